@@ -1,0 +1,2 @@
+//! Reverse-mode automatic differentiation.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Modules over autograd.
+#![forbid(unsafe_code)]
