@@ -1,1 +1,4 @@
 //! Strided tensors.
+
+pub mod element;
+pub mod simd;

@@ -1,0 +1,113 @@
+//! Vectors of lanes: the one place where formulas meet registers.
+//!
+//! A formula is written once, generic over [`Lanes`], and run by [`Real::dispatch`] with the
+//! best instruction set the CPU has. The contract that makes results comparable:
+//!
+//! * **An `f32` vector is always 16 lanes**, whatever the instruction set: one register on
+//!   AVX-512, two on AVX2, four on NEON, an array in portable code. Reductions therefore use
+//!   the same accumulators and the same tree everywhere.
+//! * `fma` is fused on every instruction set except the portable one, so AVX2, AVX-512 and
+//!   NEON give equal bits; the portable level differs by rounding only.
+//! * A token (`Avx2`, `Avx512`, ...) is a proof that the CPU has the instructions. Only
+//!   detection makes one, hence the methods on it are safe.
+//!
+//! `f64` exists to check `f32`, and runs the same formulas on one lane.
+
+/// Number of lanes of an `f32` vector on every instruction set.
+pub const F32_LANES: usize = 16;
+
+/// Vector operations on `T`, on a token proving that the CPU has them.
+///
+/// All methods are elementwise unless they say otherwise, and never allocate.
+pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
+    /// A vector of [`Lanes::N`] values.
+    type V: Copy;
+    /// A vector of [`Lanes::N`] truth values.
+    type M: Copy;
+    /// Lanes in a vector.
+    const N: usize;
+
+    /// Every lane `x`.
+    fn splat(self, x: T) -> Self::V;
+    /// The first `N` elements of `x`; panics if `x` is shorter.
+    fn load(self, x: &[T]) -> Self::V;
+    /// Writes `N` elements to the front of `out`; panics if `out` is shorter.
+    fn store(self, v: Self::V, out: &mut [T]);
+    /// All of `x`, at most `N` elements; the other lanes are `fill`.
+    fn load_or(self, x: &[T], fill: T) -> Self::V;
+    /// Fills `out`, at most `N` elements, from the first lanes.
+    fn store_part(self, v: Self::V, out: &mut [T]);
+
+    /// `a + b`
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b`
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a / b`
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, fused where the instruction set fuses.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `-a` (flips the sign bit).
+    fn neg(self, a: Self::V) -> Self::V;
+    /// `|a|` (clears the sign bit).
+    fn abs(self, a: Self::V) -> Self::V;
+    /// Magnitude of `a`, sign bit of `sign`.
+    fn copysign(self, a: Self::V, sign: Self::V) -> Self::V;
+    /// Correctly rounded square root.
+    fn sqrt(self, a: Self::V) -> Self::V;
+    /// Smaller of the two; NaN if either is NaN.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Larger of the two; NaN if either is NaN.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Nearest integer, ties to even.
+    fn round(self, a: Self::V) -> Self::V;
+
+    /// `a < b`, false where either is NaN.
+    fn lt(self, a: Self::V, b: Self::V) -> Self::M;
+    /// `a <= b`, false where either is NaN.
+    fn le(self, a: Self::V, b: Self::V) -> Self::M;
+    /// `a == b`, false where either is NaN.
+    fn eq(self, a: Self::V, b: Self::V) -> Self::M;
+    /// Where `a` is NaN.
+    fn is_nan(self, a: Self::V) -> Self::M;
+    /// Both.
+    fn and(self, a: Self::M, b: Self::M) -> Self::M;
+    /// Either.
+    fn or(self, a: Self::M, b: Self::M) -> Self::M;
+    /// Neither.
+    fn not(self, a: Self::M) -> Self::M;
+    /// Whether any lane is true.
+    fn any(self, m: Self::M) -> bool;
+    /// `a` where `m`, else `b`.
+    fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
+    /// The mask of at most `N` booleans; the other lanes are false.
+    fn load_mask(self, m: &[bool]) -> Self::M;
+
+    /// `2^n` for integral `n` in the normal exponent range (for `f32`: -126..=127).
+    fn exp2i(self, n: Self::V) -> Self::V;
+    /// For positive normal `a = m * 2^e` with `m` in `[0.5, 1)`: `(m, e)`.
+    fn frexp(self, a: Self::V) -> (Self::V, Self::V);
+
+    /// Sum of all lanes, by halves: lane `i` is added to lane `i + n/2`, and so on down.
+    fn sum(self, v: Self::V) -> T;
+    /// Product of all lanes, by halves.
+    fn product(self, v: Self::V) -> T;
+    /// Smallest lane; NaN if any is NaN.
+    fn min_lane(self, v: Self::V) -> T;
+    /// Largest lane; NaN if any is NaN.
+    fn max_lane(self, v: Self::V) -> T;
+    /// Lane by lane through a scalar function, for what has no vector form.
+    fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
+}
+
+/// A piece of work that is generic over the instruction set.
+///
+/// Mark [`Kernel::run`] `#[inline(always)]`: it must be inlined into the function that
+/// carries the target features, or every vector operation becomes a call.
+pub trait Kernel<T: Copy> {
+    /// What the work returns.
+    type Out;
+    /// Does the work with the vectors of `s`.
+    fn run<S: Lanes<T>>(self, s: S) -> Self::Out;
+}
