@@ -79,6 +79,8 @@ pub trait Integer: Element {
     fn to_i128(self) -> i128;
     /// From an index; panics if it does not fit.
     fn from_usize(i: usize) -> Self;
+    /// From a signed integer; panics if it does not fit.
+    fn from_i128(i: i128) -> Self;
     /// The index this value denotes, if it lies in `0..len`.
     fn index_in(self, len: usize) -> Option<usize> {
         usize::try_from(self.to_i128()).ok().filter(|&i| i < len)
@@ -92,6 +94,9 @@ impl Integer for i64 {
     fn from_usize(i: usize) -> Self {
         i.try_into().expect("index fits i64")
     }
+    fn from_i128(i: i128) -> Self {
+        i.try_into().expect("integer fits i64")
+    }
 }
 
 impl Integer for u32 {
@@ -100,5 +105,8 @@ impl Integer for u32 {
     }
     fn from_usize(i: usize) -> Self {
         i.try_into().expect("index fits u32")
+    }
+    fn from_i128(i: i128) -> Self {
+        i.try_into().expect("integer fits u32")
     }
 }

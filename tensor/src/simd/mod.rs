@@ -13,6 +13,21 @@
 //!
 //! `f64` exists to check `f32`, and runs the same formulas on one lane.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod level;
+mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod one;
+mod portable;
+mod real;
+
+pub use level::{Level, LevelError, level, with_level};
+pub use real::Real;
+
 /// Number of lanes of an `f32` vector on every instruction set.
 pub const F32_LANES: usize = 16;
 
@@ -56,10 +71,16 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn copysign(self, a: Self::V, sign: Self::V) -> Self::V;
     /// Correctly rounded square root.
     fn sqrt(self, a: Self::V) -> Self::V;
-    /// Smaller of the two; NaN if either is NaN.
+    /// Smaller of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Larger of the two; NaN if either is NaN.
+    /// Larger of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `x` kept within `lo..=hi`, neither of them NaN; a NaN in `x` is kept.
+    #[inline(always)]
+    fn clamp(self, x: Self::V, lo: Self::V, hi: Self::V) -> Self::V {
+        let x = self.select(self.lt(hi, x), hi, x);
+        self.select(self.lt(x, lo), lo, x)
+    }
     /// Nearest integer, ties to even.
     fn round(self, a: Self::V) -> Self::V;
 
@@ -86,6 +107,9 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
 
     /// `2^n` for integral `n` in the normal exponent range (for `f32`: -126..=127).
     fn exp2i(self, n: Self::V) -> Self::V;
+    /// `a * 2^n`, rounded once, so that it underflows gradually and overflows to infinity; for
+    /// integral `n` of magnitude below 250 (`f32`) and `a` of magnitude near 1.
+    fn ldexp(self, a: Self::V, n: Self::V) -> Self::V;
     /// For positive normal `a = m * 2^e` with `m` in `[0.5, 1)`: `(m, e)`.
     fn frexp(self, a: Self::V) -> (Self::V, Self::V);
 
@@ -99,6 +123,8 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn max_lane(self, v: Self::V) -> T;
     /// Lane by lane through a scalar function, for what has no vector form.
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
+    /// Lane by lane through a scalar function of two values.
+    fn map2(self, a: Self::V, b: Self::V, f: impl Fn(T, T) -> T) -> Self::V;
 }
 
 /// A piece of work that is generic over the instruction set.

@@ -1,0 +1,231 @@
+//! Tensors as text, exactly as PyTorch prints them with its default options.
+//!
+//! Four digits; one width for all elements, found from those that are shown; scientific
+//! notation for all or none; lines of at most 80 columns; beyond 1000 elements only three at
+//! each end of an axis. The alternate form `{:#}` adds a line with element type and shape.
+//!
+//! ```
+//! use retrograd_tensor::Tensor;
+//! let x = Tensor::from([[1.5f32, -2.0], [0.25, 10.0]]);
+//! assert_eq!(
+//!     format!("{x:#}"),
+//!     "tensor([[ 1.5000, -2.0000],\n        [ 0.2500, 10.0000]])\nf32 [2, 2]"
+//! );
+//! ```
+
+use crate::element::{DType, Element};
+use crate::tensor::Tensor;
+use std::any::Any;
+use std::fmt::{self, Debug, Display, Formatter};
+
+const LINE: usize = 80;
+const SHOWN_IN_FULL: usize = 1000;
+const EDGE: usize = 3;
+const PREFIX: &str = "tensor(";
+
+impl<T: Element> Display for Tensor<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))?;
+        if f.alternate() {
+            write!(f, "\n{} {}", T::DTYPE, self.shape())?;
+        }
+        Ok(())
+    }
+}
+
+/// The same text as [`Display`].
+impl<T: Element> Debug for Tensor<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self))
+    }
+}
+
+fn text<T: Element>(x: &Tensor<T>) -> String {
+    let mut out = PREFIX.to_owned();
+    let mut suffixes = Vec::new();
+    let empty = x.numel() == 0;
+    if empty {
+        out.push_str("[]");
+        if x.rank() != 1 {
+            let sizes: Vec<String> = x.shape().iter().map(usize::to_string).collect();
+            suffixes.push(format!("size=({})", sizes.join(", ")));
+        }
+    } else {
+        let summary = x.numel() > SHOWN_IN_FULL;
+        let mut seen = Vec::new();
+        collect(x, summary, &mut seen);
+        let style = Style::of(&seen);
+        nested(x, PREFIX.len(), summary, &style, &mut out);
+    }
+    // What a literal would be anyway is not said, unless there is no literal.
+    suffixes.extend(match T::DTYPE {
+        DType::F32 => None,
+        DType::F64 => Some("dtype=torch.float64".to_owned()),
+        DType::U32 => Some("dtype=torch.uint32".to_owned()),
+        DType::I64 => empty.then(|| "dtype=torch.int64".to_owned()),
+        DType::Bool => empty.then(|| "dtype=torch.bool".to_owned()),
+    });
+    // PyTorch counts two columns too many here, and so must we.
+    let mut column = match out.rfind('\n') {
+        Some(at) => out.len() - at + 1,
+        None => out.len() + 2,
+    };
+    for suffix in suffixes {
+        if column + suffix.len() + 2 > LINE {
+            out += &format!(",\n{:indent$}{suffix}", "", indent = PREFIX.len());
+            column = PREFIX.len() + suffix.len();
+        } else {
+            out += &format!(", {suffix}");
+            column += suffix.len() + 2;
+        }
+    }
+    out + ")"
+}
+
+/// The indices shown of an axis; `None` stands for those left out.
+fn shown(size: usize, summary: bool) -> impl Iterator<Item = Option<usize>> {
+    let cut = summary && size > 2 * EDGE;
+    let (head, tail) = if cut { (EDGE, size - EDGE) } else { (size, size) };
+    (0..head).map(Some).chain(cut.then_some(None)).chain((tail..size).map(Some))
+}
+
+/// The elements that will be shown.
+fn collect<T: Element>(x: &Tensor<T>, summary: bool, seen: &mut Vec<Cell>) {
+    if x.rank() == 0 {
+        seen.push(Cell::of(x.item()));
+        return;
+    }
+    for i in shown(x.shape()[0], summary).flatten() {
+        collect(&x.select(0, i), summary, seen);
+    }
+}
+
+/// Brackets within brackets; `indent` is the column of the opening one.
+fn nested<T: Element>(
+    x: &Tensor<T>,
+    indent: usize,
+    summary: bool,
+    style: &Style,
+    out: &mut String,
+) {
+    if x.rank() == 0 {
+        *out += &style.show(&Cell::of(x.item()));
+        return;
+    }
+    let per_line = match x.rank() {
+        1 => ((LINE - indent) / (style.width + 2)).max(1),
+        _ => 1,
+    };
+    let blank_lines = if x.rank() == 1 { 1 } else { x.rank() - 1 };
+    out.push('[');
+    for (at, i) in shown(x.shape()[0], summary).enumerate() {
+        if at > 0 {
+            out.push(',');
+            if at % per_line > 0 {
+                out.push(' ');
+            } else {
+                out.push_str(&"\n".repeat(blank_lines));
+                out.push_str(&" ".repeat(indent + 1));
+            }
+        }
+        match i {
+            Some(i) => nested(&x.select(0, i), indent + 1, summary, style, out),
+            None => out.push_str(if x.rank() == 1 { " ..." } else { "..." }),
+        }
+    }
+    out.push(']');
+}
+
+/// An element, ready to be formatted.
+enum Cell {
+    Float(f64),
+    Other(String),
+}
+
+impl Cell {
+    fn of<T: Element>(x: T) -> Cell {
+        let x: &dyn Any = &x;
+        if let Some(&x) = x.downcast_ref::<f32>() {
+            Cell::Float(x.into())
+        } else if let Some(&x) = x.downcast_ref::<f64>() {
+            Cell::Float(x)
+        } else if let Some(&x) = x.downcast_ref::<bool>() {
+            Cell::Other(if x { "True" } else { "False" }.to_owned())
+        } else {
+            let integer = x.downcast_ref::<i64>().map(i64::to_string);
+            let integer = integer.or_else(|| x.downcast_ref::<u32>().map(u32::to_string));
+            Cell::Other(integer.expect("one of the five element types"))
+        }
+    }
+}
+
+/// How all elements of a tensor are written.
+struct Style {
+    notation: Notation,
+    width: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Notation {
+    /// `2.`
+    Whole,
+    /// `2.5000`
+    Fixed,
+    /// `2.5000e+00`
+    Scientific,
+}
+
+impl Style {
+    /// Only finite numbers other than 0 have a say in how floats are written.
+    fn of(cells: &[Cell]) -> Style {
+        let finite = || {
+            let float = |cell: &Cell| match *cell {
+                Cell::Float(x) => Some(x),
+                Cell::Other(_) => None,
+            };
+            cells.iter().filter_map(float).filter(|x| x.is_finite() && *x != 0.0)
+        };
+        let whole = finite().all(|x| x == x.ceil());
+        let least = finite().map(f64::abs).fold(f64::INFINITY, f64::min);
+        let most = finite().map(f64::abs).fold(0.0, f64::max);
+        let wide = most / least > 1000.0 || most > 1e8;
+        let notation = match whole {
+            _ if finite().next().is_none() => Notation::Whole,
+            true if wide => Notation::Scientific,
+            false if wide || least < 1e-4 => Notation::Scientific,
+            true => Notation::Whole,
+            false => Notation::Fixed,
+        };
+        let counts = |cell: &&Cell| match **cell {
+            Cell::Float(x) => x.is_finite() && x != 0.0,
+            Cell::Other(_) => true,
+        };
+        let bare = Style { notation, width: 1 };
+        let widths = cells.iter().filter(counts).map(|cell| bare.show(cell).len());
+        Style { notation, width: widths.max().unwrap_or(1).max(1) }
+    }
+
+    /// An element, with spaces in front up to the common width.
+    fn show(&self, cell: &Cell) -> String {
+        let text = match *cell {
+            Cell::Other(ref text) => text.clone(),
+            Cell::Float(x) if x.is_nan() => "nan".to_owned(),
+            Cell::Float(x) if x.is_infinite() => x.to_string(),
+            Cell::Float(x) => match self.notation {
+                Notation::Whole => format!("{x:.0}."),
+                Notation::Fixed => format!("{x:.4}"),
+                Notation::Scientific => scientific(x),
+            },
+        };
+        format!("{text:>width$}", width = self.width)
+    }
+}
+
+/// Four digits and an exponent of a sign and at least two digits.
+fn scientific(x: f64) -> String {
+    let text = format!("{x:.4e}");
+    let (digits, exponent) = text.split_once('e').expect("scientific notation");
+    let exponent: i32 = exponent.parse().expect("an exponent");
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}

@@ -1,0 +1,88 @@
+//! Elementwise work that writes over its operands: accumulation and optimiser steps.
+
+use crate::par::{self, Cost};
+use crate::simd::{self, Kernel, Lanes, Real};
+use crate::tensor::Tensor;
+
+/// A formula that replaces `W` numbers, given `R` more, on lanes.
+pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
+    /// Estimated time per element.
+    const COST: Cost;
+    /// The new values. Mark it `#[inline(always)]`.
+    fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
+}
+
+/// Replaces the elements of `w` (in place where they are not shared), all of one shape.
+#[track_caller]
+pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
+    name: &'static str,
+    op: U,
+    w: [&mut Tensor<T>; W],
+    r: [&Tensor<T>; R],
+) {
+    let shape = *w[0].shape();
+    for other in w.iter().map(|t| t.shape()).chain(r.iter().map(|t| t.shape())) {
+        assert!(*other == shape, "{name}: {shape:?} cannot be updated with {other:?}");
+    }
+    let r = r.map(|t| t.contiguous());
+    let level = simd::level();
+    let len = par::chunk_len(U::COST);
+    let mut parts = w.map(|t| t.make_mut().chunks_mut(len));
+    let mut chunks = Vec::new();
+    for i in 0..shape.numel().div_ceil(len) {
+        let w = parts.each_mut().map(|p| p.next().expect("equal lengths"));
+        let n = w[0].len();
+        let r: [&[T]; R] = std::array::from_fn(|k| &r[k].as_slice()[i * len..i * len + n]);
+        chunks.push(Chunk { op, w, r });
+    }
+    par::each(chunks, len, U::COST, |chunk| T::dispatch(level, chunk));
+}
+
+struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {
+    op: U,
+    w: [&'a mut [T]; W],
+    r: [&'a [T]; R],
+}
+
+impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
+    for Chunk<'_, T, U, W, R>
+{
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let Chunk { op, w, r } = self;
+        let n = w[0].len();
+        let full = n / S::N * S::N;
+        let mut i = 0;
+        while i < full {
+            let old = std::array::from_fn(
+                #[inline(always)]
+                |k| s.load(&w[k][i..]),
+            );
+            let given = std::array::from_fn(
+                #[inline(always)]
+                |k| s.load(&r[k][i..]),
+            );
+            let new = op.f(s, old, given);
+            for k in 0..W {
+                s.store(new[k], &mut w[k][i..]);
+            }
+            i += S::N;
+        }
+        if full < n {
+            let old = std::array::from_fn(
+                #[inline(always)]
+                |k| s.load_or(&w[k][full..], T::ONE),
+            );
+            let given = std::array::from_fn(
+                #[inline(always)]
+                |k| s.load_or(&r[k][full..], T::ONE),
+            );
+            let new = op.f(s, old, given);
+            for k in 0..W {
+                s.store_part(new[k], &mut w[k][full..]);
+            }
+        }
+    }
+}

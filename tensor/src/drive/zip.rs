@@ -1,0 +1,196 @@
+//! Elementwise work over any number of operands, broadcast together.
+
+use crate::element::Element;
+use crate::error::OrPanic;
+use crate::layout::Layout;
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::simd::{self, Kernel, Lanes, Real};
+use crate::tensor::Tensor;
+use crate::walk::{Cursor, Walk, gather};
+
+/// A formula from `K` numbers to one, on lanes.
+pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
+    /// Estimated time per element.
+    const COST: Cost;
+    /// The formula. Mark it `#[inline(always)]`.
+    fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
+}
+
+/// Elements gathered at once when an operand does not lie in order.
+const BLOCK: usize = 256;
+/// Runs shorter than this are gathered several at a time.
+const SHORT: usize = 32;
+
+/// The shape that all operands broadcast to.
+#[track_caller]
+pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Shape {
+    let mut all = *shapes[0];
+    for shape in &shapes[1..] {
+        all = Shape::broadcast(op, &all, shape).or_panic();
+    }
+    all
+}
+
+/// `out[i] = op.f(x₀[i], x₁[i], ..)` over the common shape.
+#[track_caller]
+pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
+    name: &'static str,
+    op: E,
+    x: [&Tensor<T>; K],
+) -> Tensor<T> {
+    let shape = common_shape(name, x.map(|t| t.shape()));
+    let layouts = x.map(|t| t.layout().broadcast_to(name, &shape).or_panic());
+    let walk = Walk::new(&shape, std::array::from_fn(|k| &layouts[k]));
+    let data = x.map(|t| t.data());
+    let level = simd::level();
+    Tensor::build(name, shape, |out| {
+        par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
+            T::dispatch(level, Chunk { op, walk: &walk, data, first, out });
+        });
+    })
+}
+
+/// The work of one task.
+struct Chunk<'a, T: Real, E, const K: usize> {
+    op: E,
+    walk: &'a Walk<K>,
+    data: [&'a [T]; K],
+    first: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E, K> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let Chunk { op, walk, data, first, out } = self;
+        let mut cursor = walk.cursor(first);
+        let in_order: [bool; K] = std::array::from_fn(|k| walk.stride(k) == 1);
+        let all_in_order = in_order.iter().all(|&b| b);
+        let mut buffers = [[T::ZERO; BLOCK]; K];
+        let mut done = 0;
+        while done < out.len() {
+            let left = out.len() - done;
+            let n = if walk.run_len() < SHORT && !(all_in_order && walk.run_len() >= left) {
+                let n = left.min(BLOCK);
+                gather_runs(&mut cursor, walk, data, &mut buffers, n);
+                slices(s, op, std::array::from_fn(|k| &buffers[k][..n]), &mut out[done..done + n]);
+                n
+            } else {
+                let (n, start) = cursor.next(if all_in_order { left } else { left.min(BLOCK) });
+                for k in 0..K {
+                    if !in_order[k] {
+                        gather(data[k], start[k], walk.stride(k), &mut buffers[k][..n]);
+                    }
+                }
+                let x: [&[T]; K] = std::array::from_fn(|k| match in_order[k] {
+                    true => &data[k][start[k]..start[k] + n],
+                    false => &buffers[k][..n],
+                });
+                slices(s, op, x, &mut out[done..done + n]);
+                n
+            };
+            done += n;
+        }
+    }
+}
+
+/// Fills the first `n` elements of each buffer from several short runs.
+fn gather_runs<T: Copy, const K: usize>(
+    cursor: &mut Cursor<'_, K>,
+    walk: &Walk<K>,
+    data: [&[T]; K],
+    buffers: &mut [[T; BLOCK]; K],
+    n: usize,
+) {
+    let mut have = 0;
+    while have < n {
+        let (m, start) = cursor.next(n - have);
+        for k in 0..K {
+            gather(data[k], start[k], walk.stride(k), &mut buffers[k][have..have + m]);
+        }
+        have += m;
+    }
+}
+
+/// The formula over slices of equal length.
+#[inline(always)]
+fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
+    s: S,
+    op: E,
+    x: [&[T]; K],
+    out: &mut [T],
+) {
+    let full = out.len() / S::N * S::N;
+    let mut i = 0;
+    while i < full {
+        let v = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load(&x[k][i..]),
+        );
+        s.store(op.f(s, v), &mut out[i..]);
+        i += S::N;
+    }
+    if full < out.len() {
+        let v = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load_or(&x[k][full..], T::ONE),
+        );
+        s.store_part(op.f(s, v), &mut out[full..]);
+    }
+}
+
+/// Elementwise work in plain scalar code, for element types and functions without lanes.
+#[track_caller]
+pub fn map_with<A: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    f: impl Fn(A) -> R + Send + Sync,
+) -> Tensor<R> {
+    zip3_with(name, a, &Tensor::scalar(false), &Tensor::scalar(false), |a, _, _| f(a))
+}
+
+/// [`map_with`] for two operands, broadcast together.
+#[track_caller]
+pub fn zip_with<A: Element, B: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    f: impl Fn(A, B) -> R + Send + Sync,
+) -> Tensor<R> {
+    zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
+}
+
+/// [`map_with`] for three operands, broadcast together.
+#[track_caller]
+pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    c: &Tensor<C>,
+    f: impl Fn(A, B, C) -> R + Send + Sync,
+) -> Tensor<R> {
+    let shape = common_shape(name, [a.shape(), b.shape(), c.shape()]);
+    let wide = |l: &Layout| l.broadcast_to(name, &shape).or_panic();
+    let walk = Walk::new(&shape, [&wide(a.layout()), &wide(b.layout()), &wide(c.layout())]);
+    let (da, db, dc) = (a.data(), b.data(), c.data());
+    let strides: [isize; 3] = std::array::from_fn(|k| walk.stride(k));
+    Tensor::build(name, shape, |out| {
+        par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
+            let mut cursor = walk.cursor(first);
+            let mut done = 0;
+            while done < out.len() {
+                let (n, start) = cursor.next(out.len() - done);
+                let part = &mut out[done..done + n];
+                let at =
+                    |k: usize, i: usize| (start[k] as isize + i as isize * strides[k]) as usize;
+                for (i, x) in part.iter_mut().enumerate() {
+                    *x = f(da[at(0, i)], db[at(1, i)], dc[at(2, i)]);
+                }
+                done += n;
+            }
+        });
+    })
+}

@@ -1,0 +1,400 @@
+//! Layouts: where the element at an index lives. Views are arithmetic on this metadata.
+
+use crate::error::{ErrorKind, Result, ShapeError};
+use crate::shape::{MAX_RANK, Shape};
+use std::ops::{Bound, RangeBounds};
+
+/// A shape, a stride per axis and an offset, all in elements.
+///
+/// The element at index `i` is at `offset + Σ iₖ·strideₖ` of its storage. Strides may be
+/// negative (flipped), zero (expanded) or anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shape: Shape,
+    strides: [isize; MAX_RANK],
+    offset: usize,
+}
+
+impl Layout {
+    /// Row-major, without gaps, from offset 0.
+    pub fn contiguous(shape: Shape) -> Layout {
+        let mut strides = [0; MAX_RANK];
+        let mut step = 1isize;
+        for i in (0..shape.rank()).rev() {
+            strides[i] = step;
+            step *= shape[i].max(1) as isize;
+        }
+        Layout { shape, strides, offset: 0 }
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// One stride per axis, in elements.
+    pub fn strides(&self) -> &[isize] {
+        &self.strides[..self.shape.rank()]
+    }
+
+    /// Where the element at index 0, 0, ... is.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Whether the elements lie in row-major order without gaps. Strides of axes of size 1
+    /// do not matter; a tensor without elements is contiguous.
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1isize;
+        for i in (0..self.shape.rank()).rev() {
+            match self.shape[i] {
+                0 => return true,
+                1 => {}
+                d => {
+                    if self.strides[i] != step {
+                        return false;
+                    }
+                    step *= d as isize;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether two indices may reach the same element (an axis of stride 0).
+    pub fn is_expanded(&self) -> bool {
+        self.shape.iter().zip(self.strides()).any(|(&d, &s)| d > 1 && s == 0)
+    }
+
+    /// Whether every element lies in a storage of `len` elements.
+    pub fn fits(&self, len: usize) -> bool {
+        if self.shape.numel() == 0 {
+            return true;
+        }
+        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
+        for (&d, &s) in self.shape.iter().zip(self.strides()) {
+            let far = (d as i128 - 1) * s as i128;
+            first += far.min(0);
+            last += far.max(0);
+        }
+        first >= 0 && last < len as i128
+    }
+
+    /// Position of a full index in the storage.
+    pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
+        if index.len() != self.shape.rank() {
+            let text = format!(
+                "index {index:?} has {} axes, {:?} has {}",
+                index.len(),
+                self.shape,
+                self.shape.rank()
+            );
+            return Err(ShapeError::new(op, ErrorKind::Rank, text));
+        }
+        let mut at = self.offset as isize;
+        for (axis, (&i, &d)) in index.iter().zip(self.shape.iter()).enumerate() {
+            if i >= d {
+                let text =
+                    format!("index {i} is outside 0..{d} on axis {axis} of {:?}", self.shape);
+                return Err(ShapeError::new(op, ErrorKind::Index, text));
+            }
+            at += i as isize * self.strides[axis];
+        }
+        Ok(at as usize)
+    }
+
+    /// Axes in another order.
+    pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
+        let rank = self.shape.rank();
+        if axes.len() != rank {
+            let text = format!("{axes:?} names {} axes, {:?} has {rank}", axes.len(), self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Rank, text));
+        }
+        let mut seen = [false; MAX_RANK];
+        let mut out = *self;
+        let mut dims = [0; MAX_RANK];
+        for (to, &axis) in axes.iter().enumerate() {
+            let from = self.shape.axis(op, axis)?;
+            if std::mem::replace(&mut seen[from], true) {
+                let text = format!("axis {axis} of {:?} is named twice in {axes:?}", self.shape);
+                return Err(ShapeError::new(op, ErrorKind::Axis, text));
+            }
+            dims[to] = self.shape[from];
+            out.strides[to] = self.strides[from];
+        }
+        out.shape = Shape::checked(op, &dims[..rank])?;
+        Ok(out)
+    }
+
+    /// Two axes exchanged.
+    pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
+        let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
+        let mut order: Vec<isize> = (0..self.shape.rank() as isize).collect();
+        order.swap(a, b);
+        self.permute(op, &order)
+    }
+
+    /// Every `step`-th element of `start..stop` along an axis; a negative step walks
+    /// backwards from `stop - 1`, so `slice(axis, 0, n, -1)` flips.
+    pub fn slice(
+        &self,
+        op: &'static str,
+        axis: isize,
+        start: usize,
+        stop: usize,
+        step: isize,
+    ) -> Result<Layout> {
+        let axis = self.shape.axis(op, axis)?;
+        let size = self.shape[axis];
+        if step == 0 {
+            return Err(ShapeError::new(op, ErrorKind::Value, "a step of 0 never ends"));
+        }
+        if start > stop || stop > size {
+            let text =
+                format!("{start}..{stop} is outside 0..{size} on axis {axis} of {:?}", self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Index, text));
+        }
+        let mut out = *self;
+        let count = (stop - start).div_ceil(step.unsigned_abs());
+        out.shape = self.shape.with(axis, count)?;
+        if count > 0 {
+            let first = if step > 0 { start } else { stop - 1 };
+            out.offset = (self.offset as isize + first as isize * self.strides[axis]) as usize;
+        }
+        // A stride is only ever multiplied by an index below `count`; with at most one
+        // element it is never used, and must not overflow either.
+        out.strides[axis] = if count > 1 { self.strides[axis] * step } else { 0 };
+        Ok(out)
+    }
+
+    /// [`Layout::slice`] with a range that may be open.
+    pub fn slice_range(
+        &self,
+        op: &'static str,
+        axis: isize,
+        range: impl RangeBounds<usize>,
+        step: isize,
+    ) -> Result<Layout> {
+        let start = match range.start_bound() {
+            Bound::Included(&i) => i,
+            Bound::Excluded(&i) => i.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let stop = match range.end_bound() {
+            Bound::Included(&i) => i.saturating_add(1),
+            Bound::Excluded(&i) => i,
+            Bound::Unbounded => self.shape[self.shape.axis(op, axis)?],
+        };
+        self.slice(op, axis, start, stop, step)
+    }
+
+    /// The sub-tensor at one index of an axis, which vanishes.
+    pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
+        let axis = self.shape.axis(op, axis)?;
+        let size = self.shape[axis];
+        if index >= size {
+            let text =
+                format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Index, text));
+        }
+        let at = (self.offset as isize + index as isize * self.strides[axis]) as usize;
+        Ok(Layout { offset: at, ..self.without(axis) })
+    }
+
+    /// Without an axis of size 1.
+    pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
+        let axis = self.shape.axis(op, axis)?;
+        if self.shape[axis] != 1 {
+            let text =
+                format!("axis {axis} of {:?} has size {}, not 1", self.shape, self.shape[axis]);
+            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
+        }
+        Ok(self.without(axis))
+    }
+
+    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
+        let rank = self.shape.rank();
+        let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
+        if !(0..=rank as isize).contains(&at) {
+            let text = format!("axis {axis} is out of range for a new axis of {:?}", self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Axis, text));
+        }
+        let at = at as usize;
+        let mut dims = self.shape.to_vec();
+        dims.insert(at, 1);
+        let mut out = Layout { shape: Shape::checked(op, &dims)?, ..*self };
+        out.strides.copy_within(at..MAX_RANK - 1, at + 1);
+        out.strides[at] = 0;
+        Ok(out)
+    }
+
+    /// As large as `shape`: axes of size 1 and missing leading axes repeat with stride 0.
+    pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
+        let missing = shape.rank().checked_sub(self.shape.rank());
+        let fits = missing.is_some_and(|m| {
+            self.shape.iter().zip(&shape[m..]).all(|(&from, &to)| from == to || from == 1)
+        });
+        let Some(missing) = missing.filter(|_| fits) else {
+            let text = format!("{:?} does not broadcast to {shape:?}", self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Broadcast, text));
+        };
+        let mut strides = [0; MAX_RANK];
+        for (i, &from) in self.shape.iter().enumerate() {
+            strides[missing + i] = if from == shape[missing + i] { self.strides[i] } else { 0 };
+        }
+        Ok(Layout { shape: *shape, strides, offset: self.offset })
+    }
+
+    /// The same elements in the same order under another shape of equal count, if strides
+    /// can express it; `None` means that the elements must be copied.
+    pub fn reshape(&self, shape: Shape) -> Option<Layout> {
+        debug_assert_eq!(self.shape.numel(), shape.numel());
+        if self.shape.numel() == 0 {
+            return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
+        }
+        let mut out = Layout { shape, strides: [0; MAX_RANK], offset: self.offset };
+        // Groups of old axes that lie behind one another in memory, innermost first, each
+        // of which must be cut into new axes exactly.
+        let mut old = (0..self.shape.rank()).rev().filter(|&i| self.shape[i] != 1).peekable();
+        let mut new = (0..shape.rank()).rev().filter(|&i| shape[i] != 1).peekable();
+        while let Some(i) = old.next() {
+            let (mut size, step) = (self.shape[i], self.strides[i]);
+            while let Some(&o) = old.peek() {
+                if self.strides[o] != step * size as isize {
+                    break;
+                }
+                size *= self.shape[o];
+                old.next();
+            }
+            let mut step = step;
+            while size > 1 {
+                let n = new.next()?;
+                if size % shape[n] != 0 {
+                    return None;
+                }
+                out.strides[n] = step;
+                step *= shape[n] as isize;
+                size /= shape[n];
+            }
+        }
+        Some(out)
+    }
+
+    /// The elements `i, i + offset` of two axes, as a new last axis.
+    pub fn diagonal(&self, op: &'static str, offset: isize, a: isize, b: isize) -> Result<Layout> {
+        let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
+        if a == b {
+            let text = format!("axis {a} of {:?} is named twice", self.shape);
+            return Err(ShapeError::new(op, ErrorKind::Axis, text));
+        }
+        let (skip_a, skip_b) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
+        let len = self.shape[a].saturating_sub(skip_a).min(self.shape[b].saturating_sub(skip_b));
+        let stride = self.strides[a] + self.strides[b];
+        let rest = self.without(a.max(b)).without(a.min(b));
+        let mut dims = rest.shape.to_vec();
+        dims.push(len);
+        let mut out = Layout { shape: Shape::checked(op, &dims)?, ..rest };
+        out.strides[dims.len() - 1] = if len > 1 { stride } else { 0 };
+        if len > 0 {
+            // Only now are the skips known to be less than the sizes.
+            let start = skip_a as isize * self.strides[a] + skip_b as isize * self.strides[b];
+            out.offset = (self.offset as isize + start) as usize;
+        }
+        Ok(out)
+    }
+
+    /// Windows of `size` elements every `step` along an axis; a new last axis runs inside
+    /// the window.
+    pub fn unfold(
+        &self,
+        op: &'static str,
+        axis: isize,
+        size: usize,
+        step: usize,
+    ) -> Result<Layout> {
+        let axis = self.shape.axis(op, axis)?;
+        if step == 0 || size > self.shape[axis] {
+            let text = format!(
+                "windows of {size} every {step} do not fit axis {axis} of {:?}",
+                self.shape
+            );
+            return Err(ShapeError::new(op, ErrorKind::Value, text));
+        }
+        let count = (self.shape[axis] - size) / step + 1;
+        let mut dims = self.shape.to_vec();
+        dims[axis] = count;
+        dims.push(size);
+        let mut out = Layout { shape: Shape::checked(op, &dims)?, ..*self };
+        out.strides[axis] = if count > 1 { self.strides[axis] * step as isize } else { 0 };
+        out.strides[dims.len() - 1] = self.strides[axis];
+        Ok(out)
+    }
+
+    /// The same layout `by` elements further on.
+    pub(crate) fn shifted(&self, by: usize) -> Layout {
+        Layout { offset: self.offset + by, ..*self }
+    }
+
+    fn without(&self, axis: usize) -> Layout {
+        let mut strides = self.strides;
+        strides.copy_within(axis + 1..MAX_RANK, axis);
+        strides[MAX_RANK - 1] = 0;
+        Layout { shape: self.shape.without(axis), strides, offset: self.offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(dims: &[usize]) -> Layout {
+        Layout::contiguous(dims.into())
+    }
+
+    #[test]
+    fn reshape_is_a_view_when_strides_allow() {
+        let t = dense(&[2, 3, 4]);
+        assert_eq!(t.reshape([6, 4].into()).unwrap().strides(), [4, 1]);
+        let p = t.permute("t", &[1, 0, 2]).unwrap();
+        assert!(p.reshape([6, 4].into()).is_none());
+        assert_eq!(p.reshape([3, 2, 2, 2].into()).unwrap().strides(), [4, 12, 2, 1]);
+        let e = dense(&[1, 4]).broadcast_to("t", &[3, 4].into()).unwrap();
+        assert!(e.reshape([12].into()).is_none());
+        assert_eq!(e.reshape([3, 2, 2].into()).unwrap().strides(), [0, 2, 1]);
+        assert!(dense(&[0, 5]).transpose("t", 0, 1).unwrap().reshape([0].into()).is_some());
+        assert_eq!(*dense(&[]).reshape([1, 1].into()).unwrap().shape(), [1, 1]);
+    }
+
+    #[test]
+    fn slices() {
+        let t = dense(&[5]);
+        let s = t.slice("slice", 0, 1, 5, 2).unwrap();
+        assert_eq!((s.offset(), s.strides()[0], s.shape()[0]), (1, 2, 2));
+        let r = t.slice("slice", 0, 0, 5, -2).unwrap();
+        assert_eq!((r.offset(), r.strides()[0], r.shape()[0]), (4, -2, 3));
+        assert_eq!(t.slice("slice", 0, 5, 5, isize::MIN).unwrap().shape()[0], 0);
+        assert!(t.slice("slice", 0, 0, 5, 0).is_err());
+        assert_eq!(
+            t.slice("slice", 0, 2, 6, 1).unwrap_err().to_string(),
+            "slice: 2..6 is outside 0..5 on axis 0 of [5]"
+        );
+    }
+
+    #[test]
+    fn contiguity_ignores_axes_of_one() {
+        let t = dense(&[4, 1, 3]);
+        assert!(t.transpose("t", 0, 1).unwrap().is_contiguous());
+        assert!(!t.transpose("t", 0, 2).unwrap().is_contiguous());
+        assert!(dense(&[0, 3]).transpose("t", 0, 1).unwrap().is_contiguous());
+    }
+
+    #[test]
+    fn windows_and_diagonals() {
+        let d = dense(&[3, 4]).diagonal("d", 1, 0, 1).unwrap();
+        assert_eq!((d.offset(), d.strides()[0], d.shape()[0]), (1, 5, 3));
+        assert_eq!(dense(&[2, 2]).diagonal("d", 7, 0, 1).unwrap().shape()[0], 0);
+        let u = dense(&[5]).unfold("u", 0, 3, 2).unwrap();
+        assert_eq!((u.shape(), u.strides()), (&Shape::from([2, 3]), &[2isize, 1][..]));
+    }
+}

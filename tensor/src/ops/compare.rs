@@ -1,0 +1,101 @@
+//! Comparisons and conversions between element types.
+
+use crate::drive::zip::{map_with, zip_with};
+use crate::element::Element;
+use crate::tensor::Tensor;
+
+/// Comparisons, elementwise and broadcast. As in IEEE 754, NaN is unequal to everything and
+/// neither smaller nor larger.
+impl<T: Element> Tensor<T> {
+    /// `a == b`
+    #[track_caller]
+    pub fn eq(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("eq", self, other, |a, b| a == b)
+    }
+
+    /// `a != b`
+    #[track_caller]
+    pub fn ne(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("ne", self, other, |a, b| a != b)
+    }
+
+    /// `a < b`
+    #[track_caller]
+    pub fn lt(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("lt", self, other, |a, b| a < b)
+    }
+
+    /// `a <= b`
+    #[track_caller]
+    pub fn le(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("le", self, other, |a, b| a <= b)
+    }
+
+    /// `a > b`
+    #[track_caller]
+    pub fn gt(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("gt", self, other, |a, b| a > b)
+    }
+
+    /// `a >= b`
+    #[track_caller]
+    pub fn ge(&self, other: &Tensor<T>) -> Tensor<bool> {
+        zip_with("ge", self, other, |a, b| a >= b)
+    }
+
+    /// The elements as another type, by the rules of Rust's `as`: floats to integers cut
+    /// towards zero and saturate; to `bool`, "not zero"; from `bool`, 0 and 1.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.9f32, -2.5]);
+    /// assert_eq!(x.cast::<i64>().to_vec(), [1, -2]);
+    /// ```
+    pub fn cast<U: Element>(&self) -> Tensor<U>
+    where
+        T: Cast<U>,
+    {
+        map_with("cast", self, T::cast)
+    }
+}
+
+/// A conversion between element types, see [`Tensor::cast`].
+pub trait Cast<U> {
+    /// The converted value.
+    fn cast(self) -> U;
+}
+
+macro_rules! casts {
+    ($($from:ty => $($to:ty),+;)+) => {$($(
+        impl Cast<$to> for $from {
+            fn cast(self) -> $to {
+                self as $to
+            }
+        }
+    )+
+        impl Cast<bool> for $from {
+            fn cast(self) -> bool {
+                self != <$from as Element>::ZERO
+            }
+        }
+
+        impl Cast<$from> for bool {
+            fn cast(self) -> $from {
+                if self { <$from as Element>::ONE } else { <$from as Element>::ZERO }
+            }
+        }
+    )+};
+}
+
+casts! {
+    f32 => f32, f64, i64, u32;
+    f64 => f32, f64, i64, u32;
+    i64 => f32, f64, i64, u32;
+    u32 => f32, f64, i64, u32;
+}
+
+impl Cast<bool> for bool {
+    fn cast(self) -> bool {
+        self
+    }
+}

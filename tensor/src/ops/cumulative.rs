@@ -1,0 +1,69 @@
+//! Running sums, and the products that the derivative of a product needs.
+
+use crate::drive::rows::{RowKernel, rows, rows_along};
+use crate::error::OrPanic;
+use crate::par::Cost;
+use crate::shape::{Axes, inverse_order};
+use crate::simd::{Lanes, Real};
+use crate::tensor::Tensor;
+
+#[derive(Clone, Copy)]
+struct Cumsum;
+
+impl<T: Real> RowKernel<T, 1> for Cumsum {
+    const COST: Cost = Cost::SCALAR;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
+        let mut sum = T::ZERO;
+        for (y, &x) in out.iter_mut().zip(x) {
+            sum += x;
+            *y = sum;
+        }
+    }
+}
+
+/// For each element, the product of all others in its row.
+#[derive(Clone, Copy)]
+struct ProductOfOthers;
+
+impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
+    const COST: Cost = Cost::SCALAR;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
+        let mut before = T::ONE;
+        for (y, &x) in out.iter_mut().zip(x) {
+            *y = before;
+            before *= x;
+        }
+        let mut after = T::ONE;
+        for (y, &x) in out.iter_mut().zip(x).rev() {
+            *y *= after;
+            after *= x;
+        }
+    }
+}
+
+impl<T: Real> Tensor<T> {
+    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order.
+    #[track_caller]
+    pub fn cumsum(&self, axis: isize) -> Tensor<T> {
+        let axis = self.shape().axis("cumsum", axis).or_panic();
+        rows_along("cumsum", Cumsum, [self], axis)
+    }
+
+    /// For each element the product of all others that [`Tensor::prod`] over `axes` would
+    /// multiply it with: the derivative of the product, right also where elements are 0.
+    #[track_caller]
+    pub fn prod_of_others(&self, axes: impl Axes) -> Tensor<T> {
+        let axes = axes.resolve("prod", self.shape()).or_panic();
+        let order = axes.moved_last(self.rank());
+        let moved = self.permute(&order);
+        let count = self.count(axes);
+        if self.numel() == 0 {
+            return self.clone();
+        }
+        let flat = moved.reshape([self.numel() / count, count]);
+        let out = rows("prod", ProductOfOthers, [&flat]).reshape(moved.shape());
+        out.permute(inverse_order(&order))
+    }
+}

@@ -1,0 +1,362 @@
+//! Selection by computed indices, and its adjoint: addition at computed indices.
+//!
+//! Every index is checked before anything is written. Where an index occurs more than once,
+//! additions happen in ascending order of position, whatever the number of threads: work is
+//! divided among destinations, never among sources.
+
+use crate::element::{Element, Integer};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::tensor::Tensor;
+use crate::walk::Walk;
+
+/// Selection.
+impl<T: Element> Tensor<T> {
+    /// `out[.., i, ..] = self[.., idx[.., i, ..], ..]`, where the index replaces the position
+    /// on `axis`.
+    ///
+    /// The result has the shape of `idx`, which has as many axes as `self` and is no longer
+    /// than `self` on any axis but `axis`. The adjoint is [`Tensor::scatter_add`].
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an index is outside the axis (negative ones are).
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let label = Tensor::from([[1i64], [0]]);
+    /// assert_eq!(x.gather(-1, &label).to_vec(), [2.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn gather<I: Integer>(&self, axis: isize, idx: &Tensor<I>) -> Tensor<T> {
+        let axis = self.shape().axis("gather", axis).or_panic();
+        check_lines("gather", self.shape(), idx.shape(), axis).or_panic();
+        let picks = idx.resolve_indices("gather", self.shape()[axis]);
+        if picks.is_empty() {
+            return Tensor::zeros(*idx.shape());
+        }
+        // The first element of each line, repeated along the axis.
+        let mut heads = self.clone();
+        for (i, &n) in idx.shape().iter().enumerate() {
+            heads = heads.narrow(i as isize, 0, if i == axis { 1 } else { n });
+        }
+        let heads = heads.broadcast_to(*idx.shape());
+        let walk = Walk::new(idx.shape(), [heads.layout()]);
+        let (data, along) = (self.data(), self.layout().strides()[axis]);
+        Tensor::build("gather", *idx.shape(), |out| {
+            par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
+                let picks = &picks[first..first + out.len()];
+                let mut cursor = walk.cursor(first);
+                let mut done = 0;
+                while done < out.len() {
+                    let (n, [start]) = cursor.next(out.len() - done);
+                    let mut head = start as isize;
+                    for (y, &i) in out[done..done + n].iter_mut().zip(&picks[done..done + n]) {
+                        *y = data[(head + i as isize * along) as usize];
+                        head += walk.stride(0);
+                    }
+                    done += n;
+                }
+            });
+        })
+    }
+
+    /// The slices of `axis` at each index of `idx`, in that order: `out[.., i, ..] =
+    /// self[.., idx[i], ..]`.
+    ///
+    /// `idx` has one axis; the result has the shape of `self` with as many slices on `axis`
+    /// as there are indices. The adjoint is [`Tensor::index_add`].
+    ///
+    /// # Panics
+    /// If `idx` has not exactly one axis, or an index is outside the axis.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let y = x.index_select(1, &Tensor::from([1i64, 1, 0]));
+    /// assert_eq!(y.to_vec(), [2.0, 2.0, 1.0, 4.0, 4.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn index_select<I: Integer>(&self, axis: isize, idx: &Tensor<I>) -> Tensor<T> {
+        let axis = self.shape().axis("index_select", axis).or_panic();
+        check_rank("index_select", "indices", idx.shape(), 1).or_panic();
+        let rows = idx.resolve_indices("index_select", self.shape()[axis]);
+        let mut dims = self.shape().to_vec();
+        dims[axis] = rows.len();
+        take("index_select", self, axis, &rows, &dims)
+    }
+
+    /// The row of a table at each index: `out[i.., :] = self[idx[i..], :]`.
+    ///
+    /// Shapes: `[V, C]`, any shape `[..]` of indices, to `[.., C]`. The gradient of the table
+    /// is [`Tensor::embedding_vjp`].
+    ///
+    /// # Panics
+    /// If the table is not a matrix, or an index is not one of its rows.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let table = Tensor::from([[0.0f32, 1.0], [2.0, 3.0], [4.0, 5.0]]);
+    /// let y = table.embedding(&Tensor::from([[2i64, 0]]));
+    /// assert_eq!(*y.shape(), [1, 2, 2]);
+    /// assert_eq!(y.to_vec(), [4.0, 5.0, 0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn embedding<I: Integer>(&self, idx: &Tensor<I>) -> Tensor<T> {
+        check_rank("embedding", "the table", self.shape(), 2).or_panic();
+        let rows = idx.resolve_indices("embedding", self.shape()[0]);
+        let dims = [&idx.shape()[..], &self.shape()[1..]].concat();
+        take("embedding", self, 0, &rows, &dims)
+    }
+}
+
+/// Addition at indices.
+impl<T: Real> Tensor<T> {
+    /// A copy of `self` with `src[.., i, ..]` added to `[.., idx[.., i, ..], ..]`, where the
+    /// index replaces the position on `axis`: the adjoint of [`Tensor::gather`].
+    ///
+    /// `src` has the shape of `idx`, which has as many axes as `self` and is no longer than
+    /// `self` on any axis but `axis`. What meets at one index is added in ascending order of
+    /// position.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an index is outside the axis.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([3]);
+    /// let y = x.scatter_add(0, &Tensor::from([2i64, 0, 2]), &Tensor::from([1.0, 2.0, 3.0]));
+    /// assert_eq!(y.to_vec(), [3.0, 1.0, 5.0]);
+    /// ```
+    #[track_caller]
+    pub fn scatter_add<I: Integer>(
+        &self,
+        axis: isize,
+        idx: &Tensor<I>,
+        src: &Tensor<T>,
+    ) -> Tensor<T> {
+        let axis = self.shape().axis("scatter_add", axis).or_panic();
+        check_lines("scatter_add", self.shape(), idx.shape(), axis).or_panic();
+        check_equal("scatter_add", src.shape(), idx.shape()).or_panic();
+        let src = src.view_moved_last(axis).contiguous();
+        // Checked where they are, so that the message names the caller's position.
+        let picks = idx.resolve_indices("scatter_add", self.shape()[axis]);
+        let last = axis + 1 == self.rank();
+        let idx = idx.view_moved_last(axis);
+        let picks =
+            if last { picks } else { idx.resolve_indices("scatter_add", self.shape()[axis]) };
+        let moved = self.view_moved_last(axis);
+        let mut out = moved.contiguous();
+        if !picks.is_empty() {
+            add_lines(out.make_mut(), moved.shape(), idx.shape(), &picks, src.as_slice());
+        }
+        let mut back: Vec<isize> = (0..self.rank() as isize - 1).collect();
+        back.insert(axis, self.rank() as isize - 1);
+        out.permute(back)
+    }
+
+    /// A copy of `self` with slice `i` of `src` added to slice `idx[i]`, along `axis`: the
+    /// adjoint of [`Tensor::index_select`].
+    ///
+    /// `idx` has one axis; `src` has the shape of `self` with as many slices on `axis` as
+    /// there are indices. What meets at one index is added in ascending order of position.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an index is outside the axis.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::zeros([2, 2]);
+    /// let rows = Tensor::from([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+    /// let y = x.index_add(0, &Tensor::from([1i64, 0, 1]), &rows);
+    /// assert_eq!(y.to_vec(), [3.0, 4.0, 6.0, 8.0]);
+    /// ```
+    #[track_caller]
+    pub fn index_add<I: Integer>(
+        &self,
+        axis: isize,
+        idx: &Tensor<I>,
+        src: &Tensor<T>,
+    ) -> Tensor<T> {
+        let axis = self.shape().axis("index_add", axis).or_panic();
+        check_rank("index_add", "indices", idx.shape(), 1).or_panic();
+        let expected = self.shape().with(axis, idx.numel()).or_panic();
+        check_equal("index_add", src.shape(), &expected).or_panic();
+        let rows = idx.resolve_indices("index_add", self.shape()[axis]);
+        let mut out = self.clone();
+        let inner = self.shape()[axis + 1..].iter().product();
+        let src = src.contiguous();
+        add_rows(out.make_mut(), self.shape()[axis], inner, &rows, src.as_slice());
+        out
+    }
+
+    /// The gradient of an embedding's table: row `v` is the sum of the rows `grad[i.., :]`
+    /// with `idx[i..] = v`, in ascending order of position, and 0 if there is none.
+    ///
+    /// Shapes: `[.., C]` and the indices `[..]`, to `[rows, C]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an index is not below `rows`.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let grad = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let table = Tensor::embedding_vjp(&grad, &Tensor::from([1i64, 1]), 3);
+    /// assert_eq!(table.to_vec(), [0.0, 0.0, 4.0, 6.0, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn embedding_vjp<I: Integer>(grad: &Tensor<T>, idx: &Tensor<I>, rows: usize) -> Tensor<T> {
+        check_rank("embedding_vjp", "the gradient", grad.shape(), idx.rank() + 1).or_panic();
+        let width = grad.shape()[idx.rank()];
+        let expected = [&idx.shape()[..], &[width]].concat();
+        check_equal("embedding_vjp", grad.shape(), &expected.into()).or_panic();
+        let picks = idx.resolve_indices("embedding_vjp", rows);
+        let mut out = Tensor::zeros([rows, width]);
+        let grad = grad.contiguous();
+        add_rows(out.make_mut(), rows, width, &picks, grad.as_slice());
+        out
+    }
+}
+
+/// Slices of `axis`, copied in the order of `rows`.
+#[track_caller]
+fn take<T: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    axis: usize,
+    rows: &[usize],
+    dims: &[usize],
+) -> Tensor<T> {
+    let shape = Shape::checked(op, dims).or_panic();
+    let x = x.contiguous();
+    let data = x.as_slice();
+    let len = x.shape()[axis];
+    let inner: usize = x.shape()[axis + 1..].iter().product();
+    Tensor::build(op, shape, |out| {
+        if out.is_empty() {
+            return;
+        }
+        let chunk = par::units_per_chunk(Cost::CHEAP, inner) * inner;
+        par::fill(out, chunk, Cost::CHEAP, |first, out| {
+            let (mut outer, mut at) = (first / inner / rows.len(), first / inner % rows.len());
+            for y in out.chunks_exact_mut(inner) {
+                y.copy_from_slice(&data[(outer * len + rows[at]) * inner..][..inner]);
+                at += 1;
+                if at == rows.len() {
+                    (outer, at) = (outer + 1, 0);
+                }
+            }
+        });
+    })
+}
+
+/// `out[o, rows[i], :] += src[o, i, :]` for row-major `out[_, len, inner]`.
+fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], src: &[T]) {
+    if src.is_empty() {
+        return;
+    }
+    // The positions of each destination, ascending, one destination after the other.
+    let mut ends = vec![0; len + 1];
+    for &r in rows {
+        ends[r + 1] += 1;
+    }
+    for r in 0..len {
+        ends[r + 1] += ends[r];
+    }
+    let mut order = vec![0; rows.len()];
+    for (at, &r) in rows.iter().enumerate() {
+        order[ends[r]] = at;
+        ends[r] += 1;
+    }
+    // Now `ends[r]` is the end of destination r, and so the start of r + 1.
+    let each = Cost(Cost::MOVE.0.saturating_mul((1 + rows.len() / len) as u32));
+    let chunk = par::units_per_chunk(each, inner) * inner;
+    par::fill(out, chunk, each, |first, out| {
+        for (i, y) in out.chunks_exact_mut(inner).enumerate() {
+            let (o, r) = ((first / inner + i) / len, (first / inner + i) % len);
+            let start = if r == 0 { 0 } else { ends[r - 1] };
+            for &at in &order[start..ends[r]] {
+                let x = &src[(o * rows.len() + at) * inner..][..inner];
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
+            }
+        }
+    });
+}
+
+/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
+/// that lie outside the other axes of `idx` stay as they are.
+fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
+    let last = shape.rank() - 1;
+    let (len, count) = (shape[last], idx[last]);
+    let each = Cost(Cost::CHEAP.0.saturating_mul((1 + count / len) as u32));
+    let chunk = par::units_per_chunk(each, len) * len;
+    par::fill(out, chunk, each, |first, out| {
+        for (i, y) in out.chunks_exact_mut(len).enumerate() {
+            if let Some(line) = same_line(first / len + i, &shape[..last], &idx[..last]) {
+                let line = line * count..(line + 1) * count;
+                for (&pick, &x) in picks[line.clone()].iter().zip(&src[line]) {
+                    y[pick] += x;
+                }
+            }
+        }
+    });
+}
+
+/// The number in a smaller box of the line that has number `line` in a larger one.
+fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
+    let (mut number, mut weight) = (0, 1);
+    for (&large, &small) in large.iter().zip(small).rev() {
+        let at = line % large;
+        line /= large;
+        if at >= small {
+            return None;
+        }
+        number += at * weight;
+        weight *= small;
+    }
+    Some(number)
+}
+
+fn check_rank(op: &'static str, what: &str, shape: &Shape, rank: usize) -> Result<()> {
+    if shape.rank() == rank {
+        return Ok(());
+    }
+    let text = format!("{what} {shape:?} must have rank {rank}, not {}", shape.rank());
+    Err(ShapeError::new(op, ErrorKind::Rank, text))
+}
+
+fn check_equal(op: &'static str, got: &Shape, expected: &Shape) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    let text = format!("the values must have shape {expected:?}, not {got:?}");
+    Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+}
+
+/// Indices for the lines along `axis`: as many axes, and no longer on the others.
+fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize) -> Result<()> {
+    check_rank(op, "indices", idx, x.rank())?;
+    let long = (0..x.rank()).find(|&i| i != axis && idx[i] > x[i]);
+    long.map_or(Ok(()), |i| {
+        let text = format!("axis {i} of indices {idx:?} is longer than that of {x:?}");
+        Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scatter_add_reads_a_permuted_index_in_order() {
+        // The index is contiguous only once its axes are exchanged.
+        let idx = Tensor::from([[1i64, 0], [0, 1], [1, 0]]).t();
+        let src = Tensor::from([[1.0f64, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        let x = Tensor::zeros([2, 3]);
+        let expected = x.scatter_add(0, &Tensor::from_vec(idx.to_vec(), [2, 3]), &src);
+        assert_eq!(expected.to_vec(), [4.0, 2.0, 6.0, 1.0, 5.0, 3.0]);
+        assert_eq!(x.scatter_add(0, &idx, &src), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! Several tensors into one.
+
+use crate::element::Element;
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+use crate::walk::{Walk, gather};
+
+impl<T: Element> Tensor<T> {
+    /// The parts one after the other along an axis they have. Their sizes agree on all other
+    /// axes; that of the result is the sum.
+    ///
+    /// # Panics
+    /// If there are no parts, or sizes differ on another axis.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([[1i64], [2]]), Tensor::from([[3i64, 4], [5, 6]]));
+    /// assert_eq!(Tensor::cat(&[&a, &b], 1).to_vec(), [1, 3, 4, 2, 5, 6]);
+    /// ```
+    #[track_caller]
+    pub fn cat(parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
+        join("cat", parts, axis)
+    }
+
+    /// The parts, of equal shape, along a new axis before `axis`; `-1` makes it the last.
+    ///
+    /// # Panics
+    /// If there are no parts, or their shapes differ.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1i64, 2]), Tensor::from([3i64, 4]));
+    /// assert_eq!(Tensor::stack(&[&a, &b], 0), Tensor::from([[1, 2], [3, 4]]));
+    /// assert_eq!(Tensor::stack(&[&a, &b], -1), Tensor::from([[1, 3], [2, 4]]));
+    /// ```
+    #[track_caller]
+    pub fn stack(parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
+        same_shapes(parts).or_panic();
+        let parts: Vec<_> = parts.iter().map(|p| p.unsqueeze(axis)).collect();
+        join("stack", &parts.iter().collect::<Vec<_>>(), axis)
+    }
+
+    /// `before` elements of `value` in front of an axis and `after` behind it.
+    ///
+    /// # Panics
+    /// If the axis does not exist or would be too long.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1i64, 2], [3, 4]]);
+    /// assert_eq!(x.pad(1, 1, 0, 9).to_vec(), [9, 1, 2, 9, 3, 4]);
+    /// ```
+    #[track_caller]
+    pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Tensor<T> {
+        let at = self.shape().axis("pad", axis).or_panic();
+        let value = Tensor::scalar(value);
+        let edge = |n| value.broadcast_to(self.shape().with(at, n).or_panic());
+        join("pad", &[&edge(before), self, &edge(after)], axis)
+    }
+}
+
+fn same_shapes<T: Element>(parts: &[&Tensor<T>]) -> Result<()> {
+    let odd = parts.iter().position(|p| p.shape() != parts[0].shape());
+    odd.map_or(Ok(()), |i| {
+        let text = format!("part {i} is {:?}, part 0 is {:?}", parts[i].shape(), parts[0].shape());
+        Err(ShapeError::new("stack", ErrorKind::Mismatch, text))
+    })
+}
+
+/// The resolved axis and the shape of the parts together.
+fn joined<T: Element>(
+    op: &'static str,
+    parts: &[&Tensor<T>],
+    axis: isize,
+) -> Result<(usize, Shape)> {
+    let Some(first) = parts.first() else {
+        return Err(ShapeError::new(op, ErrorKind::Value, "needs at least one tensor"));
+    };
+    let first = first.shape();
+    let axis = first.axis(op, axis)?;
+    let mut dims = first.to_vec();
+    for (i, part) in parts.iter().enumerate().skip(1) {
+        let shape = part.shape();
+        if shape.rank() != first.rank() {
+            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: ranks differ");
+            return Err(ShapeError::new(op, ErrorKind::Rank, text));
+        }
+        if let Some(other) = (0..first.rank()).find(|&a| a != axis && shape[a] != first[a]) {
+            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: axis {other} differs");
+            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
+        }
+        // A sum that saturates has too many elements, too.
+        dims[axis] = dims[axis].saturating_add(shape[axis]);
+    }
+    Ok((axis, Shape::checked(op, &dims)?))
+}
+
+/// A part: its elements, and where its piece of a row of the result begins and how long it is.
+struct Part<'a, T> {
+    walk: Walk<1>,
+    data: &'a [T],
+    start: usize,
+    len: usize,
+}
+
+/// A row of the result holds one piece of each part, so that rows lie one after the other.
+#[track_caller]
+fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
+    let (axis, shape) = joined(op, parts, axis).or_panic();
+    let inner: usize = shape[axis + 1..].iter().product();
+    let row = shape[axis] * inner;
+    let mut start = 0;
+    let pieces: Vec<Part<T>> = parts
+        .iter()
+        .map(|p| {
+            let len = p.shape()[axis] * inner;
+            start += len;
+            let walk = Walk::new(p.shape(), [p.layout()]);
+            Part { walk, data: p.data(), start: start - len, len }
+        })
+        .filter(|p| p.len > 0)
+        .collect();
+    Tensor::build(op, shape, |out| {
+        par::fill(out, par::chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
+            pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
+        });
+    })
+}
+
+/// Copies what a part contributes to the elements from `first` of the result.
+fn copy_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: &mut [T]) {
+    let &Part { ref walk, data, start, len } = part;
+    let end = first + out.len();
+    // Whether the row in which the chunk begins still has some of this part to come.
+    let begun = first % row;
+    let skip = begun.saturating_sub(start).min(len);
+    let mut at = first - begun + start + skip;
+    let mut left = len - skip;
+    let mut cursor = walk.cursor(first / row * len + skip);
+    while at < end {
+        let mut want = left.min(end - at);
+        while want > 0 {
+            let (n, [from]) = cursor.next(want);
+            gather(data, from, walk.stride(0), &mut out[at - first..][..n]);
+            at += n;
+            want -= n;
+            left -= n;
+        }
+        if left == 0 {
+            at += row - len;
+            left = len;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Selection by truth values. Nothing is ever multiplied by a mask: what is not selected
+//! leaves no trace, be it NaN or infinite.
+
+use crate::drive::zip::{common_shape, map_with, zip_with};
+use crate::element::Element;
+use crate::error::{ErrorKind, OrPanic, ShapeError};
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+use crate::walk::{Walk, gather};
+use std::hint::select_unpredictable;
+use std::ops::{BitAnd, BitOr, Not};
+
+impl Tensor<bool> {
+    /// `a` where `self` is true, `b` elsewhere; all three are broadcast together.
+    ///
+    /// # Panics
+    /// If the shapes do not broadcast.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let keep = Tensor::from([true, false]);
+    /// let y = keep.where_(&Tensor::from([1.0f32, f32::NAN]), &Tensor::scalar(0.0));
+    /// assert_eq!(y.to_vec(), [1.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn where_<T: Element>(&self, a: &Tensor<T>, b: &Tensor<T>) -> Tensor<T> {
+        let shape = common_shape("where_", [self.shape(), a.shape(), b.shape()]);
+        select("where_", &shape, self, a, b)
+    }
+
+    /// `self ∧ other`, broadcast; also `self & other`.
+    #[track_caller]
+    pub fn and(&self, other: &Tensor<bool>) -> Tensor<bool> {
+        zip_with("and", self, other, |a, b| a & b)
+    }
+
+    /// `self ∨ other`, broadcast; also `self | other`.
+    #[track_caller]
+    pub fn or(&self, other: &Tensor<bool>) -> Tensor<bool> {
+        zip_with("or", self, other, |a, b| a | b)
+    }
+
+    /// `¬ self`; also `!self`.
+    pub fn not(&self) -> Tensor<bool> {
+        map_with("not", self, |a: bool| !a)
+    }
+}
+
+impl<T: Element> Tensor<T> {
+    /// `value` where `mask` is true, `self` elsewhere. The mask is broadcast to the shape of
+    /// `self`, which the result has.
+    ///
+    /// # Panics
+    /// If the mask does not broadcast to the shape of `self`.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let scores = Tensor::<f32>::zeros([2, 2]);
+    /// let future = Tensor::<bool>::ones([2, 2]).triu(1);
+    /// let y = scores.masked_fill(&future, f32::NEG_INFINITY);
+    /// assert_eq!(y.to_vec(), [0.0, f32::NEG_INFINITY, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Tensor<T> {
+        select("masked_fill", self.shape(), mask, &Tensor::scalar(value), self)
+    }
+
+    /// The lower triangle of the last two axes: element `[.., i, j]` if `j - i <= diagonal`,
+    /// else 0. A diagonal of 0 is the main one, positive ones lie above it.
+    ///
+    /// # Panics
+    /// If there are fewer than two axes.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::<i64>::ones([2, 3]);
+    /// assert_eq!(x.tril(0).to_vec(), [1, 0, 0, 1, 1, 0]);
+    /// assert_eq!(x.triu(1).to_vec(), [0, 1, 1, 0, 0, 1]);
+    /// ```
+    #[track_caller]
+    pub fn tril(&self, diagonal: isize) -> Tensor<T> {
+        triangle("tril", self, |row| row.saturating_add(diagonal).saturating_add(1), true)
+    }
+
+    /// The upper triangle of the last two axes: element `[.., i, j]` if `j - i >= diagonal`,
+    /// else 0. A diagonal of 0 is the main one, positive ones lie above it.
+    ///
+    /// # Panics
+    /// If there are fewer than two axes.
+    #[track_caller]
+    pub fn triu(&self, diagonal: isize) -> Tensor<T> {
+        triangle("triu", self, |row| row.saturating_add(diagonal), false)
+    }
+}
+
+/// Elements selected at once.
+const BLOCK: usize = 256;
+
+/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so
+/// that there is nothing to predict.
+#[track_caller]
+fn select<T: Element>(
+    op: &'static str,
+    shape: &Shape,
+    mask: &Tensor<bool>,
+    a: &Tensor<T>,
+    b: &Tensor<T>,
+) -> Tensor<T> {
+    // Not in a closure, which would be said to be the place of the panic.
+    let wide = [
+        mask.layout().broadcast_to(op, shape).or_panic(),
+        a.layout().broadcast_to(op, shape).or_panic(),
+        b.layout().broadcast_to(op, shape).or_panic(),
+    ];
+    let walk = Walk::new(shape, [&wide[0], &wide[1], &wide[2]]);
+    let strides: [isize; 3] = std::array::from_fn(|k| walk.stride(k));
+    let (mask, a, b) = (mask.data(), a.data(), b.data());
+    Tensor::build(op, *shape, |out| {
+        par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+            let mut cursor = walk.cursor(first);
+            let (mut masks, mut buffers) = ([false; BLOCK], [[T::ZERO; BLOCK]; 2]);
+            let [in_a, in_b] = &mut buffers;
+            let mut done = 0;
+            while done < out.len() {
+                let (n, starts) = cursor.next(BLOCK.min(out.len() - done));
+                let mask = run(mask, starts[0], strides[0], &mut masks[..n]);
+                let a = run(a, starts[1], strides[1], &mut in_a[..n]);
+                let b = run(b, starts[2], strides[2], &mut in_b[..n]);
+                let out = &mut out[done..done + n];
+                for i in 0..n {
+                    out[i] = select_unpredictable(mask[i], a[i], b[i]);
+                }
+                done += n;
+            }
+        });
+    })
+}
+
+/// A run of elements as a slice: where they are if in order, else copied to the buffer.
+fn run<'a, T: Copy>(data: &'a [T], start: usize, stride: isize, buffer: &'a mut [T]) -> &'a [T] {
+    if stride == 1 {
+        return &data[start..start + buffer.len()];
+    }
+    gather(data, start, stride, buffer);
+    buffer
+}
+
+/// Rows cut at a column: what lies before it is kept (or what lies after), the rest is 0.
+#[track_caller]
+fn triangle<T: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    cut: impl Fn(isize) -> isize + Send + Sync,
+    keep_before: bool,
+) -> Tensor<T> {
+    if x.rank() < 2 {
+        let text = format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank());
+        Err(ShapeError::new(op, ErrorKind::Rank, text)).or_panic()
+    }
+    let (rows, cols) = (x.size(-2), x.size(-1));
+    let x = x.contiguous();
+    let data = x.as_slice();
+    Tensor::build(op, *x.shape(), |out| {
+        if out.is_empty() {
+            return;
+        }
+        let chunk = par::units_per_chunk(Cost::MOVE, cols) * cols;
+        par::fill(out, chunk, Cost::MOVE, |first, out| {
+            for (i, y) in out.chunks_exact_mut(cols).enumerate() {
+                let at = first + i * cols;
+                let cut = cut((at / cols % rows) as isize).clamp(0, cols as isize) as usize;
+                y.copy_from_slice(&data[at..at + cols]);
+                if keep_before { &mut y[cut..] } else { &mut y[..cut] }.fill(T::ZERO);
+            }
+        });
+    })
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $f:ident) => {
+        operator!($trait, $method, $f, Tensor<bool>, Tensor<bool>);
+        operator!($trait, $method, $f, Tensor<bool>, &Tensor<bool>);
+        operator!($trait, $method, $f, &Tensor<bool>, Tensor<bool>);
+        operator!($trait, $method, $f, &Tensor<bool>, &Tensor<bool>);
+    };
+    ($trait:ident, $method:ident, $f:ident, $a:ty, $b:ty) => {
+        impl $trait<$b> for $a {
+            type Output = Tensor<bool>;
+            #[track_caller]
+            fn $method(self, other: $b) -> Tensor<bool> {
+                Tensor::$f(&self, &other)
+            }
+        }
+    };
+}
+
+operator!(BitAnd, bitand, and);
+operator!(BitOr, bitor, or);
+
+impl Not for &Tensor<bool> {
+    type Output = Tensor<bool>;
+    fn not(self) -> Tensor<bool> {
+        Tensor::not(self)
+    }
+}
+
+impl Not for Tensor<bool> {
+    type Output = Tensor<bool>;
+    fn not(self) -> Tensor<bool> {
+        Tensor::not(&self)
+    }
+}

@@ -1,0 +1,150 @@
+//! Matrix products with broadcast batches.
+
+use crate::drive::gemm::{MatRef, gemm};
+use crate::drive::zip::map_with;
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::tensor::Tensor;
+use crate::walk::Walk;
+
+/// The shape of `a · b`, by NumPy's rules for matmul.
+pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
+    let fail = |kind, text: String, hint| Err(ShapeError::new("matmul", kind, text).hint(hint));
+    if a.rank() == 0 || b.rank() == 0 {
+        let text = format!("{a:?} · {b:?}: operands need at least one axis");
+        return fail(ErrorKind::Rank, text, "multiply by a number with `*`");
+    }
+    let (k_a, k_b) = (a[a.rank() - 1], b[b.rank().max(2) - 2]);
+    if k_a != k_b {
+        let text = format!(
+            "{a:?} · {b:?}: the last axis of the left is {k_a}, axis {} of the right is {k_b}",
+            if b.rank() == 1 { -1 } else { -2 }
+        );
+        return fail(ErrorKind::Mismatch, text, "transpose one of them with t()?");
+    }
+    let batch = |s: &Shape| Shape::from(&s[..s.rank().saturating_sub(2)]);
+    let mut dims = Shape::broadcast("matmul", &batch(a), &batch(b))?.to_vec();
+    dims.extend((a.rank() > 1).then(|| a[a.rank() - 2]));
+    dims.extend((b.rank() > 1).then(|| b[b.rank() - 1]));
+    Shape::checked("matmul", &dims)
+}
+
+impl<T: Real> Tensor<T> {
+    /// Matrix product over the last two axes, leading axes broadcast: `[.., m, k] · [.., k, n]`
+    /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,
+    /// and its axis is dropped from the result. Any strides are read in place.
+    ///
+    /// With `k = 0` the result is 0.
+    ///
+    /// # Panics
+    /// If the inner sizes differ, batches do not broadcast, or an operand has rank 0.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(a.matmul(&a.t()).to_vec(), [5.0, 11.0, 11.0, 25.0]);
+    /// assert_eq!(a.matmul(&Tensor::from([1.0, 1.0])).to_vec(), [3.0, 7.0]);
+    /// ```
+    #[track_caller]
+    pub fn matmul(&self, other: &Tensor<T>) -> Tensor<T> {
+        let shape = matmul_shape(self.shape(), other.shape()).or_panic();
+        let a = if self.rank() == 1 { self.unsqueeze(0) } else { self.clone() };
+        let b = if other.rank() == 1 { other.unsqueeze(1) } else { other.clone() };
+        if a.rank() > 2 && b.rank() == 2 {
+            // One tall product instead of many: the leading axes are rows.
+            let flat = a.reshape([a.numel() / a.size(-1).max(1), a.size(-1)]);
+            if a.numel() > 0 {
+                return flat.matmul(&b).reshape(shape);
+            }
+        }
+        Tensor::build("matmul", shape, |out| gemm(&pairs(&a, &b), T::ZERO, out))
+    }
+
+    /// [`Tensor::matmul`] of operands of at least two axes, where a zero on the left
+    /// annihilates whatever stands on the right, NaN and infinities included: for weights whose
+    /// zeros mean "not there".
+    #[track_caller]
+    pub fn matmul_skipping_zeros(&self, other: &Tensor<T>) -> Tensor<T> {
+        let Some(finite) = other.without_non_finite() else {
+            return self.matmul(other);
+        };
+        let mut product = self.matmul(&finite);
+        let size = self.size(-2) * other.size(-1);
+        let out = product.make_mut().chunks_exact_mut(size.max(1));
+        for ((a, b), out) in pairs(self, other).iter().zip(out) {
+            a.add_product_with_non_finite(*b, out);
+        }
+        product
+    }
+
+    /// NaN and infinities replaced by 0; `None` if there are none.
+    pub(crate) fn without_non_finite(&self) -> Option<Tensor<T>> {
+        if self.numel() == 0 || self.abs().max(..).item().to_f64().is_finite() {
+            return None;
+        }
+        let only_finite = |x: T| if x.to_f64().is_finite() { x } else { T::ZERO };
+        Some(map_with("without_non_finite", self, only_finite))
+    }
+
+    /// Inner product of two vectors, a scalar.
+    #[track_caller]
+    pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
+        assert!(
+            self.rank() == 1 && self.shape() == other.shape(),
+            "dot: needs two vectors of equal length, got {:?} and {:?}",
+            self.shape(),
+            other.shape()
+        );
+        self.mul(other).sum(..)
+    }
+
+    /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
+    #[track_caller]
+    pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
+        assert!(
+            self.rank() == 1 && other.rank() == 1,
+            "outer: needs two vectors, got {:?} and {:?}",
+            self.shape(),
+            other.shape()
+        );
+        self.unsqueeze(1).mul(&other.unsqueeze(0))
+    }
+}
+
+/// The pairs of matrices of two operands of rank at least 2, batches broadcast.
+fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>, MatRef<'a, T>)> {
+    let leading = |t: &Tensor<T>| Shape::from(&t.shape()[..t.rank() - 2]);
+    let batch = Shape::broadcast("matmul", &leading(a), &leading(b)).or_panic();
+    // The layouts of the first elements of all matrices. (A matrix without elements has no
+    // first element; there is nothing to multiply then, or only zeros to write.)
+    let heads = |t: &Tensor<T>| {
+        let corner = t.layout().slice("matmul", -1, 0, 1.min(t.size(-1)), 1).or_panic();
+        let corner = corner.slice("matmul", -2, 0, 1.min(t.size(-2)), 1).or_panic();
+        if t.size(-1) == 0 || t.size(-2) == 0 {
+            return crate::layout::Layout::contiguous(Shape::SCALAR);
+        }
+        corner.squeeze("matmul", -1).and_then(|l| l.squeeze("matmul", -1)).or_panic()
+    };
+    let (heads_a, heads_b) = (heads(a), heads(b));
+    let wide = |l: &crate::layout::Layout| l.broadcast_to("matmul", &batch).or_panic();
+    let walk = Walk::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
+    let matrix = |t: &'a Tensor<T>, offset| {
+        let strides = t.layout().strides();
+        MatRef {
+            data: t.data(),
+            offset,
+            rows: t.size(-2),
+            cols: t.size(-1),
+            row_stride: strides[t.rank() - 2],
+            col_stride: strides[t.rank() - 1],
+        }
+    };
+    let mut cursor = walk.cursor(0);
+    (0..batch.numel())
+        .map(|_| {
+            let (_, [at_a, at_b]) = cursor.next(1);
+            (matrix(a, at_a), matrix(b, at_b))
+        })
+        .collect()
+}

@@ -1,0 +1,93 @@
+//! What it takes to be a differentiable function of one number.
+
+use crate::drive::zip::{Elementwise, zip};
+use crate::par::Cost;
+use crate::simd::{Lanes, Real};
+use crate::tensor::Tensor;
+use std::fmt::Debug;
+
+/// What the derivative is computed from, and so must be kept until the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saves {
+    /// `x`.
+    Input,
+    /// `f(x)`.
+    Output,
+    /// Nothing: the derivative is constant.
+    Nothing,
+}
+
+/// A function of one number with its derivative, written once for every instruction set.
+///
+/// ```
+/// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+/// use retrograd_tensor::simd::{Lanes, Real};
+/// use retrograd_tensor::{Tensor, par::Cost};
+///
+/// /// f(x) = x³
+/// #[derive(Clone, Copy, Debug)]
+/// struct Cube;
+///
+/// impl<T: Real> Pointwise<T> for Cube {
+///     const NAME: &'static str = "cube";
+///     const SAVES: Saves = Saves::Input;
+///     const COST: Cost = Cost::CHEAP;
+///     fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
+///         s.mul(x, s.mul(x, x))
+///     }
+///     fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
+///         s.mul(g, s.mul(s.splat(T::from_f64(3.0)), s.mul(x, x)))
+///     }
+/// }
+///
+/// let x = Tensor::from([1.0f32, 2.0]);
+/// assert_eq!(x.map(Cube).to_vec(), [1.0, 8.0]);
+/// assert_eq!(x.map_vjp(Cube, &Tensor::ones([2])).to_vec(), [3.0, 12.0]);
+/// ```
+pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
+    /// The name of the operation in graphs and errors.
+    const NAME: &'static str;
+    /// What [`Pointwise::vjp`] is given.
+    const SAVES: Saves;
+    /// Estimated time per element.
+    const COST: Cost;
+    /// `f(x)`. Mark it `#[inline(always)]`.
+    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V;
+    /// `g · f'`, from what [`Pointwise::SAVES`] says (or anything, if nothing).
+    fn vjp<S: Lanes<T>>(self, s: S, saved: S::V, g: S::V) -> S::V;
+}
+
+#[derive(Clone, Copy)]
+struct Forward<P>(P);
+
+impl<T: Real, P: Pointwise<T>> Elementwise<T, 1> for Forward<P> {
+    const COST: Cost = P::COST;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1]) -> S::V {
+        self.0.f(s, x)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Vjp<P>(P);
+
+impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
+    const COST: Cost = P::COST;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [saved, g]: [S::V; 2]) -> S::V {
+        self.0.vjp(s, saved, g)
+    }
+}
+
+impl<T: Real> Tensor<T> {
+    /// `f` of every element.
+    pub fn map<P: Pointwise<T>>(&self, op: P) -> Tensor<T> {
+        zip(P::NAME, Forward(op), [self])
+    }
+
+    /// `g · f'` elementwise, where `self` is what the operation saves.
+    #[track_caller]
+    pub fn map_vjp<P: Pointwise<T>>(&self, op: P, g: &Tensor<T>) -> Tensor<T> {
+        zip(P::NAME, Vjp(op), [self, g])
+    }
+}

@@ -1,0 +1,245 @@
+//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; `_keepdim` forms leave them with
+//! size 1, the others drop them.
+
+use crate::drive::fold::{self, Fold, fold, lines};
+use crate::error::OrPanic;
+use crate::shape::{Axes, AxisSet, Shape};
+use crate::simd::{Lanes, Real};
+use crate::tensor::Tensor;
+
+macro_rules! fold {
+    ($name:ident, $init:expr, $step:ident, $lanes:ident) => {
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl<T: Real> Fold<T> for $name {
+            fn init() -> T {
+                $init
+            }
+            #[inline(always)]
+            fn step<S: Lanes<T>>(self, s: S, acc: S::V, x: S::V) -> S::V {
+                s.$step(acc, x)
+            }
+            #[inline(always)]
+            fn combine<S: Lanes<T>>(self, s: S, a: S::V, b: S::V) -> S::V {
+                s.$step(a, b)
+            }
+            #[inline(always)]
+            fn lanes<S: Lanes<T>>(self, s: S, acc: S::V) -> T {
+                s.$lanes(acc)
+            }
+        }
+    };
+}
+
+fold!(Sum, T::ZERO, add, sum);
+fold!(Product, T::ONE, mul, product);
+fold!(Max, T::NEG_INFINITY, max, max_lane);
+fold!(Min, T::INFINITY, min, min_lane);
+
+impl<T: Real> Tensor<T> {
+    /// Sum over axes; 0 over nothing. Blocked, with a relative error of about
+    /// `log₂(n) · ε` for terms of one sign, and the same for any layout and any number of
+    /// threads.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.sum(..).item(), 10.0);
+    /// assert_eq!(x.sum(0).to_vec(), [4.0, 6.0]);
+    /// assert_eq!(x.sum_keepdim(-1).shape(), &retrograd_tensor::Shape::from([2, 1]));
+    /// ```
+    #[track_caller]
+    pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
+        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic(), false)
+    }
+
+    /// [`Tensor::sum`], axes kept.
+    #[track_caller]
+    pub fn sum_keepdim(&self, axes: impl Axes) -> Tensor<T> {
+        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic(), true)
+    }
+
+    /// Mean over axes; NaN over nothing.
+    #[track_caller]
+    pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
+        let axes = axes.resolve("mean", self.shape()).or_panic();
+        self.mean_keepdim(axes).reshape(self.shape().reduced(axes, false))
+    }
+
+    /// [`Tensor::mean`], axes kept.
+    #[track_caller]
+    pub fn mean_keepdim(&self, axes: impl Axes) -> Tensor<T> {
+        let axes = axes.resolve("mean", self.shape()).or_panic();
+        fold("mean", Sum, self, axes, true) / T::from_f64(self.count(axes) as f64)
+    }
+
+    /// Product over axes; 1 over nothing.
+    #[track_caller]
+    pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
+        fold("prod", Product, self, axes.resolve("prod", self.shape()).or_panic(), false)
+    }
+
+    /// Largest element over axes; NaN if there is one.
+    ///
+    /// # Panics
+    /// If a reduced axis is empty.
+    #[track_caller]
+    pub fn max(&self, axes: impl Axes) -> Tensor<T> {
+        self.extreme("max", Max, axes, false)
+    }
+
+    /// [`Tensor::max`], axes kept.
+    #[track_caller]
+    pub fn max_keepdim(&self, axes: impl Axes) -> Tensor<T> {
+        self.extreme("max", Max, axes, true)
+    }
+
+    /// Smallest element over axes; NaN if there is one.
+    ///
+    /// # Panics
+    /// If a reduced axis is empty.
+    #[track_caller]
+    pub fn min(&self, axes: impl Axes) -> Tensor<T> {
+        self.extreme("min", Min, axes, false)
+    }
+
+    /// [`Tensor::min`], axes kept.
+    #[track_caller]
+    pub fn min_keepdim(&self, axes: impl Axes) -> Tensor<T> {
+        self.extreme("min", Min, axes, true)
+    }
+
+    #[track_caller]
+    fn extreme(&self, op: &'static str, f: impl Fold<T>, axes: impl Axes, keep: bool) -> Tensor<T> {
+        let axes = axes.resolve(op, self.shape()).or_panic();
+        if self.shape().reduced(axes, false).numel() > 0 {
+            fold::check_not_empty(op, self.shape(), axes);
+        }
+        fold(op, f, self, axes, keep)
+    }
+
+    /// Index of the largest element along an axis, which vanishes: the first of equals, and
+    /// the first NaN if there is one.
+    ///
+    /// # Panics
+    /// If the axis is empty.
+    #[track_caller]
+    pub fn argmax(&self, axis: isize) -> Tensor<i64> {
+        lines("argmax", self, axis, false, true, |line| best(line, |new, old| new > old))
+    }
+
+    /// Index of the smallest element along an axis, which vanishes: the first of equals, and
+    /// the first NaN if there is one.
+    ///
+    /// # Panics
+    /// If the axis is empty.
+    #[track_caller]
+    pub fn argmin(&self, axis: isize) -> Tensor<i64> {
+        lines("argmin", self, axis, false, true, |line| best(line, |new, old| new < old))
+    }
+
+    /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
+    /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
+    /// of the whole population. NaN or infinite if `n <= correction`.
+    #[track_caller]
+    pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
+        let axes = axes.resolve("var", self.shape()).or_panic();
+        let off = self.sub(&self.mean_keepdim(axes));
+        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
+        let off = off.sub(&off.mean_keepdim(axes));
+        off.square().sum(axes) / T::from_f64(self.count(axes).saturating_sub(correction) as f64)
+    }
+
+    /// Standard deviation over axes: the root of [`Tensor::var`].
+    #[track_caller]
+    pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
+        self.var(axes, correction).sqrt()
+    }
+
+    /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
+    #[track_caller]
+    pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
+        let axes = axes.resolve("logsumexp", self.shape()).or_panic();
+        // An infinite maximum is not subtracted: inf - inf would be NaN.
+        let top = fold("logsumexp", Max, self, axes, true);
+        let top = finite_or_zero(&top);
+        let sum = self.sub(&top).exp().sum(axes);
+        sum.ln().add(&top.reshape(*sum.shape()))
+    }
+
+    /// Euclidean norm over axes, `√Σx²`.
+    #[track_caller]
+    pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
+        self.square().sum(axes).sqrt()
+    }
+
+    /// Number of elements that a reduction over `axes` takes into one.
+    pub fn count(&self, axes: AxisSet) -> usize {
+        axes.iter().map(|i| self.shape()[i]).product()
+    }
+
+    /// The adjoint of [`Tensor::broadcast_to`]: sums over the axes that were broadcast, so
+    /// that the result has `shape`.
+    ///
+    /// # Panics
+    /// If `shape` does not broadcast to the shape of `self`.
+    #[track_caller]
+    pub fn sum_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+        let shape = shape.into();
+        if *self.shape() == shape {
+            return self.clone();
+        }
+        let missing = self.rank().checked_sub(shape.rank());
+        let fits = missing.is_some_and(|m| {
+            shape.iter().zip(&self.shape()[m..]).all(|(&to, &from)| to == from || to == 1)
+        });
+        assert!(fits, "sum_to: {shape:?} does not broadcast to {:?}", self.shape());
+        let missing = missing.expect("checked");
+        let gone = |i: usize| i < missing || shape[i - missing] != self.shape()[i];
+        let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
+        fold("sum_to", Sum, self, axes, true).reshape(shape)
+    }
+}
+
+/// Infinities and NaN replaced by 0.
+fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
+    crate::drive::zip::map_with(
+        "logsumexp",
+        x,
+        |v| if v.to_f64().is_finite() { v } else { T::ZERO },
+    )
+}
+
+/// The first index whose element beats all before it; NaN beats everything.
+fn best<T: Real>(line: &mut dyn Iterator<Item = T>, beats: impl Fn(T, T) -> bool) -> i64 {
+    let (mut at, mut top) = (0, None);
+    for (i, x) in line.enumerate() {
+        if x.is_nan() {
+            return i as i64;
+        }
+        if top.is_none_or(|t| beats(x, t)) {
+            (at, top) = (i as i64, Some(x));
+        }
+    }
+    at
+}
+
+impl Tensor<bool> {
+    /// Whether any element along an axis is true.
+    #[track_caller]
+    pub fn any(&self, axis: isize) -> Tensor<bool> {
+        lines("any", self, axis, false, false, |mut line| Iterator::any(&mut line, |b| b))
+    }
+
+    /// Whether all elements along an axis are true.
+    #[track_caller]
+    pub fn all(&self, axis: isize) -> Tensor<bool> {
+        lines("all", self, axis, false, false, |mut line| Iterator::all(&mut line, |b| b))
+    }
+
+    /// Number of true elements.
+    pub fn count_true(&self) -> usize {
+        self.contiguous().as_slice().iter().filter(|&&b| b).count()
+    }
+}

@@ -1,0 +1,254 @@
+//! Softmax and its relatives along one axis, with their VJPs.
+
+use crate::drive::rows::{RowKernel, fold_row, map_row, rows_along};
+use crate::error::OrPanic;
+use crate::par::Cost;
+use crate::simd::{Lanes, Real};
+use crate::tensor::Tensor;
+
+/// `y = e^(x - max) / Σ`
+#[derive(Clone, Copy)]
+struct Softmax;
+
+impl<T: Real> RowKernel<T, 1> for Softmax {
+    const COST: Cost = Cost::COSTLY;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
+        let top = s.splat(row_max(s, x));
+        map_row(
+            s,
+            [x],
+            out,
+            #[inline(always)]
+            |[x]| T::exp(s, s.sub(x, top)),
+        );
+        scale_to_one(s, out);
+    }
+}
+
+/// The same over the elements where `keep` is not 0; 0 elsewhere, and everywhere if none is
+/// kept, or only -inf. Dropped elements are never used in arithmetic, whatever they hold.
+#[derive(Clone, Copy)]
+struct MaskedSoftmax;
+
+impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
+    const COST: Cost = Cost::COSTLY;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [x, keep]: [&[T]; 2], out: &mut [T]) {
+        let (zero, low) = (s.splat(T::ZERO), s.splat(T::NEG_INFINITY));
+        map_row(
+            s,
+            [x, keep],
+            out,
+            #[inline(always)]
+            |[x, k]| s.select(s.eq(k, zero), low, x),
+        );
+        let top = s.splat(row_max(s, out));
+        let seen = |(&x, &k): (&T, &T)| k != T::ZERO && x != T::NEG_INFINITY;
+        if !x.iter().zip(keep).any(seen) {
+            return out.fill(T::ZERO);
+        }
+        map_row(
+            s,
+            [x, keep],
+            out,
+            #[inline(always)]
+            |[x, k]| {
+                let dropped = s.eq(k, zero);
+                s.select(dropped, zero, T::exp(s, s.sub(s.select(dropped, top, x), top)))
+            },
+        );
+        scale_to_one(s, out);
+    }
+}
+
+/// `y = x - max - ln Σ e^(x - max)`
+#[derive(Clone, Copy)]
+struct LogSoftmax;
+
+impl<T: Real> RowKernel<T, 1> for LogSoftmax {
+    const COST: Cost = Cost::COSTLY;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
+        let (top, log_sum) = max_and_log_sum(s, x);
+        let (top, log_sum) = (s.splat(top), s.splat(log_sum));
+        map_row(
+            s,
+            [x],
+            out,
+            #[inline(always)]
+            |[x]| s.sub(s.sub(x, top), log_sum),
+        );
+    }
+}
+
+/// `dx = y · (g - Σ g·y)`; where `y` is 0 the result is 0, whatever `g` holds.
+#[derive(Clone, Copy)]
+struct SoftmaxVjp;
+
+impl<T: Real> RowKernel<T, 2> for SoftmaxVjp {
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
+        let zero = s.splat(T::ZERO);
+        map_row(
+            s,
+            [y, g],
+            out,
+            #[inline(always)]
+            |[y, g]| s.select(s.eq(y, zero), zero, s.mul(y, g)),
+        );
+        let dot = fold_row(
+            s,
+            out,
+            T::ZERO,
+            zero,
+            #[inline(always)]
+            |acc, v| s.add(acc, v),
+        );
+        let dot = s.splat(s.sum(dot));
+        map_row(
+            s,
+            [y, g],
+            out,
+            #[inline(always)]
+            |[y, g]| s.select(s.eq(y, zero), zero, s.mul(y, s.sub(g, dot))),
+        );
+    }
+}
+
+/// `dx = g - eʸ · Σ g`
+#[derive(Clone, Copy)]
+struct LogSoftmaxVjp;
+
+impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
+    const COST: Cost = Cost::COSTLY;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
+        let sum = fold_row(
+            s,
+            g,
+            T::ZERO,
+            s.splat(T::ZERO),
+            #[inline(always)]
+            |acc, v| s.add(acc, v),
+        );
+        let sum = s.splat(s.sum(sum));
+        map_row(
+            s,
+            [y, g],
+            out,
+            #[inline(always)]
+            |[y, g]| s.sub(g, s.mul(T::exp(s, y), sum)),
+        );
+    }
+}
+
+#[inline(always)]
+fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
+    let low = T::NEG_INFINITY;
+    s.max_lane(fold_row(
+        s,
+        x,
+        low,
+        s.splat(low),
+        #[inline(always)]
+        |acc, v| s.max(acc, v),
+    ))
+}
+
+/// Divides a row by its sum.
+#[inline(always)]
+fn scale_to_one<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
+    let sum = fold_row(
+        s,
+        out,
+        T::ZERO,
+        s.splat(T::ZERO),
+        #[inline(always)]
+        |acc, v| s.add(acc, v),
+    );
+    let scale = T::ONE / s.sum(sum);
+    for y in out {
+        *y *= scale;
+    }
+}
+
+/// The largest element of a row, and `ln Σ e^(x - max)`.
+#[inline(always)]
+pub(crate) fn max_and_log_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
+    let top = row_max(s, x);
+    let t = s.splat(top);
+    let sum = fold_row(
+        s,
+        x,
+        T::NEG_INFINITY,
+        s.splat(T::ZERO),
+        #[inline(always)]
+        |acc, v| s.add(acc, T::exp(s, s.sub(v, t))),
+    );
+    (top, T::from_f64(s.sum(sum).to_f64().ln()))
+}
+
+impl<T: Real> Tensor<T> {
+    /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, by way of the maximum and so without overflow.
+    ///
+    /// A row of -inf only, or with +inf or NaN, becomes NaN, as in PyTorch; to leave
+    /// elements out use [`Tensor::masked_softmax`].
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let y = Tensor::from([0.0f32, 0.0, f32::NEG_INFINITY]).softmax(-1);
+    /// assert_eq!(y.to_vec(), [0.5, 0.5, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn softmax(&self, axis: isize) -> Tensor<T> {
+        let axis = self.shape().axis("softmax", axis).or_panic();
+        rows_along("softmax", Softmax, [self], axis)
+    }
+
+    /// Softmax over the elements where `keep` is true; 0 elsewhere. `keep` is broadcast to
+    /// the shape of `self`.
+    ///
+    /// A row without kept elements becomes 0, not NaN, and so does one of which only -inf is
+    /// kept. What the dropped elements hold, NaN
+    /// and infinities included, has no influence.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 1.0, f32::NAN], [1.0, 2.0, 3.0]]);
+    /// let keep = Tensor::from([[true, true, false], [false, false, false]]);
+    /// assert_eq!(x.masked_softmax(&keep, -1).to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Tensor<T> {
+        let axis = self.shape().axis("masked_softmax", axis).or_panic();
+        let keep = keep_as_numbers::<T>(keep).broadcast_to(self.shape());
+        rows_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
+    }
+
+    /// `ln softmax(x)` along an axis, without forming the softmax.
+    #[track_caller]
+    pub fn log_softmax(&self, axis: isize) -> Tensor<T> {
+        let axis = self.shape().axis("log_softmax", axis).or_panic();
+        rows_along("log_softmax", LogSoftmax, [self], axis)
+    }
+
+    /// VJP of (masked) softmax, from its output: `y · (g - Σ g·y)`.
+    #[track_caller]
+    pub fn softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
+        let axis = output.shape().axis("softmax", axis).or_panic();
+        rows_along("softmax_vjp", SoftmaxVjp, [output, g], axis)
+    }
+
+    /// VJP of log-softmax, from its output: `g - eʸ · Σ g`.
+    #[track_caller]
+    pub fn log_softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
+        let axis = output.shape().axis("log_softmax", axis).or_panic();
+        rows_along("log_softmax_vjp", LogSoftmaxVjp, [output, g], axis)
+    }
+}
+
+fn keep_as_numbers<T: Real>(keep: &Tensor<bool>) -> Tensor<T> {
+    crate::drive::zip::map_with("masked_softmax", keep, |k| if k { T::ONE } else { T::ZERO })
+}

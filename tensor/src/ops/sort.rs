@@ -1,0 +1,116 @@
+//! Order along an axis.
+//!
+//! NaN counts as larger than every number, and zeros of either sign are equal. Equal elements
+//! keep their order, so ties go to the lower index in both directions.
+
+use crate::error::{ErrorKind, OrPanic, ShapeError};
+use crate::par::{self, Cost};
+use crate::simd::Real;
+use crate::tensor::Tensor;
+use std::cmp::Ordering;
+
+impl<T: Real> Tensor<T> {
+    /// The elements in order along an axis, and the index each came from. Stable; NaN is last
+    /// if ascending and first if descending.
+    ///
+    /// # Panics
+    /// If the axis does not exist.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let (values, from) = Tensor::from([2.0f32, f32::NAN, 1.0]).sort(-1, false);
+    /// assert_eq!(from.to_vec(), [2, 0, 1]);
+    /// assert_eq!(values.to_vec()[..2], [1.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn sort(&self, axis: isize, descending: bool) -> (Tensor<T>, Tensor<i64>) {
+        let axis = self.shape().axis("sort", axis).or_panic();
+        first_in_order("sort", self, axis, self.shape()[axis], descending)
+    }
+
+    /// The indices that put an axis in order: the second result of [`Tensor::sort`].
+    ///
+    /// # Panics
+    /// If the axis does not exist.
+    #[track_caller]
+    pub fn argsort(&self, axis: isize, descending: bool) -> Tensor<i64> {
+        self.sort(axis, descending).1
+    }
+
+    /// The `k` largest elements along an axis in descending order, or the `k` smallest in
+    /// ascending order, and their indices. NaN counts as largest; ties go to the lower index.
+    ///
+    /// The axis has size `k` in both results.
+    ///
+    /// # Panics
+    /// If the axis does not exist or has fewer than `k` elements.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(2, 0, true);
+    /// assert_eq!(values.to_vec(), [5.0, 5.0]);
+    /// assert_eq!(from.to_vec(), [1, 2]);
+    /// ```
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
+        let axis = self.shape().axis("topk", axis).or_panic();
+        let size = self.shape()[axis];
+        if k > size {
+            let text = format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape());
+            Err(ShapeError::new("topk", ErrorKind::Value, text)).or_panic()
+        }
+        first_in_order("topk", self, axis, k, largest)
+    }
+}
+
+/// NaN is equal to itself and above every number.
+fn ascending<T: Real>(a: T, b: T) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// The first `k` of each line in order, with their indices.
+#[track_caller]
+fn first_in_order<T: Real>(
+    op: &'static str,
+    x: &Tensor<T>,
+    axis: usize,
+    k: usize,
+    descending: bool,
+) -> (Tensor<T>, Tensor<i64>) {
+    let lines = x.view_moved_last(axis).contiguous();
+    let data = lines.as_slice();
+    let len = x.shape()[axis];
+    let shape = lines.shape().with(x.rank() - 1, k).or_panic();
+    let order = |a: &(T, i64), b: &(T, i64)| {
+        let by_value = if descending { ascending(b.0, a.0) } else { ascending(a.0, b.0) };
+        by_value.then(a.1.cmp(&b.1))
+    };
+    let (values, from) = Tensor::build2(op, shape, shape, |values, from| {
+        if values.is_empty() {
+            return;
+        }
+        // About len · log2(len) comparisons for k elements of output.
+        let each = Cost::CHEAP.0 as usize * len * (1 + len.ilog2() as usize) / k;
+        let each = Cost(each.min(u32::MAX as usize) as u32);
+        let lines = par::units_per_chunk(each, k);
+        par::fill2((values, lines * k), (from, lines * k), each, |chunk, values, from| {
+            let mut pairs = Vec::with_capacity(len);
+            let outputs = values.chunks_exact_mut(k).zip(from.chunks_exact_mut(k));
+            for (line, (values, from)) in (chunk * lines..).zip(outputs) {
+                pairs.clear();
+                pairs.extend(data[line * len..][..len].iter().copied().zip(0..));
+                // Indices make all pairs different, so an unstable sort is as good.
+                if k < len {
+                    pairs.select_nth_unstable_by(k, order);
+                }
+                pairs[..k].sort_unstable_by(order);
+                for (i, &(value, index)) in pairs[..k].iter().enumerate() {
+                    (values[i], from[i]) = (value, index);
+                }
+            }
+        });
+    });
+    let mut back: Vec<isize> = (0..x.rank() as isize - 1).collect();
+    back.insert(axis, x.rank() as isize - 1);
+    (values.permute(&back), from.permute(&back))
+}

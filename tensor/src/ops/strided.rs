@@ -1,0 +1,53 @@
+//! The adjoint of taking a view.
+
+use crate::layout::Layout;
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::tensor::Tensor;
+use crate::walk::Walk;
+
+impl<T: Real> Tensor<T> {
+    /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 but where
+    /// `layout` points; there the elements of `self` are added, in row-major order.
+    ///
+    /// # Panics
+    /// If `layout` has another shape than `self` or leaves `shape`.
+    ///
+    /// ```
+    /// use retrograd_tensor::{Shape, Tensor, layout::Layout};
+    /// let every_other = Layout::contiguous([4].into()).slice("", 0, 0, 4, 2).unwrap();
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// assert_eq!(x.as_strided_adjoint([4], &every_other).to_vec(), [1.0, 0.0, 2.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn as_strided_adjoint(&self, shape: impl Into<Shape>, layout: &Layout) -> Tensor<T> {
+        let shape = shape.into();
+        assert!(
+            layout.shape() == self.shape() && layout.fits(shape.numel()),
+            "as_strided_adjoint: {:?} through {layout:?} does not fit {shape:?}",
+            self.shape()
+        );
+        let walk = Walk::new(self.shape(), [layout, self.layout()]);
+        let (to_step, from_step) = (walk.stride(0), walk.stride(1));
+        let data = self.data();
+        Tensor::build("as_strided_adjoint", shape, |out| {
+            out.fill(T::ZERO);
+            let mut cursor = walk.cursor(0);
+            let mut left = self.numel();
+            while left > 0 {
+                let (n, [to, from]) = cursor.next(left);
+                if to_step == 1 && from_step == 1 {
+                    for (y, &x) in out[to..to + n].iter_mut().zip(&data[from..from + n]) {
+                        *y += x;
+                    }
+                } else {
+                    for i in 0..n as isize {
+                        out[(to as isize + i * to_step) as usize] +=
+                            data[(from as isize + i * from_step) as usize];
+                    }
+                }
+                left -= n;
+            }
+        })
+    }
+}

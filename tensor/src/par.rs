@@ -1,0 +1,128 @@
+//! Threads: the only file that knows rayon, and the only table of costs.
+//!
+//! Work is cut into chunks whose size depends on the shape of the work alone, and every chunk
+//! is done the same way whoever does it. So results do not depend on the number of threads;
+//! whether to use threads at all is a matter of estimated time and nothing else.
+
+use crate::simd;
+use rayon::prelude::*;
+
+/// Estimated time of work per element, in picoseconds: the one place to tune.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost(pub u32);
+
+impl Cost {
+    /// Reading and writing: copies, sums, comparisons.
+    pub const MOVE: Cost = Cost(250);
+    /// A few arithmetic operations: products, roots, quotients.
+    pub const CHEAP: Cost = Cost(300);
+    /// A polynomial or two: exponentials, logarithms, GELU.
+    pub const COSTLY: Cost = Cost(1_500);
+    /// Element by element through scalar code: gathers, powers, sorting.
+    pub const SCALAR: Cost = Cost(3_000);
+
+    fn of(self, elements: usize) -> u64 {
+        elements as u64 * self.0 as u64
+    }
+}
+
+/// Below this estimate (picoseconds) waking another thread costs more than it saves.
+const WORTH_THREADS: u64 = 25_000_000;
+/// Aim for chunks of about this estimate (picoseconds).
+const CHUNK: u64 = 20_000_000;
+
+/// The number of threads that parallel work uses here and now.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Runs `f` with exactly `n` threads for all parallel work in it.
+///
+/// Entering a pool once around a whole training loop also makes every parallel operation in
+/// it cheaper to start. Without it, rayon's global pool is used: one thread per core, or
+/// `RAYON_NUM_THREADS`.
+///
+/// # Panics
+/// If `n` is 0, or the operating system refuses to start threads.
+///
+/// ```
+/// use retrograd_tensor::with_threads;
+/// assert_eq!(with_threads(2, retrograd_tensor::threads), 2);
+/// ```
+pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
+    assert!(n > 0, "with_threads: needs at least 1 thread, got 0");
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(n)
+        .build()
+        .unwrap_or_else(|e| panic!("with_threads: cannot start {n} threads: {e}"));
+    let level = simd::level();
+    pool.install(|| simd::with_level(level, f))
+}
+
+/// How many of `n` units of `elements` elements each belong to a chunk: at least 1, and a
+/// function of sizes only.
+pub fn units_per_chunk(cost: Cost, elements: usize) -> usize {
+    (CHUNK / cost.of(elements).max(1)).max(1) as usize
+}
+
+/// Elements in a chunk of elementwise work: a multiple of 1024.
+pub fn chunk_len(cost: Cost) -> usize {
+    (units_per_chunk(cost, 1) / 1024 * 1024).max(1024)
+}
+
+fn worth(cost: Cost, elements: usize) -> bool {
+    cost.of(elements) >= WORTH_THREADS && threads() > 1
+}
+
+/// Fills `out` in chunks of `chunk` elements; `f` gets a chunk's first index and the chunk.
+pub fn fill<T: Send>(
+    out: &mut [T],
+    chunk: usize,
+    cost: Cost,
+    f: impl Fn(usize, &mut [T]) + Send + Sync,
+) {
+    if worth(cost, out.len()) && out.len() > chunk {
+        out.par_chunks_mut(chunk).enumerate().for_each(|(i, part)| f(i * chunk, part));
+    } else {
+        out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
+    }
+}
+
+/// Fills two outputs in step: chunk `i` of one belongs to chunk `i` of the other.
+pub fn fill2<T: Send, U: Send>(
+    (a, chunk_a): (&mut [T], usize),
+    (b, chunk_b): (&mut [U], usize),
+    cost: Cost,
+    f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
+) {
+    if worth(cost, a.len().max(b.len())) {
+        let b = b.par_chunks_mut(chunk_b);
+        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
+    } else {
+        let b = b.chunks_mut(chunk_b);
+        a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
+    }
+}
+
+/// `f(0), f(1), ..` in order, each worth `elements` elements of work.
+pub fn map<R: Send>(
+    n: usize,
+    elements: usize,
+    cost: Cost,
+    f: impl Fn(usize) -> R + Send + Sync,
+) -> Vec<R> {
+    if n > 1 && worth(cost, n.saturating_mul(elements)) {
+        (0..n).into_par_iter().map(f).collect()
+    } else {
+        (0..n).map(f).collect()
+    }
+}
+
+/// Does every item, each worth `elements` elements of work.
+pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
+    if items.len() > 1 && worth(cost, items.len() * elements) {
+        items.into_par_iter().for_each(f);
+    } else {
+        items.into_iter().for_each(f);
+    }
+}

@@ -1,0 +1,518 @@
+//! Random numbers that are functions of a key and an index.
+//!
+//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: *Parallel random numbers: as
+//! easy as 1, 2, 3*, SC 2011), which encrypts a counter. It has no state to advance, so any
+//! number can be computed at any time, on any thread, and again in the backward pass: a
+//! random tensor does not depend on threads, layouts or instruction sets, and dropout
+//! remembers a [`Key`] instead of a mask.
+
+use crate::element::{DType, Element, Integer};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::simd::{self, Kernel, Lanes, Level, Real};
+use crate::tensor::Tensor;
+use rand::rand_core::utils::fill_bytes_via_next_word;
+use rand::{SeedableRng, TryRng};
+use std::convert::Infallible;
+use std::f64::consts::TAU;
+
+/// Blocks computed side by side, one per lane.
+const LANES: usize = 16;
+/// Words of that many blocks.
+const GROUP: usize = 4 * LANES;
+
+/// Philox4x32-10 of a counter under a key.
+#[inline(always)]
+fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
+    // Words live in the lower halves of 64 bits, where vector multiplication wants them; what
+    // gathers in the upper halves is never read.
+    let mut c = [c0.into(), c1.into(), c2.into(), c3.into()];
+    for _ in 0..10 {
+        let a = u64::from(c[0] as u32) * 0xD251_1F53;
+        let b = u64::from(c[2] as u32) * 0xCD9E_8D57;
+        c = [b >> 32 ^ c[1] ^ u64::from(k0), b, a >> 32 ^ c[3] ^ u64::from(k1), a];
+        k0 = k0.wrapping_add(0x9E37_79B9);
+        k1 = k1.wrapping_add(0xBB67_AE85);
+    }
+    c.map(|word: u64| word as u32)
+}
+
+/// One endless sequence of random numbers, read by index.
+///
+/// There are 2⁶⁴ independent streams for each of 2⁶⁴ seeds. Use a key for one purpose only:
+/// its words, bits and uniform numbers are all made from the same blocks.
+///
+/// ```
+/// use retrograd_tensor::random::Key;
+/// let key = Key::new(42, 0);
+/// assert_eq!(key.bits(7), Key::new(42, 0).bits(7));
+/// assert_ne!(key.bits(7), Key::new(42, 1).bits(7));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    seed: u64,
+    stream: u64,
+}
+
+impl Key {
+    /// The key of a stream of a seed.
+    pub fn new(seed: u64, stream: u64) -> Key {
+        Key { seed, stream }
+    }
+
+    /// The seed.
+    pub fn seed(self) -> u64 {
+        self.seed
+    }
+
+    /// The stream.
+    pub fn stream(self) -> u64 {
+        self.stream
+    }
+
+    /// A block: the counter is its number and the stream.
+    #[inline(always)]
+    fn block(self, number: u64) -> [u32; 4] {
+        let halves = |x: u64| [x as u32, (x >> 32) as u32];
+        let ([a, b], [c, d]) = (halves(number), halves(self.stream));
+        philox([a, b, c, d], halves(self.seed))
+    }
+
+    /// 128 bits as two numbers.
+    fn pair(self, block: u64) -> [u64; 2] {
+        let [a, b, c, d] = self.block(block);
+        [u64::from(b) << 32 | u64::from(a), u64::from(d) << 32 | u64::from(c)]
+    }
+
+    /// 64 random bits.
+    pub fn bits(self, index: u64) -> u64 {
+        self.pair(index / 2)[(index % 2) as usize]
+    }
+
+    /// Uniform in `[0, 1)`: the upper 53 of [`Key::bits`].
+    pub fn uniform(self, index: u64) -> f64 {
+        unit(self.bits(index))
+    }
+
+    /// Uniform in `[0, 1)`: the upper 24 of [`Key::bits`], so [`Key::uniform`] rounded down.
+    pub fn uniform_f32(self, index: u64) -> f32 {
+        unit_f32(self.bits(index))
+    }
+
+    /// 32 random bits, four to a block: the fast sequence, of which [`Key::words`] makes many
+    /// at once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
+    /// in 16 lanes are in order.
+    pub fn word(self, index: u64) -> u32 {
+        let mut word = [0];
+        self.words(index, &mut word);
+        word[0]
+    }
+
+    /// `out[i] = word(first + i)`.
+    pub fn words(self, first: u64, out: &mut [u32]) {
+        self.fill(
+            simd::level(),
+            first,
+            out,
+            #[inline(always)]
+            move |words, _, out| out.copy_from_slice(words),
+        );
+    }
+
+    /// Gives `f` the words from `first`, at most a group at a time, with where they begin
+    /// in `out` and as much of it.
+    fn fill<T>(self, level: Level, first: u64, out: &mut [T], f: impl Fn(&[u32], usize, &mut [T])) {
+        // No lanes are used by name: inside a kernel the compiler may use all registers.
+        f32::dispatch(level, Words { key: self, first, out, f });
+    }
+
+    /// Whether the event of probability `p` happens at `index`: `word / 2³² < p`.
+    pub fn happens(self, index: u64, p: f64) -> bool {
+        u64::from(self.word(index)) < threshold(p)
+    }
+}
+
+struct Words<'a, T, F> {
+    key: Key,
+    first: u64,
+    out: &'a mut [T],
+    f: F,
+}
+
+impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, _: S) {
+        let Words { key, first, out, f } = self;
+        let mut group = first / GROUP as u64;
+        let mut skip = (first % GROUP as u64) as usize;
+        let mut done = 0;
+        while done < out.len() {
+            // The compiler runs the iterations of this loop side by side, one per lane.
+            let mut words = [[0; LANES]; 4];
+            for i in 0..LANES {
+                let block = key.block(group * LANES as u64 + i as u64);
+                for w in 0..4 {
+                    words[w][i] = block[w];
+                }
+            }
+            let words = words.as_flattened();
+            if skip == 0 && out.len() - done >= GROUP {
+                // A length that the compiler knows.
+                f(words, done, &mut out[done..done + GROUP]);
+                done += GROUP;
+            } else {
+                let n = (GROUP - skip).min(out.len() - done);
+                f(&words[skip..skip + n], done, &mut out[done..done + n]);
+                done += n;
+                skip = 0;
+            }
+            group += 1;
+        }
+    }
+}
+
+/// `word < threshold` for the words that are below `p`, in units of 2⁻³².
+fn threshold(p: f64) -> u64 {
+    (p * (1u64 << 32) as f64).ceil() as u64
+}
+
+fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+fn unit_f32(bits: u64) -> f32 {
+    (bits >> 40) as f32 * (1.0 / (1u32 << 24) as f32)
+}
+
+/// Uniform in `0..n`, without bias (Lemire: *Fast random integer generation in an interval*,
+/// 2019).
+fn below(n: u64, mut bits: impl FnMut() -> u64) -> u64 {
+    loop {
+        let product = u128::from(bits()) * u128::from(n);
+        let low = product as u64;
+        if low >= n || low >= n.wrapping_neg() % n {
+            return (product >> 64) as u64;
+        }
+    }
+}
+
+/// A source of keys: a seed, and the number of the next stream.
+///
+/// Its whole state is two numbers ([`Rng::state`]). It is also a generator of the `rand`
+/// crate, each number from a stream of its own.
+///
+/// ```
+/// use retrograd_tensor::{Tensor, random::Rng};
+/// let mut rng = Rng::new(42);
+/// let a = Tensor::<f32>::randn([2, 3], &mut rng);
+/// let b = Tensor::<f32>::randn([2, 3], &mut rng);
+/// assert_ne!(a, b);
+/// assert_eq!(a, Tensor::randn([2, 3], &mut Rng::new(42)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rng {
+    seed: u64,
+    next: u64,
+}
+
+impl Rng {
+    /// A source that begins with stream 0 of a seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng { seed, next: 0 }
+    }
+
+    /// The next stream.
+    pub fn key(&mut self) -> Key {
+        let key = Key::new(self.seed, self.next);
+        self.next = self.next.wrapping_add(1);
+        key
+    }
+
+    /// The seed and the next stream, for [`Rng::from_state`].
+    pub fn state(&self) -> (u64, u64) {
+        (self.seed, self.next)
+    }
+
+    /// A source that continues where another one was.
+    pub fn from_state((seed, next): (u64, u64)) -> Rng {
+        Rng { seed, next }
+    }
+
+    /// Uniform in `0..n`, without bias.
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    #[track_caller]
+    pub fn below(&mut self, n: usize) -> usize {
+        assert!(n > 0, "below: 0..0 has no numbers");
+        let mut draw = draws(self.key());
+        below(n as u64, &mut draw) as usize
+    }
+}
+
+/// The bits of a key, one after the other.
+fn draws(key: Key) -> impl FnMut() -> u64 {
+    let mut indices = 0..;
+    move || key.bits(indices.next().expect("2⁶⁴ draws"))
+}
+
+impl TryRng for Rng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.key().bits(0) >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.key().bits(0))
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        fill_bytes_via_next_word(out, || self.try_next_u64())
+    }
+}
+
+impl SeedableRng for Rng {
+    type Seed = [u8; 8];
+
+    fn from_seed(seed: [u8; 8]) -> Rng {
+        Rng::new(u64::from_le_bytes(seed))
+    }
+
+    fn seed_from_u64(seed: u64) -> Rng {
+        Rng::new(seed)
+    }
+}
+
+/// A tensor from two numbers per block.
+#[track_caller]
+fn from_pairs<T: Element>(
+    op: &'static str,
+    shape: Shape,
+    key: Key,
+    cost: Cost,
+    f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
+) -> Tensor<T> {
+    Tensor::build(op, shape, |out| {
+        par::fill(out, par::chunk_len(cost), cost, |first, out| {
+            for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
+                out.copy_from_slice(&f(key.pair(block))[..out.len()]);
+            }
+        });
+    })
+}
+
+fn probability(op: &'static str, p: f64) -> Result<f64> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(p);
+    }
+    Err(ShapeError::new(op, ErrorKind::Value, format!("p must be in [0, 1], got {p}")))
+}
+
+/// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
+impl<T: Real> Tensor<T> {
+    /// Uniform in `[0, 1)`; the `f32` numbers are the `f64` numbers rounded down.
+    #[track_caller]
+    pub fn rand(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+        let number = |bits| match T::DTYPE {
+            DType::F32 => T::from_f64(unit_f32(bits).into()),
+            _ => T::from_f64(unit(bits)),
+        };
+        from_pairs("rand", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
+    }
+
+    /// Uniform in `[lo, hi)`, or all `lo` if the bounds are equal.
+    ///
+    /// # Panics
+    /// If a bound or their distance is not finite, or they are out of order.
+    #[track_caller]
+    pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
+        let width = hi - lo;
+        assert!(
+            width >= 0.0 && width.is_finite(),
+            "uniform: [{lo}, {hi}) must be in order and of finite width"
+        );
+        let (first, end) = (T::from_f64(lo), T::from_f64(hi));
+        let number = |bits| {
+            // Rounding may reach the end of the interval, which is not in it.
+            let x = T::from_f64(lo + width * unit(bits));
+            if x < end { x } else { first }
+        };
+        from_pairs("uniform", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
+    }
+
+    /// Standard normal, by the transform of Box and Muller (1958) in `f64`:
+    /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
+    #[track_caller]
+    pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+        let cost = Cost(10 * Cost::SCALAR.0);
+        from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
+            let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
+            let (sin, cos) = libm::sincos(TAU * unit(b));
+            [T::from_f64(radius * cos), T::from_f64(radius * sin)]
+        })
+    }
+
+    /// Inverted dropout (Srivastava et al. 2014): 0 with probability `p`, else
+    /// `x · 1/(1 - p)`. The vector-Jacobian product is the same dropout of the gradient,
+    /// under the same key.
+    ///
+    /// Element `i` in row-major order, whatever the layout, is dropped if
+    /// [`key.happens(i, p)`](Key::happens). Dropping is selection: a NaN that is dropped
+    /// becomes 0. With `p = 0` the result is `self`, with `p = 1` all 0.
+    ///
+    /// # Panics
+    /// If `p` is outside `[0, 1]` or NaN.
+    ///
+    /// ```
+    /// use retrograd_tensor::{Tensor, random::Key};
+    /// let y = Tensor::<f32>::ones([1000]).dropout(0.5, Key::new(1, 0)).to_vec();
+    /// assert!(y.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// assert!((400..600).contains(&y.iter().filter(|&&y| y == 0.0).count()));
+    /// ```
+    #[track_caller]
+    pub fn dropout(&self, p: f64, key: Key) -> Tensor<T> {
+        let p = probability("dropout", p).or_panic();
+        let dropped = match u32::try_from(threshold(p)) {
+            Ok(0) => return self.clone(),
+            Ok(below) => below,
+            Err(_) => return Tensor::zeros(*self.shape()),
+        };
+        let scale = T::from_f64(1.0 / (1.0 - p));
+        let x = self.contiguous();
+        let data = x.as_slice();
+        let level = simd::level();
+        Tensor::build("dropout", *self.shape(), |out| {
+            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+                let data = &data[first..first + out.len()];
+                key.fill(
+                    level,
+                    first as u64,
+                    out,
+                    // By value: a captured reference might alias the output and would keep
+                    // the loop from becoming vectors.
+                    #[inline(always)]
+                    move |words, at, out| {
+                        let x = &data[at..at + out.len()];
+                        for ((y, &x), &word) in out.iter_mut().zip(x).zip(words) {
+                            *y = if word >= dropped { x * scale } else { T::ZERO };
+                        }
+                    },
+                );
+            });
+        })
+    }
+}
+
+impl Tensor<bool> {
+    /// `true` with probability `p`, to within 2⁻³².
+    ///
+    /// # Panics
+    /// If `p` is outside `[0, 1]` or NaN.
+    #[track_caller]
+    pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
+        let below = threshold(probability("bernoulli", p).or_panic());
+        let (key, level) = (rng.key(), simd::level());
+        Tensor::build("bernoulli", shape.into(), |out| {
+            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+                key.fill(
+                    level,
+                    first as u64,
+                    out,
+                    #[inline(always)]
+                    move |words, _, out| {
+                        out.iter_mut().zip(words).for_each(|(y, &w)| *y = u64::from(w) < below);
+                    },
+                );
+            });
+        })
+    }
+}
+
+impl<I: Integer> Tensor<I> {
+    /// The numbers `0..n` in random order, all orders being equally likely (Fisher and
+    /// Yates).
+    ///
+    /// ```
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    /// let mut order = Tensor::<i64>::randperm(5, &mut Rng::new(3)).to_vec();
+    /// order.sort();
+    /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// ```
+    #[track_caller]
+    pub fn randperm(n: usize, rng: &mut Rng) -> Tensor<I> {
+        let mut draw = draws(rng.key());
+        let mut out = Tensor::indices(n);
+        let order = out.make_mut();
+        for left in (2..=n).rev() {
+            order.swap(left - 1, below(left as u64, &mut draw) as usize);
+        }
+        out
+    }
+
+    /// Integers in `lo..hi`; the probability of each is off by less than 2⁻⁶⁴.
+    ///
+    /// # Panics
+    /// If `lo..hi` is empty and the shape is not.
+    #[track_caller]
+    pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
+        let shape = shape.into();
+        let count = hi.to_i128() - lo.to_i128();
+        assert!(count > 0 || shape.numel() == 0, "randint: {lo}..{hi} has no numbers");
+        let number = |bits: u64| {
+            let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
+            I::from_i128(lo.to_i128() + offset as i128)
+        };
+        from_pairs("randint", shape, rng.key(), Cost::SCALAR, |bits| bits.map(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The known answers published with the Random123 library.
+    #[test]
+    fn known_answers() {
+        let cases = [
+            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+            ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+            ),
+        ];
+        for (counter, [k0, k1], answer) in cases {
+            assert_eq!(philox(counter, [k0, k1]), answer);
+            // And through a key, whose seed, stream and block are the same bits.
+            let [c0, c1, c2, c3] = counter.map(u64::from);
+            let key = Key::new(u64::from(k1) << 32 | u64::from(k0), c3 << 32 | c2);
+            let [low, high] = key.pair(c1 << 32 | c0);
+            assert_eq!([low as u32, (low >> 32) as u32], answer[..2]);
+            assert_eq!([high as u32, (high >> 32) as u32], answer[2..]);
+        }
+    }
+
+    #[test]
+    fn words_come_from_the_blocks_they_are_said_to() {
+        let key = Key::new(3, 4);
+        for index in 0..300u64 {
+            let block = index / 64 * 16 + index % 16;
+            assert_eq!(key.word(index), key.block(block)[(index / 16 % 4) as usize]);
+        }
+    }
+
+    #[test]
+    fn below_is_exact_where_it_must_reject() {
+        // For 3 the one product with a low half below 2^64 mod 3 = 1 is that of 0.
+        let mut bits = [0, 1].into_iter();
+        assert_eq!(below(3, || bits.next().unwrap()), 0);
+        assert_eq!(bits.next(), None);
+        assert_eq!(below(1, || 0), 0);
+        assert_eq!(below(u64::MAX, || u64::MAX), u64::MAX - 1);
+    }
+}

@@ -1,0 +1,396 @@
+//! Shapes: sizes of axes, and the rules that combine them.
+
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use std::fmt;
+use std::ops::{Deref, RangeFull};
+
+/// The largest number of axes a tensor may have.
+pub const MAX_RANK: usize = 8;
+
+/// In [`reshape`](crate::Tensor::reshape): "whatever size makes the number of elements fit",
+/// as `-1` does in NumPy and PyTorch.
+pub const INFER: usize = usize::MAX;
+
+/// The sizes of a tensor's axes, outermost first. Small and `Copy`.
+///
+/// Invariant: the product of the non-zero sizes fits `isize`, whatever the order of the axes
+/// and whether or not one of them is zero, so no later product of sizes can overflow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    dims: [usize; MAX_RANK],
+    rank: u8,
+}
+
+impl Shape {
+    /// The shape of a single number: no axes.
+    pub const SCALAR: Shape = Shape { dims: [0; MAX_RANK], rank: 0 };
+
+    /// A shape, or why it is none: too many axes, or too many elements.
+    pub fn try_new(dims: &[usize]) -> Result<Shape> {
+        Shape::checked("shape", dims)
+    }
+
+    /// [`Shape::try_new`], in the name of an operation.
+    pub fn checked(op: &'static str, dims: &[usize]) -> Result<Shape> {
+        if dims.len() > MAX_RANK {
+            return Err(ShapeError::new(
+                op,
+                ErrorKind::RankTooLarge,
+                format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len()),
+            ));
+        }
+        let product = dims
+            .iter()
+            .filter(|&&d| d != 0)
+            .try_fold(1usize, |n, &d| n.checked_mul(d))
+            .filter(|&n| n <= isize::MAX as usize);
+        if product.is_none() {
+            return Err(ShapeError::new(
+                op,
+                ErrorKind::Overflow,
+                format!("shape {dims:?} has more than {} elements", isize::MAX),
+            ));
+        }
+        let mut shape = Shape { dims: [0; MAX_RANK], rank: dims.len() as u8 };
+        shape.dims[..dims.len()].copy_from_slice(dims);
+        Ok(shape)
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Number of elements; 1 for a scalar.
+    pub fn numel(&self) -> usize {
+        self.iter().product()
+    }
+
+    /// The axis an index means: `-1` is the last.
+    pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
+        let rank = self.rank() as isize;
+        let resolved = if axis < 0 { axis + rank } else { axis };
+        if (0..rank).contains(&resolved) {
+            Ok(resolved as usize)
+        } else {
+            Err(ShapeError::new(
+                op,
+                ErrorKind::Axis,
+                format!("axis {axis} is out of range for {self:?}, which has rank {rank}"),
+            ))
+        }
+    }
+
+    /// The same shape with axis `axis` of another size.
+    pub fn with(&self, axis: usize, size: usize) -> Result<Shape> {
+        let mut dims = self.dims;
+        dims[axis] = size;
+        Shape::try_new(&dims[..self.rank()])
+    }
+
+    /// Without an axis.
+    pub fn without(&self, axis: usize) -> Shape {
+        let mut out = Shape { dims: [0; MAX_RANK], rank: self.rank - 1 };
+        for (to, from) in (0..self.rank()).filter(|&i| i != axis).enumerate() {
+            out.dims[to] = self.dims[from];
+        }
+        out
+    }
+
+    /// The shape left by reducing over `axes`: they become 1, or vanish.
+    pub fn reduced(&self, axes: AxisSet, keep: bool) -> Shape {
+        let mut out = Shape::SCALAR;
+        for (i, &d) in self.iter().enumerate() {
+            if keep || !axes.contains(i) {
+                out.dims[out.rank as usize] = if axes.contains(i) { 1 } else { d };
+                out.rank += 1;
+            }
+        }
+        out
+    }
+
+    /// NumPy broadcasting: align at the last axis; sizes must be equal or one of them 1.
+    pub fn broadcast(op: &'static str, a: &Shape, b: &Shape) -> Result<Shape> {
+        let rank = a.rank().max(b.rank());
+        let mut dims = [0; MAX_RANK];
+        for i in 0..rank {
+            let size = |s: &Shape| (i + s.rank()).checked_sub(rank).map_or(1, |j| s[j]);
+            dims[i] = match (size(a), size(b)) {
+                (x, y) if x == y => x,
+                (1, y) => y,
+                (x, 1) => x,
+                (x, y) => {
+                    return Err(ShapeError::new(
+                        op,
+                        ErrorKind::Broadcast,
+                        format!(
+                            "cannot broadcast {a:?} with {b:?}: axis {} is {x} and {y}",
+                            i as isize - rank as isize
+                        ),
+                    ));
+                }
+            };
+        }
+        Shape::checked(op, &dims[..rank])
+    }
+
+    /// Resolves [`INFER`] in `dims` for `numel` elements and checks the count.
+    pub fn infer(op: &'static str, from: &Shape, dims: &[usize]) -> Result<Shape> {
+        let fail = |why: String| Err(ShapeError::new(op, ErrorKind::Reshape, why));
+        let shown = || {
+            let d: Vec<String> =
+                dims.iter().map(|&d| if d == INFER { "_".into() } else { d.to_string() }).collect();
+            format!("[{}]", d.join(", "))
+        };
+        let holes = dims.iter().filter(|&&d| d == INFER).count();
+        if holes > 1 {
+            return fail(format!("only one axis of {} can be inferred", shown()));
+        }
+        let mut resolved: Vec<usize> = dims.to_vec();
+        if let Some(hole) = dims.iter().position(|&d| d == INFER) {
+            resolved[hole] = 1;
+            let known = Shape::checked(op, &resolved)?.numel();
+            if known == 0 {
+                return fail(format!("the inferred axis of {} could have any size", shown()));
+            }
+            if !from.numel().is_multiple_of(known) {
+                return fail(format!(
+                    "{from:?} has {} elements, which {} does not divide for {}",
+                    from.numel(),
+                    known,
+                    shown()
+                ));
+            }
+            resolved[hole] = from.numel() / known;
+        }
+        let shape = Shape::checked(op, &resolved)?;
+        if shape.numel() != from.numel() {
+            return fail(format!(
+                "{from:?} has {} elements and {shape:?} has {}",
+                from.numel(),
+                shape.numel()
+            ));
+        }
+        Ok(shape)
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.dims[..self.rank()]
+    }
+}
+
+impl AsRef<[usize]> for Shape {
+    fn as_ref(&self) -> &[usize] {
+        self
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &self[..])
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl PartialEq<[usize]> for Shape {
+    fn eq(&self, other: &[usize]) -> bool {
+        self[..] == *other
+    }
+}
+
+impl<const N: usize> PartialEq<[usize; N]> for Shape {
+    fn eq(&self, other: &[usize; N]) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl From<&[usize]> for Shape {
+    #[track_caller]
+    fn from(dims: &[usize]) -> Shape {
+        Shape::try_new(dims).or_panic()
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    #[track_caller]
+    fn from(dims: [usize; N]) -> Shape {
+        Shape::try_new(&dims).or_panic()
+    }
+}
+
+impl From<&Shape> for Shape {
+    fn from(shape: &Shape) -> Shape {
+        *shape
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    #[track_caller]
+    fn from(dims: Vec<usize>) -> Shape {
+        Shape::try_new(&dims).or_panic()
+    }
+}
+
+/// A set of axes of one tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisSet(u8);
+
+impl AxisSet {
+    /// No axis.
+    pub const EMPTY: AxisSet = AxisSet(0);
+
+    /// The first `rank` axes.
+    pub fn all(rank: usize) -> AxisSet {
+        AxisSet(((1u16 << rank) - 1) as u8)
+    }
+
+    /// With one more.
+    pub fn insert(self, axis: usize) -> AxisSet {
+        AxisSet(self.0 | 1 << axis)
+    }
+
+    /// Whether `axis` is in it.
+    pub fn contains(self, axis: usize) -> bool {
+        self.0 >> axis & 1 == 1
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All axes of a tensor of this rank, ascending, but those of the set at the end.
+    pub fn moved_last(self, rank: usize) -> Vec<isize> {
+        let kept = (0..rank).filter(|&i| !self.contains(i));
+        kept.chain(self.iter()).map(|i| i as isize).collect()
+    }
+
+    /// The axes, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_RANK).filter(move |&i| self.contains(i))
+    }
+}
+
+/// The permutation that undoes `order`, whose axes are counted from 0.
+pub fn inverse_order(order: &[isize]) -> Vec<isize> {
+    let mut back = vec![0; order.len()];
+    for (to, &from) in order.iter().enumerate() {
+        back[from as usize] = to as isize;
+    }
+    back
+}
+
+/// Ways to name axes: `-1`, `[0, 2]`, or `..` for all of them.
+pub trait Axes: Copy {
+    /// The axes meant, of a tensor of this shape; an axis named twice is an error.
+    fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet>;
+}
+
+impl Axes for &[isize] {
+    fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
+        self.iter().try_fold(AxisSet::EMPTY, |set, &axis| {
+            let i = shape.axis(op, axis)?;
+            if set.contains(i) {
+                let text = format!("axis {axis} of {shape:?} is named twice in {self:?}");
+                return Err(ShapeError::new(op, ErrorKind::Axis, text));
+            }
+            Ok(set.insert(i))
+        })
+    }
+}
+
+impl<const N: usize> Axes for [isize; N] {
+    fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
+        (&self[..]).resolve(op, shape)
+    }
+}
+
+impl Axes for isize {
+    fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
+        Ok(AxisSet::EMPTY.insert(shape.axis(op, *self)?))
+    }
+}
+
+impl Axes for RangeFull {
+    fn resolve(&self, _: &'static str, shape: &Shape) -> Result<AxisSet> {
+        Ok(AxisSet::all(shape.rank()))
+    }
+}
+
+impl Axes for AxisSet {
+    fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
+        for axis in self.iter() {
+            shape.axis(op, axis as isize)?;
+        }
+        Ok(*self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overflow_is_an_error_in_any_order() {
+        for dims in [&[usize::MAX, 2][..], &[usize::MAX, 2, 0], &[0, 2, usize::MAX], &[1 << 32; 2]]
+        {
+            let e = Shape::try_new(dims).unwrap_err();
+            assert_eq!(e.kind, ErrorKind::Overflow);
+        }
+        assert_eq!(
+            Shape::checked("zeros", &[1 << 32, 1 << 32]).unwrap_err().to_string(),
+            "zeros: shape [4294967296, 4294967296] has more than 9223372036854775807 elements"
+        );
+        assert_eq!(Shape::try_new(&[1; 9]).unwrap_err().kind, ErrorKind::RankTooLarge);
+    }
+
+    #[test]
+    fn broadcasting_follows_numpy() {
+        let b = |a: &[usize], b: &[usize]| Shape::broadcast("add", &a.into(), &b.into());
+        assert_eq!(b(&[2, 1, 3], &[4, 1]).unwrap(), [2, 4, 3]);
+        assert_eq!(b(&[], &[0, 3]).unwrap(), [0, 3]);
+        assert_eq!(b(&[1], &[0]).unwrap(), [0]);
+        assert_eq!(
+            b(&[2, 3], &[4, 3]).unwrap_err().to_string(),
+            "add: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4"
+        );
+    }
+
+    #[test]
+    fn inferred_sizes() {
+        let infer = |from: &[usize], dims: &[usize]| Shape::infer("reshape", &from.into(), dims);
+        assert_eq!(infer(&[2, 6], &[3, INFER]).unwrap(), [3, 4]);
+        assert_eq!(infer(&[0, 5], &[5, INFER]).unwrap(), [5, 0]);
+        assert!(infer(&[0, 5], &[INFER, 0]).is_err());
+        assert!(infer(&[4], &[INFER, INFER]).is_err());
+        assert!(infer(&[4], &[3]).is_err());
+    }
+
+    #[test]
+    fn axes() {
+        let shape = Shape::from([2, 3, 4]);
+        assert_eq!(shape.axis("sum", -1).unwrap(), 2);
+        assert_eq!(
+            shape.axis("sum", 3).unwrap_err().to_string(),
+            "sum: axis 3 is out of range for [2, 3, 4], which has rank 3"
+        );
+        assert!([0, -3].resolve("sum", &shape).is_err());
+        assert_eq!((..).resolve("sum", &shape).unwrap().len(), 3);
+        assert_eq!(shape.reduced([0, 2].resolve("sum", &shape).unwrap(), true), [1, 3, 1]);
+        assert_eq!(shape.reduced([0, 2].resolve("sum", &shape).unwrap(), false), [3]);
+        assert_eq!(shape.without(1), [2, 4]);
+    }
+}

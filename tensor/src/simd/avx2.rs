@@ -1,0 +1,348 @@
+//! Sixteen `f32` lanes in two AVX registers.
+
+use super::{Kernel, Lanes};
+use std::arch::x86_64::*;
+
+/// Proof that the CPU has AVX2 and FMA; made by [`Avx2::detect`] only.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+type V = [__m256; 2];
+type M = [__m256; 2];
+
+/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+macro_rules! cpu {
+    ($e:expr) => {
+        // SAFETY: 1. A token exists only on a CPU with AVX2 and FMA (every use is in a method
+        // of the token). 2. The intrinsics in `$e` touch no memory.
+        unsafe { $e }
+    };
+}
+
+impl Avx2 {
+    /// The token, if the CPU has the instructions.
+    #[inline]
+    pub fn detect() -> Option<Avx2> {
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        has.then_some(Avx2(()))
+    }
+
+    /// Runs `k` inside a function compiled for AVX2 and FMA.
+    #[inline]
+    pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        #[target_feature(enable = "avx2,fma")]
+        fn entry<K: Kernel<f32>>(s: Avx2, k: K) -> K::Out {
+            k.run(s)
+        }
+        // SAFETY: 1. `self` proves that the CPU has AVX2 and FMA.
+        unsafe { entry(self, k) }
+    }
+
+    #[inline(always)]
+    fn sign_bits(self) -> __m256 {
+        cpu!(_mm256_set1_ps(-0.0))
+    }
+
+    /// Mask registers with the first `len` of 16 lanes set.
+    #[inline(always)]
+    fn first(self, len: usize) -> [__m256i; 2] {
+        static WINDOW: [i32; 32] = {
+            let mut w = [0; 32];
+            let mut i = 0;
+            while i < 16 {
+                w[i] = -1;
+                i += 1;
+            }
+            w
+        };
+        let w: &[i32] = &WINDOW[16 - len..][..16];
+        // SAFETY: 1. `self` proves AVX2. 2. `w` has 16 elements: both halves are in bounds.
+        // 3. The loads ask for no alignment.
+        unsafe {
+            [_mm256_loadu_si256(w.as_ptr().cast()), _mm256_loadu_si256(w.as_ptr().add(8).cast())]
+        }
+    }
+
+    #[inline(always)]
+    fn min4(self, a: __m128, b: __m128) -> __m128 {
+        cpu!(_mm_blendv_ps(_mm_min_ps(a, b), a, _mm_cmpunord_ps(a, a)))
+    }
+
+    #[inline(always)]
+    fn max4(self, a: __m128, b: __m128) -> __m128 {
+        cpu!(_mm_blendv_ps(_mm_max_ps(a, b), a, _mm_cmpunord_ps(a, a)))
+    }
+
+    /// Lanes `0..4` and `4..8`.
+    #[inline(always)]
+    fn halves(self, v: __m256) -> (__m128, __m128) {
+        cpu!((_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)))
+    }
+
+    /// Lanes 2 and 3 in places 0 and 1.
+    #[inline(always)]
+    fn by_two(self, v: __m128) -> __m128 {
+        cpu!(_mm_movehl_ps(v, v))
+    }
+
+    /// Lane 1 in place 0.
+    #[inline(always)]
+    fn by_one(self, v: __m128) -> __m128 {
+        cpu!(_mm_shuffle_ps::<1>(v, v))
+    }
+}
+
+impl Lanes<f32> for Avx2 {
+    type V = V;
+    type M = M;
+    const N: usize = 16;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> V {
+        cpu!([_mm256_set1_ps(x); 2])
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> V {
+        let x = &x[..16];
+        // SAFETY: 1. `self` proves AVX2. 2. `x` has 16 elements: both halves are in bounds.
+        // 3. The loads ask for no alignment.
+        unsafe { [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))] }
+    }
+    #[inline(always)]
+    fn store(self, v: V, out: &mut [f32]) {
+        let out = &mut out[..16];
+        // SAFETY: 1. `self` proves AVX2. 2. `out` has 16 elements: both halves are in bounds.
+        // 3. The stores ask for no alignment.
+        unsafe {
+            _mm256_storeu_ps(out.as_mut_ptr(), v[0]);
+            _mm256_storeu_ps(out.as_mut_ptr().add(8), v[1]);
+        }
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> V {
+        assert!(x.len() <= 16, "load_or: {} elements for 16 lanes", x.len());
+        let m = self.first(x.len());
+        let p = x.as_ptr();
+        // SAFETY: 1. `self` proves AVX2. 2. The masks name the first `x.len()` lanes only, and
+        // lanes outside the mask are not accessed. 3. `wrapping_add` may leave the slice,
+        // because then its mask is empty.
+        let v =
+            unsafe { [_mm256_maskload_ps(p, m[0]), _mm256_maskload_ps(p.wrapping_add(8), m[1])] };
+        let m = cpu!([_mm256_castsi256_ps(m[0]), _mm256_castsi256_ps(m[1])]);
+        self.select(m, v, self.splat(fill))
+    }
+    #[inline(always)]
+    fn store_part(self, v: V, out: &mut [f32]) {
+        assert!(out.len() <= 16, "store_part: {} elements for 16 lanes", out.len());
+        let m = self.first(out.len());
+        let p = out.as_mut_ptr();
+        // SAFETY: 1. `self` proves AVX2. 2. The masks name the first `out.len()` lanes only, and
+        // lanes outside the mask are not accessed. 3. `wrapping_add` may leave the slice,
+        // because then its mask is empty.
+        unsafe {
+            _mm256_maskstore_ps(p, m[0], v[0]);
+            _mm256_maskstore_ps(p.wrapping_add(8), m[1], v[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        cpu!([_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn sub(self, a: V, b: V) -> V {
+        cpu!([_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        cpu!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn div(self, a: V, b: V) -> V {
+        cpu!([_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn fma(self, a: V, b: V, c: V) -> V {
+        cpu!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
+    }
+    #[inline(always)]
+    fn neg(self, a: V) -> V {
+        let s = self.sign_bits();
+        cpu!([_mm256_xor_ps(a[0], s), _mm256_xor_ps(a[1], s)])
+    }
+    #[inline(always)]
+    fn abs(self, a: V) -> V {
+        let s = self.sign_bits();
+        cpu!([_mm256_andnot_ps(s, a[0]), _mm256_andnot_ps(s, a[1])])
+    }
+    #[inline(always)]
+    fn copysign(self, a: V, sign: V) -> V {
+        let s = self.sign_bits();
+        let a = self.abs(a);
+        cpu!([
+            _mm256_or_ps(a[0], _mm256_and_ps(sign[0], s)),
+            _mm256_or_ps(a[1], _mm256_and_ps(sign[1], s)),
+        ])
+    }
+    #[inline(always)]
+    fn sqrt(self, a: V) -> V {
+        cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
+    }
+    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
+    #[inline(always)]
+    fn min(self, a: V, b: V) -> V {
+        let m = cpu!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]);
+        self.select(self.is_nan(a), a, m)
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        let m = cpu!([_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]);
+        self.select(self.is_nan(a), a, m)
+    }
+    #[inline(always)]
+    fn clamp(self, x: V, lo: V, hi: V) -> V {
+        cpu!([
+            _mm256_max_ps(lo[0], _mm256_min_ps(hi[0], x[0])),
+            _mm256_max_ps(lo[1], _mm256_min_ps(hi[1], x[1])),
+        ])
+    }
+    #[inline(always)]
+    fn round(self, a: V) -> V {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        cpu!([_mm256_round_ps::<NEAREST>(a[0]), _mm256_round_ps::<NEAREST>(a[1])])
+    }
+
+    #[inline(always)]
+    fn lt(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn le(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_LE_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LE_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn eq(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn is_nan(self, a: V) -> M {
+        cpu!(
+            [_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[0]), _mm256_cmp_ps::<_CMP_UNORD_Q>(a[1], a[1]),]
+        )
+    }
+    #[inline(always)]
+    fn and(self, a: M, b: M) -> M {
+        cpu!([_mm256_and_ps(a[0], b[0]), _mm256_and_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn or(self, a: M, b: M) -> M {
+        cpu!([_mm256_or_ps(a[0], b[0]), _mm256_or_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn not(self, a: M) -> M {
+        let ones = cpu!(_mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+        cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
+    }
+    #[inline(always)]
+    fn any(self, m: M) -> bool {
+        cpu!(_mm256_movemask_ps(_mm256_or_ps(m[0], m[1])) != 0)
+    }
+    #[inline(always)]
+    fn select(self, m: M, a: V, b: V) -> V {
+        cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
+    }
+    #[inline(always)]
+    fn load_mask(self, m: &[bool]) -> M {
+        let mut bytes = [false; 16];
+        bytes[..m.len()].copy_from_slice(m);
+        // SAFETY: 1. `self` proves AVX2. 2. `bytes` has 16 initialised bytes. 3. The load asks
+        // for no alignment.
+        let b = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+        cpu!({
+            // 0 or 1 per lane, negated: no bit or every bit.
+            let zero = _mm256_setzero_si256();
+            let lo = _mm256_sub_epi32(zero, _mm256_cvtepu8_epi32(b));
+            let hi = _mm256_sub_epi32(zero, _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(b)));
+            [_mm256_castsi256_ps(lo), _mm256_castsi256_ps(hi)]
+        })
+    }
+
+    #[inline(always)]
+    fn exp2i(self, n: V) -> V {
+        // 1.5 * 2^23 + 127: the sum carries the biased exponent in its low bits.
+        let n = self.add(n, self.splat(12_583_039.0));
+        cpu!([
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(n[0]))),
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(n[1]))),
+        ])
+    }
+    #[inline(always)]
+    fn ldexp(self, a: V, n: V) -> V {
+        let half = self.round(self.mul(n, self.splat(0.5)));
+        let rest = self.sub(n, half);
+        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
+    }
+    #[inline(always)]
+    fn frexp(self, a: V) -> (V, V) {
+        cpu!({
+            let keep = _mm256_castsi256_ps(_mm256_set1_epi32(0x807f_ffff_u32 as i32));
+            let half = _mm256_set1_ps(0.5);
+            let bias = _mm256_set1_epi32(126);
+            let m0 = _mm256_or_ps(_mm256_and_ps(a[0], keep), half);
+            let m1 = _mm256_or_ps(_mm256_and_ps(a[1], keep), half);
+            let e0 = _mm256_srli_epi32::<23>(_mm256_castps_si256(a[0]));
+            let e1 = _mm256_srli_epi32::<23>(_mm256_castps_si256(a[1]));
+            let e0 = _mm256_cvtepi32_ps(_mm256_sub_epi32(e0, bias));
+            let e1 = _mm256_cvtepi32_ps(_mm256_sub_epi32(e1, bias));
+            ([m0, m1], [e0, e1])
+        })
+    }
+
+    #[inline(always)]
+    fn sum(self, v: V) -> f32 {
+        let (a, b) = self.halves(cpu!(_mm256_add_ps(v[0], v[1])));
+        let x = cpu!(_mm_add_ps(a, b));
+        let x = cpu!(_mm_add_ps(x, self.by_two(x)));
+        cpu!(_mm_cvtss_f32(_mm_add_ps(x, self.by_one(x))))
+    }
+    #[inline(always)]
+    fn product(self, v: V) -> f32 {
+        let (a, b) = self.halves(cpu!(_mm256_mul_ps(v[0], v[1])));
+        let x = cpu!(_mm_mul_ps(a, b));
+        let x = cpu!(_mm_mul_ps(x, self.by_two(x)));
+        cpu!(_mm_cvtss_f32(_mm_mul_ps(x, self.by_one(x))))
+    }
+    #[inline(always)]
+    fn min_lane(self, v: V) -> f32 {
+        let (a, b) = self.halves(self.min([v[0]; 2], [v[1]; 2])[0]);
+        let x = self.min4(a, b);
+        let x = self.min4(x, self.by_two(x));
+        cpu!(_mm_cvtss_f32(self.min4(x, self.by_one(x))))
+    }
+    #[inline(always)]
+    fn max_lane(self, v: V) -> f32 {
+        let (a, b) = self.halves(self.max([v[0]; 2], [v[1]; 2])[0]);
+        let x = self.max4(a, b);
+        let x = self.max4(x, self.by_two(x));
+        cpu!(_mm_cvtss_f32(self.max4(x, self.by_one(x))))
+    }
+    #[inline(always)]
+    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
+        let mut x = [0.0; 16];
+        self.store(v, &mut x);
+        for x in &mut x {
+            *x = f(*x);
+        }
+        self.load(&x)
+    }
+    #[inline(always)]
+    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
+        let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
+        self.store(a, &mut x);
+        self.store(b, &mut y);
+        for i in 0..16 {
+            x[i] = f(x[i], y[i]);
+        }
+        self.load(&x)
+    }
+}

@@ -1,0 +1,251 @@
+//! Sixteen `f32` lanes in one AVX-512 register, masks in mask registers.
+
+use super::avx2::Avx2;
+use super::{Kernel, Lanes};
+use std::arch::x86_64::*;
+
+/// Proof that the CPU has AVX-512 F, BW, DQ and VL, and [`Avx2`]; made by [`Avx512::detect`]
+/// only.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(Avx2);
+
+/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+macro_rules! cpu {
+    ($e:expr) => {
+        // SAFETY: 1. A token exists only on a CPU with AVX-512 F, BW, DQ and VL (every use is
+        // in a method of the token). 2. The intrinsics in `$e` touch no memory.
+        unsafe { $e }
+    };
+}
+
+impl Avx512 {
+    /// The token, if the CPU has the instructions.
+    #[inline]
+    pub fn detect() -> Option<Avx512> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        if has { Avx2::detect().map(Avx512) } else { None }
+    }
+
+    /// Runs `k` inside a function compiled for AVX-512.
+    #[inline]
+    pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        fn entry<K: Kernel<f32>>(s: Avx512, k: K) -> K::Out {
+            k.run(s)
+        }
+        // SAFETY: 1. `self` proves that the CPU has all of these instructions.
+        unsafe { entry(self, k) }
+    }
+
+    /// Mask of the first `len` lanes; `len` is at most 16.
+    #[inline(always)]
+    fn first(self, len: usize) -> __mmask16 {
+        ((1u32 << len) - 1) as __mmask16
+    }
+
+    /// The same 16 lanes as two AVX registers.
+    #[inline(always)]
+    fn halves(self, v: __m512) -> [__m256; 2] {
+        cpu!([_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)])
+    }
+}
+
+impl Lanes<f32> for Avx512 {
+    type V = __m512;
+    type M = __mmask16;
+    const N: usize = 16;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        cpu!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> __m512 {
+        let x = &x[..16];
+        // SAFETY: 1. `self` proves AVX-512. 2. `x` has 16 elements. 3. The load asks for no
+        // alignment.
+        unsafe { _mm512_loadu_ps(x.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store(self, v: __m512, out: &mut [f32]) {
+        let out = &mut out[..16];
+        // SAFETY: 1. `self` proves AVX-512. 2. `out` has 16 elements. 3. The store asks for no
+        // alignment.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), v) }
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> __m512 {
+        assert!(x.len() <= 16, "load_or: {} elements for 16 lanes", x.len());
+        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `x.len()` lanes only,
+        // and lanes outside the mask are not accessed.
+        unsafe { _mm512_mask_loadu_ps(self.splat(fill), self.first(x.len()), x.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store_part(self, v: __m512, out: &mut [f32]) {
+        assert!(out.len() <= 16, "store_part: {} elements for 16 lanes", out.len());
+        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `out.len()` lanes only,
+        // and lanes outside the mask are not accessed.
+        unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), self.first(out.len()), v) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        cpu!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        cpu!(_mm512_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        cpu!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        cpu!(_mm512_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        cpu!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn neg(self, a: __m512) -> __m512 {
+        cpu!(_mm512_xor_ps(a, _mm512_set1_ps(-0.0)))
+    }
+    #[inline(always)]
+    fn abs(self, a: __m512) -> __m512 {
+        cpu!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), a))
+    }
+    #[inline(always)]
+    fn copysign(self, a: __m512, sign: __m512) -> __m512 {
+        cpu!(_mm512_or_ps(self.abs(a), _mm512_and_ps(sign, _mm512_set1_ps(-0.0))))
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m512) -> __m512 {
+        cpu!(_mm512_sqrt_ps(a))
+    }
+    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        self.select(self.is_nan(a), a, cpu!(_mm512_min_ps(a, b)))
+    }
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        self.select(self.is_nan(a), a, cpu!(_mm512_max_ps(a, b)))
+    }
+    #[inline(always)]
+    fn clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 {
+        cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)))
+    }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        cpu!(_mm512_roundscale_ps::<NEAREST>(a))
+    }
+
+    #[inline(always)]
+    fn lt(self, a: __m512, b: __m512) -> __mmask16 {
+        cpu!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn le(self, a: __m512, b: __m512) -> __mmask16 {
+        cpu!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn eq(self, a: __m512, b: __m512) -> __mmask16 {
+        cpu!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn is_nan(self, a: __m512) -> __mmask16 {
+        cpu!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a))
+    }
+    #[inline(always)]
+    fn and(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a & b
+    }
+    #[inline(always)]
+    fn or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+    #[inline(always)]
+    fn not(self, a: __mmask16) -> __mmask16 {
+        !a
+    }
+    #[inline(always)]
+    fn any(self, m: __mmask16) -> bool {
+        m != 0
+    }
+    #[inline(always)]
+    fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
+        cpu!(_mm512_mask_blend_ps(m, b, a))
+    }
+    #[inline(always)]
+    fn load_mask(self, m: &[bool]) -> __mmask16 {
+        assert!(m.len() <= 16, "load_mask: {} elements for 16 lanes", m.len());
+        // SAFETY: 1. `self` proves AVX-512 BW and VL. 2. The mask names the first `m.len()`
+        // bytes only, and bytes outside the mask are not accessed.
+        let b = unsafe { _mm_maskz_loadu_epi8(self.first(m.len()), m.as_ptr().cast()) };
+        cpu!(_mm_test_epi8_mask(b, b))
+    }
+
+    #[inline(always)]
+    fn exp2i(self, n: __m512) -> __m512 {
+        // 1.5 * 2^23 + 127: the sum carries the biased exponent in its low bits.
+        let n = self.add(n, self.splat(12_583_039.0));
+        cpu!(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(n))))
+    }
+    #[inline(always)]
+    fn ldexp(self, a: __m512, n: __m512) -> __m512 {
+        cpu!(_mm512_scalef_ps(a, n))
+    }
+    #[inline(always)]
+    fn frexp(self, a: __m512) -> (__m512, __m512) {
+        cpu!({
+            let bits = _mm512_castps_si512(a);
+            let m = _mm512_and_si512(bits, _mm512_set1_epi32(0x807f_ffff_u32 as i32));
+            let m = _mm512_or_si512(m, _mm512_set1_epi32(0x3f00_0000));
+            let e = _mm512_sub_epi32(_mm512_srli_epi32::<23>(bits), _mm512_set1_epi32(126));
+            (_mm512_castsi512_ps(m), _mm512_cvtepi32_ps(e))
+        })
+    }
+
+    // The first step of the halving tree adds register halves: from there on it is AVX2's.
+    #[inline(always)]
+    fn sum(self, v: __m512) -> f32 {
+        self.0.sum(self.halves(v))
+    }
+    #[inline(always)]
+    fn product(self, v: __m512) -> f32 {
+        self.0.product(self.halves(v))
+    }
+    #[inline(always)]
+    fn min_lane(self, v: __m512) -> f32 {
+        self.0.min_lane(self.halves(v))
+    }
+    #[inline(always)]
+    fn max_lane(self, v: __m512) -> f32 {
+        self.0.max_lane(self.halves(v))
+    }
+    #[inline(always)]
+    fn map(self, v: __m512, f: impl Fn(f32) -> f32) -> __m512 {
+        let mut x = [0.0; 16];
+        self.store(v, &mut x);
+        for x in &mut x {
+            *x = f(*x);
+        }
+        self.load(&x)
+    }
+    #[inline(always)]
+    fn map2(self, a: __m512, b: __m512, f: impl Fn(f32, f32) -> f32) -> __m512 {
+        let (mut x, mut y) = ([0.0; 16], [0.0; 16]);
+        self.store(a, &mut x);
+        self.store(b, &mut y);
+        for i in 0..16 {
+            x[i] = f(x[i], y[i]);
+        }
+        self.load(&x)
+    }
+}

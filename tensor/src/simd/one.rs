@@ -1,0 +1,173 @@
+//! One `f64` lane: the same formulas without vectors, to check `f32` against.
+
+use super::Lanes;
+
+/// Token of single `f64` lanes; no CPU lacks it.
+#[derive(Clone, Copy, Debug)]
+pub struct One;
+
+const MANTISSA: u64 = (1 << 52) - 1;
+
+impl Lanes<f64> for One {
+    type V = f64;
+    type M = bool;
+    const N: usize = 1;
+
+    #[inline(always)]
+    fn splat(self, x: f64) -> f64 {
+        x
+    }
+    #[inline(always)]
+    fn load(self, x: &[f64]) -> f64 {
+        x[0]
+    }
+    #[inline(always)]
+    fn store(self, v: f64, out: &mut [f64]) {
+        out[0] = v;
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f64], fill: f64) -> f64 {
+        assert!(x.len() <= 1, "load_or: {} elements for 1 lane", x.len());
+        x.first().copied().unwrap_or(fill)
+    }
+    #[inline(always)]
+    fn store_part(self, v: f64, out: &mut [f64]) {
+        assert!(out.len() <= 1, "store_part: {} elements for 1 lane", out.len());
+        if let Some(x) = out.first_mut() {
+            *x = v;
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: f64, b: f64) -> f64 {
+        a + b
+    }
+    #[inline(always)]
+    fn sub(self, a: f64, b: f64) -> f64 {
+        a - b
+    }
+    #[inline(always)]
+    fn mul(self, a: f64, b: f64) -> f64 {
+        a * b
+    }
+    #[inline(always)]
+    fn div(self, a: f64, b: f64) -> f64 {
+        a / b
+    }
+    /// Two roundings: `f64::mul_add` would be a library call where FMA is not compiled in.
+    #[inline(always)]
+    fn fma(self, a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
+    }
+    #[inline(always)]
+    fn neg(self, a: f64) -> f64 {
+        -a
+    }
+    #[inline(always)]
+    fn abs(self, a: f64) -> f64 {
+        a.abs()
+    }
+    #[inline(always)]
+    fn copysign(self, a: f64, sign: f64) -> f64 {
+        a.copysign(sign)
+    }
+    #[inline(always)]
+    fn sqrt(self, a: f64) -> f64 {
+        a.sqrt()
+    }
+    #[inline(always)]
+    fn min(self, a: f64, b: f64) -> f64 {
+        if a < b || a.is_nan() { a } else { b }
+    }
+    #[inline(always)]
+    fn max(self, a: f64, b: f64) -> f64 {
+        if a > b || a.is_nan() { a } else { b }
+    }
+    #[inline(always)]
+    fn round(self, a: f64) -> f64 {
+        a.round_ties_even()
+    }
+
+    #[inline(always)]
+    fn lt(self, a: f64, b: f64) -> bool {
+        a < b
+    }
+    #[inline(always)]
+    fn le(self, a: f64, b: f64) -> bool {
+        a <= b
+    }
+    #[inline(always)]
+    fn eq(self, a: f64, b: f64) -> bool {
+        a == b
+    }
+    #[inline(always)]
+    fn is_nan(self, a: f64) -> bool {
+        a.is_nan()
+    }
+    #[inline(always)]
+    fn and(self, a: bool, b: bool) -> bool {
+        a & b
+    }
+    #[inline(always)]
+    fn or(self, a: bool, b: bool) -> bool {
+        a | b
+    }
+    #[inline(always)]
+    fn not(self, a: bool) -> bool {
+        !a
+    }
+    #[inline(always)]
+    fn any(self, m: bool) -> bool {
+        m
+    }
+    #[inline(always)]
+    fn select(self, m: bool, a: f64, b: f64) -> f64 {
+        if m { a } else { b }
+    }
+    #[inline(always)]
+    fn load_mask(self, m: &[bool]) -> bool {
+        assert!(m.len() <= 1, "load_mask: {} elements for 1 lane", m.len());
+        m.first().copied().unwrap_or(false)
+    }
+
+    #[inline(always)]
+    fn exp2i(self, n: f64) -> f64 {
+        f64::from_bits(((n as i64 + 1023) as u64) << 52)
+    }
+    #[inline(always)]
+    fn ldexp(self, a: f64, n: f64) -> f64 {
+        let half = (n * 0.5).round_ties_even();
+        a * self.exp2i(half) * self.exp2i(n - half)
+    }
+    #[inline(always)]
+    fn frexp(self, a: f64) -> (f64, f64) {
+        let bits = a.to_bits();
+        let m = f64::from_bits(bits & (MANTISSA | 1 << 63) | 1022 << 52);
+        (m, ((bits >> 52) as i64 - 1022) as f64)
+    }
+
+    #[inline(always)]
+    fn sum(self, v: f64) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn product(self, v: f64) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn min_lane(self, v: f64) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn max_lane(self, v: f64) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 {
+        f(v)
+    }
+    #[inline(always)]
+    fn map2(self, a: f64, b: f64, f: impl Fn(f64, f64) -> f64) -> f64 {
+        f(a, b)
+    }
+}

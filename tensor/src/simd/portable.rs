@@ -1,0 +1,257 @@
+//! Sixteen `f32` lanes in an array: plain Rust that the compiler may vectorise.
+//!
+//! The reference for every other instruction set, with one difference: [`Lanes::fma`] is
+//! `a * b + c` with two roundings, because a fused one would be a library call.
+
+use super::Lanes;
+
+/// Token of the portable level; no CPU lacks it.
+#[derive(Clone, Copy, Debug)]
+pub struct Portable;
+
+type V = [f32; 16];
+type M = [bool; 16];
+
+const SIGN: u32 = 1 << 31;
+/// `1.5 * 2^23`: adding it leaves an integer of at most 22 bits in the low mantissa bits.
+const MAGIC: f32 = 12_582_912.0;
+
+#[inline(always)]
+fn each(a: V, f: impl Fn(f32) -> f32) -> V {
+    let mut out = a;
+    for x in &mut out {
+        *x = f(*x);
+    }
+    out
+}
+
+#[inline(always)]
+fn both(a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
+    let mut out = a;
+    for i in 0..16 {
+        out[i] = f(a[i], b[i]);
+    }
+    out
+}
+
+#[inline(always)]
+fn test(a: V, b: V, f: impl Fn(f32, f32) -> bool) -> M {
+    let mut out = [false; 16];
+    for i in 0..16 {
+        out[i] = f(a[i], b[i]);
+    }
+    out
+}
+
+#[inline(always)]
+fn logic(a: M, b: M, f: impl Fn(bool, bool) -> bool) -> M {
+    let mut out = a;
+    for i in 0..16 {
+        out[i] = f(a[i], b[i]);
+    }
+    out
+}
+
+/// The halving tree: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+#[inline(always)]
+fn tree(mut v: V, f: impl Fn(f32, f32) -> f32) -> f32 {
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            v[i] = f(v[i], v[i + half]);
+        }
+    }
+    v[0]
+}
+
+#[inline(always)]
+fn smaller(a: f32, b: f32) -> f32 {
+    if a < b || a.is_nan() { a } else { b }
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// Rounding by the adder: above `2^23` every float is an integer.
+#[inline(always)]
+fn nearest(x: f32) -> f32 {
+    const LIMIT: f32 = 8_388_608.0;
+    let a = x.abs();
+    let r = ((a + LIMIT) - LIMIT).copysign(x);
+    if a < LIMIT { r } else { x }
+}
+
+#[inline(always)]
+fn power_of_two(n: f32) -> f32 {
+    f32::from_bits((n + (MAGIC + 127.0)).to_bits() << 23)
+}
+
+impl Lanes<f32> for Portable {
+    type V = V;
+    type M = M;
+    const N: usize = 16;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> V {
+        [x; 16]
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> V {
+        let mut v = [0.0; 16];
+        v.copy_from_slice(&x[..16]);
+        v
+    }
+    #[inline(always)]
+    fn store(self, v: V, out: &mut [f32]) {
+        out[..16].copy_from_slice(&v);
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> V {
+        let mut v = [fill; 16];
+        v[..x.len()].copy_from_slice(x);
+        v
+    }
+    #[inline(always)]
+    fn store_part(self, v: V, out: &mut [f32]) {
+        out.copy_from_slice(&v[..out.len()]);
+    }
+
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        both(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, a: V, b: V) -> V {
+        both(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        both(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, a: V, b: V) -> V {
+        both(a, b, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn fma(self, a: V, b: V, c: V) -> V {
+        self.add(self.mul(a, b), c)
+    }
+    #[inline(always)]
+    fn neg(self, a: V) -> V {
+        each(a, |a| f32::from_bits(a.to_bits() ^ SIGN))
+    }
+    #[inline(always)]
+    fn abs(self, a: V) -> V {
+        each(a, |a| f32::from_bits(a.to_bits() & !SIGN))
+    }
+    #[inline(always)]
+    fn copysign(self, a: V, sign: V) -> V {
+        both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN))
+    }
+    #[inline(always)]
+    fn sqrt(self, a: V) -> V {
+        each(a, f32::sqrt)
+    }
+    #[inline(always)]
+    fn min(self, a: V, b: V) -> V {
+        both(a, b, smaller)
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        both(a, b, larger)
+    }
+    #[inline(always)]
+    fn round(self, a: V) -> V {
+        each(a, nearest)
+    }
+
+    #[inline(always)]
+    fn lt(self, a: V, b: V) -> M {
+        test(a, b, |a, b| a < b)
+    }
+    #[inline(always)]
+    fn le(self, a: V, b: V) -> M {
+        test(a, b, |a, b| a <= b)
+    }
+    #[inline(always)]
+    fn eq(self, a: V, b: V) -> M {
+        test(a, b, |a, b| a == b)
+    }
+    #[inline(always)]
+    fn is_nan(self, a: V) -> M {
+        test(a, a, |a, _| a.is_nan())
+    }
+    #[inline(always)]
+    fn and(self, a: M, b: M) -> M {
+        logic(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn or(self, a: M, b: M) -> M {
+        logic(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    fn not(self, a: M) -> M {
+        logic(a, a, |a, _| !a)
+    }
+    #[inline(always)]
+    fn any(self, m: M) -> bool {
+        m.iter().fold(false, |any, &m| any | m)
+    }
+    #[inline(always)]
+    fn select(self, m: M, a: V, b: V) -> V {
+        let mut out = a;
+        for i in 0..16 {
+            out[i] = if m[i] { a[i] } else { b[i] };
+        }
+        out
+    }
+    #[inline(always)]
+    fn load_mask(self, m: &[bool]) -> M {
+        let mut out = [false; 16];
+        out[..m.len()].copy_from_slice(m);
+        out
+    }
+
+    #[inline(always)]
+    fn exp2i(self, n: V) -> V {
+        each(n, power_of_two)
+    }
+    #[inline(always)]
+    fn ldexp(self, a: V, n: V) -> V {
+        let half = self.round(self.mul(n, self.splat(0.5)));
+        let rest = self.sub(n, half);
+        self.mul(self.mul(a, self.exp2i(half)), self.exp2i(rest))
+    }
+    #[inline(always)]
+    fn frexp(self, a: V) -> (V, V) {
+        let m = each(a, |a| f32::from_bits(a.to_bits() & 0x807f_ffff | 0x3f00_0000));
+        let e = each(a, |a| ((a.to_bits() >> 23) as i32 - 126) as f32);
+        (m, e)
+    }
+
+    #[inline(always)]
+    fn sum(self, v: V) -> f32 {
+        tree(v, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn product(self, v: V) -> f32 {
+        tree(v, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn min_lane(self, v: V) -> f32 {
+        tree(v, smaller)
+    }
+    #[inline(always)]
+    fn max_lane(self, v: V) -> f32 {
+        tree(v, larger)
+    }
+    #[inline(always)]
+    fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
+        each(v, f)
+    }
+    #[inline(always)]
+    fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
+        both(a, b, f)
+    }
+}

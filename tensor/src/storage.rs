@@ -1,0 +1,277 @@
+//! Memory of tensors: aligned blocks that are recycled, never cleared without need.
+//!
+//! A block is zeroed once, when it comes from the allocator, so it is always initialised
+//! memory. When a storage is dropped its block goes to a free list of its size class; the
+//! next storage of that class takes it as it is, old contents included. Elements that accept
+//! any bit pattern ([`Element::ANY_BITS`]) can read such a block safely, and `bool` storages
+//! are cleared first. In a training loop, where every step asks for the same sizes, the
+//! allocator is called in the first step only.
+//!
+//! At most as many bytes are kept for reuse as were ever in use at once.
+
+use crate::element::Element;
+use crate::error::{ErrorKind, Result, ShapeError};
+use std::alloc::{Layout as Alloc, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Every block starts at a multiple of a cache line, which is also the widest vector.
+const ALIGN: usize = 64;
+/// Size classes per power of two: a block is at most an eighth larger than asked.
+const STEPS: usize = 8;
+const CLASSES: usize = 48 * STEPS;
+
+static FREE: [Mutex<Vec<Block>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+static FRESH: AtomicUsize = AtomicUsize::new(0);
+static REUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Raw memory of one size class, zeroed when it was made.
+struct Block {
+    start: NonNull<u8>,
+    class: u16,
+}
+
+// SAFETY: 1. a block is plain memory owned by whoever holds the value; 2. it has no
+// thread-bound state, and sharing a `&Block` gives no access to the memory.
+unsafe impl Send for Block {}
+
+/// What the pool has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Bytes in living storages.
+    pub live: usize,
+    /// The most bytes ever in living storages.
+    pub peak: usize,
+    /// Bytes kept for reuse.
+    pub kept: usize,
+    /// Blocks that came from the allocator.
+    pub fresh: usize,
+    /// Blocks that came from a free list.
+    pub reused: usize,
+}
+
+/// Counters of the pool, of the whole process.
+pub fn pool_stats() -> PoolStats {
+    PoolStats {
+        live: LIVE.load(Relaxed),
+        peak: PEAK.load(Relaxed),
+        kept: KEPT.load(Relaxed),
+        fresh: FRESH.load(Relaxed),
+        reused: REUSED.load(Relaxed),
+    }
+}
+
+/// Gives all kept blocks back to the allocator.
+pub fn pool_clear() {
+    for class in &FREE {
+        let blocks = std::mem::take(&mut *class.lock().unwrap_or_else(|e| e.into_inner()));
+        for block in blocks {
+            KEPT.fetch_sub(class_bytes(block.class as usize), Relaxed);
+            block.free();
+        }
+    }
+}
+
+/// Smallest class whose blocks hold `bytes` (at least one cache line).
+fn class_of(bytes: usize) -> usize {
+    let lines = bytes.div_ceil(ALIGN).max(1);
+    if lines <= STEPS {
+        return lines - 1;
+    }
+    // Eight classes between one power of two and the next.
+    let log = (lines - 1).ilog2() as usize;
+    let step = 1usize << (log - 3);
+    let eighths = (lines - (1 << log)).div_ceil(step);
+    (log - 3) * STEPS + STEPS - 1 + eighths
+}
+
+/// Bytes of a block of a class.
+fn class_bytes(class: usize) -> usize {
+    if class < STEPS {
+        return (class + 1) * ALIGN;
+    }
+    let (octave, eighths) = ((class - STEPS) / STEPS, (class - STEPS) % STEPS + 1);
+    ((STEPS + eighths) << octave) * ALIGN
+}
+
+/// Gives blocks of other classes than `wanted` back until no more is kept than allowed. Every
+/// class has its turn, so what is no longer used goes, and what is used settles.
+#[cold]
+fn evict(wanted: usize) {
+    static HAND: AtomicUsize = AtomicUsize::new(0);
+    for i in 0..2 * CLASSES {
+        if KEPT.load(Relaxed) <= PEAK.load(Relaxed) {
+            return;
+        }
+        let class = HAND.fetch_add(1, Relaxed) % CLASSES;
+        if class == wanted && i < CLASSES {
+            continue;
+        }
+        let block = FREE[class].lock().unwrap_or_else(|e| e.into_inner()).pop();
+        if let Some(block) = block {
+            KEPT.fetch_sub(class_bytes(class), Relaxed);
+            block.free();
+        }
+    }
+}
+
+impl Block {
+    fn take(bytes: usize) -> Option<Block> {
+        let class = class_of(bytes);
+        let bytes = class_bytes(class);
+        let recycled = FREE[class].lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let block = match recycled {
+            Some(block) => {
+                KEPT.fetch_sub(bytes, Relaxed);
+                REUSED.fetch_add(1, Relaxed);
+                block
+            }
+            None => {
+                let alloc = Alloc::from_size_align(bytes, ALIGN).ok()?;
+                // SAFETY: the size is at least one cache line, so not zero.
+                let ask = || NonNull::new(unsafe { alloc_zeroed(alloc) });
+                // What is kept may be what is missing.
+                let start = ask().or_else(|| {
+                    pool_clear();
+                    ask()
+                })?;
+                FRESH.fetch_add(1, Relaxed);
+                Block { start, class: class as u16 }
+            }
+        };
+        let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
+        PEAK.fetch_max(live, Relaxed);
+        Some(block)
+    }
+
+    fn give_back(self) {
+        let bytes = class_bytes(self.class as usize);
+        LIVE.fetch_sub(bytes, Relaxed);
+        let class = self.class as usize;
+        KEPT.fetch_add(bytes, Relaxed);
+        FREE[class].lock().unwrap_or_else(|e| e.into_inner()).push(self);
+        if KEPT.load(Relaxed) > PEAK.load(Relaxed) {
+            evict(class);
+        }
+    }
+
+    fn free(self) {
+        let alloc = Alloc::from_size_align(class_bytes(self.class as usize), ALIGN)
+            .expect("the layout it was allocated with");
+        // SAFETY: 1. `start` came from `alloc_zeroed` with this same layout (`take`); 2. the
+        // block is consumed, so it is freed once.
+        unsafe { dealloc(self.start.as_ptr(), alloc) }
+    }
+}
+
+/// The elements behind one or more tensors; reads as a slice.
+pub struct Storage<T: Element> {
+    block: Option<Block>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+// SAFETY: a storage owns its block and gives access to it only as `&[T]` or, through
+// `&mut self`, as `&mut [T]`; elements are `Send + Sync`.
+unsafe impl<T: Element> Sync for Storage<T> {}
+
+impl<T: Element> Storage<T> {
+    /// Room for `len` elements whose values are whatever a recycled block holds.
+    pub fn recycled(op: &'static str, len: usize) -> Result<Storage<T>> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&b| b <= isize::MAX as usize);
+        let Some(bytes) = bytes else {
+            let text = format!("{len} elements of {} do not fit the address space", T::DTYPE);
+            return Err(ShapeError::new(op, ErrorKind::Overflow, text));
+        };
+        if bytes == 0 {
+            return Ok(Storage { block: None, len, elements: PhantomData });
+        }
+        // Beyond 2^46 bytes there is no class, and no machine.
+        let block = (bytes < 1 << 46).then(|| Block::take(bytes)).flatten().ok_or_else(|| {
+            ShapeError::new(op, ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))
+        })?;
+        if !T::ANY_BITS {
+            // SAFETY: the block holds at least `bytes` bytes and is ours alone.
+            unsafe { block.start.as_ptr().write_bytes(0, bytes) }
+        }
+        Ok(Storage { block: Some(block), len, elements: PhantomData })
+    }
+}
+
+impl<T: Element> Deref for Storage<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        match &self.block {
+            None => &[],
+            // SAFETY: 1. the block is aligned to 64 and holds `len` elements; 2. it is
+            // initialised: zeroed when made, since written only through `&mut [U]` of element
+            // types without padding; 3. old contents are valid values of T if `ANY_BITS`,
+            // else it was cleared; 4. `&self` keeps it alive and unwritten.
+            Some(b) => unsafe { std::slice::from_raw_parts(b.start.as_ptr().cast(), self.len) },
+        }
+    }
+}
+
+impl<T: Element> DerefMut for Storage<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &self.block {
+            None => &mut [],
+            // SAFETY: as in `deref`, and `&mut self` makes this the only access.
+            Some(b) => unsafe { std::slice::from_raw_parts_mut(b.start.as_ptr().cast(), self.len) },
+        }
+    }
+}
+
+impl<T: Element> Drop for Storage<T> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            block.give_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_they_promise_and_waste_an_eighth() {
+        for bytes in (1..70_000).chain([1 << 20, (1 << 20) + 1, 3 << 30, (1 << 46) - 1]) {
+            let class = class_of(bytes);
+            assert!(class < CLASSES);
+            let got = class_bytes(class);
+            assert!(got >= bytes, "{bytes} in class {class} of {got}");
+            assert!(class == 0 || class_bytes(class - 1) < bytes, "{bytes} wastes class {class}");
+            assert!(got <= bytes + bytes / 8 + ALIGN, "{bytes} in {got}");
+        }
+    }
+
+    #[test]
+    fn storages_are_aligned_disjoint_and_clear_for_bool() {
+        let mut all: Vec<Storage<f32>> =
+            (0..40).map(|i| Storage::recycled("test", i * 7).unwrap()).collect();
+        for (i, s) in all.iter_mut().enumerate() {
+            s.fill(i as f32);
+        }
+        for (i, s) in all.iter().enumerate() {
+            assert!(s.iter().all(|&x| x == i as f32));
+            assert!(s.is_empty() || s.as_ptr().addr() % ALIGN == 0);
+        }
+        drop(all);
+        assert!(Storage::<bool>::recycled("test", 28).unwrap().iter().all(|&b| !b));
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        let e = Storage::<f64>::recycled("zeros", isize::MAX as usize / 2).err().unwrap();
+        assert_eq!(e.kind, ErrorKind::Overflow);
+        let e = Storage::<u32>::recycled("zeros", 1 << 50).err().unwrap();
+        assert_eq!(e.kind, ErrorKind::OutOfMemory);
+    }
+}

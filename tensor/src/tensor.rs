@@ -1,0 +1,573 @@
+//! The tensor: shared storage under a layout. Constructors, views and access to elements.
+
+use crate::element::{Element, Integer};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::layout::Layout;
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::storage::Storage;
+use crate::walk::{Walk, gather};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+/// An n-dimensional array of `T`: a view, described by strides, of storage that clones and
+/// views share. Cloning is cheap; writing goes through copy-on-write
+/// ([`Tensor::make_mut`]), so a tensor never changes because another one was written.
+///
+/// A wrong shape is a programming error and panics at the caller's line; constructors from
+/// data of unknown size have a `try_` twin.
+///
+/// ```
+/// use retrograd_tensor::Tensor;
+/// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
+/// assert_eq!(x.t().select(0, 1).to_vec(), [2.0, 5.0]);
+/// ```
+#[derive(Clone)]
+pub struct Tensor<T: Element = f32> {
+    storage: Arc<Storage<T>>,
+    layout: Layout,
+}
+
+/// Constructors.
+impl<T: Element> Tensor<T> {
+    /// A row-major tensor of the given elements, or an error if their number is not that of
+    /// the shape.
+    pub fn try_from_vec(data: Vec<T>, shape: &[usize]) -> Result<Tensor<T>> {
+        let shape = Shape::checked("from_vec", shape)?;
+        if data.len() != shape.numel() {
+            let text =
+                format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len());
+            return Err(ShapeError::new("from_vec", ErrorKind::Length, text));
+        }
+        Tensor::try_build("from_vec", shape, |out| out.copy_from_slice(&data))
+    }
+
+    /// A row-major tensor of the given elements.
+    ///
+    /// # Panics
+    /// If their number is not that of the shape.
+    #[track_caller]
+    pub fn from_vec(data: Vec<T>, shape: impl Into<Shape>) -> Tensor<T> {
+        Tensor::try_from_vec(data, &shape.into()).or_panic()
+    }
+
+    /// A tensor of rank 0.
+    pub fn scalar(x: T) -> Tensor<T> {
+        Tensor::full(Shape::SCALAR, x)
+    }
+
+    /// Every element `x`, or why there can be no such tensor.
+    pub fn try_full(shape: &[usize], x: T) -> Result<Tensor<T>> {
+        Tensor::try_build("full", Shape::checked("full", shape)?, |out| out.fill(x))
+    }
+
+    /// Every element `x`.
+    #[track_caller]
+    pub fn full(shape: impl Into<Shape>, x: T) -> Tensor<T> {
+        Tensor::build("full", shape.into(), |out| out.fill(x))
+    }
+
+    /// Every element 0 (or `false`).
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Shape>) -> Tensor<T> {
+        Tensor::full(shape, T::ZERO)
+    }
+
+    /// Every element 1 (or `true`).
+    #[track_caller]
+    pub fn ones(shape: impl Into<Shape>) -> Tensor<T> {
+        Tensor::full(shape, T::ONE)
+    }
+
+    /// The identity matrix of `n` rows.
+    #[track_caller]
+    pub fn eye(n: usize) -> Tensor<T> {
+        Tensor::build("eye", [n, n].into(), |out| {
+            out.fill(T::ZERO);
+            out.iter_mut().step_by(n + 1).for_each(|x| *x = T::ONE);
+        })
+    }
+
+    /// The element at each index, computed by `f`.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let causal = Tensor::from_fn([3, 3], |i| i[1] <= i[0]);
+    /// assert_eq!(causal.to_vec().iter().filter(|&&keep| keep).count(), 6);
+    /// ```
+    #[track_caller]
+    pub fn from_fn(shape: impl Into<Shape>, mut f: impl FnMut(&[usize]) -> T) -> Tensor<T> {
+        let shape = shape.into();
+        let mut index = vec![0; shape.rank()];
+        Tensor::build("from_fn", shape, |out| {
+            for x in out {
+                *x = f(&index);
+                for axis in (0..index.len()).rev() {
+                    index[axis] += 1;
+                    if index[axis] < shape[axis] {
+                        break;
+                    }
+                    index[axis] = 0;
+                }
+            }
+        })
+    }
+
+    /// A new contiguous tensor whose elements `write` must all set: it is given recycled
+    /// memory with arbitrary contents.
+    #[track_caller]
+    pub(crate) fn build(op: &'static str, shape: Shape, write: impl FnOnce(&mut [T])) -> Tensor<T> {
+        Tensor::try_build(op, shape, write).or_panic()
+    }
+
+    fn try_build(
+        op: &'static str,
+        shape: Shape,
+        write: impl FnOnce(&mut [T]),
+    ) -> Result<Tensor<T>> {
+        let mut storage = Storage::recycled(op, shape.numel())?;
+        write(&mut storage);
+        Ok(Tensor { storage: Arc::new(storage), layout: Layout::contiguous(shape) })
+    }
+}
+
+/// Results of two kinds.
+impl<T: Element> Tensor<T> {
+    /// Two new contiguous tensors written together, see [`Tensor::build`].
+    #[track_caller]
+    pub(crate) fn build2<U: Element>(
+        op: &'static str,
+        a: Shape,
+        b: Shape,
+        write: impl FnOnce(&mut [T], &mut [U]),
+    ) -> (Tensor<T>, Tensor<U>) {
+        let mut second = None;
+        let first = Tensor::build(op, a, |x| {
+            second = Some(Tensor::build(op, b, |y| write(x, y)));
+        });
+        (first, second.expect("written with the first"))
+    }
+}
+
+/// Ranges of numbers.
+impl<T: Real> Tensor<T> {
+    /// `start, start + step, ..` up to but not including `stop`.
+    ///
+    /// # Panics
+    /// If `step` is 0 or the range has no finite length.
+    #[track_caller]
+    pub fn arange(start: f64, stop: f64, step: f64) -> Tensor<T> {
+        let n = ((stop - start) / step).ceil();
+        assert!(
+            step != 0.0 && n.is_finite(),
+            "arange: {start}..{stop} by {step} has no finite length"
+        );
+        let n = n.max(0.0) as usize;
+        Tensor::from_fn([n], |i| T::from_f64(start + i[0] as f64 * step))
+    }
+
+    /// `n` evenly spaced numbers from `start` to `stop`, both included.
+    #[track_caller]
+    pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {
+        let step = if n > 1 { (stop - start) / (n - 1) as f64 } else { 0.0 };
+        Tensor::from_fn([n], |i| {
+            // From the nearer end, so that both ends are exact.
+            let i = i[0];
+            T::from_f64(if 2 * i < n {
+                start + step * i as f64
+            } else {
+                stop - step * (n - 1 - i) as f64
+            })
+        })
+    }
+
+    /// One row per index: 1 at the index, 0 elsewhere. Shape `[.., classes]`.
+    ///
+    /// # Panics
+    /// If an index is outside `0..classes`.
+    #[track_caller]
+    pub fn one_hot<I: Integer>(indices: &Tensor<I>, classes: usize) -> Tensor<T> {
+        let mut dims = indices.shape().to_vec();
+        dims.push(classes);
+        let rows = indices.resolve_indices("one_hot", classes);
+        Tensor::build("one_hot", dims.into(), |out| {
+            out.fill(T::ZERO);
+            for (row, &i) in rows.iter().enumerate() {
+                out[row * classes + i] = T::ONE;
+            }
+        })
+    }
+}
+
+impl<I: Integer> Tensor<I> {
+    /// `0, 1, .., n - 1`.
+    #[track_caller]
+    pub fn indices(n: usize) -> Tensor<I> {
+        Tensor::from_fn([n], |i| I::from_usize(i[0]))
+    }
+
+    /// The elements as indices below `len`, in row-major order.
+    #[track_caller]
+    pub(crate) fn resolve_indices(&self, op: &'static str, len: usize) -> Vec<usize> {
+        let data = self.contiguous();
+        let mut out = Vec::with_capacity(data.numel());
+        for (at, i) in data.as_slice().iter().enumerate() {
+            match i.index_in(len) {
+                Some(i) => out.push(i),
+                None => panic!("{op}: index {i} at position {at} is outside 0..{len}"),
+            }
+        }
+        out
+    }
+}
+
+/// Metadata and elements.
+impl<T: Element> Tensor<T> {
+    /// The sizes of the axes.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape().rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape().numel()
+    }
+
+    /// The size of one axis; `-1` is the last.
+    #[track_caller]
+    pub fn size(&self, axis: isize) -> usize {
+        self.shape()[self.shape().axis("size", axis).or_panic()]
+    }
+
+    /// The layout over the storage.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The whole storage, of which this tensor may be a part.
+    pub(crate) fn data(&self) -> &[T] {
+        &self.storage
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
+    /// Whether the two share storage.
+    pub fn shares_storage(&self, other: &Tensor<T>) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// The elements of a contiguous tensor.
+    ///
+    /// # Panics
+    /// If it is not contiguous; call [`Tensor::contiguous`] first.
+    #[track_caller]
+    pub fn as_slice(&self) -> &[T] {
+        assert!(
+            self.is_contiguous(),
+            "as_slice: {:?} with strides {:?} is not contiguous (hint: call contiguous() first)",
+            self.shape(),
+            self.layout.strides()
+        );
+        let n = self.numel();
+        if n == 0 { &[] } else { &self.storage[self.layout.offset()..][..n] }
+    }
+
+    /// The elements in row-major order.
+    pub fn to_vec(&self) -> Vec<T> {
+        self.contiguous().as_slice().to_vec()
+    }
+
+    /// The only element.
+    ///
+    /// # Panics
+    /// If there is not exactly one.
+    #[track_caller]
+    pub fn item(&self) -> T {
+        assert!(
+            self.numel() == 1,
+            "item: {:?} has {} elements, not one",
+            self.shape(),
+            self.numel()
+        );
+        self.storage[self.layout.offset()]
+    }
+
+    /// The element at an index.
+    #[track_caller]
+    pub fn at(&self, index: &[usize]) -> T {
+        self.storage[self.layout.position("at", index).or_panic()]
+    }
+
+    /// The same elements in row-major order without gaps: itself if they are already.
+    pub fn contiguous(&self) -> Tensor<T> {
+        if self.is_contiguous() {
+            return self.clone();
+        }
+        let walk = Walk::new(self.shape(), [&self.layout]);
+        let data = self.data();
+        Tensor::build("contiguous", *self.shape(), |out| {
+            par::fill(out, par::chunk_len(Cost::MOVE), Cost::MOVE, |first, part| {
+                let mut cursor = walk.cursor(first);
+                let mut done = 0;
+                while done < part.len() {
+                    let (n, [start]) = cursor.next(part.len() - done);
+                    gather(data, start, walk.stride(0), &mut part[done..done + n]);
+                    done += n;
+                }
+            });
+        })
+    }
+
+    /// The elements for writing, in row-major order: in place if no other tensor shares the
+    /// storage and this one covers it contiguously, else in a copy of its own.
+    pub fn make_mut(&mut self) -> &mut [T] {
+        let whole = self.is_contiguous() && self.numel() == self.storage.len();
+        if !whole || Arc::get_mut(&mut self.storage).is_none() {
+            let source = self.contiguous();
+            *self = Tensor::build("make_mut", *self.shape(), |out| {
+                out.copy_from_slice(source.as_slice());
+            });
+        }
+        Arc::get_mut(&mut self.storage).expect("just made unique")
+    }
+
+    /// Whether [`Tensor::make_mut`] would write in place.
+    pub fn is_unique(&mut self) -> bool {
+        self.is_contiguous()
+            && self.numel() == self.storage.len()
+            && Arc::get_mut(&mut self.storage).is_some()
+    }
+}
+
+/// Views: no element is moved.
+impl<T: Element> Tensor<T> {
+    fn view(&self, layout: Layout) -> Tensor<T> {
+        Tensor { storage: self.storage.clone(), layout }
+    }
+
+    /// The view that a rule for layouts makes of this tensor.
+    ///
+    /// # Panics
+    /// If the rule fails, or makes a layout that leaves the storage.
+    #[track_caller]
+    pub fn view_by(&self, rule: impl FnOnce(&Layout) -> Result<Layout>) -> Tensor<T> {
+        let layout = rule(&self.layout).or_panic();
+        assert!(layout.fits(self.storage.len()), "view_by: {layout:?} leaves the storage");
+        self.view(layout)
+    }
+
+    /// The same elements in row-major order under another shape; one size may be
+    /// [`INFER`](crate::INFER). A view if strides allow, else a copy.
+    ///
+    /// # Panics
+    /// If the number of elements differs.
+    #[track_caller]
+    pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Tensor<T> {
+        let shape = Shape::infer("reshape", self.shape(), dims.as_ref()).or_panic();
+        match self.layout.reshape(shape) {
+            Some(layout) => self.view(layout),
+            None => {
+                let copy = self.contiguous();
+                let layout = Layout::contiguous(shape);
+                Tensor { layout, ..copy }
+            }
+        }
+    }
+
+    /// All elements along one axis.
+    pub fn flatten(&self) -> Tensor<T> {
+        self.reshape([self.numel()])
+    }
+
+    /// Two axes exchanged.
+    #[track_caller]
+    pub fn transpose(&self, a: isize, b: isize) -> Tensor<T> {
+        self.view(self.layout.transpose("transpose", a, b).or_panic())
+    }
+
+    /// The last two axes exchanged.
+    ///
+    /// # Panics
+    /// If there are fewer than two.
+    #[track_caller]
+    pub fn t(&self) -> Tensor<T> {
+        self.view(self.layout.transpose("t", -2, -1).or_panic())
+    }
+
+    /// Axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    #[track_caller]
+    pub fn permute(&self, axes: impl AsRef<[isize]>) -> Tensor<T> {
+        self.view(self.layout.permute("permute", axes.as_ref()).or_panic())
+    }
+
+    /// A range of an axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::arange(0.0, 5.0, 1.0);
+    /// assert_eq!(x.slice(0, 1..3).to_vec(), [1.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the range is outside the axis: ranges are not clamped.
+    #[track_caller]
+    pub fn slice(&self, axis: isize, range: impl RangeBounds<usize>) -> Tensor<T> {
+        self.slice_step(axis, range, 1)
+    }
+
+    /// Every `step`-th element of a range; a negative step starts at the range's end.
+    #[track_caller]
+    pub fn slice_step(
+        &self,
+        axis: isize,
+        range: impl RangeBounds<usize>,
+        step: isize,
+    ) -> Tensor<T> {
+        self.view(self.layout.slice_range("slice", axis, range, step).or_panic())
+    }
+
+    /// `len` elements of an axis from `start`.
+    #[track_caller]
+    pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Tensor<T> {
+        let stop = start.saturating_add(len);
+        self.view(self.layout.slice("narrow", axis, start, stop, 1).or_panic())
+    }
+
+    /// An axis reversed.
+    #[track_caller]
+    pub fn flip(&self, axis: isize) -> Tensor<T> {
+        self.slice_step(axis, .., -1)
+    }
+
+    /// One index of an axis, which vanishes.
+    #[track_caller]
+    pub fn select(&self, axis: isize, index: usize) -> Tensor<T> {
+        self.view(self.layout.select("select", axis, index).or_panic())
+    }
+
+    /// Without an axis of size 1.
+    #[track_caller]
+    pub fn squeeze(&self, axis: isize) -> Tensor<T> {
+        self.view(self.layout.squeeze("squeeze", axis).or_panic())
+    }
+
+    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    #[track_caller]
+    pub fn unsqueeze(&self, axis: isize) -> Tensor<T> {
+        self.view(self.layout.unsqueeze("unsqueeze", axis).or_panic())
+    }
+
+    /// Repeated along axes of size 1 and new leading axes, without copying.
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+        self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())
+    }
+
+    /// Cut into pieces of the given sizes along an axis.
+    ///
+    /// # Panics
+    /// If the sizes do not add up to that of the axis.
+    #[track_caller]
+    pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Tensor<T>> {
+        let size = self.size(axis);
+        let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
+        assert!(
+            total == Some(size),
+            "split: sizes {sizes:?} do not add up to {size}, axis {axis} of {:?}",
+            self.shape()
+        );
+        let mut start = 0;
+        let piece = |&n: &usize| {
+            start += n;
+            self.narrow(axis, start - n, n)
+        };
+        sizes.iter().map(piece).collect()
+    }
+
+    /// Cut into `n` pieces along an axis, of equal size but for a smaller last one; as in
+    /// PyTorch there may be fewer than `n`.
+    #[track_caller]
+    pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
+        assert!(n > 0, "chunk: needs at least 1 piece, got 0");
+        let size = self.size(axis);
+        let each = size.div_ceil(n).max(1);
+        let starts = (0..size.max(1)).step_by(each);
+        starts.map(|at| self.narrow(axis, at, each.min(size - at))).collect()
+    }
+
+    /// The elements `i, i + offset` of two axes, along a new last axis.
+    #[track_caller]
+    pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Tensor<T> {
+        self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
+    }
+
+    /// Windows of `size` elements every `step` along an axis, which then counts windows; a
+    /// new last axis runs inside the window.
+    #[track_caller]
+    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Tensor<T> {
+        self.view(self.layout.unfold("unfold", axis, size, step).or_panic())
+    }
+}
+
+impl<T: Element> From<T> for Tensor<T> {
+    fn from(x: T) -> Self {
+        Tensor::scalar(x)
+    }
+}
+
+impl<T: Element, const N: usize> From<[T; N]> for Tensor<T> {
+    fn from(x: [T; N]) -> Self {
+        Tensor::from_vec(x.to_vec(), [N])
+    }
+}
+
+impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Tensor<T> {
+    fn from(x: [[T; M]; N]) -> Self {
+        Tensor::from_vec(x.concat(), [N, M])
+    }
+}
+
+/// Same shape and equal elements (so not, if any is NaN).
+impl<T: Element> PartialEq for Tensor<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape() == other.shape()
+            && self.contiguous().as_slice() == other.contiguous().as_slice()
+    }
+}
+
+impl<T: Element> Tensor<T> {
+    /// The elements where `layout` says, counting in row-major order over `self`.
+    ///
+    /// Every view of a contiguous tensor is of this form.
+    ///
+    /// # Panics
+    /// If the layout leaves the tensor.
+    #[track_caller]
+    pub fn as_strided(&self, layout: &Layout) -> Tensor<T> {
+        assert!(
+            layout.fits(self.numel()),
+            "as_strided: {layout:?} leaves the {} elements of {:?}",
+            self.numel(),
+            self.shape()
+        );
+        let whole = self.contiguous();
+        whole.view(layout.shifted(whole.layout.offset()))
+    }
+
+    /// A view with one axis moved to the end.
+    pub(crate) fn view_moved_last(&self, axis: usize) -> Tensor<T> {
+        let mut order: Vec<isize> = (0..self.rank() as isize).collect();
+        let moved = order.remove(axis);
+        order.push(moved);
+        self.permute(order)
+    }
+}

@@ -1,0 +1,280 @@
+//! PyTorch's random numbers on the CPU, so that published results can be reproduced.
+//!
+//! The numbers are those of `torch.manual_seed(seed)` followed by the same calls in the same
+//! order. For anything else [`random`](crate::random) is the better generator: this one has a
+//! state that every number advances, so it runs on one thread and knows no order but its own.
+//!
+//! What holds, against PyTorch 2.11 on a processor with FMA instructions:
+//!
+//! * [`rand`](TorchRng::rand), [`uniform`](TorchRng::uniform), [`randint`](TorchRng::randint)
+//!   and [`randperm`](TorchRng::randperm) have equal bits.
+//! * [`randn`](TorchRng::randn) and [`normal`](TorchRng::normal) draw the same uniform numbers
+//!   and differ by the rounding of `ln`, `sin` and `cos`: by at most 3 ULP. In `f32` five numbers of
+//!   six have equal bits.
+//!
+//! PyTorch's dropout is not reproduced: its masks depend on how it was built.
+//!
+//! Sources: Matsumoto, Nishimura: *Mersenne Twister*, 1998; the fill rules are those of
+//! `aten/src/ATen/native/cpu/DistributionTemplates.h` in PyTorch.
+//!
+//! ```
+//! use retrograd_tensor::{Tensor, torch_random::TorchRng};
+//! let x: Tensor = TorchRng::manual_seed(123).rand([2, 2]);
+//! assert_eq!(x.to_string(), "tensor([[0.2961, 0.5166],\n        [0.2517, 0.6886]])");
+//! ```
+
+use crate::element::{DType, Integer};
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::tensor::Tensor;
+use rand::rand_core::utils::fill_bytes_via_next_word;
+use rand::{SeedableRng, TryRng};
+use std::convert::Infallible;
+use std::f64::consts::TAU;
+use std::fmt;
+
+/// Words of state of MT19937.
+const WORDS: usize = 624;
+/// Normal numbers are made in blocks of this many, if there are as many at all.
+const BLOCK: usize = 16;
+
+/// PyTorch's generator on the CPU: MT19937 and one normal number kept for the next call.
+///
+/// It is also a generator of the `rand` crate.
+#[derive(Clone, PartialEq)]
+pub struct TorchRng {
+    words: [u32; WORDS],
+    /// The next word to give out; `WORDS` if they must be made anew.
+    next: usize,
+    /// The sine of a pair whose cosine has been used.
+    spare: Option<f64>,
+}
+
+impl TorchRng {
+    /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed count.
+    pub fn manual_seed(seed: u64) -> TorchRng {
+        let mut words = [seed as u32; WORDS];
+        for i in 1..WORDS {
+            let before = words[i - 1];
+            words[i] = 1_812_433_253u32.wrapping_mul(before ^ before >> 30).wrapping_add(i as u32);
+        }
+        TorchRng { words, next: WORDS, spare: None }
+    }
+
+    /// Makes all words of the state anew.
+    fn twist(&mut self) {
+        let words = &mut self.words;
+        for i in 0..WORDS {
+            let y = words[i] & 0x8000_0000 | words[(i + 1) % WORDS] & 0x7FFF_FFFF;
+            let odd = if y & 1 == 1 { 0x9908_B0DF } else { 0 };
+            words[i] = words[(i + 397) % WORDS] ^ y >> 1 ^ odd;
+        }
+        self.next = 0;
+    }
+
+    /// 32 random bits: one draw.
+    fn draw(&mut self) -> u32 {
+        if self.next == WORDS {
+            self.twist();
+        }
+        let mut y = self.words[self.next];
+        self.next += 1;
+        y ^= y >> 11;
+        y ^= y << 7 & 0x9D2C_5680;
+        y ^= y << 15 & 0xEFC6_0000;
+        y ^ y >> 18
+    }
+
+    /// 64 random bits: two draws, the upper half first.
+    fn draw64(&mut self) -> u64 {
+        u64::from(self.draw()) << 32 | u64::from(self.draw())
+    }
+
+    /// Uniform in `[0, 1)`, in steps of 2⁻⁵³.
+    fn unit64(&mut self) -> f64 {
+        (self.draw64() & ((1 << 53) - 1)) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in `[0, 1)`: the lower 24 bits of a draw, or the lower 53 of two.
+    fn unit<T: Real>(&mut self) -> T {
+        T::from_f64(match T::DTYPE {
+            DType::F32 => f64::from(self.draw() & ((1 << 24) - 1)) / f64::from(1 << 24),
+            _ => self.unit64(),
+        })
+    }
+
+    /// As `torch.rand`: uniform in `[0, 1)`.
+    #[track_caller]
+    pub fn rand<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+        self.each(shape, Self::unit)
+    }
+
+    /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, rounded once.
+    #[track_caller]
+    pub fn uniform<T: Real>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
+        let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
+        self.each(shape, |rng| mul_add(rng.unit(), hi - lo, lo))
+    }
+
+    /// As `torch.randn`: normal with mean 0 and standard deviation 1.
+    #[track_caller]
+    pub fn randn<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+        self.normal(shape, 0.0, 1.0)
+    }
+
+    /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
+    ///
+    /// Below 16 elements, pairs of numbers are made in `f64`, and one that is left over is the
+    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and
+    /// then blocks of 16 of them are transformed, the first half giving radii and the second
+    /// angles. A last block that is not whole overlaps the one before, and is drawn anew.
+    #[track_caller]
+    pub fn normal<T: Real>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+        let shape = shape.into();
+        let n = shape.numel();
+        if n < BLOCK {
+            return self.each(shape, |rng| T::from_f64(rng.paired_normal().mul_add(std, mean)));
+        }
+        let (mean, std) = (T::from_f64(mean), T::from_f64(std));
+        let mut data: Vec<T> = (0..n).map(|_| self.unit()).collect();
+        for block in data.chunks_exact_mut(BLOCK) {
+            normal_block(block, mean, std);
+        }
+        if !n.is_multiple_of(BLOCK) {
+            let last = &mut data[n - BLOCK..];
+            last.fill_with(|| self.unit());
+            normal_block(last, mean, std);
+        }
+        Tensor::from_vec(data, shape)
+    }
+
+    /// A standard normal number, the second of every two being free.
+    fn paired_normal(&mut self) -> f64 {
+        if let Some(spare) = self.spare.take() {
+            return spare;
+        }
+        let (sin, cos) = libm::sincos(TAU * self.unit64());
+        let radius = (-2.0 * libm::log1p(-self.unit64())).sqrt();
+        self.spare = Some(radius * sin);
+        radius * cos
+    }
+
+    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, a draw having 32 bits if
+    /// the range is below 2²⁸ and 64 otherwise.
+    ///
+    /// # Panics
+    /// If `lo..hi` is empty.
+    #[track_caller]
+    pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
+        let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
+        assert!(range > 0, "randint: {lo}..{hi} has no numbers");
+        self.each(shape, |rng| {
+            let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
+            I::from_i128(lo + i128::from(draw) % range)
+        })
+    }
+
+    /// As `torch.randperm(n)`: the numbers `0..n` in random order.
+    #[track_caller]
+    pub fn randperm<I: Integer>(&mut self, n: usize) -> Tensor<I> {
+        let mut order = Tensor::indices(n);
+        let out = order.make_mut();
+        for i in 0..n.saturating_sub(1) {
+            let few = n < (u32::MAX / 20) as usize;
+            let draw = if few { self.draw().into() } else { self.draw64() };
+            out.swap(i, i + (draw % (n - i) as u64) as usize);
+        }
+        order
+    }
+
+    /// A tensor of numbers that are made one after the other.
+    #[track_caller]
+    fn each<T: crate::Element>(
+        &mut self,
+        shape: impl Into<Shape>,
+        mut f: impl FnMut(&mut Self) -> T,
+    ) -> Tensor<T> {
+        let shape = shape.into();
+        Tensor::from_vec((0..shape.numel()).map(|_| f(self)).collect(), shape)
+    }
+}
+
+/// `a · b + c`, rounded once.
+fn mul_add<T: Real>(a: T, b: T, c: T) -> T {
+    let (a, b, c) = (a.to_f64(), b.to_f64(), c.to_f64());
+    T::from_f64(match T::DTYPE {
+        DType::F32 => (a as f32).mul_add(b as f32, c as f32).into(),
+        _ => a.mul_add(b, c),
+    })
+}
+
+/// Eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
+/// rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
+fn normal_block<T: Real>(block: &mut [T], mean: T, std: T) {
+    let (radii, angles) = block.split_at_mut(BLOCK / 2);
+    for (a, b) in radii.iter_mut().zip(angles) {
+        let ln = T::from_f64(libm::log((T::ONE - *a).to_f64()));
+        let radius = T::from_f64((T::from_f64(-2.0) * ln).to_f64().sqrt());
+        let (sin, cos) = libm::sincos((T::from_f64(TAU) * *b).to_f64());
+        *a = mul_add(radius * T::from_f64(cos), std, mean);
+        *b = mul_add(radius * T::from_f64(sin), std, mean);
+    }
+}
+
+impl fmt::Debug for TorchRng {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TorchRng(word {} of {WORDS}, spare {:?})", self.next, self.spare)
+    }
+}
+
+impl TryRng for TorchRng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(self.draw())
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.draw64())
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        fill_bytes_via_next_word(out, || self.try_next_u64())
+    }
+}
+
+impl SeedableRng for TorchRng {
+    type Seed = [u8; 8];
+
+    fn from_seed(seed: [u8; 8]) -> TorchRng {
+        TorchRng::manual_seed(u64::from_le_bytes(seed))
+    }
+
+    fn seed_from_u64(seed: u64) -> TorchRng {
+        TorchRng::manual_seed(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The 10 000th number of the reference seed, which the C++ standard asks of `mt19937`.
+    #[test]
+    fn known_answer() {
+        let mut rng = TorchRng::manual_seed(5489);
+        let last = (0..10_000).map(|_| rng.draw()).last();
+        assert_eq!(last, Some(4_123_659_995));
+    }
+
+    #[test]
+    fn words_and_bits_are_those_of_the_rand_crate() {
+        use rand::Rng as _;
+        let mut a = TorchRng::seed_from_u64(3);
+        let mut b = TorchRng::from_seed(3u64.to_le_bytes());
+        let (high, low) = (a.next_u32(), a.next_u32());
+        assert_eq!(b.next_u64(), u64::from(high) << 32 | u64::from(low));
+        assert_eq!(a, b);
+    }
+}

@@ -1,0 +1,156 @@
+//! Walking several layouts of one shape together, in row-major order.
+//!
+//! A [`Walk`] merges axes that lie behind one another in every operand, so that the common
+//! cases (everything contiguous, a row broadcast over a matrix) become one or two long runs.
+//! A [`Cursor`] then yields runs along the innermost merged axis.
+
+use crate::layout::Layout;
+use crate::shape::{MAX_RANK, Shape};
+
+/// `K` operands over one index space, with axes merged.
+#[derive(Clone, Debug)]
+pub struct Walk<const K: usize> {
+    rank: usize,
+    dims: [usize; MAX_RANK],
+    strides: [[isize; MAX_RANK]; K],
+    start: [isize; K],
+}
+
+impl<const K: usize> Walk<K> {
+    /// Operands, each already broadcast to `shape`.
+    pub fn new(shape: &Shape, layouts: [&Layout; K]) -> Walk<K> {
+        let mut walk = Walk {
+            rank: 0,
+            dims: [1; MAX_RANK],
+            strides: [[0; MAX_RANK]; K],
+            start: layouts.map(|l| l.offset() as isize),
+        };
+        for axis in 0..shape.rank() {
+            let size = shape[axis];
+            if size == 1 {
+                continue;
+            }
+            let here: [isize; K] = layouts.map(|l| l.strides()[axis]);
+            let last = walk.rank.wrapping_sub(1);
+            let merges =
+                walk.rank > 0 && (0..K).all(|k| walk.strides[k][last] == here[k] * size as isize);
+            let at = if merges { last } else { walk.rank };
+            walk.dims[at] = if merges { walk.dims[at] * size } else { size };
+            for k in 0..K {
+                walk.strides[k][at] = here[k];
+            }
+            walk.rank = at + 1;
+        }
+        if walk.rank == 0 {
+            walk.rank = 1; // a single element: one run of length 1
+        }
+        walk
+    }
+
+    /// Length of a full run.
+    pub fn run_len(&self) -> usize {
+        self.dims[self.rank - 1]
+    }
+
+    /// Stride of operand `k` along a run.
+    pub fn stride(&self, k: usize) -> isize {
+        if self.run_len() == 1 { 1 } else { self.strides[k][self.rank - 1] }
+    }
+
+    /// A cursor at the `index`-th element in row-major order.
+    pub fn cursor(&self, mut index: usize) -> Cursor<'_, K> {
+        let mut at = [0; MAX_RANK];
+        let mut position = self.start;
+        for axis in (0..self.rank).rev() {
+            let size = self.dims[axis].max(1);
+            at[axis] = index % size;
+            index /= size;
+            for k in 0..K {
+                position[k] += at[axis] as isize * self.strides[k][axis];
+            }
+        }
+        Cursor { walk: self, at, position }
+    }
+}
+
+/// A place in a [`Walk`].
+#[derive(Clone, Debug)]
+pub struct Cursor<'a, const K: usize> {
+    walk: &'a Walk<K>,
+    at: [usize; MAX_RANK],
+    position: [isize; K],
+}
+
+impl<const K: usize> Cursor<'_, K> {
+    /// The next run of at most `most` elements: its length and where it starts in each
+    /// operand. The caller stops at the end of the index space.
+    #[inline]
+    pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
+        let walk = self.walk;
+        let inner = walk.rank - 1;
+        let len = most.min(walk.dims[inner] - self.at[inner]);
+        let starts = self.position.map(|p| p as usize);
+        self.at[inner] += len;
+        for k in 0..K {
+            self.position[k] += len as isize * walk.strides[k][inner];
+        }
+        let mut axis = inner;
+        while self.at[axis] == walk.dims[axis] && axis > 0 {
+            self.at[axis] = 0;
+            self.at[axis - 1] += 1;
+            for k in 0..K {
+                let back = walk.dims[axis] as isize * walk.strides[k][axis];
+                self.position[k] += walk.strides[k][axis - 1] - back;
+            }
+            axis -= 1;
+        }
+        (len, starts)
+    }
+}
+
+/// Copies a run of elements `stride` apart into `out`.
+#[inline]
+pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
+    match stride {
+        1 => out.copy_from_slice(&data[start..start + out.len()]),
+        0 => out.fill(data[start]),
+        _ => {
+            let mut at = start as isize;
+            for x in out {
+                *x = data[at as usize];
+                at += stride;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_and_visits_in_order() {
+        let shape = Shape::from([2, 3, 4]);
+        let dense = Layout::contiguous(shape);
+        assert_eq!(Walk::new(&shape, [&dense, &dense]).run_len(), 24);
+        let row = Layout::contiguous([4].into()).broadcast_to("t", &shape).unwrap();
+        let walk = Walk::new(&shape, [&dense, &row]);
+        assert_eq!(walk.run_len(), 4);
+
+        let turned = Layout::contiguous([4, 2, 3].into()).permute("t", &[1, 2, 0]).unwrap();
+        let walk = Walk::new(&shape, [&turned]);
+        for from in 0..24 {
+            let (mut cursor, mut seen) = (walk.cursor(from), Vec::new());
+            while seen.len() < 24 - from {
+                let (n, [start]) = cursor.next(3.min(24 - from - seen.len()));
+                seen.extend(
+                    (0..n).map(|i| (start as isize + i as isize * walk.stride(0)) as usize),
+                );
+            }
+            let all = (0..24).map(|i| (i % 4) * 6 + i / 12 * 3 + i / 4 % 3);
+            assert_eq!(seen, all.skip(from).collect::<Vec<_>>());
+        }
+        let one = Layout::contiguous(Shape::SCALAR);
+        assert_eq!(Walk::new(&Shape::SCALAR, [&one]).cursor(0).next(9), (1, [0]));
+    }
+}

@@ -1,0 +1,522 @@
+//! Functions of one and two numbers: accuracy, special values, broadcasting, and bits that do
+//! not depend on layout, length, position, threads or instruction set.
+
+#![allow(clippy::type_complexity)] // tables of functions
+
+use crate::common::{Rng, SPECIAL, cases, everywhere, fused, layouts, near, same, shapes, ulp};
+use proptest::prelude::*;
+use retrograd_tensor::ops::activation::*;
+use retrograd_tensor::ops::unary::*;
+use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::{Real, Shape, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// A function, its exact value, its slope, and the error it may have.
+struct Unary {
+    name: &'static str,
+    f32: fn(&Tensor<f32>) -> Tensor<f32>,
+    f64: fn(&Tensor<f64>) -> Tensor<f64>,
+    /// VJP from the input and the cotangent.
+    vjp: fn(&Tensor<f32>, &Tensor<f32>) -> Tensor<f32>,
+    exact: fn(f64) -> f64,
+    slope: fn(f64) -> f64,
+    /// Error in units in the last place.
+    ulps: f64,
+    /// Error beyond that, in units of `x · ε`: where the formula subtracts.
+    absolute: f64,
+}
+
+macro_rules! unary {
+    ($name:ident, $op:expr, $saved:ident, $exact:expr, $slope:expr, $ulps:expr, $abs:expr) => {
+        Unary {
+            name: stringify!($name),
+            f32: |x| x.map($op),
+            f64: |x| x.map($op),
+            vjp: |x, g| unary!(@$saved x, $op).map_vjp($op, g),
+            exact: $exact,
+            slope: $slope,
+            ulps: $ulps,
+            absolute: $abs,
+        }
+    };
+    (@input $x:ident, $op:expr) => { $x };
+    (@output $x:ident, $op:expr) => { $x.map($op) };
+}
+
+fn sign(x: f64) -> f64 {
+    if x == 0.0 || x.is_nan() { x } else { x.signum() }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
+}
+
+fn cdf(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
+}
+
+fn gelu_tanh(x: f64) -> f64 {
+    let inner = GELU_C * x * (GELU_A * x * x + 1.0);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+fn above(x: f64, low: f64) -> f64 {
+    if x <= 0.0 { low } else { x }
+}
+
+fn gelu_tanh_slope(x: f64) -> f64 {
+    let t = (GELU_C * x * (GELU_A * x * x + 1.0)).tanh();
+    0.5 * (1.0 + t + x * (1.0 - t * t) * GELU_C * (1.0 + 3.0 * GELU_A * x * x))
+}
+
+fn unaries() -> Vec<Unary> {
+    vec![
+        unary!(neg, Neg, input, |x| -x, |_| -1.0, 0.0, 0.0),
+        unary!(abs, Abs, input, f64::abs, sign, 0.0, 0.0),
+        unary!(sign, Sign, input, sign, |_| 0.0, 0.0, 0.0),
+        unary!(square, Square, input, |x| x * x, |x| 2.0 * x, 0.5, 0.0),
+        unary!(sqrt, Sqrt, output, f64::sqrt, |x| 0.5 / x.sqrt(), 0.5, 0.0),
+        unary!(rsqrt, Rsqrt, output, |x| 1.0 / x.sqrt(), |x| -0.5 * x.powf(-1.5), 1.5, 0.0),
+        unary!(recip, Recip, output, |x| 1.0 / x, |x| -1.0 / (x * x), 0.5, 0.0),
+        unary!(exp, Exp, output, f64::exp, f64::exp, 1.5, 0.0),
+        unary!(expm1, Expm1, output, f64::exp_m1, f64::exp, 2.0, 0.0),
+        unary!(ln, Ln, input, f64::ln, |x| 1.0 / x, 1.0, 0.0),
+        unary!(log1p, Log1p, input, f64::ln_1p, |x| 1.0 / (1.0 + x), 2.0, 0.0),
+        unary!(sin, Sin, input, f64::sin, f64::cos, 3.0, 0.0),
+        unary!(cos, Cos, input, f64::cos, |x| -x.sin(), 3.0, 0.0),
+        unary!(erf, Erf, input, libm::erf, |x| FRAC_2_SQRT_PI * (-x * x).exp(), 1.5, 0.0),
+        unary!(powf, Powf { p: 2.5 }, input, |x| x.powf(2.5), |x| 2.5 * x.powf(1.5), 0.6, 0.0),
+        unary!(cube, Powf { p: 3.0 }, input, |x| x.powf(3.0), |x| 3.0 * x * x, 0.6, 0.0),
+        unary!(add_scalar, AddScalar { c: 0.5 }, input, |x| x + 0.5, |_| 1.0, 0.5, 0.0),
+        unary!(mul_scalar, MulScalar { c: -3.0 }, input, |x| x * -3.0, |_| -3.0, 0.5, 0.0),
+        unary!(
+            clamp,
+            Clamp { lo: -0.5, hi: 0.75 },
+            input,
+            |x| if x.is_nan() { x } else { x.clamp(-0.5, 0.75) },
+            |x| if (-0.5..=0.75).contains(&x) { 1.0 } else { 0.0 },
+            0.0,
+            0.0
+        ),
+        unary!(
+            relu,
+            Relu,
+            output,
+            |x| above(x, 0.0),
+            |x| if x > 0.0 { 1.0 } else { 0.0 },
+            0.0,
+            0.0
+        ),
+        unary!(
+            leaky_relu,
+            LeakyRelu { slope: 0.25 },
+            input,
+            |x| above(x, 0.25 * x),
+            |x| if x > 0.0 { 1.0 } else { 0.25 },
+            0.5,
+            0.0
+        ),
+        unary!(
+            elu,
+            Elu { alpha: 1.5 },
+            input,
+            |x| above(x, 1.5 * x.exp_m1()),
+            |x| if x > 0.0 { 1.0 } else { 1.5 * x.exp() },
+            3.0,
+            0.0
+        ),
+        unary!(sigmoid, Sigmoid, output, sigmoid, |x| sigmoid(x) * sigmoid(-x), 4.0, 0.0),
+        unary!(tanh, Tanh, output, f64::tanh, |x| 1.0 / x.cosh().powi(2), 3.0, 0.0),
+        // A tiny sigmoid has an absolute error, which x multiplies.
+        unary!(
+            silu,
+            Silu,
+            input,
+            |x| x * sigmoid(x),
+            |x| sigmoid(x) * (1.0 + x * sigmoid(-x)),
+            5.0,
+            1e-37
+        ),
+        unary!(
+            softplus,
+            Softplus,
+            input,
+            |x| x.max(0.0) + (-x.abs()).exp().ln_1p() + if x.is_nan() { x } else { 0.0 },
+            sigmoid,
+            4.0,
+            0.0
+        ),
+        unary!(
+            gelu,
+            Gelu,
+            input,
+            |x| x * cdf(x),
+            |x| cdf(x) + x * (-0.5 * x * x).exp() * 0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI,
+            2.0,
+            2.0
+        ),
+        unary!(gelu_tanh, GeluTanh, input, gelu_tanh, gelu_tanh_slope, 2.0, 4.0),
+    ]
+}
+
+/// Whether results may be as they are; `x` as the function saw it.
+#[track_caller]
+fn check<T: Real>(what: &str, f: &Unary, x: &[T], y: &[T]) {
+    for (&x, &y) in x.iter().zip(y) {
+        let x = x.to_f64();
+        let exact = (f.exact)(x);
+        let bound =
+            f.ulps * ulp::<T>(exact) + f.absolute * x.abs().min(1e300) * T::EPSILON.to_f64() * 0.5;
+        // f64 is the standard library itself, or a few operations on it.
+        let bound = if T::EPSILON.to_f64() < 1e-10 { 4.0 * ulp::<T>(exact) + bound } else { bound };
+        assert!(
+            near(y, exact, bound),
+            "{what}: {}({x:e}) = {:e}, not {exact:e} to {bound:e}",
+            f.name,
+            y.to_f64()
+        );
+    }
+}
+
+fn on_levels(f: impl Fn(Level)) {
+    Level::available().into_iter().for_each(|level| with_level(level, || f(level)));
+}
+
+#[test]
+fn values_are_within_their_bounds() {
+    let mut rng = Rng(1);
+    let mut x: Vec<f32> = SPECIAL.to_vec();
+    for special in SPECIAL {
+        x.extend([special.next_up(), special.next_down()]);
+    }
+    x.extend((0..20_000).map(|_| rng.hostile() as f32));
+    x.extend((-4000..4000).map(|i| i as f32 / 300.0));
+    let x = Tensor::from_vec(x.clone(), [x.len()]);
+    let wide: Tensor<f64> = x.cast();
+    for f in unaries() {
+        on_levels(|level| {
+            check(level.name(), &f, x.as_slice(), (f.f32)(&x).as_slice());
+        });
+        check("f64", &f, wide.as_slice(), (f.f64)(&wide).as_slice());
+    }
+}
+
+#[test]
+fn slopes_agree_with_the_exact_ones() {
+    let x = Tensor::<f32>::from_fn([4001], |i| (i[0] as f32 - 2000.0) / 200.0 + 0.0017);
+    let mut rng = Rng(2);
+    let g: Tensor<f32> = rng.normals(&[4001]);
+    for f in unaries() {
+        on_levels(|level| {
+            let got = (f.vjp)(&x, &g);
+            for ((&x, &g), &got) in x.as_slice().iter().zip(g.as_slice()).zip(got.as_slice()) {
+                let (x, g) = (f64::from(x), f64::from(g));
+                let slope = (f.slope)(x);
+                if slope.is_nan() {
+                    assert!(got.is_nan(), "{level}: slope of {} at {x} is {got}", f.name);
+                    continue;
+                }
+                // Rounded parts may cancel: as accurate as parts of size 1 (and x) allow.
+                let bound = 2e-6 * g.abs() * (slope.abs() + 0.2 * x.abs().max(1.0));
+                let error = (f64::from(got) - slope * g).abs();
+                assert!(error <= bound, "{level}: slope of {} at {x}, off by {error:e}", f.name);
+            }
+        });
+    }
+}
+
+/// C14 to C18: signs of zero, subnormals, kinks.
+#[test]
+fn conventions() {
+    let of = |f: fn(&Tensor<f32>) -> Tensor<f32>, x: f32| {
+        let y: Vec<f32> = Level::available()
+            .into_iter()
+            .map(|l| with_level(l, || f(&Tensor::from([1.0, x, x])).at(&[1])))
+            .collect();
+        let bits = |y: &f32| if y.is_nan() { u32::MAX } else { y.to_bits() };
+        assert!(y.iter().all(|v| bits(v) == bits(&y[0])), "{x:e}: {y:?}");
+        y[0]
+    };
+    // Signed zero and subnormals pass unharmed.
+    for x in [0.0f32, 1e-45, 1e-40, f32::MIN_POSITIVE.next_down()] {
+        for x in [x, -x] {
+            let odd: [(&str, fn(&Tensor<f32>) -> Tensor<f32>); 8] = [
+                ("expm1", |x| x.expm1()),
+                ("log1p", |x| x.log1p()),
+                ("sin", |x| x.sin()),
+                ("tanh", |x| x.tanh()),
+                ("double negation", |x| x.neg().neg()),
+                ("clamp", |x| x.clamp(-1.0, 1.0)),
+                ("leaky_relu", |x| x.leaky_relu(1.0)),
+                ("times one", |x| x.mul_scalar(1.0)),
+            ];
+            for (name, f) in odd {
+                assert_eq!(of(f, x).to_bits(), x.to_bits(), "{name}({x:e})");
+            }
+            assert_eq!(of(|x| x.abs(), x).to_bits(), x.abs().to_bits());
+            assert_eq!(of(|x| x.neg(), x).to_bits(), (-x).to_bits());
+            assert_eq!(of(|x| x.relu(), x), x.max(0.0));
+            assert_eq!(of(|x| x.mul_scalar(2.0), x), x * 2.0);
+            assert_eq!(of(|x| x.add_scalar(0.0), x), x);
+        }
+    }
+    assert_eq!(of(|x| x.sqrt(), -0.0).to_bits(), (-0.0f32).to_bits());
+    assert_eq!(of(|x| x.recip(), -0.0), f32::NEG_INFINITY);
+    assert_eq!(of(|x| x.exp(), 88.73), f32::INFINITY);
+    assert_eq!(of(|x| x.exp(), -104.0), 0.0);
+    assert!(of(|x| x.exp(), -103.0) > 0.0);
+    assert_eq!(of(|x| x.softplus(), 1e30), 1e30);
+    assert_eq!(of(|x| x.sigmoid(), f32::NEG_INFINITY), 0.0);
+    assert_eq!(of(|x| x.sigmoid(), f32::INFINITY), 1.0);
+    for f in unaries() {
+        for nan in [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)] {
+            assert!(of(f.f32, nan).is_nan(), "{} of NaN", f.name);
+        }
+    }
+    // Slopes at kinks.
+    let slope = |f: &str, x: f32| {
+        let f = unaries().into_iter().find(|u| u.name == f).unwrap();
+        (f.vjp)(&Tensor::from([x]), &Tensor::ones([1])).item()
+    };
+    assert_eq!((slope("relu", 0.0), slope("relu", -0.0)), (0.0, 0.0));
+    assert_eq!((slope("abs", 0.0), slope("abs", -0.0)), (0.0, 0.0));
+    assert_eq!((slope("clamp", -0.5), slope("clamp", 0.75)), (1.0, 1.0));
+    assert_eq!(slope("leaky_relu", 0.0), 0.25);
+    assert_eq!(slope("elu", 0.0), 1.5);
+    assert_eq!(slope("sqrt", 0.0), f32::INFINITY);
+    let zeroth = Powf { p: 0.0f32 };
+    assert_eq!(Tensor::from([0.0]).map_vjp(zeroth, &Tensor::ones([1])).item(), 0.0);
+    assert_eq!(Tensor::from([0.0f32]).powf(0.0).item(), 1.0);
+}
+
+/// A short tensor, wherever it starts, has the bits of the same elements in a long one.
+#[test]
+fn every_length_and_start() {
+    let mut rng = Rng(3);
+    let x: Tensor<f32> = rng.hostiles(&[160]);
+    let y: Tensor<f32> = rng.hostiles(&[160]);
+    for f in unaries() {
+        on_levels(|level| {
+            let whole = (f.f32)(&x);
+            for len in 0..=130 {
+                let start = (len * 7) % 30;
+                let part = (f.f32)(&x.narrow(0, start, len));
+                let what = format!("{} of {len} from {start}, {level}", f.name);
+                same(&what, &part, &whole.narrow(0, start, len));
+            }
+        });
+    }
+    for b in BINARY {
+        on_levels(|level| {
+            let whole = (b.f32)(&x, &y);
+            for len in 0..=130 {
+                let start = (len * 11) % 30;
+                let cut = |t: &Tensor<f32>| t.narrow(0, start, len);
+                let what = format!("{} of {len} from {start}, {level}", b.name);
+                same(&what, &(b.f32)(&cut(&x), &cut(&y)), &cut(&whole));
+            }
+        });
+    }
+}
+
+struct Binary {
+    name: &'static str,
+    f32: fn(&Tensor<f32>, &Tensor<f32>) -> Tensor<f32>,
+    f64: fn(&Tensor<f64>, &Tensor<f64>) -> Tensor<f64>,
+    exact: fn(f64, f64) -> f64,
+}
+
+macro_rules! binary {
+    ($name:ident, $exact:expr) => {
+        Binary {
+            name: stringify!($name),
+            f32: |a, b| a.$name(b),
+            f64: |a, b| a.$name(b),
+            exact: $exact,
+        }
+    };
+}
+
+/// The larger or smaller; NaN if either is.
+fn extreme(a: f64, b: f64, larger: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { (a * larger).max(b * larger) * larger }
+}
+
+const BINARY: [Binary; 7] = [
+    binary!(add, |a, b| a + b),
+    binary!(sub, |a, b| a - b),
+    binary!(mul, |a, b| a * b),
+    binary!(div, |a, b| a / b),
+    binary!(pow, f64::powf),
+    binary!(maximum, |a, b| extreme(a, b, 1.0)),
+    binary!(minimum, |a, b| extreme(a, b, -1.0)),
+];
+
+#[test]
+fn all_pairs_of_special_values_are_rounded_once() {
+    let n = SPECIAL.len();
+    let column = Tensor::from_vec(SPECIAL.to_vec(), [n, 1]);
+    let row = Tensor::from_vec(SPECIAL.to_vec(), [n]);
+    for b in BINARY {
+        on_levels(|level| {
+            let y = (b.f32)(&column, &row);
+            let y64 = (b.f64)(&column.cast(), &row.cast());
+            for i in 0..n {
+                for j in 0..n {
+                    let (p, q) = (f64::from(SPECIAL[i]), f64::from(SPECIAL[j]));
+                    let (want, got) = ((b.exact)(p, q), y.at(&[i, j]));
+                    let rounded = want as f32;
+                    let zeros = got == 0.0 && b.name.ends_with("imum");
+                    let same = zeros && rounded == 0.0
+                        || got.to_bits() == rounded.to_bits()
+                        || got.is_nan() && rounded.is_nan();
+                    assert!(same, "{level}: {}({p:e}, {q:e}) = {got:e}, not {rounded:e}", b.name);
+                    assert!(near(y64.at(&[i, j]), want, 0.0), "f64 {}({p:e}, {q:e})", b.name);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn comparisons_of_special_values() {
+    type Compare = fn(&Tensor<f32>, &Tensor<f32>) -> Tensor<bool>;
+    let all: [(Compare, fn(&f32, &f32) -> bool); 6] = [
+        (Tensor::eq, f32::eq),
+        (Tensor::ne, f32::ne),
+        (Tensor::lt, f32::lt),
+        (Tensor::le, f32::le),
+        (Tensor::gt, f32::gt),
+        (Tensor::ge, f32::ge),
+    ];
+    let n = SPECIAL.len();
+    let column = Tensor::from_vec(SPECIAL.to_vec(), [n, 1]);
+    let row = Tensor::from_vec(SPECIAL.to_vec(), [n]);
+    for (f, want) in all {
+        let y = f(&column, &row);
+        for i in 0..n {
+            for j in 0..n {
+                assert_eq!(y.at(&[i, j]), want(&SPECIAL[i], &SPECIAL[j]));
+            }
+        }
+    }
+    assert_eq!(Tensor::from([f32::NAN, 300.9, -1e30]).cast::<i64>().to_vec(), [0, 300, i64::MIN]);
+    assert_eq!(Tensor::from([f32::NAN, -0.0, 1e-45]).cast::<bool>().to_vec(), [true, false, true]);
+    assert_eq!(Tensor::from([i64::MAX, -1]).cast::<u32>().to_vec(), [u32::MAX, u32::MAX]);
+}
+
+/// Two shapes that broadcast, and what they broadcast to.
+fn pairs() -> impl Strategy<Value = (Vec<usize>, Vec<usize>, Vec<usize>)> {
+    (shapes(5), any::<u64>()).prop_map(|(dims, seed)| {
+        let mut rng = Rng(seed);
+        let mut operand = || {
+            let missing = if rng.below(3) == 0 { rng.below(dims.len() + 1) } else { 0 };
+            let own = dims[missing..].to_vec();
+            own.into_iter().map(|d| if rng.below(4) == 0 { 1 } else { d }).collect::<Vec<_>>()
+        };
+        let (a, b) = (operand(), operand());
+        let shape = Shape::broadcast("t", &a.as_slice().into(), &b.as_slice().into()).unwrap();
+        (a, b, shape.to_vec())
+    })
+}
+
+/// The element of an operand at an index of the result.
+fn pick<T: Real>(x: &Tensor<T>, index: &[usize]) -> f64 {
+    let own = &index[index.len() - x.rank()..];
+    let own: Vec<usize> =
+        own.iter().zip(x.shape().iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect();
+    x.at(&own).to_f64()
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    #[test]
+    fn any_layout_has_the_bits_of_the_contiguous(dims in shapes(5), seed: u64) {
+        let x: Tensor<f32> = Rng(seed).hostiles(&dims);
+        let unaries = unaries();
+        let f = &unaries[(seed % unaries.len() as u64) as usize];
+        let want = (f.f32)(&x);
+        check("contiguous", f, x.as_slice(), want.as_slice());
+        for (name, view) in layouts(&x) {
+            same(&format!("{} of {name}", f.name), &(f.f32)(&view), &want);
+            let g = Rng(seed ^ 1).normals(&dims);
+            same(&format!("slope of {} of {name}", f.name), &(f.vjp)(&view, &g), &(f.vjp)(&x, &g));
+        }
+    }
+
+    #[test]
+    fn broadcasts_meet_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+        let mut rng = Rng(seed);
+        let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.hostiles(&a), rng.hostiles(&b));
+        for op in BINARY {
+            let want = (op.f32)(&x, &y);
+            prop_assert_eq!(&want.shape()[..], &dims[..]);
+            for (index, &got) in crate::common::indices(&dims).iter().zip(want.as_slice()) {
+                let exact = (op.exact)(pick(&x, index), pick(&y, index));
+                prop_assert!(near(got, exact, 0.5 * ulp::<f32>(exact)), "{} {index:?}", op.name);
+            }
+            let (xs, ys) = (layouts(&x), layouts(&y));
+            for i in 0..xs.len().max(ys.len()) {
+                let ((p, x), (q, y)) = (&xs[i % xs.len()], &ys[(i + 1) % ys.len()]);
+                same(&format!("{} of {p} and {q}", op.name), &(op.f32)(x, y), &want);
+            }
+            // Broadcast by hand first, and with itself.
+            let wide = |t: &Tensor<f32>| t.broadcast_to(dims.as_slice());
+            same(op.name, &(op.f32)(&wide(&x), &wide(&y)), &want);
+            same(op.name, &(op.f32)(&x, &x), &(op.f32)(&x, &Tensor::from_vec(x.to_vec(), a.as_slice())));
+        }
+    }
+
+    #[test]
+    fn selection_meets_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+        let mut rng = Rng(seed);
+        let (x, y): (Tensor<f64>, Tensor<f64>) = (rng.hostiles(&a), rng.hostiles(&b));
+        let keep = Tensor::from_fn(dims.as_slice(), |_| rng.below(2) == 0);
+        for keep in [keep.clone(), keep.broadcast_to(dims.as_slice()), keep.not().not()] {
+            let z = keep.where_(&x, &y);
+            for index in crate::common::indices(&dims) {
+                let want = if keep.at(&index) { pick(&x, &index) } else { pick(&y, &index) };
+                prop_assert!(near(z.at(&index), want, 0.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_levels_have_equal_bits() {
+    let mut rng = Rng(4);
+    // Not a multiple of anything, and above the threshold of the cheapest operations.
+    let x: Tensor<f32> = rng.hostiles(&[293, 509]);
+    let (row, column): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[509]), rng.normals(&[293, 1]));
+    let (g, turned) = (rng.normals::<f32>(&[293, 509]), x.t().contiguous().t());
+    for f in unaries() {
+        let (best, scalar) = everywhere(f.name, || (f.f32)(&x));
+        check("best", &f, x.as_slice(), best.as_slice());
+        check("scalar", &f, x.as_slice(), scalar.as_slice());
+        everywhere(f.name, || (f.f32)(&turned));
+        everywhere(f.name, || (f.vjp)(&x, &g));
+    }
+    for b in BINARY {
+        everywhere(b.name, || (b.f32)(&x, &g));
+        everywhere(b.name, || (b.f32)(&turned, &row));
+        everywhere(b.name, || (b.f32)(&column, &row));
+    }
+    let wide: Tensor<f64> = x.cast();
+    everywhere("f64", || wide.gelu());
+    let mut sum = x.clone();
+    sum.add_assign(&row);
+    everywhere("add_assign", || {
+        let mut y = x.clone();
+        y.add_assign(&row);
+        y
+    });
+    same("add_assign", &sum, &x.add(&row));
+}
+
+#[test]
+fn the_fused_levels_are_there() {
+    if cfg!(target_arch = "x86_64") && std::is_x86_feature_detected!("avx2") {
+        assert!(!fused().is_empty());
+    }
+}

@@ -1,0 +1,17 @@
+//! Tests of the tensor crate, a module a subject. They are one program because each would
+//! compile the generic kernels anew; what needs a process of its own stands beside the folder.
+
+mod common;
+
+mod display;
+mod elementwise;
+mod index;
+mod lanes;
+mod mask_join;
+mod math;
+mod matmul;
+mod random;
+mod reduce;
+mod rows;
+mod sort;
+mod views;

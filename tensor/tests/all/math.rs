@@ -1,0 +1,279 @@
+//! The functions on lanes: error bounds, equal bits across levels, edges.
+
+use retrograd_tensor::simd::{Kernel, Lanes, Level, Real};
+
+/// A function of one variable, its `f64` reference and its documented bound in ULP.
+struct Function {
+    name: &'static str,
+    exact: fn(f64) -> f64,
+    bound: f64,
+    /// The sign of the result is that of the argument.
+    odd: bool,
+}
+
+const FUNCTIONS: [Function; 8] = [
+    Function { name: "exp", exact: f64::exp, bound: 1.5, odd: false },
+    Function { name: "expm1", exact: f64::exp_m1, bound: 2.0, odd: true },
+    Function { name: "ln", exact: f64::ln, bound: 1.0, odd: false },
+    Function { name: "log1p", exact: f64::ln_1p, bound: 2.0, odd: true },
+    Function { name: "tanh", exact: f64::tanh, bound: 3.0, odd: true },
+    Function { name: "erf", exact: libm::erf, bound: 1.5, odd: true },
+    Function { name: "sin", exact: f64::sin, bound: 3.0, odd: true },
+    Function { name: "cos", exact: f64::cos, bound: 3.0, odd: false },
+];
+
+/// Applies the function called `.0` to a slice, in place.
+struct Apply<'a, T>(&'a str, &'a mut [T]);
+
+impl<T: Real> Kernel<T> for Apply<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        for chunk in self.1.chunks_mut(S::N) {
+            let x = s.load_or(chunk, T::ONE);
+            let y = match self.0 {
+                "exp" => T::exp(s, x),
+                "expm1" => T::expm1(s, x),
+                "ln" => T::ln(s, x),
+                "log1p" => T::log1p(s, x),
+                "tanh" => T::tanh(s, x),
+                "erf" => T::erf(s, x),
+                "sin" => T::sin(s, x),
+                "cos" => T::cos(s, x),
+                other => panic!("no function {other}"),
+            };
+            s.store_part(y, chunk);
+        }
+    }
+}
+
+/// `a^b` of a slice of pairs.
+struct Pow<'a, T>(&'a mut [(T, T)]);
+
+impl<T: Real> Kernel<T> for Pow<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        for (a, b) in self.0 {
+            let mut out = vec![T::ZERO; S::N];
+            s.store(T::pow(s, s.splat(*a), s.splat(*b)), &mut out);
+            *a = out[0];
+        }
+    }
+}
+
+fn apply(level: Level, name: &str, x: &[f32]) -> Vec<f32> {
+    let mut data = x.to_vec();
+    f32::dispatch(level, Apply(name, &mut data));
+    data
+}
+
+fn one(level: Level, name: &str, x: f32) -> f32 {
+    apply(level, name, &[x])[0]
+}
+
+/// About a million bit patterns, spread over all of `f32`, in blocks.
+fn samples() -> impl Iterator<Item = Vec<f32>> {
+    const STRIDE: u32 = 4099;
+    (0..256u32).map(|block| {
+        let pattern = |i: u32| f32::from_bits((block * 4096 + i).wrapping_mul(STRIDE));
+        (0..4096).map(pattern).collect()
+    })
+}
+
+/// Distance of `got` from `exact`, in units of the `f32` spacing at `exact`.
+fn ulps(got: f32, exact: f64) -> f64 {
+    let rounded = exact as f32;
+    if !got.is_finite() || !rounded.is_finite() {
+        let agree = got == rounded || got.is_nan() && rounded.is_nan();
+        return if agree { 0.0 } else { f64::INFINITY };
+    }
+    let exponent = (exact.abs().to_bits() >> 52) as i32 - 1023;
+    (f64::from(got) - exact).abs() / 2f64.powi(exponent.clamp(-126, 127) - 23)
+}
+
+#[test]
+fn errors_are_within_their_documented_bounds() {
+    for x in samples() {
+        for f in &FUNCTIONS {
+            let exact: Vec<f64> = x.iter().map(|&x| (f.exact)(x.into())).collect();
+            for level in Level::available() {
+                for ((&x, got), &exact) in x.iter().zip(apply(level, f.name, &x)).zip(&exact) {
+                    let error = ulps(got, exact);
+                    assert!(
+                        error <= f.bound,
+                        "{}({x:e}) = {got:e} on {level}, {error} ULP from {exact:e}",
+                        f.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The floats around every multiple of `pi / 2` that is reduced in `f32`, where the sine or the
+/// cosine almost vanishes and every digit of `pi` counts.
+#[test]
+fn zeros_of_sine_and_cosine_are_sharp() {
+    let nearest = |n: i32| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32;
+    let x: Vec<f32> =
+        (1..=8200).map(nearest).flat_map(|x| [x.next_down(), x, x.next_up(), -x]).collect();
+    for level in Level::available() {
+        for f in FUNCTIONS.iter().filter(|f| ["sin", "cos"].contains(&f.name)) {
+            for (&x, got) in x.iter().zip(apply(level, f.name, &x)) {
+                let error = ulps(got, (f.exact)(x.into()));
+                assert!(error <= f.bound, "{}({x:e}) = {got:e} on {level}: {error} ULP", f.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_are_equal_on_all_levels_that_fuse() {
+    let fused: Vec<Level> =
+        Level::available().into_iter().filter(|&l| l != Level::Scalar).collect();
+    for pair in fused.windows(2) {
+        for x in samples() {
+            for f in &FUNCTIONS {
+                let (a, b) = (apply(pair[0], f.name, &x), apply(pair[1], f.name, &x));
+                for ((x, a), b) in x.iter().zip(a).zip(b) {
+                    assert_eq!(a.to_bits(), b.to_bits(), "{}({x:e}), {pair:?}", f.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bounded_functions_stay_in_their_bounds_and_odd_ones_keep_the_sign() {
+    for x in samples() {
+        for level in Level::available() {
+            for f in &FUNCTIONS {
+                for (&x, y) in x.iter().zip(apply(level, f.name, &x)) {
+                    if ["tanh", "erf", "sin", "cos"].contains(&f.name) {
+                        assert!(y.is_nan() || y.abs() <= 1.0, "{}({x:e}) = {y:e}", f.name);
+                    }
+                    if f.odd && f.name != "sin" && !y.is_nan() {
+                        let (a, b) = (x.is_sign_negative(), y.is_sign_negative());
+                        assert_eq!(a, b, "{}({x:e}) = {y:e}", f.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn edges() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let cases: &[(&str, f32, f32)] = &[
+        ("exp", 0.0, 1.0),
+        ("exp", -0.0, 1.0),
+        ("exp", inf, inf),
+        ("exp", -inf, 0.0),
+        ("exp", 88.722_83, 3.402_798_5e38),
+        ("exp", 88.722_84, inf),
+        ("exp", -103.5, f32::from_bits(1)),
+        ("exp", -104.0, 0.0),
+        ("exp", f32::MIN, 0.0),
+        ("expm1", inf, inf),
+        ("expm1", -inf, -1.0),
+        ("expm1", 88.73, inf),
+        ("expm1", -30.0, -1.0),
+        ("ln", 0.0, -inf),
+        ("ln", -0.0, -inf),
+        ("ln", 1.0, 0.0),
+        ("ln", inf, inf),
+        ("ln", -1.0, nan),
+        ("ln", -inf, nan),
+        ("ln", -1e-40, nan),
+        ("ln", f32::from_bits(1), -103.278_93),
+        ("log1p", -1.0, -inf),
+        ("log1p", -1.5, nan),
+        ("log1p", -inf, nan),
+        ("log1p", inf, inf),
+        ("log1p", f32::MAX, 88.722_84),
+        ("tanh", inf, 1.0),
+        ("tanh", -inf, -1.0),
+        ("tanh", 9.1, 1.0),
+        ("erf", inf, 1.0),
+        ("erf", -inf, -1.0),
+        ("erf", 4.0, 1.0),
+        ("sin", inf, nan),
+        ("sin", -inf, nan),
+        ("cos", 0.0, 1.0),
+        ("cos", -0.0, 1.0),
+        ("cos", 1e-40, 1.0),
+        ("cos", inf, nan),
+        ("cos", -inf, nan),
+    ];
+    for level in Level::available() {
+        for &(name, x, want) in cases {
+            let got = one(level, name, x);
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{name}({x:e}) = {got:e} on {level}, not {want:e}");
+        }
+        for f in &FUNCTIONS {
+            for x in [nan, -nan, f32::from_bits(0x7f80_0001)] {
+                assert!(one(level, f.name, x).is_nan(), "{} of NaN on {level}", f.name);
+            }
+        }
+        // Odd functions with slope 1 give back what is too small to bend.
+        for name in ["expm1", "log1p", "tanh", "sin"] {
+            for x in [0.0, 1e-45, 3e-42, f32::MIN_POSITIVE, 1e-20] {
+                for x in [x, -x] {
+                    let got = one(level, name, x);
+                    assert_eq!(got.to_bits(), x.to_bits(), "{name}({x:e}) = {got:e} on {level}");
+                }
+            }
+        }
+    }
+}
+
+/// A lane must not feel its neighbours, even where some of them take a slower path.
+#[test]
+fn lanes_are_independent() {
+    let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];
+    for level in Level::available() {
+        for f in &FUNCTIONS {
+            for (&x, together) in x.iter().zip(apply(level, f.name, &x)) {
+                let alone = one(level, f.name, x);
+                let same = alone.to_bits() == together.to_bits();
+                assert!(same, "{}({x:e}) is {alone:e} or {together:e} on {level}", f.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn pow_is_rounded_from_f64() {
+    let values = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 1e-30, 1e30, f32::INFINITY, f32::NAN];
+    let pairs = values.iter().flat_map(|&a| values.map(|b| (a, b)));
+    let pairs: Vec<(f32, f32)> = pairs.chain([(1.1, 700.0), (0.9, -3.3), (7.0, 0.1)]).collect();
+    for level in Level::available() {
+        let mut got = pairs.clone();
+        f32::dispatch(level, Pow(&mut got));
+        for (&(a, b), (got, _)) in pairs.iter().zip(got) {
+            let want = f64::from(a).powf(b.into()) as f32;
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{a:e}^{b:e} = {got:e} on {level}, not {want:e}");
+        }
+    }
+    let mut got = [(2.0f64, 0.5f64)];
+    f64::dispatch(Level::Scalar, Pow(&mut got));
+    assert_eq!(got[0].0, 2f64.powf(0.5));
+}
+
+#[test]
+fn f64_is_the_standard_library() {
+    let x: Vec<f64> = (-400..400).map(|i| f64::from(i) / 37.0).collect();
+    for f in &FUNCTIONS {
+        let mut got = x.clone();
+        f64::dispatch(Level::Scalar, Apply(f.name, &mut got));
+        for (&x, got) in x.iter().zip(got) {
+            let want = (f.exact)(x);
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{}({x}) = {got}, not {want}", f.name);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Order along an axis: stable, with NaN above every number.
+
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, with_threads};
+
+const NAN: f32 = f32::NAN;
+
+#[test]
+fn nan_is_above_everything_and_ties_keep_their_order() {
+    let x = Tensor::from([0.0f32, NAN, f32::INFINITY, -0.0, 1.0, NAN, f32::NEG_INFINITY]);
+    let (values, from) = x.sort(0, false);
+    assert_eq!(from.to_vec(), [6, 0, 3, 4, 2, 1, 5]);
+    assert_eq!(values.slice(0, ..5), x.index_select(0, &from.slice(0, ..5)));
+    assert!(values.to_vec()[1].is_sign_positive() && values.to_vec()[2].is_sign_negative());
+    assert_eq!(x.argsort(0, true).to_vec(), [1, 5, 2, 4, 0, 3, 6]);
+    assert_eq!(x.topk(3, 0, true).1.to_vec(), [1, 5, 2]);
+    assert_eq!(x.topk(3, 0, false).1.to_vec(), [6, 0, 3]);
+}
+
+#[test]
+fn every_axis_against_a_stable_sort() {
+    let mut rng = Rng::new(5);
+    // Few different values, so that there are ties.
+    let x = Tensor::<f64>::rand([6, 7, 50], &mut rng).mul_scalar(8.0);
+    let x = Tensor::from_vec(x.to_vec().into_iter().map(f64::floor).collect(), [6, 7, 50]);
+    for axis in 0..3 {
+        for descending in [false, true] {
+            let (values, from) = x.sort(axis, descending);
+            assert_eq!(x.gather(axis, &from), values);
+            let lines = [&x, &values].map(|t| t.transpose(axis, -1));
+            let from = from.transpose(axis, -1);
+            for i in 0..lines[0].size(0) {
+                for j in 0..lines[0].size(1) {
+                    let line = lines[0].select(0, i).select(0, j).to_vec();
+                    let mut expected: Vec<i64> = (0..line.len() as i64).collect();
+                    let at = |&i: &i64| line[i as usize];
+                    expected.sort_by(|a, b| match descending {
+                        false => at(a).total_cmp(&at(b)),
+                        true => at(b).total_cmp(&at(a)),
+                    });
+                    assert_eq!(from.select(0, i).select(0, j).to_vec(), expected);
+                }
+            }
+            for k in 0..x.size(axis) {
+                let (top, index) = x.topk(k, axis, descending);
+                assert_eq!(top, values.narrow(axis, 0, k));
+                assert_eq!(index, x.argsort(axis, descending).narrow(axis, 0, k));
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_empty_axes() {
+    let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
+    let run = |n| with_threads(n, || (x.sort(0, true), x.topk(7, 1, true)));
+    assert_eq!(run(1), run(3));
+    for shape in [[0, 3], [3, 0]] {
+        for axis in [0, 1] {
+            let empty = Tensor::<f32>::zeros(shape);
+            assert_eq!(*empty.sort(axis, false).0.shape(), shape);
+            assert_eq!(empty.topk(0, axis, true).1.size(axis), 0);
+        }
+    }
+    let error = std::panic::catch_unwind(|| Tensor::<f32>::zeros([2, 3]).topk(4, 1, true));
+    let text = *error.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(text, "topk: k = 4 is more than 3, axis 1 of [2, 3]");
+}

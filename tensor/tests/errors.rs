@@ -1,0 +1,286 @@
+//! What is said about wrong shapes and indices, and where it is said to be: at the caller's
+//! line. The texts are part of the interface; the same in debug and release.
+
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::{ErrorKind, INFER, Shape, Tensor};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook};
+use std::sync::Once;
+
+thread_local! {
+    static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
+}
+
+/// The text of the panic that `f` ends with, which must be said to be in this file, in the
+/// lines of this call.
+#[track_caller]
+fn panics(f: impl FnOnce(), want: &str) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        set_hook(Box::new(|info| {
+            let place = info.location().map(|l| (l.file().to_string(), l.line()));
+            PLACE.set(place.unwrap_or_default());
+        }));
+    });
+    let here = Location::caller();
+    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
+        panic!("line {}: no panic, wanted {want:?}", here.line());
+    };
+    let (file, line) = PLACE.take();
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap();
+    let at = format!("line {}", here.line());
+    // The default hook is gone: say it all.
+    if text != want {
+        eprintln!("{at}: the text is\n  {text}\nnot\n  {want}");
+    }
+    assert_eq!(text, want, "{at}");
+    if !(file.ends_with("errors.rs") && line.abs_diff(here.line()) <= 6) {
+        eprintln!("{at}: {text}\nis said to be at {file}:{line}");
+    }
+    assert!(file.ends_with("errors.rs") && line.abs_diff(here.line()) <= 6, "{at}: {file}:{line}");
+}
+
+fn x(dims: &[usize]) -> Tensor<f32> {
+    Tensor::zeros(dims)
+}
+
+#[test]
+fn constructors() {
+    let e = |dims: &[usize]| Tensor::<f32>::try_full(dims, 0.0).unwrap_err().to_string();
+    assert_eq!(
+        e(&[1 << 32, 1 << 32]),
+        "full: shape [4294967296, 4294967296] has more than 9223372036854775807 elements"
+    );
+    assert_eq!(
+        e(&[0, usize::MAX, 2]),
+        "full: shape [0, 18446744073709551615, 2] has more than 9223372036854775807 elements"
+    );
+    assert_eq!(e(&[1; 9]), "full: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes, the most is 8");
+    assert_eq!(
+        Tensor::<f64>::try_full(&[isize::MAX as usize / 2], 0.0).unwrap_err().to_string(),
+        "full: 4611686018427387903 elements of f64 do not fit the address space"
+    );
+    let e = Tensor::try_from_vec(vec![1.0f32; 5], &[2, 3]).unwrap_err();
+    assert_eq!(e.to_string(), "from_vec: shape [2, 3] needs 6 elements, got 5");
+    assert_eq!(e.kind, ErrorKind::Length);
+    panics(
+        || drop(Tensor::from_vec(vec![1.0f32; 7], [2, 3])),
+        "from_vec: shape [2, 3] needs 6 elements, got 7",
+    );
+    panics(
+        || drop(Tensor::<f32>::zeros([1 << 32, 1 << 32])),
+        "shape: shape [4294967296, 4294967296] has more than 9223372036854775807 elements",
+    );
+    panics(|| drop(Tensor::<f32>::zeros([1 << 50])), "full: no memory for 4503599627370496 bytes");
+    panics(|| drop(Tensor::<f32>::arange(0.0, 1.0, 0.0)), "arange: 0..1 by 0 has no finite length");
+    panics(
+        || drop(Tensor::<f32>::one_hot(&Tensor::from([0i64, -1]), 3)),
+        "one_hot: index -1 at position 1 is outside 0..3",
+    );
+}
+
+#[test]
+fn views() {
+    let t = x(&[2, 5]);
+    panics(|| drop(t.reshape([3, 4])), "reshape: [2, 5] has 10 elements and [3, 4] has 12");
+    panics(
+        || drop(t.reshape([3, INFER])),
+        "reshape: [2, 5] has 10 elements, which 3 does not divide for [3, _]",
+    );
+    panics(
+        || drop(x(&[0, 5]).reshape([INFER, 0])),
+        "reshape: the inferred axis of [_, 0] could have any size",
+    );
+    panics(|| drop(t.reshape([INFER, INFER])), "reshape: only one axis of [_, _] can be inferred");
+    panics(|| drop(t.slice(1, 2..6)), "slice: 2..6 is outside 0..5 on axis 1 of [2, 5]");
+    #[allow(clippy::reversed_empty_ranges)]
+    panics(|| drop(t.slice(1, 3..1)), "slice: 3..1 is outside 0..5 on axis 1 of [2, 5]");
+    panics(
+        || drop(t.slice(-1, ..=usize::MAX)),
+        "slice: 0..18446744073709551615 is outside 0..5 on axis 1 of [2, 5]",
+    );
+    panics(|| drop(t.slice_step(0, .., 0)), "slice: a step of 0 never ends");
+    panics(|| drop(t.slice(2, ..)), "slice: axis 2 is out of range for [2, 5], which has rank 2");
+    panics(
+        || drop(t.slice(isize::MIN, 0..1)),
+        "slice: axis -9223372036854775808 is out of range for [2, 5], which has rank 2",
+    );
+    panics(
+        || drop(t.narrow(0, usize::MAX, 2)),
+        "narrow: 18446744073709551615..18446744073709551615 is outside 0..2 on axis 0 of [2, 5]",
+    );
+    panics(|| drop(t.select(0, 2)), "select: index 2 is outside 0..2 on axis 0 of [2, 5]");
+    panics(|| drop(t.squeeze(0)), "squeeze: axis 0 of [2, 5] has size 2, not 1");
+    panics(|| drop(t.unsqueeze(4)), "unsqueeze: axis 4 is out of range for a new axis of [2, 5]");
+    panics(
+        || drop(x(&[1; 8]).unsqueeze(0)),
+        "unsqueeze: [1, 1, 1, 1, 1, 1, 1, 1, 1] has 9 axes, the most is 8",
+    );
+    panics(|| drop(t.permute([0])), "permute: [0] names 1 axes, [2, 5] has 2");
+    panics(|| drop(t.permute([0, -2])), "permute: axis -2 of [2, 5] is named twice in [0, -2]");
+    panics(|| drop(x(&[3]).t()), "t: axis -2 is out of range for [3], which has rank 1");
+    panics(
+        || drop(t.transpose(0, 7)),
+        "transpose: axis 7 is out of range for [2, 5], which has rank 2",
+    );
+    panics(|| drop(t.broadcast_to([2, 6])), "broadcast_to: [2, 5] does not broadcast to [2, 6]");
+    panics(|| drop(t.broadcast_to([5])), "broadcast_to: [2, 5] does not broadcast to [5]");
+    panics(
+        || drop(t.split(1, &[2, 2])),
+        "split: sizes [2, 2] do not add up to 5, axis 1 of [2, 5]",
+    );
+    panics(
+        || drop(t.split(1, &[usize::MAX, 6])),
+        "split: sizes [18446744073709551615, 6] do not add up to 5, axis 1 of [2, 5]",
+    );
+    panics(|| drop(t.chunk(0, 1)), "chunk: needs at least 1 piece, got 0");
+    panics(|| drop(t.diagonal(0, 1, -1)), "diagonal: axis 1 of [2, 5] is named twice");
+    panics(|| drop(t.unfold(1, 6, 1)), "unfold: windows of 6 every 1 do not fit axis 1 of [2, 5]");
+    panics(|| drop(t.unfold(1, 2, 0)), "unfold: windows of 2 every 0 do not fit axis 1 of [2, 5]");
+}
+
+#[test]
+fn elements() {
+    let t = x(&[2, 5]);
+    panics(|| _ = t.at(&[1]), "at: index [1] has 1 axes, [2, 5] has 2");
+    panics(|| _ = t.at(&[1, 5]), "at: index 5 is outside 0..5 on axis 1 of [2, 5]");
+    panics(|| _ = t.item(), "item: [2, 5] has 10 elements, not one");
+    panics(|| _ = t.size(2), "size: axis 2 is out of range for [2, 5], which has rank 2");
+    panics(
+        || _ = t.t().as_slice().len(),
+        "as_slice: [5, 2] with strides [1, 5] is not contiguous (hint: call contiguous() first)",
+    );
+}
+
+#[test]
+fn arithmetic() {
+    let (a, b) = (x(&[2, 3]), x(&[4, 3]));
+    let text = |op: &str| format!("{op}: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4");
+    panics(|| drop(a.add(&b)), &text("add"));
+    panics(|| drop(&a + &b), &text("add"));
+    panics(|| drop(a.clone() - b.clone()), &text("sub"));
+    panics(|| drop(&a * b.clone()), &text("mul"));
+    panics(|| drop(a.clone() / &b), &text("div"));
+    panics(|| drop(a.maximum(&b)), &text("maximum"));
+    panics(|| drop(a.lt(&b)), &text("lt"));
+    panics(|| a.clone().add_assign(&b), "broadcast_to: [4, 3] does not broadcast to [2, 3]");
+    panics(|| drop(a.clamp(1.0, 0.0)), "clamp: bounds 1 and 0 are not in order");
+    panics(|| drop(a.clamp(f32::NAN, 0.0)), "clamp: bounds NaN and 0 are not in order");
+    let keep = Tensor::<bool>::zeros([2, 3]);
+    panics(
+        || drop(keep.where_(&a, &b)),
+        "where_: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4",
+    );
+    panics(
+        || drop(x(&[3]).masked_fill(&keep, 0.0)),
+        "masked_fill: [2, 3] does not broadcast to [3]",
+    );
+}
+
+#[test]
+fn products() {
+    panics(
+        || drop(x(&[2, 3]).matmul(&x(&[2, 3]))),
+        "matmul: [2, 3] · [2, 3]: the last axis of the left is 3, axis -2 of the right is 2 \
+         (hint: transpose one of them with t()?)",
+    );
+    panics(
+        || drop(x(&[2, 3]).matmul(&x(&[2]))),
+        "matmul: [2, 3] · [2]: the last axis of the left is 3, axis -1 of the right is 2 \
+         (hint: transpose one of them with t()?)",
+    );
+    panics(
+        || drop(x(&[]).matmul(&x(&[2]))),
+        "matmul: [] · [2]: operands need at least one axis (hint: multiply by a number with `*`)",
+    );
+    panics(
+        || drop(x(&[2, 3, 4]).matmul(&x(&[3, 4, 5]))),
+        "matmul: cannot broadcast [2] with [3]: axis -1 is 2 and 3",
+    );
+    panics(
+        || drop(x(&[2]).dot(&x(&[3]))),
+        "dot: needs two vectors of equal length, got [2] and [3]",
+    );
+    panics(|| drop(x(&[2, 2]).outer(&x(&[3]))), "outer: needs two vectors, got [2, 2] and [3]");
+    panics(
+        || drop(Tensor::einsum("ij,jk->ik", &[&x(&[2, 3]), &x(&[4, 5])])),
+        "einsum: \"ij,jk->ik\": axis j is 3 and 4",
+    );
+}
+
+#[test]
+fn reductions() {
+    let t = x(&[2, 0]);
+    panics(|| drop(t.max(1)), "max: axis 1 of [2, 0] is empty, so it has no such element");
+    panics(|| drop(t.min(..)), "min: axis 1 of [2, 0] is empty, so it has no such element");
+    panics(|| drop(t.argmax(-1)), "argmax: axis 1 of [2, 0] is empty, so it has no such element");
+    panics(|| drop(t.sum(2)), "sum: axis 2 is out of range for [2, 0], which has rank 2");
+    panics(|| drop(x(&[]).sum(0)), "sum: axis 0 is out of range for [], which has rank 0");
+    panics(|| drop(t.mean([0, -2])), "mean: axis -2 of [2, 0] is named twice in [0, -2]");
+    panics(|| drop(t.sum_to([3])), "sum_to: [3] does not broadcast to [2, 0]");
+    panics(|| drop(x(&[]).cumsum(0)), "cumsum: axis 0 is out of range for [], which has rank 0");
+}
+
+#[test]
+fn rows() {
+    let t = x(&[2, 3]);
+    panics(|| drop(t.softmax(2)), "softmax: axis 2 is out of range for [2, 3], which has rank 2");
+    panics(
+        || drop(x(&[]).log_softmax(-1)),
+        "log_softmax: axis -1 is out of range for [], which has rank 0",
+    );
+    panics(
+        || drop(t.masked_softmax(&Tensor::ones([3, 2]), 1)),
+        "broadcast_to: [3, 2] does not broadcast to [2, 3]",
+    );
+    panics(
+        || drop(Tensor::softmax_vjp(&t, &x(&[3, 2]), 1)),
+        "softmax_vjp: [2, 3] and [3, 2] differ",
+    );
+    panics(
+        || drop(t.layer_norm_vjp(None, 1e-5, &x(&[3]))),
+        "layer_norm_vjp: [2, 3] and [3] differ",
+    );
+    panics(
+        || drop(t.layer_norm(Some(&x(&[2])), None, 1e-5)),
+        "layer_norm: weight has shape [2], the last axis of [2, 3] needs [3]",
+    );
+    panics(
+        || drop(t.layer_norm(None, Some(&x(&[1, 3])), 1e-5)),
+        "layer_norm: bias has shape [1, 3], the last axis of [2, 3] needs [3]",
+    );
+    panics(
+        || drop(x(&[]).rms_norm(None, 1e-5)),
+        "rms_norm: needs an axis to normalise, got rank 0",
+    );
+    let how = CrossEntropy::default();
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 3]), how)),
+        "cross_entropy: target 3 at position 1 is outside 0..3",
+    );
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64]), how)),
+        "cross_entropy: logits [2, 3] need one target per row, got targets [1] (hint: the classes \
+         are the last axis)",
+    );
+    let how = CrossEntropy { label_smoothing: f64::NAN, ..how };
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), how)),
+        "cross_entropy: label_smoothing must be in [0, 1], got NaN",
+    );
+}
+
+/// After a panic, in whatever thread, everything still works.
+#[test]
+fn a_panic_leaves_nothing_behind() {
+    for _ in 0..20 {
+        let t = Tensor::<f32>::ones([300, 300]);
+        panics(
+            || drop(t.cross_entropy(&Tensor::<i64>::full([300], 300), CrossEntropy::default())),
+            "cross_entropy: target 300 at position 0 is outside 0..300",
+        );
+        assert_eq!(t.matmul(&t).sum(..).item(), 300f32.powi(3));
+    }
+    assert_eq!(Shape::try_new(&[2, 3]).unwrap().numel(), 6);
+}

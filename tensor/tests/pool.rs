@@ -1,0 +1,170 @@
+//! Recycled memory: steady loops allocate nothing, old contents never show, and what does not
+//! fit is an error. The pool belongs to the process, so these tests take turns.
+
+#[path = "all/common/mod.rs"]
+mod common;
+
+use common::Rng;
+use retrograd_tensor::storage::{pool_clear, pool_stats};
+use retrograd_tensor::{ErrorKind, Tensor, with_threads};
+use std::sync::{Mutex, MutexGuard};
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A step like one of training: views, temporaries, results of many sizes.
+fn step(x: &Tensor<f32>, w: &Tensor<f32>) -> Tensor<f32> {
+    let h = x.matmul(w).gelu();
+    let y = h.softmax(-1).mul(&h.t().t()).layer_norm(None, None, 1e-5);
+    let keep = y.gt(&Tensor::scalar(0.0));
+    let z = y.masked_fill(&keep, 0.0).sum_keepdim(-1).add(&y);
+    let index: Tensor<i64> = z.argmax(-1);
+    z.gather(-1, &index.unsqueeze(1)).var(.., 1)
+}
+
+fn inputs(rows: usize, width: usize) -> (Tensor<f32>, Tensor<f32>) {
+    let mut rng = Rng(1);
+    (rng.normals(&[rows, width]), rng.normals(&[width, width]))
+}
+
+#[test]
+fn steady_loops_allocate_nothing() {
+    let _turn = turn();
+    let (x, w) = inputs(100, 65);
+    // Threads take blocks in another order every time, but never more of them.
+    for threads in [1, 2] {
+        with_threads(threads, || {
+            for _ in 0..3 {
+                step(&x, &w);
+            }
+            let before = pool_stats();
+            for _ in 0..50 {
+                step(&x, &w);
+            }
+            let after = pool_stats();
+            assert_eq!(after.fresh, before.fresh, "{before:?} {after:?}");
+            assert!(after.reused > before.reused);
+            assert_eq!((after.live, after.peak), (before.live, before.peak));
+        });
+    }
+}
+
+/// Memory kept for sizes that nobody asks for any more makes room for those in use.
+#[test]
+fn a_change_of_sizes_settles_too() {
+    let _turn = turn();
+    for (rows, width) in [(400, 65), (90, 33), (333, 64), (17, 70)] {
+        let (x, w) = inputs(rows, width);
+        for _ in 0..40 {
+            step(&x, &w);
+        }
+        let before = pool_stats();
+        for _ in 0..20 {
+            step(&x, &w);
+        }
+        let after = pool_stats();
+        assert_eq!(after.fresh, before.fresh, "{rows} rows of {width}");
+        assert!(after.kept <= after.peak, "{after:?}");
+    }
+}
+
+#[test]
+fn live_bytes_are_counted_and_kept_ones_can_be_given_back() {
+    let _turn = turn();
+    let before = pool_stats();
+    let x = Tensor::<f64>::zeros([1 << 16]);
+    let view = x.slice(0, 5..9);
+    assert_eq!(pool_stats().live, before.live + (8 << 16));
+    drop(x);
+    assert_eq!(pool_stats().live, before.live + (8 << 16), "a view keeps all of it");
+    drop(view);
+    assert_eq!(pool_stats().live, before.live);
+    assert!(pool_stats().kept >= 8 << 16);
+    pool_clear();
+    assert_eq!(pool_stats().kept, 0);
+    let empty = Tensor::<f32>::zeros([0, 7]);
+    assert_eq!(pool_stats().live, before.live);
+    drop(empty);
+}
+
+/// Every type in memory that held every other, full of the bits that would hurt most.
+#[test]
+fn memory_of_another_type() {
+    let _turn = turn();
+    let n = 1000;
+    let dirty = || {
+        drop(Tensor::<f32>::full([2 * n], f32::NAN));
+        drop(Tensor::<f64>::full([n], f64::NAN));
+        drop(Tensor::<i64>::full([n], -1));
+        drop(Tensor::<u32>::full([2 * n], u32::MAX));
+        drop(Tensor::<bool>::full([8 * n], true));
+    };
+    for _ in 0..5 {
+        dirty();
+        let x = Tensor::<f32>::from_fn([2 * n], |i| i[0] as f32);
+        assert!(x.gt(&Tensor::scalar(-1.0)).to_vec().iter().all(|&b| b));
+        dirty();
+        let keep = Tensor::<bool>::from_fn([8 * n], |i| i[0] % 3 == 0);
+        assert_eq!(keep.count_true(), (8 * n).div_ceil(3));
+        dirty();
+        assert!(Tensor::<f64>::zeros([n]).sum(..).item() == 0.0);
+        assert_eq!(keep.not().cast::<i64>().to_vec().iter().sum::<i64>(), 5333);
+        dirty();
+        let one_hot = Tensor::<f32>::one_hot(&Tensor::<u32>::indices(40), 50);
+        assert_eq!(one_hot.sum(..).item(), 40.0);
+        let mut copy = x.slice(0, 1..);
+        copy.make_mut()[0] = 7.0;
+        assert_eq!((x.at(&[1]), copy.at(&[0]), copy.at(&[1])), (1.0, 7.0, 2.0));
+        dirty();
+        assert_eq!(Tensor::<f32>::eye(30).sum(..).item(), 30.0);
+        assert!(x.narrow(0, 0, 64).softmax(-1).sum(..).item() - 1.0 < 1e-6);
+    }
+}
+
+#[test]
+fn sizes_beyond_memory_are_errors() {
+    let _turn = turn();
+    let kind = |dims: &[usize]| Tensor::<f64>::try_full(dims, 1.0).unwrap_err().kind;
+    assert_eq!(kind(&[1 << 50]), ErrorKind::OutOfMemory);
+    assert_eq!(kind(&[isize::MAX as usize / 2]), ErrorKind::Overflow);
+    assert_eq!(kind(&[1 << 32, 1 << 32]), ErrorKind::Overflow);
+    assert_eq!(kind(&[usize::MAX, 2, 0]), ErrorKind::Overflow);
+    assert_eq!(
+        Tensor::<f64>::try_full(&[1 << 50], 1.0).unwrap_err().to_string(),
+        "full: no memory for 9007199254740992 bytes"
+    );
+}
+
+/// A4: the process outlives a refusal of the system, and kept memory is given up first.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_refusal_of_the_system_is_an_error() {
+    let _turn = turn();
+    let limit = |bytes: u64| {
+        let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: both calls only read or write the struct on this stack.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut old), 0);
+            let new = libc::rlimit { rlim_cur: bytes.min(old.rlim_max), ..old };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &new), 0);
+        }
+        old.rlim_cur
+    };
+    pool_clear();
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
+    let alive = Tensor::<f32>::full([1000], 3.0);
+    let old = limit(pages * 4096 + (200 << 20));
+    let refused = Tensor::<f32>::try_full(&[1 << 28], 1.0);
+    // 120 MB, kept when it is dropped; then as much of another size, which needs its place.
+    drop(Tensor::<f32>::try_full(&[30 << 20], 1.0).unwrap());
+    let other = Tensor::<f32>::try_full(&[36 << 20], 1.0);
+    limit(old);
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
+    assert!(other.is_ok(), "kept memory was not given up");
+    assert!(alive.to_vec().iter().all(|&x| x == 3.0));
+    drop(other);
+    pool_clear();
+}
