@@ -1,0 +1,253 @@
+//! The backward pass.
+//!
+//! Gradients wait at the nodes they were sent to. The youngest waiting node is taken, its
+//! gradient is complete because every consumer is younger and so came before; its rule sends
+//! gradients on to its inputs. No recursion, no sorting, and always the same order.
+
+use crate::gradients::Gradients;
+use crate::node::{Cx, Node};
+use crate::var::{Edge, Id, Var, no_grad};
+use retrograd_tensor::{Real, Tensor};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A backward pass to be run: from where, with which gradient, and what to keep.
+///
+/// [`Var::backward`] is the common case. The others:
+///
+/// ```
+/// use retrograd_autograd::{Backprop, Var};
+/// use retrograd_tensor::Tensor;
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+/// let h = x.square();
+/// let y = h.exp();
+/// let grads = Backprop::from(&y)
+///     .cotangent(Tensor::from([1.0, 0.0])) // of y, which is no scalar
+///     .keep(&h) // its gradient too, though it is no leaf
+///     .retain_graph() // so that this can be done again
+///     .run();
+/// assert_eq!(grads.get(&h).unwrap().to_vec(), [1f32.exp(), 0.0]);
+/// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0 * 1f32.exp(), 0.0]);
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens until run() is called"]
+pub struct Backprop<'a, T: Real> {
+    roots: Vec<(&'a Var<T>, Option<Tensor<T>>)>,
+    retain: bool,
+    keep: Vec<Id>,
+}
+
+impl<'a, T: Real> Backprop<'a, T> {
+    /// From one variable.
+    pub fn from(root: &'a Var<T>) -> Self {
+        Backprop { roots: vec![(root, None)], retain: false, keep: Vec::new() }
+    }
+
+    /// And from another one, in the same pass.
+    pub fn and(mut self, root: &'a Var<T>) -> Self {
+        self.roots.push((root, None));
+        self
+    }
+
+    /// The gradient to begin with at the last named root; 1 if it is a scalar and nothing is
+    /// said.
+    pub fn cotangent(mut self, g: Tensor<T>) -> Self {
+        self.roots.last_mut().expect("there is always a root").1 = Some(g);
+        self
+    }
+
+    /// Keeps what the operations saved, so that another pass can be run over them.
+    pub fn retain_graph(mut self) -> Self {
+        self.retain = true;
+        self
+    }
+
+    /// Also gives the gradient of this variable, which need not be a leaf.
+    pub fn keep(mut self, x: &Var<T>) -> Self {
+        self.keep.extend(x.id());
+        self
+    }
+
+    /// Runs the pass.
+    ///
+    /// # Panics
+    /// If a root is not tracked, or is not a scalar and has no cotangent, or a cotangent has
+    /// another shape; if the graph was consumed by an earlier pass.
+    #[track_caller]
+    pub fn run(self) -> Gradients<T> {
+        let roots = seeds(self.roots);
+        let found = no_grad(|| Pass::new(self.retain, false, self.keep, None).run(roots));
+        Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect())
+    }
+}
+
+impl<T: Real> Var<T> {
+    /// Gradients of this scalar with respect to all leaves it was computed from.
+    ///
+    /// What the operations saved is freed on the way, so this can be done once; see
+    /// [`Backprop`] for more.
+    ///
+    /// # Panics
+    /// If this is not a scalar, not tracked, or its graph was consumed by an earlier pass.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients<T> {
+        Backprop::from(self).run()
+    }
+
+    /// [`Var::backward`] of a variable of any shape, given its own gradient.
+    #[track_caller]
+    pub fn backward_with(&self, cotangent: &Tensor<T>) -> Gradients<T> {
+        Backprop::from(self).cotangent(cotangent.clone()).run()
+    }
+}
+
+/// Gradients of `outputs` (each with its cotangent) with respect to `inputs`, as variables
+/// that can be differentiated again. `None` where an output does not depend on an input.
+///
+/// ```
+/// use retrograd_autograd::{Var, grad};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::scalar(3.0f64));
+/// let y = x.powf(3.0);
+/// let dy = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+/// let ddy = grad(&[(&dy, None)], &[&x])[0].clone().unwrap();
+/// assert_eq!((dy.item(), ddy.item()), (27.0, 18.0));
+/// ```
+///
+/// # Panics
+/// As [`Backprop::run`]; or if an input is not tracked.
+#[track_caller]
+pub fn grad<T: Real>(
+    outputs: &[(&Var<T>, Option<&Var<T>>)],
+    inputs: &[&Var<T>],
+) -> Vec<Option<Var<T>>> {
+    let untracked = inputs.iter().position(|x| !x.is_tracked());
+    assert!(untracked.is_none(), "grad: input {} is not tracked", untracked.unwrap_or(0));
+    let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
+    let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
+    let mut seeds = seeds(roots);
+    for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
+        if let Some(given) = given {
+            *seed = (*given).clone();
+        }
+    }
+    // Nothing older than the oldest wanted variable can lead to any of them.
+    let oldest = wanted.iter().min().copied();
+    let found = Pass::new(true, true, wanted.clone(), oldest).run(seeds);
+    wanted.iter().map(|id| found.get(id).cloned()).collect()
+}
+
+/// Roots with the gradients they begin with, checked.
+#[track_caller]
+fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Vec<(&Var<T>, Var<T>)> {
+    let mut out = Vec::with_capacity(roots.len());
+    for (root, g) in roots {
+        assert!(
+            root.is_tracked(),
+            "backward: the variable is a constant, computed from no leaf (hint: Var::leaf makes \
+             a variable whose gradient is wanted)"
+        );
+        let g = match g {
+            Some(g) => {
+                assert!(
+                    g.shape() == root.shape(),
+                    "backward: the variable is {:?}, its cotangent {:?}",
+                    root.shape(),
+                    g.shape()
+                );
+                g
+            }
+            None => {
+                assert!(
+                    root.value().numel() == 1,
+                    "backward: the variable has shape {:?}, not one element (hint: reduce it to a \
+                     scalar, or give a cotangent with backward_with)",
+                    root.shape()
+                );
+                Tensor::ones(root.shape())
+            }
+        };
+        out.push((root, Var::constant(g)));
+    }
+    out
+}
+
+/// The state of a backward pass.
+struct Pass<T: Real> {
+    retain: bool,
+    recording: bool,
+    keep: Vec<Id>,
+    oldest: Option<Id>,
+    /// Nodes with the gradients that have reached them so far.
+    ready: BTreeMap<Id, (Arc<Node<T>>, Var<T>)>,
+    /// Finished gradients of leaves and kept nodes.
+    found: BTreeMap<Id, Var<T>>,
+}
+
+impl<T: Real> Pass<T> {
+    fn new(retain: bool, recording: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
+        Pass { retain, recording, keep, oldest, ready: BTreeMap::new(), found: BTreeMap::new() }
+    }
+
+    fn run(mut self, roots: Vec<(&Var<T>, Var<T>)>) -> BTreeMap<Id, Var<T>> {
+        for (root, g) in roots {
+            self.deliver(root.edge(), g);
+        }
+        while let Some((id, (node, g))) = self.ready.pop_last() {
+            if self.keep.contains(&id) {
+                self.found.insert(id, g.clone());
+            }
+            if self.oldest == Some(id) {
+                break;
+            }
+            let op = node.take_op(self.retain).unwrap_or_else(|| {
+                panic!(
+                    "backward: the graph at {node:?} was consumed by an earlier backward pass \
+                     (hint: Backprop::retain_graph keeps it)"
+                )
+            });
+            let cx = Cx { node: &node, recording: self.recording };
+            let grads = op.backward(&cx, &g);
+            assert_eq!(grads.len(), node.inputs.len(), "{}: one gradient per input", node.name());
+            drop((op, g));
+            for (input, g) in node.inputs.iter().zip(grads) {
+                if let Some(g) = g
+                    && !matches!(input.edge, Edge::Constant)
+                {
+                    self.deliver(&input.edge, g.sum_to(input.shape));
+                }
+            }
+        }
+        self.found
+    }
+
+    fn deliver(&mut self, edge: &Edge<T>, g: Var<T>) {
+        let recording = self.recording;
+        match edge {
+            Edge::Constant => {}
+            Edge::Leaf(id) => match self.found.get_mut(id) {
+                Some(sum) => accumulate(sum, g, recording),
+                None => drop(self.found.insert(*id, g)),
+            },
+            Edge::Node(node) => {
+                if self.oldest.is_some_and(|oldest| node.id() < oldest) {
+                    return;
+                }
+                match self.ready.get_mut(&node.id()) {
+                    Some((_, sum)) => accumulate(sum, g, recording),
+                    None => drop(self.ready.insert(node.id(), (node.clone(), g))),
+                }
+            }
+        }
+    }
+}
+
+/// The first gradient was moved in; later ones are added, in place if nobody is looking.
+fn accumulate<T: Real>(sum: &mut Var<T>, g: Var<T>, recording: bool) {
+    if recording {
+        *sum = sum.add(&g);
+    } else {
+        sum.leaf_value_mut().add_assign(g.value());
+    }
+}

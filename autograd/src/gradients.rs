@@ -1,0 +1,129 @@
+//! The result of a backward pass.
+
+use crate::var::{Id, Var};
+use retrograd_tensor::{DType, Real, Tensor};
+use std::collections::BTreeMap;
+
+/// Gradients by variable. There is no state to reset: every pass returns its own, and
+/// [`Gradients::accumulate`] adds them up.
+#[derive(Clone, Default)]
+pub struct Gradients<T: Real = f32> {
+    by_id: BTreeMap<Id, Tensor<T>>,
+}
+
+impl<T: Real> Gradients<T> {
+    pub(crate) fn new(by_id: BTreeMap<Id, Tensor<T>>) -> Self {
+        Gradients { by_id }
+    }
+
+    /// No gradients.
+    pub fn empty() -> Self {
+        Gradients { by_id: BTreeMap::new() }
+    }
+
+    /// The gradient of a leaf (or of a variable that the pass was told to keep); `None` if
+    /// the pass did not reach it.
+    pub fn get(&self, x: &Var<T>) -> Option<&Tensor<T>> {
+        self.by_id.get(&x.id()?)
+    }
+
+    /// [`Gradients::get`], by identity.
+    pub fn by_id(&self, id: Id) -> Option<&Tensor<T>> {
+        self.by_id.get(&id)
+    }
+
+    /// Takes the gradient of a variable out.
+    pub fn remove(&mut self, x: &Var<T>) -> Option<Tensor<T>> {
+        self.by_id.remove(&x.id()?)
+    }
+
+    /// Number of variables with a gradient.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All gradients, oldest variable first.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, &Tensor<T>)> {
+        self.by_id.iter().map(|(&id, g)| (id, g))
+    }
+
+    /// Adds those of another pass: gradient accumulation.
+    pub fn accumulate(&mut self, other: Gradients<T>) {
+        for (id, g) in other.by_id {
+            match self.by_id.get_mut(&id) {
+                Some(sum) => sum.add_assign(&g),
+                None => drop(self.by_id.insert(id, g)),
+            }
+        }
+    }
+
+    /// Multiplies all by a number.
+    pub fn scale(&mut self, factor: T) {
+        for g in self.by_id.values_mut() {
+            *g = g.mul_scalar(factor);
+        }
+    }
+
+    /// The Euclidean norm of all gradients as one vector, `√Σg²`, NaN if one is not finite.
+    /// Squares are added up in `T` within a tensor and in f64 across tensors; the result
+    /// neither overflows nor vanishes where the norm itself does not.
+    pub fn norm(&self) -> f64 {
+        let norms: Vec<f64> = self.by_id.values().map(norm).collect();
+        if let Some(&wild) = norms.iter().find(|n| !n.is_finite()) {
+            return wild;
+        }
+        let top = norms.iter().copied().fold(0.0, f64::max);
+        if top == 0.0 {
+            return 0.0;
+        }
+        norms.iter().map(|n| (n / top).powi(2)).sum::<f64>().sqrt() * top
+    }
+
+    /// Scales all so that their common norm is at most `max`, and returns the norm they had:
+    /// the factor is `max / (norm + 1e-6)` if that is below 1, as in PyTorch's
+    /// `clip_grad_norm_`. Gradients that are not finite are left as they are.
+    ///
+    /// Pascanu, Mikolov, Bengio 2012 (arXiv 1211.5063).
+    ///
+    /// # Panics
+    /// If `max` is negative or NaN.
+    #[track_caller]
+    pub fn clip_norm(&mut self, max: f64) -> f64 {
+        assert!(max >= 0.0, "clip_norm: the largest norm must be at least 0, got {max}");
+        let norm = self.norm();
+        let factor = max / (norm + 1e-6);
+        if norm.is_finite() && factor < 1.0 {
+            self.scale(T::from_f64(factor));
+        }
+        norm
+    }
+
+    /// Whether no gradient holds NaN or an infinity.
+    pub fn is_finite(&self) -> bool {
+        self.norm().is_finite()
+    }
+}
+
+/// `√Σg²` of one tensor, NaN if it is not finite. Where squares overflow or vanish, they are
+/// taken again relative to the largest element.
+fn norm<T: Real>(g: &Tensor<T>) -> f64 {
+    let sum = g.square().sum(..).item().to_f64();
+    // Above this, squares that vanished do not count.
+    let enough = if T::DTYPE == DType::F32 { 1e-24 } else { 1e-280 };
+    if g.numel() == 0 || (sum.is_finite() && sum > enough) {
+        return sum.sqrt();
+    }
+    let top = g.abs().max(..).item();
+    if top == T::ZERO {
+        return 0.0;
+    }
+    if !top.to_f64().is_finite() {
+        return f64::NAN;
+    }
+    (g / top).square().sum(..).item().to_f64().sqrt() * top.to_f64()
+}

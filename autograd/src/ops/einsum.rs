@@ -1,0 +1,34 @@
+//! Einstein summation: the composition that tensors use, of differentiable operations.
+
+use crate::var::Var;
+use retrograd_tensor::ops::einsum::{Operand, einsum};
+use retrograd_tensor::{Real, Shape};
+
+impl<T: Real> Operand for Var<T> {
+    fn shape(&self) -> Shape {
+        *Var::shape(self)
+    }
+    fn permute(&self, axes: &[isize]) -> Self {
+        Var::permute(self, axes)
+    }
+    fn reshape(&self, dims: &[usize]) -> Self {
+        Var::reshape(self, dims)
+    }
+    fn sum_axis(&self, axis: isize) -> Self {
+        self.sum(axis)
+    }
+    fn diagonal(&self, a: isize, b: isize) -> Self {
+        Var::diagonal(self, 0, a, b)
+    }
+    fn matmul(&self, other: &Self) -> Self {
+        Var::matmul(self, other)
+    }
+}
+
+impl<T: Real> Var<T> {
+    /// Einstein summation, see [`Tensor::einsum`](retrograd_tensor::Tensor::einsum).
+    #[track_caller]
+    pub fn einsum(formula: &str, operands: &[&Var<T>]) -> Var<T> {
+        einsum(formula, operands)
+    }
+}

@@ -1,0 +1,162 @@
+//! The graph and the engine: lifetimes, order, partial tracking, concurrency.
+
+use retrograd_autograd::{Backprop, Var, grad, no_grad};
+use retrograd_tensor::Tensor;
+use std::panic::catch_unwind;
+
+fn leaf(x: f64) -> Var<f64> {
+    Var::leaf(Tensor::scalar(x))
+}
+
+fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = catch_unwind(f).expect_err("should panic");
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
+        .unwrap()
+}
+
+#[test]
+fn a_million_operations_on_a_small_stack() {
+    let work = || {
+        let x = leaf(1.0);
+        let mut y = x.clone();
+        for _ in 0..1_000_000 {
+            y = y.add_scalar(1e-6);
+        }
+        let forward = y.clone();
+        assert_eq!(y.backward().get(&x).unwrap().item(), 1.0);
+        drop(y); // iterative, though its nodes are consumed and linked
+        assert!((forward.item() - 2.0).abs() < 1e-9);
+        drop(forward);
+
+        // Never walked, only dropped.
+        let mut z = x.clone();
+        for _ in 0..1_000_000 {
+            z = z.neg();
+        }
+    };
+    std::thread::Builder::new().stack_size(64 << 10).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn shared_subexpressions_and_repeated_operands() {
+    let x = leaf(3.0);
+    let y = x.mul(&x);
+    let z = y.add(&y).mul(&y); // 2x⁴
+    assert_eq!(z.backward().get(&x).unwrap().item(), 8.0 * 27.0);
+
+    // 2^60 paths through 60 diamonds.
+    let mut y = x.clone();
+    for _ in 0..60 {
+        y = y.add(&y);
+    }
+    assert_eq!(y.backward().get(&x).unwrap().item(), 2f64.powi(60));
+}
+
+#[test]
+fn wide_fan_in_and_fan_out() {
+    let x = leaf(2.0);
+    let parts: Vec<Var<f64>> = (0..10_000).map(|i| x.mul_scalar(i as f64).unsqueeze(0)).collect();
+    let sum = Var::cat(&parts.iter().collect::<Vec<_>>(), 0).sum(..);
+    assert_eq!(sum.backward().get(&x).unwrap().item(), (0..10_000).sum::<i32>() as f64);
+}
+
+#[test]
+fn a_second_pass_needs_the_graph_retained() {
+    let x = leaf(2.0);
+    let y = x.exp();
+    let first = Backprop::from(&y).retain_graph().run();
+    let second = y.backward();
+    assert_eq!(first.get(&x).unwrap(), second.get(&x).unwrap());
+    let text = message(move || drop(y.backward()));
+    assert!(text.contains("consumed by an earlier backward"), "{text}");
+    assert!(text.contains("retain_graph"), "{text}");
+}
+
+#[test]
+fn roots_must_be_scalars_and_tracked() {
+    let x = Var::leaf(Tensor::<f64>::ones([3]));
+    let y = x.exp();
+    let text = message(move || drop(y.backward()));
+    assert!(text.contains("shape [3]") && text.contains("backward_with"), "{text}");
+    let text = message(|| drop(Var::scalar(1.0).exp().backward()));
+    assert!(text.contains("constant"), "{text}");
+    let y = x.exp();
+    let text = message(move || drop(y.backward_with(&Tensor::ones([2]))));
+    assert!(text.contains("[3]") && text.contains("[2]"), "{text}");
+}
+
+#[test]
+fn nothing_is_recorded_without_need() {
+    let x = leaf(1.0);
+    assert!(!no_grad(|| x.exp()).is_tracked());
+    let failed = catch_unwind(|| no_grad(|| panic!("inside")));
+    assert!(failed.is_err() && x.exp().is_tracked());
+    assert!(!Var::scalar(1.0).add(&Var::scalar(2.0)).is_tracked());
+    let cut = x.exp().detach().mul(&x);
+    assert_eq!(cut.backward().get(&x).unwrap().item(), 1f64.exp());
+}
+
+#[test]
+fn unreached_and_intermediate_gradients() {
+    let (x, other) = (leaf(1.0), leaf(1.0));
+    let h = x.exp();
+    let y = h.square();
+    let grads = Backprop::from(&y).keep(&h).run();
+    assert_eq!(grads.get(&h).unwrap().item(), 2.0 * 1f64.exp());
+    assert!(grads.get(&other).is_none());
+    assert!(grads.get(&y).is_none(), "not asked for");
+    assert_eq!(grads.len(), 2);
+}
+
+#[test]
+fn several_roots_in_one_pass() {
+    let x = leaf(2.0);
+    let (a, b) = (x.square(), x.mul_scalar(3.0));
+    let grads = Backprop::from(&a).and(&b).cotangent(Tensor::scalar(10.0)).run();
+    assert_eq!(grads.get(&x).unwrap().item(), 4.0 + 30.0);
+}
+
+#[test]
+fn leaves_shared_between_threads() {
+    let x = Var::leaf(Tensor::<f64>::ones([64, 64]));
+    let losses: Vec<f64> = std::thread::scope(|s| {
+        let pass = |k: i32| {
+            let x = &x;
+            s.spawn(move || {
+                let mut last = 0.0;
+                for _ in 0..20 {
+                    let y = x.matmul(x).mul_scalar(k as f64).sum(..);
+                    last = y.backward().get(x).unwrap().sum(..).item();
+                }
+                last
+            })
+        };
+        [pass(1), pass(2)].map(|t| t.join().unwrap()).into()
+    });
+    assert_eq!(losses[1], 2.0 * losses[0]);
+}
+
+#[test]
+fn gradients_of_gradients_through_shared_graphs() {
+    // f = x³y: d²f/dxdy = 3x²
+    let (x, y) = (leaf(2.0), leaf(5.0));
+    let f = x.powf(3.0).mul(&y);
+    let dx = grad(&[(&f, None)], &[&x])[0].clone().unwrap();
+    let mixed = grad(&[(&dx, None)], &[&x, &y]);
+    assert_eq!(mixed[0].as_ref().unwrap().item(), 60.0);
+    assert_eq!(mixed[1].as_ref().unwrap().item(), 12.0);
+    // The first graph is still there.
+    assert_eq!(f.backward().get(&y).unwrap().item(), 8.0);
+}
+
+#[test]
+fn saved_tensors_do_not_see_later_writes() {
+    let mut x = Var::leaf(Tensor::from([1.0f64, 2.0]));
+    let y = x.square().sum(..);
+    x.leaf_value_mut().make_mut()[0] = 100.0;
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 4.0]);
+    assert_eq!(x.value().to_vec(), [100.0, 2.0]);
+}

@@ -1,0 +1,398 @@
+//! What is checked of every row of the table.
+
+use crate::draw::{Case, Domain};
+use crate::layouts::{Kind, lay};
+use crate::table::{Row, Second, Typed};
+use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
+use retrograd_autograd::{Var, grad, no_grad};
+use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::{Shape, Tensor, with_threads};
+use std::collections::BTreeMap;
+
+/// The checks, as counted.
+pub const CHECKS: [&str; 13] = [
+    "differences",
+    "five-point",
+    "second",
+    "layouts",
+    "expanded",
+    "cotangents",
+    "subsets",
+    "aliases",
+    "no-grad",
+    "f32",
+    "levels",
+    "threads",
+    "large",
+];
+
+/// What was done, of one row.
+#[derive(Clone, Default)]
+pub struct Done {
+    /// Times each check was executed.
+    pub checks: BTreeMap<&'static str, u64>,
+    pub cases: u64,
+    /// Derivatives compared with differences, and gradient elements compared with those
+    /// computed in another way.
+    pub derivatives: u64,
+    pub elements: u64,
+    /// Worst error of a derivative against fourth-order differences, relative to it (to 1 if
+    /// it is smaller).
+    pub worst: f64,
+    /// Worst rounding error of `f32`, as a share of what is allowed.
+    pub worst_f32: f64,
+    pub curved: bool,
+}
+
+pub type Verdict = Result<(), Failure>;
+
+/// The check that failed, and how.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub check: &'static str,
+    pub text: String,
+}
+
+fn fail<T>(check: &'static str, text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure { check, text: text.into() })
+}
+
+/// A value and the gradients of the tracked inputs.
+struct Outcome<T: Typed> {
+    value: Tensor<T>,
+    grads: Vec<Option<Tensor<T>>>,
+}
+
+const ALL: u32 = u32::MAX;
+
+/// Operands of every row of a case.
+fn operands<T: Typed>(row: &Row, case: &Case) -> Vec<Tensor<T>> {
+    let operand = |(k, shape): (usize, &Shape)| {
+        let domain = row.domain[k.min(row.domain.len() - 1)];
+        let values = case.values(domain, k, shape);
+        Tensor::from_vec(values.into_iter().map(T::from_f64).collect(), shape)
+    };
+    (row.shapes)(case).iter().enumerate().map(operand).collect()
+}
+
+/// Runs forward and backward with the inputs whose bits are set tracked.
+fn outcome<T: Typed>(
+    row: &Row,
+    case: &Case,
+    x: &[Tensor<T>],
+    tracked: u32,
+    cotangent: impl Fn(&Shape) -> Tensor<T>,
+    check: &'static str,
+) -> Result<Outcome<T>, Failure> {
+    let is_tracked = |k: usize| tracked >> k & 1 == 1;
+    let var = |(k, x): (usize, &Tensor<T>)| {
+        if is_tracked(k) { Var::leaf(x.clone()) } else { Var::constant(x.clone()) }
+    };
+    let vars: Vec<Var<T>> = x.iter().enumerate().map(var).collect();
+    let y = T::call(row)(&vars, case);
+    let value = y.value().clone();
+    if !y.is_tracked() {
+        return fail(check, "the result is detached");
+    }
+    let found = y.backward_with(&cotangent(y.shape()));
+    let mut grads = Vec::new();
+    for (k, var) in vars.iter().enumerate() {
+        let g = found.get(var).cloned();
+        match &g {
+            Some(g) if g.shape() != var.shape() => {
+                let text = format!("gradient {k} is {:?}, input {:?}", g.shape(), var.shape());
+                return fail(check, text);
+            }
+            None if is_tracked(k) => return fail(check, format!("input {k} got no gradient")),
+            _ => {}
+        }
+        grads.push(g);
+    }
+    Ok(Outcome { value, grads })
+}
+
+fn bits<T: Typed>(x: &Tensor<T>) -> Vec<u64> {
+    x.to_vec().into_iter().map(T::bits).collect()
+}
+
+fn same_bits<T: Typed>(
+    what: &str,
+    a: &Tensor<T>,
+    b: &Tensor<T>,
+    check: &'static str,
+    done: &mut Done,
+) -> Verdict {
+    if a.shape() != b.shape() {
+        return fail(check, format!("{what}: shapes {:?} and {:?}", a.shape(), b.shape()));
+    }
+    done.elements += a.numel() as u64;
+    match bits(a).iter().zip(bits(b)).position(|(a, b)| *a != b) {
+        None => Ok(()),
+        Some(i) => {
+            let (a, b) = (a.to_vec()[i], b.to_vec()[i]);
+            fail(check, format!("{what}: {a:?} and {b:?} at flat index {i}"))
+        }
+    }
+}
+
+/// The same value and gradients, bit by bit.
+fn same<T: Typed>(a: &Outcome<T>, b: &Outcome<T>, check: &'static str, done: &mut Done) -> Verdict {
+    same_bits("values", &a.value, &b.value, check, done)?;
+    for (k, pair) in a.grads.iter().zip(&b.grads).enumerate() {
+        if let (Some(a), Some(b)) = pair {
+            same_bits(&format!("gradients of input {k}"), a, b, check, done)?;
+        }
+    }
+    Ok(())
+}
+
+fn count(done: &mut Done, check: &'static str) {
+    *done.checks.entry(check).or_default() += 1;
+}
+
+/// Everything about one case except threads.
+pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    done.cases += 1;
+    moved_elements::<f64>(row, case, done)?;
+    moved_elements::<f32>(row, case, done)?;
+    tracking::<f64>(row, case, done)?;
+    tracking::<f32>(row, case, done)?;
+    aliases(row, case, done)?;
+    levels(row, case, done, "levels")?;
+    differences(row, case, done)
+}
+
+/// Inputs and cotangents in other layouts.
+fn moved_elements<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let x = operands::<T>(row, case);
+    let plain = |shape: &Shape| case.cotangent::<T>(shape);
+    let base = outcome(row, case, &x, ALL, plain, "layouts")?;
+
+    count(done, "layouts");
+    let moved: Vec<Tensor<T>> =
+        x.iter().zip(case.layouts).map(|(x, kind)| lay(x, kind, case.seed)).collect();
+    same(&base, &outcome(row, case, &moved, ALL, plain, "layouts")?, "layouts", done)?;
+
+    count(done, "expanded");
+    let expanded: Vec<Tensor<T>> = x.iter().map(|x| case.expanded(x)).collect();
+    let copied: Vec<Tensor<T>> =
+        expanded.iter().map(|x| Tensor::from_vec(x.to_vec(), x.shape())).collect();
+    let a = outcome(row, case, &copied, ALL, plain, "expanded")?;
+    same(&a, &outcome(row, case, &expanded, ALL, plain, "expanded")?, "expanded", done)?;
+
+    count(done, "cotangents");
+    let elsewhere = |shape: &Shape| lay(&plain(shape), case.cotangent, case.seed);
+    same(&base, &outcome(row, case, &x, ALL, elsewhere, "cotangents")?, "cotangents", done)?;
+    let ones = outcome(row, case, &x, ALL, |s| Tensor::full(s, T::ONE), "cotangents")?;
+    let one = |shape: &Shape| Tensor::scalar(T::ONE).broadcast_to(shape);
+    same(&ones, &outcome(row, case, &x, ALL, one, "cotangents")?, "cotangents", done)
+}
+
+/// What is tracked changes nothing but which gradients there are.
+fn tracking<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let x = operands::<T>(row, case);
+    let before: Vec<Vec<u64>> = x.iter().map(bits).collect();
+    let cotangent = |shape: &Shape| case.cotangent::<T>(shape);
+    let base = outcome(row, case, &x, ALL, cotangent, "subsets")?;
+    count(done, "subsets");
+    for tracked in 1..(1 << x.len()) - 1 {
+        let some = outcome(row, case, &x, tracked, cotangent, "subsets")?;
+        same(&base, &some, "subsets", done)?;
+        if (0..x.len()).any(|k| tracked >> k & 1 == 0 && some.grads[k].is_some()) {
+            return fail("subsets", "an untracked input got a gradient");
+        }
+    }
+    count(done, "no-grad");
+    let vars: Vec<Var<T>> = x.iter().map(|x| Var::leaf(x.clone())).collect();
+    let y = no_grad(|| T::call(row)(&vars, case));
+    if y.is_tracked() {
+        return fail("no-grad", "recorded");
+    }
+    same_bits("values", &base.value, y.value(), "no-grad", done)?;
+    if before != x.iter().map(bits).collect::<Vec<_>>() {
+        return fail("no-grad", "an input was modified");
+    }
+    Ok(())
+}
+
+/// One variable in every slot gets the sum of what separate copies get.
+fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let case = &Case { thin: [0; 3], short: [0; 3], ..case.clone() };
+    let shapes = (row.shapes)(case);
+    if shapes.len() < 2 || shapes.iter().any(|s| *s != shapes[0]) {
+        return Ok(());
+    }
+    count(done, "aliases");
+    // In the domain of every operand.
+    let domain = if row.domain.len() > 1 { Domain::Positive } else { row.domain[0] };
+    let x = Tensor::from_vec(case.values(domain, 0, &shapes[0]), shapes[0]);
+    let copies = vec![x.clone(); shapes.len()];
+    let cotangent = |shape: &Shape| case.cotangent::<f64>(shape);
+    let apart = outcome(row, case, &copies, ALL, cotangent, "aliases")?;
+    let shared = Var::leaf(x);
+    let y = (row.f64)(&vec![shared.clone(); shapes.len()], case);
+    same_bits("values", &apart.value, y.value(), "aliases", done)?;
+    let found = y.backward_with(&cotangent(y.shape()));
+    let Some(got) = found.get(&shared) else {
+        return fail("aliases", "no gradient");
+    };
+    let parts: Vec<Vec<f64>> = apart.grads.iter().flatten().map(|g| g.to_vec()).collect();
+    done.elements += got.numel() as u64;
+    for (i, got) in got.to_vec().into_iter().enumerate() {
+        let sum: f64 = parts.iter().map(|g| g[i]).sum();
+        let size: f64 = parts.iter().map(|g| g[i].abs()).sum();
+        if (got - sum).abs() > 4.0 * f64::EPSILON * size {
+            return fail("aliases", format!("{got:?} at {i}, but copies add up to {sum:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// All instruction sets: equal bits but for scalar code, which rounds differently; and `f32`
+/// near `f64` on each.
+fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdict {
+    let (x, x64) = (operands::<f32>(row, case), operands::<f64>(row, case));
+    let exact = outcome(row, case, &x64, ALL, |shape: &Shape| case.cotangent::<f64>(shape), check)?;
+    let mut vectors: Option<Outcome<f32>> = None;
+    for level in Level::available() {
+        count(done, check);
+        let (y, y64) = with_level(level, || {
+            let y = outcome(row, case, &x, ALL, |s: &Shape| case.cotangent(s), check);
+            (y, outcome(row, case, &x64, ALL, |s: &Shape| case.cotangent(s), check))
+        });
+        let y = y?;
+        same(&exact, &y64?, check, done)?;
+        near(&y, &exact, &x64, done)?;
+        if level == Level::Scalar {
+            continue;
+        }
+        match &vectors {
+            None => vectors = Some(y),
+            Some(first) => same(first, &y, check, done)?,
+        }
+    }
+    Ok(())
+}
+
+/// Rounding errors of `f32`: `γ·M` with `M` the largest number that occurs among inputs,
+/// output and gradients, and `γ = 16 u (1 + √n)` for `n` elements, whose errors add up like a
+/// random walk at worst.
+fn near(y: &Outcome<f32>, exact: &Outcome<f64>, x: &[Tensor<f64>], done: &mut Done) -> Verdict {
+    count(done, "f32");
+    let of_exact = exact.grads.iter().flatten().chain([&exact.value]);
+    let all: Vec<&Tensor<f64>> = of_exact.chain(x).collect();
+    let size = |t: &&Tensor<f64>| t.to_vec().into_iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let largest = all.iter().map(size).fold(1.0, f64::max);
+    let n = all.iter().map(|t| t.numel()).max().unwrap_or(1);
+    let allowed = f64::from(f32::EPSILON) / 2.0 * 16.0 * (1.0 + (n as f64).sqrt()) * largest;
+    let got = y.grads.iter().flatten().chain([&y.value]);
+    let pairs = got.zip(exact.grads.iter().flatten().chain([&exact.value]));
+    for (k, (got, exact)) in pairs.enumerate() {
+        done.elements += got.numel() as u64;
+        for (i, (got, exact)) in got.to_vec().into_iter().zip(exact.to_vec()).enumerate() {
+            let error = (f64::from(got) - exact).abs();
+            if !largest.is_finite() || f64::from(got) == exact {
+                continue;
+            }
+            done.worst_f32 = done.worst_f32.max(error / allowed);
+            if error.is_nan() || error > allowed {
+                let text = format!("result {k} at {i}: {got:?} in f32, {exact:?} in f64");
+                return fail("f32", format!("{text}, error {error:.2e}, allowed {allowed:.2e}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gradients against differences, to first and second order, in the layouts of the case.
+fn differences(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let x = operands::<f64>(row, case);
+    let leaf = |(x, kind): (&Tensor<f64>, Kind)| Var::leaf(lay(x, kind, case.seed));
+    let x: Vec<Var<f64>> = x.iter().zip(case.layouts).map(leaf).collect();
+    let f = |x: &[Var<f64>]| (row.f64)(x, case);
+    let seeded = |check: Check| Check { seed: case.seed, ..check };
+    let relative =
+        |report: &Report| report.worst.as_ref().map_or(0.0, |w| w.error / w.numeric.abs().max(1.0));
+
+    count(done, "differences");
+    match gradcheck(f, &x, &seeded(Check::default())) {
+        Err(e) => return fail("differences", e.to_string()),
+        Ok(report) => done.derivatives += report.compared as u64,
+    }
+    count(done, "five-point");
+    match gradcheck(f, &x, &seeded(Check::precise())) {
+        Err(e) => return fail("five-point", e.to_string()),
+        Ok(report) => {
+            done.derivatives += report.compared as u64;
+            done.worst = done.worst.max(relative(&report));
+        }
+    }
+    count(done, "second");
+    match gradgradcheck(f, &x, &seeded(Check::default())) {
+        Err(e) => return fail("second", e.to_string()),
+        Ok(report) => done.derivatives += report.compared as u64,
+    }
+    let curved = is_curved(f, &x, case);
+    if curved && row.second == Second::Zero {
+        return fail("second", "a second derivative is not 0, but the table says so");
+    }
+    done.curved |= curved;
+    Ok(())
+}
+
+/// Whether any second derivative with respect to the inputs is not 0.
+fn is_curved(f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Var<f64>], case: &Case) -> bool {
+    let y = f(x);
+    let v = Var::constant(case.cotangent(y.shape()));
+    let inputs: Vec<&Var<f64>> = x.iter().collect();
+    let first = grad(&[(&y, Some(&v))], &inputs);
+    first.into_iter().flatten().filter(|g| g.is_tracked()).any(|g| {
+        let v = Var::constant(case.cotangent(g.shape()));
+        let second = grad(&[(&g, Some(&v))], &inputs);
+        second.iter().flatten().any(|s| s.value().to_vec().iter().any(|&s| s != 0.0))
+    })
+}
+
+/// Equal bits with 1, 2 and 4 threads, of small cases and of large ones; the large ones also
+/// on all levels and in another layout.
+pub fn check_threads(row: &Row, done: &mut Done) -> Verdict {
+    let small = Case::always();
+    let large = Case::large();
+    threads_agree::<f64>(row, &small, "threads", done)?;
+    threads_agree::<f32>(row, &small, "threads", done)?;
+    threads_agree::<f64>(row, &large, "large", done)?;
+    threads_agree::<f32>(row, &large, "large", done)?;
+    for case in &large {
+        let case = &Case { seed: case.seed + 1, ..case.clone() };
+        levels(row, case, done, "large")?;
+        let x = operands::<f32>(row, case);
+        let moved: Vec<_> = x.iter().map(|x| lay(x, Kind::Mixed, case.seed)).collect();
+        let cotangent = |s: &Shape| case.cotangent(s);
+        let base = outcome(row, case, &x, ALL, cotangent, "large")?;
+        same(&base, &outcome(row, case, &moved, ALL, cotangent, "large")?, "large", done)?;
+    }
+    Ok(())
+}
+
+fn threads_agree<T: Typed>(
+    row: &Row,
+    cases: &[Case],
+    check: &'static str,
+    done: &mut Done,
+) -> Verdict {
+    let run = |case: &Case| {
+        let x = operands::<T>(row, case);
+        outcome(row, case, &x, ALL, |s: &Shape| case.cotangent(s), check)
+    };
+    let all = |threads| -> Result<Vec<_>, Failure> {
+        with_threads(threads, || cases.iter().map(run).collect())
+    };
+    let one = all(1)?;
+    for threads in [2, 4] {
+        for (a, b) in one.iter().zip(all(threads)?) {
+            count(done, check);
+            same(a, &b, check, done)?;
+        }
+    }
+    Ok(())
+}

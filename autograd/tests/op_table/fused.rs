@@ -1,0 +1,180 @@
+//! Fused operations against their definitions by other operations, in `f64`: values, first
+//! and second derivatives.
+
+use retrograd_autograd::ops::loss::composed_cross_entropy;
+use retrograd_autograd::ops::norm::{composed_layer_norm, composed_rms_norm};
+use retrograd_autograd::{Var, grad};
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Shape, Tensor};
+
+type F = Box<dyn Fn(&[Var<f64>]) -> Var<f64>>;
+
+/// The value, gradients of a random projection of it, and gradients of a projection of those.
+fn derivatives(f: &F, x: &[Tensor<f64>], seed: u64) -> Vec<Option<Tensor<f64>>> {
+    let random = |shape: &Shape, seed| Var::constant(Tensor::randn(shape, &mut Rng::new(seed)));
+    let x: Vec<Var<f64>> = x.iter().map(|x| Var::leaf(x.clone())).collect();
+    let inputs: Vec<&Var<f64>> = x.iter().collect();
+    let y = f(&x);
+    let v = random(y.shape(), seed);
+    let mut all = vec![Some(y.value().clone())];
+    let first = y.backward_with(v.value());
+    all.extend(x.iter().map(|x| first.get(x).cloned()));
+    let y = f(&x);
+    let first = grad(&[(&y, Some(&v))], &inputs);
+    all.extend(first.iter().map(|g| g.as_ref().map(|g| g.value().clone())));
+    let mut projected = Var::scalar(0.0);
+    for (k, g) in first.iter().enumerate() {
+        if let Some(g) = g {
+            projected = projected.add(&g.mul(&random(g.shape(), seed + 1 + k as u64)).sum(..));
+        }
+    }
+    if projected.is_tracked() {
+        let second = grad(&[(&projected, None)], &inputs);
+        all.extend(second.into_iter().map(|g| g.map(Var::into_value)));
+    }
+    all
+}
+
+fn agree(name: &str, fused: F, composed: F, x: &[Tensor<f64>]) {
+    for seed in 0..3 {
+        let (a, b) = (derivatives(&fused, x, seed), derivatives(&composed, x, seed));
+        assert_eq!(a.len(), b.len(), "{name}");
+        for (k, (a, b)) in a.iter().zip(&b).enumerate() {
+            let to_vec = |t: &Option<Tensor<f64>>| t.as_ref().map_or(vec![], |t| t.to_vec());
+            let (a, b) = (to_vec(a), to_vec(b));
+            let zero = |v: &[f64]| v.iter().all(|&x| x == 0.0);
+            if a.len() != b.len() {
+                assert!(zero(&a) && zero(&b), "{name}: result {k}: one has no gradient");
+                continue;
+            }
+            let scale = b.iter().fold(1.0f64, |m, x| m.max(x.abs()));
+            for (a, b) in a.iter().zip(&b) {
+                assert!((a - b).abs() <= 1e-11 * scale, "{name}: result {k}: {a} and {b}");
+            }
+        }
+    }
+}
+
+fn random(shape: &[usize], seed: u64) -> Tensor<f64> {
+    Tensor::randn(shape, &mut Rng::new(100 + seed))
+}
+
+#[test]
+fn layer_norm() {
+    for shape in [&[5][..], &[3, 1], &[2, 3, 17], &[2, 0], &[0, 4], &[64, 33]] {
+        let last = [shape[shape.len() - 1]];
+        let x = [random(shape, 0), random(&last, 1), random(&last, 2)];
+        for eps in [1e-5, 0.1] {
+            agree(
+                "layer_norm",
+                Box::new(move |x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), eps)),
+                Box::new(move |x| composed_layer_norm(&x[0], Some(&x[1]), Some(&x[2]), eps)),
+                &x,
+            );
+            agree(
+                "layer_norm without parameters",
+                Box::new(move |x| x[0].layer_norm(None, None, eps)),
+                Box::new(move |x| composed_layer_norm(&x[0], None, None, eps)),
+                &x[..1],
+            );
+            agree(
+                "rms_norm",
+                Box::new(move |x| x[0].rms_norm(Some(&x[1]), eps)),
+                Box::new(move |x| composed_rms_norm(&x[0], Some(&x[1]), eps)),
+                &x[..2],
+            );
+        }
+    }
+}
+
+#[test]
+fn softmax_and_log_softmax() {
+    for (shape, axis) in [(&[5][..], 0), (&[3, 7], 0), (&[3, 7], -1), (&[2, 5, 33], 1)] {
+        let x = [random(shape, 3)];
+        let composed = move |x: &[Var<f64>]| {
+            let e = x[0].exp();
+            e.div(&e.sum_keepdim(axis))
+        };
+        agree("softmax", Box::new(move |x| x[0].softmax(axis)), Box::new(composed), &x);
+        agree(
+            "log_softmax",
+            Box::new(move |x| x[0].log_softmax(axis)),
+            Box::new(move |x| composed(x).ln()),
+            &x,
+        );
+        agree(
+            "logsumexp",
+            Box::new(move |x| x[0].logsumexp(axis)),
+            Box::new(move |x| x[0].exp().sum(axis).ln()),
+            &x,
+        );
+        let keep = random(shape, 4).lt(&Tensor::scalar(0.5));
+        let kept = Var::constant(keep.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0)));
+        agree(
+            "masked_softmax",
+            Box::new(move |x| x[0].masked_softmax(&keep, axis)),
+            Box::new(move |x| {
+                let e = x[0].exp().mul(&kept);
+                let sum = e.sum_keepdim(axis);
+                let none = sum.value().eq(&Tensor::scalar(0.0));
+                e.div(&sum.masked_fill(&none, 1.0))
+            }),
+            &x,
+        );
+    }
+}
+
+#[test]
+fn cross_entropy() {
+    let cases: [(&[usize], &[i64]); 4] = [
+        (&[3, 5], &[4, -100, 0]),
+        (&[3], &[1]),
+        (&[2, 2, 9], &[8, 0, -100, 3]),
+        (&[2, 3], &[-100; 2]),
+    ];
+    for (shape, targets) in cases {
+        let x = [random(shape, 5)];
+        let targets = Tensor::from_vec(targets.to_vec(), &shape[..shape.len() - 1]);
+        for label_smoothing in [0.0, 0.1, 1.0] {
+            let how = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
+            let (a, b) = (targets.clone(), targets.clone());
+            agree(
+                "cross_entropy",
+                Box::new(move |x| x[0].cross_entropy(&a, how)),
+                Box::new(move |x| composed_cross_entropy(&x[0], &b, how)),
+                &x,
+            );
+        }
+    }
+}
+
+#[test]
+fn prod_and_norm() {
+    for n in [1, 2, 3, 7, 16] {
+        let x = [random(&[3, n], 6)];
+        agree(
+            "prod",
+            Box::new(|x| x[0].prod(-1)),
+            Box::new(|x| {
+                let one = |i| x[0].select(-1, i);
+                (1..x[0].size(-1)).fold(one(0), |y, i| y.mul(&one(i)))
+            }),
+            &x,
+        );
+        agree("norm", Box::new(|x| x[0].norm(-1)), Box::new(|x| x[0].square().sum(-1).sqrt()), &x);
+    }
+}
+
+#[test]
+fn gelu_and_silu() {
+    let x = [random(&[40], 7)];
+    agree("silu", Box::new(|x| x[0].silu()), Box::new(|x| x[0].mul(&x[0].sigmoid())), &x);
+    agree(
+        "gelu",
+        Box::new(|x| x[0].gelu()),
+        Box::new(|x| x[0].mul(&((&x[0] * 0.5f64.sqrt()).erf() + 1.0)) * 0.5),
+        &x,
+    );
+    agree("softplus", Box::new(|x| x[0].softplus()), Box::new(|x| x[0].exp().log1p()), &x);
+}

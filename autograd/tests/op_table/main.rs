@@ -1,0 +1,143 @@
+//! Every differentiable operation, checked in every way, from one table.
+//!
+//! `PROPTEST_CASES` sets the number of random cases per row; the summary, with everything that
+//! was executed, is shown by `cargo test --test op_table -- --nocapture`.
+
+mod checks;
+mod complete;
+mod draw;
+mod fused;
+mod layouts;
+mod special;
+mod table;
+mod wrong;
+
+use checks::{CHECKS, Done, check, check_threads};
+use draw::{Case, case};
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use table::{ROWS, Row, Second};
+
+/// Random cases per row, unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 48;
+
+fn config() -> Config {
+    let chosen = |name| std::env::var_os(name).is_some();
+    let config = Config::default();
+    Config {
+        cases: if chosen("PROPTEST_CASES") { config.cases } else { CASES },
+        rng_seed: if chosen("PROPTEST_RNG_SEED") { config.rng_seed } else { RngSeed::Fixed(1) },
+        failure_persistence: None,
+        max_shrink_iters: 500,
+        ..config
+    }
+}
+
+fn message(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+}
+
+/// All checks of one row: what was done, and what went wrong.
+fn check_row(row: &Row) -> (Done, Option<String>, u32) {
+    let mut done = Done::default();
+    for case in Case::always() {
+        let result = catch_unwind(AssertUnwindSafe(|| check(row, &case, &mut done)));
+        let text = match result {
+            Ok(Ok(())) => continue,
+            Ok(Err(failure)) => format!("{}: {}", failure.check, failure.text),
+            Err(panic) => format!("panicked: {}", message(panic)),
+        };
+        return (done, Some(format!("{text}\n    {case:?}")), 0);
+    }
+    let shared = RefCell::new(done);
+    let config = config();
+    let cases = config.cases;
+    let random = TestRunner::new(config).run(&case(), |case| {
+        check(row, &case, &mut shared.borrow_mut())
+            .map_err(|f| TestCaseError::fail(format!("{}: {}", f.check, f.text)))
+    });
+    let mut done = shared.into_inner();
+    if let Err(e) = random {
+        return (done, Some(e.to_string()), cases);
+    }
+    let threads = catch_unwind(AssertUnwindSafe(|| check_threads(row, &mut done)));
+    let failure = match threads {
+        Ok(Ok(())) => None,
+        Ok(Err(f)) => Some(format!("{}: {}", f.check, f.text)),
+        Err(panic) => Some(format!("panicked: {}", message(panic))),
+    };
+    let flat = row.second == Second::Nonzero && !done.curved;
+    let flat = flat.then(|| "second: all second derivatives were 0".to_string());
+    (done, failure.or(flat), cases)
+}
+
+#[test]
+fn every_operation_passes_every_check() {
+    let start = Instant::now();
+    let only = std::env::var("OP").ok();
+    let rows: Vec<&Row> =
+        ROWS.iter().filter(|r| only.as_deref().is_none_or(|o| o == r.name)).collect();
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let worker = || {
+        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = check_row(row);
+            results.lock().unwrap().push((*row, result));
+        }
+    };
+    std::thread::scope(|s| {
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        (0..workers).for_each(|_| drop(s.spawn(worker)));
+    });
+    let mut results = results.into_inner().unwrap();
+    results.sort_by_key(|(row, _)| ROWS.iter().position(|r| std::ptr::eq(r, *row)));
+    report(&results, start.elapsed().as_secs_f64());
+    let failed: Vec<String> = results
+        .iter()
+        .filter_map(|(row, (_, failure, _))| {
+            failure.as_ref().map(|f| format!("{} {}: {f}", row.name, row.variant))
+        })
+        .collect();
+    assert!(failed.is_empty(), "{} rows failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+type Results<'a> = [(&'a Row, (Done, Option<String>, u32))];
+
+fn report(results: &Results, seconds: f64) {
+    print!("{:<32}{:>7}", "operation", "cases");
+    CHECKS.iter().for_each(|c| print!("{c:>12}"));
+    println!("{:>12}{:>12}{:>10}{:>8}", "derivatives", "elements", "worst", "f32");
+    for (row, (done, ..)) in results {
+        print!("{:<32}{:>7}", format!("{} {}", row.name, row.variant), done.cases);
+        CHECKS.iter().for_each(|c| print!("{:>12}", done.checks.get(c).copied().unwrap_or(0)));
+        print!("{:>12}{:>12}", done.derivatives, done.elements);
+        println!("{:>10.1e}{:>8.3}", done.worst, done.worst_f32);
+    }
+    let all = || results.iter().map(|(row, (done, ..))| (*row, done));
+    let names: BTreeSet<&str> = all().map(|(row, _)| row.name).collect();
+    let sum = |f: &dyn Fn(&Done) -> u64| all().map(|(_, d)| f(d)).sum::<u64>();
+    let worst = all().max_by(|a, b| a.1.worst.total_cmp(&b.1.worst)).expect("rows");
+    let proptest: u64 = results.iter().map(|(_, (_, _, cases))| u64::from(*cases)).sum();
+    let failed = results.iter().filter(|(_, (_, failure, _))| failure.is_some()).count();
+    println!(
+        "op_table: ops={} rows={} checks={} executed={} cases={} proptest_cases={proptest} \
+         derivatives={} elements={} worst={:.2e} worst_op={} \
+         worst_f32={:.3} failed={failed} seconds={seconds:.1}",
+        names.len(),
+        results.len(),
+        CHECKS.len(),
+        sum(&|d| d.checks.values().sum()),
+        sum(&|d| d.cases),
+        sum(&|d| d.derivatives),
+        sum(&|d| d.elements),
+        worst.1.worst,
+        worst.0.name,
+        all().map(|(_, d)| d.worst_f32).fold(0.0, f64::max),
+    );
+}

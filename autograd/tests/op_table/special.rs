@@ -1,0 +1,301 @@
+//! Single values: what the documentation says about kinks, ties, NaN, infinities and nothing.
+
+use retrograd_autograd::ops::loss::composed_cross_entropy;
+use retrograd_autograd::{Var, grad};
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::random::Key;
+use retrograd_tensor::{Real, Tensor};
+
+const INF: f64 = f64::INFINITY;
+const NAN: f64 = f64::NAN;
+
+fn equal(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan())
+}
+
+fn n<T: Real>(x: impl Into<f64>) -> T {
+    T::from_f64(x.into())
+}
+
+/// Asserts a value and its derivative, by a fast and by a recorded pass.
+fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], dy: &[f64]) {
+    let elements = x.iter().map(|&x| T::from_f64(x)).collect();
+    let x = Var::leaf(Tensor::from_vec(elements, [x.len()]));
+    let list = |t: &Tensor<T>| t.to_vec().into_iter().map(T::to_f64).collect::<Vec<_>>();
+    let out = f(&x);
+    assert!(equal(&list(out.value()), y), "{name}: {out:?}");
+    let ones = Tensor::ones(out.shape());
+    let recorded = grad(&[(&out, Some(&Var::constant(ones.clone())))], &[&x]);
+    let fast = out.backward_with(&ones);
+    let fast = list(fast.get(&x).expect("tracked"));
+    assert!(equal(&fast, dy), "{name}: derivative {fast:?}, expected {dy:?}");
+    // Of nothing, or of no influence, a recorded pass may give none.
+    let recorded = recorded[0].as_ref().map_or(vec![0.0; dy.len()], |g| list(g.value()));
+    assert!(equal(&recorded, dy), "{name}: recorded derivative {recorded:?}, expected {dy:?}");
+}
+
+/// The same of both types.
+macro_rules! at {
+    ($name:literal, $x:expr, |$v:ident| $f:expr => $y:expr, $dy:expr) => {
+        at::<f64>($name, &$x, |$v| $f, &$y, &$dy);
+        at::<f32>($name, &$x, |$v| $f, &$y, &$dy);
+    };
+}
+
+#[test]
+fn subgradients_at_kinks() {
+    at!("relu", [-1.0, -0.0, 0.0, 1.0, NAN], |x| x.relu()
+        => [0.0, 0.0, 0.0, 1.0, NAN], [0.0, 0.0, 0.0, 1.0, 1.0]);
+    at!("abs", [-2.0, 0.0, 2.0], |x| x.abs() => [2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]);
+    at!("sign", [-2.0, 0.0, 2.0], |x| x.sign() => [-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]);
+    at!("clamp", [-2.0, -1.0, 0.0, 1.0, 2.0], |x| x.clamp(n(-1), n(1))
+        => [-1.0, -1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0, 0.0]);
+    at!("leaky_relu", [-1.0, 0.0, 1.0], |x| x.leaky_relu(n(0.25))
+        => [-0.25, 0.0, 1.0], [0.25, 0.25, 1.0]);
+    at!("elu", [0.0, 200.0], |x| x.elu(n(1.5)) => [0.0, 200.0], [1.5, 1.0]);
+    at!("sqrt", [0.0, 4.0], |x| x.sqrt() => [0.0, 2.0], [INF, 0.25]);
+    at!("powf 0", [0.0, 2.0, -1.0], |x| x.powf(n(0)) => [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]);
+    at!("powf 1", [0.0, -2.0], |x| x.powf(n(1)) => [0.0, -2.0], [1.0, 1.0]);
+    at!("powf 2", [0.0, -2.0], |x| x.powf(n(2)) => [0.0, 4.0], [0.0, -4.0]);
+    at!("max", [1.0, 3.0, 3.0, 2.0], |x| x.max(..) => [3.0], [0.0, 1.0, 0.0, 0.0]);
+    at!("max of NaN", [1.0, NAN, 3.0, NAN], |x| x.max(..) => [NAN], [0.0, 1.0, 0.0, 0.0]);
+    at!("min", [1.0, 3.0, 1.0, 2.0], |x| x.min(..) => [1.0], [1.0, 0.0, 0.0, 0.0]);
+    at!("norm at 0", [0.0, 0.0], |x| x.norm(..) => [0.0], [0.0, 0.0]);
+    at!("norm", [3.0, -4.0, 0.0, 12.0], |x| x.norm(..).mul_scalar(n(13.0)) => [169.0], [3.0, -4.0, 0.0, 12.0]);
+    at!("prod without zeros", [2.0, 3.0, 4.0], |x| x.prod(..) => [24.0], [12.0, 8.0, 6.0]);
+    at!("prod with one zero", [2.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 8.0, 0.0]);
+    at!("prod with two zeros", [0.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 0.0, 0.0]);
+}
+
+/// Value and gradients of a function of two.
+fn two(
+    f: impl Fn(&Var<f64>, &Var<f64>) -> Var<f64>,
+    a: &[f64],
+    b: &[f64],
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let leaf = |x: &[f64]| Var::leaf(Tensor::from_vec(x.to_vec(), [x.len()]));
+    let (a, b) = (leaf(a), leaf(b));
+    let y = f(&a, &b);
+    let ones = Tensor::ones(y.shape());
+    let recorded = grad(&[(&y, Some(&Var::constant(ones.clone())))], &[&a, &b]);
+    let fast = y.backward_with(&ones);
+    let (da, db) = (fast.get(&a).unwrap().to_vec(), fast.get(&b).unwrap().to_vec());
+    let again: Vec<Vec<f64>> =
+        recorded.iter().map(|g| g.as_ref().unwrap().value().to_vec()).collect();
+    assert!(equal(&again[0], &da) && equal(&again[1], &db), "{again:?} recorded, {da:?} {db:?}");
+    (y.value().to_vec(), da, db)
+}
+
+#[test]
+fn ties_of_two() {
+    let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
+    let (y, da, db) = two(Var::maximum, &a, &b);
+    assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
+    assert_eq!((da, db), (vec![0.0, 0.5, 1.0, 0.5, 0.5], vec![1.0, 0.5, 0.0, 0.5, 0.5]));
+    let (y, da, db) = two(Var::minimum, &a, &b);
+    assert!(equal(&y, &[1.0, 2.0, 2.0, NAN, NAN]), "{y:?}");
+    assert_eq!((da, db), (vec![1.0, 0.5, 0.0, 0.5, 0.5], vec![0.0, 0.5, 1.0, 0.5, 0.5]));
+}
+
+#[test]
+fn powers_at_zero() {
+    // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
+    let (y, da, db) = two(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
+    assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
+    assert_eq!(da, [0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(db, [0.0, 0.0, 0.0, 2f64.ln()]);
+    // Negative base: whole powers have a derivative by the base, none by the exponent.
+    let (y, da, db) = two(Var::pow, &[-2.0], &[3.0]);
+    assert_eq!((y[0], da[0]), (-8.0, 12.0));
+    assert!(db[0].is_nan());
+    let quotient = two(Var::div, &[0.0], &[0.0]);
+    assert!(quotient.0[0].is_nan() && quotient.1[0].is_infinite());
+}
+
+/// `x` with a bad value hidden, and whether a gradient of ones and one of NaN at the hidden
+/// places both give 0 there and finite numbers elsewhere.
+fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
+    let keep = Tensor::from([[true, false, true, false], [false, false, false, false]]);
+    let clean = Tensor::from([[0.5f64, 7.0, -1.0, 7.0], [7.0, 7.0, 7.0, 7.0]]);
+    let expected = f(&Var::leaf(clean.clone()), &keep).value().to_vec();
+    for bad in [NAN, INF, -INF, f64::MAX] {
+        let x = Var::leaf(clean.masked_fill(&!&keep, bad));
+        let y = f(&x, &keep);
+        assert_eq!(y.value().to_vec(), expected, "{bad} leaks");
+        for g in [1.0, NAN, INF] {
+            let g = Tensor::from_fn([2, 4], |i| if keep.at(i) { 1.0 + i[1] as f64 } else { g });
+            let y = f(&x, &keep);
+            let recorded = grad(&[(&y, Some(&Var::constant(g.clone())))], &[&x]);
+            let fast = y.backward_with(&g).remove(&x).unwrap();
+            for (name, dx) in [("fast", &fast), ("recorded", recorded[0].as_ref().unwrap().value())]
+            {
+                for (i, dx) in dx.to_vec().into_iter().enumerate() {
+                    let kept = keep.to_vec()[i];
+                    assert!(
+                        if kept { dx.is_finite() } else { dx == 0.0 },
+                        "{name} {bad}: {dx} at {i}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_masked_never_leaks() {
+    hidden(|x, keep| x.masked_softmax(keep, -1));
+    hidden(|x, keep| x.masked_fill(&!keep, 2.0));
+    hidden(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
+    hidden(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
+    // Also when what hides it comes first.
+    hidden(|x, keep| x.masked_fill(&!keep, 0.0).exp().masked_fill(&!keep, 0.0));
+}
+
+#[test]
+fn rows_of_nothing() {
+    // Nothing kept: 0, with gradients of 0, to second order.
+    let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
+    let y = x.masked_softmax(&Tensor::from([false, false]), 0);
+    assert_eq!(y.value().to_vec(), [0.0, 0.0]);
+    let first = grad(&[(&y.square().sum(..), None)], &[&x])[0].clone().unwrap();
+    assert_eq!(first.value().to_vec(), [0.0, 0.0]);
+    let second = grad(&[(&first.square().sum(..), None)], &[&x])[0].clone().unwrap();
+    assert_eq!(second.value().to_vec(), [0.0, 0.0]);
+    // A plain softmax of -inf only is NaN.
+    let y = Var::constant(Tensor::from([-INF, -INF])).softmax(0);
+    assert!(y.value().to_vec().iter().all(|y| y.is_nan()));
+    // -inf among others is a probability of 0 and a gradient of 0.
+    at!("softmax of -inf", [0.0, -INF, 0.0], |x| x.softmax(0) => [0.5, 0.0, 0.5], [0.0, 0.0, 0.0]);
+    at!("logsumexp of -inf", [0.0, -INF], |x| x.logsumexp(..) => [0.0], [1.0, 0.0]);
+}
+
+#[test]
+fn ignored_targets() {
+    let how = CrossEntropy::default();
+    // The ignored row holds NaN: no influence, and a gradient of exactly 0.
+    let x = Tensor::from([[1.0f64, 2.0, 3.0], [NAN, INF, 0.0], [0.0, 0.0, 0.0]]);
+    let targets = Tensor::from([0i64, -100, 2]);
+    let rows = Tensor::from([[1.0f64, 2.0, 3.0], [0.0, 0.0, 0.0]]);
+    let expected = Var::constant(rows).cross_entropy(&Tensor::from([0i64, 2]), how).item();
+    for smoothing in [0.0, 0.1] {
+        let how = CrossEntropy { label_smoothing: smoothing, ..how };
+        let x = Var::leaf(x.clone());
+        let y = x.cross_entropy(&targets, how);
+        assert!(smoothing > 0.0 || (y.item() - expected).abs() < 1e-15);
+        let recorded = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+        let composed = composed_cross_entropy(&x, &targets, how);
+        assert!((y.item() - composed.item()).abs() < 1e-12, "{y:?} {composed:?}");
+        for g in
+            [y.backward().get(&x).unwrap(), recorded.value(), composed.backward().get(&x).unwrap()]
+        {
+            assert_eq!(g.select(0, 1).to_vec(), [0.0; 3]);
+            assert!(g.to_vec().iter().all(|g| g.is_finite()));
+        }
+    }
+    // All ignored: a loss of 0 and gradients of 0.
+    let x = Var::leaf(x);
+    let y = x.cross_entropy(&Tensor::from([-100i64; 3]), how);
+    let recorded = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+    assert_eq!(y.item(), 0.0);
+    assert_eq!(recorded.value().to_vec(), [0.0; 9]);
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 9]);
+    // No rows at all.
+    let x = Var::leaf(Tensor::<f64>::zeros([0, 3]));
+    let y = x.cross_entropy(&Tensor::<i64>::zeros([0]), how);
+    assert_eq!((y.item(), y.backward().get(&x).unwrap().numel()), (0.0, 0));
+    // A class that is ruled out, to second order.
+    let x = Var::leaf(Tensor::from([[0.0f64, -INF, 0.0]]));
+    let y = x.cross_entropy(&Tensor::from([0i64]), how);
+    let first = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+    let second = grad(&[(&first.square().sum(..), None)], &[&x])[0].clone().unwrap();
+    assert_eq!(first.value().to_vec(), [-0.5, 0.0, 0.5]);
+    assert_eq!(second.value().to_vec(), [-0.5, 0.0, 0.5]);
+    assert_eq!(y.backward().get(&x).unwrap(), first.value());
+    // Large logits.
+    let x = Var::leaf(Tensor::from([[1e4f64, -1e4], [1e38, -1e38]]));
+    let y = x.cross_entropy(&Tensor::from([0i64, 0]), how);
+    assert_eq!(y.item(), 0.0);
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 4]);
+}
+
+#[test]
+fn dropout_of_nothing_and_of_everything() {
+    let key = Key::new(3, 1);
+    at!("dropout 0", [1.0, -0.0, NAN], |x| x.dropout(0.0, Key::new(3, 1))
+        => [1.0, -0.0, NAN], [1.0, 1.0, 1.0]);
+    at!("dropout 1", [1.0, INF, NAN], |x| x.dropout(1.0, Key::new(3, 1))
+        => [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]);
+    let x = Var::leaf(Tensor::<f64>::ones([10_000]));
+    let y = x.dropout(0.25, key);
+    let kept = y.value().to_vec().iter().filter(|&&y| y != 0.0).count();
+    assert!((7200..7800).contains(&kept), "{kept}");
+    assert_eq!(
+        y.backward_with(&Tensor::ones([10_000])).get(&x).unwrap(),
+        x.dropout(0.25, key).value()
+    );
+    // What is dropped has no influence, and takes none.
+    let x = Var::leaf(Tensor::full([100], NAN));
+    let y = x.dropout(0.5, key);
+    let dropped: Vec<bool> = y.value().to_vec().iter().map(|&y| y == 0.0).collect();
+    assert!(dropped.contains(&true) && dropped.contains(&false));
+    let dx = y.backward_with(&Tensor::full([100], NAN)).get(&x).unwrap().to_vec();
+    assert!(dx.iter().zip(dropped).all(|(dx, dropped)| if dropped {
+        *dx == 0.0
+    } else {
+        dx.is_nan()
+    }));
+}
+
+#[test]
+fn empty_tensors() {
+    at!("sum", [], |x| x.sum(..) => [0.0], []);
+    at!("prod", [], |x| x.prod(..) => [1.0], []);
+    at!("mean", [], |x| x.mean(..) => [NAN], []);
+    at!("logsumexp", [], |x| x.logsumexp(..) => [-INF], []);
+    at!("norm", [], |x| x.norm(..) => [0.0], []);
+    at!("softmax", [], |x| x.softmax(0) => [], []);
+    at!("cumsum", [], |x| x.cumsum(0) => [], []);
+    at!("sort", [], |x| x.sort(0, true).0 => [], []);
+    let (a, b) = (Tensor::<f64>::zeros([2, 0]), Tensor::<f64>::zeros([0, 3]));
+    let (a, b) = (Var::leaf(a), Var::leaf(b));
+    let y = a.matmul(&b);
+    assert_eq!(y.value(), &Tensor::zeros([2, 3]));
+    let g = y.backward_with(&Tensor::ones([2, 3]));
+    assert_eq!(
+        (*g.get(&a).unwrap().shape(), *g.get(&b).unwrap().shape()),
+        ([2, 0].into(), [0, 3].into())
+    );
+    let x = Var::<f64>::leaf(Tensor::zeros([0, 5]));
+    assert_eq!(*x.max(1).shape(), [0]);
+    let empty = std::panic::catch_unwind(|| x.max(0)).unwrap_err();
+    assert!(crate::message(empty).contains("max"));
+}
+
+#[test]
+fn operators_are_the_methods() {
+    let a = Var::leaf(Tensor::from([1.0f64, -2.0]));
+    let b = Var::leaf(Tensor::from([4.0f64, 0.5]));
+    let pairs = [
+        (&a + &b, a.add(&b)),
+        (&a - &b, a.sub(&b)),
+        (&a * &b, a.mul(&b)),
+        (&a / &b, a.div(&b)),
+        (-&a, a.neg()),
+        (&a + 2.0, a.add_scalar(2.0)),
+        (&a - 2.0, a.add_scalar(-2.0)),
+        (&a * 2.0, a.mul_scalar(2.0)),
+        (&a / 2.0, a.mul_scalar(0.5)),
+        (a.clone() + b.clone(), a.add(&b)),
+        (a.clone() * &b, a.mul(&b)),
+        (&a - b.clone(), a.sub(&b)),
+        (-a.clone(), a.neg()),
+        (a.clone() / 4.0, a.mul_scalar(0.25)),
+    ];
+    for (i, (x, y)) in pairs.iter().enumerate() {
+        assert_eq!(x.value(), y.value(), "{i}");
+        let ones = Tensor::ones([2]);
+        let (x, y) = (x.backward_with(&ones), y.backward_with(&ones));
+        assert_eq!(x.get(&a).unwrap(), y.get(&a).unwrap(), "{i}");
+        assert_eq!(x.get(&b), y.get(&b), "{i}");
+    }
+}

@@ -1,0 +1,250 @@
+//! The table: one row per operation, or per way to call it.
+//!
+//! A row names a method of `Var`, the shapes and values its operands may have, whether its
+//! second derivative is zero, and how to call it. The body is compiled for `f64` and `f32`.
+//! Everything else a call needs (axes, indices, masks) is drawn from the [`Case`], and so is
+//! a function of shapes and seed.
+
+use crate::draw::{Case, Domain::*, shapes::*};
+use retrograd_autograd::Var;
+use retrograd_autograd::ops::pointwise::Differentiable;
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Lanes};
+
+/// An operation as called on operands of one type.
+pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;
+
+pub struct Row {
+    /// The method of `Var`.
+    pub name: &'static str,
+    /// Which way of calling it.
+    pub variant: &'static str,
+    /// Shapes of the operands.
+    pub shapes: fn(&Case) -> Vec<Shape>,
+    /// Values of each operand; the last holds for all further ones.
+    pub domain: &'static [crate::draw::Domain],
+    /// Whether any second derivative differs from zero.
+    pub second: Second,
+    pub f64: Call<f64>,
+    pub f32: Call<f32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    Zero,
+    Nonzero,
+}
+
+/// The element types a row is compiled for.
+pub trait Typed: Real {
+    fn call(row: &Row) -> Call<Self>;
+    fn bits(self) -> u64;
+}
+
+impl Typed for f64 {
+    fn call(row: &Row) -> Call<f64> {
+        row.f64
+    }
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+impl Typed for f32 {
+    fn call(row: &Row) -> Call<f32> {
+        row.f32
+    }
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+}
+
+macro_rules! rows {
+    ($($name:ident $($variant:literal)? $shapes:ident $domain:expr, $second:ident,
+        |$x:ident, $c:ident| $body:expr;)+) => {
+        &[$($crate::table::Row {
+            name: stringify!($name),
+            variant: concat!($($variant)?),
+            shapes: $shapes,
+            domain: &$domain,
+            second: $crate::table::Second::$second,
+            f64: |$x: &[Var<f64>], $c: &Case| { let _ = $c; $body },
+            f32: |$x: &[Var<f32>], $c: &Case| { let _ = $c; $body },
+        }),+]
+    };
+}
+pub(crate) use rows;
+
+/// x³, as a user would add it.
+#[derive(Clone, Copy, Debug)]
+struct Cube;
+
+impl<T: Real> Pointwise<T> for Cube {
+    const NAME: &'static str = "cube";
+    const SAVES: Saves = Saves::Input;
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
+        s.mul(x, s.mul(x, x))
+    }
+    #[inline(always)]
+    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
+        s.mul(g, s.mul(s.splat(T::from_f64(3.0)), s.mul(x, x)))
+    }
+}
+
+impl<T: Real> Differentiable<T> for Cube {
+    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
+        g * &x.square() * T::from_f64(3.0)
+    }
+}
+
+fn smooth(label_smoothing: f64) -> CrossEntropy {
+    CrossEntropy { label_smoothing, ..CrossEntropy::default() }
+}
+
+/// All pieces again, the last one first.
+fn rejoin<T: Real>(pieces: &[Var<T>], axis: isize) -> Var<T> {
+    Var::cat(&pieces.iter().rev().collect::<Vec<_>>(), axis)
+}
+
+#[rustfmt::skip]
+pub const ROWS: &[Row] = rows![
+    // Functions of one number.
+    neg any [Plain], Zero, |x, c| x[0].neg();
+    abs any [Off(&[0.0])], Zero, |x, c| x[0].abs();
+    sign any [Off(&[0.0])], Zero, |x, c| x[0].sign();
+    square any [Plain], Nonzero, |x, c| x[0].square();
+    sqrt any [Positive], Nonzero, |x, c| x[0].sqrt();
+    rsqrt any [Positive], Nonzero, |x, c| x[0].rsqrt();
+    recip any [Apart], Nonzero, |x, c| x[0].recip();
+    exp any [Plain], Nonzero, |x, c| x[0].exp();
+    expm1 any [Plain], Nonzero, |x, c| x[0].expm1();
+    ln any [Positive], Nonzero, |x, c| x[0].ln();
+    log1p any [Positive], Nonzero, |x, c| x[0].log1p();
+    sin any [Plain], Nonzero, |x, c| x[0].sin();
+    cos any [Plain], Nonzero, |x, c| x[0].cos();
+    erf any [Plain], Nonzero, |x, c| x[0].erf();
+    powf any [Positive], Nonzero, |x, c| x[0].powf(2.5);
+    powf "whole" any [Apart], Nonzero, |x, c| x[0].powf(3.0);
+    powf "negative" any [Apart], Nonzero, |x, c| x[0].powf(-2.0);
+    powf "zero" any [Plain], Zero, |x, c| x[0].powf(0.0);
+    powf "one" any [Apart], Zero, |x, c| x[0].powf(1.0);
+    add_scalar any [Plain], Zero, |x, c| x[0].add_scalar(0.75);
+    mul_scalar any [Plain], Zero, |x, c| x[0].mul_scalar(-1.25);
+    clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9);
+    map any [Plain], Nonzero, |x, c| x[0].map(Cube);
+    relu any [Off(&[0.0])], Zero, |x, c| x[0].relu();
+    leaky_relu any [Off(&[0.0])], Zero, |x, c| x[0].leaky_relu(0.1);
+    elu any [Off(&[0.0])], Nonzero, |x, c| x[0].elu(1.3);
+    sigmoid any [Plain], Nonzero, |x, c| x[0].sigmoid();
+    tanh any [Plain], Nonzero, |x, c| x[0].tanh();
+    silu any [Plain], Nonzero, |x, c| x[0].silu();
+    softplus any [Plain], Nonzero, |x, c| x[0].softplus();
+    gelu any [Plain], Nonzero, |x, c| x[0].gelu();
+    gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();
+
+    // Functions of two or three, broadcast.
+    add pair [Plain], Zero, |x, c| x[0].add(&x[1]);
+    add "three" triple [Plain], Zero, |x, c| x[0].add(&x[1]).add(&x[2]);
+    sub pair [Plain], Zero, |x, c| x[0].sub(&x[1]);
+    mul pair [Plain], Nonzero, |x, c| x[0].mul(&x[1]);
+    mul "three" triple [Plain], Nonzero, |x, c| x[0].mul(&x[1]).mul(&x[2]);
+    div pair [Plain, Apart], Nonzero, |x, c| x[0].div(&x[1]);
+    pow pair [Positive, Plain], Nonzero, |x, c| x[0].pow(&x[1]);
+    maximum pair [Rival], Zero, |x, c| x[0].maximum(&x[1]);
+    minimum pair [Rival], Zero, |x, c| x[0].minimum(&x[1]);
+    where_ pair [Plain], Zero, |x, c| Var::where_(&c.mask(&c.common(x)), &x[0], &x[1]);
+    where_ "row of conditions" pair [Plain], Zero, |x, c| Var::where_(&c.mask(&c.last(&c.common(x))), &x[0], &x[1]);
+
+    // Reductions.
+    sum any [Plain], Zero, |x, c| x[0].sum(c.axes(&x[0]));
+    sum "all" any [Plain], Zero, |x, c| x[0].sum(..);
+    sum_keepdim any [Plain], Zero, |x, c| x[0].sum_keepdim(c.axes(&x[0]));
+    sum_to any [Plain], Zero, |x, c| x[0].sum_to(c.thinned(&x[0]));
+    mean reduced [Plain], Zero, |x, c| x[0].mean(c.axes(&x[0]));
+    mean_keepdim reduced [Plain], Zero, |x, c| x[0].mean_keepdim(c.axes(&x[0]));
+    prod any [NearOne], Nonzero, |x, c| x[0].prod(c.axes(&x[0]));
+    prod "all" short_line [Plain], Nonzero, |x, c| x[0].prod(..);
+    max reduced [Distinct], Zero, |x, c| x[0].max(c.axes(&x[0]));
+    min reduced [Distinct], Zero, |x, c| x[0].min(c.axes(&x[0]));
+    var reduced2 [Distinct], Nonzero, |x, c| x[0].var(c.axes(&x[0]), 1);
+    var "population" reduced [Plain], Nonzero, |x, c| x[0].var(c.axes(&x[0]), 0);
+    std reduced2 [Distinct], Nonzero, |x, c| x[0].std(c.axes(&x[0]), 1);
+    std "population" reduced2 [Distinct], Nonzero, |x, c| x[0].std(c.axes(&x[0]), 0);
+    logsumexp reduced [Plain], Nonzero, |x, c| x[0].logsumexp(c.axes(&x[0]));
+    norm reduced [Apart], Nonzero, |x, c| x[0].norm(c.axes(&x[0]));
+    cumsum line [Plain], Zero, |x, c| x[0].cumsum(c.axis(&x[0]));
+
+    // Softmax, normalisation, losses.
+    softmax line [Plain], Nonzero, |x, c| x[0].softmax(c.axis(&x[0]));
+    log_softmax line [Plain], Nonzero, |x, c| x[0].log_softmax(c.axis(&x[0]));
+    masked_softmax line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(x[0].shape()), c.axis(&x[0]));
+    masked_softmax "row of masks" line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(&c.last(x[0].shape())), -1);
+    layer_norm rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm(None, None, 1e-5);
+    layer_norm "weight" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), None, 1e-5);
+    layer_norm "bias" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(None, Some(&x[1]), 1e-5);
+    layer_norm "weight and bias" rows2_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5);
+    layer_norm "large eps" rows_weight_bias [Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 0.5);
+    rms_norm line [Apart], Nonzero, |x, c| x[0].rms_norm(None, 1e-5);
+    rms_norm "weight" rows_weight [Apart], Nonzero, |x, c| x[0].rms_norm(Some(&x[1]), 1e-5);
+    cross_entropy classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), CrossEntropy::default());
+    cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), smooth(0.2));
+    dropout any [Plain], Zero, |x, c| x[0].dropout(0.4, c.key());
+
+    // Masks.
+    masked_fill any [Plain], Zero, |x, c| x[0].masked_fill(&c.mask(x[0].shape()), -1.5);
+    masked_fill "row of masks" any [Plain], Zero, |x, c| x[0].masked_fill(&c.mask(&c.last(x[0].shape())), -1.5);
+    tril matrix [Plain], Zero, |x, c| x[0].tril(c.below(5) as isize - 2);
+    triu matrix [Plain], Zero, |x, c| x[0].triu(c.below(5) as isize - 2);
+
+    // Products of matrices.
+    matmul factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
+    matmul "square" square_factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
+    matmul "by its transpose" matrix [Plain], Nonzero, |x, c| x[0].matmul(&x[0].t());
+    dot vectors [Plain], Nonzero, |x, c| x[0].dot(&x[1]);
+    outer any_vectors [Plain], Nonzero, |x, c| x[0].outer(&x[1]);
+    einsum "product" plain_factors [Plain], Nonzero, |x, c| Var::einsum("ij,jk->ki", &[&x[0], &x[1]]);
+    einsum "batched" batched_factors [Plain], Nonzero, |x, c| Var::einsum("bij,bjk->ibk", &[&x[0], &x[1]]);
+    einsum "diagonal" square_matrix [Plain], Zero, |x, c| Var::einsum("ii->i", &[&x[0]]);
+    einsum "bilinear" bilinear [Plain], Nonzero, |x, c| Var::einsum("i,ij,j->", &[&x[0], &x[1], &x[2]]);
+
+    // Indices.
+    gather line [Plain], Zero, |x, c| x[0].gather(c.axis(&x[0]), &c.gather_index(&x[0]));
+    scatter_add scatter [Plain], Zero, |x, c| x[0].scatter_add(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1]);
+    index_select line [Plain], Zero, |x, c| x[0].index_select(c.axis(&x[0]), &c.some_of_axis(&x[0]));
+    index_add index_addition [Plain], Zero, |x, c| x[0].index_add(c.axis(&x[0]), &c.index(&[x[1].size(c.axis(&x[0]))].into(), x[0].size(c.axis(&x[0]))), &x[1]);
+    embedding table [Plain], Zero, |x, c| x[0].embedding(&c.index(&c.index_shape(), x[0].size(0)));
+    sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
+    topk line [Distinct], Zero, |x, c| x[0].topk(c.up_to(x[0].size(c.axis(&x[0]))), c.axis(&x[0]), c.flag()).0;
+
+    // Joining.
+    cat parts [Plain], Zero, |x, c| Var::cat(&[&x[0], &x[1], &x[2]], c.axis(&x[0]));
+    stack equals [Plain], Zero, |x, c| Var::stack(&[&x[0], &x[1], &x[2]], c.new_axis(&x[0]));
+    pad line [Plain], Zero, |x, c| x[0].pad(c.axis(&x[0]), c.below(3), c.up_to(2), 0.5);
+
+    // Views.
+    as_strided "overlapping" line [Plain], Zero, |x, c| x[0].as_strided(c.windows(x[0].shape()));
+    as_strided "backwards" line [Plain], Zero, |x, c| x[0].as_strided(c.backwards(x[0].shape()));
+    as_strided_adjoint "gaps" line [Plain], Zero, |x, c| x[0].as_strided_adjoint(c.doubled(x[0].shape()), c.every_other(x[0].shape()));
+    as_strided_adjoint "overlapping" line [Plain], Zero, |x, c| x[0].as_strided_adjoint(x[0].shape().without(0), c.repeated(x[0].shape()));
+    reshape any [Plain], Zero, |x, c| x[0].reshape(c.reshaped(x[0].shape()));
+    reshape "inferred" filled [Plain], Zero, |x, c| x[0].reshape([INFER, 1]);
+    flatten any [Plain], Zero, |x, c| x[0].flatten();
+    permute any [Plain], Zero, |x, c| x[0].permute(c.order(&x[0]));
+    transpose line [Plain], Zero, |x, c| x[0].transpose(c.axis(&x[0]), -1);
+    t matrix [Plain], Zero, |x, c| x[0].t();
+    broadcast_to any [Plain], Zero, |x, c| x[0].broadcast_to(c.widened(x[0].shape()));
+    squeeze with_one [Plain], Zero, |x, c| x[0].squeeze(c.axis(&x[0]));
+    unsqueeze any [Plain], Zero, |x, c| x[0].unsqueeze(c.new_axis(&x[0]));
+    slice line [Plain], Zero, |x, c| x[0].slice(c.axis(&x[0]), c.range(&x[0]));
+    slice_step line [Plain], Zero, |x, c| x[0].slice_step(c.axis(&x[0]), c.range(&x[0]), [2, -2, 3, -1][c.below(4)]);
+    narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());
+    flip line [Plain], Zero, |x, c| x[0].flip(c.axis(&x[0]));
+    select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
+    diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(c.below(5) as isize - 2, -1, 0);
+    unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));
+    split line [Plain], Zero, |x, c| rejoin(&x[0].split(c.axis(&x[0]), &c.cuts(x[0].size(c.axis(&x[0])))), c.axis(&x[0]));
+    chunk line [Plain], Zero, |x, c| rejoin(&x[0].chunk(1 + c.below(4), c.axis(&x[0])), c.axis(&x[0]));
+];
