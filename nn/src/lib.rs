@@ -1,2 +1,61 @@
-//! Modules over autograd.
+//! Modules, attention, optimisers and checkpoints over [`retrograd_autograd`].
+//!
+//! A module is a plain struct that owns [`Param`]s and other modules, says so in one method
+//! ([`Module::walk`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
+//! a [`Pass`], which is either training with a seed, or evaluation.
+//!
+//! ```
+//! use retrograd_autograd::Var;
+//! use retrograd_nn::{Layer, Linear, Module, Pass, optim::{AdamW, Optimizer}};
+//! use retrograd_tensor::{Tensor, random::Rng};
+//!
+//! let mut rng = Rng::new(0);
+//! let model = Linear::<f32>::new(3, 1, &mut rng);
+//! let mut optimizer = AdamW::new(&model, Default::default()).unwrap();
+//! let (x, y) = (Tensor::randn([8, 3], &mut rng), Tensor::ones([8, 1]));
+//! for step in 0..10 {
+//!     let mut pass = Pass::train(step);
+//!     let error = model.forward(&Var::constant(x.clone()), &mut pass) - Var::constant(y.clone());
+//!     let grads = error.square().mean(..).backward();
+//!     optimizer.step(&grads).unwrap();
+//! }
+//! assert_eq!(model.state_dict().keys().collect::<Vec<_>>(), ["bias", "weight"]);
+//! ```
 #![forbid(unsafe_code)]
+
+mod activation;
+pub mod attention;
+mod block;
+pub mod checkpoint;
+mod dropout;
+mod embedding;
+mod generate;
+mod gpt;
+pub mod init;
+mod linear;
+mod mlp;
+mod module;
+mod norm;
+pub mod optim;
+mod param;
+mod pass;
+pub mod schedule;
+mod state;
+pub mod testing;
+pub mod torch_init;
+
+pub use activation::Activation;
+pub use attention::CausalSelfAttention;
+pub use block::Block;
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use generate::Sampler;
+pub use gpt::{ConfigError, Gpt, GptConfig};
+pub use linear::Linear;
+pub use mlp::Mlp;
+pub use module::{Layer, Module, Sequential, Walk};
+pub use norm::{LayerNorm, RmsNorm};
+pub use param::Param;
+pub use pass::Pass;
+pub use retrograd_tensor::ops::loss::CrossEntropy;
+pub use state::{LoadError, StateDict};

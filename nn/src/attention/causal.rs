@@ -1,0 +1,100 @@
+//! Causal multi-head self-attention with a fused projection.
+
+use super::engine::Spec;
+use super::heads::InHeads;
+use crate::dropout::Dropout;
+use crate::gpt::GptConfig;
+use crate::init::{Init, gpt2_residual};
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Every position attends to itself and those before it, in several heads.
+///
+/// With `[q k v] = x · Wᵀ + b` cut into heads of width `D`:
+/// `o = dropout(softmax(q · kᵀ / √D, keys up to the query)) · v`, heads side by side, then
+/// projected. `[.., L, width]` to `[.., L, width]`; the work is quadratic in `L`.
+///
+/// Parameters, named as in nanoGPT: `c_attn` `[3·width, width]` and `c_proj`
+/// `[width, width]`. Vaswani et al. 2017 (arXiv 1706.03762).
+#[derive(Clone, Debug)]
+pub struct CausalSelfAttention<T: Real = f32> {
+    /// To queries, keys and values at once.
+    pub c_attn: Linear<T>,
+    /// From the heads back to the residual stream.
+    pub c_proj: Linear<T>,
+    /// Of the attention weights.
+    pub attn_dropout: Dropout,
+    /// Of the result.
+    pub resid_dropout: Dropout,
+    heads: usize,
+}
+
+impl<T: Real> CausalSelfAttention<T> {
+    /// As the configuration says.
+    ///
+    /// # Panics
+    /// As [`GptConfig::check`].
+    #[track_caller]
+    pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
+        if let Err(e) = config.check() {
+            panic!("attention: {e}");
+        }
+        let width = config.width;
+        CausalSelfAttention {
+            c_attn: config.linear(width, 3 * width, Init::Normal { std: 0.02 }, rng),
+            c_proj: config.linear(width, width, gpt2_residual(config.layers), rng),
+            attn_dropout: Dropout::new(config.dropout),
+            resid_dropout: Dropout::new(config.dropout),
+            heads: config.heads,
+        }
+    }
+
+    /// The output and the attention weights `[.., heads, L, L]`, before their dropout.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width.
+    #[track_caller]
+    pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
+        let (heads, spec) = self.parts(x, pass);
+        let (y, weights) = heads.attend_all(&spec);
+        // [B, heads, L, L] to [.., heads, L, L]
+        let mut dims = x.shape().to_vec();
+        dims.truncate(x.rank() - 2);
+        dims.extend(&weights.shape()[1..]);
+        (self.project(&y.reshape(x.shape()), pass), weights.reshape(dims))
+    }
+
+    /// Operands of one batch axis in heads, and how they attend.
+    #[track_caller]
+    fn parts(&self, x: &Var<T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
+        let (length, width) = (x.size(-2), x.size(-1));
+        let batch = x.shape()[..x.rank() - 2].iter().product();
+        let qkv = self.c_attn.forward(&x.reshape([batch, length, width]), pass);
+        let qkv = qkv.split(-1, &[width; 3]);
+        let heads = InHeads::new(&qkv[0], &qkv[1], &qkv[2], self.heads, self.heads);
+        (heads, Spec::new().causal().dropout(self.attn_dropout.p(), pass))
+    }
+
+    fn project(&self, joined: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.resid_dropout.forward(&self.c_proj.forward(joined, pass), pass)
+    }
+}
+
+impl<T: Real> Module<T> for CausalSelfAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("c_attn", &self.c_attn);
+        w.module("c_proj", &self.c_proj);
+    }
+}
+
+impl<T: Real> Layer<T> for CausalSelfAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let (heads, spec) = self.parts(x, pass);
+        self.project(&heads.attend(&spec).reshape(x.shape()), pass)
+    }
+}

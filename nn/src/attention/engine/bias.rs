@@ -1,0 +1,161 @@
+//! What is added to scores: by a rule of positions, by a table, or by a tensor.
+
+use retrograd_autograd::Var;
+use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::{Real, Tensor};
+use std::fmt;
+use std::sync::Arc;
+
+/// An addend to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
+#[derive(Clone)]
+pub enum Bias<T: Real = f32> {
+    /// `-slope_h · |p - j|` with a slope per head: the farther, the less. Press, Smith, Lewis
+    /// 2021 (arXiv 2108.12409).
+    Alibi(Arc<[f64]>),
+    /// A tensor broadcast to `[B, H, Lq, Lk]`; it gets a gradient if it is tracked.
+    Additive(Var<T>),
+    /// A learned value per head and bucket of distances, `[H, buckets]`. Raffel et al. 2019
+    /// (arXiv 1910.10683).
+    Buckets {
+        /// The values, `[H, buckets]`.
+        table: Var<T>,
+        /// How distances are put into buckets.
+        buckets: Buckets,
+    },
+    /// A rule of the user's, with a name for printing.
+    Rule(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
+}
+
+impl<T: Real> Bias<T> {
+    /// ALiBi with the paper's slopes for any number of heads.
+    pub fn alibi(heads: usize) -> Self {
+        Bias::Alibi(alibi_slopes(heads).into())
+    }
+
+    /// A rule of sequence, head, query position and key position.
+    pub fn rule(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
+        Bias::Rule(name, Arc::new(f))
+    }
+
+    /// What does not fit these sizes, `[B, H, Lq, Lk]`, if anything.
+    pub(crate) fn misfit(&self, sizes: [usize; 4]) -> Option<String> {
+        let heads = sizes[1];
+        match self {
+            Bias::Alibi(slopes) if slopes.len() != heads => {
+                Some(format!("{} ALiBi slopes for {heads} heads", slopes.len()))
+            }
+            Bias::Buckets { table, buckets } if *table.shape() != [heads, buckets.count] => {
+                Some(format!(
+                    "a table {:?} for {heads} heads and {} buckets",
+                    table.shape(),
+                    buckets.count
+                ))
+            }
+            Bias::Additive(x) => {
+                let mut axes = x.shape().iter().rev().zip(sizes.iter().rev());
+                let fits = x.rank() <= 4 && axes.all(|(&have, &want)| have == want || have == 1);
+                (!fits).then(|| format!("a bias {:?} does not broadcast to {sizes:?}", x.shape()))
+            }
+            _ => None,
+        }
+    }
+
+    /// As a function of the pair, if it is one without a gradient.
+    pub(crate) fn as_rule(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
+        match self {
+            Bias::Alibi(_) | Bias::Rule(..) => Some(|at: At| match self {
+                Bias::Alibi(slopes) => -slopes[at.head] * (at.query - at.key as isize).abs() as f64,
+                Bias::Rule(_, f) => f(at),
+                _ => 0.0,
+            }),
+            _ => None,
+        }
+    }
+
+    /// As a variable that broadcasts to `[B, H, Lq, Lk]`.
+    pub(crate) fn as_var(&self, [batch, heads, lq, lk]: [usize; 4], offset: isize) -> Var<T> {
+        match self {
+            Bias::Additive(x) => x.clone(),
+            Bias::Buckets { table, buckets } => {
+                let index = Tensor::from_fn([lq * lk], |i| {
+                    let (query, key) = ((i[0] / lk.max(1)) as isize + offset, i[0] % lk.max(1));
+                    buckets.of(key as isize - query) as i64
+                });
+                table.index_select(1, &index).reshape([heads, lq, lk])
+            }
+            _ => {
+                let rule = self.as_rule().expect("the other biases are rules");
+                // ALiBi is the same for every sequence.
+                let batch = if matches!(self, Bias::Alibi(_)) { 1 } else { batch };
+                Var::constant(Tensor::from_fn([batch, heads, lq, lk], |i| {
+                    let query = i[2] as isize + offset;
+                    T::from_f64(rule(At { batch: i[0], head: i[1], query, key: i[3] }))
+                }))
+            }
+        }
+    }
+}
+
+/// ALiBi's slopes: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
+/// power of two below, followed by every other one of the power above.
+///
+/// ```
+/// use retrograd_nn::attention::alibi_slopes;
+/// assert_eq!(alibi_slopes(2), [0.0625, 0.00390625]);
+/// assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]);
+/// ```
+pub fn alibi_slopes(heads: usize) -> Vec<f64> {
+    let power = |n: usize| (1..=n).map(move |h| (-8.0 * h as f64 / n as f64).exp2());
+    if heads == 0 {
+        return Vec::new();
+    }
+    let below = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    power(below).chain(power(2 * below).step_by(2).take(heads - below)).collect()
+}
+
+/// T5's buckets of distances: half of them one distance each, the others growing by a
+/// constant factor up to `max_distance`, and all beyond in the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    /// How many there are.
+    pub count: usize,
+    /// Distances from here on share the last bucket.
+    pub max_distance: usize,
+    /// Half of the buckets for keys after the query; else those all share bucket 0.
+    pub bidirectional: bool,
+}
+
+impl Buckets {
+    /// The bucket of `key - query`.
+    pub fn of(&self, relative: isize) -> usize {
+        let (mut count, mut base) = (self.count, 0);
+        let distance = if self.bidirectional {
+            count /= 2;
+            base = if relative > 0 { count } else { 0 };
+            relative.unsigned_abs()
+        } else {
+            (-relative).max(0) as usize
+        };
+        let exact = count / 2;
+        if distance < exact {
+            return base + distance;
+        }
+        let far = (distance as f64 / exact.max(1) as f64).ln();
+        let range = (self.max_distance as f64 / exact.max(1) as f64).ln();
+        let step = (far / range * (count - exact) as f64) as usize;
+        base + (exact + step).min(count.saturating_sub(1))
+    }
+}
+
+impl<T: Real> fmt::Debug for Bias<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bias::Alibi(slopes) => write!(f, "ALiBi with {} slopes", slopes.len()),
+            Bias::Additive(x) => write!(f, "a tensor {:?}", x.shape()),
+            Bias::Buckets { buckets, .. } => {
+                write!(f, "{} learned buckets of distance", buckets.count)
+            }
+            Bias::Rule(name, _) => write!(f, "rule \"{name}\""),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a spec does, in words and as a map.
+
+use super::mask::{Mask, Sizes};
+use super::spec::{Sink, Spec};
+use retrograd_tensor::Real;
+use retrograd_tensor::drive::attention::{At, Class, Rule, TILE};
+use std::fmt::Write;
+
+impl<T: Real> Spec<T> {
+    /// The parts in words, and a map of who sees whom: of a short sequence by query and key,
+    /// `#` seen and `.` not; of a longer one by tiles, `#` full, `+` partial, `.` skipped, with
+    /// several tiles in a character if need be. A mask by head, or by sequence, has a map for
+    /// each of the first few that differ.
+    ///
+    /// ```
+    /// use retrograd_nn::attention::Spec;
+    /// let text = Spec::<f32>::new().causal().explain(256, 256);
+    /// assert!(text.contains("keys up to the query"));
+    /// assert!(text.contains("+...\n  #+..\n  ##+.\n  ###+"));
+    /// ```
+    ///
+    /// # Panics
+    /// If the mask does not fit these lengths.
+    #[track_caller]
+    pub fn explain(&self, lq: usize, lk: usize) -> String {
+        let (batch, heads) = self.mask.counts();
+        let sizes = Sizes { batch, heads, lq, lk };
+        let offset = self.align.offset(lq, lk);
+        let mut out = String::new();
+        let mut line = |text: String| writeln!(out, "{text}").expect("strings can be written to");
+        match self.scale {
+            Some(scale) => line(format!("scores      {scale} q·k")),
+            None => line("scores      q·k / √Dk".into()),
+        }
+        if let Some(c) = self.softcap {
+            line(format!("softcap     {c} tanh(s / {c})"));
+        }
+        for bias in &self.biases {
+            line(format!("bias        {bias:?}"));
+        }
+        if self.score_mix.is_some() {
+            line("heads       scores are mixed".into());
+        }
+        line(format!("mask        {:?}", self.mask));
+        line(format!("positions   query 0 stands at key {offset} ({:?})", self.align));
+        line(format!("weights     {:?}", self.normalizer));
+        match &self.sink {
+            Sink::None => {}
+            Sink::Zero => line("sink        a logit of 0".into()),
+            Sink::Learned(x) => line(format!("sink        {} learned logits", x.value().numel())),
+        }
+        if let Some((p, _)) = self.dropout {
+            line(format!("dropout     {p} of the weights"));
+        }
+        if self.weight_mix.is_some() {
+            line("heads       weights are mixed".into());
+        }
+        match self.needs_composed() {
+            Some(why) => line(format!("path        composed: {why}")),
+            None => line("path        tiled for long sequences, else composed".into()),
+        }
+        let mask = match self.mask.fitted(sizes, offset) {
+            Ok(mask) => mask,
+            Err(why) => {
+                line(format!("map         none: {why}"));
+                return out;
+            }
+        };
+
+        let mut shown: Vec<(String, String)> = Vec::new();
+        for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
+            if shown.len() == MAPS {
+                break;
+            }
+            let map = map(&mask, (b, h), offset, sizes);
+            if shown.iter().all(|(_, other)| *other != map) {
+                let of = match (batch, heads) {
+                    (1, 1) => String::new(),
+                    (1, _) => format!(" of head {h}"),
+                    (_, 1) => format!(" of sequence {b}"),
+                    _ => format!(" of sequence {b}, head {h}"),
+                };
+                shown.push((of, map));
+            }
+        }
+        for (of, map) in shown {
+            write!(out, "map{of}\n{map}").expect("strings can be written to");
+        }
+        out
+    }
+}
+
+/// Maps that are shown at most, and characters of a side of each.
+const MAPS: usize = 4;
+const SIDE: usize = 48;
+
+/// The map of one sequence and head, and what it amounts to.
+fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes) -> String {
+    let Sizes { lq, lk, .. } = sizes;
+    let longest = lq.max(lk);
+    // Short sequences by pairs, which are tiles of 1.
+    let tile = if longest <= SIDE { 1 } else { TILE };
+    let per_char = longest.div_ceil(tile * SIDE).max(1);
+    let class = |i: usize, j: usize| {
+        let (q, k) = (i * tile..((i + 1) * tile).min(lq), j * tile..((j + 1) * tile).min(lk));
+        mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
+    };
+    let seen = |i: usize, j: usize| {
+        let query = i as isize + offset;
+        if mask.keep(At { batch: b, head: h, query, key: j }) { Class::Full } else { Class::Empty }
+    };
+    let (rows, cols) = (lq.div_ceil(tile), lk.div_ceil(tile));
+    let mut counts = [0; 3];
+    let mut text = String::new();
+    for i in (0..rows).step_by(per_char) {
+        text.push_str("  ");
+        for j in (0..cols).step_by(per_char) {
+            let mut here = [0; 3];
+            for i in i..(i + per_char).min(rows) {
+                for j in j..(j + per_char).min(cols) {
+                    here[if tile == 1 { seen(i, j) } else { class(i, j) } as usize] += 1;
+                }
+            }
+            (0..3).for_each(|c| counts[c] += here[c]);
+            let all = here.iter().sum::<usize>();
+            let c = [Class::Empty, Class::Full].into_iter().find(|c| here[*c as usize] == all);
+            text.push(match c {
+                Some(Class::Empty) => '.',
+                Some(_) => '#',
+                None => '+',
+            });
+        }
+        text.push('\n');
+    }
+    let [empty, partial, full] = counts;
+    let percent = 100 * (full + partial) / (full + partial + empty).max(1);
+    let words = match tile {
+        1 => format!("{full} of {} pairs are seen: {percent} %", full + empty),
+        _ => format!(
+            "{full} full, {partial} partial and {empty} skipped tiles of {TILE}: {percent} % computed"
+        ),
+    };
+    format!("{text}  {words}\n")
+}

@@ -1,0 +1,15 @@
+//! The engine that the variants are made of: [`attend`] computes what a [`Spec`] says.
+
+mod attend;
+mod bias;
+mod explain;
+mod mask;
+pub(crate) mod product;
+mod spec;
+mod tiled;
+
+pub use attend::{Attended, attend, attend_all};
+pub use bias::{Bias, Buckets, alibi_slopes};
+pub use mask::{Align, Mask};
+pub use retrograd_tensor::drive::attention::At;
+pub use spec::{Normalizer, Path, Sink, Spec};

@@ -1,0 +1,255 @@
+//! What attention is to be computed, as typed parts.
+
+use super::bias::Bias;
+use super::mask::{Align, Mask, Sizes};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::drive::attention::{At, Rule};
+use retrograd_tensor::random::Key;
+use retrograd_tensor::{Real, Shape};
+
+/// One more logit in the softmax's sum, which takes weight and gives nothing.
+#[derive(Clone, Debug, Default)]
+pub enum Sink<T: Real = f32> {
+    /// None: weights of a query sum to 1.
+    #[default]
+    None,
+    /// A logit of 0: `e^s / (1 + Σ e^s)`, "softmax plus one".
+    Zero,
+    /// A learned logit per head, `[H]`, as in gpt-oss.
+    Learned(Var<T>),
+}
+
+/// How scores become weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Normalizer {
+    /// `e^s / Σ e^s`
+    #[default]
+    Softmax,
+    /// `1 / (1 + e^-(s + bias))`, each on its own; a bias of `-ln Lk` unless given. Ramapuram
+    /// et al. 2024 (arXiv 2409.04431).
+    Sigmoid {
+        /// The bias.
+        bias: Option<f64>,
+    },
+    /// The nearest point of the simplex: `max(s - τ, 0)`, exactly 0 for the unlikely. Martins,
+    /// Astudillo 2016 (arXiv 1602.02068).
+    Sparsemax,
+    /// `max(s/2 - τ, 0)²`: between softmax and sparsemax. Peters, Niculae, Martins 2019
+    /// (arXiv 1905.05702).
+    Entmax15,
+    /// Softmax over the `k` largest scores. Zhao et al. 2019 (arXiv 1912.11637).
+    TopK(usize),
+}
+
+/// Which implementation computes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// The tiled one where it can and where it pays.
+    #[default]
+    Auto,
+    /// By whole matrices of scores; every combination, gradients of every order.
+    Composed,
+    /// Tile by tile, skipping what is masked.
+    Tiled,
+}
+
+/// The parts of an attention, to be put together as needed.
+///
+/// With `p` the position of a query and `j` that of a key, in this order:
+///
+/// ```text
+/// s = scale · q·k            1/√Dk unless given
+/// s = c · tanh(s / c)        if there is a softcap c
+/// s = s + bias(h, p, j)      for every bias
+/// s = W · s                  over heads, if score heads are mixed
+/// w = normalize(s where mask(p, j), sink)
+/// w = dropout(w)
+/// w = W · w                  over heads, if weight heads are mixed
+/// o = w · v
+/// ```
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Bias, Mask, Spec, attend};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let mut x = |heads| Var::constant(Tensor::<f32>::randn([2, heads, 5, 8], &mut rng));
+/// let (q, k, v) = (x(4), x(2), x(2)); // four query heads share two key heads
+/// let spec = Spec::new().causal().softcap(30.0).bias(Bias::alibi(4)).mask(Mask::lengths(&[5, 3]));
+/// assert_eq!(*attend(&q, &k, &v, &spec).shape(), [2, 4, 5, 8]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Spec<T: Real = f32> {
+    pub(crate) scale: Option<f64>,
+    pub(crate) softcap: Option<f64>,
+    pub(crate) biases: Vec<Bias<T>>,
+    pub(crate) score_mix: Option<Var<T>>,
+    pub(crate) mask: Mask,
+    pub(crate) align: Align,
+    pub(crate) sink: Sink<T>,
+    pub(crate) normalizer: Normalizer,
+    pub(crate) dropout: Option<(f64, Key)>,
+    pub(crate) weight_mix: Option<Var<T>>,
+    pub(crate) path: Path,
+}
+
+impl<T: Real> Default for Spec<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Scaled dot-product attention under a mask.
+impl<T: Real> From<Mask> for Spec<T> {
+    fn from(mask: Mask) -> Self {
+        Spec::new().mask(mask)
+    }
+}
+
+impl<T: Real> From<&Spec<T>> for Spec<T> {
+    fn from(spec: &Spec<T>) -> Self {
+        spec.clone()
+    }
+}
+
+impl<T: Real> Spec<T> {
+    /// Scaled dot-product attention without more.
+    pub fn new() -> Self {
+        Spec {
+            scale: None,
+            softcap: None,
+            biases: Vec::new(),
+            score_mix: None,
+            mask: Mask::Full,
+            align: Align::default(),
+            sink: Sink::None,
+            normalizer: Normalizer::Softmax,
+            dropout: None,
+            weight_mix: None,
+            path: Path::Auto,
+        }
+    }
+
+    /// Multiplies `q·k`; `1/√Dk` unless given.
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// Bounds scores softly: `c · tanh(s / c)`. Gemma 2 (arXiv 2408.00118).
+    ///
+    /// # Panics
+    /// If `c` is not above 0.
+    #[track_caller]
+    pub fn softcap(mut self, c: f64) -> Self {
+        assert!(c > 0.0, "attention: a softcap must be above 0, got {c}");
+        self.softcap = Some(c);
+        self
+    }
+
+    /// Adds to the scores. May be given several times.
+    pub fn bias(mut self, bias: Bias<T>) -> Self {
+        self.biases.push(bias);
+        self
+    }
+
+    /// Restricts who sees whom. Given several times, all must agree.
+    pub fn mask(mut self, mask: Mask) -> Self {
+        self.mask = self.mask & mask;
+        self
+    }
+
+    /// The causal mask.
+    pub fn causal(self) -> Self {
+        self.mask(Mask::causal())
+    }
+
+    /// Where queries stand among the keys; the last at the last key unless said.
+    pub fn align(mut self, align: Align) -> Self {
+        self.align = align;
+        self
+    }
+
+    /// One more logit in the softmax.
+    pub fn sink(mut self, sink: Sink<T>) -> Self {
+        self.sink = sink;
+        self
+    }
+
+    /// How scores become weights.
+    pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
+        self.normalizer = normalizer;
+        self
+    }
+
+    /// Dropout of the weights, in a training pass. Rows of weights then no longer sum to 1; in
+    /// the mean they do. Which are dropped depends on batch, head, query and key only, not on
+    /// the path that computes it.
+    ///
+    /// # Panics
+    /// If `p` is not in `[0, 1]`.
+    #[track_caller]
+    pub fn dropout(mut self, p: f64, pass: &mut Pass) -> Self {
+        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        self.dropout = pass.key().filter(|_| p > 0.0).map(|key| (p, key));
+        self
+    }
+
+    /// Mixes heads: scores by `scores` before the mask, weights by `weights` after dropout,
+    /// each `[H, H]` from the second axis to the first. Talking heads; Shazeer et al. 2020
+    /// (arXiv 2003.02436).
+    pub fn mix_heads(mut self, scores: Option<Var<T>>, weights: Option<Var<T>>) -> Self {
+        (self.score_mix, self.weight_mix) = (scores, weights);
+        self
+    }
+
+    /// Which implementation computes it.
+    pub fn path(mut self, path: Path) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// This spec for `lk` keys as one for `lk + more`, where everyone sees the further ones and
+    /// no bias touches them. `q` is the shape of the queries.
+    #[track_caller]
+    pub(crate) fn with_memory(&self, q: &Shape, lk: usize, more: usize) -> Spec<T> {
+        let size = |from_end: usize| q.rank().checked_sub(from_end).map_or(1, |axis| q[axis]);
+        let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk };
+        let offset = self.align.offset(sizes.lq, lk);
+        let fitted = self.mask.fitted(sizes, offset).unwrap_or_else(|e| panic!("attend: {e}"));
+        let mask = match fitted {
+            Mask::Full => Mask::Full,
+            fitted => {
+                Mask::rule("as before, and memory", move |at| at.key >= lk || fitted.keep(at))
+            }
+        };
+        let biases = self.biases.iter().map(|bias| {
+            if bias.as_rule().is_some() {
+                let bias = bias.clone();
+                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(at));
+                return Bias::rule(
+                    "memory free",
+                    move |at| if at.key < lk { rule(at) } else { 0.0 },
+                );
+            }
+            let x = bias.as_var([sizes.batch, sizes.heads, sizes.lq, lk], offset);
+            let mut dims = if x.rank() == 0 { vec![1] } else { x.shape().to_vec() };
+            *dims.last_mut().expect("not empty") = lk;
+            Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
+        });
+        let (biases, align) = (biases.collect(), Align::Offset(offset));
+        Spec { mask, biases, align, ..self.clone() }
+    }
+
+    /// Why the tiled path cannot compute this, if it cannot.
+    pub fn needs_composed(&self) -> Option<&'static str> {
+        let reasons = [
+            (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
+            (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
+            (self.biases.iter().any(|b| b.as_rule().is_none()), "a bias is a tensor"),
+        ];
+        reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)
+    }
+}

@@ -1,0 +1,48 @@
+//! Multi-head attention with another way from scores to weights.
+
+use super::engine::{Normalizer, Spec, attend};
+use super::head_projections::HeadProjections;
+use super::incremental::{Incremental, Past};
+use crate::module::{Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// `normalize(q · kᵀ / √D) · v` with a [`Normalizer`]:
+///
+/// - [`Normalizer::Sigmoid`]: each weight on its own, no competition between keys;
+/// - [`Normalizer::Sparsemax`] and [`Normalizer::Entmax15`]: unlikely keys get exactly 0;
+/// - [`Normalizer::TopK`]: softmax over the largest scores, no gradient to the others;
+/// - [`Normalizer::Softmax`]: multi-head attention.
+///
+/// `[.., L, width]` to `[.., L, width]`, by whole matrices of scores. Parameters: those of
+/// [`HeadProjections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
+/// the number of keys.
+#[derive(Clone, Debug)]
+pub struct NormalizedAttention<T: Real = f32> {
+    /// The projections.
+    pub proj: HeadProjections<T>,
+    /// How scores become weights.
+    pub normalizer: Normalizer,
+}
+
+impl<T: Real> NormalizedAttention<T> {
+    /// With this normaliser.
+    pub fn new(proj: HeadProjections<T>, normalizer: Normalizer) -> Self {
+        NormalizedAttention { proj, normalizer }
+    }
+}
+
+impl<T: Real> Module<T> for NormalizedAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.proj.walk(w);
+    }
+}
+
+impl<T: Real> Incremental<T> for NormalizedAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let [q, k, v] = self.proj.qkv(x, past, pass);
+        self.proj.out(&attend(&q, &k, &v, &spec.clone().normalizer(self.normalizer)), pass)
+    }
+}

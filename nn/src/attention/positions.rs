@@ -1,0 +1,87 @@
+//! Absolute positions, added to embeddings before the first block.
+
+use crate::init::Init;
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use retrograd_autograd::Var;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// `x_i + table[start + i]`: a learned vector for each position of a context.
+///
+/// `[.., L, width]` to `[.., L, width]`. Parameter: `weight` `[context, width]`, normal with
+/// deviation 0.02 at first, as GPT-2's `wpe`. It knows no position beyond its context.
+/// Gehring et al. 2017 (arXiv 1705.03122).
+#[derive(Clone, Debug)]
+pub struct LearnedPositions<T: Real = f32> {
+    /// `[context, width]`
+    pub weight: Param<T>,
+}
+
+impl<T: Real> LearnedPositions<T> {
+    /// For positions below `context`.
+    pub fn new(context: usize, width: usize, rng: &mut Rng) -> Self {
+        let weight = Init::Normal { std: 0.02 }.sample([context, width], rng);
+        LearnedPositions { weight: Param::new(weight) }
+    }
+
+    /// Adds positions `start..start + L`; with a cache, `start` is its
+    /// [`position`](super::KvCache::position).
+    ///
+    /// # Panics
+    /// If a position is beyond the context.
+    #[track_caller]
+    pub fn forward(&self, x: &Var<T>, start: usize) -> Var<T> {
+        let (length, context) = (x.size(-2), self.weight.shape()[0]);
+        assert!(
+            start + length <= context,
+            "positions: {start} to {} are beyond the context of {context}",
+            start + length
+        );
+        x.add(&self.weight.var().narrow(0, start, length))
+    }
+}
+
+impl<T: Real> Module<T> for LearnedPositions<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("weight", &self.weight);
+    }
+}
+
+/// `x_i + PE(start + i)` with `PE(p, 2m) = sin(p / 10000^(2m / width))` and
+/// `PE(p, 2m + 1) = cos(p / 10000^(2m / width))`.
+///
+/// `[.., L, width]` to `[.., L, width]`, no parameters, no bound on positions. `PE(p + n)` is a
+/// rotation of `PE(p)` that depends on `n` only, and [`Rope`](super::Rope) makes a method of
+/// that. An odd width ends in a sine. Vaswani et al. 2017 (arXiv 1706.03762).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SinusoidalPositions {
+    /// The largest wavelength is this times 2π; 10000 at first.
+    pub base: f64,
+}
+
+impl Default for SinusoidalPositions {
+    fn default() -> Self {
+        SinusoidalPositions { base: 10000.0 }
+    }
+}
+
+impl SinusoidalPositions {
+    /// The vectors of positions `start..start + length`, `[length, width]`.
+    pub fn table<T: Real>(&self, start: usize, length: usize, width: usize) -> Tensor<T> {
+        Tensor::from_fn([length, width], |i| {
+            let pair = i[1] / 2;
+            let angle = (start + i[0]) as f64 / self.base.powf(2.0 * pair as f64 / width as f64);
+            T::from_f64(if i[1] % 2 == 0 { angle.sin() } else { angle.cos() })
+        })
+    }
+
+    /// Adds positions `start..start + L`.
+    pub fn forward<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
+        x.add(&Var::constant(self.table(start, x.size(-2), x.size(-1))))
+    }
+}
+
+impl<T: Real> Module<T> for SinusoidalPositions {
+    fn walk(&self, _: &mut Walk<'_, T>) {}
+}

@@ -1,0 +1,56 @@
+//! Heads that talk to one another before and after the softmax.
+
+use super::engine::{Spec, attend};
+use super::head_projections::HeadProjections;
+use super::incremental::{Incremental, Past};
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`, `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
+///
+/// `[.., L, width]` to `[.., L, width]`; `2 · H² · L²` more multiplications, and whole matrices
+/// of scores. Parameters: those of [`HeadProjections`], and `score_mix` and `weight_mix`
+/// `[heads, heads]`, identities at first, which is multi-head attention.
+///
+/// Scores are mixed first and masked then, so that nothing unseen comes in through another
+/// head. Nothing is added: where another implementation has a residual mix `s + W · s`,
+/// `score_mix` is `I + W`. Shazeer et al. 2020 (arXiv 2003.02436).
+#[derive(Clone, Debug)]
+pub struct TalkingHeadsAttention<T: Real = f32> {
+    /// The projections.
+    pub proj: HeadProjections<T>,
+    /// Of scores, `[heads, heads]`.
+    pub score_mix: Param<T>,
+    /// Of weights, `[heads, heads]`.
+    pub weight_mix: Param<T>,
+}
+
+impl<T: Real> TalkingHeadsAttention<T> {
+    /// With identities.
+    pub fn new(proj: HeadProjections<T>) -> Self {
+        let heads = proj.sizes().heads;
+        let identity = || Param::new(Tensor::eye(heads));
+        TalkingHeadsAttention { proj, score_mix: identity(), weight_mix: identity() }
+    }
+}
+
+impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.proj.walk(w);
+        w.param("score_mix", &self.score_mix);
+        w.param("weight_mix", &self.weight_mix);
+    }
+}
+
+impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let [q, k, v] = self.proj.qkv(x, past, pass);
+        let mixes = (Some(self.score_mix.var()), Some(self.weight_mix.var()));
+        let spec = spec.clone().mix_heads(mixes.0, mixes.1);
+        self.proj.out(&attend(&q, &k, &v, &spec), pass)
+    }
+}

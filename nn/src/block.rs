@@ -1,0 +1,59 @@
+//! The transformer block.
+
+use crate::attention::CausalSelfAttention;
+use crate::gpt::GptConfig;
+use crate::mlp::Mlp;
+use crate::module::{Layer, Module, Walk};
+use crate::norm::LayerNorm;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// A pre-norm block: `x += attn(ln_1(x))`, then `x += mlp(ln_2(x))`; names as in nanoGPT.
+#[derive(Clone, Debug)]
+pub struct Block<T: Real = f32> {
+    /// Before the attention.
+    pub ln_1: LayerNorm<T>,
+    /// Between positions.
+    pub attn: CausalSelfAttention<T>,
+    /// Before the feed-forward.
+    pub ln_2: LayerNorm<T>,
+    /// Within a position.
+    pub mlp: Mlp<T>,
+}
+
+impl<T: Real> Block<T> {
+    /// As the configuration says.
+    pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
+        Block {
+            ln_1: config.norm(),
+            attn: CausalSelfAttention::new(config, rng),
+            ln_2: config.norm(),
+            mlp: Mlp::new(config, rng),
+        }
+    }
+
+    /// The output, and the attention weights `[.., heads, L, L]`.
+    pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
+        let (attended, weights) = self.attn.forward_with_weights(&self.ln_1.forward(x, pass), pass);
+        let x = x + &attended;
+        let y = &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass);
+        (y, weights)
+    }
+}
+
+impl<T: Real> Module<T> for Block<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("ln_1", &self.ln_1);
+        w.module("attn", &self.attn);
+        w.module("ln_2", &self.ln_2);
+        w.module("mlp", &self.mlp);
+    }
+}
+
+impl<T: Real> Layer<T> for Block<T> {
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.forward_with_weights(x, pass).0
+    }
+}

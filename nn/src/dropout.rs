@@ -1,0 +1,48 @@
+//! Dropout.
+
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// In training, drops each element with probability `p` and divides the others by `1 - p`;
+/// in evaluation, the identity.
+///
+/// Which elements are dropped is a function of the [`Pass`] and the element's index, and the
+/// backward pass computes it again: no mask is stored. With `p = 1` everything is 0.
+///
+/// Srivastava et al. 2014.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    p: f64,
+}
+
+impl Dropout {
+    /// Dropout with probability `p`.
+    ///
+    /// # Panics
+    /// If `p` is not in `[0, 1]`.
+    #[track_caller]
+    pub fn new(p: f64) -> Dropout {
+        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        Dropout { p }
+    }
+
+    /// The probability.
+    pub fn p(&self) -> f64 {
+        self.p
+    }
+}
+
+impl<T: Real> Module<T> for Dropout {
+    fn walk(&self, _: &mut Walk<'_, T>) {}
+}
+
+impl<T: Real> Layer<T> for Dropout {
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        match pass.key() {
+            Some(key) if self.p > 0.0 => x.dropout(self.p, key),
+            _ => x.clone(),
+        }
+    }
+}

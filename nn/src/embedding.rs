@@ -1,0 +1,45 @@
+//! Embeddings.
+
+use crate::init::Init;
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use retrograd_autograd::Var;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Integer, Real, Tensor};
+
+/// A table of vectors, read by index: `[..]` to `[.., width]`.
+///
+/// Parameter: `weight` `[entries, width]`, standard normal at first, as in PyTorch.
+#[derive(Clone, Debug)]
+pub struct Embedding<T: Real = f32> {
+    /// `[entries, width]`
+    pub weight: Param<T>,
+}
+
+impl<T: Real> Embedding<T> {
+    /// A table of `entries` vectors.
+    pub fn new(entries: usize, width: usize, rng: &mut Rng) -> Self {
+        Embedding { weight: Param::new(Init::Normal { std: 1.0 }.sample([entries, width], rng)) }
+    }
+
+    /// With entries drawn anew.
+    pub fn init(self, init: Init, rng: &mut Rng) -> Self {
+        self.weight.set(init.sample(self.weight.shape(), rng));
+        self
+    }
+
+    /// The vectors at the given indices.
+    ///
+    /// # Panics
+    /// If an index is outside the table.
+    #[track_caller]
+    pub fn forward<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
+        self.weight.var().embedding(index)
+    }
+}
+
+impl<T: Real> Module<T> for Embedding<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("weight", &self.weight);
+    }
+}

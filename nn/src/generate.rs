@@ -1,0 +1,90 @@
+//! Sampling from a language model.
+
+use crate::gpt::Gpt;
+use crate::pass::Pass;
+use retrograd_autograd::no_grad;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// How the next token is drawn from its scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampler {
+    /// Divides the logits: below 1 the likely becomes likelier; 0 always takes the likeliest.
+    pub temperature: f64,
+    /// Only the `k` likeliest tokens are drawn from, if given.
+    pub top_k: Option<usize>,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Sampler { temperature: 0.8, top_k: None }
+    }
+}
+
+impl Sampler {
+    /// Draws a token from logits `[vocab]`.
+    ///
+    /// # Panics
+    /// If the temperature is negative or NaN, `top_k` is 0, there are no logits, or they are
+    /// no distribution: one is NaN or +∞, or all are -∞.
+    #[track_caller]
+    pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {
+        assert!(
+            self.temperature >= 0.0,
+            "sampler: the temperature must be at least 0, got {}",
+            self.temperature
+        );
+        assert!(self.top_k != Some(0), "sampler: top_k must be at least 1, got 0");
+        let vocab = logits.numel();
+        let top = if vocab == 0 { f64::NAN } else { logits.max(..).item().to_f64() };
+        assert!(top.is_finite(), "sampler: no token can be drawn, the largest logit is {top}");
+        if self.temperature == 0.0 {
+            return logits.argmax(0).item();
+        }
+        let k = self.top_k.map_or(vocab, |k| k.min(vocab));
+        let (best, index) = logits.topk(k, 0, true);
+        // In f64, which no temperature but 0 is too small for, and relative to the best before
+        // dividing, so that nothing overflows.
+        let scaled = best.to_vec().into_iter().map(|x| (x.to_f64() - top) / self.temperature);
+        let weights = Tensor::from_vec(scaled.collect(), [k]).softmax(0).to_vec();
+        let mut left = rng.key().uniform(0);
+        for (i, w) in weights.iter().enumerate() {
+            left -= w;
+            if left < 0.0 {
+                return index.at(&[i]);
+            }
+        }
+        // The weights add up to 1 but for rounding. What has none must not be drawn.
+        let last = weights.iter().rposition(|&w| w > 0.0);
+        index.at(&[last.expect("the best token has a weight")])
+    }
+}
+
+impl<T: Real> Gpt<T> {
+    /// `count` tokens that go on from `prompt`, each given to `each` as soon as it is drawn.
+    /// The model sees as many of the last tokens as its context holds.
+    ///
+    /// # Panics
+    /// If the prompt is empty or has a token outside the vocabulary, or as [`Sampler::draw`].
+    #[track_caller]
+    pub fn generate(
+        &self,
+        prompt: &[i64],
+        count: usize,
+        sampler: Sampler,
+        rng: &mut Rng,
+        mut each: impl FnMut(i64),
+    ) {
+        assert!(!prompt.is_empty(), "generate: the prompt is empty");
+        let mut tokens = prompt.to_vec();
+        for _ in 0..count {
+            let seen = &tokens[tokens.len().saturating_sub(self.config().context)..];
+            let input = Tensor::from_vec(seen.to_vec(), [1, seen.len()]);
+            let logits = no_grad(|| self.forward(&input, &mut Pass::eval()));
+            let last = logits.value().select(0, 0).select(0, seen.len() - 1);
+            let next = sampler.draw(&last, rng);
+            each(next);
+            tokens.push(next);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A decoder-only language model, as nanoGPT has it.
+
+use crate::block::Block;
+use crate::dropout::Dropout;
+use crate::embedding::Embedding;
+use crate::init::Init;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::norm::LayerNorm;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Integer, Real, Tensor};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The shape of a [`Gpt`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GptConfig {
+    /// Number of different tokens.
+    pub vocab: usize,
+    /// The longest sequence: number of learned positions.
+    pub context: usize,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Number of attention heads; divides the width.
+    pub heads: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Dropout of embeddings, attention weights and what is added to the residual stream.
+    pub dropout: f64,
+    /// Whether linear layers and norms have a bias.
+    pub bias: bool,
+    /// Whether the head shares the weight of the token embedding.
+    pub tied: bool,
+}
+
+/// A [`GptConfig`] that is no model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub(crate) String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl GptConfig {
+    /// Checks that there can be such a model.
+    ///
+    /// # Errors
+    /// Says which size is 0, that heads do not divide the width, that the dropout is no
+    /// probability, or that no memory can hold so many parameters.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let sizes = [
+            ("vocab", self.vocab),
+            ("context", self.context),
+            ("layers", self.layers),
+            ("heads", self.heads),
+            ("width", self.width),
+        ];
+        if let Some((name, _)) = sizes.iter().find(|(_, n)| *n == 0) {
+            return Err(ConfigError(format!("{name} must be at least 1, got 0")));
+        }
+        if !self.width.is_multiple_of(self.heads) {
+            let (heads, width) = (self.heads, self.width);
+            return Err(ConfigError(format!("{heads} heads do not divide a width of {width}")));
+        }
+        if !(0.0..=1.0).contains(&self.dropout) {
+            return Err(ConfigError(format!("dropout must be in [0, 1], got {}", self.dropout)));
+        }
+        // In f64 the sizes cannot overflow; the bound is where bytes of f64 could.
+        let [vocab, context, layers, _, width] = sizes.map(|(_, n)| n as f64);
+        if (2.0 * vocab + context + layers * (12.0 * width + 13.0)) * width
+            > isize::MAX as f64 / 8.0
+        {
+            return Err(ConfigError(format!("more parameters than memory can hold: {self:?}")));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn linear<T: Real>(
+        &self,
+        inputs: usize,
+        outputs: usize,
+        init: Init,
+        rng: &mut Rng,
+    ) -> Linear<T> {
+        let layer = match self.bias {
+            true => Linear::new(inputs, outputs, rng),
+            false => Linear::without_bias(inputs, outputs, rng),
+        };
+        layer.init(init, rng)
+    }
+
+    pub(crate) fn norm<T: Real>(&self) -> LayerNorm<T> {
+        match self.bias {
+            true => LayerNorm::new(self.width),
+            false => LayerNorm::without_bias(self.width),
+        }
+    }
+}
+
+/// Token and position embeddings, blocks, a norm, and a head that scores the next token.
+///
+/// Parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
+/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and begin as GPT-2's do:
+/// normal with deviation 0.02, projections into the residual stream smaller by `√(2·layers)`,
+/// biases 0. Radford et al. 2019.
+///
+/// ```
+/// use retrograd_nn::{Gpt, GptConfig, Module, Pass};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let config = GptConfig {
+///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
+///     dropout: 0.0, bias: false, tied: true,
+/// };
+/// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+/// let tokens = Tensor::from([[1i64, 2, 3, 4]]);
+/// let logits = model.forward(&tokens, &mut Pass::eval());
+/// assert_eq!(*logits.shape(), [1, 4, 10]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Gpt<T: Real = f32> {
+    config: GptConfig,
+    wte: Embedding<T>,
+    wpe: Embedding<T>,
+    dropout: Dropout,
+    blocks: Vec<Block<T>>,
+    ln_f: LayerNorm<T>,
+    lm_head: Linear<T>,
+}
+
+impl<T: Real> Gpt<T> {
+    /// A model with random parameters.
+    ///
+    /// # Errors
+    /// As [`GptConfig::check`].
+    pub fn new(config: GptConfig, rng: &mut Rng) -> Result<Self, ConfigError> {
+        config.check()?;
+        let normal = Init::Normal { std: 0.02 };
+        let (vocab, width) = (config.vocab, config.width);
+        let wte = Embedding::new(vocab, width, rng).init(normal, rng);
+        let lm_head = match config.tied {
+            true => Linear::tied(&wte.weight),
+            false => Linear::without_bias(width, vocab, rng).init(normal, rng),
+        };
+        Ok(Gpt {
+            wpe: Embedding::new(config.context, width, rng).init(normal, rng),
+            dropout: Dropout::new(config.dropout),
+            blocks: (0..config.layers).map(|_| Block::new(&config, rng)).collect(),
+            ln_f: config.norm(),
+            wte,
+            lm_head,
+            config,
+        })
+    }
+
+    /// The shape of the model.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Logits `[.., L, vocab]` for tokens `[.., L]`.
+    ///
+    /// # Panics
+    /// If the sequence is longer than the context, or a token is outside the vocabulary.
+    #[track_caller]
+    pub fn forward<I: Integer>(&self, tokens: &Tensor<I>, pass: &mut Pass) -> Var<T> {
+        self.run(tokens, pass, |_| ())
+    }
+
+    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`.
+    ///
+    /// # Panics
+    /// As [`Gpt::forward`], or if shapes differ or a target is outside the vocabulary.
+    #[track_caller]
+    pub fn loss<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        targets: &Tensor<I>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        self.forward(tokens, pass).cross_entropy(targets, CrossEntropy::default())
+    }
+
+    /// The attention weights `[.., heads, L, L]` of every block.
+    #[track_caller]
+    pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
+        let mut maps = Vec::new();
+        retrograd_autograd::no_grad(|| {
+            self.run(tokens, &mut Pass::eval(), |weights| maps.push(weights.into_value()))
+        });
+        maps
+    }
+
+    #[track_caller]
+    fn run<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        pass: &mut Pass,
+        mut look: impl FnMut(Var<T>),
+    ) -> Var<T> {
+        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        let length = tokens.size(-1);
+        assert!(
+            length <= self.config.context,
+            "gpt: a sequence of {length} tokens is longer than the context of {}",
+            self.config.context
+        );
+        let positions = Tensor::<i64>::indices(length);
+        let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
+        let mut x = self.dropout.forward(&x, pass);
+        for block in &self.blocks {
+            let (y, weights) = block.forward_with_weights(&x, pass);
+            look(weights);
+            x = y;
+        }
+        self.lm_head.forward(&self.ln_f.forward(&x, pass), pass)
+    }
+}
+
+impl<T: Real> Module<T> for Gpt<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.at("transformer", |w| {
+            w.module("wte", &self.wte);
+            w.module("wpe", &self.wpe);
+            w.list("h", &self.blocks);
+            w.module("ln_f", &self.ln_f);
+        });
+        w.module("lm_head", &self.lm_head);
+    }
+}

@@ -1,0 +1,96 @@
+//! How parameters begin.
+
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Shape, Tensor};
+
+/// A distribution for the weights `[outputs, inputs]` of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// All of one value.
+    Constant(f64),
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Uniform on `[-bound, bound)`.
+    Uniform {
+        /// Largest magnitude.
+        bound: f64,
+    },
+    /// PyTorch's default for linear layers: uniform with bound `1/√inputs`.
+    TorchLinear,
+    /// Uniform with bound `gain · √(6 / (inputs + outputs))`: keeps the variance of
+    /// activations and gradients. Glorot, Bengio 2010.
+    XavierUniform {
+        /// Factor for the nonlinearity that follows; 1 if it is near the identity.
+        gain: f64,
+    },
+    /// Normal with standard deviation `gain · √(2 / (inputs + outputs))`.
+    XavierNormal {
+        /// As for [`Init::XavierUniform`].
+        gain: f64,
+    },
+    /// Uniform with bound `√(6 / inputs)`, for rectifiers. He et al. 2015 (arXiv 1502.01852).
+    KaimingUniform,
+    /// Normal with standard deviation `√(2 / inputs)`, for rectifiers.
+    KaimingNormal,
+}
+
+/// GPT-2's scale for the `layers` projections that add to the residual stream, two per
+/// block: a standard deviation of `0.02 / √(2 · layers)`, so that the stream does not grow
+/// with depth. Radford et al. 2019.
+pub fn gpt2_residual(layers: usize) -> Init {
+    Init::Normal { std: 0.02 / (2.0 * layers.max(1) as f64).sqrt() }
+}
+
+impl Init {
+    /// A tensor drawn from the distribution. The first axis counts outputs and the second
+    /// inputs; the sizes of further axes multiply both, as in PyTorch. Without a second axis
+    /// (where PyTorch refuses) there are as many inputs as outputs.
+    pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+        let shape = shape.into();
+        let field: usize = shape.iter().skip(2).product();
+        let outputs = (shape.first().copied().unwrap_or(1) * field).max(1) as f64;
+        let inputs = match shape.get(1) {
+            Some(&n) => (n * field).max(1) as f64,
+            None => outputs,
+        };
+        let normal =
+            |std: f64, rng: &mut Rng| Tensor::randn(shape, rng).mul_scalar(T::from_f64(std));
+        let uniform = |bound: f64, rng: &mut Rng| Tensor::uniform(shape, -bound, bound, rng);
+        match self {
+            Init::Constant(c) => Tensor::full(shape, T::from_f64(c)),
+            Init::Normal { std } => normal(std, rng),
+            Init::Uniform { bound } => uniform(bound, rng),
+            Init::TorchLinear => uniform(1.0 / inputs.sqrt(), rng),
+            Init::XavierUniform { gain } => uniform(gain * (6.0 / (inputs + outputs)).sqrt(), rng),
+            Init::XavierNormal { gain } => normal(gain * (2.0 / (inputs + outputs)).sqrt(), rng),
+            Init::KaimingUniform => uniform((6.0 / inputs).sqrt(), rng),
+            Init::KaimingNormal => normal((2.0 / inputs).sqrt(), rng),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(init: Init) -> (f64, f64) {
+        let x: Tensor<f64> = init.sample([200, 300], &mut Rng::new(3));
+        (x.std(.., 0).item(), x.abs().max(..).item())
+    }
+
+    #[test]
+    fn deviations_and_bounds() {
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.02, "{a} is not {b}");
+        close(spread(Init::Normal { std: 0.02 }).0, 0.02);
+        close(spread(Init::TorchLinear).1, 1.0 / 300f64.sqrt());
+        close(spread(Init::XavierUniform { gain: 2.0 }).1, 2.0 * (6.0 / 500f64).sqrt());
+        close(spread(Init::XavierNormal { gain: 1.0 }).0, (2.0 / 500f64).sqrt());
+        close(spread(Init::KaimingUniform).1, (6.0 / 300f64).sqrt());
+        close(spread(Init::KaimingNormal).0, (2.0 / 300f64).sqrt());
+        close(spread(gpt2_residual(8)).0, 0.005);
+        assert_eq!(spread(Init::Constant(3.0)), (0.0, 3.0));
+    }
+}

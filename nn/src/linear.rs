@@ -1,0 +1,71 @@
+//! Linear layers.
+
+use crate::init::Init;
+use crate::module::{Layer, Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// `y = x · Wᵀ + b`: `[.., inputs]` to `[.., outputs]`.
+///
+/// Parameters: `weight` `[outputs, inputs]` and, unless left out, `bias` `[outputs]`, both
+/// uniform on `±1/√inputs` at first, as in PyTorch.
+#[derive(Clone, Debug)]
+pub struct Linear<T: Real = f32> {
+    /// `[outputs, inputs]`
+    pub weight: Param<T>,
+    /// `[outputs]`
+    pub bias: Option<Param<T>>,
+}
+
+impl<T: Real> Linear<T> {
+    /// With a bias.
+    pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
+        let layer = Linear::without_bias(inputs, outputs, rng);
+        let bound = 1.0 / (inputs.max(1) as f64).sqrt();
+        let bias = Param::new(Init::Uniform { bound }.sample([outputs], rng));
+        Linear { bias: Some(bias), ..layer }
+    }
+
+    /// Without a bias.
+    pub fn without_bias(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
+        let weight = Param::new(Init::TorchLinear.sample([outputs, inputs], rng));
+        Linear { weight, bias: None }
+    }
+
+    /// With a weight drawn anew, and a bias of 0 if there is one.
+    pub fn init(self, init: Init, rng: &mut Rng) -> Self {
+        self.weight.set(init.sample(self.weight.shape(), rng));
+        if let Some(bias) = &self.bias {
+            bias.set(Init::Constant(0.0).sample(bias.shape(), rng));
+        }
+        self
+    }
+
+    /// With a weight that another module owns too.
+    pub fn tied(weight: &Param<T>) -> Self {
+        Linear { weight: weight.clone(), bias: None }
+    }
+}
+
+impl<T: Real> Module<T> for Linear<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("weight", &self.weight);
+        w.optional("bias", &self.bias);
+    }
+}
+
+impl<T: Real> Layer<T> for Linear<T> {
+    /// # Panics
+    /// If the last axis of `x` is not `inputs`.
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
+        let y = x.matmul(&self.weight.var().t());
+        match &self.bias {
+            Some(bias) => y + bias.var(),
+            None => y,
+        }
+    }
+}

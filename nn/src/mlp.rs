@@ -1,0 +1,52 @@
+//! The feed-forward half of a transformer block.
+
+use crate::activation::Activation;
+use crate::dropout::Dropout;
+use crate::gpt::GptConfig;
+use crate::init::{Init, gpt2_residual};
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// `dropout(c_proj(activation(c_fc(x))))`, four times as wide inside; names as in nanoGPT.
+#[derive(Clone, Debug)]
+pub struct Mlp<T: Real = f32> {
+    /// To the inner width.
+    pub c_fc: Linear<T>,
+    /// The nonlinearity between.
+    pub activation: Activation,
+    /// Back to the width of the residual stream.
+    pub c_proj: Linear<T>,
+    /// Of the result.
+    pub dropout: Dropout,
+}
+
+impl<T: Real> Mlp<T> {
+    /// As the configuration says.
+    pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
+        let (width, inner) = (config.width, 4 * config.width);
+        Mlp {
+            c_fc: config.linear(width, inner, Init::Normal { std: 0.02 }, rng),
+            activation: Activation::Gelu,
+            c_proj: config.linear(inner, width, gpt2_residual(config.layers), rng),
+            dropout: Dropout::new(config.dropout),
+        }
+    }
+}
+
+impl<T: Real> Module<T> for Mlp<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("c_fc", &self.c_fc);
+        w.module("c_proj", &self.c_proj);
+    }
+}
+
+impl<T: Real> Layer<T> for Mlp<T> {
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let h = self.activation.forward(&self.c_fc.forward(x, pass), pass);
+        self.dropout.forward(&self.c_proj.forward(&h, pass), pass)
+    }
+}

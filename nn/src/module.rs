@@ -1,0 +1,194 @@
+//! What a module is.
+
+use crate::param::Param;
+use crate::pass::Pass;
+use crate::state::{LoadError, StateDict, load};
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// Something that owns parameters and says which.
+///
+/// [`Module::walk`] has one line per field. Everything else follows from it: names, state
+/// dicts, loading, counting, freezing, groups for an optimiser.
+///
+/// ```
+/// use retrograd_nn::{Linear, Module, Param, Walk};
+///
+/// struct Scaled {
+///     scale: Param,
+///     inner: Linear,
+/// }
+///
+/// impl Module for Scaled {
+///     fn walk(&self, w: &mut Walk<'_, f32>) {
+///         w.param("scale", &self.scale);
+///         w.module("inner", &self.inner);
+///     }
+/// }
+/// ```
+pub trait Module<T: Real = f32> {
+    /// Shows every parameter and every module inside to the walker.
+    fn walk(&self, w: &mut Walk<'_, T>);
+
+    /// All parameters with their dotted names, in the order of the walk; a tied one once,
+    /// under its first name.
+    fn named_parameters(&self) -> Vec<(String, Param<T>)>
+    where
+        Self: Sized,
+    {
+        let mut found: Vec<(String, Param<T>)> = Vec::new();
+        self.visit(&mut |name, param| {
+            if !found.iter().any(|(_, p)| p.id() == param.id()) {
+                found.push((name.to_string(), param.clone()));
+            }
+        });
+        found
+    }
+
+    /// Calls `f` for every parameter of the walk, a tied one under each of its names.
+    fn visit(&self, f: &mut dyn FnMut(&str, &Param<T>))
+    where
+        Self: Sized,
+    {
+        self.walk(&mut Walk { path: String::new(), visit: f });
+    }
+
+    /// Number of numbers in all parameters.
+    fn num_parameters(&self) -> usize
+    where
+        Self: Sized,
+    {
+        self.named_parameters().iter().map(|(_, p)| p.shape().numel()).sum()
+    }
+
+    /// All parameter values by name, a tied one under each of its names, as in PyTorch.
+    ///
+    /// # Panics
+    /// If the walk gives one name twice.
+    #[track_caller]
+    fn state_dict(&self) -> StateDict<T>
+    where
+        Self: Sized,
+    {
+        let mut dict = StateDict::new();
+        self.visit(&mut |name, param| {
+            let before = dict.insert(name.to_string(), param.value());
+            assert!(before.is_none(), "state_dict: two parameters are named {name}");
+        });
+        dict
+    }
+
+    /// Sets all parameters from a state dict. A tied parameter may be given under any of its
+    /// names.
+    ///
+    /// # Errors
+    /// If a name is missing or unexpected, or a shape differs, the error lists every such
+    /// name, and no parameter has been changed.
+    fn load_state_dict(&self, dict: &StateDict<T>) -> Result<(), LoadError>
+    where
+        Self: Sized,
+    {
+        let mut names = Vec::new();
+        self.visit(&mut |name, param| names.push((name.to_string(), param.clone())));
+        load(&names, dict)
+    }
+
+    /// Freezes all parameters (`false`) or has them trained again (`true`).
+    fn set_trainable(&self, trainable: bool)
+    where
+        Self: Sized,
+    {
+        self.visit(&mut |_, param| param.set_trainable(trainable));
+    }
+}
+
+/// A module that maps one variable to one variable.
+pub trait Layer<T: Real = f32>: Module<T> {
+    /// The output for an input.
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T>;
+}
+
+/// The visitor of [`Module::walk`], which knows the path so far.
+pub struct Walk<'a, T: Real = f32> {
+    path: String,
+    visit: &'a mut dyn FnMut(&str, &Param<T>),
+}
+
+impl<T: Real> Walk<'_, T> {
+    /// Shows a parameter.
+    pub fn param(&mut self, name: &str, param: &Param<T>) {
+        self.at(name, |w| (w.visit)(&w.path, param));
+    }
+
+    /// Shows a parameter that may be absent.
+    pub fn optional(&mut self, name: &str, param: &Option<Param<T>>) {
+        if let Some(param) = param {
+            self.param(name, param);
+        }
+    }
+
+    /// Shows a module inside.
+    pub fn module(&mut self, name: &str, module: &dyn Module<T>) {
+        self.at(name, |w| module.walk(w));
+    }
+
+    /// Shows a list of modules, named by their index.
+    pub fn list<'m, M: Module<T> + 'm>(
+        &mut self,
+        name: &str,
+        modules: impl IntoIterator<Item = &'m M>,
+    ) {
+        self.at(name, |w| {
+            for (i, module) in modules.into_iter().enumerate() {
+                w.module(&i.to_string(), module);
+            }
+        });
+    }
+
+    /// Goes on below a name that is no module of its own.
+    pub fn at(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
+        let len = self.path.len();
+        if len > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        f(self);
+        self.path.truncate(len);
+    }
+}
+
+/// Layers one after the other, named by their index.
+pub struct Sequential<T: Real = f32>(Vec<Box<dyn Layer<T>>>);
+
+impl<T: Real> Sequential<T> {
+    /// No layer yet: the identity.
+    pub fn new() -> Self {
+        Sequential(Vec::new())
+    }
+
+    /// With one more at the end.
+    pub fn then(mut self, layer: impl Layer<T> + 'static) -> Self {
+        self.0.push(Box::new(layer));
+        self
+    }
+}
+
+impl<T: Real> Default for Sequential<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Real> Module<T> for Sequential<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        for (i, layer) in self.0.iter().enumerate() {
+            w.at(&i.to_string(), |w| layer.walk(w));
+        }
+    }
+}
+
+impl<T: Real> Layer<T> for Sequential<T> {
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.0.iter().fold(x.clone(), |x, layer| layer.forward(&x, pass))
+    }
+}

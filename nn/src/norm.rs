@@ -1,0 +1,80 @@
+//! Normalisation layers over the last axis.
+
+use crate::module::{Layer, Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// `(x - mean) / √(var + eps) · weight + bias` over the last axis.
+///
+/// Parameters: `weight` (ones at first) and, unless left out, `bias` (zeros), both
+/// `[width]`. Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
+#[derive(Clone, Debug)]
+pub struct LayerNorm<T: Real = f32> {
+    /// `[width]`
+    pub weight: Param<T>,
+    /// `[width]`
+    pub bias: Option<Param<T>>,
+    /// Keeps the root away from 0; 1e-5 unless changed.
+    pub eps: f64,
+}
+
+impl<T: Real> LayerNorm<T> {
+    /// With a bias.
+    pub fn new(width: usize) -> Self {
+        let bias = Some(Param::new(Tensor::zeros([width])));
+        LayerNorm { bias, ..LayerNorm::without_bias(width) }
+    }
+
+    /// Without a bias.
+    pub fn without_bias(width: usize) -> Self {
+        LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
+    }
+}
+
+impl<T: Real> Module<T> for LayerNorm<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("weight", &self.weight);
+        w.optional("bias", &self.bias);
+    }
+}
+
+impl<T: Real> Layer<T> for LayerNorm<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
+        let bias = self.bias.as_ref().map(|b| b.var());
+        x.layer_norm(Some(&self.weight.var()), bias.as_ref(), self.eps)
+    }
+}
+
+/// `x / √(mean(x²) + eps) · weight` over the last axis.
+///
+/// Parameter: `weight` `[width]`, ones at first. Zhang, Sennrich 2019 (arXiv 1910.07467).
+#[derive(Clone, Debug)]
+pub struct RmsNorm<T: Real = f32> {
+    /// `[width]`
+    pub weight: Param<T>,
+    /// Keeps the root away from 0; 1e-6 unless changed.
+    pub eps: f64,
+}
+
+impl<T: Real> RmsNorm<T> {
+    /// Over an axis of this width.
+    pub fn new(width: usize) -> Self {
+        RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }
+    }
+}
+
+impl<T: Real> Module<T> for RmsNorm<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("weight", &self.weight);
+    }
+}
+
+impl<T: Real> Layer<T> for RmsNorm<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
+        x.rms_norm(Some(&self.weight.var()), self.eps)
+    }
+}

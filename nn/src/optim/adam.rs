@@ -1,0 +1,185 @@
+//! Adam and AdamW.
+
+use super::{Group, Optimizer, Slots, StepError, at_least_0, in_unit, new_lr};
+use crate::gpt::ConfigError;
+use crate::module::Module;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use retrograd_tensor::drive::update::{Update, update};
+use retrograd_tensor::par::Cost;
+use retrograd_tensor::simd::Lanes;
+
+/// Hyperparameters of [`Adam`] and [`AdamW`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamConfig {
+    /// Learning rate.
+    pub lr: f64,
+    /// How much of the averages of the gradient and of its square is kept at each step.
+    pub betas: (f64, f64),
+    /// Added to the root of the averaged square.
+    pub eps: f64,
+    /// Weight decay: of parameters of rank 2 and more for [`AdamW::new`], of all for
+    /// [`Adam::new`].
+    pub weight_decay: f64,
+}
+
+impl Default for AdamConfig {
+    fn default() -> Self {
+        AdamConfig { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+impl AdamConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        at_least_0("learning rate", self.lr)?;
+        at_least_0("epsilon", self.eps)?;
+        at_least_0("weight decay", self.weight_decay)?;
+        in_unit("beta 1", self.betas.0)?;
+        in_unit("beta 2", self.betas.1)
+    }
+}
+
+/// The state that both variants share.
+#[derive(Debug)]
+struct Moments<T: Real> {
+    config: AdamConfig,
+    slots: Slots<T, 2>,
+    steps: u64,
+}
+
+/// One parameter's step. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and `v̂`
+/// corrected for their start at 0: `p -= lr · m̂ / (√v̂ + eps)`.
+#[derive(Clone, Copy)]
+struct Step<T> {
+    /// Multiplies the parameter: decoupled weight decay.
+    shrink: T,
+    /// Times the parameter, is added to the gradient: coupled weight decay.
+    decay: T,
+    beta: (T, T),
+    one_minus_beta: (T, T),
+    /// `lr` over the correction of `m`.
+    rate: T,
+    /// One over the root of the correction of `v`.
+    root: T,
+    eps: T,
+}
+
+impl<T: Real> Update<T, 3, 1> for Step<T> {
+    const COST: Cost = Cost(600);
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, m, v]: [S::V; 3], [g]: [S::V; 1]) -> [S::V; 3] {
+        let g = s.fma(s.splat(self.decay), p, g);
+        let m = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
+        let v = s.fma(s.splat(self.beta.1), v, s.mul(s.mul(s.splat(self.one_minus_beta.1), g), g));
+        let size = s.fma(s.sqrt(v), s.splat(self.root), s.splat(self.eps));
+        // With eps = 0 and no gradient yet, 0/0 must not be a step.
+        let still = s.eq(size, s.splat(T::ZERO));
+        let step = s.select(still, s.splat(T::ZERO), s.div(s.mul(s.splat(self.rate), m), size));
+        [s.sub(s.mul(p, s.splat(self.shrink)), step), m, v]
+    }
+}
+
+impl<T: Real> Moments<T> {
+    fn new(groups: Vec<Group<T>>, config: AdamConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Moments { config, slots: Slots::new(["m", "v"], groups)?, steps: 0 })
+    }
+
+    fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
+        let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
+        let n = self.steps as f64 + 1.0;
+        let (fix1, fix2) = (1.0 - b1.powf(n), 1.0 - b2.powf(n));
+        for (slot, g) in self.slots.with_gradients(grads)? {
+            let decay = slot.weight_decay;
+            let op = Step {
+                shrink: T::from_f64(if decoupled { 1.0 - lr * decay } else { 1.0 }),
+                decay: T::from_f64(if decoupled { 0.0 } else { decay }),
+                beta: (T::from_f64(b1), T::from_f64(b2)),
+                one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
+                rate: T::from_f64(lr / fix1),
+                root: T::from_f64(1.0 / fix2.sqrt()),
+                eps: T::from_f64(eps),
+            };
+            let [m, v] = &mut slot.memory;
+            slot.param.update(|p| update("adam", op, [p, m, v], [g]));
+        }
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+}
+
+macro_rules! adam {
+    ($(#[$doc:meta])* $name:ident, $groups:path, $decoupled:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<T: Real = f32>(Moments<T>);
+
+        impl<T: Real> $name<T> {
+            /// For the parameters of a module.
+            ///
+            /// # Errors
+            /// If a hyperparameter is out of range.
+            pub fn new(module: &impl Module<T>, config: AdamConfig) -> Result<Self, ConfigError> {
+                Self::with_groups($groups(module, config.weight_decay), config)
+            }
+
+            /// For groups with a weight decay of their own.
+            ///
+            /// # Errors
+            /// If a hyperparameter is out of range, there is no parameter, or one (or its
+            /// name) is given twice.
+            pub fn with_groups(
+                groups: Vec<Group<T>>,
+                config: AdamConfig,
+            ) -> Result<Self, ConfigError> {
+                Moments::new(groups, config).map($name)
+            }
+        }
+
+        impl<T: Real> Optimizer<T> for $name<T> {
+            fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+                self.0.step(grads, $decoupled)
+            }
+
+            fn lr(&self) -> f64 {
+                self.0.config.lr
+            }
+
+            #[track_caller]
+            fn set_lr(&mut self, lr: f64) {
+                self.0.config.lr = new_lr(lr);
+            }
+
+            fn steps(&self) -> u64 {
+                self.0.steps
+            }
+
+            fn state_dict(&self) -> StateDict<T> {
+                self.0.slots.state_dict()
+            }
+
+            fn load_state_dict(
+                &mut self,
+                steps: u64,
+                dict: &StateDict<T>,
+            ) -> Result<(), LoadError> {
+                self.0.slots.load_state_dict(dict)?;
+                self.0.steps = steps;
+                Ok(())
+            }
+        }
+    };
+}
+
+adam! {
+    /// Adam: weight decay, if any, is added to the gradient. Kingma, Ba 2014
+    /// (arXiv 1412.6980).
+    Adam, Group::all, false
+}
+
+adam! {
+    /// Adam with decoupled weight decay: parameters shrink by `lr · decay` at each step,
+    /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101).
+    AdamW, Group::by_rank, true
+}

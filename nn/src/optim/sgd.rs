@@ -1,0 +1,123 @@
+//! Stochastic gradient descent.
+
+use super::{Group, Optimizer, Slots, StepError, at_least_0, new_lr};
+use crate::gpt::ConfigError;
+use crate::module::Module;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use retrograd_tensor::drive::update::{Update, update};
+use retrograd_tensor::par::Cost;
+use retrograd_tensor::simd::Lanes;
+
+/// Hyperparameters of [`Sgd`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SgdConfig {
+    /// Learning rate.
+    pub lr: f64,
+    /// Share of the velocity that is kept at each step.
+    pub momentum: f64,
+    /// Looks ahead along the velocity. Nesterov 1983; Sutskever et al. 2013.
+    pub nesterov: bool,
+    /// Added to the gradient times the parameter (for [`Sgd::new`]: of every parameter).
+    pub weight_decay: f64,
+}
+
+impl Default for SgdConfig {
+    fn default() -> Self {
+        SgdConfig { lr: 0.01, momentum: 0.0, nesterov: false, weight_decay: 0.0 }
+    }
+}
+
+/// Gradient descent with momentum, as in PyTorch: `g += decay · p`, `v = momentum · v + g`
+/// (`v = g` at the first step), `p -= lr · v`; with Nesterov `p -= lr · (g + momentum · v)`.
+#[derive(Debug)]
+pub struct Sgd<T: Real = f32> {
+    config: SgdConfig,
+    slots: Slots<T, 1>,
+    steps: u64,
+}
+
+impl<T: Real> Sgd<T> {
+    /// For all parameters of a module.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range.
+    pub fn new(module: &impl Module<T>, config: SgdConfig) -> Result<Self, ConfigError> {
+        Sgd::with_groups(Group::all(module, config.weight_decay), config)
+    }
+
+    /// For groups with a weight decay of their own.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is
+    /// given twice.
+    pub fn with_groups(groups: Vec<Group<T>>, config: SgdConfig) -> Result<Self, ConfigError> {
+        at_least_0("learning rate", config.lr)?;
+        at_least_0("momentum", config.momentum)?;
+        if config.nesterov && config.momentum == 0.0 {
+            return Err(ConfigError("Nesterov needs a momentum above 0".into()));
+        }
+        Ok(Sgd { config, slots: Slots::new(["velocity"], groups)?, steps: 0 })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Step<T> {
+    lr: T,
+    momentum: T,
+    decay: T,
+    nesterov: bool,
+}
+
+impl<T: Real> Update<T, 2, 1> for Step<T> {
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, v]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
+        let g = s.fma(s.splat(self.decay), p, g);
+        let v = s.fma(s.splat(self.momentum), v, g);
+        let direction = if self.nesterov { s.fma(s.splat(self.momentum), v, g) } else { v };
+        [s.fma(s.splat(-self.lr), direction, p), v]
+    }
+}
+
+impl<T: Real> Optimizer<T> for Sgd<T> {
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let SgdConfig { lr, momentum, nesterov, .. } = self.config;
+        for (slot, g) in self.slots.with_gradients(grads)? {
+            let op = Step {
+                lr: T::from_f64(lr),
+                momentum: T::from_f64(momentum),
+                decay: T::from_f64(slot.weight_decay),
+                nesterov,
+            };
+            let [v] = &mut slot.memory;
+            slot.param.update(|p| update("sgd", op, [p, v], [g]));
+        }
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    fn lr(&self) -> f64 {
+        self.config.lr
+    }
+
+    #[track_caller]
+    fn set_lr(&mut self, lr: f64) {
+        self.config.lr = new_lr(lr);
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn state_dict(&self) -> StateDict<T> {
+        self.slots.state_dict()
+    }
+
+    fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        self.slots.load_state_dict(dict)?;
+        self.steps = steps;
+        Ok(())
+    }
+}

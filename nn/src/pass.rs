@@ -1,0 +1,48 @@
+//! The mode of a forward pass, and its randomness.
+
+use retrograd_tensor::random::Key;
+
+/// Training with a seed, or evaluation. Every `forward` takes one, so that nothing depends
+/// on hidden state, and the same seed gives the same pass on any number of threads.
+///
+/// ```
+/// use retrograd_nn::Pass;
+/// assert_eq!(Pass::train(7).key(), Pass::train(7).key());
+/// assert_eq!(Pass::eval().key(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pass {
+    seed: Option<u64>,
+    next: u64,
+}
+
+impl Pass {
+    /// A training pass: dropout and the like draw from this seed.
+    pub fn train(seed: u64) -> Pass {
+        Pass { seed: Some(seed), next: 0 }
+    }
+
+    /// Training pass number `step` of a run: a different one for each step, and nothing but
+    /// the two numbers is needed to repeat it.
+    pub fn train_step(seed: u64, step: u64) -> Pass {
+        // Streams of one step are numbered from a place of its own.
+        Pass { seed: Some(seed), next: step << 32 }
+    }
+
+    /// An evaluation pass: nothing is random.
+    pub fn eval() -> Pass {
+        Pass { seed: None, next: 0 }
+    }
+
+    /// Whether this is a training pass.
+    pub fn is_training(&self) -> bool {
+        self.seed.is_some()
+    }
+
+    /// A key for the next random operation; `None` in evaluation.
+    pub fn key(&mut self) -> Option<Key> {
+        let key = Key::new(self.seed?, self.next);
+        self.next += 1;
+        Some(key)
+    }
+}

@@ -1,0 +1,130 @@
+//! What every module should be tested for.
+
+use crate::module::Module;
+use crate::param::{Param, made_on_this_thread};
+use retrograd_autograd::Var;
+use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor, with_threads};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Builds a module and checks that its walk shows every parameter that building it made,
+/// under a name of its own, and that every one of them gets a gradient from `loss` that is
+/// finite and not all 0.
+///
+/// # Panics
+/// If not, naming the parameter.
+pub fn check_module<T: Real, M: Module<T>>(
+    build: impl FnOnce() -> M,
+    loss: impl FnOnce(&M) -> Var<T>,
+) {
+    let before = made_on_this_thread();
+    let module = build();
+    let made = made_on_this_thread() - before;
+    let walked = module.named_parameters();
+    assert_eq!(made, walked.len(), "parameters made and parameters that walk() shows");
+    drop(module.state_dict()); // panics if a name is given twice
+    let grads = loss(&module).backward();
+    for (name, param) in walked {
+        let g = grads.by_id(param.id()).unwrap_or_else(|| panic!("{name} got no gradient"));
+        assert!(*g.shape() == param.shape(), "{name}: gradient {:?}", g.shape());
+        let size = g.abs().sum(..).item().to_f64();
+        assert!(
+            size.is_finite() && (size > 0.0 || g.numel() == 0),
+            "{name}: gradient sums to {size}"
+        );
+    }
+}
+
+/// Runs `f` while the given variables stand for the parameters of a module, in the order of
+/// [`Module::named_parameters`]: the module as a function of its parameters. They are put back
+/// afterwards, also if `f` panics.
+///
+/// # Panics
+/// If their number or a shape differs.
+pub fn with_parameters<T: Real, M: Module<T>, R>(
+    module: &M,
+    vars: &[Var<T>],
+    f: impl FnOnce(&M) -> R,
+) -> R {
+    let params: Vec<Param<T>> = module.named_parameters().into_iter().map(|(_, p)| p).collect();
+    assert_eq!(params.len(), vars.len(), "with_parameters: one variable per parameter");
+    for (param, var) in params.iter().zip(vars) {
+        assert!(param.shape() == *var.shape(), "with_parameters: {param:?} by {:?}", var.shape());
+    }
+    let old: Vec<Var<T>> = params.iter().zip(vars).map(|(p, v)| p.swap(v.clone())).collect();
+    let result = catch_unwind(AssertUnwindSafe(|| f(module)));
+    for (param, var) in params.iter().zip(old) {
+        param.swap(var);
+    }
+    result.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// What [`check_variant`] compared.
+#[derive(Clone, Debug)]
+pub struct VariantReport {
+    /// Number of parameters, by name.
+    pub parameters: usize,
+    /// First derivatives against differences.
+    pub first: Report,
+    /// Second derivatives against differences.
+    pub second: Report,
+}
+
+/// Everything that a differentiable module must stand, in f64: every parameter walked and
+/// trained ([`check_module`]); gradients by inputs and parameters against finite differences,
+/// to second order; a state dict that loads into another instance and gives equal bits; equal
+/// bits on 1 and 2 threads, forward and backward.
+///
+/// `inputs` are continuous inputs; `run` is the forward pass on variables of their shapes.
+///
+/// # Panics
+/// If one of them fails, saying which.
+pub fn check_variant<M: Module<f64> + Sync>(
+    name: &str,
+    build: impl Fn(&mut Rng) -> M + Sync,
+    inputs: &[Tensor<f64>],
+    run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
+) -> VariantReport {
+    let constants: Vec<Var<f64>> = inputs.iter().cloned().map(Var::constant).collect();
+    let weigh = |y: &Var<f64>| {
+        let weights = Tensor::randn(y.shape(), &mut Rng::new(77));
+        y.mul(&Var::constant(weights)).sum(..)
+    };
+    let module = build(&mut Rng::new(1));
+    let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.var()).collect();
+    if !params.is_empty() {
+        check_module(|| build(&mut Rng::new(1)), |m| weigh(&run(m, &constants)));
+    }
+
+    let mut leaves: Vec<Var<f64>> = inputs.iter().cloned().map(Var::leaf).collect();
+    leaves.extend(params.iter().map(|p| Var::leaf(p.value().clone())));
+    let f = |x: &[Var<f64>]| {
+        let (inputs, params) = x.split_at(constants.len());
+        with_parameters(&build(&mut Rng::new(1)), params, |m| run(m, inputs))
+    };
+    let first = gradcheck(f, &leaves, &Check::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let second =
+        gradgradcheck(f, &leaves, &Check::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+
+    let other = build(&mut Rng::new(2));
+    other.load_state_dict(&module.state_dict()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let bits = |m: &M, threads| {
+        with_threads(threads, || {
+            let y = run(m, &leaves[..inputs.len()]);
+            let grads = weigh(&y).backward();
+            let mut all = y.value().to_vec();
+            let ids = leaves[..inputs.len()].iter().filter_map(|x| x.id());
+            let params = m.named_parameters();
+            let ids = ids.chain(params.iter().map(|(_, p)| p.id()));
+            all.extend(ids.filter_map(|id| grads.by_id(id)).flat_map(|g| g.to_vec()));
+            all.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        })
+    };
+    if !leaves.is_empty() {
+        let want = bits(&module, 1);
+        assert!(bits(&other, 1) == want, "{name}: a loaded state dict gives other results");
+        assert!(bits(&module, 2) == want, "{name}: two threads give other results");
+    }
+    VariantReport { parameters: params.len(), first, second }
+}

@@ -1,0 +1,45 @@
+//! Layers that begin with the weights that PyTorch would give them.
+//!
+//! The parameters are drawn from a [`TorchRng`] in PyTorch's order, so that a model built in
+//! the same order after the same seed is the same model:
+//!
+//! ```
+//! use retrograd_nn::torch_init::torch_linear;
+//! use retrograd_tensor::torch_random::TorchRng;
+//!
+//! // torch.manual_seed(0); torch.nn.Linear(2, 1)
+//! let layer = torch_linear::<f32>(2, 1, true, &mut TorchRng::manual_seed(0));
+//! assert_eq!(layer.weight.value().to_string(), "tensor([[-0.0053,  0.3793]])");
+//! assert_eq!(layer.bias.unwrap().value().to_string(), "tensor([-0.5820])");
+//! ```
+
+use crate::embedding::Embedding;
+use crate::linear::Linear;
+use crate::param::Param;
+use retrograd_tensor::Real;
+use retrograd_tensor::torch_random::TorchRng;
+
+/// As `torch.nn.Linear(inputs, outputs, bias)`: first the weight, then the bias, both uniform
+/// on `±1/√inputs`.
+#[track_caller]
+pub fn torch_linear<T: Real>(
+    inputs: usize,
+    outputs: usize,
+    bias: bool,
+    rng: &mut TorchRng,
+) -> Linear<T> {
+    // Kaiming's bound with a slope of √5, in the order in which PyTorch rounds it.
+    let root = (inputs.max(1) as f64).sqrt();
+    let gain = (2.0 / (1.0 + 5f64.sqrt().powi(2))).sqrt();
+    let bound = 3f64.sqrt() * (gain / root);
+    let weight = Param::new(rng.uniform([outputs, inputs], -bound, bound));
+    let bound = 1.0 / root;
+    let bias = bias.then(|| Param::new(rng.uniform([outputs], -bound, bound)));
+    Linear { weight, bias }
+}
+
+/// As `torch.nn.Embedding(entries, width)`: standard normal.
+#[track_caller]
+pub fn torch_embedding<T: Real>(entries: usize, width: usize, rng: &mut TorchRng) -> Embedding<T> {
+    Embedding { weight: Param::new(rng.randn([entries, width])) }
+}

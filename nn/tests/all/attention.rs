@@ -1,0 +1,205 @@
+//! The attention engine: its two paths against one another, masks, and what must not leak.
+
+use proptest::prelude::*;
+use retrograd_autograd::{Backprop, Var, grad};
+use retrograd_nn::Pass;
+use retrograd_nn::attention::{Align, Bias, Mask, Path, Sink, Spec, attend, attend_all};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, with_threads};
+
+fn leaf(shape: &[usize], rng: &mut Rng) -> Var<f64> {
+    Var::leaf(Tensor::randn(shape, rng))
+}
+
+fn close(a: &Tensor<f64>, b: &Tensor<f64>, bound: f64, what: &str) {
+    assert_eq!(a.shape(), b.shape(), "{what}");
+    for (i, (x, y)) in a.to_vec().into_iter().zip(b.to_vec()).enumerate() {
+        let same = x == y || (x - y).abs() <= bound * (1.0 + y.abs());
+        assert!(same, "{what}: element {i} is {x} and {y}");
+    }
+}
+
+fn masks(batch: usize, lq: usize, lk: usize) -> Vec<Mask> {
+    let mut rng = Rng::new(5);
+    let ids = Tensor::from_fn([batch, lk], |i| (i[1] * 3 / lk.max(1)) as i64);
+    vec![
+        Mask::Full,
+        Mask::causal(),
+        Mask::window(3, 1),
+        Mask::causal() & Mask::window(70, 0),
+        Mask::causal() & Mask::dilated(3),
+        Mask::first(2) | Mask::causal() & Mask::window(2, 0),
+        Mask::window(1, 1) | Mask::global(&[0, 4]),
+        Mask::prefix(&vec![lk / 3; batch]),
+        Mask::lengths(&(0..batch).map(|b| if b == 0 { 0 } else { lk / 2 }).collect::<Vec<_>>()),
+        Mask::documents(&ids) & Mask::causal(),
+        Mask::chunks(7),
+        Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng)),
+        Mask::drop(&Tensor::ones([batch, 1, lq, lk])),
+        !Mask::causal(),
+        Mask::rule("even", |at| at.key % 2 == 0),
+    ]
+}
+
+#[test]
+fn tiled_equals_composed_with_every_mask() {
+    let (batch, heads, key_heads) = (2, 4, 2);
+    for (lq, lk) in [(5, 5), (70, 130), (130, 70), (1, 65), (64, 64), (3, 0), (0, 3)] {
+        for mask in masks(batch, lq, lk) {
+            for align in [Align::BottomRight, Align::TopLeft, Align::Offset(2)] {
+                let mut rng = Rng::new(9);
+                let q = leaf(&[batch, heads, lq, 5], &mut rng);
+                let k = leaf(&[batch, key_heads, lk, 5], &mut rng);
+                let v = leaf(&[batch, key_heads, lk, 3], &mut rng);
+                let sink = leaf(&[heads], &mut rng);
+                let g = Tensor::randn([batch, heads, lq, 3], &mut rng);
+                let spec = Spec::new()
+                    .mask(mask.clone())
+                    .align(align)
+                    .softcap(4.0)
+                    .bias(Bias::alibi(heads))
+                    .sink(Sink::Learned(sink.clone()))
+                    .dropout(0.3, &mut Pass::train(3));
+                let run = |path| {
+                    let y = attend(&q, &k, &v, &spec.clone().path(path));
+                    let grads = y.backward_with(&g);
+                    let of = |x: &Var<f64>| grads.get(x).unwrap().clone();
+                    (y.into_value(), of(&q), of(&k), of(&v), of(&sink))
+                };
+                let (a, b) = (run(Path::Tiled), run(Path::Composed));
+                let what = format!("{mask:?} {align:?} {lq} {lk}");
+                close(&a.0, &b.0, 1e-12, &format!("output, {what}"));
+                close(&a.1, &b.1, 1e-11, &format!("dq, {what}"));
+                close(&a.2, &b.2, 1e-11, &format!("dk, {what}"));
+                close(&a.3, &b.3, 1e-11, &format!("dv, {what}"));
+                close(&a.4, &b.4, 1e-11, &format!("dsink, {what}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_leaks_from_behind_a_mask() {
+    let mut rng = Rng::new(2);
+    let hidden = 3; // keys from here on are not seen
+    let q = Tensor::<f64>::randn([1, 1, 4, 5], &mut rng);
+    let k = Tensor::<f64>::randn([1, 1, 6, 5], &mut rng);
+    let v = Tensor::<f64>::randn([1, 1, 6, 2], &mut rng);
+    let poison = |x: &Tensor<f64>, with: f64| {
+        let mut x = x.clone();
+        let width = x.size(-1);
+        x.make_mut()[hidden * width..].fill(with);
+        x
+    };
+    for path in [Path::Tiled, Path::Composed] {
+        let run = |with: f64| {
+            let (q, k, v) =
+                (Var::leaf(q.clone()), Var::leaf(poison(&k, with)), Var::leaf(poison(&v, with)));
+            let spec = Spec::new().mask(Mask::lengths(&[hidden])).softcap(5.0).path(path);
+            let y = attend(&q, &k, &v, &spec);
+            let first = grad(&[(&y.square().sum(..), None)], &[&q, &k, &v]);
+            let first: Vec<Var<f64>> = first.into_iter().flatten().collect();
+            let second = Backprop::from(&first[0].square().sum(..)).run();
+            let mut all = vec![y.into_value()];
+            all.extend(first.iter().map(|g| g.value().clone()));
+            all.extend([&q, &k, &v].map(|x| second.get(x).unwrap().clone()));
+            all
+        };
+        let clean = run(0.0);
+        for with in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
+            for (i, (a, b)) in run(with).iter().zip(&clean).enumerate() {
+                assert_eq!(a.to_vec(), b.to_vec(), "{path:?}, {with}, result {i}");
+            }
+        }
+        let g = &clean[2].to_vec()[hidden * 5..];
+        assert!(g.iter().all(|&x| x == 0.0), "gradient of hidden keys: {g:?}");
+    }
+}
+
+#[test]
+fn weights_and_log_sum_exp() {
+    let mut rng = Rng::new(4);
+    let (q, k, v) = (leaf(&[3, 4], &mut rng), leaf(&[5, 4], &mut rng), leaf(&[5, 2], &mut rng));
+    let all = attend_all(&q, &k, &v, &Spec::new().mask(Mask::lengths(&[2])));
+    assert_eq!((*all.output.shape(), *all.weights.shape()), ([3, 2].into(), [3, 5].into()));
+    close(&all.weights.value().sum(-1), &Tensor::ones([3]), 1e-12, "rows sum to 1");
+    let s = q.value().matmul(&k.value().t()).mul_scalar(0.5).slice(1, 0..2);
+    close(all.lse.value(), &s.logsumexp(-1), 1e-12, "log-sum-exp");
+    let none = attend_all(&q, &k, &v, &Spec::new().mask(!Mask::Full));
+    assert!(none.lse.value().to_vec().iter().all(|&x| x == f64::NEG_INFINITY));
+    assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
+}
+
+#[test]
+fn threads_do_not_matter() {
+    let mut rng = Rng::new(8);
+    let mut x = |heads: usize| Var::leaf(Tensor::<f32>::randn([2, heads, 200, 16], &mut rng));
+    let (q, k, v) = (x(4), x(2), x(2));
+    let run = |threads| {
+        with_threads(threads, || {
+            let spec = Spec::new().causal().dropout(0.1, &mut Pass::train(1));
+            let y = attend(&q, &k, &v, &spec);
+            let grads = y.square().sum(..).backward();
+            (y.value().to_vec(), grads.get(&q).unwrap().to_vec(), grads.get(&k).unwrap().to_vec())
+        })
+    };
+    let one = run(1);
+    assert!(run(2) == one && run(4) == one);
+}
+
+#[test]
+fn misfits_are_told() {
+    let mut rng = Rng::new(1);
+    let mut message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {
+        let (q, k, v) = (leaf(q, &mut rng), leaf(k, &mut rng), leaf(v, &mut rng));
+        let run = std::panic::AssertUnwindSafe(|| drop(attend(&q, &k, &v, &spec)));
+        *std::panic::catch_unwind(run).expect_err("should panic").downcast::<String>().unwrap()
+    };
+    let s = Spec::new;
+    let e = message(&[3, 5, 4], &[2, 5, 4], &[2, 5, 4], s());
+    assert!(e.contains("3 query heads are no multiple of 2 key heads"), "{e}");
+    let e = message(&[5, 4], &[5, 3], &[5, 3], s());
+    assert!(e.contains("different widths"), "{e}");
+    let e = message(&[5, 4], &[5, 4], &[6, 4], s());
+    assert!(e.contains("different lengths"), "{e}");
+    let e = message(&[5, 4], &[5, 4], &[5, 4], s().mask(Mask::keep(&Tensor::ones([5, 6]))));
+    assert!(e.contains("does not broadcast to [1, 1, 5, 5]"), "{e}");
+    let e = message(&[5, 4], &[5, 4], &[5, 4], s().mask(Mask::lengths(&[6])));
+    assert!(e.contains("a length of 6 for 5 keys"), "{e}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The class of a tile never contradicts its pairs.
+    #[test]
+    fn classes_are_right(q0 in -5isize..40, n in 1isize..20, k0 in 0usize..40, m in 1usize..20) {
+        use retrograd_tensor::drive::attention::{At, Class, Rule};
+        let ids = Tensor::from_fn([1, 60], |i| (i[1] / 9) as i64);
+        let layout = Tensor::from_fn([8, 8], |i| (i[0] + i[1]) % 3 == 0);
+        let rules = [
+            Mask::Full, Mask::causal(), Mask::window(3, 2), Mask::dilated(1), Mask::dilated(2),
+            Mask::first(20), Mask::global(&[3, 30]), Mask::prefix(&[10]), Mask::lengths(&[25]),
+            Mask::documents(&ids), Mask::chunks(8), Mask::blocks(8, &layout),
+            Mask::queries(&[3, 4, 5, 6, 30]), Mask::last_of_each(3, 8), Mask::last_of_each(5, 5),
+            Mask::by_head(vec![Mask::window(2, 0)]),
+        ];
+        let pairs = rules.iter().flat_map(|a| rules.iter().map(move |b| {
+            [a.clone() & b.clone(), a.clone() | !b.clone()]
+        }));
+        for mask in pairs.flatten().chain(rules.clone()) {
+            let class = mask.class(0, 0, q0..q0 + n, k0..k0 + m);
+            let mut kept = 0;
+            for query in q0..q0 + n {
+                for key in k0..k0 + m {
+                    kept += mask.keep(At { batch: 0, head: 0, query, key }) as usize;
+                }
+            }
+            match class {
+                Class::Full => prop_assert_eq!(kept, n as usize * m, "{:?}", mask),
+                Class::Empty => prop_assert_eq!(kept, 0, "{:?}", mask),
+                Class::Partial => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The tiled path against the composed one on random problems: shapes, masks (with queries that
+//! see nothing in a third of the cases), numbers (with NaN and infinities where nobody looks),
+//! dtypes and layouts.
+
+use proptest::prelude::*;
+use retrograd_autograd::Var;
+use retrograd_nn::Pass;
+use retrograd_nn::attention::{Align, At, Bias, Mask, Path, Sink, Spec, attend};
+use retrograd_tensor::drive::attention::Rule;
+use retrograd_tensor::random::{Key, Rng};
+use retrograd_tensor::{Real, Tensor};
+
+#[derive(Clone, Debug)]
+struct Problem {
+    batch: usize,
+    key_heads: usize,
+    group: usize,
+    lq: usize,
+    lk: usize,
+    dk: usize,
+    dv: usize,
+    mask: Mask,
+    align: Align,
+    /// Queries that see nothing: every `n`-th.
+    blind: Option<usize>,
+    dense: bool,
+    layouts: [Layout; 3],
+    parts: [bool; 4],
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    Plain,
+    Transposed,
+    Sliced,
+    ExpandedBatch,
+    ExpandedHeads,
+    Flipped,
+}
+
+impl Layout {
+    /// The same numbers (of the first of what is expanded) in this layout.
+    fn of<T: Real>(self, x: &Tensor<T>) -> Tensor<T> {
+        match self {
+            Layout::Plain => x.clone(),
+            Layout::Transposed => x.t().contiguous().t(),
+            Layout::Sliced => {
+                let nan = T::from_f64(f64::NAN);
+                let (l, d) = (x.size(-2), x.size(-1));
+                x.pad(-1, 2, 1, nan).pad(-2, 1, 3, nan).narrow(-1, 2, d).narrow(-2, 1, l)
+            }
+            Layout::ExpandedBatch => x.narrow(0, 0, 1).broadcast_to(x.shape()),
+            Layout::ExpandedHeads => x.narrow(1, 0, 1).broadcast_to(x.shape()),
+            Layout::Flipped => x.flip(-2).contiguous().flip(-2),
+        }
+    }
+}
+
+fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
+    let leaf = prop_oneof![
+        Just(Mask::Full),
+        Just(Mask::causal()),
+        (0usize..90, 0usize..90).prop_map(|(l, r)| Mask::window(l, r)),
+        (1usize..5).prop_map(Mask::dilated),
+        (0usize..80).prop_map(Mask::first),
+        prop::collection::vec(0usize..160, 0..3).prop_map(|g| Mask::global(&g)),
+        prop::collection::vec(0usize..160, 0..3).prop_map(|g| Mask::queries(&g)),
+        (1usize..70).prop_flat_map(|n| (0..=n).prop_map(move |c| Mask::last_of_each(c, n))),
+        prop::collection::vec(0usize..150, batch).prop_map(|n| Mask::prefix(&n)),
+        prop::collection::vec(0..=lk, batch).prop_map(|n| Mask::lengths(&n)),
+        (1usize..90).prop_map(Mask::chunks),
+        (1usize..60).prop_map(move |n| {
+            Mask::documents(&Tensor::from_fn([batch, 160], |i| ((i[1] + 7 * i[0]) / n) as i64))
+        }),
+        (1usize..70, any::<u64>()).prop_map(move |(size, seed)| {
+            let n = 160usize.div_ceil(size);
+            Mask::blocks(size, &Tensor::bernoulli([heads, n, n], 0.4, &mut Rng::new(seed)))
+        }),
+        (0.0f64..1.0, any::<u64>()).prop_map(|(p, seed)| {
+            Mask::rule("random", move |at| {
+                let at = [at.batch, at.head, at.query.unsigned_abs(), at.key];
+                Key::new(seed, 1).happens(at.iter().fold(0, |a, &b| a * 1009 + b as u64), p)
+            })
+        }),
+    ];
+    leaf.prop_recursive(2, 6, 3, move |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a & b),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a | b),
+            inner.clone().prop_map(|a| !a),
+            prop::collection::vec(inner, heads).prop_map(Mask::by_head),
+        ]
+    })
+}
+
+fn problems() -> impl Strategy<Value = Problem> {
+    let sizes = (
+        1usize..3,
+        1usize..3,
+        1usize..4,
+        prop_oneof![0usize..8, 60usize..70, 0usize..140],
+        prop_oneof![0usize..8, 60usize..70, 120usize..150],
+        prop_oneof![Just(0usize), 1usize..10, Just(33)],
+        prop_oneof![Just(0usize), 1usize..10, Just(33)],
+    );
+    sizes.prop_flat_map(|(batch, key_heads, group, lq, lk, dk, dv)| {
+        let align = prop_oneof![
+            Just(Align::BottomRight),
+            Just(Align::TopLeft),
+            (-10isize..30).prop_map(Align::Offset)
+        ];
+        let layout = prop_oneof![
+            Just(Layout::Plain),
+            Just(Layout::Transposed),
+            Just(Layout::Sliced),
+            Just(Layout::ExpandedBatch),
+            Just(Layout::ExpandedHeads),
+            Just(Layout::Flipped),
+        ];
+        let blind = prop_oneof![2 => Just(None), 1 => (1usize..4).prop_map(Some)];
+        let layouts = [layout.clone(), layout.clone(), layout];
+        let rest = (blind, any::<bool>(), layouts, any::<[bool; 4]>(), any::<u64>());
+        (masks(batch, key_heads * group, lk), align, rest).prop_map(
+            move |(mask, align, (blind, dense, layouts, parts, seed))| Problem {
+                batch,
+                key_heads,
+                group,
+                lq,
+                lk,
+                dk,
+                dv,
+                mask,
+                align,
+                blind,
+                dense,
+                layouts,
+                parts,
+                seed,
+            },
+        )
+    })
+}
+
+fn run<T: Real>(p: &Problem, bound: f64) -> Result<f64, TestCaseError> {
+    let heads = p.key_heads * p.group;
+    let (lq, lk) = (p.lq, p.lk);
+    let mut rng = Rng::new(p.seed);
+    let offset = p.align.offset(lq, lk);
+
+    // The mask, with queries that see nothing, and perhaps one more as a tensor.
+    let mut mask = p.mask.clone();
+    let is_blind = |i: usize| p.blind.is_some_and(|n| i.is_multiple_of(n));
+    if let Some(n) = p.blind {
+        let n = n as isize;
+        mask = mask & Mask::rule("not blind", move |at| (at.query - offset) % n != 0);
+    }
+    let dense = Tensor::bernoulli([p.batch, heads, lq, lk], 0.7, &mut rng);
+    let positional = mask.clone();
+    if p.dense {
+        mask = mask & Mask::keep(&dense);
+    }
+    let keeps = |b: usize, h: usize, i: usize, j: usize| {
+        let at = At { batch: b, head: h, query: i as isize + offset, key: j };
+        (!p.dense || dense.at(&[b, h, i, j])) && positional.keep(at)
+    };
+    let all = || (0..p.batch).flat_map(|b| (0..heads).map(move |h| (b, h)));
+    let key_seen: Vec<bool> =
+        (0..lk).map(|j| all().any(|(b, h)| (0..lq).any(|i| keeps(b, h, i, j)))).collect();
+    let query_sees: Vec<bool> =
+        (0..lq).map(|i| all().any(|(b, h)| (0..lk).any(|j| keeps(b, h, i, j)))).collect();
+
+    // Numbers, with poison where nobody looks.
+    let mut operand = |heads: usize, l: usize, d: usize, used: &[bool], layout: Layout| {
+        let x = Tensor::<T>::randn([p.batch, heads, l, d], &mut rng);
+        let poison = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30].map(T::from_f64);
+        let x = Tensor::from_fn([p.batch, heads, l, d], |i| {
+            if used[i[2]] { x.at(i) } else { poison[(i[2] + i[3]) % 4] }
+        });
+        Var::leaf(layout.of(&x))
+    };
+    let q = operand(heads, lq, p.dk, &query_sees, p.layouts[0]);
+    let k = operand(p.key_heads, lk, p.dk, &key_seen, p.layouts[1]);
+    let v = operand(p.key_heads, lk, p.dv, &key_seen, p.layouts[2]);
+    let sink = Var::leaf(Tensor::<T>::randn([heads], &mut rng));
+    let g = Tensor::<T>::randn([p.batch, heads, lq, p.dv], &mut rng);
+
+    let mut spec = Spec::new().mask(mask).align(p.align);
+    let [softcap, alibi, sinks, dropout] = p.parts;
+    if softcap {
+        spec = spec.softcap(3.0);
+    }
+    if alibi {
+        spec = spec.bias(Bias::alibi(heads));
+    }
+    if sinks {
+        spec = spec.sink(Sink::Learned(sink.clone()));
+    }
+    if dropout {
+        spec = spec.dropout(0.25, &mut Pass::train(p.seed));
+    }
+    let results = |path| {
+        let y = attend(&q, &k, &v, &spec.clone().path(path));
+        let grads = y.backward_with(&g);
+        let zero = |x: &Var<T>| Tensor::zeros(x.shape());
+        let of = |x: &Var<T>| grads.get(x).cloned().unwrap_or_else(|| zero(x)).contiguous();
+        [y.value().contiguous(), of(&q), of(&k), of(&v), of(&sink)]
+    };
+    let (tiled, composed) = (results(Path::Tiled), results(Path::Composed));
+    let mut worst = 0.0f64;
+    for (name, (a, b)) in
+        ["output", "dq", "dk", "dv", "dsink"].iter().zip(tiled.iter().zip(&composed))
+    {
+        prop_assert_eq!(a.shape(), b.shape());
+        for (i, (x, y)) in a.as_slice().iter().zip(b.as_slice()).enumerate() {
+            let (x, y) = (x.to_f64(), y.to_f64());
+            prop_assert!(x.is_finite() && y.is_finite(), "{name} {i}: {x} and {y}");
+            let error = (x - y).abs() / (1.0 + y.abs());
+            prop_assert!(error <= bound, "{name} {i}: tiled {x}, composed {y}");
+            worst = worst.max(error);
+        }
+    }
+    // What sees nothing, or is not seen, is exactly 0.
+    for (path, results) in [("tiled", &tiled), ("composed", &composed)] {
+        for (name, x, used) in [
+            ("output", &results[0], &query_sees),
+            ("dq", &results[1], &query_sees),
+            ("dk", &results[2], &key_seen),
+            ("dv", &results[3], &key_seen),
+        ] {
+            for (i, _) in used.iter().enumerate().filter(|(_, used)| !**used) {
+                let rows = x.narrow(2, i, 1).to_vec();
+                prop_assert!(rows.iter().all(|&x| x == T::ZERO), "{path} {name} at {i}: {rows:?}");
+            }
+        }
+        for i in (0..lq).filter(|&i| is_blind(i)) {
+            let rows = results[0].narrow(2, i, 1).to_vec();
+            prop_assert!(rows.iter().all(|&x| x == T::ZERO), "{path}: blind query {i}: {rows:?}");
+        }
+    }
+    Ok(worst)
+}
+
+fn cases(n: u32) -> ProptestConfig {
+    ProptestConfig { cases: n, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+#[test]
+fn tiled_is_composed_in_f64() {
+    let worst = std::cell::Cell::new(0.0f64);
+    proptest!(cases(120), |(p in problems())| {
+        worst.set(worst.get().max(run::<f64>(&p, 1e-11)?));
+    });
+    println!("tiled = composed on random problems, f64: worst {:.1e}", worst.get());
+}
+
+#[test]
+fn tiled_is_composed_in_f32() {
+    let worst = std::cell::Cell::new(0.0f64);
+    proptest!(cases(120), |(p in problems())| {
+        worst.set(worst.get().max(run::<f32>(&p, 1e-3)?));
+    });
+    println!("tiled = composed on random problems, f32: worst {:.1e}", worst.get());
+}

@@ -1,0 +1,112 @@
+//! What several tests need.
+#![allow(dead_code)]
+
+use retrograd_autograd::Var;
+use retrograd_nn::{Gpt, GptConfig, Module, Param, StateDict};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The bits of every number.
+pub fn bits<T: Real>(t: &Tensor<T>) -> Vec<u64> {
+    t.to_vec().iter().map(|x| x.to_f64().to_bits()).collect()
+}
+
+/// Names, shapes and bits of a state dict.
+pub fn dict_bits<T: Real>(dict: &StateDict<T>) -> Vec<(String, Vec<usize>, Vec<u64>)> {
+    dict.iter().map(|(name, t)| (name.clone(), t.shape().to_vec(), bits(t))).collect()
+}
+
+/// [`dict_bits`] of a module.
+pub fn state_bits<T: Real>(module: &impl Module<T>) -> Vec<(String, Vec<usize>, Vec<u64>)> {
+    dict_bits(&module.state_dict())
+}
+
+/// The text of the panic in `f`.
+#[track_caller]
+pub fn panic_text<R>(f: impl FnOnce() -> R) -> String {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
+        panic!("there was no panic");
+    };
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast_ref::<&str>().expect("a text").to_string(),
+    }
+}
+
+/// A small model: two layers, two heads.
+pub fn config() -> GptConfig {
+    GptConfig {
+        vocab: 7,
+        context: 6,
+        layers: 2,
+        heads: 2,
+        width: 8,
+        dropout: 0.0,
+        bias: true,
+        tied: true,
+    }
+}
+
+/// A model with larger weights than a fresh one has, so that no gradient is tiny.
+pub fn gpt<T: Real>(config: GptConfig, seed: u64) -> Gpt<T> {
+    let mut rng = Rng::new(seed);
+    let model = Gpt::new(config, &mut rng).unwrap();
+    shake(&model, &mut rng);
+    model
+}
+
+/// Adds noise to every parameter, so that none is neutral.
+pub fn shake<T: Real>(module: &impl Module<T>, rng: &mut Rng) {
+    for (_, p) in module.named_parameters() {
+        let noise = Tensor::randn(p.shape(), rng).mul_scalar(T::from_f64(0.3));
+        p.set(&p.value() + &noise);
+    }
+}
+
+/// Compares gradients of `f`, which reads `x` and `params`, with differences of fourth order
+/// (whose error is below 1e-9 here), element by element, and returns the worst error relative to
+/// `1 + |gradient|`.
+pub fn gradcheck(
+    params: &[(String, Param<f64>)],
+    x: &Tensor<f64>,
+    f: impl Fn(&Var<f64>) -> Var<f64>,
+) -> f64 {
+    let leaf = Var::leaf(x.clone());
+    let y = f(&leaf);
+    let weights = Tensor::randn(*y.shape(), &mut Rng::new(99));
+    let grads = y.backward_with(&weights);
+    let value = |x: &Tensor<f64>| (f(&Var::constant(x.clone())).value() * &weights).sum(..).item();
+
+    let mut worst = 0.0f64;
+    let mut compare =
+        |name: &str, at: &Tensor<f64>, g: &Tensor<f64>, f: &dyn Fn(&Tensor<f64>) -> f64| {
+            assert_eq!(g.shape(), at.shape(), "{name}");
+            for (i, g) in g.to_vec().into_iter().enumerate() {
+                let h = 2e-4;
+                let moved = |by: f64| {
+                    let mut moved = at.contiguous();
+                    moved.make_mut()[i] += by;
+                    f(&moved)
+                };
+                let near = moved(h) - moved(-h);
+                let far = moved(2.0 * h) - moved(-2.0 * h);
+                let quotient = (8.0 * near - far) / (12.0 * h);
+                let error = (g - quotient).abs() / (1.0 + g.abs());
+                assert!(error < 1e-8, "{name}[{i}]: gradient {g}, difference quotient {quotient}");
+                worst = worst.max(error);
+            }
+        };
+    if x.numel() > 0 {
+        compare("input", x, grads.get(&leaf).expect("a gradient of the input"), &value);
+    }
+    for (name, param) in params {
+        let before = param.value();
+        compare(name, &before, grads.by_id(param.id()).expect(name), &|p| {
+            param.set(p.clone());
+            value(x)
+        });
+        param.set(before);
+    }
+    worst
+}

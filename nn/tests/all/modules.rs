@@ -1,0 +1,466 @@
+//! Modules: gradients against differences, shapes at the edge, tied and frozen parameters,
+//! causality, dropout.
+
+use crate::common::*;
+use retrograd_autograd::{Backprop, Var};
+use retrograd_nn::optim::{AdamW, Optimizer, Sgd};
+use retrograd_nn::testing::check_module;
+use retrograd_nn::*;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, with_threads};
+
+const ACTIVATIONS: [Activation; 10] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::LeakyRelu(0.1),
+    Activation::Elu(0.7),
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Softplus,
+];
+
+fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {
+    Tensor::randn(shape, &mut Rng::new(seed))
+}
+
+/// Every layer from `[.., 8]` to `[.., n]`, with a name.
+fn layers() -> Vec<(&'static str, Sequential<f64>)> {
+    let rng = &mut Rng::new(5);
+    let bare = GptConfig { bias: false, ..config() };
+    let one = |layer: Sequential<f64>| layer;
+    let all = vec![
+        ("linear", one(Sequential::new().then(Linear::new(8, 5, rng)))),
+        ("linear without bias", one(Sequential::new().then(Linear::without_bias(8, 5, rng)))),
+        ("layer norm", one(Sequential::new().then(LayerNorm::new(8)))),
+        ("layer norm without bias", one(Sequential::new().then(LayerNorm::without_bias(8)))),
+        ("rms norm", one(Sequential::new().then(RmsNorm::new(8)))),
+        ("mlp", one(Sequential::new().then(Mlp::new(&config(), rng)))),
+        ("mlp without bias", one(Sequential::new().then(Mlp::new(&bare, rng)))),
+        ("attention", one(Sequential::new().then(CausalSelfAttention::new(&config(), rng)))),
+        (
+            "attention without bias",
+            one(Sequential::new().then(CausalSelfAttention::new(&bare, rng))),
+        ),
+        ("block", one(Sequential::new().then(Block::new(&config(), rng)))),
+        ("block without bias", one(Sequential::new().then(Block::new(&bare, rng)))),
+        (
+            "sequential",
+            Sequential::new()
+                .then(Linear::new(8, 6, rng))
+                .then(Activation::Silu)
+                .then(RmsNorm::new(6))
+                .then(Dropout::new(0.3))
+                .then(Linear::new(6, 3, rng)),
+        ),
+    ];
+    all.iter().for_each(|(_, layer)| shake(layer, rng));
+    all
+}
+
+#[test]
+fn every_parameter_is_walked_and_trained() {
+    let x = Var::constant(randn(&[2, 4, 8], 1));
+    // The gradient of the sum alone would be 0 behind a norm or for a key bias.
+    let loss = |y: &Var<f64>| y.mul(&Var::constant(randn(y.shape(), 2))).square().sum(..);
+    macro_rules! check {
+        ($($build:expr),* $(,)?) => {
+            $(check_module(|| $build, |m| loss(&m.forward(&x, &mut Pass::train(1))));)*
+        };
+    }
+    let (a, b) = (config(), GptConfig { bias: false, ..config() });
+    let rng = || Rng::new(3);
+    check!(
+        Linear::new(8, 5, &mut rng()),
+        Linear::without_bias(8, 5, &mut rng()),
+        LayerNorm::new(8),
+        LayerNorm::without_bias(8),
+        RmsNorm::new(8),
+        Mlp::new(&a, &mut rng()),
+        Mlp::new(&b, &mut rng()),
+        CausalSelfAttention::new(&a, &mut rng()),
+        CausalSelfAttention::new(&b, &mut rng()),
+        Block::new(&a, &mut rng()),
+        Block::new(&b, &mut rng()),
+        Sequential::new().then(Linear::new(8, 4, &mut rng())).then(LayerNorm::new(4)),
+    );
+    let index = Tensor::from([[0i64, 3], [3, 1]]);
+    check_module(|| Embedding::new(4, 3, &mut rng()), |m| loss(&m.forward(&index)));
+    let tokens = Tensor::from([[0i64, 3, 6, 1], [2, 2, 5, 4]]);
+    for tied in [false, true] {
+        for bias in [false, true] {
+            // All positions of the context and all tokens occur.
+            let config = GptConfig { tied, bias, context: 4, ..config() };
+            check_module(
+                || gpt::<f64>(config, 3),
+                |m| loss(&m.forward(&tokens, &mut Pass::train(1))),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_walk_is_checked() {
+    struct Odd {
+        a: Param<f64>,
+        b: Param<f64>,
+        second: &'static str,
+    }
+    impl Module<f64> for Odd {
+        fn walk(&self, w: &mut Walk<'_, f64>) {
+            w.param("a", &self.a);
+            if !self.second.is_empty() {
+                w.param(self.second, &self.b);
+            }
+        }
+    }
+    let odd = |second| {
+        let new = || Param::new(Tensor::ones([2]));
+        Odd { a: new(), b: new(), second }
+    };
+    let loss = |m: &Odd| (m.a.var() * m.b.var()).sum(..);
+    check_module(|| odd("b"), loss);
+    let text = panic_text(|| check_module(|| odd(""), loss));
+    assert!(text.contains("parameters made and parameters that walk() shows"), "{text}");
+    let text = panic_text(|| check_module(|| odd("a"), loss));
+    assert_eq!(text, "state_dict: two parameters are named a");
+    let text = panic_text(|| check_module(|| odd("b"), |m| m.a.var().sum(..)));
+    assert_eq!(text, "b got no gradient");
+    let text = panic_text(|| check_module(|| odd("b"), |m| (m.a.var() * m.b.var() * 0.0).sum(..)));
+    assert_eq!(text, "a: gradient sums to 0");
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    let mut worst = 0.0f64;
+    for (name, layer) in layers() {
+        let params = layer.named_parameters();
+        for shape in [&[3, 8][..], &[2, 3, 8], &[1, 8], &[2, 1, 8]] {
+            let x = randn(shape, 7);
+            let error = gradcheck(&params, &x, |x| layer.forward(x, &mut Pass::train(4)));
+            println!("{name} {shape:?}: {error:.1e}");
+            worst = worst.max(error);
+        }
+    }
+    for activation in ACTIVATIONS {
+        let x = randn(&[3, 8], 7);
+        assert!(x.abs().min(..).item() > 0.01, "far from every kink");
+        worst = worst.max(gradcheck(&[], &x, |x| activation.forward(x, &mut Pass::eval())));
+    }
+    let table = Embedding::new(4, 3, &mut Rng::new(1));
+    for index in [Tensor::from([0i64, 3, 3]).unsqueeze(0), Tensor::from([2i64])] {
+        let params = &table.named_parameters();
+        worst = worst.max(gradcheck(params, &Tensor::zeros([0]), |_| table.forward(&index)));
+    }
+    let tokens = Tensor::from([[0i64, 3, 6, 1], [2, 2, 5, 4]]);
+    for tied in [false, true] {
+        let config = GptConfig { tied, dropout: 0.2, context: 4, ..config() };
+        let model = gpt::<f64>(config, 2);
+        let logits = |_: &Var<f64>| model.forward(&tokens, &mut Pass::train(8));
+        worst = worst.max(gradcheck(&model.named_parameters(), &Tensor::zeros([0]), logits));
+    }
+    println!("worst of all: {worst:.1e}");
+}
+
+#[test]
+fn outputs_have_the_shapes_of_their_inputs() {
+    for (name, layer) in layers() {
+        let width = layer.forward(&Var::constant(randn(&[1, 8], 0)), &mut Pass::eval()).size(-1);
+        for shape in
+            [&[3, 8][..], &[0, 8], &[2, 3, 8], &[0, 3, 8], &[2, 1, 8], &[2, 0, 8], &[1, 2, 3, 8]]
+        {
+            let x = Var::leaf(randn(shape, 1));
+            let y = layer.forward(&x, &mut Pass::train(1));
+            let want = [&shape[..shape.len() - 1], &[width]].concat();
+            assert_eq!(y.shape().to_vec(), want, "{name} of {shape:?}");
+            let grads = y.sum(..).backward();
+            assert_eq!(grads.get(&x).unwrap().shape().to_vec(), shape, "{name}");
+            for (p, param) in layer.named_parameters() {
+                let g = grads.by_id(param.id()).unwrap_or_else(|| panic!("{name}: {p}"));
+                assert!(g.abs().sum(..).item().is_finite(), "{name} of {shape:?}: {p}");
+                assert_eq!(*g.shape(), param.shape(), "{name}: {p}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_its_sequences_and_a_prefix_its_beginning() {
+    for tied in [true, false] {
+        let model = gpt::<f64>(GptConfig { tied, ..config() }, 1);
+        let logits = |t: &Tensor<i64>| model.forward(t, &mut Pass::eval()).into_value();
+        let batch = Tensor::from([[0i64, 1, 2, 3, 4, 5], [6, 6, 0, 0, 3, 2]]);
+        let all = logits(&batch);
+        assert_eq!(*all.shape(), [2, 6, 7]);
+        for row in 0..2 {
+            let alone = logits(&batch.select(0, row));
+            let error = (&alone - &all.select(0, row)).abs().max(..).item();
+            assert!(error < 1e-13, "{error}");
+            for n in 0..6 {
+                let prefix = logits(&batch.select(0, row).slice(0, 0..n));
+                assert_eq!(*prefix.shape(), [n, 7]);
+                if n > 0 {
+                    let error = (&prefix - &alone.slice(0, 0..n)).abs().max(..).item();
+                    assert!(error < 1e-13, "{error}");
+                }
+            }
+        }
+        assert_eq!(*logits(&Tensor::zeros([0, 6])).shape(), [0, 6, 7]);
+        assert_eq!(*logits(&Tensor::zeros([2, 0])).shape(), [2, 0, 7]);
+        assert_eq!(*logits(&Tensor::zeros([2, 3, 4])).shape(), [2, 3, 4, 7]);
+    }
+}
+
+/// The same lengths throughout, so that even the kernels are the same: then not one bit of an
+/// earlier position may change.
+#[test]
+fn the_future_does_not_touch_the_past() {
+    fn check<T: Real>() {
+        let model = gpt::<T>(GptConfig { context: 16, ..config() }, 1);
+        let tokens: Vec<i64> = (0..16).map(|i| i * 5 % 7).collect();
+        let logits = |tokens: &[i64]| {
+            let input = Tensor::from_vec(tokens.to_vec(), [1, 16]);
+            model.forward(&input, &mut Pass::eval()).into_value().select(0, 0)
+        };
+        let before = logits(&tokens);
+        for t in 0..16 {
+            let mut other = tokens.clone();
+            other[t] = (other[t] + 1) % 7;
+            let after = logits(&other);
+            for at in 0..16 {
+                let same = bits(&before.select(0, at)) == bits(&after.select(0, at));
+                assert_eq!(same, at < t, "token {t} and the logits at {at}");
+            }
+        }
+    }
+    use retrograd_tensor::Real;
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
+fn attention_maps_are_causal_distributions() {
+    let model = gpt::<f64>(config(), 1);
+    let maps = model.attention_maps(&Tensor::from([1i64, 2, 3, 4, 5]));
+    assert_eq!(maps.len(), 2);
+    for map in maps {
+        assert_eq!(*map.shape(), [2, 5, 5]);
+        for head in 0..2 {
+            for query in 0..5 {
+                let row = map.select(0, head).select(0, query).to_vec();
+                assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-14);
+                assert!(row[query + 1..].iter().all(|&w| w == 0.0));
+                assert!(row[..=query].iter().all(|&w| w > 0.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_configurations_say_what_is_wrong() {
+    let text = |config: GptConfig| {
+        let texts = [
+            config.check().unwrap_err().to_string(),
+            Gpt::<f32>::new(config.clone(), &mut Rng::new(0)).unwrap_err().to_string(),
+        ];
+        assert_eq!(texts[0], texts[1]);
+        texts[0].clone()
+    };
+    assert_eq!(text(GptConfig { vocab: 0, ..config() }), "vocab must be at least 1, got 0");
+    assert_eq!(text(GptConfig { context: 0, ..config() }), "context must be at least 1, got 0");
+    assert_eq!(text(GptConfig { layers: 0, ..config() }), "layers must be at least 1, got 0");
+    assert_eq!(text(GptConfig { heads: 0, ..config() }), "heads must be at least 1, got 0");
+    assert_eq!(text(GptConfig { width: 0, ..config() }), "width must be at least 1, got 0");
+    assert_eq!(text(GptConfig { heads: 3, ..config() }), "3 heads do not divide a width of 8");
+    assert_eq!(text(GptConfig { heads: 16, ..config() }), "16 heads do not divide a width of 8");
+    for (p, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.1, "1.1")] {
+        let want = format!("dropout must be in [0, 1], got {shown}");
+        assert_eq!(text(GptConfig { dropout: p, ..config() }), want);
+    }
+    let huge = usize::MAX / 2 + 1;
+    for config in [
+        GptConfig { vocab: huge, ..config() },
+        GptConfig { context: huge, ..config() },
+        GptConfig { layers: huge, ..config() },
+        GptConfig { width: huge, ..config() },
+    ] {
+        assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
+    }
+    let odd = GptConfig { heads: 3, ..config() };
+    let text = panic_text(|| Block::<f32>::new(&odd, &mut Rng::new(0)));
+    assert_eq!(text, "attention: 3 heads do not divide a width of 8");
+}
+
+#[test]
+fn wrong_inputs_say_what_is_wrong() {
+    let model = gpt::<f32>(config(), 1);
+    let run = |t: Tensor<i64>| panic_text(|| model.forward(&t, &mut Pass::eval()));
+    let long = "gpt: a sequence of 7 tokens is longer than the context of 6";
+    assert_eq!(run(Tensor::zeros([2, 7])), long);
+    assert_eq!(run(Tensor::scalar(1)), "gpt: needs a sequence of tokens, got rank 0");
+    for wrong in [7, -1, i64::MAX, i64::MIN] {
+        let text = run(Tensor::from([0, wrong]));
+        assert!(text.starts_with("embedding: ") && text.contains(&wrong.to_string()), "{text}");
+    }
+    let tokens = Tensor::from([0i64, 1]);
+    let loss = |t: Tensor<i64>| panic_text(|| model.loss(&tokens, &t, &mut Pass::eval()));
+    assert!(loss(Tensor::from([0])).contains("need one target per row"));
+    assert!(loss(Tensor::from([0, 7])).contains("target 7 at position 1 is outside 0..7"));
+    let linear = Linear::<f32>::new(3, 2, &mut Rng::new(0));
+    let text =
+        panic_text(|| linear.forward(&Var::constant(Tensor::ones([2, 4])), &mut Pass::eval()));
+    assert!(text.starts_with("matmul: "), "{text}");
+}
+
+#[test]
+fn a_tied_head_is_one_parameter_with_one_gradient() {
+    let tied = gpt::<f64>(config(), 1);
+    let loose = gpt::<f64>(GptConfig { tied: false, ..config() }, 2);
+    let names: Vec<String> = tied.named_parameters().into_iter().map(|(n, _)| n).collect();
+    assert!(names.contains(&"transformer.wte.weight".into()));
+    assert!(!names.contains(&"lm_head.weight".into()));
+    assert_eq!(loose.num_parameters() - tied.num_parameters(), 7 * 8);
+    let dict = tied.state_dict();
+    assert_eq!(bits(&dict["lm_head.weight"]), bits(&dict["transformer.wte.weight"]));
+    loose.load_state_dict(&dict).unwrap();
+
+    let (x, y) = (Tensor::from([[0i64, 1, 2, 0]]), Tensor::from([[1i64, 2, 0, 5]]));
+    let gradient = |model: &Gpt<f64>, wanted: &str| {
+        let grads = model.loss(&x, &y, &mut Pass::eval()).backward();
+        let all = model.named_parameters();
+        let (_, param) = all.iter().find(|(name, _)| name == wanted).unwrap();
+        grads.by_id(param.id()).unwrap().clone()
+    };
+    let sum = gradient(&loose, "transformer.wte.weight") + gradient(&loose, "lm_head.weight");
+    let error = (gradient(&tied, "transformer.wte.weight") - sum).abs().max(..).item();
+    assert!(error < 1e-15, "{error}");
+}
+
+#[test]
+fn frozen_parameters_get_no_gradient_and_stay() {
+    let model = gpt::<f32>(config(), 1);
+    let all = model.named_parameters();
+    let frozen = |name: &str| name.contains("h.0.") || name.ends_with("wpe.weight");
+    let mut adam = AdamW::new(&model, Default::default()).unwrap();
+    let mut sgd = Sgd::new(&model, Default::default()).unwrap();
+    for (name, p) in &all {
+        p.set_trainable(!frozen(name));
+    }
+    let (x, y) = (Tensor::from([[0i64, 1, 2, 0]]), Tensor::from([[1i64, 2, 0, 5]]));
+    let before = model.state_dict();
+    let grads = model.loss(&x, &y, &mut Pass::train(1)).backward();
+    for (name, p) in &all {
+        assert_eq!(grads.by_id(p.id()).is_none(), frozen(name), "{name}");
+    }
+    adam.step(&grads).unwrap();
+    sgd.step(&grads).unwrap();
+    for (name, value) in model.state_dict() {
+        assert_eq!(bits(&value) == bits(&before[&name]), frozen(&name), "{name}");
+    }
+    // A gradient from before the freeze is not used either.
+    model.set_trainable(true);
+    let grads = model.loss(&x, &y, &mut Pass::train(1)).backward();
+    assert_eq!(grads.len(), all.len());
+    model.set_trainable(false);
+    let before = state_bits(&model);
+    adam.step(&grads).unwrap();
+    assert_eq!(state_bits(&model), before);
+    assert!(!model.loss(&x, &y, &mut Pass::train(1)).is_tracked());
+}
+
+#[test]
+fn a_graph_does_not_see_later_changes() {
+    let layer = Linear::<f64>::without_bias(2, 1, &mut Rng::new(0));
+    layer.weight.set(Tensor::from([[2.0, 3.0]]));
+    let x = Var::leaf(Tensor::from([[1.0, 1.0]]));
+    let y = layer.forward(&x, &mut Pass::eval());
+    layer.weight.update(|w| w.make_mut().fill(100.0));
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 3.0]);
+    assert_eq!(layer.weight.value().to_vec(), [100.0, 100.0]);
+    let text = panic_text(|| layer.weight.update(|w| *w = Tensor::zeros([3])));
+    assert_eq!(text, "update: [1, 2] has become [3]");
+}
+
+#[test]
+fn dropout_refuses_what_is_no_probability() {
+    for (p, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.1, "1.1"), (f64::INFINITY, "inf")] {
+        let text = panic_text(|| Dropout::new(p));
+        assert_eq!(text, format!("dropout: p must be in [0, 1], got {shown}"));
+    }
+}
+
+#[test]
+fn dropout_at_its_ends_and_in_evaluation() {
+    let values = [0.0f32, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 8.0, -7.0];
+    let x = Var::leaf(Tensor::from(values));
+    for (p, mut pass) in [(0.0, Pass::train(1)), (0.7, Pass::eval()), (1.0, Pass::eval())] {
+        let y = Dropout::new(p).forward(&x, &mut pass);
+        let same = y.value().to_vec().iter().zip(values).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "p = {p}");
+        let grads = y.sum(..).backward();
+        assert_eq!(grads.get(&x).unwrap().to_vec(), [1.0; 7]);
+    }
+    // All dropped: zeros whatever was there, and no gradient but zeros.
+    let y = Dropout::new(1.0).forward(&x, &mut Pass::train(1));
+    assert!(y.value().to_vec().iter().all(|y| y.to_bits() == 0));
+    let grads = Backprop::from(&y).cotangent(Tensor::full([7], f32::NAN)).run();
+    assert!(grads.get(&x).unwrap().to_vec().iter().all(|g| *g == 0.0));
+}
+
+#[test]
+fn dropout_drops_its_share_and_keeps_the_mean() {
+    let n = 200_000;
+    for (seed, p) in [0.1, 0.5, 0.9, 0.2, 0.001].into_iter().enumerate() {
+        let x = Var::leaf(Tensor::<f64>::ones([n]));
+        let y = Dropout::new(p).forward(&x, &mut Pass::train(seed as u64));
+        let kept = y.value().to_vec().iter().filter(|&&y| y != 0.0).count() as f64;
+        let sigma = (n as f64 * p * (1.0 - p)).sqrt();
+        let expected = n as f64 * (1.0 - p);
+        assert!((kept - expected).abs() < 5.0 * sigma, "p = {p}: {kept} of {n} kept");
+        let mean = y.value().mean(..).item();
+        assert!((mean - 1.0).abs() < 5.0 * sigma / expected, "p = {p}: mean {mean}");
+        // Each is 0 or x / (1 - p), and the gradient has the same mask.
+        assert!(
+            y.value().to_vec().iter().all(|&y| y == 0.0 || (y * (1.0 - p) - 1.0).abs() < 1e-15)
+        );
+        let grads = y.sum(..).backward();
+        assert_eq!(bits(grads.get(&x).unwrap()), bits(y.value()), "p = {p}");
+    }
+}
+
+#[test]
+fn dropout_does_not_depend_on_threads() {
+    let x = Var::leaf(Tensor::<f32>::randn([700, 311], &mut Rng::new(1)));
+    let run = |threads| {
+        with_threads(threads, || {
+            let y = Dropout::new(0.3).forward(&x, &mut Pass::train(6));
+            let grads = y.square().sum(..).backward();
+            (bits(y.value()), bits(grads.get(&x).unwrap()))
+        })
+    };
+    let one = run(1);
+    assert!(one == run(2) && one == run(4));
+}
+
+#[test]
+fn a_pass_is_its_seed() {
+    let model = gpt::<f32>(GptConfig { dropout: 0.4, ..config() }, 1);
+    let tokens = Tensor::from([[0i64, 1, 2, 3, 4, 5]]);
+    let run = |mut pass: Pass| bits(model.forward(&tokens, &mut pass).value());
+    assert_eq!(run(Pass::train(3)), run(Pass::train(3)));
+    assert_ne!(run(Pass::train(3)), run(Pass::train(4)));
+    assert_eq!(run(Pass::train_step(3, 9)), run(Pass::train_step(3, 9)));
+    assert_ne!(run(Pass::train_step(3, 9)), run(Pass::train_step(3, 10)));
+    assert_ne!(run(Pass::train_step(3, 9)), run(Pass::train_step(4, 9)));
+    assert_eq!(run(Pass::train_step(3, 0)), run(Pass::train(3)));
+    assert_eq!(run(Pass::eval()), run(Pass::eval()));
+    assert_ne!(run(Pass::eval()), run(Pass::train(3)));
+    // Two dropouts of one pass draw different masks.
+    let x = Var::constant(Tensor::<f32>::ones([64]));
+    let mut pass = Pass::train(3);
+    let drop = Dropout::new(0.5);
+    let masks = [drop.forward(&x, &mut pass), drop.forward(&x, &mut pass)];
+    assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
+}

@@ -1,0 +1,503 @@
+//! Optimisers against PyTorch, and what they refuse.
+
+use crate::common::*;
+use retrograd_autograd::{Backprop, Gradients, Var};
+use retrograd_nn::checkpoint::Checkpoint;
+use retrograd_nn::optim::*;
+use retrograd_nn::schedule::Schedule;
+use retrograd_nn::{ConfigError, Module, Param, Pass, Walk};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+use std::path::Path;
+
+/// A matrix and a vector.
+#[derive(Debug)]
+struct Two<T: Real = f64> {
+    matrix: Param<T>,
+    vector: Param<T>,
+}
+
+impl<T: Real> Module<T> for Two<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("matrix", &self.matrix);
+        w.param("vector", &self.vector);
+    }
+}
+
+fn two<T: Real>() -> Two<T> {
+    let rng = &mut Rng::new(4);
+    Two {
+        matrix: Param::new(Tensor::randn([2, 3], rng)),
+        vector: Param::new(Tensor::randn([4], rng)),
+    }
+}
+
+/// A backward pass that gives exactly these gradients.
+fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
+    let mut all = Gradients::empty();
+    for (param, g) in pairs {
+        all.accumulate(Backprop::from(&param.var()).cotangent(g.clone()).run());
+    }
+    all
+}
+
+fn both<T: Real>(m: &Two<T>, seed: u64) -> Gradients<T> {
+    let rng = &mut Rng::new(seed);
+    let (a, b) = (Tensor::randn([2, 3], rng), Tensor::randn([4], rng));
+    gradients(&[(&m.matrix, a), (&m.vector, b)])
+}
+
+fn sgd(lr: f64, momentum: f64) -> SgdConfig {
+    SgdConfig { lr, momentum, ..Default::default() }
+}
+
+#[test]
+fn five_steps_agree_with_pytorch() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/optim.safetensors");
+    let file = Checkpoint::load(&file).unwrap();
+    let cases: String = file.read_note("cases").unwrap();
+    let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
+    let (start, grads) = (file.get::<f64>("start").unwrap(), file.get::<f64>("grads").unwrap());
+    let rates = match &file.tensors["lr"] {
+        retrograd_nn::checkpoint::AnyTensor::F64(t) => t.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let mut worst = 0.0f64;
+    for (name, case) in cases.as_object().unwrap() {
+        let model = two::<f64>();
+        model.load_state_dict(&start).unwrap();
+        let number = |key: &str, default: f64| case[key].as_f64().unwrap_or(default);
+        let beta = |i: usize, default: f64| case["betas"][i].as_f64().unwrap_or(default);
+        let decay = number("weight_decay", 0.0);
+        let adam = AdamConfig {
+            lr: 1.0,
+            betas: (beta(0, 0.9), beta(1, 0.999)),
+            eps: number("eps", 1e-8),
+            weight_decay: decay,
+        };
+        let mut optimizer: Box<dyn Optimizer<f64>> = match case["kind"].as_str().unwrap() {
+            "SGD" => {
+                let nesterov = case["nesterov"].as_bool().unwrap_or(false);
+                let momentum = number("momentum", 0.0);
+                let config = SgdConfig { lr: 1.0, momentum, nesterov, weight_decay: decay };
+                Box::new(Sgd::new(&model, config).unwrap())
+            }
+            "Adam" => Box::new(Adam::new(&model, adam).unwrap()),
+            "AdamW" => Box::new(AdamW::new(&model, adam).unwrap()),
+            other => panic!("{other}"),
+        };
+        let path = file.get::<f64>(name).unwrap();
+        for (step, &lr) in rates.iter().enumerate() {
+            let g = |name: &str| grads[name].select(0, step);
+            optimizer.set_lr(lr);
+            let pairs = [(&model.matrix, g("matrix")), (&model.vector, g("vector"))];
+            optimizer.step(&gradients(&pairs)).unwrap();
+            for (p, value) in model.state_dict() {
+                let error = (&value - &path[&p].select(0, step)).abs().max(..).item();
+                assert!(error < 1e-12, "{name}, {p} after step {step}: differs by {error:e}");
+                worst = worst.max(error);
+            }
+        }
+        assert_eq!(optimizer.steps(), 5);
+    }
+    println!("{} cases, largest difference {worst:.1e}", cases.as_object().unwrap().len());
+}
+
+/// One of each, under a name.
+fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
+    let adam = AdamConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
+    let nesterov = SgdConfig { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.1 };
+    vec![
+        ("sgd", Box::new(Sgd::new(model, sgd(0.1, 0.0)).unwrap())),
+        ("momentum", Box::new(Sgd::new(model, sgd(0.1, 0.9)).unwrap())),
+        ("nesterov", Box::new(Sgd::new(model, nesterov).unwrap())),
+        ("adam", Box::new(Adam::new(model, adam).unwrap())),
+        ("adamw", Box::new(AdamW::new(model, adam).unwrap())),
+    ]
+}
+
+#[test]
+fn a_step_is_taken_for_all_or_none() {
+    let model = two::<f32>();
+    for (name, mut optimizer) in every(&model) {
+        optimizer.step(&both(&model, 1)).unwrap();
+        let seen =
+            |o: &dyn Optimizer<f32>| (state_bits(&model), dict_bits(&o.state_dict()), o.steps());
+        let before = seen(&*optimizer);
+        let ones = || Tensor::ones([2, 3]);
+        let missing = gradients(&[(&model.matrix, ones())]);
+        let error = optimizer.step(&missing).unwrap_err();
+        assert_eq!(error, StepError::MissingGradient(vec!["vector".into()]), "{name}");
+        assert_eq!(
+            error.to_string(),
+            "no step was taken: no gradient for vector (hint: freeze parameters that have no \
+             part in the loss)"
+        );
+        let error = optimizer.step(&Gradients::empty()).unwrap_err();
+        assert_eq!(error, StepError::MissingGradient(vec!["matrix".into(), "vector".into()]));
+        for wild in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let vector = Tensor::from([0.0, 1.0, 2.0, wild]);
+            let error = optimizer
+                .step(&gradients(&[(&model.matrix, ones()), (&model.vector, vector)]))
+                .unwrap_err();
+            assert_eq!(error, StepError::NotFinite(vec!["vector".into()]), "{name}, {wild}");
+            assert_eq!(
+                error.to_string(),
+                "no step was taken: the gradient is not finite for vector"
+            );
+        }
+        assert_eq!(seen(&*optimizer), before, "{name}");
+        // Large, but finite.
+        let large = |shape: &[usize]| Tensor::full(shape, f32::MAX);
+        let grads = gradients(&[(&model.matrix, large(&[2, 3])), (&model.vector, large(&[4]))]);
+        if name == "sgd" {
+            optimizer.step(&grads).unwrap();
+            model.load_state_dict(&two::<f32>().state_dict()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn hyperparameters_out_of_range_are_refused() {
+    let model = two::<f32>();
+    let error = |r: Result<(), ConfigError>| r.unwrap_err().to_string();
+    let sgd = |c: SgdConfig| Sgd::new(&model, c).map(|_| ());
+    let adam = |c: AdamConfig| {
+        let both = [Adam::new(&model, c).map(|_| ()), AdamW::new(&model, c).map(|_| ())];
+        assert_eq!(both[0], both[1]);
+        both[0].clone()
+    };
+    for (x, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (f64::INFINITY, "inf")] {
+        let at_least_0 =
+            |what: &str| format!("the {what} must be finite and at least 0, got {shown}");
+        let s = SgdConfig::default();
+        assert_eq!(error(sgd(SgdConfig { lr: x, ..s })), at_least_0("learning rate"));
+        assert_eq!(error(sgd(SgdConfig { momentum: x, ..s })), at_least_0("momentum"));
+        assert_eq!(error(sgd(SgdConfig { weight_decay: x, ..s })), at_least_0("weight decay"));
+        let a = AdamConfig::default();
+        assert_eq!(error(adam(AdamConfig { lr: x, ..a })), at_least_0("learning rate"));
+        assert_eq!(error(adam(AdamConfig { eps: x, ..a })), at_least_0("epsilon"));
+        assert_eq!(error(adam(AdamConfig { weight_decay: x, ..a })), at_least_0("weight decay"));
+        for (_, mut optimizer) in every(&model) {
+            let text = panic_text(|| optimizer.set_lr(x));
+            assert_eq!(text, format!("set_lr: {}", at_least_0("learning rate")));
+            assert_eq!(optimizer.lr(), 0.1);
+        }
+    }
+    for (x, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.0, "1"), (1.5, "1.5")] {
+        let a = AdamConfig::default();
+        let unit = |i: usize| format!("beta {i} must be in [0, 1), got {shown}");
+        assert_eq!(error(adam(AdamConfig { betas: (x, 0.9), ..a })), unit(1));
+        assert_eq!(error(adam(AdamConfig { betas: (0.9, x), ..a })), unit(2));
+    }
+    let nesterov = SgdConfig { nesterov: true, ..Default::default() };
+    assert_eq!(error(sgd(nesterov)), "Nesterov needs a momentum above 0");
+}
+
+#[test]
+fn groups_are_checked() {
+    let model = two::<f32>();
+    let group = |params: &[(&str, &Param<f32>)], weight_decay| Group {
+        params: params.iter().map(|(n, p)| (n.to_string(), (*p).clone())).collect(),
+        weight_decay,
+    };
+    let error = |groups: Vec<Group<f32>>| {
+        Adam::with_groups(groups, Default::default()).unwrap_err().to_string()
+    };
+    let (a, b) = (("a", &model.matrix), ("b", &model.vector));
+    assert_eq!(error(vec![]), "there is no parameter to optimise");
+    assert_eq!(error(vec![group(&[], 0.0)]), "there is no parameter to optimise");
+    assert_eq!(error(vec![group(&[a], 0.0), group(&[b, a], 0.1)]), "parameter a is given twice");
+    let other = two::<f32>();
+    let same_name = vec![group(&[a], 0.0), group(&[("a", &other.matrix)], 0.0)];
+    assert_eq!(error(same_name), "two parameters are named a");
+    let negative = vec![group(&[a], -1.0)];
+    assert_eq!(error(negative), "the weight decay must be finite and at least 0, got -1");
+}
+
+#[test]
+fn groups_decay_by_rank() {
+    let model = gpt::<f32>(config(), 1);
+    let groups = Group::by_rank(&model, 0.3);
+    assert_eq!(groups.len(), 2);
+    for group in &groups {
+        for (name, param) in &group.params {
+            assert_eq!(group.weight_decay > 0.0, param.shape().rank() >= 2, "{name}");
+            let matrix = name.ends_with("weight") && !name.contains("ln_");
+            assert_eq!(group.weight_decay > 0.0, matrix, "{name}");
+        }
+    }
+    let count: usize = groups.iter().map(|g| g.params.len()).sum();
+    assert_eq!(count, model.named_parameters().len());
+    // Each group has its own decay: with gradients of 0, AdamW does nothing else.
+    let model = two::<f64>();
+    let one = |name: &str, p: &Param<f64>, weight_decay| Group {
+        params: vec![(name.to_string(), p.clone())],
+        weight_decay,
+    };
+    let groups = vec![one("m", &model.matrix, 0.5), one("v", &model.vector, 0.25)];
+    let config = AdamConfig { lr: 0.1, weight_decay: 99.0, ..Default::default() };
+    let mut adamw = AdamW::with_groups(groups, config).unwrap();
+    let (m, v) = (model.matrix.value(), model.vector.value());
+    let zeros = [(&model.matrix, Tensor::zeros([2, 3])), (&model.vector, Tensor::zeros([4]))];
+    adamw.step(&gradients(&zeros)).unwrap();
+    assert_eq!(bits(&model.matrix.value()), bits(&(m * 0.95)));
+    assert_eq!(bits(&model.vector.value()), bits(&(v * 0.975)));
+}
+
+#[test]
+fn without_epsilon_nothing_becomes_nan() {
+    fn check<T: Real>() {
+        let model = two::<T>();
+        let config = AdamConfig { lr: 0.1, eps: 0.0, ..Default::default() };
+        for w in [false, true] {
+            let mut optimizer: Box<dyn Optimizer<T>> = match w {
+                false => Box::new(Adam::new(&model, config).unwrap()),
+                true => Box::new(AdamW::new(&model, config).unwrap()),
+            };
+            let before = state_bits(&model);
+            let zeros =
+                || [(&model.matrix, Tensor::zeros([2, 3])), (&model.vector, Tensor::zeros([4]))];
+            optimizer.step(&gradients(&zeros())).unwrap();
+            assert_eq!(state_bits(&model), before, "no gradient, no step");
+            let mut some = vec![T::ZERO; 4];
+            // Its square vanishes in f32.
+            some[2] = T::from_f64(1e-30);
+            let vector = Tensor::from_vec(some, [4]);
+            for _ in 0..3 {
+                let pairs =
+                    [(&model.matrix, Tensor::zeros([2, 3])), (&model.vector, vector.clone())];
+                optimizer.step(&gradients(&pairs)).unwrap();
+            }
+            for (name, value) in model.state_dict() {
+                assert!(value.to_vec().iter().all(|x| x.to_f64().is_finite()), "{name}");
+            }
+            model.load_state_dict(&two::<T>().state_dict()).unwrap();
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
+fn two_half_batches_are_a_whole_one() {
+    let model = gpt::<f64>(config(), 1);
+    let x = Tensor::from([[0i64, 1, 2, 3], [4, 5, 6, 0], [1, 1, 2, 3], [5, 0, 5, 2]]);
+    let y = Tensor::from([[1i64, 2, 3, 4], [5, 6, 0, 1], [1, 2, 3, 5], [0, 5, 2, 2]]);
+    let pass = || Pass::train(1);
+    let whole = model.loss(&x, &y, &mut pass()).backward();
+    let mut sum = Gradients::empty();
+    for half in [0..2, 2..4] {
+        let (x, y) = (x.slice(0, half.clone()), y.slice(0, half));
+        sum.accumulate(model.loss(&x, &y, &mut pass()).backward());
+    }
+    sum.scale(0.5);
+    assert_eq!(sum.len(), whole.len());
+    for (name, p) in model.named_parameters() {
+        let (a, b) = (sum.by_id(p.id()).unwrap(), whole.by_id(p.id()).unwrap());
+        let error = (a - b).abs().max(..).item();
+        assert!(error < 1e-15, "{name}: {error:e}");
+    }
+}
+
+#[test]
+fn a_run_resumes_bit_for_bit() {
+    let reference = two::<f32>();
+    for (i, (name, mut whole)) in every(&reference).into_iter().enumerate() {
+        let start = two::<f32>().state_dict();
+        reference.load_state_dict(&start).unwrap();
+        for step in 0..10 {
+            whole.step(&both(&reference, step)).unwrap();
+        }
+        for cut in [0, 1, 6] {
+            let first = two::<f32>();
+            let (_, mut optimizer) = every(&first).remove(i);
+            for step in 0..cut {
+                optimizer.step(&both(&first, step)).unwrap();
+            }
+            let second = two::<f32>();
+            second.load_state_dict(&first.state_dict()).unwrap();
+            let (_, mut resumed) = every(&second).remove(i);
+            resumed.load_state_dict(optimizer.steps(), &optimizer.state_dict()).unwrap();
+            for step in cut..10 {
+                resumed.step(&both(&second, step)).unwrap();
+            }
+            assert_eq!(state_bits(&second), state_bits(&reference), "{name} cut at {cut}");
+            assert_eq!(dict_bits(&resumed.state_dict()), dict_bits(&whole.state_dict()));
+            assert_eq!(resumed.steps(), 10);
+        }
+    }
+}
+
+#[test]
+fn optimiser_state_is_loaded_whole_or_not_at_all() {
+    let model = two::<f32>();
+    let mut adam = Adam::new(&model, Default::default()).unwrap();
+    adam.step(&both(&model, 1)).unwrap();
+    let good = adam.state_dict();
+    let keys: Vec<_> = good.keys().cloned().collect();
+    assert_eq!(keys, ["m.matrix", "m.vector", "v.matrix", "v.vector"]);
+    let mut bad = good.clone();
+    bad.remove("m.matrix");
+    bad.insert("v.vector".into(), Tensor::ones([5]));
+    bad.insert("w.vector".into(), Tensor::ones([4]));
+    bad.insert("m.vector".into(), Tensor::ones([4]));
+    let error = adam.load_state_dict(7, &bad).unwrap_err().to_string();
+    for line in [
+        "missing: m.matrix",
+        "unexpected: w.vector",
+        "shape of v.vector: the model has [4], the state dict [5]",
+    ] {
+        assert!(error.contains(line), "{error}");
+    }
+    assert_eq!((adam.steps(), dict_bits(&adam.state_dict())), (1, dict_bits(&good)));
+}
+
+#[test]
+fn step_counts_beyond_32_bits_and_at_the_end() {
+    let model = two::<f64>();
+    for steps in [1 << 31, 1 << 33, u64::MAX - 1, u64::MAX] {
+        for (name, mut optimizer) in every(&model) {
+            let state = optimizer.state_dict();
+            optimizer.load_state_dict(steps, &state).unwrap();
+            let before = model.matrix.value();
+            optimizer.step(&both(&model, 3)).unwrap();
+            let moved = (model.matrix.value() - before).abs();
+            assert!(moved.max(..).item() < 2.0 && moved.min(..).item() > 0.0, "{name}, {steps}");
+            assert_eq!(optimizer.steps(), steps.saturating_add(1));
+        }
+    }
+}
+
+#[test]
+fn clipping_by_the_common_norm() {
+    fn check<T: Real>(digits: f64) {
+        let model = two::<T>();
+        let pair = |x: f64| {
+            let full = |shape: &[usize]| Tensor::full(shape, T::from_f64(x));
+            gradients(&[(&model.matrix, full(&[2, 3])), (&model.vector, full(&[4]))])
+        };
+        let first = |g: &Gradients<T>| g.by_id(model.matrix.id()).unwrap().at(&[0, 0]).to_f64();
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < digits, "{a} is not {b}");
+        let root = 10f64.sqrt();
+
+        let mut g = pair(3.0);
+        close(g.clip_norm(1.0), 3.0 * root);
+        close(first(&g), 1.0 / root);
+        close(g.norm(), 1.0);
+        // Below the threshold nothing changes, not even the last bit.
+        let mut g = pair(0.1);
+        let before = bits(g.by_id(model.matrix.id()).unwrap());
+        for max in [1.0, f64::INFINITY] {
+            close(g.clip_norm(max), 0.1 * root);
+            assert_eq!(bits(g.by_id(model.matrix.id()).unwrap()), before);
+        }
+        // A norm of 0, a threshold of 0, no gradients.
+        let mut g = pair(0.0);
+        assert_eq!((g.clip_norm(1.0), g.clip_norm(0.0), first(&g)), (0.0, 0.0, 0.0));
+        let mut g = pair(2.0);
+        close(g.clip_norm(0.0), 2.0 * root);
+        assert_eq!(first(&g), 0.0);
+        let mut none = Gradients::<T>::empty();
+        assert_eq!((none.clip_norm(1.0), none.norm()), (0.0, 0.0));
+        let nothing = Param::new(Tensor::<T>::zeros([0, 3]));
+        let mut g = gradients(&[(&nothing, Tensor::zeros([0, 3]))]);
+        assert_eq!(g.clip_norm(1.0), 0.0);
+        // Squares that overflow or vanish.
+        let sizes: &[f64] = match T::DTYPE {
+            retrograd_tensor::DType::F32 => &[1e20, 1e38, 1e-20, 1e-30, 1e-37],
+            _ => &[1e20, 1e200, 1e307, 1e-20, 1e-200, 1e-300],
+        };
+        for &size in sizes {
+            let mut g = pair(size);
+            close(g.norm(), size * root);
+            assert!(g.is_finite());
+            close(g.clip_norm(1.0), size * root);
+            if size > 1.0 {
+                close(g.norm(), 1.0);
+            }
+        }
+        // What is not finite stays, and an optimiser refuses it.
+        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut g = pair(wild);
+            assert!(g.clip_norm(1.0).is_nan() && !g.is_finite());
+            assert_eq!(first(&g).to_bits() << 1, wild.to_bits() << 1);
+        }
+        let text = panic_text(|| pair(1.0).clip_norm(f64::NAN));
+        assert_eq!(text, "clip_norm: the largest norm must be at least 0, got NaN");
+        let text = panic_text(|| pair(1.0).clip_norm(-1.0));
+        assert_eq!(text, "clip_norm: the largest norm must be at least 0, got -1");
+    }
+    check::<f32>(1e-5);
+    check::<f64>(1e-6);
+}
+
+#[test]
+fn the_norm_of_many_small_gradients_is_exact() {
+    // A running f32 sum would stop at 2^24.
+    let p = Param::new(Tensor::<f32>::zeros([1 << 22]));
+    let mut all = Gradients::empty();
+    let many: Vec<Param<f32>> = (0..8).map(|_| Param::new(Tensor::zeros([1 << 22]))).collect();
+    for p in many.iter().chain([&p]) {
+        all.accumulate(gradients(&[(p, Tensor::ones([1 << 22]))]));
+    }
+    assert_eq!(all.norm(), ((9u64 << 22) as f64).sqrt());
+}
+
+#[test]
+fn an_optimiser_minimises() {
+    for (i, name) in ["sgd", "momentum", "nesterov", "adam", "adamw"].into_iter().enumerate() {
+        let model = two::<f32>();
+        let (_, mut optimizer) = every(&model).remove(i);
+        let target = Var::constant(Tensor::full([2, 3], 0.5f32));
+        let loss = || {
+            (model.matrix.var() - &target).square().sum(..) + model.vector.var().square().sum(..)
+        };
+        let first = loss().item();
+        for step in 0..200 {
+            optimizer.set_lr(0.1 * (1.0 - step as f64 / 200.0));
+            optimizer.step(&loss().backward()).unwrap();
+        }
+        // Weight decay pulls a little.
+        assert!(loss().item() < 0.05 * first, "{name}: {} from {first}", loss().item());
+    }
+}
+
+#[test]
+fn schedules() {
+    let cosine = Schedule::WarmupCosine { lr: 1e-3, min_lr: 1e-4, warmup: 100, steps: 2000 };
+    // nanoGPT's get_lr, by hand.
+    let nano = |it: f64| match it {
+        it if it < 100.0 => 1e-3 * (it + 1.0) / 101.0,
+        it if it > 2000.0 => 1e-4,
+        it => {
+            let ratio = (it - 100.0) / 1900.0;
+            1e-4 + 0.5 * (1.0 + (std::f64::consts::PI * ratio).cos()) * 9e-4
+        }
+    };
+    for step in (0..2500).chain([u64::MAX]) {
+        let (got, want) = (cosine.lr(step), nano(step as f64));
+        assert!((got - want).abs() < 1e-18, "step {step}: {got} {want}");
+    }
+    let all = [
+        cosine,
+        Schedule::Constant { lr: 0.5 },
+        Schedule::Linear { lr: 1.0, min_lr: 0.0, warmup: u64::MAX, steps: 0 },
+        Schedule::WarmupCosine { lr: 1.0, min_lr: 0.0, warmup: 0, steps: 0 },
+        Schedule::Step { lr: 1.0, every: 1, factor: 0.5 },
+    ];
+    for schedule in all {
+        schedule.check().unwrap();
+        for step in [0, 1, 99, 100, 101, 5000, u64::MAX - 1, u64::MAX] {
+            let lr = schedule.lr(step);
+            assert!((0.0..=1.0).contains(&lr), "{schedule:?} at {step}: {lr}");
+        }
+    }
+    let error = |s: Schedule| s.check().unwrap_err().to_string();
+    let text = error(Schedule::Step { lr: 1.0, every: 0, factor: 0.5 });
+    assert_eq!(text, "steps between changes must be at least 1, got 0");
+    let text = error(Schedule::Step { lr: 1.0, every: 1, factor: f64::NAN });
+    assert_eq!(text, "the factor must be finite and >= 0, got NaN");
+    let text = error(Schedule::Linear { lr: 1.0, min_lr: -1.0, warmup: 0, steps: 9 });
+    assert_eq!(text, "the final learning rate must be finite and >= 0, got -1");
+}

@@ -1,0 +1,221 @@
+//! State dicts: names, and loading all or nothing.
+
+use crate::common::*;
+use proptest::prelude::*;
+use retrograd_nn::*;
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+/// nanoGPT's names for two layers, as PyTorch's state_dict() gives them, sorted.
+const NAMES: [&str; 29] = [
+    "lm_head.weight",
+    "transformer.h.0.attn.c_attn.bias",
+    "transformer.h.0.attn.c_attn.weight",
+    "transformer.h.0.attn.c_proj.bias",
+    "transformer.h.0.attn.c_proj.weight",
+    "transformer.h.0.ln_1.bias",
+    "transformer.h.0.ln_1.weight",
+    "transformer.h.0.ln_2.bias",
+    "transformer.h.0.ln_2.weight",
+    "transformer.h.0.mlp.c_fc.bias",
+    "transformer.h.0.mlp.c_fc.weight",
+    "transformer.h.0.mlp.c_proj.bias",
+    "transformer.h.0.mlp.c_proj.weight",
+    "transformer.h.1.attn.c_attn.bias",
+    "transformer.h.1.attn.c_attn.weight",
+    "transformer.h.1.attn.c_proj.bias",
+    "transformer.h.1.attn.c_proj.weight",
+    "transformer.h.1.ln_1.bias",
+    "transformer.h.1.ln_1.weight",
+    "transformer.h.1.ln_2.bias",
+    "transformer.h.1.ln_2.weight",
+    "transformer.h.1.mlp.c_fc.bias",
+    "transformer.h.1.mlp.c_fc.weight",
+    "transformer.h.1.mlp.c_proj.bias",
+    "transformer.h.1.mlp.c_proj.weight",
+    "transformer.ln_f.bias",
+    "transformer.ln_f.weight",
+    "transformer.wpe.weight",
+    "transformer.wte.weight",
+];
+
+#[test]
+fn names_are_those_of_nanogpt() {
+    for tied in [true, false] {
+        for bias in [true, false] {
+            let model = gpt::<f32>(GptConfig { tied, bias, ..config() }, 1);
+            let want: Vec<&str> =
+                NAMES.into_iter().filter(|n| bias || !n.ends_with("bias")).collect();
+            let dict = model.state_dict();
+            assert_eq!(dict.keys().collect::<Vec<_>>(), want);
+            let parameters = model.named_parameters().len();
+            assert_eq!(parameters, want.len() - tied as usize);
+            assert_eq!(*dict["transformer.h.0.attn.c_attn.weight"].shape(), [24, 8]);
+            assert_eq!(*dict["transformer.h.1.mlp.c_fc.weight"].shape(), [32, 8]);
+            assert_eq!(*dict["transformer.h.1.mlp.c_proj.weight"].shape(), [8, 32]);
+            assert_eq!(*dict["transformer.wpe.weight"].shape(), [6, 8]);
+        }
+    }
+}
+
+#[test]
+fn sizes_are_those_of_nanogpt() {
+    // As printed by nanoGPT for its recipe on a CPU, plus the positions, which it leaves out.
+    let cpu = GptConfig {
+        vocab: 65,
+        context: 64,
+        layers: 4,
+        heads: 4,
+        width: 128,
+        dropout: 0.0,
+        bias: false,
+        tied: true,
+    };
+    let model = Gpt::<f32>::new(cpu, &mut Rng::new(0)).unwrap();
+    assert_eq!(model.num_parameters(), 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 2 * 128) + 128);
+}
+
+#[test]
+fn walking_order_is_the_order_of_construction_in_pytorch() {
+    let model = gpt::<f32>(config(), 1);
+    let names: Vec<String> = model.named_parameters().into_iter().map(|(n, _)| n).collect();
+    assert_eq!(
+        names[..6],
+        [
+            "transformer.wte.weight",
+            "transformer.wpe.weight",
+            "transformer.h.0.ln_1.weight",
+            "transformer.h.0.ln_1.bias",
+            "transformer.h.0.attn.c_attn.weight",
+            "transformer.h.0.attn.c_attn.bias",
+        ]
+    );
+    let layers = Sequential::<f32>::new()
+        .then(Linear::new(2, 3, &mut Rng::new(0)))
+        .then(Activation::Relu)
+        .then(Linear::without_bias(3, 1, &mut Rng::new(0)));
+    // A layer without parameters counts, as in torch.nn.Sequential.
+    let names: Vec<String> = layers.named_parameters().into_iter().map(|(n, _)| n).collect();
+    assert_eq!(names, ["0.weight", "0.bias", "2.weight"]);
+}
+
+#[test]
+fn a_state_dict_is_a_snapshot() {
+    let model = gpt::<f32>(config(), 1);
+    let dict = model.state_dict();
+    let before = dict_bits(&dict);
+    shake(&model, &mut Rng::new(3));
+    assert_ne!(state_bits(&model), before);
+    assert_eq!(dict_bits(&dict), before);
+    model.load_state_dict(&dict).unwrap();
+    assert_eq!(state_bits(&model), before);
+    // And loading shares nothing that a later change could reach.
+    shake(&model, &mut Rng::new(3));
+    assert_eq!(dict_bits(&dict), before);
+}
+
+#[test]
+fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
+    let model = gpt::<f32>(config(), 1);
+    let before = state_bits(&model);
+    let mut dict = gpt::<f32>(config(), 2).state_dict();
+    dict.remove("transformer.wpe.weight");
+    dict.remove("transformer.h.1.mlp.c_fc.bias");
+    dict.insert("transformer.h.2.ln_1.weight".into(), Tensor::ones([8]));
+    dict.insert("optimizer".into(), Tensor::ones([]));
+    dict.insert("transformer.ln_f.weight".into(), Tensor::ones([9]));
+    dict.insert("transformer.h.0.mlp.c_fc.weight".into(), Tensor::ones([8, 32]));
+    dict.insert("lm_head.weight".into(), Tensor::ones([7, 8]));
+    let error = model.load_state_dict(&dict).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the state dict does not fit the model; nothing was loaded\
+         \n  missing: transformer.wpe.weight\
+         \n  missing: transformer.h.1.mlp.c_fc.bias\
+         \n  unexpected: optimizer\
+         \n  unexpected: transformer.h.2.ln_1.weight\
+         \n  shape of transformer.h.0.mlp.c_fc.weight: the model has [32, 8], the state dict [8, 32]\
+         \n  shape of transformer.ln_f.weight: the model has [8], the state dict [9]\
+         \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ"
+    );
+    assert_eq!(state_bits(&model), before);
+    assert_eq!(model.load_state_dict(&StateDict::new()).unwrap_err().missing.len(), 28);
+    assert_eq!(state_bits(&model), before);
+}
+
+#[test]
+fn a_tied_parameter_may_have_either_name_or_both() {
+    let source = gpt::<f32>(config(), 2);
+    let want = state_bits(&source);
+    for left_out in ["", "lm_head.weight", "transformer.wte.weight"] {
+        let model = gpt::<f32>(config(), 1);
+        let mut dict = source.state_dict();
+        dict.remove(left_out);
+        model.load_state_dict(&dict).unwrap();
+        assert_eq!(state_bits(&model), want, "without {left_out:?}");
+    }
+    let model = gpt::<f32>(config(), 1);
+    let before = state_bits(&model);
+    let mut dict = source.state_dict();
+    dict.remove("lm_head.weight");
+    dict.remove("transformer.wte.weight");
+    assert_eq!(model.load_state_dict(&dict).unwrap_err().missing, ["transformer.wte.weight"]);
+    // Torn by one bit, and by the sign of a zero.
+    for change in [|x: f32| f32::from_bits(x.to_bits() ^ 1), |_| -0.0] {
+        let mut dict = source.state_dict();
+        let mut head = dict["lm_head.weight"].contiguous();
+        head.make_mut()[3] = 0.0;
+        dict.insert("transformer.wte.weight".into(), head.clone());
+        head.make_mut()[3] = change(0.0);
+        dict.insert("lm_head.weight".into(), head);
+        let error = model.load_state_dict(&dict).unwrap_err();
+        assert_eq!(error.torn, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
+    }
+    // NaN is the same as itself: an archive of a failed run can be loaded.
+    let mut dict = source.state_dict();
+    for name in ["lm_head.weight", "transformer.wte.weight"] {
+        dict.insert(name.into(), Tensor::full([7, 8], f32::NAN));
+    }
+    assert_eq!(state_bits(&model), before);
+    model.load_state_dict(&dict).unwrap();
+}
+
+#[test]
+fn any_layout_can_be_loaded() {
+    let layer = Linear::<f32>::new(3, 2, &mut Rng::new(0));
+    let wide = Tensor::<f32>::randn([3, 4], &mut Rng::new(1));
+    let weight = wide.slice(1, 1..3).t();
+    let bias = Tensor::scalar(5.0f32).broadcast_to([2]);
+    let dict = [("weight".to_string(), weight.clone()), ("bias".to_string(), bias)];
+    layer.load_state_dict(&dict.into()).unwrap();
+    assert_eq!(bits(&layer.weight.value()), bits(&weight));
+    assert_eq!(layer.bias.unwrap().value().to_vec(), [5.0, 5.0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is done to a state dict, either all of it is loaded or nothing.
+    #[test]
+    fn all_or_nothing(edits in prop::collection::vec((0usize..29, 0u8..4), 0..4)) {
+        let model = gpt::<f32>(config(), 1);
+        let before = state_bits(&model);
+        let mut dict = gpt::<f32>(config(), 2).state_dict();
+        for (at, edit) in edits {
+            let name = NAMES[at].to_string();
+            match edit {
+                0 => drop(dict.remove(&name)),
+                1 => drop(dict.insert(format!("{name}.more"), Tensor::ones([1]))),
+                2 => drop(dict.insert(name, Tensor::ones([1, 2, 3]))),
+                _ => drop(dict.insert(name.clone(), model.state_dict()[&name].clone())),
+            }
+        }
+        match model.load_state_dict(&dict) {
+            Ok(()) => {
+                let after = model.state_dict();
+                prop_assert!(dict.iter().all(|(name, t)| bits(t) == bits(&after[name])));
+            }
+            Err(_) => prop_assert_eq!(state_bits(&model), before),
+        }
+    }
+}
