@@ -1,1 +1,34 @@
-//! The facade.
+//! A SIMD tensor, reverse-mode autodiff and attention library, written to be read and to be
+//! fast.
+//!
+//! This crate re-exports three others and is the place of the examples and benchmarks:
+//!
+//! * [`tensor`]: strided tensors and SIMD kernels,
+//! * [`autograd`]: variables that remember where they came from,
+//! * [`nn`]: modules, attention, optimisers, checkpoints.
+//!
+//! ```
+//! use retrograd::prelude::*;
+//!
+//! let w = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+//! let loss = w.matmul(&w.t()).sum(..);
+//! let grads = loss.backward();
+//! assert_eq!(grads.get(&w).unwrap().to_vec(), [8.0, 12.0, 8.0, 12.0]);
+//! ```
+#![forbid(unsafe_code)]
+
+pub use retrograd_autograd as autograd;
+pub use retrograd_nn as nn;
+pub use retrograd_tensor as tensor;
+
+/// What most programs need.
+pub mod prelude {
+    pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad};
+    pub use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd, SgdConfig};
+    pub use retrograd_nn::{
+        Activation, Block, CausalSelfAttention, CrossEntropy, Dropout, Embedding, Gpt, GptConfig,
+        Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sequential, Walk,
+    };
+    pub use retrograd_tensor::random::Rng;
+    pub use retrograd_tensor::{INFER, Shape, Tensor, with_threads};
+}

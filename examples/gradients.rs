@@ -1,0 +1,86 @@
+//! One derivative three ways: by hand, by differences, by the engine. Then an operation of
+//! our own, one with a mistake, and a derivative of a derivative.
+//!
+//! Run with `cargo run --release --example gradients`.
+
+use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
+use retrograd::autograd::{Backward, Cx, Grads, to_dot};
+use retrograd::prelude::*;
+
+fn main() {
+    println!("1. By hand. For y = Σ tanh(x W), with h = tanh(x W):");
+    println!("   dy/dh = 1, dy/d(xW) = 1 - h², dy/dW = xᵀ (1 - h²)\n");
+    let x = Tensor::from([[0.5f64, -1.0, 2.0], [1.5, 0.3, -0.7]]);
+    let w = Tensor::from([[0.1f64, -0.2], [0.4, 0.3], [-0.5, 0.2]]);
+    let h = x.matmul(&w).tanh();
+    let by_hand = x.t().matmul(&(Tensor::ones(h.shape()) - h.square()));
+    println!("{by_hand}\n");
+
+    println!("2. By differences: move one element of W by ±ε and watch y.\n");
+    let y = |w: &Tensor<f64>| x.matmul(w).tanh().sum(..).item();
+    let eps = 1e-6;
+    let by_differences = Tensor::from_fn([3, 2], |at| {
+        let moved = |by| w.add(&Tensor::from_fn([3, 2], |i| if i == at { by } else { 0.0 }));
+        (y(&moved(eps)) - y(&moved(-eps))) / (2.0 * eps)
+    });
+    println!("{by_differences}\n");
+
+    println!("3. By the engine: a Var remembers, backward() walks the graph.\n");
+    let leaf = Var::leaf(w.clone());
+    let y = Var::constant(x.clone()).matmul(&leaf).tanh().sum(..);
+    println!("{}\n", y.backward().get(&leaf).expect("y depends on W"));
+
+    println!("gradcheck does step 2 for any function and any shapes:");
+    let report = gradcheck(
+        |v| Var::constant(x.clone()).matmul(&v[0]).tanh().sum(..),
+        std::slice::from_ref(&leaf),
+        &Check::precise(),
+    );
+    println!("   {}\n", report.expect("the engine is right"));
+
+    println!("4. An operation of our own: y = x³, with its rule.");
+    let points = [Var::leaf(Tensor::from([0.5f64, -1.0, 2.0]))];
+    let first = gradcheck(|v| cube(&v[0], 3.0), &points, &Check::precise());
+    println!("   first derivatives:  {}", first.expect("3x² is right"));
+    let second = gradgradcheck(|v| cube(&v[0], 3.0), &points, &Check::default());
+    println!("   second derivatives: {}\n", second.expect("6x is right"));
+
+    println!("5. The same with a slip in the rule, 2x² instead of 3x²:");
+    let error = gradcheck(|v| cube(&v[0], 2.0), &points, &Check::precise()).unwrap_err();
+    println!("   {error}\n");
+
+    println!("6. A derivative of a derivative: for y = x⁴ at 2,");
+    let x = Var::leaf(Tensor::scalar(2.0f64));
+    let mut y = x.powf(4.0);
+    for order in 1..=4 {
+        y = grad(&[(&y, None)], &[&x])[0].clone().expect("y depends on x");
+        println!("   order {order}: {}", y.item());
+    }
+
+    println!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
+    let leaf = Var::leaf(w);
+    println!("{}", to_dot(&[&leaf.t().tanh().sum(..)]));
+}
+
+/// `x³`. The factor of the derivative is an argument, so that it can be wrong.
+fn cube(x: &Var<f64>, factor: f64) -> Var<f64> {
+    Var::from_op(x.value().powf(3.0), &[x], |_| Cube { x: x.value().clone(), factor })
+}
+
+#[derive(Debug)]
+struct Cube {
+    x: Tensor<f64>,
+    factor: f64,
+}
+
+impl Backward<f64> for Cube {
+    fn name(&self) -> &'static str {
+        "cube"
+    }
+
+    /// Written with operations on variables, so it can be differentiated again.
+    fn backward(&self, cx: &Cx<'_, f64>, g: &Var<f64>) -> Grads<f64> {
+        let x = cx.input(0, &self.x);
+        vec![Some(g * &x.square() * self.factor)]
+    }
+}

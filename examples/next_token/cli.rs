@@ -1,0 +1,177 @@
+//! The command line.
+
+use crate::recipe::{Preset, Recipe};
+use crate::stop::{Result, usage};
+use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+use retrograd::nn::Sampler;
+use std::path::PathBuf;
+
+/// How the program is called by who reads about it.
+pub const COMMAND: &str = "cargo run --release --example next_token";
+
+/// Trains a small language model on the CPU, character by character, and shows what it learnt.
+///
+/// Without any flag it writes itself a text of short tales, learns from it for about two
+/// minutes, tells a few tales of its own, and leaves a checkpoint, a log and pictures in a folder.
+#[derive(Parser, Debug)]
+#[command(bin_name = format!("{COMMAND} --"), max_term_width = 100)]
+pub struct Args {
+    /// A text to learn from, in UTF-8 [default: tales that the program writes itself]
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+
+    /// A whole recipe; the flags below change parts of it [default: nanogpt-cpu]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub preset: Option<Preset>,
+
+    /// Training steps
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RECIPE)]
+    pub steps: Option<u64>,
+
+    /// Windows of text in each step
+    #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
+    pub batch: Option<u64>,
+
+    /// Characters that the model sees at once
+    #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
+    pub context: Option<u64>,
+
+    /// Transformer blocks
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
+    pub layers: Option<u64>,
+
+    /// Attention heads in each block; must divide the width
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
+    pub heads: Option<u64>,
+
+    /// Numbers that describe each character on its way through the model
+    #[arg(long, value_name = "N", value_parser = count(16384), help_heading = RECIPE)]
+    pub width: Option<u64>,
+
+    /// Fraction of activations dropped in training, at least 0 and below 1
+    #[arg(long, value_name = "P", value_parser = probability, help_heading = RECIPE)]
+    pub dropout: Option<f64>,
+
+    /// The highest learning rate; it ends at a tenth of it
+    #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
+    pub lr: Option<f64>,
+
+    /// Decides the first weights, the batches, the dropout and the samples
+    #[arg(long, value_name = "N", help_heading = RECIPE)]
+    pub seed: Option<u64>,
+
+    /// Threads; the result does not depend on them [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
+    pub threads: Option<u64>,
+
+    /// Steps between looks at the held-out text, each with a checkpoint [default: an eighth of
+    /// the run, at most 250]
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
+    pub eval_every: Option<u64>,
+
+    /// The folder of the run [default: out/next_token, or the next free out/next_token-N]
+    #[arg(long, value_name = "DIR", help_heading = RUN)]
+    pub out: Option<PathBuf>,
+
+    /// Go on with the run in --out [default: the latest out/next_token..]; its recipe and text
+    /// are remembered and cannot be changed
+    #[arg(long, help_heading = RUN)]
+    pub resume: bool,
+
+    /// Say nothing but the result
+    #[arg(long, help_heading = RUN)]
+    pub quiet: bool,
+
+    /// Train nothing: let the model in --out [default: the latest out/next_token..] go on from
+    /// this text
+    #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
+    #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
+    #[arg(conflicts_with_all = ["width", "dropout", "lr", "eval_every", "resume"])]
+    pub sample: Option<String>,
+
+    /// Characters to write [default: 500; 300 in the samples after training]
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = SAMPLES)]
+    pub tokens: Option<u64>,
+
+    /// Low is careful, high is bold; 0 always writes the likeliest character
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_0)]
+    #[arg(help_heading = SAMPLES)]
+    pub temperature: f64,
+
+    /// Choose among the K likeliest characters only
+    #[arg(long, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
+    pub top_k: Option<u64>,
+}
+
+const RECIPE: &str = "The recipe (instead of what the preset says)";
+const RUN: &str = "The run";
+const SAMPLES: &str = "Samples";
+
+fn count(most: u64) -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+fn number(text: &str) -> std::result::Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if number.is_finite() { Ok(number) } else { Err("must be finite".into()) }
+}
+
+fn above_0(text: &str) -> std::result::Result<f64, String> {
+    number(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err("must be above 0".into()) })
+}
+
+fn at_least_0(text: &str) -> std::result::Result<f64, String> {
+    number(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err("must be at least 0".into()) })
+}
+
+fn probability(text: &str) -> std::result::Result<f64, String> {
+    let inside = |x: &f64| (0.0..1.0).contains(x);
+    let wrong = || "must be at least 0 and below 1".to_string();
+    number(text).and_then(|x| Some(x).filter(inside).ok_or_else(wrong))
+}
+
+impl Args {
+    /// The recipe that is asked for: that of the preset, else `base`, with what flags change.
+    pub fn recipe(&self, base: &Recipe) -> Recipe {
+        let base = self.preset.map_or_else(|| base.clone(), Preset::recipe);
+        let size = |flag: Option<u64>, base: usize| flag.map_or(base, |n| n as usize);
+        Recipe {
+            layers: size(self.layers, base.layers),
+            heads: size(self.heads, base.heads),
+            width: size(self.width, base.width),
+            context: size(self.context, base.context),
+            dropout: self.dropout.unwrap_or(base.dropout),
+            batch: size(self.batch, base.batch),
+            steps: self.steps.unwrap_or(base.steps),
+            lr: self.lr.unwrap_or(base.lr),
+            // A seed is no part of a preset: resuming with `--preset` alone is not a change.
+            seed: self.seed.unwrap_or(base.seed),
+        }
+    }
+
+    /// How characters are drawn.
+    pub fn sampler(&self) -> Sampler {
+        Sampler { temperature: self.temperature, top_k: self.top_k.map(|k| k as usize) }
+    }
+
+    /// The number of threads to use.
+    pub fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.threads.map_or_else(cores, |n| n as usize)
+    }
+
+    /// Checks what no flag can check on its own.
+    pub fn check(&self) -> Result<()> {
+        if self.sample.as_deref() == Some("") {
+            return usage("the prompt of --sample is empty: give it at least one character");
+        }
+        Ok(())
+    }
+}
+
+/// A part of a command, as a shell reads it.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

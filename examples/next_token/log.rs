@@ -1,0 +1,105 @@
+//! `log.jsonl`: a line of JSON for each step, each look at the held-out text, and the end.
+
+use crate::folder::Folder;
+use crate::stop::{OrFailed, Result};
+use retrograd::nn::checkpoint::write_atomically;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// A line of the log. Which it is, the fields say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Line {
+    Step(Step),
+    Evaluation(Evaluation),
+    Done(Done),
+}
+
+/// A step of training; steps are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub step: u64,
+    /// The loss of this step's batch, before the step.
+    pub loss: f64,
+    pub lr: f64,
+    /// The norm of the gradients before clipping.
+    pub grad_norm: f64,
+    pub ms: f64,
+    pub tokens_per_s: f64,
+}
+
+/// The loss on held-out text after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    pub step: u64,
+    pub val_loss: f64,
+}
+
+/// The end of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Always true.
+    pub done: bool,
+    pub params: usize,
+    pub steps: u64,
+    /// Time spent in training, over all sessions.
+    pub seconds: f64,
+    /// The loss on all of the held-out text.
+    pub val_loss: f64,
+}
+
+/// The log of a run, open at its end.
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    /// All lines so far.
+    pub lines: Vec<Line>,
+}
+
+impl Log {
+    /// The log of a run that has taken `step` steps. What a session that was killed wrote after
+    /// its last checkpoint is taken away, so that each step is there once.
+    pub fn open(folder: &Folder, step: u64, steps: u64) -> Result<Log> {
+        let path = folder.log();
+        let text = if path.exists() { fs::read_to_string(&path) } else { Ok(String::new()) };
+        let text = text.or_failed(format!("cannot read {}", path.display()))?;
+        let stays = |line: &Line| match line {
+            Line::Step(s) => s.step <= step,
+            // The last evaluation comes after the last checkpoint.
+            Line::Evaluation(e) => e.step <= step && e.step < steps,
+            Line::Done(_) => false,
+        };
+        let (mut kept, mut lines) = (String::new(), Vec::new());
+        for text in text.lines() {
+            if let Some(line) = serde_json::from_str(text).ok().filter(stays) {
+                lines.push(line);
+                kept.extend([text, "\n"]);
+            }
+        }
+        let file = write_atomically(&path, kept.as_bytes())
+            .and_then(|()| OpenOptions::new().append(true).open(&path))
+            .or_failed(format!("cannot write {}", path.display()))?;
+        Ok(Log { path, file, lines })
+    }
+
+    /// Adds a line, at once and whole, so that the file can be watched.
+    pub fn write(&mut self, line: Line) -> Result<()> {
+        let mut text = serde_json::to_string(&line).expect("numbers have a JSON form");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        self.lines.push(line);
+        written.or_failed(format!("cannot write {}", self.path.display()))
+    }
+
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.lines.iter().filter_map(|line| if let Line::Step(s) = line { Some(*s) } else { None })
+    }
+
+    pub fn evaluations(&self) -> impl Iterator<Item = Evaluation> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Evaluation(e) = line { Some(*e) } else { None })
+    }
+}

@@ -1,0 +1,161 @@
+//! Next-token prediction: a small causal transformer learns to write, one character at a time.
+//!
+//! `cargo run --release --example next_token` needs no flags and no downloads; `--help` tells what
+//! there is to change. Read in this order: [`train`] (the loop), [`corpus`] (the text), [`run`]
+//! (what a checkpoint keeps), [`recipe`] (all numbers that matter), and the rest as you like.
+
+mod attention;
+mod cli;
+mod corpus;
+mod finish;
+mod folder;
+mod log;
+mod loss_curve;
+mod progress;
+mod recipe;
+mod run;
+mod samples;
+mod stop;
+mod svg;
+mod tales;
+mod train;
+
+use clap::Parser;
+use cli::Args;
+use corpus::Corpus;
+use folder::Folder;
+use indicatif::HumanCount;
+use log::Log;
+use progress::Progress;
+use recipe::Preset;
+use retrograd::prelude::*;
+use run::{Purpose, Run};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+use stop::{OrFailed, Result, failed, usage};
+
+/// Set by the first Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match args.check().and_then(|()| with_threads(args.threads(), || begin(&args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}
+
+fn begin(args: &Args) -> Result<()> {
+    match &args.sample {
+        Some(prompt) => sample(args, prompt),
+        None => learn(args),
+    }
+}
+
+/// Text from a run that is there already.
+fn sample(args: &Args, prompt: &str) -> Result<()> {
+    let run = Run::load(&Folder::earlier(args.out.as_deref())?)?;
+    let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
+    let count = args.tokens.unwrap_or(500) as usize;
+    samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed))
+}
+
+/// Training, from the beginning or from a checkpoint, to the end.
+fn learn(args: &Args) -> Result<()> {
+    let (mut run, corpus, folder) = if args.resume { earlier(args)? } else { fresh(args)? };
+    let recipe = run.recipe.clone();
+    let mut log = Log::open(&folder, run.step, recipe.steps)?;
+    let seconds_before = log.steps().map(|step| step.ms / 1e3).sum::<f64>();
+    if !args.quiet {
+        introduce(&run, &corpus, &folder);
+    }
+    watch_for_ctrl_c()?;
+    let start = Instant::now();
+    let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
+    let mut progress = Progress::new(&recipe, run.step, args.quiet);
+    let trained =
+        train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, &INTERRUPTED);
+    progress.end();
+    trained?;
+    let seconds = seconds_before + start.elapsed().as_secs_f64();
+    finish::finish(&run, &corpus, &folder, &mut log, args, seconds, &INTERRUPTED)
+}
+
+fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
+    let recipe = args.recipe(&Preset::NanogptCpu.recipe());
+    recipe.check()?;
+    let corpus = Corpus::read(args.data.as_deref())?;
+    corpus.check(recipe.context)?;
+    let folder = Folder::fresh(args.out.as_deref())?;
+    Ok((Run::new(recipe, &corpus)?, corpus, folder))
+}
+
+fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
+    let folder = Folder::earlier(args.out.as_deref())?;
+    let run = Run::load(&folder)?;
+    let changed = run.recipe.differences(&args.recipe(&run.recipe));
+    if !changed.is_empty() {
+        return usage(format!(
+            "the run in {} cannot go on with another recipe:\n  {}\nLeave these flags out, or begin \
+             a run of its own without --resume. (--steps is part of the recipe because the learning \
+             rate follows from it.)",
+            folder.name(),
+            changed.join("\n  ")
+        ));
+    }
+    let file = args.data.as_deref().or(run.source.file.as_deref());
+    let corpus = Corpus::read(file)?;
+    if corpus.source.fingerprint != run.source.fingerprint {
+        let file = file.unwrap_or(Path::new("the tales"));
+        return failed(format!(
+            "the run in {} has learnt from another text than {} is now",
+            folder.name(),
+            file.display()
+        ));
+    }
+    folder.sweep();
+    Ok((run, corpus, folder))
+}
+
+/// What is going to happen.
+fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
+    let count = |n: usize| HumanCount(n as u64);
+    let text = match &run.source.file {
+        Some(file) => file.display().to_string(),
+        None => "tales that this program writes itself".into(),
+    };
+    let r = &run.recipe;
+    eprintln!(
+        "Text     {text}\n         {} characters, {} different; the last tenth is held out",
+        count(corpus.train.len() + corpus.held_out.len()),
+        run.vocabulary.len(),
+    );
+    eprintln!(
+        "Model    {} layers, {} heads, {} wide, context {}: {} parameters",
+        r.layers,
+        r.heads,
+        r.width,
+        r.context,
+        count(run.model.num_parameters()),
+    );
+    let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
+    eprintln!(
+        "Training {} steps of {} windows on {} threads{from}; Ctrl-C stops and saves",
+        r.steps,
+        r.batch,
+        retrograd::tensor::threads(),
+    );
+    eprintln!("Folder   {}\n", folder.name());
+}
+
+/// The first Ctrl-C is a wish, to be granted after the step; the second an order.
+fn watch_for_ctrl_c() -> Result<()> {
+    ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .or_failed("cannot watch for Ctrl-C")
+}

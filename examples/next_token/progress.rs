@@ -1,0 +1,103 @@
+//! What is shown while the model learns.
+
+use crate::log::{Evaluation, Step};
+use crate::recipe::Recipe;
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+
+/// Without a terminal, a line every so many steps.
+const EVERY: u64 = 100;
+
+/// A bar on a terminal, lines elsewhere, or nothing.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    steps: u64,
+    loss: Smooth,
+    ms: Smooth,
+    tokens: f64,
+}
+
+impl Progress {
+    pub fn new(recipe: &Recipe, step: u64, quiet: bool) -> Progress {
+        let bar = (!quiet && stderr().is_terminal()).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            let bar = ProgressBar::with_draw_target(Some(recipe.steps), target);
+            let style = ProgressStyle::with_template("{wide_bar:.green/dim} {msg}");
+            bar.set_style(style.expect("a template").progress_chars("━━─"));
+            bar.set_position(step);
+            bar
+        });
+        let lines = !quiet && bar.is_none();
+        let tokens = (recipe.batch * recipe.context) as f64;
+        let (loss, ms) = (Smooth::new(0.95), Smooth::new(0.95));
+        Progress { bar, lines, steps: recipe.steps, loss, ms, tokens }
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        let (loss, ms) = (self.loss.add(step.loss), self.ms.add(step.ms));
+        let speed = HumanCount((self.tokens / ms * 1e3) as u64);
+        let left = duration((self.steps - step.step) as f64 * ms / 1e3);
+        let text = format!(
+            "step {:>w$}/{}  loss {loss:.3}  {speed} tokens/s  {left} left",
+            step.step,
+            self.steps,
+            w = self.steps.to_string().len(),
+        );
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(step.step);
+                bar.set_message(text);
+            }
+            None if self.lines && step.step.is_multiple_of(EVERY) => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
+    pub fn evaluation(&self, e: &Evaluation) {
+        let text = format!("after step {}: held-out loss {:.4}", e.step, e.val_loss);
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None if self.lines => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A running mean in which old values count less and less.
+pub struct Smooth {
+    keep: f64,
+    sum: f64,
+    weight: f64,
+}
+
+impl Smooth {
+    pub fn new(keep: f64) -> Smooth {
+        Smooth { keep, sum: 0.0, weight: 0.0 }
+    }
+
+    /// The mean with one more value.
+    pub fn add(&mut self, x: f64) -> f64 {
+        self.sum = self.keep * self.sum + x;
+        self.weight = self.keep * self.weight + 1.0;
+        self.sum / self.weight
+    }
+}
+
+/// A duration for people.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..10 => format!("{seconds:.1} s"),
+        10..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}

@@ -1,0 +1,46 @@
+//! Text from the model.
+
+use crate::run::Run;
+use crate::stop::Result;
+use retrograd::nn::Sampler;
+use retrograd::prelude::*;
+use std::io::{Write, stdout};
+
+/// What the samples after training begin with, for a run with the default text.
+const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
+
+/// What the samples after training begin with: for a text of the user, words that begin
+/// paragraphs of it.
+pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
+    if run.source.file.is_none() {
+        return TALES.map(str::to_string).to_vec();
+    }
+    let some = (0..3).map(|i| &beginnings[i * beginnings.len() / 3]);
+    let lines = some.map(|text| text.lines().next().unwrap_or(text));
+    let mut prompts: Vec<String> = lines.map(|line| first_words(line, 20)).collect();
+    prompts.dedup();
+    prompts
+}
+
+/// As many whole words of a text as fit into `most` characters; at least something.
+pub fn first_words(text: &str, most: usize) -> String {
+    let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
+    if line.len() <= most {
+        return text.to_string();
+    }
+    let end = (1..=most).rev().find(|&i| line[i] == ' ').unwrap_or(most);
+    text.chars().take(end).collect()
+}
+
+/// Prints the prompt and what the model makes of it, as it comes.
+pub fn tell(run: &Run, prompt: &str, count: usize, sampler: Sampler, rng: &mut Rng) -> Result<()> {
+    let tokens = run.encode(prompt)?;
+    print!("{prompt}");
+    run.model.generate(&tokens, count, sampler, rng, |token| {
+        print!("{}", run.vocabulary.decode(token));
+        // A reader that has gone away is noticed by the next line.
+        let _ = stdout().flush();
+    });
+    println!();
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! What the pictures have in common.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::TextStyle;
+use std::fmt::Display;
+
+pub const BACKGROUND: RGBColor = RGBColor(255, 255, 255);
+pub const INK: RGBColor = RGBColor(32, 36, 44);
+pub const MUTED: RGBColor = RGBColor(104, 112, 124);
+pub const FAINT: RGBColor = RGBColor(234, 236, 240);
+
+/// The text of an SVG file, or why it could not be drawn.
+pub type Drawing = Result<String, String>;
+/// A surface to draw on.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What drawing returns.
+pub type Drawn =
+    Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>>;
+
+/// Draws a picture of this size.
+pub fn draw(size: (u32, u32), f: impl FnOnce(&Area<'_>) -> Drawn) -> Drawing {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    let explain = |e: &dyn Display| e.to_string();
+    area.fill(&BACKGROUND).map_err(|e| explain(&e))?;
+    f(&area).map_err(|e| explain(&e))?;
+    area.present().map_err(|e| explain(&e))?;
+    drop(area);
+    Ok(svg)
+}
+
+/// Letters of this height and colour.
+pub fn text(size: i32, color: &RGBColor) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(color)
+}
+
+/// A colour between two: the first at 0, the second at 1.
+pub fn mix(a: RGBColor, b: RGBColor, part: f32) -> RGBColor {
+    let mix = |a: u8, b: u8| (f32::from(a) + part * (f32::from(b) - f32::from(a))).round() as u8;
+    RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+}

@@ -1,0 +1,145 @@
+//! The training loop.
+
+use crate::cli::{COMMAND, quoted};
+use crate::corpus::{Batch, Corpus};
+use crate::folder::Folder;
+use crate::log::{Evaluation, Line, Log, Step};
+use crate::progress::Progress;
+use crate::recipe::{CLIP, Recipe};
+use crate::run::{Purpose, Run};
+use crate::stop::{Result, Stop, failed};
+use retrograd::nn::optim::StepError;
+use retrograd::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Held-out windows in an evaluation while training.
+const QUICK: usize = 64;
+/// Held-out windows that go through the model together.
+const TOGETHER: usize = 32;
+
+/// Takes the steps that are left, with a look at the held-out text and a checkpoint every now and
+/// then, at the beginning and at the end.
+pub fn train(
+    run: &mut Run,
+    corpus: &Corpus,
+    folder: &Folder,
+    eval_every: u64,
+    log: &mut Log,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
+) -> Result<()> {
+    let windows = corpus.windows(run.recipe.context);
+    let windows = spread(&windows, QUICK);
+    let last = run.recipe.steps;
+    // At the beginning; a run that goes on has a log. Saved first, so that where there is a log
+    // there is a checkpoint.
+    if log.lines.is_empty() {
+        run.save(folder)?;
+        look(run, &windows, folder, log, progress)?;
+    }
+    while run.step < last {
+        let step = take_step(run, corpus, folder)?;
+        log.write(Line::Step(step))?;
+        progress.step(&step);
+        // The last look is at all of the held-out text, and not part of the loop.
+        let look_now = run.step.is_multiple_of(eval_every) && run.step < last;
+        if look_now {
+            look(run, &windows, folder, log, progress)?;
+        }
+        let stop = interrupted.load(Relaxed);
+        if look_now || stop || run.step == last {
+            run.save(folder)?;
+        }
+        if stop {
+            return Err(stopped(run, folder));
+        }
+    }
+    Ok(())
+}
+
+/// What Ctrl-C ends with.
+pub fn stopped(run: &Run, folder: &Folder) -> Stop {
+    let name = folder.name();
+    Stop::Interrupted(format!(
+        "Stopped after step {} of {}, saved in {name}. To go on:\n    {COMMAND} -- --resume --out {}",
+        run.step,
+        run.recipe.steps,
+        quoted(&name)
+    ))
+}
+
+/// One step, from batch to weights.
+fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
+    let start = Instant::now();
+    let Recipe { batch, context, .. } = run.recipe;
+    let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));
+    let seed = |purpose| run.recipe.seed_for(purpose);
+    let Batch { tokens, targets } = corpus.batch(seed(Purpose::Batches), step, batch, context);
+    let mut pass = Pass::train_step(seed(Purpose::Dropout), step);
+
+    let loss = run.model.loss(&tokens, &targets, &mut pass);
+    let value = f64::from(loss.item());
+    run.step += 1;
+    if !value.is_finite() {
+        return run.diverged(folder, format!("the loss is {value}"));
+    }
+    let mut grads = loss.backward();
+    let grad_norm = grads.clip_norm(CLIP);
+    run.optimizer.set_lr(lr);
+    match run.optimizer.step(&grads) {
+        Ok(()) => {}
+        Err(StepError::NotFinite(names)) => {
+            let all = names.len();
+            let why =
+                format!("the gradient is not finite in {} ({all} parameters in all)", names[0]);
+            return run.diverged(folder, why);
+        }
+        Err(e) => return failed(e),
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let tokens_per_s = (batch * context) as f64 / seconds;
+    Ok(Step { step: run.step, loss: value, lr, grad_norm, ms: seconds * 1e3, tokens_per_s })
+}
+
+/// A quick look at the held-out text.
+fn look(
+    run: &Run,
+    windows: &[&[i64]],
+    folder: &Folder,
+    log: &mut Log,
+    progress: &mut Progress,
+) -> Result<()> {
+    let never = AtomicBool::new(false);
+    let val_loss = held_out_loss(&run.model, windows, &never).unwrap_or(f64::NAN);
+    if !val_loss.is_finite() {
+        return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
+    }
+    let evaluation = Evaluation { step: run.step, val_loss };
+    progress.evaluation(&evaluation);
+    log.write(Line::Evaluation(evaluation))
+}
+
+/// The mean loss of the model's guesses at all tokens but the first of each window; `None` if it
+/// was interrupted.
+pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], interrupted: &AtomicBool) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    // The last window may be shorter, and then goes on its own.
+    let equal = windows.chunk_by(|a, b| a.len() == b.len());
+    for group in equal.flat_map(|windows| windows.chunks(TOGETHER)) {
+        if interrupted.load(Relaxed) {
+            return None;
+        }
+        let Batch { tokens, targets } = Batch::new(group.iter().copied());
+        let loss = no_grad(|| model.loss(&tokens, &targets, &mut Pass::eval()));
+        sum += f64::from(loss.item()) * tokens.numel() as f64;
+        count += tokens.numel();
+    }
+    Some(sum / count as f64)
+}
+
+/// At most `n` of the windows, evenly spread.
+fn spread<'a>(windows: &[&'a [i64]], n: usize) -> Vec<&'a [i64]> {
+    let n = n.min(windows.len());
+    (0..n).map(|i| windows[i * windows.len() / n]).collect()
+}

@@ -1,0 +1,159 @@
+//! Reverse-mode differentiation of scalars, all of it, without a library.
+//!
+//! A number that is computed remembers what it was computed from, and how fast it changes with
+//! each of those: the product `p = a * b` remembers `a` with the slope `b`, and `b` with the slope
+//! `a`. To differentiate a result `y`, call `g(v)` the derivative of `y` with respect to `v`. It is
+//! 1 for `y` itself, and the chain rule hands it on: whatever `v` was computed from receives `g(v)`
+//! times its slope, and a number that was used many times adds up what it receives. So one walk
+//! back from `y` finds the derivative with respect to every number that went into it.
+//!
+//! Run it with `cargo run --release --example scalar`.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::{Add, Div, Mul, Sub};
+use std::rc::Rc;
+
+/// A number that knows where it came from. A clone is the same number, not another one.
+#[derive(Clone)]
+struct Value(Rc<Node>);
+
+struct Node {
+    id: u64,
+    data: Cell<f64>,
+    grad: Cell<f64>,
+    /// What it was computed from, each with its slope; nothing for a variable.
+    inputs: Vec<(Value, f64)>,
+}
+
+impl Value {
+    fn new(data: f64) -> Value {
+        Value::computed(data, vec![])
+    }
+
+    fn computed(data: f64, inputs: Vec<(Value, f64)>) -> Value {
+        thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
+        let id = NEXT.replace(NEXT.get() + 1);
+        Value(Rc::new(Node { id, data: data.into(), grad: 0.0.into(), inputs }))
+    }
+
+    fn data(&self) -> f64 {
+        self.0.data.get()
+    }
+
+    fn grad(&self) -> f64 {
+        self.0.grad.get()
+    }
+
+    /// A function of one number: what it is here, and its slope here.
+    fn map(&self, data: f64, slope: f64) -> Value {
+        Value::computed(data, vec![(self.clone(), slope)])
+    }
+
+    fn powi(&self, n: i32) -> Value {
+        self.map(self.data().powi(n), f64::from(n) * self.data().powi(n - 1))
+    }
+
+    fn exp(&self) -> Value {
+        let y = self.data().exp();
+        self.map(y, y)
+    }
+
+    fn tanh(&self) -> Value {
+        let y = self.data().tanh();
+        self.map(y, 1.0 - y * y)
+    }
+
+    fn relu(&self) -> Value {
+        if self.data() > 0.0 { self.map(self.data(), 1.0) } else { self.map(0.0, 0.0) }
+    }
+
+    /// Adds to the gradient of every number that went into this one.
+    ///
+    /// A number can hand on its gradient only when it has received all of it, that is, after
+    /// everything computed from it. No sorting of the graph is needed to find such an order: a
+    /// result is created after its inputs and has the larger id, so it is enough to take, of all
+    /// numbers that have received something, always the one with the largest id. Retrograd's
+    /// engine goes through its tensors in the same way. And there is no recursion, which would run
+    /// out of stack on a long computation.
+    fn backward(&self) {
+        let mut waiting = BTreeMap::from([(self.0.id, (self.clone(), 1.0))]);
+        while let Some((_, (value, grad))) = waiting.pop_last() {
+            value.0.grad.set(value.grad() + grad);
+            for (input, slope) in &value.0.inputs {
+                waiting.entry(input.0.id).or_insert_with(|| (input.clone(), 0.0)).1 += grad * slope;
+            }
+        }
+    }
+}
+
+/// An operation on two numbers, and its slopes with respect to each.
+macro_rules! operation {
+    ($Trait:ident, $method:ident, |$a:ident, $b:ident| $result:expr, $slope_a:expr, $slope_b:expr) => {
+        impl $Trait for &Value {
+            type Output = Value;
+            fn $method(self, other: &Value) -> Value {
+                let ($a, $b) = (self.data(), other.data());
+                let inputs = vec![(self.clone(), $slope_a), (other.clone(), $slope_b)];
+                Value::computed($result, inputs)
+            }
+        }
+    };
+}
+
+operation!(Add, add, |a, b| a + b, 1.0, 1.0);
+operation!(Sub, sub, |a, b| a - b, 1.0, -1.0);
+operation!(Mul, mul, |a, b| a * b, b, a);
+operation!(Div, div, |a, b| a / b, 1.0 / b, -a / (b * b));
+
+fn expression(a: &Value, b: &Value) -> Value {
+    let c = &(a * b).tanh() + &(a / b);
+    &(&c.powi(3) - &a.exp()) * &(b - a).relu()
+}
+
+/// The outputs of one layer: each is tanh of a bias and a weighted sum of the inputs. A row of
+/// weights holds the weights of one output, the bias last.
+fn layer(weights: &[Vec<Value>], inputs: &[Value]) -> Vec<Value> {
+    let output = |row: &Vec<Value>| {
+        let (bias, row) = row.split_last().expect("a row has a bias");
+        row.iter().zip(inputs).fold(bias.clone(), |sum, (w, x)| &sum + &(w * x)).tanh()
+    };
+    weights.iter().map(output).collect()
+}
+
+fn main() {
+    println!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a), and differences of its values");
+    let (a, b) = (Value::new(0.7), Value::new(1.9));
+    expression(&a, &b).backward();
+    let h = 1e-6;
+    let at = |da, db| expression(&Value::new(0.7 + da), &Value::new(1.9 + db)).data();
+    let (da, db) = ((at(h, 0.0) - at(-h, 0.0)) / (2.0 * h), (at(0.0, h) - at(0.0, -h)) / (2.0 * h));
+    println!("  by a: {:.8}  {da:.8}\n  by b: {:.8}  {db:.8}", a.grad(), b.grad());
+
+    println!("a network with four hidden units learns exclusive or");
+    let mut seed = 1_u64;
+    let mut random = |inputs: usize, outputs: usize| -> Vec<Vec<Value>> {
+        let mut weight = || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            Value::new((seed >> 11) as f64 / (1_u64 << 52) as f64 - 1.0) // from -1 to 1
+        };
+        (0..outputs).map(|_| (0..=inputs).map(|_| weight()).collect()).collect()
+    };
+    let (hidden, output) = (random(2, 4), random(4, 1));
+    let predict = |x: [f64; 2]| layer(&output, &layer(&hidden, &x.map(Value::new))).remove(0);
+    let examples = [([0.0, 0.0], -1.0), ([0.0, 1.0], 1.0), ([1.0, 0.0], 1.0), ([1.0, 1.0], -1.0)];
+    for step in 0..=500 {
+        let errors = examples.map(|(x, wanted)| (&predict(x) - &Value::new(wanted)).powi(2));
+        let loss = errors.iter().fold(Value::new(0.0), |sum, error| &sum + error);
+        loss.backward();
+        if step % 100 == 0 {
+            println!("  step {step:3}: loss {:.6}", loss.data());
+        }
+        for weight in hidden.iter().chain(&output).flatten() {
+            weight.0.data.set(weight.data() - 0.1 * weight.0.grad.take());
+        }
+    }
+    for (x, _) in examples {
+        println!("  {x:?} -> {:+.3}", predict(x).data());
+    }
+}

@@ -1,0 +1,94 @@
+//! Five tutorials on attention, walked through with every number they print.
+//!
+//! ```sh
+//! cargo run --release --example tutorials                # the lesson, to be read
+//! cargo run --release --example tutorials -- --only s3   # one of the five
+//! cargo run --release --example tutorials -- --check     # only the comparison
+//! ```
+//!
+//! The tutorials are written for PyTorch. Their weights come from its random numbers, which
+//! `TorchRng` reproduces, so that what is computed here must be what is printed there. The
+//! numbers they print are in `published.txt`; `extras.txt` holds what they leave as exercises.
+
+mod check;
+mod s0;
+mod s1;
+mod s2;
+mod s3;
+mod s4;
+
+use check::Lesson;
+use clap::{Parser, ValueEnum};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Five tutorials on attention, walked through with every number they print.
+#[derive(Parser)]
+struct Args {
+    /// Print one line per table, and how many values are how far from the published ones.
+    #[arg(long)]
+    check: bool,
+    /// Only one of the tutorials.
+    #[arg(long, value_name = "TUTORIAL")]
+    only: Option<Tutorial>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Tutorial {
+    /// Twelve words: without weights, with weights, causal, multi-head, cross.
+    S0,
+    /// Six words, and why scores are divided by √d.
+    S1,
+    /// Two words on paper; masks; many heads.
+    S2,
+    /// From a sentence to causal attention in two ways.
+    S3,
+    /// Weights on the left, and two exercises.
+    S4,
+}
+
+impl Tutorial {
+    fn run(self) -> fn(&mut Lesson) {
+        match self {
+            Tutorial::S0 => s0::run,
+            Tutorial::S1 => s1::run,
+            Tutorial::S2 => s2::run,
+            Tutorial::S3 => s3::run,
+            Tutorial::S4 => s4::run,
+        }
+    }
+}
+
+fn preface(l: &mut Lesson) {
+    l.say(
+        "Five tutorials on attention, in Rust. They were written for PyTorch and begin with \
+         random weights, so their results depend on PyTorch's random numbers. TorchRng makes \
+         the same ones, so what is computed here must be what was printed there.",
+    );
+    l.formula(
+        "|      code, as it has just been run\n\
+         ours   its result; next to it or below, what the tutorial prints\n\
+         (!)    where the tutorial is wrong or misleading\n\
+         [x]    a statement that has been computed and found true",
+    );
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut lesson = Lesson::default();
+    preface(&mut lesson);
+    for tutorial in Tutorial::value_variants() {
+        if args.only.is_none_or(|only| only == *tutorial) {
+            (tutorial.run())(&mut lesson);
+        }
+    }
+    let complete = args.only.is_some() || lesson.left_out().is_empty();
+    let mut text = String::new();
+    if !args.check {
+        let line = "=".repeat(80);
+        text = format!("{}{line}\nAll comparisons\n{line}\n\n", lesson.text);
+    }
+    // A reader that stops reading, such as a pager, is no error.
+    let _ = std::io::stdout().write_all((text + &lesson.report()).as_bytes());
+    if lesson.passed() && complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,396 @@
+//! The first tutorial: one sentence of twelve words, five kinds of attention.
+
+use crate::check::{Lesson, all, distance, size, words};
+use retrograd::nn::torch_init::torch_linear;
+use retrograd::prelude::*;
+use retrograd::tensor::torch_random::TorchRng;
+
+const SENTENCE: &str = "The chef prepared a delicious meal, and it was served with wine.";
+
+/// The tutorial's embeddings: three invented numbers a word.
+fn embeddings() -> Tensor {
+    Tensor::from([
+        [0.32, 0.68, 0.45], // The
+        [0.71, 0.23, 0.89], // chef
+        [0.55, 0.92, 0.37], // prepared
+        [0.18, 0.79, 0.60], // a
+        [0.84, 0.41, 0.13], // delicious
+        [0.29, 0.63, 0.76], // meal
+        [0.50, 0.15, 0.95], // and
+        [0.67, 0.38, 0.82], // it
+        [0.43, 0.91, 0.26], // was
+        [0.75, 0.20, 0.58], // served
+        [0.36, 0.72, 0.49], // with
+        [0.88, 0.54, 0.11], // wine
+    ])
+}
+
+/// The whole tutorial.
+pub fn run(l: &mut Lesson) {
+    l.chapter(
+        "s0  Attention on Attention (Vipul Koti): twelve words, five kinds of attention",
+        include_str!("s0.rs"),
+    );
+    l.say(
+        "To understand a word we look at other words. In the sentence of this tutorial the \
+         word to understand is \"it\": was the chef served with wine, or the meal? Attention \
+         lets every word look at every other one and take from each as much as it needs. How \
+         much that is, is learned; this tutorial shows only the arithmetic, with numbers that \
+         nobody has trained.",
+    );
+    l.formula(SENTENCE);
+    without_weights(l);
+    with_weights(l);
+    causal(l);
+    multi_head(l);
+    cross(l);
+}
+
+fn without_weights(l: &mut Lesson) {
+    l.section("Level 1: attention without weights");
+    l.say(
+        "A word is a vector x (here of three numbers). How well two words go together is their \
+         dot product, the score. A softmax makes a row of scores into shares that are positive \
+         and sum to 1, the weights. The new vector of a word is the sum of all vectors, each \
+         times its share: the context.",
+    );
+    l.formula("scores  = X Xᵀ\nweights = softmax(scores), by rows\ncontext = weights X");
+    //> plain
+    let x = embeddings(); // [12, 3], a row per word
+    let scores = x.matmul(&x.t()); // [12, 12]
+    let weights = scores.softmax(-1); // every row sums to 1
+    let context = weights.matmul(&x); // [12, 3]
+    l.code("plain");
+    l.table("s0.plain", &context);
+
+    let words = words(SENTENCE);
+    let row = weights.select(0, 7).to_vec();
+    l.say("What \"it\" takes from each word:");
+    l.bars(&words, &row);
+    l.wrong(
+        "The tutorial says that \"it\" gives the highest score to \"meal\". With these \
+         embeddings it does not: \"chef\" comes first (0.1094), then \"it\" itself, then \
+         \"and\", and \"meal\" is fourth (0.0864). Nothing here has been trained, and a dot \
+         product favours long vectors.",
+    );
+    let order = weights.select(0, 7).argsort(-1, true).to_vec();
+    l.holds("\"it\" attends to \"chef\" most", words[order[0] as usize] == "chef");
+    l.wrong(
+        "The formula shown beside this step divides by √d_k; the code does not, and neither \
+         does the code above, so that the numbers agree.",
+    );
+}
+
+//> self
+/// One head: three linear layers, without bias.
+pub struct SelfAttention {
+    w_query: Linear,
+    w_key: Linear,
+    w_value: Linear,
+}
+
+impl SelfAttention {
+    /// Weights are drawn in the order of the fields, as in PyTorch.
+    pub fn new(d_in: usize, d_out: usize, rng: &mut TorchRng) -> Self {
+        SelfAttention {
+            w_query: torch_linear(d_in, d_out, false, rng),
+            w_key: torch_linear(d_in, d_out, false, rng),
+            w_value: torch_linear(d_in, d_out, false, rng),
+        }
+    }
+
+    /// `[.., L, d_in]` to `[.., L, d_out]`.
+    pub fn forward(&self, x: &Var, pass: &mut Pass) -> Var {
+        let q = self.w_query.forward(x, pass);
+        let k = self.w_key.forward(x, pass);
+        let v = self.w_value.forward(x, pass);
+        let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
+        scores.softmax(-1).matmul(&v)
+    }
+}
+//<
+
+fn with_weights(l: &mut Lesson) {
+    l.section("Level 2: queries, keys and values");
+    l.say(
+        "A word plays three parts. As a query it asks; as a key it says what it can be asked \
+         for; as a value it is what gets passed on. Each part is a linear map of its own, and \
+         these maps are what training changes. The tutorial compares them to a search term, \
+         the index and the record found.",
+    );
+    l.formula("Q = X Wqᵀ,  K = X Wkᵀ,  V = X Wvᵀ\ncontext = softmax(Q Kᵀ / √d_k) V");
+    l.say("The division by √d_k keeps scores small however wide the keys are: s1 measures it.");
+    l.code("self");
+    //> self run
+    let rng = &mut TorchRng::manual_seed(1240);
+    let attention = SelfAttention::new(3, 2, rng);
+    let x = Var::constant(embeddings());
+    let context = attention.forward(&x, &mut Pass::eval()); // [12, 2]
+    l.code("self run");
+    l.table("s0.self", context.value());
+    l.say(
+        "The rows hardly differ: small random weights give small scores, nearly equal shares, \
+         and so nearly the mean of all values for every word.",
+    );
+    l.wrong(
+        "In the tutorial keys.T reverses all axes, which is right for one sentence and wrong \
+         for a batch of them. Our k.t() exchanges the last two axes, whatever comes before.",
+    );
+}
+
+//> causal
+/// A head that sees no future.
+pub struct CausalAttention {
+    w_query: Linear,
+    w_key: Linear,
+    w_value: Linear,
+    dropout: Dropout,
+}
+
+impl CausalAttention {
+    pub fn new(d_in: usize, d_out: usize, dropout: f64, rng: &mut TorchRng) -> Self {
+        CausalAttention {
+            w_query: torch_linear(d_in, d_out, false, rng),
+            w_key: torch_linear(d_in, d_out, false, rng),
+            w_value: torch_linear(d_in, d_out, false, rng),
+            dropout: Dropout::new(dropout),
+        }
+    }
+
+    /// `[.., L, d_in]` to `[.., L, d_out]`.
+    pub fn forward(&self, x: &Var, pass: &mut Pass) -> Var {
+        let q = self.w_query.forward(x, pass);
+        let k = self.w_key.forward(x, pass);
+        let v = self.w_value.forward(x, pass);
+        let weights = causal_weights(&q, &k);
+        self.dropout.forward(&weights, pass).matmul(&v)
+    }
+}
+
+/// `[.., L, d]` and `[.., L, d]` to `[.., L, L]`: word `i` sees words `0..=i`.
+fn causal_weights(q: &Var, k: &Var) -> Var {
+    let length = q.size(-2);
+    let future = Tensor::<bool>::ones([length, length]).triu(1);
+    let scores = q.matmul(&k.t()).masked_fill(&future, f32::NEG_INFINITY);
+    (scores / (k.size(-1) as f32).sqrt()).softmax(-1)
+}
+//<
+
+fn causal(l: &mut Lesson) {
+    l.section("Level 3: causal attention");
+    l.say(
+        "A model that predicts the next word must not see it. So the scores of later words are \
+         set to minus infinity before the softmax, and e to the minus infinity is a share of \
+         zero. The mask is the upper triangle above the diagonal. Here the input is a batch: \
+         the sentence, twice.",
+    );
+    l.formula("weights = softmax(mask(Q Kᵀ) / √d_k),  mask: -∞ where the key comes later");
+    l.code("causal");
+    //> causal run
+    let x = embeddings();
+    let batch = Var::constant(Tensor::stack(&[&x, &x], 0)); // [2, 12, 3]
+    let rng = &mut TorchRng::manual_seed(1240);
+    let attention = CausalAttention::new(3, 2, 0.0, rng);
+    let context = attention.forward(&batch, &mut Pass::eval()); // [2, 12, 2]
+    l.code("causal run");
+    l.same("batch.shape:", size(batch.shape()), "torch.Size([2, 12, 3])");
+    l.table("s0.causal", context.value());
+    l.same("context_vectors.shape:", size(context.shape()), "torch.Size([2, 12, 2])");
+
+    let (first, second) = (context.value().select(0, 0), context.value().select(0, 1));
+    l.holds("both sentences of the batch give the same", first == second);
+    let alone = SelfAttention::new(3, 2, &mut TorchRng::manual_seed(1240));
+    let alone = alone.forward(&Var::constant(x.clone()), &mut Pass::eval());
+    let last = distance(&alone.value().select(0, 11), &first.select(0, 11));
+    l.holds("the last word sees everything, so its row is that of level 2", last < 1e-6);
+    let value = attention.w_value.forward(&Var::constant(x), &mut Pass::eval());
+    let only = distance(&value.value().select(0, 0), &first.select(0, 0));
+    l.holds("the first word sees only itself, so its row is its own value", only < 1e-6);
+
+    l.say(
+        "The tutorial fills the scores in place (masked_fill_). Here masked_fill gives a new \
+         tensor, and in-place changes of what a graph remembers cannot happen. Whether one \
+         masks before or after scaling is the same, for -∞ divided by √d_k is -∞.",
+    );
+    l.wrong(
+        "One sentence of the tutorial sets the scores of future words to zero. Zero is a score \
+         like any other: e⁰ = 1 gives a future word a good share. It must be -∞, as the \
+         tutorial's own code and its list of steps have it.",
+    );
+    l.wrong(
+        "As printed, the module is built a first time with context_length and dropout, which \
+         nothing has defined yet: a NameError. In the author's notebook both are one cell, in \
+         another order. The printed tensor opens with four brackets and closes with three.",
+    );
+}
+
+//> multi
+/// Several causal heads, and a projection of what they found.
+pub struct MultiHeadAttention {
+    w_query: Linear,
+    w_key: Linear,
+    w_value: Linear,
+    out_proj: Linear,
+    dropout: Dropout,
+    heads: usize,
+}
+
+impl MultiHeadAttention {
+    pub fn new(d_in: usize, d_out: usize, heads: usize, dropout: f64, rng: &mut TorchRng) -> Self {
+        assert!(d_out.is_multiple_of(heads), "{heads} heads do not divide {d_out}");
+        MultiHeadAttention {
+            w_query: torch_linear(d_in, d_out, false, rng),
+            w_key: torch_linear(d_in, d_out, false, rng),
+            w_value: torch_linear(d_in, d_out, false, rng),
+            out_proj: torch_linear(d_out, d_out, true, rng),
+            dropout: Dropout::new(dropout),
+            heads,
+        }
+    }
+
+    /// `[B, L, d_in]` to `[B, L, d_out]`.
+    pub fn forward(&self, x: &Var, pass: &mut Pass) -> Var {
+        let (batch, length) = (x.size(0), x.size(1));
+        // [B, L, d_out] to [B, L, heads, head_dim] to [B, heads, L, head_dim]
+        let split = |y: Var| {
+            let head_dim = y.size(-1) / self.heads;
+            y.reshape([batch, length, self.heads, head_dim]).transpose(1, 2)
+        };
+        let q = split(self.w_query.forward(x, pass));
+        let k = split(self.w_key.forward(x, pass));
+        let v = split(self.w_value.forward(x, pass));
+        let weights = causal_weights(&q, &k); // [B, heads, L, L]
+        let context = self.dropout.forward(&weights, pass).matmul(&v);
+        // Heads side by side again: [B, L, heads · head_dim]
+        let width = self.heads * context.size(-1);
+        let joined = context.transpose(1, 2).reshape([batch, length, width]);
+        self.out_proj.forward(&joined, pass)
+    }
+}
+
+impl Module for MultiHeadAttention {
+    fn walk(&self, w: &mut Walk<'_, f32>) {
+        w.module("W_query", &self.w_query);
+        w.module("W_key", &self.w_key);
+        w.module("W_value", &self.w_value);
+        w.module("out_proj", &self.out_proj);
+    }
+}
+//<
+
+fn multi_head(l: &mut Lesson) {
+    l.section("Level 4: several heads");
+    l.say(
+        "One softmax gives one set of shares, but a word may need different things from \
+         different words: from \"chef\" who made the meal, from \"wine\" what came with it. So \
+         the width is cut into parts, every part attends by itself, and a last linear layer \
+         mixes what the heads bring back.",
+    );
+    l.formula(
+        "head_i = softmax(mask(Q_i K_iᵀ) / √d_head) V_i,  Q_i: columns i·d_head.. of Q\n\
+         context = concat(head_1 .. head_h) Woᵀ + b",
+    );
+    l.code("multi");
+    //> multi run
+    let x = embeddings();
+    let batch = Var::constant(Tensor::stack(&[&x, &x], 0)); // [2, 12, 3]
+    let rng = &mut TorchRng::manual_seed(1240);
+    let attention = MultiHeadAttention::new(3, 2, 2, 0.0, rng); // two heads of width 1
+    let context = attention.forward(&batch, &mut Pass::eval()); // [2, 12, 2]
+    l.code("multi run");
+    l.table("s0.multi", context.value());
+    l.same("context_vecs.shape:", size(context.shape()), "torch.Size([2, 12, 2])");
+
+    l.say("The module says what it owns, so it can be saved, and trained:");
+    let params = attention.named_parameters();
+    let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+    l.show("parameters", names.join(", "));
+    let grads = context.square().sum(..).backward();
+    let reached = params.iter().all(|(_, param)| {
+        grads.by_id(param.id()).is_some_and(|g| all(g, f32::is_finite) && g.norm(..).item() > 0.0)
+    });
+    l.holds("the gradient of Σ context² reaches each of them", reached);
+
+    l.wrong(
+        "qkv_bias has no default value, and the call leaves it out: a TypeError. The author's \
+         notebook says qkv_bias=False, which gives the numbers above.",
+    );
+    l.wrong(
+        "The list of steps says that attention scores are concatenated. Context vectors are; \
+         the scores of a head never leave it.",
+    );
+}
+
+//> cross
+/// Queries from one sequence, keys and values from another. Weights `[d_in, d_out]` are
+/// multiplied from the right.
+pub struct CrossAttention {
+    w_query: Param,
+    w_key: Param,
+    w_value: Param,
+}
+
+impl CrossAttention {
+    pub fn new(d_in: usize, d_out_kq: usize, d_out_v: usize, rng: &mut TorchRng) -> Self {
+        CrossAttention {
+            w_query: Param::new(rng.rand([d_in, d_out_kq])),
+            w_key: Param::new(rng.rand([d_in, d_out_kq])),
+            w_value: Param::new(rng.rand([d_in, d_out_v])),
+        }
+    }
+
+    /// `[L1, d_in]` and `[L2, d_in]` to `[L1, d_out_v]`.
+    pub fn forward(&self, x1: &Var, x2: &Var) -> Var {
+        let q = x1.matmul(&self.w_query.var());
+        let k = x2.matmul(&self.w_key.var());
+        let v = x2.matmul(&self.w_value.var());
+        let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
+        scores.softmax(-1).matmul(&v)
+    }
+}
+//<
+
+fn cross(l: &mut Lesson) {
+    l.section("Bonus: cross-attention");
+    l.say(
+        "Nothing forces queries and keys to come from the same sentence. A translation asks \
+         its original; a picture asks its caption. The tutorial cuts the sentence in two and \
+         lets \"The chef prepared a delicious meal\" ask \"and it was served with wine\". There \
+         is no mask: what is asked is all there already.",
+    );
+    l.formula("context = softmax(X1 Wq (X2 Wk)ᵀ / √d_k) (X2 Wv)");
+    l.code("cross");
+    //> cross run
+    let x = Var::constant(embeddings());
+    let (x1, x2) = (x.slice(0, ..6), x.slice(0, 6..));
+    let attention = CrossAttention::new(3, 4, 2, &mut TorchRng::manual_seed(42));
+    let context = attention.forward(&x1, &x2); // [6, 2]
+    l.code("cross run");
+    let shape = size(context.shape());
+    l.same("Cross-attention result shape:", shape, "torch.Size([6, 2])");
+    l.table("s0.cross", context.value());
+    l.say("The tutorial prints the rows once more, with all their digits:");
+    l.table("s0.cross.list", context.value());
+
+    let mut misprint = embeddings();
+    misprint.make_mut()[6 * 3] = 0.59;
+    let misprint = Var::constant(misprint);
+    let other = attention.forward(&misprint.slice(0, ..6), &misprint.slice(0, 6..));
+    l.wrong(
+        "Above this code the tutorial prints the embeddings again, and now \"and\" begins with \
+         0.59 where it was 0.50 before. The results come from 0.50. With 0.59 the first row \
+         would be",
+    );
+    l.formula(&other.value().select(0, 0).to_string());
+
+    l.say(
+        "The author's notebook, but not the text, also runs it on random inputs, drawn after \
+         the same seed and before the weights: five words ask six.",
+    );
+    //> cross random
+    let rng = &mut TorchRng::manual_seed(42);
+    let (x1, x2) = (Var::constant(rng.rand([5, 3])), Var::constant(rng.rand([6, 3])));
+    let context = CrossAttention::new(3, 4, 2, rng).forward(&x1, &x2); // [5, 2]
+    l.code("cross random");
+    l.table("s0.cross.random", context.value());
+}

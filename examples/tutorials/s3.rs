@@ -1,0 +1,318 @@
+//! The fourth tutorial: from a sentence to causal attention, in two ways.
+
+use crate::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
+use crate::s0::CrossAttention;
+use retrograd::nn::torch_init::torch_embedding;
+use retrograd::prelude::*;
+use retrograd::tensor::torch_random::TorchRng;
+
+const SENTENCE: &str = "The sun rises in the east";
+
+/// The whole tutorial.
+pub fn run(l: &mut Lesson) {
+    l.chapter(
+        "s3  The Clear Tutorial (after Tejaswi Kashyap): a sentence to causal attention",
+        include_str!("s3.rs"),
+    );
+    l.say(
+        "This one begins at the text: words become numbers, numbers become vectors. Then comes \
+         attention for one word, for all, with several heads, across two inputs, and causal \
+         attention in two ways that must agree.",
+    );
+    let x = embed(l);
+    one_word(l, &x);
+    as_module(l, &x);
+    heads(l, &x);
+    cross(l, &x);
+    causal(l, &x);
+}
+
+fn embed(l: &mut Lesson) -> Var {
+    l.section("Words to vectors");
+    l.say("Each different word gets a number, in alphabetical order, capitals first.");
+    //> words
+    let words = words(SENTENCE);
+    let vocabulary = vocabulary(&words);
+    let ids = ids(&words, &vocabulary);
+    l.code("words");
+    let dict = "{'The': 0, 'east': 1, 'in': 2, 'rises': 3, 'sun': 4, 'the': 5}";
+    l.same("dc", dictionary(&vocabulary), dict);
+    l.same("sentence_int", &ids, "tensor([0, 4, 3, 2, 5, 1])");
+    l.say(
+        "\"The\" and \"the\" are two words to it. An embedding is a table with a row per word; \
+         looking a word up is all it does. The table has 50 000 rows of three normal random \
+         numbers, of which six rows are used.",
+    );
+    //> embedding
+    let table = torch_embedding(50_000, 3, &mut TorchRng::manual_seed(123));
+    let x = table.forward(&ids).detach(); // [6, 3]
+    l.code("embedding");
+    l.table("s3.embedding", x.value());
+    l.same("embedded_sentence.shape:", size(x.shape()), "torch.Size([6, 3])");
+    x
+}
+
+fn one_word(l: &mut Lesson, x: &Var) {
+    l.section("One word");
+    l.formula("q = x Wq,  k = x Wk,  v = x Wv");
+    l.say(
+        "Queries and keys meet in a dot product and must be equally wide (d_q = d_k = 2). \
+         Values may have any width (d_v = 4), which becomes that of the result.",
+    );
+    //> weights
+    let rng = &mut TorchRng::manual_seed(123);
+    let w_query = Param::new(rng.rand([3, 2]));
+    let w_key = Param::new(rng.rand([3, 2]));
+    let w_value = Param::new(rng.rand([3, 4]));
+    l.code("weights");
+    l.same("W_query.shape:", size(&w_query.shape()), "torch.Size([3, 2])");
+    l.wrong(
+        "The text now takes the second word as the query, the code the third (index 2), \
+         \"rises\". We follow the code.",
+    );
+    //> query
+    let x_3 = x.select(0, 2);
+    let query_3 = x_3.matmul(&w_query.var());
+    let (key_3, value_3) = (x_3.matmul(&w_key.var()), x_3.matmul(&w_value.var()));
+    l.code("query");
+    l.same("Query shape:", size(query_3.shape()), "torch.Size([2])");
+    l.same("Key shape:", size(key_3.shape()), "torch.Size([2])");
+    l.same("Value shape:", size(value_3.shape()), "torch.Size([4])");
+    //> all
+    let keys = x.matmul(&w_key.var());
+    let values = x.matmul(&w_value.var());
+    let omega_3 = query_3.matmul(&keys.t()); // a vector times a matrix
+    l.code("all");
+    l.same("All keys shape:", size(keys.shape()), "torch.Size([6, 2])");
+    l.same("All values shape:", size(values.shape()), "torch.Size([6, 4])");
+    l.table("s3.omega3", omega_3.value());
+    let (high, low) = (omega_3.max(-1).item(), omega_3.min(-1).item());
+    let (at_high, at_low) = (omega_3.value().argmax(-1), omega_3.value().argmin(-1));
+    l.same(
+        "Highest compatibility:",
+        format!("{high:.4} with input {}", at_high.item() + 1),
+        "1.0740 with input 5",
+    );
+    l.same(
+        "Lowest compatibility:",
+        format!("{low:.4} with input {}", at_low.item() + 1),
+        "-2.5037 with input 2",
+    );
+    l.same("omega_3.max()", omega_3.max(-1).value(), "tensor(1.0740)");
+    l.same("max_index", at_high, "tensor(4)");
+    l.say("Scaled by 1/√d_k and normalised:");
+    //> normalise
+    let attention_weights_3 = (omega_3 / 2f32.sqrt()).softmax(0);
+    let context_vector_3 = attention_weights_3.matmul(&values);
+    l.code("normalise");
+    l.table("s3.weights3", attention_weights_3.value());
+    let best = attention_weights_3.value().argmax(-1).item() + 1;
+    let most = attention_weights_3.max(-1).item();
+    l.same(
+        "The tutorial's sentence:",
+        format!("Input {best} has the highest attention weight: {most:.4}"),
+        "Input 5 has the highest attention weight: 0.3102",
+    );
+    l.bars(&words(SENTENCE), &attention_weights_3.value().to_vec());
+    l.same("Context vector shape:", size(context_vector_3.shape()), "torch.Size([4])");
+    l.table("s3.context3", context_vector_3.value());
+    l.wrong(
+        "Scaling is said to keep gradients alive as a model gets deeper. It has to do with the \
+         width of the keys, not with depth: see the table in s1.",
+    );
+}
+
+//> self
+/// One head, with values of a width of their own.
+pub struct SelfAttention {
+    w_query: Param,
+    w_key: Param,
+    w_value: Param,
+}
+
+impl SelfAttention {
+    pub fn new(d_in: usize, d_out_kq: usize, d_out_v: usize, rng: &mut TorchRng) -> Self {
+        SelfAttention {
+            w_query: Param::new(rng.rand([d_in, d_out_kq])),
+            w_key: Param::new(rng.rand([d_in, d_out_kq])),
+            w_value: Param::new(rng.rand([d_in, d_out_v])),
+        }
+    }
+
+    pub fn forward(&self, x: &Var) -> Var {
+        let k = x.matmul(&self.w_key.var());
+        let q = x.matmul(&self.w_query.var());
+        let v = x.matmul(&self.w_value.var());
+        let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
+        scores.softmax(-1).matmul(&v)
+    }
+}
+//<
+
+fn as_module(l: &mut Lesson, x: &Var) {
+    l.section("All words, as a module");
+    l.code("self");
+    //> self run
+    let attention = SelfAttention::new(3, 2, 4, &mut TorchRng::manual_seed(123));
+    let context = attention.forward(x); // [6, 4]
+    l.code("self run");
+    l.table("s3.self", context.value());
+    l.say(
+        "The third row is the context vector of before. The third number of the fifth row is \
+         very nearly -0.26265, in the middle between two last digits: which one is printed \
+         depends on the order in which a sum is rounded.",
+    );
+}
+
+//> wrapper
+/// A list of heads, each with weights of its own.
+pub struct MultiHeadAttentionWrapper {
+    heads: Vec<SelfAttention>,
+}
+
+impl MultiHeadAttentionWrapper {
+    pub fn new([d_in, d_kq, d_v]: [usize; 3], heads: usize, rng: &mut TorchRng) -> Self {
+        let head = |_| SelfAttention::new(d_in, d_kq, d_v, rng);
+        MultiHeadAttentionWrapper { heads: (0..heads).map(head).collect() }
+    }
+
+    /// The outputs of all heads, joined along an axis.
+    pub fn forward(&self, x: &Var, axis: isize) -> Var {
+        let outputs: Vec<Var> = self.heads.iter().map(|head| head.forward(x)).collect();
+        Var::cat(&outputs.iter().collect::<Vec<_>>(), axis)
+    }
+}
+//<
+
+fn heads(l: &mut Lesson, x: &Var) {
+    l.section("Several heads");
+    l.say("Four heads of width 1, drawn one after the other, their outputs joined:");
+    l.code("wrapper");
+    //> wrapper run
+    let rng = &mut TorchRng::manual_seed(123);
+    let attention = MultiHeadAttentionWrapper::new([3, 2, 1], 4, rng);
+    let below = attention.forward(x, 0); // [24, 1]
+    let beside = attention.forward(x, -1); // [6, 4]
+    l.code("wrapper run");
+    l.say("Joined along axis 0, as the tutorial's code does:");
+    l.same("context_vecs.shape:", size(below.shape()), "torch.Size([24, 1])");
+    l.table("s3.multi", below.value());
+    l.wrong(
+        "torch.cat joins along axis 0 unless told otherwise, so the heads came to lie one \
+         below the other: 24 words of one number. The text promises six words whose heads \
+         stand side by side, and then a linear layer, which the code does not have. Side by \
+         side, with axis -1:",
+    );
+    l.table("s3.multi.features", beside.value());
+    let turned = below.value().reshape([4, 6]).t();
+    l.holds("they are the same numbers in another place", &turned == beside.value());
+}
+
+fn cross(l: &mut Lesson, x: &Var) {
+    l.section("Cross-attention");
+    l.say(
+        "The class is that of s0. The second input is eight random rows, drawn after the \
+         weights: six words ask eight.",
+    );
+    //> cross
+    let rng = &mut TorchRng::manual_seed(123);
+    let attention = CrossAttention::new(3, 2, 4, rng);
+    let second = Var::constant(rng.rand([8, 3]));
+    let context = attention.forward(x, &second); // [6, 4]
+    l.code("cross");
+    l.same("First input shape:", size(x.shape()), "torch.Size([6, 3])");
+    l.same("Second input shape:", size(second.shape()), "torch.Size([8, 3])");
+    l.table("s3.cross", context.value());
+    l.same("Output shape:", size(context.shape()), "torch.Size([6, 4])");
+    l.wrong(
+        "Both inputs are said to need the same width. They do here, for one d_in makes all \
+         three matrices. Attention itself only asks that queries be as wide as keys: give Wk \
+         and Wv as many rows as the second input is wide, and a sentence of width 3 asks a \
+         picture of width 7:",
+    );
+    //> widths
+    let picture: Tensor = rng.rand([8, 7]);
+    let (w_query, w_key, w_value) = (rng.rand([3, 2]), rng.rand([7, 2]), rng.rand([7, 4]));
+    let (q, k) = (x.value().matmul(&w_query), picture.matmul(&w_key));
+    let out = q.matmul(&k.t()).softmax(-1).matmul(&picture.matmul(&w_value));
+    l.code("widths");
+    l.show("out.shape", size(out.shape()));
+}
+
+fn causal(l: &mut Lesson, x: &Var) {
+    l.section("Causal attention, in two ways");
+    l.say(
+        "A word may use itself and what came before. The tutorial's picture for a model that \
+         writes: after \"The\" comes \"cat\", after \"The cat\" comes \"sits\", and so on; \
+         every row of the weights is one such beginning. Scores and weights once more:",
+    );
+    //> scores
+    let rng = &mut TorchRng::manual_seed(123);
+    let (w_query, w_key) = (Param::new(rng.rand([3, 2])), Param::new(rng.rand([3, 2])));
+    let scores = x.matmul(&w_query.var()).matmul(&x.matmul(&w_key.var()).t());
+    let weights = (&scores / 2f32.sqrt()).softmax(1);
+    l.code("scores");
+    l.table("s3.scores", scores.value());
+    l.same("attn_scores.shape:", size(scores.shape()), "torch.Size([6, 6])");
+    l.table("s3.weights", weights.value());
+
+    l.say("First way: cut the weights above the diagonal, and make the rows sum to 1 again.");
+    //> multiply
+    let mask = Tensor::ones([6, 6]).tril(0);
+    let multiplied = &weights * &Var::constant(mask.clone());
+    let renormalised = &multiplied / &multiplied.sum_keepdim(1);
+    l.code("multiply");
+    l.table("s3.tril", &mask);
+    l.table("s3.multiplied", multiplied.value());
+    l.say("The rows no longer sum to 1; divided by their sums they do:");
+    l.table("s3.renormalised", renormalised.value());
+
+    l.say("Second way: set the scores to -∞ where the mask is true, then take the softmax.");
+    //> fill
+    let future = Tensor::<bool>::ones([6, 6]).triu(1);
+    let masked = scores.masked_fill(&future, f32::NEG_INFINITY);
+    let causal = (&masked / 2f32.sqrt()).softmax(1);
+    l.code("fill");
+    l.table("s3.masked", masked.value());
+    l.table("s3.causal", causal.value());
+    l.say(
+        "They agree because a softmax is a ratio: what is common to a row cancels. With e_j for \
+         e to the score of key j and sums over the keys that may be seen,",
+    );
+    l.formula("(e_i / Σ_all e) / (Σ_seen e / Σ_all e)  =  e_i / Σ_seen e");
+    let apart = distance(renormalised.value(), causal.value());
+    l.holds("both ways agree to rounding", apart < 1e-6);
+    let in_one = (&scores / 2f32.sqrt()).masked_softmax(&!&future, 1);
+    let apart = distance(in_one.value(), causal.value());
+    l.holds("and so does masked_softmax, in one step and without -∞", apart < 1e-6);
+
+    let (all, used) = (6 * 6, 6 * 7 / 2);
+    l.wrong(
+        "The second way is said to avoid unnecessary computation for masked positions. It does \
+         save the renormalising; but the scores that it overwrites have all been computed, \
+         their -∞ all go through the exponential, and their zeros are all multiplied with \
+         values. To save work, whole blocks above the diagonal must be skipped before they are \
+         computed.",
+    );
+    l.formula(&format!(
+        "scores computed here:  {all}, needed: {used}\n\
+         for 4096 words:        {}, needed: {}",
+        4096 * 4096,
+        4096 * 4097 / 2
+    ));
+    l.say(
+        "It has another merit: a score that is huge in the hidden part cannot harm. In the \
+         first way it swallows the row, and what is left is 0 divided by 0:",
+    );
+    //> swallowed
+    let huge = Tensor::from([[0.0f32, 200.0]]);
+    let keep = Tensor::from([[true, false]]);
+    let cut = huge.softmax(-1) * keep.cast::<f32>();
+    let first_way = &cut / &cut.sum_keepdim(-1);
+    let second_way = huge.masked_softmax(&keep, -1);
+    l.code("swallowed");
+    l.show("first way", &first_way);
+    l.show("second way", &second_way);
+    l.holds("the first way fails here", first_way.at(&[0, 0]).is_nan());
+    l.holds("the second does not", second_way.at(&[0, 0]) == 1.0);
+}

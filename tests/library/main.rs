@@ -1,0 +1,23 @@
+//! Tests that cross crates, a module a subject. They are one program because each would compile
+//! the generic kernels anew.
+
+mod attention_parity;
+mod learns;
+mod pytorch_ops;
+mod torch_rng;
+mod training_parity;
+mod tutorials;
+
+// The lessons of the example are tested as they are.
+#[path = "../../examples/tutorials/check.rs"]
+mod check;
+#[path = "../../examples/tutorials/s0.rs"]
+mod s0;
+#[path = "../../examples/tutorials/s1.rs"]
+mod s1;
+#[path = "../../examples/tutorials/s2.rs"]
+mod s2;
+#[path = "../../examples/tutorials/s3.rs"]
+mod s3;
+#[path = "../../examples/tutorials/s4.rs"]
+mod s4;

@@ -1,0 +1,200 @@
+//! Ten training steps of a small Gpt against PyTorch: losses, gradients and final weights.
+
+use retrograd::nn::checkpoint::{AnyTensor, Checkpoint, Storable};
+use retrograd::nn::{Gpt, GptConfig, Module, Pass, StateDict, optim};
+use retrograd::prelude::*;
+use retrograd::tensor::simd::{Level, Real, with_level};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What PyTorch recorded; tests/fixtures/README.md says what each tensor is.
+struct Fixture {
+    file: Checkpoint,
+    config: serde_json::Value,
+}
+
+impl Fixture {
+    fn load(name: &str) -> Fixture {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let file = Checkpoint::load(&folder.join(name)).unwrap();
+        let config: String = file.read_note("config").unwrap();
+        Fixture { config: serde_json::from_str(&config).unwrap(), file }
+    }
+
+    fn size(&self, name: &str) -> usize {
+        self.config[name].as_u64().unwrap() as usize
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.config[name].as_f64().unwrap()
+    }
+
+    fn f64s(&self, name: &str) -> Vec<f64> {
+        match &self.file.tensors[name] {
+            AnyTensor::F64(t) => t.to_vec(),
+            AnyTensor::F32(t) => t.to_vec().into_iter().map(f64::from).collect(),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    fn batch(&self, name: &str, step: usize) -> Tensor<i64> {
+        match &self.file.tensors[name] {
+            AnyTensor::I64(t) => t.select(0, step),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    fn dict(&self, prefix: &str) -> StateDict<f64> {
+        self.file.get(prefix).unwrap()
+    }
+
+    fn model<T: Storable>(&self) -> Gpt<T> {
+        let config = GptConfig {
+            vocab: self.size("vocab_size"),
+            context: self.size("block_size"),
+            layers: self.size("n_layer"),
+            heads: self.size("n_head"),
+            width: self.size("n_embd"),
+            dropout: 0.0,
+            bias: self.config["bias"].as_bool().unwrap(),
+            tied: true,
+        };
+        let model = Gpt::new(config, &mut Rng::new(0)).unwrap();
+        let weights = self.dict("weights");
+        let weights = weights.iter().map(|(name, w)| {
+            let w = w.to_vec().into_iter().map(T::from_f64).collect();
+            (name.clone(), Tensor::from_vec(w, *weights[name].shape()))
+        });
+        model.load_state_dict(&weights.collect()).unwrap();
+        model
+    }
+}
+
+/// What ten steps gave, in f64 whatever they were computed in.
+#[derive(Default, PartialEq)]
+struct Run {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    /// By step and name, before clipping.
+    grads: BTreeMap<String, Vec<f64>>,
+    last: BTreeMap<String, Vec<f64>>,
+}
+
+fn wide<T: Real>(t: &Tensor<T>) -> Vec<f64> {
+    t.to_vec().into_iter().map(|x| x.to_f64()).collect()
+}
+
+fn train<T: Storable>(fixture: &Fixture) -> Run {
+    let model = fixture.model::<T>();
+    let config = optim::AdamConfig {
+        lr: 1.0,
+        betas: (fixture.number("beta1"), fixture.number("beta2")),
+        eps: fixture.number("adam_eps"),
+        weight_decay: fixture.number("weight_decay"),
+    };
+    let mut optimizer = AdamW::new(&model, config).unwrap();
+    let mut run = Run::default();
+    for (step, lr) in fixture.f64s("lr").into_iter().enumerate() {
+        let (x, y) = (fixture.batch("batches.x", step), fixture.batch("batches.y", step));
+        let loss = model.loss(&x, &y, &mut Pass::train(step as u64));
+        let mut grads = loss.backward();
+        for (name, param) in model.named_parameters() {
+            let g = wide(grads.by_id(param.id()).unwrap());
+            run.grads.insert(format!("{step}.{name}"), g);
+        }
+        run.losses.push(loss.item().to_f64());
+        run.norms.push(grads.clip_norm(fixture.number("max_grad_norm")));
+        optimizer.set_lr(lr);
+        optimizer.step(&grads).unwrap();
+    }
+    run.last = model.named_parameters().into_iter().map(|(n, p)| (n, wide(&p.value()))).collect();
+    run
+}
+
+/// The largest difference, and that it is not above `bound`.
+#[track_caller]
+fn close(what: &str, got: &[f64], want: &[f64], bound: f64) -> f64 {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(worst <= bound, "{what}: differs by {worst:e}, allowed are {bound:e}");
+    worst
+}
+
+const FIXTURES: [&str; 2] = ["gpt_training.safetensors", "gpt_training_nobias.safetensors"];
+
+#[test]
+fn ten_steps_in_f64() {
+    for name in FIXTURES {
+        let fixture = Fixture::load(name);
+        let run = train::<f64>(&fixture);
+        let losses = close("losses", &run.losses, &fixture.f64s("losses"), 1e-9);
+        let norms = close("norms", &run.norms, &fixture.f64s("grad_norms"), 1e-9);
+        let (mut grads, mut weights) = (0.0f64, 0.0f64);
+        for step in [0, 9] {
+            let recorded = fixture.dict(&format!("grads.{step}"));
+            for (name, want) in &recorded {
+                let what = format!("{step}.{name}");
+                grads = grads.max(close(&what, &run.grads[&what], &want.to_vec(), 1e-8));
+            }
+            let of_step = format!("{step}.");
+            let made = run.grads.keys().filter(|n| n.starts_with(&of_step)).count();
+            assert_eq!(recorded.len(), made, "gradients of step {step}");
+        }
+        let last = fixture.dict("final");
+        assert!(last.keys().eq(run.last.keys()), "names of parameters");
+        for (name, want) in last {
+            // Adam makes steps of a size of its own from gradients that are nothing but
+            // rounding, which those of key biases are; 1e-10 still holds there.
+            weights = weights.max(close(&name, &run.last[&name], &want.to_vec(), 1e-10));
+        }
+        println!(
+            "{name}, largest differences in f64: losses {losses:.1e}, norms {norms:.1e}, \
+             gradients {grads:.1e}, final weights {weights:.1e}"
+        );
+    }
+}
+
+#[test]
+fn ten_steps_in_f32() {
+    for name in FIXTURES {
+        let fixture = Fixture::load(name);
+        let run = train::<f32>(&fixture);
+        let mut worst = [0.0f64; 2];
+        for (i, what) in ["losses", "losses_f32"].into_iter().enumerate() {
+            for (step, (got, want)) in run.losses.iter().zip(fixture.f64s(what)).enumerate() {
+                let off = (got / want - 1.0).abs();
+                assert!(off <= 1e-5, "{name}, step {step}: loss {got}, {what} {want}");
+                worst[i] = worst[i].max(off);
+            }
+        }
+        println!(
+            "{name}, largest relative differences of f32 losses: {:.1e} to f64, {:.1e} to f32",
+            worst[0], worst[1]
+        );
+    }
+}
+
+#[test]
+fn neither_threads_nor_level_change_a_bit() {
+    fn check<T: Storable>() {
+        for name in FIXTURES {
+            let fixture = Fixture::load(name);
+            let mut fused: Option<Run> = None;
+            for level in Level::available() {
+                let run = |n| with_level(level, || with_threads(n, || train::<T>(&fixture)));
+                let (one, two) = (run(1), run(2));
+                assert!(one == two, "{name}, {level}: 1 and 2 threads");
+                if level == Level::Scalar {
+                    // Products and sums are not fused there, so only the digits agree.
+                    let bound = if T::DTYPE == retrograd::tensor::DType::F64 { 1e-9 } else { 1e-4 };
+                    close("scalar losses", &one.losses, &fixture.f64s("losses"), bound);
+                    continue;
+                }
+                let first = fused.get_or_insert(one);
+                assert!(*first == two, "{name}: {level} and another level");
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}

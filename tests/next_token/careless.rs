@@ -1,0 +1,133 @@
+//! Careless use: every mistake is told in words, and by the exit code.
+
+use crate::program::Place;
+use std::fs;
+
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+
+/// A place with a short run in `run`.
+fn place_with_run() -> Place {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "3", "--out", "run", "--quiet"];
+    place.run(&args).ok();
+    place
+}
+
+#[test]
+fn flags() {
+    let place = Place::new();
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["--width", "0"], &["'0'", "--width", "1..=16384"]),
+        (&["--batch", "0"], &["'0'", "--batch"]),
+        (&["--threads", "0"], &["'0'", "--threads"]),
+        (&["--layers", "-1"], &["-1"]),
+        (&["--steps", "many"], &["'many'", "--steps"]),
+        (&["--heads", "3"], &["3 heads do not divide a width of 128"]),
+        (&["--lr", "NaN"], &["'NaN'", "--lr", "must be finite"]),
+        (&["--lr", "0"], &["'0'", "--lr", "must be above 0"]),
+        (&["--dropout", "1"], &["'1'", "--dropout", "at least 0 and below 1"]),
+        (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
+        (&["--sample", ""], &["the prompt of --sample is empty"]),
+        (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
+        (&["--preset", "large"], &["'large'", "nanogpt-cpu, baby, tiny"]),
+        (&["--step", "5"], &["'--step'", "'--steps'"]),
+    ];
+    for (args, said) in cases {
+        place.run(args).failed(USAGE, said);
+    }
+    assert!(!place.path("out").exists(), "a wrong flag leaves nothing behind");
+}
+
+#[test]
+fn texts() {
+    let place = Place::new();
+    place.write("empty", "");
+    place.write("short", "word ".repeat(20));
+    place.write("latin1", b"caf\xc3\xa9 caf\xe9!");
+    fs::create_dir(place.path("folder")).unwrap();
+    let cases: [(&str, &[&str]); 5] = [
+        ("missing", &["cannot read missing: No such file"]),
+        ("empty", &["empty: the file is empty"]),
+        ("short", &["too short for a context of 64", "100 characters", "must be at least 65"]),
+        ("latin1", &["latin1: not UTF-8: byte 9 (0xe9)"]),
+        ("folder", &["cannot read folder: Is a directory"]),
+    ];
+    for (file, said) in cases {
+        place.run(&["--data", file]).failed(FAILED, said);
+    }
+    assert!(!place.path("out").exists(), "a wrong text leaves nothing behind");
+}
+
+#[test]
+fn folders() {
+    let place = place_with_run();
+    let before = fs::read(place.path("run/log.jsonl")).unwrap();
+    place.run(&["--out", "run"]).failed(USAGE, &["run holds a run already", "--resume"]);
+    assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
+    place.write("file", "no folder");
+    place.run(&["--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
+    place.run(&["--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
+    place.run(&["--resume"]).failed(FAILED, &["there is no run in out/next_token"]);
+    place.run(&["--sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
+}
+
+#[test]
+fn resuming_with_another_recipe_or_text() {
+    let place = place_with_run();
+    let resume = |more: &[&str]| place.run(&[&["--resume", "--out", "run"], more].concat());
+    let changed = ["--width", "64", "--steps", "9", "--lr", "0.1"];
+    let said = ["--width: 32, not 64", "--steps: 3, not 9", "--lr: 0.003, not 0.1"];
+    resume(&changed).failed(USAGE, &said);
+    resume(&["--preset", "nanogpt-cpu"])
+        .failed(USAGE, &["--layers: 2, not 4", "--batch: 8, not 12"]);
+    place.write("other", "Another text. ".repeat(99));
+    resume(&["--data", "other"]).failed(FAILED, &["learnt from another text than other is now"]);
+    // What is not changed may be said.
+    resume(&["--width", "32", "--lr", "3e-3", "--seed", "1337"]).ok();
+}
+
+#[test]
+fn prompts() {
+    let place = place_with_run();
+    let sample = |prompt| place.run(&["--out", "run", "--sample", prompt]);
+    sample("Où? 語").failed(USAGE, &["never seen 'ù', '語'; it knows \"\\n !"]);
+}
+
+#[test]
+fn damaged_checkpoints() {
+    let place = place_with_run();
+    let path = place.path("run/checkpoint.safetensors");
+    let whole = fs::read(&path).unwrap();
+    let fails = |bytes: &[u8], said: &[&str]| {
+        fs::write(&path, bytes).unwrap();
+        let said: Vec<&str> =
+            ["cannot load: run/checkpoint.safetensors"].iter().chain(said).copied().collect();
+        place.run(&["--resume", "--out", "run"]).failed(FAILED, &said);
+        place.run(&["--sample", "a", "--out", "run"]).failed(FAILED, &said);
+    };
+    fails(b"", &["is no checkpoint"]);
+    fails(b"no checkpoint at all, but a letter to a friend", &["is no checkpoint"]);
+    fails(&whole[..whole.len() / 2], &["is no checkpoint"]);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    fails(&flipped, &["is damaged: its contents do not match its checksum"]);
+    fs::write(&path, &whole).unwrap();
+    place.run(&["--resume", "--out", "run"]).ok();
+}
+
+#[test]
+fn a_run_that_diverges_stops_and_keeps_what_was_good() {
+    let place = Place::new();
+    // Which number is the first to leave the finite ones is a matter of rounding.
+    let reasons = ["the loss is NaN", "the loss on held-out text is NaN", "is not finite in"];
+    for lr in ["1e20", "1e25", "1e30", "1e40"] {
+        let args = ["--preset", "tiny", "--steps", "50", "--lr", lr, "--out", lr];
+        let kept = format!("{lr}/checkpoint.safetensors still holds step 0");
+        let ended = place.run(&args);
+        assert!(reasons.iter().any(|why| ended.err.contains(why)), "{ended:?}");
+        ended.failed(FAILED, &["stopped at step ", &kept, "try a --lr below"]);
+        let sample = place.run(&["--sample", "a", "--out", lr]).ok();
+        assert_eq!(sample.chars().count(), 502);
+    }
+}

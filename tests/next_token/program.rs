@@ -1,0 +1,122 @@
+//! Running the example.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+/// The built example. It is beside this test, and built together with it by `cargo test`; when
+/// this test is built alone it may be missing or old, and is built here.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let profile = test.ancestors().nth(2).unwrap();
+        let program = profile.join("examples").join("next_token").with_extension(exe());
+        if !is_current(&program) {
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "--quiet", "--example", "next_token"]);
+            build.current_dir(env!("CARGO_MANIFEST_DIR"));
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
+            assert!(build.status().unwrap().success(), "the example does not build");
+            assert!(program.exists(), "build it first: cargo build --example next_token");
+        }
+        program
+    })
+}
+
+fn exe() -> &'static str {
+    std::env::consts::EXE_EXTENSION
+}
+
+/// Whether the program is newer than all its sources, which cargo lists beside it.
+fn is_current(program: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|m| m.modified());
+    let Ok(built) = time(program) else { return false };
+    let list = fs::read_to_string(program.with_extension("d")).unwrap_or_default();
+    let Some((_, sources)) = list.split_once(": ") else { return false };
+    let newest = sources.split_whitespace().filter_map(|path| time(Path::new(path)).ok()).max();
+    newest.unwrap_or(SystemTime::now()) <= built
+}
+
+/// A folder to run in.
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        Place(TempDir::new().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.current_dir(self.0.path()).args(args).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ended {
+        Ended::new(self.command(args).output().unwrap())
+    }
+
+    /// Starts it, and does not wait.
+    pub fn start(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+/// Waits until something holds.
+///
+/// # Panics
+/// If the program ends before, or it takes minutes.
+pub fn wait_until(child: &mut Child, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        assert!(start.elapsed() < Duration::from_secs(300), "it takes too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// How it ended, and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    pub fn new(output: Output) -> Ended {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Checks that all went well, and returns what was printed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// Checks that it ended with this exit code, said all of this, and did not panic.
+    #[track_caller]
+    pub fn failed(self, code: i32, said: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for text in said {
+            assert!(self.err.contains(text), "{text:?} is not in {self:?}");
+        }
+        assert!(!self.err.contains("panicked"), "{self:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! A whole run: what it prints and what it leaves.
+
+use crate::program::Place;
+use serde_json::Value;
+use std::fs;
+
+fn log(place: &Place, folder: &str) -> Vec<Value> {
+    let text = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_run_leaves_everything_that_was_promised() {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "40", "--eval-every", "10", "--tokens", "50"];
+    let out = place.run(&args).ok();
+    for text in ["Once upon a time", "Held-out loss", "out/next_token\n", "What to try next"] {
+        assert!(out.contains(text), "{text:?} is not in {out}");
+    }
+    for picture in ["loss.svg", "attention-1.svg", "attention-2.svg"] {
+        let svg = fs::read_to_string(place.path("out/next_token").join(picture)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{picture}");
+    }
+
+    let lines = log(&place, "out/next_token");
+    let (done, lines) = lines.split_last().unwrap();
+    let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(done), ["done", "params", "seconds", "steps", "val_loss"]);
+    assert_eq!((&done["done"], &done["steps"]), (&true.into(), &40.into()));
+    let (evaluations, steps): (Vec<_>, Vec<_>) =
+        lines.iter().partition(|line| line.get("val_loss").is_some());
+    assert!(evaluations.iter().all(|line| keys(line) == ["step", "val_loss"]));
+    let at: Vec<u64> = evaluations.iter().map(|line| line["step"].as_u64().unwrap()).collect();
+    assert_eq!(at, [0, 10, 20, 30, 40]);
+    assert_eq!(evaluations[4]["val_loss"], done["val_loss"]);
+    assert!(evaluations[4]["val_loss"].as_f64() < evaluations[0]["val_loss"].as_f64());
+    for (i, line) in (1u64..).zip(&steps) {
+        assert_eq!(keys(line), ["grad_norm", "loss", "lr", "ms", "step", "tokens_per_s"]);
+        assert_eq!(line["step"], i);
+    }
+    assert_eq!(steps.len(), 40);
+}
+
+#[test]
+fn a_second_run_takes_a_folder_of_its_own_and_quiet_is_quiet() {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "3", "--quiet"];
+    for folder in ["out/next_token", "out/next_token-2", "out/next_token-3"] {
+        let ended = place.run(&args);
+        assert_eq!(ended.err, "");
+        let out = ended.ok();
+        assert_eq!(out.lines().count(), 2, "{out}");
+        assert!(out.ends_with(&format!("in {folder}\n")), "{out}");
+    }
+    let loss = |folder| log(&place, folder).last().unwrap()["val_loss"].clone();
+    assert_eq!(loss("out/next_token"), loss("out/next_token-3"));
+    place.run(&[&args[..], &["--seed", "2"]].concat()).ok();
+    assert_ne!(loss("out/next_token"), loss("out/next_token-4"));
+}
+
+#[test]
+fn samples_follow_from_seed_and_flags() {
+    let place = Place::new();
+    place.run(&["--preset", "tiny", "--steps", "20", "--out", "here", "--quiet"]).ok();
+    let sample = |more: &[&str]| {
+        place
+            .run(&[&["--out", "here", "--sample", "The hill", "--tokens", "60"], more].concat())
+            .ok()
+    };
+    let first = sample(&["--seed", "1"]);
+    assert!(first.starts_with("The hill"));
+    assert_eq!(first.chars().count(), "The hill".len() + 60 + 1);
+    assert_eq!(sample(&["--seed", "1", "--threads", "1"]), first);
+    assert_ne!(sample(&["--seed", "2"]), first);
+    // Nothing is random about the likeliest character, however that is said.
+    let likeliest = sample(&["--seed", "1", "--temperature", "0"]);
+    assert_eq!(sample(&["--seed", "2", "--top-k", "1"]), likeliest);
+}
+
+#[test]
+fn any_text_will_do() {
+    let place = Place::new();
+    let (emoji, one) = ("<&> \u{1}naïve 語🦊\t".repeat(40), "a".repeat(500));
+    let crlf = "eins zwei drei\r\n".repeat(60);
+    for (name, text) in [("emoji", emoji), ("one", one), ("crlf", crlf)] {
+        place.write(name, text);
+        let args = ["--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
+        place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat()).ok();
+        place.run(&["--resume", "--out", &format!("out-{name}")]).ok();
+    }
+}
