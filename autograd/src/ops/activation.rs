@@ -53,6 +53,14 @@ impl<T: Real> Differentiable<T> for Softplus {
     }
 }
 
+impl<T: Real> Differentiable<T> for Mish {
+    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
+        let t = x.softplus().tanh();
+        let bend = (-t.square() + T::ONE) * x.sigmoid();
+        g * &(&t + &(x * &bend))
+    }
+}
+
 impl<T: Real> Differentiable<T> for Gelu {
     fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
         let cdf = (x * T::from_f64(FRAC_1_SQRT_2)).erf() * T::from_f64(0.5) + T::from_f64(0.5);
@@ -110,6 +118,13 @@ impl<T: Real> Var<T> {
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     pub fn silu(&self) -> Var<T> {
         self.map(Silu)
+    }
+
+    /// `x · tanh(ln(1 + eˣ))`
+    ///
+    /// Misra 2019 (arXiv 1908.08681).
+    pub fn mish(&self) -> Var<T> {
+        self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.

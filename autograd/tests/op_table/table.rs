@@ -141,6 +141,7 @@ pub const ROWS: &[Row] = rows![
     sigmoid any [Plain], Nonzero, |x, c| x[0].sigmoid();
     tanh any [Plain], Nonzero, |x, c| x[0].tanh();
     silu any [Plain], Nonzero, |x, c| x[0].silu();
+    mish any [Plain], Nonzero, |x, c| x[0].mish();
     softplus any [Plain], Nonzero, |x, c| x[0].softplus();
     gelu any [Plain], Nonzero, |x, c| x[0].gelu();
     gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();

@@ -143,6 +143,26 @@ impl<T: Real> Pointwise<T> for Softplus {
     }
 }
 
+/// `x · tanh(ln(1 + eˣ))`
+#[derive(Clone, Copy, Debug)]
+pub struct Mish;
+
+impl<T: Real> Pointwise<T> for Mish {
+    const NAME: &'static str = "mish";
+    const SAVES: Saves = Saves::Input;
+    const COST: Cost = Cost::COSTLY;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
+        s.mul(x, T::tanh(s, Softplus.f(s, x)))
+    }
+    #[inline(always)]
+    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
+        let t = T::tanh(s, Softplus.f(s, x));
+        let bend = s.mul(s.sub(s.splat(T::ONE), s.mul(t, t)), sigmoid(s, x));
+        s.mul(g, s.fma(x, bend, t))
+    }
+}
+
 /// `x · Φ(x)`
 #[derive(Clone, Copy, Debug)]
 pub struct Gelu;
@@ -225,6 +245,13 @@ impl<T: Real> Tensor<T> {
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     pub fn silu(&self) -> Tensor<T> {
         self.map(Silu)
+    }
+
+    /// `x · tanh(ln(1 + eˣ))`
+    ///
+    /// Misra 2019 (arXiv 1908.08681).
+    pub fn mish(&self) -> Tensor<T> {
+        self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.
