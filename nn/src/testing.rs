@@ -99,7 +99,8 @@ pub fn check_variant<M: Module<f64> + Sync>(
 
     let mut leaves: Vec<Var<f64>> = inputs.iter().cloned().map(Var::leaf).collect();
     leaves.extend(params.iter().map(|p| Var::leaf(p.value().clone())));
-    let f = |x: &[Var<f64>]| {
+    // Not generic: the checks are compiled once, and not for every module.
+    let f: &dyn Fn(&[Var<f64>]) -> Var<f64> = &|x| {
         let (inputs, params) = x.split_at(constants.len());
         with_parameters(&build(&mut Rng::new(1)), params, |m| run(m, inputs))
     };
