@@ -1,6 +1,7 @@
 //! Pictures of attention: for each character of a sentence, which characters each head looked at.
 
-use crate::svg::{BACKGROUND, Drawing, FAINT, INK, MUTED, mix, text};
+use crate::svg::{Drawing, INK, MUTED, text};
+use crate::weights::{cells, scale};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use retrograd::prelude::*;
@@ -50,9 +51,7 @@ fn square(
     weights: &Tensor,
     sentence: &[char],
 ) -> crate::svg::Drawn {
-    let side = sentence.len() as i32 * CELL;
     root.draw(&Text::new(format!("head {}", head + 1), (x, y - 40), text(14, &INK)))?;
-    root.draw(&Rectangle::new([(x, y), (x + side, y + side)], FAINT.filled()))?;
     for (i, &c) in sentence.iter().enumerate() {
         let at = i as i32 * CELL;
         let label = text(11, &MUTED);
@@ -60,47 +59,9 @@ fn square(
         root.draw(&Text::new(shown(c), (x + at + CELL / 2, y - 4), above))?;
         let left = text(11, &MUTED).pos(Pos::new(HPos::Right, VPos::Center));
         root.draw(&Text::new(shown(c), (x - 6, y + at + CELL / 2), left))?;
-        // What comes later cannot be seen, and stays grey.
-        for j in 0..=i {
-            let (left, top) = (x + j as i32 * CELL, y + at);
-            let color = color(weights.at(&[i, j]).sqrt());
-            let corners = [(left, top), (left + CELL, top + CELL)];
-            root.draw(&Rectangle::new(corners, color.filled()))?;
-        }
     }
-    Ok(())
-}
-
-/// The colour scale, ending at `right`.
-fn scale(root: &crate::svg::Area, right: i32) -> crate::svg::Drawn {
-    const WIDTH: i32 = 160;
-    let left = right - WIDTH;
-    for i in 0..WIDTH {
-        let color = color(i as f32 / (WIDTH - 1) as f32);
-        root.draw(&Rectangle::new([(left + i, 26), (left + i + 1, 38)], color.filled()))?;
-    }
-    for (weight, label) in [(0.0f64, "0"), (0.1, "0.1"), (0.3, "0.3"), (0.6, "0.6"), (1.0, "1")] {
-        let x = left + (weight.sqrt() * f64::from(WIDTH)) as i32;
-        let style = text(12, &MUTED).pos(Pos::new(HPos::Center, VPos::Top));
-        root.draw(&Text::new(label, (x, 42), style))?;
-    }
-    let style = text(12, &MUTED).pos(Pos::new(HPos::Right, VPos::Center));
-    root.draw(&Text::new("attention weight", (left - 12, 32), style))
-}
-
-/// From the background over blue to almost black. Weights are shown by their root, or all but the
-/// largest would look like 0.
-fn color(root_of_weight: f32) -> RGBColor {
-    const STOPS: [RGBColor; 5] = [
-        BACKGROUND,
-        RGBColor(178, 216, 232),
-        RGBColor(70, 150, 200),
-        RGBColor(28, 84, 150),
-        RGBColor(12, 28, 66),
-    ];
-    let place = root_of_weight.clamp(0.0, 1.0) * (STOPS.len() - 1) as f32;
-    let i = (place as usize).min(STOPS.len() - 2);
-    mix(STOPS[i], STOPS[i + 1], place - i as f32)
+    // What comes later cannot be seen, and stays grey.
+    cells(root, (x, y), CELL, weights, |i, j| j <= i)
 }
 
 /// A character as a label.

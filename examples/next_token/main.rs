@@ -16,9 +16,12 @@ mod recipe;
 mod run;
 mod samples;
 mod stop;
+#[path = "../common/svg.rs"]
 mod svg;
 mod tales;
 mod train;
+#[path = "../common/weights.rs"]
+mod weights;
 
 use clap::Parser;
 use cli::Args;

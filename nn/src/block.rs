@@ -1,12 +1,12 @@
 //! The transformer block.
 
-use crate::attention::CausalSelfAttention;
+use crate::attention::{CausalSelfAttention, KvCache};
 use crate::gpt::GptConfig;
 use crate::mlp::Mlp;
 use crate::module::{Layer, Module, Walk};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
-use retrograd_autograd::Var;
+use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
@@ -37,9 +37,24 @@ impl<T: Real> Block<T> {
     /// The output, and the attention weights `[.., heads, L, L]`.
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let (attended, weights) = self.attn.forward_with_weights(&self.ln_1.forward(x, pass), pass);
-        let x = x + &attended;
-        let y = &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass);
-        (y, weights)
+        (self.add(x, &attended, pass), weights)
+    }
+
+    /// The output for the next tokens of a sequence, in evaluation; see
+    /// [`CausalSelfAttention::forward_cached`].
+    #[track_caller]
+    pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
+        let pass = &mut Pass::eval();
+        no_grad(|| {
+            let attended = self.attn.forward_cached(&self.ln_1.forward(x, pass), cache);
+            self.add(x, &attended, pass)
+        })
+    }
+
+    /// Both additions to the residual stream, of which the attention is done.
+    fn add(&self, x: &Var<T>, attended: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let x = x + attended;
+        &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass)
     }
 }
 
@@ -54,6 +69,7 @@ impl<T: Real> Module<T> for Block<T> {
 
 impl<T: Real> Layer<T> for Block<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.forward_with_weights(x, pass).0
+        let attended = self.attn.forward(&self.ln_1.forward(x, pass), pass);
+        self.add(x, &attended, pass)
     }
 }

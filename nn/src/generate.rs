@@ -1,8 +1,6 @@
 //! Sampling from a language model.
 
 use crate::gpt::Gpt;
-use crate::pass::Pass;
-use retrograd_autograd::no_grad;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -76,12 +74,21 @@ impl<T: Real> Gpt<T> {
         mut each: impl FnMut(i64),
     ) {
         assert!(!prompt.is_empty(), "generate: the prompt is empty");
-        let mut tokens = prompt.to_vec();
+        let context = self.config().context;
+        let mut tokens = prompt[prompt.len().saturating_sub(context)..].to_vec();
+        // What the cache has not seen yet is `tokens[fresh..]`.
+        let (mut cache, mut fresh) = (self.cache(), 0);
         for _ in 0..count {
-            let seen = &tokens[tokens.len().saturating_sub(self.config().context)..];
-            let input = Tensor::from_vec(seen.to_vec(), [1, seen.len()]);
-            let logits = no_grad(|| self.forward(&input, &mut Pass::eval()));
-            let last = logits.value().select(0, 0).select(0, seen.len() - 1);
+            // Beyond the context every token moves to another position, and nothing that was
+            // computed for it stays right.
+            if tokens.len() > context {
+                tokens.remove(0);
+                (cache, fresh) = (self.cache(), 0);
+            }
+            let input = Tensor::from_vec(tokens[fresh..].to_vec(), [1, tokens.len() - fresh]);
+            let logits = self.forward_cached(&input, &mut cache);
+            let last = logits.value().select(0, 0).select(0, tokens.len() - fresh - 1);
+            fresh = tokens.len();
             let next = sampler.draw(&last, rng);
             each(next);
             tokens.push(next);

@@ -1,5 +1,6 @@
 //! A decoder-only language model, as nanoGPT has it.
 
+use crate::attention::KvCache;
 use crate::block::Block;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
@@ -8,7 +9,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
-use retrograd_autograd::Var;
+use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
@@ -171,7 +172,49 @@ impl<T: Real> Gpt<T> {
     /// If the sequence is longer than the context, or a token is outside the vocabulary.
     #[track_caller]
     pub fn forward<I: Integer>(&self, tokens: &Tensor<I>, pass: &mut Pass) -> Var<T> {
-        self.run(tokens, pass, |_| ())
+        self.run(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass))
+    }
+
+    /// Room for the keys and values of one sequence, or of one batch of them, up to the context.
+    pub fn cache(&self) -> GptCache<T> {
+        GptCache(vec![KvCache::new(self.config.context); self.config.layers])
+    }
+
+    /// Logits `[.., L, vocab]` for the next tokens `[.., L]` of what the cache holds, and then
+    /// holds these, too. Without gradients, in evaluation. However a sequence is divided, the
+    /// logits are those of [`Gpt::forward`], up to rounding.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
+    /// #     dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// # let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
+    /// let mut cache = model.cache();
+    /// model.forward_cached(&Tensor::from([[1i64, 2, 3]]), &mut cache);
+    /// let last = model.forward_cached(&Tensor::from([[4i64]]), &mut cache);
+    ///
+    /// let whole = model.forward(&Tensor::from([[1i64, 2, 3, 4]]), &mut Pass::eval());
+    /// let difference = last.value() - &whole.value().narrow(1, 3, 1);
+    /// assert!(difference.abs().max(..).item() < 1e-12);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Gpt::forward`], of all tokens together.
+    #[track_caller]
+    pub fn forward_cached<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        cache: &mut GptCache<T>,
+    ) -> Var<T> {
+        let start = cache.position();
+        no_grad(|| {
+            self.run(tokens, start, &mut Pass::eval(), |i, block, x, _| {
+                block.forward_cached(x, &mut cache.0[i])
+            })
+        })
     }
 
     /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`.
@@ -192,35 +235,50 @@ impl<T: Real> Gpt<T> {
     #[track_caller]
     pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
         let mut maps = Vec::new();
-        retrograd_autograd::no_grad(|| {
-            self.run(tokens, &mut Pass::eval(), |weights| maps.push(weights.into_value()))
+        no_grad(|| {
+            self.run(tokens, 0, &mut Pass::eval(), |_, block, x, pass| {
+                let (y, weights) = block.forward_with_weights(x, pass);
+                maps.push(weights.into_value());
+                y
+            })
         });
         maps
     }
 
+    /// All of it around the blocks, for tokens from position `start` on.
     #[track_caller]
     fn run<I: Integer>(
         &self,
         tokens: &Tensor<I>,
+        start: usize,
         pass: &mut Pass,
-        mut look: impl FnMut(Var<T>),
+        mut through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
         assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
-        let length = tokens.size(-1);
+        let length = start + tokens.size(-1);
         assert!(
             length <= self.config.context,
             "gpt: a sequence of {length} tokens is longer than the context of {}",
             self.config.context
         );
-        let positions = Tensor::<i64>::indices(length);
+        let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
         let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
         let mut x = self.dropout.forward(&x, pass);
-        for block in &self.blocks {
-            let (y, weights) = block.forward_with_weights(&x, pass);
-            look(weights);
-            x = y;
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = through(i, block, &x, pass);
         }
         self.lm_head.forward(&self.ln_f.forward(&x, pass), pass)
+    }
+}
+
+/// The keys and values of every block of a [`Gpt`], for [`Gpt::forward_cached`].
+#[derive(Clone, Debug)]
+pub struct GptCache<T: Real = f32>(Vec<KvCache<T>>);
+
+impl<T: Real> GptCache<T> {
+    /// Number of tokens so far.
+    pub fn position(&self) -> usize {
+        self.0.first().map_or(0, KvCache::position)
     }
 }
 

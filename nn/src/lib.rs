@@ -50,7 +50,7 @@ pub use block::Block;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use generate::Sampler;
-pub use gpt::{ConfigError, Gpt, GptConfig};
+pub use gpt::{ConfigError, Gpt, GptCache, GptConfig};
 pub use linear::Linear;
 pub use mlp::Mlp;
 pub use module::{Layer, Module, Sequential, Walk};

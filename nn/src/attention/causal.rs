@@ -1,14 +1,16 @@
 //! Causal multi-head self-attention with a fused projection.
 
-use super::engine::Spec;
+use super::cache::KvCache;
+use super::engine::{Align, Spec};
 use super::heads::InHeads;
+use super::incremental::Past;
 use crate::dropout::Dropout;
 use crate::gpt::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
-use retrograd_autograd::Var;
+use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
@@ -59,7 +61,7 @@ impl<T: Real> CausalSelfAttention<T> {
     /// If the last axis of `x` is not the width.
     #[track_caller]
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts(x, pass);
+        let (heads, spec) = self.parts(x, &mut Past::nothing(), pass);
         let (y, weights) = heads.attend_all(&spec);
         // [B, heads, L, L] to [.., heads, L, L]
         let mut dims = x.shape().to_vec();
@@ -68,14 +70,31 @@ impl<T: Real> CausalSelfAttention<T> {
         (self.project(&y.reshape(x.shape()), pass), weights.reshape(dims))
     }
 
+    /// The output for the next tokens of a sequence, whose earlier keys and values the cache
+    /// holds, and then those of `x`, too. Without gradients, in evaluation; what any division of
+    /// a sequence gives is equal to the whole, up to rounding.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, or as [`KvCache::append`].
+    #[track_caller]
+    pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
+        no_grad(|| {
+            let pass = &mut Pass::eval();
+            let (heads, spec) = self.parts(x, &mut Past::cached(cache), pass);
+            let y = heads.attend(&spec.align(Align::BottomRight));
+            self.project(&y.reshape(x.shape()), pass)
+        })
+    }
+
     /// Operands of one batch axis in heads, and how they attend.
     #[track_caller]
-    fn parts(&self, x: &Var<T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
+    fn parts(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
         let (length, width) = (x.size(-2), x.size(-1));
         let batch = x.shape()[..x.rank() - 2].iter().product();
         let qkv = self.c_attn.forward(&x.reshape([batch, length, width]), pass);
         let qkv = qkv.split(-1, &[width; 3]);
-        let heads = InHeads::new(&qkv[0], &qkv[1], &qkv[2], self.heads, self.heads);
+        let (k, v) = past.extend(&qkv[1], &qkv[2]);
+        let heads = InHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
         (heads, Spec::new().causal().dropout(self.attn_dropout.p(), pass))
     }
 
@@ -94,7 +113,7 @@ impl<T: Real> Module<T> for CausalSelfAttention<T> {
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let (heads, spec) = self.parts(x, pass);
+        let (heads, spec) = self.parts(x, &mut Past::nothing(), pass);
         self.project(&heads.attend(&spec).reshape(x.shape()), pass)
     }
 }

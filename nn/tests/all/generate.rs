@@ -161,3 +161,28 @@ fn greedy_text_is_the_argmax_of_the_logits() {
     model.generate(&[1, 2], 12, greedy, &mut Rng::new(0), |t| made.push(t));
     assert_eq!(made, tokens);
 }
+
+#[test]
+fn cached_logits_are_those_of_the_whole_however_it_is_divided() {
+    for bias in [true, false] {
+        let model = gpt::<f64>(GptConfig { dropout: 0.5, bias, ..config() }, 2);
+        let tokens = Tensor::from([[1i64, 2, 6, 0, 3, 3], [5, 5, 4, 1, 0, 2]]);
+        let whole = model.forward(&tokens, &mut Pass::eval()).into_value();
+        for division in [&[6][..], &[1; 6], &[2, 1, 3], &[5, 1], &[0, 4, 0, 2]] {
+            let (mut cache, mut at) = (model.cache(), 0);
+            for &n in division {
+                let logits = model.forward_cached(&tokens.narrow(1, at, n), &mut cache);
+                assert!(!logits.is_tracked());
+                let want = whole.narrow(1, at, n);
+                assert_eq!(logits.shape(), want.shape());
+                for (x, y) in logits.value().to_vec().into_iter().zip(want.to_vec()) {
+                    assert!((x - y).abs() < 1e-13, "{division:?} at {at}: {x} and {y}");
+                }
+                at += n;
+                assert_eq!(cache.position(), at);
+            }
+            let text = panic_text(|| model.forward_cached(&tokens.narrow(1, 0, 1), &mut cache));
+            assert_eq!(text, "gpt: a sequence of 7 tokens is longer than the context of 6");
+        }
+    }
+}

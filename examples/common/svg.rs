@@ -1,4 +1,4 @@
-//! What the pictures have in common.
+//! What the pictures of the examples have in common.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -1,0 +1,390 @@
+//! A small language in which *it* means something.
+//!
+//! A sentence tells who did what to which thing, and then what happened to *it*:
+//!
+//! ```text
+//! near the violin the chef prepared a delicious meal and it was served with wine .
+//! ```
+//!
+//! Things are of six kinds, and what happens to *it* tells the kind: a meal is served or tastes
+//! wonderful, a letter is read. Nothing else gives it away: everybody does everything to every
+//! thing, and other things stand near, before or after. So whoever wants to guess the word after
+//! *it* has to find the thing that was meant.
+//!
+//! Sentences without *it* say the same of things directly ("the meal was served with wine"). The
+//! first two nouns of each kind appear only in those while the model learns: no *it* that it has
+//! seen ever meant a meal.
+
+use retrograd::prelude::Rng;
+
+/// Things of which the same can be said.
+pub struct Kind {
+    /// "it was served with wine"
+    pub was: [&'static str; 3],
+    /// "it tasted wonderful"
+    pub did: [&'static str; 2],
+    /// An adjective of this kind alone, never used where there is an *it*.
+    adjective: &'static str,
+    pub nouns: [&'static str; 24],
+}
+
+/// Nouns of each kind, from the first, that *it* never means in training.
+pub const HELD_OUT: usize = 2;
+
+pub const KINDS: [Kind; 6] = [
+    Kind {
+        was: ["served", "with", "wine"],
+        did: ["tasted", "wonderful"],
+        adjective: "delicious",
+        nouns: [
+            "meal", "stew", "soup", "pie", "cake", "salad", "roast", "pudding", "bread", "pasta",
+            "curry", "pancake", "porridge", "sandwich", "biscuit", "cheese", "sausage", "dumpling",
+            "goulash", "risotto", "trifle", "muffin", "waffle", "tart",
+        ],
+    },
+    Kind {
+        was: ["read", "with", "care"],
+        did: ["told", "everything"],
+        adjective: "touching",
+        nouns: [
+            "letter",
+            "poem",
+            "novel",
+            "story",
+            "report",
+            "diary",
+            "ballad",
+            "fable",
+            "speech",
+            "manuscript",
+            "book",
+            "note",
+            "sermon",
+            "chronicle",
+            "memoir",
+            "sonnet",
+            "saga",
+            "leaflet",
+            "telegram",
+            "pamphlet",
+            "script",
+            "verdict",
+            "riddle",
+            "legend",
+        ],
+    },
+    Kind {
+        was: ["played", "with", "joy"],
+        did: ["sounded", "lovely"],
+        adjective: "mellow",
+        nouns: [
+            "violin",
+            "flute",
+            "guitar",
+            "cello",
+            "piano",
+            "trumpet",
+            "drum",
+            "harp",
+            "lute",
+            "banjo",
+            "fiddle",
+            "trombone",
+            "clarinet",
+            "tuba",
+            "bassoon",
+            "bugle",
+            "cornet",
+            "recorder",
+            "mandolin",
+            "zither",
+            "cymbal",
+            "saxophone",
+            "harmonica",
+            "bagpipe",
+        ],
+    },
+    Kind {
+        was: ["worn", "with", "pride"],
+        did: ["fitted", "perfectly"],
+        adjective: "woollen",
+        nouns: [
+            "coat", "dress", "scarf", "jacket", "shirt", "cloak", "hat", "gown", "sweater", "robe",
+            "vest", "suit", "skirt", "blouse", "bonnet", "kimono", "tunic", "shawl", "cap",
+            "cardigan", "poncho", "sari", "kilt", "mitten",
+        ],
+    },
+    Kind {
+        was: ["watered", "with", "patience"],
+        did: ["bloomed", "early"],
+        adjective: "fragrant",
+        nouns: [
+            "rose",
+            "tulip",
+            "lily",
+            "daisy",
+            "poppy",
+            "peony",
+            "lilac",
+            "begonia",
+            "dahlia",
+            "geranium",
+            "jasmine",
+            "magnolia",
+            "primrose",
+            "crocus",
+            "snowdrop",
+            "carnation",
+            "marigold",
+            "petunia",
+            "hyacinth",
+            "lavender",
+            "camellia",
+            "gardenia",
+            "foxglove",
+            "bluebell",
+        ],
+    },
+    Kind {
+        was: ["driven", "with", "caution"],
+        did: ["arrived", "late"],
+        adjective: "speedy",
+        nouns: [
+            "wagon",
+            "carriage",
+            "truck",
+            "tractor",
+            "van",
+            "bus",
+            "lorry",
+            "cab",
+            "tram",
+            "coach",
+            "cart",
+            "sledge",
+            "bicycle",
+            "scooter",
+            "train",
+            "ferry",
+            "canoe",
+            "yacht",
+            "glider",
+            "rickshaw",
+            "barge",
+            "limousine",
+            "chariot",
+            "raft",
+        ],
+    },
+];
+
+const PEOPLE: [&str; 12] = [
+    "chef", "baker", "tailor", "gardener", "teacher", "doctor", "farmer", "pilot", "poet",
+    "merchant", "sailor", "painter",
+];
+const VERBS: [&str; 8] =
+    ["prepared", "bought", "found", "brought", "chose", "praised", "finished", "borrowed"];
+const DEEDS: [&str; 4] = ["smiled", "slept", "laughed", "left"];
+const ADJECTIVES: [&str; 8] =
+    ["splendid", "small", "new", "strange", "fine", "modest", "beautiful", "heavy"];
+const OPENINGS: [&[&str]; 5] = [&[], &[], &["yesterday"], &["at", "noon"], &["late", "in", "may"]];
+const PLACES: [&str; 5] = ["near", "beside", "behind", "under", "before"];
+const OTHER_WORDS: [&str; 6] = [".", "the", "a", "and", "it", "was"];
+
+/// The sentence that the tutorials are about.
+const OURS: &str = "the chef prepared a delicious meal and it was served with wine";
+
+/// One in which it means the same among other things.
+const WITH_OTHERS: &str = "near the violin the chef prepared a delicious meal beside the coat \
+                           and it was served with wine";
+/// One in which the meal is not what it means.
+const LETTER: &str = "near the meal the chef prepared a splendid letter beside the coat \
+                      and it was read with care";
+
+/// No sentence is longer, its full stop included.
+pub const LONGEST: usize = 36;
+
+/// A sentence with *it*, and what there is to know about it.
+pub struct Sentence {
+    pub words: Vec<&'static str>,
+    /// Where *it* stands.
+    pub it: usize,
+    /// Where the noun stands that it means.
+    pub noun: usize,
+    /// The kind of that noun.
+    pub kind: usize,
+}
+
+impl Sentence {
+    /// A sentence about a noun that is written down here.
+    fn about(noun: &str, text: &'static str) -> Sentence {
+        let words: Vec<_> = text.split(' ').collect();
+        let place = |w| words.iter().position(|&word| word == w).expect("a word of the sentence");
+        let kind = KINDS.iter().position(|k| k.nouns.contains(&noun)).expect("a noun");
+        Sentence { it: place("it"), noun: place(noun), kind, words }
+    }
+}
+
+/// Sentences to look at: the one of the tutorials, the same with other things around, and one
+/// with a meal that is not meant.
+pub fn to_look_at() -> [Sentence; 3] {
+    [
+        Sentence::about("meal", OURS),
+        Sentence::about("meal", WITH_OTHERS),
+        Sentence::about("letter", LETTER),
+    ]
+}
+
+fn one<T: Copy>(of: &[T], rng: &mut Rng) -> T {
+    of[rng.below(of.len())]
+}
+
+/// Which nouns *it* may mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Nouns {
+    Training,
+    HeldOut,
+}
+
+/// A sentence with *it*: `[when] [places] who did what [places] and it ..`, with up to four other
+/// things, of other kinds.
+pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
+    let kind = rng.below(KINDS.len());
+    let (noun, others) = match nouns {
+        Nouns::Training => (one(&KINDS[kind].nouns[HELD_OUT..], rng), HELD_OUT..),
+        Nouns::HeldOut => (one(&KINDS[kind].nouns[..HELD_OUT], rng), HELD_OUT..),
+    };
+    let (mut words, noun) = scene(kind, noun, others.start, rng);
+    words.extend(["and", "it"]);
+    let it = words.len() - 1;
+    happens(&mut words, &KINDS[kind], rng);
+    words.push(".");
+    Sentence { words, it, noun, kind }
+}
+
+/// The same without *it*, about any nouns: `[when] [places] who did what [places] and who did`.
+fn without_it(rng: &mut Rng) -> Vec<&'static str> {
+    let kind = rng.below(KINDS.len());
+    let noun = one(&KINDS[kind].nouns, rng);
+    let (mut words, _) = scene(kind, noun, 0, rng);
+    words.push("and");
+    person(&mut words, rng);
+    words.extend([one(&DEEDS, rng), "."]);
+    words
+}
+
+/// What can be said of a thing, said of it: "a meal tasted wonderful".
+fn directly(rng: &mut Rng) -> Vec<&'static str> {
+    let kind = &KINDS[rng.below(KINDS.len())];
+    let mut words = Vec::new();
+    let mut adjectives = ADJECTIVES.to_vec();
+    adjectives.extend([kind.adjective; 4]);
+    thing(&mut words, one(&kind.nouns, rng), &adjectives, rng);
+    happens(&mut words, kind, rng);
+    words.push(".");
+    words
+}
+
+/// Any sentence of those to learn from.
+pub fn to_learn_from(rng: &mut Rng) -> Vec<&'static str> {
+    match rng.below(4) {
+        0 => directly(rng),
+        1 => without_it(rng),
+        _ => with_it(Nouns::Training, rng).words,
+    }
+}
+
+/// "at noon near a violin the chef prepared a splendid meal beside the coat", with other things
+/// from `nouns[from..]` of other kinds. Also where the noun stands.
+fn scene(
+    kind: usize,
+    noun: &'static str,
+    from: usize,
+    rng: &mut Rng,
+) -> (Vec<&'static str>, usize) {
+    let mut words = one(&OPENINGS, rng).to_vec();
+    let places = |words: &mut Vec<_>, rng: &mut Rng| {
+        for _ in 0..rng.below(3) {
+            let other = (kind + 1 + rng.below(KINDS.len() - 1)) % KINDS.len();
+            words.push(one(&PLACES, rng));
+            thing(words, one(&KINDS[other].nouns[from..], rng), &ADJECTIVES, rng);
+        }
+    };
+    places(&mut words, rng);
+    person(&mut words, rng);
+    words.push(one(&VERBS, rng));
+    let noun = thing(&mut words, noun, &ADJECTIVES, rng);
+    places(&mut words, rng);
+    (words, noun)
+}
+
+/// "the chef", with or without an adjective.
+fn person(words: &mut Vec<&'static str>, rng: &mut Rng) {
+    words.push("the");
+    if rng.below(2) == 0 {
+        words.push(one(&ADJECTIVES, rng));
+    }
+    words.push(one(&PEOPLE, rng));
+}
+
+/// "a delicious meal", with or without the adjective. Returns where the noun stands.
+fn thing(
+    words: &mut Vec<&'static str>,
+    noun: &'static str,
+    adjectives: &[&'static str],
+    rng: &mut Rng,
+) -> usize {
+    words.push(one(&["the", "a"], rng));
+    if rng.below(2) == 0 {
+        words.push(one(adjectives, rng));
+    }
+    words.push(noun);
+    words.len() - 1
+}
+
+/// "was served with wine" or "tasted wonderful"
+fn happens(words: &mut Vec<&'static str>, kind: &Kind, rng: &mut Rng) {
+    if rng.below(2) == 0 {
+        words.push("was");
+        words.extend(kind.was);
+    } else {
+        words.extend(kind.did);
+    }
+}
+
+/// All words, each with its number.
+pub struct Vocabulary(Vec<&'static str>);
+
+impl Vocabulary {
+    pub fn new() -> Vocabulary {
+        let mut words: Vec<&str> = Vec::new();
+        words.extend(OTHER_WORDS);
+        words.extend(PEOPLE);
+        words.extend(VERBS);
+        words.extend(DEEDS);
+        words.extend(ADJECTIVES);
+        words.extend(OPENINGS.concat());
+        words.extend(PLACES);
+        for kind in &KINDS {
+            words.extend(kind.nouns);
+            words.extend(kind.was);
+            words.extend(kind.did);
+            words.push(kind.adjective);
+        }
+        words.sort_unstable();
+        words.dedup();
+        Vocabulary(words)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn encode(&self, word: &str) -> i64 {
+        self.0.binary_search(&word).expect("a word of the language") as i64
+    }
+
+    pub fn word(&self, id: i64) -> &'static str {
+        self.0[id as usize]
+    }
+}

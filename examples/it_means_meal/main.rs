@@ -1,0 +1,150 @@
+//! Tutorials on attention like to say that in *"The chef prepared a delicious meal, and it was
+//! served with wine"* the word *it* attends to *meal*, and then show numbers from weights that
+//! were never trained, by which it does not. Here a small causal model learns a language in which
+//! it has to, and then it does.
+//!
+//! `cargo run --release --example it_means_meal` takes about a minute. Read [`language`]
+//! first (what there is to learn), then [`learn`], then [`study`] (how to find the head that does
+//! it, and whether it is the one).
+
+mod heat_map;
+mod language;
+mod learn;
+mod page;
+mod study;
+#[path = "../common/svg.rs"]
+mod svg;
+#[path = "../common/weights.rs"]
+mod weights;
+
+use clap::Parser;
+use language::{HELD_OUT, KINDS, LONGEST, Nouns, Sentence, Vocabulary, with_it};
+use retrograd::prelude::*;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use study::Head;
+
+/// Teaches a small causal model what "it" means, and shows where it looks.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Training steps, of 64 sentences each
+    #[arg(long, default_value_t = 2500, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for the pictures
+    #[arg(long, default_value = "out/it_means_meal")]
+    out: PathBuf,
+    /// Fail unless "it" finds nouns that it never meant with a weight above 0.5 on average, and
+    /// 95 % of the words after it are right
+    #[arg(long)]
+    check: bool,
+}
+
+/// Sentences in a measurement.
+const MANY: usize = 1200;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
+    let vocabulary = Vocabulary::new();
+    let config = GptConfig {
+        vocab: vocabulary.len(),
+        context: LONGEST,
+        layers: 2,
+        heads: 4,
+        width: 64,
+        dropout: 0.0,
+        bias: false,
+        tied: true,
+    };
+    let mut rng = Rng::new(args.seed);
+    let model = Gpt::new(config, &mut rng)?;
+    let draw = |nouns, rng: &mut Rng| (0..MANY).map(|_| with_it(nouns, rng)).collect::<Vec<_>>();
+    let (familiar, held_out) = (draw(Nouns::Training, &mut rng), draw(Nouns::HeldOut, &mut rng));
+    let shown = language::to_look_at();
+    println!(
+        "A model of {} parameters (2 layers of 4 heads, 64 wide) learns {} words.\n\
+         In training no \"it\" means any of {} nouns, and \"meal\" is one of those.\n",
+        model.num_parameters(),
+        vocabulary.len(),
+        HELD_OUT * KINDS.len(),
+    );
+
+    let before = study::maps(&model, &vocabulary, &shown);
+    let guesses_before = study::accuracy(&model, &vocabulary, &held_out);
+    learn::learn(&model, &vocabulary, args.steps, &mut rng)?;
+    let after = study::maps(&model, &vocabulary, &shown);
+
+    // The head is chosen by nouns of the training, and judged by the others.
+    let heads = study::heads(&model, &vocabulary, &familiar);
+    let best = heads.iter().max_by(|a, b| a.weight.total_cmp(&b.weight)).expect("some heads").head;
+    let judged = study::heads(&model, &vocabulary, &held_out);
+    let judged = judged.iter().find(|h| h.head == best).expect("the same heads");
+    let accuracy = study::accuracy(&model, &vocabulary, &held_out);
+    let without = study::accuracy_without(&model, &vocabulary, &held_out, best);
+
+    println!("The head that finds what \"it\" means is {best}. What \"it\" looks at there:\n");
+    let ours = &shown[0];
+    let row = |maps: &[Vec<Tensor>]| study::row(&maps[0], best, ours.it);
+    print_rows(ours, &row(&before), &row(&after));
+
+    println!("\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant before:");
+    let percent = |x: f64| format!("{:.1} %", 100.0 * x);
+    println!("  weight from \"it\" to its noun, on average     {:.3}", judged.weight);
+    println!("  largest weight is at its noun                {}", percent(judged.found));
+    println!("  word after \"it was\" is right                 {}", percent(accuracy));
+    println!("    before training                            {}", percent(guesses_before));
+    println!("    with that one head switched off            {}", percent(without));
+
+    let svg = args.out.join("attention.svg");
+    let html = args.out.join("attention.html");
+    let words = &ours.words;
+    write(&svg, &heat_map::picture(words, best, &[&before[0], &after[0]])?)?;
+    write(&html, &page::page(&shown, best, &before, &after)?)?;
+    println!("\nThe same as pictures:");
+    println!("  {:<40} every head, before and after", svg.display());
+    println!("  {:<40} hover over a word to see where each head looks", html.display());
+
+    let good = judged.weight > 0.5 && accuracy > 0.95;
+    if args.check && !good {
+        eprintln!("error: \"it\" has not learnt what it means");
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// A line for each word: the weights before and after, as numbers and bars.
+fn print_rows(sentence: &Sentence, before: &[f32], after: &[f32]) {
+    const BAR: f32 = 24.0;
+    let bar = |w: f32| "█".repeat((w * BAR).round() as usize);
+    println!("  {:<12} {:<33} after training", "", "before training");
+    for (i, word) in sentence.words[..=sentence.it].iter().enumerate() {
+        let (b, a) = (before[i], after[i]);
+        println!("  {word:<12} {b:.3} {:<27} {a:.3} {}", bar(b), bar(a));
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
+}
+
+impl std::fmt::Display for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "head {} of layer {}", self.head + 1, self.layer + 1)
+    }
+}

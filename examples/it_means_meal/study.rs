@@ -1,0 +1,94 @@
+//! Looking into the model: where its heads look, whether its guesses are right, and what becomes
+//! of them without one head.
+
+use crate::language::{KINDS, Sentence, Vocabulary};
+use crate::learn::batch;
+use retrograd::prelude::*;
+
+/// One head, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    pub layer: usize,
+    pub head: usize,
+}
+
+/// How well a head finds the nouns.
+pub struct Finding {
+    pub head: Head,
+    /// The weight from *it* to its noun, on average.
+    pub weight: f64,
+    /// The share of sentences in which that is the largest weight.
+    pub found: f64,
+}
+
+/// The weights `[heads, L, L]` of each layer, for each sentence.
+pub fn maps(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Vec<Tensor>> {
+    let of = |sentence: &Sentence| {
+        let (tokens, _) = batch(std::slice::from_ref(&sentence.words), vocabulary);
+        model.attention_maps(&tokens).iter().map(|layer| layer.select(0, 0)).collect()
+    };
+    sentences.iter().map(of).collect()
+}
+
+/// What a word looks at in a head.
+pub fn row(maps: &[Tensor], head: Head, word: usize) -> Vec<f32> {
+    maps[head.layer].select(0, head.head).select(0, word).to_vec()
+}
+
+/// How well each head goes from *it* to the noun.
+pub fn heads(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Finding> {
+    let config = model.config();
+    let maps = maps(model, vocabulary, sentences);
+    let n = sentences.len() as f64;
+    let mut found = Vec::new();
+    for layer in 0..config.layers {
+        for head in 0..config.heads {
+            let head = Head { layer, head };
+            let rows =
+                || maps.iter().zip(sentences).map(|(maps, s)| (row(maps, head, s.it), s.noun));
+            let weight: f64 = rows().map(|(row, noun)| f64::from(row[noun])).sum();
+            let largest = |(row, noun): &(Vec<f32>, usize)| row.iter().all(|&w| w <= row[*noun]);
+            let count = rows().filter(largest).count() as f64;
+            found.push(Finding { head, weight: weight / n, found: count / n });
+        }
+    }
+    found
+}
+
+/// The share of sentences for which the likeliest word after "it was" is what is done to things
+/// of the right kind.
+pub fn accuracy(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> f64 {
+    let beginnings: Vec<Vec<&str>> = sentences
+        .iter()
+        .map(|s| s.words[..=s.it].iter().copied().chain(["was"]).collect())
+        .collect();
+    let (tokens, _) = batch(&beginnings, vocabulary);
+    let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
+    let guesses = logits.value().argmax(-1);
+    let right = |(i, s): &(usize, &Sentence)| {
+        let guess = vocabulary.word(guesses.at(&[*i, s.it + 1]));
+        guess == KINDS[s.kind].was[0]
+    };
+    sentences.iter().enumerate().filter(right).count() as f64 / sentences.len() as f64
+}
+
+/// [`accuracy`] with a head switched off: what it finds is multiplied by 0 on the way out.
+pub fn accuracy_without(
+    model: &Gpt,
+    vocabulary: &Vocabulary,
+    sentences: &[Sentence],
+    head: Head,
+) -> f64 {
+    let name = format!("transformer.h.{}.attn.c_proj.weight", head.layer);
+    let params = model.named_parameters();
+    let (_, weight) = params.iter().find(|(n, _)| *n == name).expect("the projection");
+    let whole = weight.value();
+    let width = model.config().width / model.config().heads;
+    let (from, to) = (head.head * width, (head.head + 1) * width);
+    weight.set(Tensor::from_fn(whole.shape(), |i| {
+        if (from..to).contains(&i[1]) { 0.0 } else { whole.at(i) }
+    }));
+    let without = accuracy(model, vocabulary, sentences);
+    weight.set(whole);
+    without
+}

@@ -1,0 +1,80 @@
+//! Where the decoder looks, as text and as a picture.
+
+use crate::svg::{Area, Drawing, Drawn, INK, MUTED, draw, text};
+use crate::weights::{cells, scale};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use retrograd::prelude::Tensor;
+
+/// A line for each symbol, with a mark under each character that it looks at: the darker, the more
+/// weight. `weights` is `[symbols, characters]`.
+pub fn print(weights: &Tensor, written: &str, iso: &str) {
+    const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
+    println!("      {written}");
+    for (i, symbol) in iso.chars().enumerate() {
+        let row = weights.select(0, i).to_vec();
+        let shade = |w: f32| SHADES[((w.sqrt() * 5.0) as usize).min(4)];
+        println!("    {symbol} {}", row.into_iter().map(shade).collect::<String>());
+    }
+}
+
+/// Side of a cell, in pixels.
+const CELL: i32 = 20;
+const MARGIN: i32 = 36;
+/// Above everything, for title and colour scale.
+const TOP: i32 = 92;
+/// Above each head, for its name and the characters.
+const HEADER: i32 = 50;
+/// Left of each head, for the symbols.
+const LEFT: i32 = 24;
+
+/// The weights `[heads, symbols, characters]` of each layer as an SVG.
+pub fn picture(maps: &[Tensor], written: &str, iso: &str) -> Drawing {
+    let heads = maps[0].size(0) as i32;
+    let (across, down) =
+        (LEFT + written.len() as i32 * CELL + 24, HEADER + iso.len() as i32 * CELL + 24);
+    let columns = 2.min(heads);
+    let rows = maps.len() as i32 * heads / columns;
+    let (width, height) = (2 * MARGIN + columns * across, TOP + rows * down + MARGIN);
+    draw((width.max(720) as u32, height as u32), |root| {
+        let title = format!("\"{written}\" becomes {iso}");
+        root.draw(&Text::new(title, (MARGIN, 22), text(22, &INK)))?;
+        let how = "A row for each symbol that is written, a column for each character read.";
+        root.draw(&Text::new(how, (MARGIN, 52), text(14, &MUTED)))?;
+        scale(root, width.max(720) - MARGIN)?;
+        for (layer, weights) in (0..).zip(maps) {
+            for head in 0..heads {
+                let place = layer * heads + head;
+                let x = MARGIN + place % columns * across + LEFT;
+                let y = TOP + place / columns * down + HEADER;
+                let name = format!("layer {}, head {}", layer + 1, head + 1);
+                let weights = weights.select(0, head as usize);
+                square(root, (x, y), &name, &weights, written, iso)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// One head.
+fn square(
+    root: &Area,
+    (x, y): (i32, i32),
+    name: &str,
+    weights: &Tensor,
+    written: &str,
+    iso: &str,
+) -> Drawn {
+    root.draw(&Text::new(name.to_string(), (x, y - 44), text(14, &INK)))?;
+    let above = text(14, &MUTED).pos(Pos::new(HPos::Center, VPos::Bottom));
+    for (i, c) in (0..).zip(written.chars()) {
+        let at = (x + i * CELL + CELL / 2, y - 4);
+        root.draw(&Text::new(c.to_string(), at, above.clone()))?;
+    }
+    let left = text(14, &MUTED).pos(Pos::new(HPos::Right, VPos::Center));
+    for (i, c) in (0..).zip(iso.chars()) {
+        let at = (x - 8, y + i * CELL + CELL / 2);
+        root.draw(&Text::new(c.to_string(), at, left.clone()))?;
+    }
+    cells(root, (x, y), CELL, weights, |_, _| true)
+}

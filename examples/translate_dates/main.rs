@@ -1,0 +1,192 @@
+//! Cross-attention at work: an encoder reads a date as people write it, a decoder writes it as
+//! ISO 8601 does, and looks for each symbol at the characters that it needs.
+//!
+//! `cargo run --release --example translate_dates` takes about a minute. Read [`dates`] (what
+//! there is to learn), [`translator`] (the model), then this file.
+
+mod alignment;
+mod dates;
+#[path = "../common/svg.rs"]
+mod svg;
+mod translator;
+#[path = "../common/weights.rs"]
+mod weights;
+
+use clap::Parser;
+use dates::{Date, FORMATS, Pair, decode, encode, encode_iso};
+use indicatif::{ProgressBar, ProgressStyle};
+use retrograd::nn::schedule::Schedule;
+use retrograd::prelude::*;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use translator::{Translator, behind_start};
+
+/// Teaches an encoder and a decoder to rewrite dates, and shows where the decoder looks.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Training steps, of 64 dates each
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for the picture
+    #[arg(long, default_value = "out/translate_dates")]
+    out: PathBuf,
+    /// A date to translate after training, such as "Tuesday, May 3, 1988"; can be given again
+    #[arg(long)]
+    date: Vec<String>,
+    /// Fail unless 95 % of the held-out dates are translated exactly
+    #[arg(long)]
+    check: bool,
+}
+
+/// Dates in a step.
+const BATCH: usize = 64;
+/// Held-out dates in the measurement, in each of the ways of writing.
+const EACH: usize = 200;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
+    let asked: Vec<&str> = args.date.iter().map(|d| d.as_str()).collect();
+    encode(&asked)?;
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
+    // A tenth of all dates is held out, in whatever way they are written.
+    let mut rng = Rng::new(args.seed);
+    let dates: Vec<Date> = Date::all().collect();
+    let order = Tensor::<i64>::randperm(dates.len(), &mut rng).to_vec();
+    let dates: Vec<Date> = order.iter().map(|&i| dates[i as usize]).collect();
+    let (held_out, known) = dates.split_at(dates.len() / 10);
+    let model = Translator::new(&mut rng);
+    println!(
+        "An encoder and a decoder of {} parameters learn {} dates in {FORMATS} ways of writing;\n\
+         {} other dates are held out.\n",
+        model.num_parameters(),
+        known.len(),
+        held_out.len()
+    );
+    learn(&model, known, args.steps, &mut rng)?;
+
+    println!("On {EACH} held-out dates in each way of writing, the ISO date is exact in");
+    let mut right = 0;
+    for format in 0..FORMATS {
+        let some = held_out.iter().skip(format * 61 % (held_out.len() - EACH)).take(EACH);
+        let pairs: Vec<Pair> =
+            some.map(|&date| Pair { written: date.written(format), date }).collect();
+        let exact = exact(&model, &pairs)?;
+        right += exact;
+        let percent = 100.0 * exact as f64 / EACH as f64;
+        println!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
+    }
+    let accuracy = right as f64 / (EACH * FORMATS) as f64;
+    println!("  {:5.1} %  of all {}\n", 100.0 * accuracy, EACH * FORMATS);
+
+    let example = held_out[0].written(2);
+    show(&model, &example, args)?;
+    if !asked.is_empty() {
+        let (tokens, lengths) = encode(&asked)?;
+        let translated = model.translate(&tokens, &lengths);
+        println!();
+        for (i, text) in asked.iter().enumerate() {
+            println!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
+        }
+    }
+    if args.check && accuracy <= 0.95 {
+        eprintln!("error: too few dates are exact");
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Steps on new batches, each symbol guessed from the true ones before it.
+fn learn(
+    model: &Translator,
+    dates: &[Date],
+    steps: u64,
+    rng: &mut Rng,
+) -> Result<(), Box<dyn Error>> {
+    let config = AdamConfig { lr: 2e-3, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.01 };
+    let mut adam = AdamW::new(model, config)?;
+    let schedule =
+        Schedule::WarmupCosine { lr: 2e-3, min_lr: 1e-5, warmup: (steps / 10).min(100), steps };
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("{wide_bar:.green/dim} {msg}  {eta} left")?;
+    bar.set_style(style.progress_chars("━━─"));
+    for step in 0..steps {
+        let pairs: Vec<Pair> =
+            (0..BATCH).map(|_| Pair::of(dates[rng.below(dates.len())], rng)).collect();
+        let Batch { characters, lengths, targets } = Batch::new(&pairs)?;
+        let mut pass = Pass::train_step(1, step);
+        let memory = model.read(&characters, &lengths, &mut pass);
+        let scores = model.write(&memory, &behind_start(&targets), &mut pass);
+        let loss = scores.cross_entropy(&targets, CrossEntropy::default());
+        let mut grads = loss.backward();
+        grads.clip_norm(1.0);
+        adam.set_lr(schedule.lr(step));
+        adam.step(&grads)?;
+        bar.inc(1);
+        bar.set_message(format!("step {}/{steps}  loss {:.3}", step + 1, loss.item()));
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Pairs as tokens.
+struct Batch {
+    characters: Tensor<i64>,
+    /// How many characters there are of each.
+    lengths: Vec<usize>,
+    /// The symbols to write.
+    targets: Tensor<i64>,
+}
+
+impl Batch {
+    fn new(pairs: &[Pair]) -> Result<Batch, String> {
+        let written: Vec<&str> = pairs.iter().map(|p| p.written.as_str()).collect();
+        let dates: Vec<Date> = pairs.iter().map(|p| p.date).collect();
+        let (characters, lengths) = encode(&written)?;
+        Ok(Batch { characters, lengths, targets: encode_iso(&dates) })
+    }
+}
+
+/// How many are translated without a wrong symbol.
+fn exact(model: &Translator, pairs: &[Pair]) -> Result<usize, String> {
+    let Batch { characters, lengths, targets } = Batch::new(pairs)?;
+    let translated = model.translate(&characters, &lengths);
+    let same = |i: &usize| {
+        let row = |t: &Tensor<i64>| t.select(0, *i).to_vec();
+        row(&translated) == row(&targets)
+    };
+    Ok((0..pairs.len()).filter(same).count())
+}
+
+/// Translates one date, and draws where the decoder looked.
+fn show(model: &Translator, written: &str, args: &Args) -> Result<(), Box<dyn Error>> {
+    let (characters, lengths) = encode(&[written])?;
+    let symbols = model.translate(&characters, &lengths);
+    let iso = decode(&symbols.to_vec());
+    let memory = no_grad(|| model.read(&characters, &lengths, &mut Pass::eval()));
+    let maps = model.alignment(&memory, &behind_start(&symbols));
+    let maps: Vec<Tensor> = maps.iter().map(|m| m.select(0, 0)).collect();
+    let last = maps.last().expect("a layer");
+    println!("Where the last layer of the decoder looks, its heads together:\n");
+    alignment::print(&last.mean(0), written, &iso);
+    let path = args.out.join("alignment.svg");
+    std::fs::write(&path, alignment::picture(&maps, written, &iso)?)
+        .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    println!("\n  {} has every head", path.display());
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! An encoder that reads, and a decoder that writes while it looks at what was read: the
+//! transformer of Vaswani et al. 2017 (arXiv 1706.03762), pre-norm.
+
+use crate::dates::{CHARACTERS, ISO, LONGEST, SYMBOLS, start};
+use retrograd::nn::attention::{
+    LearnedPositions, Mask, MultiHeadAttention, MultiHeadConfig, MultiHeadCrossAttention,
+};
+use retrograd::prelude::*;
+
+const WIDTH: usize = 64;
+const HEADS: usize = 4;
+const LAYERS: usize = 2;
+
+/// A layer of the encoder: characters look at each other.
+struct Reading {
+    ln_1: LayerNorm,
+    attn: MultiHeadAttention,
+    ln_2: LayerNorm,
+    mlp: Sequential,
+}
+
+/// A layer of the decoder: symbols look at those before them, then at the characters.
+struct Writing {
+    ln_1: LayerNorm,
+    attn: MultiHeadAttention,
+    ln_2: LayerNorm,
+    cross: MultiHeadCrossAttention,
+    ln_3: LayerNorm,
+    mlp: Sequential,
+}
+
+/// From characters to the symbols of an ISO date.
+pub struct Translator {
+    characters: Embedding,
+    places: LearnedPositions,
+    encoder: Vec<Reading>,
+    ln_read: LayerNorm,
+    symbols: Embedding,
+    steps: LearnedPositions,
+    decoder: Vec<Writing>,
+    ln_written: LayerNorm,
+    head: Linear,
+}
+
+/// What was read.
+pub struct Memory {
+    states: Var,
+    /// Which of them are characters, and not padding.
+    there: Mask,
+}
+
+fn mlp(rng: &mut Rng) -> Sequential {
+    Sequential::new()
+        .then(Linear::new(WIDTH, 4 * WIDTH, rng))
+        .then(Activation::Gelu)
+        .then(Linear::new(4 * WIDTH, WIDTH, rng))
+}
+
+impl Reading {
+    fn new(rng: &mut Rng) -> Reading {
+        Reading {
+            ln_1: LayerNorm::new(WIDTH),
+            attn: MultiHeadAttention::new(&MultiHeadConfig::new(WIDTH, HEADS), rng),
+            ln_2: LayerNorm::new(WIDTH),
+            mlp: mlp(rng),
+        }
+    }
+
+    fn forward(&self, x: &Var, there: &Mask, pass: &mut Pass) -> Var {
+        let h = self.ln_1.forward(x, pass);
+        let x = x + &self.attn.forward(&h, &h, &h, there.clone(), pass);
+        &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass)
+    }
+}
+
+impl Writing {
+    fn new(rng: &mut Rng) -> Writing {
+        Writing {
+            ln_1: LayerNorm::new(WIDTH),
+            attn: MultiHeadAttention::new(&MultiHeadConfig::new(WIDTH, HEADS), rng),
+            ln_2: LayerNorm::new(WIDTH),
+            cross: MultiHeadCrossAttention::new(WIDTH, WIDTH, HEADS, rng),
+            ln_3: LayerNorm::new(WIDTH),
+            mlp: mlp(rng),
+        }
+    }
+
+    fn forward(
+        &self,
+        x: &Var,
+        memory: &Memory,
+        look: Option<&mut Vec<Tensor>>,
+        pass: &mut Pass,
+    ) -> Var {
+        let h = self.ln_1.forward(x, pass);
+        let x = x + &self.attn.forward(&h, &h, &h, Mask::causal(), pass);
+        let h = self.ln_2.forward(&x, pass);
+        let (states, there) = (&memory.states, memory.there.clone());
+        let looked = match look {
+            None => self.cross.forward(&h, states, there, pass),
+            Some(maps) => {
+                let (y, weights) = self.cross.forward_with_weights(&h, states, there, pass);
+                maps.push(weights.into_value());
+                y
+            }
+        };
+        let x = &x + &looked;
+        &x + &self.mlp.forward(&self.ln_3.forward(&x, pass), pass)
+    }
+}
+
+impl Translator {
+    pub fn new(rng: &mut Rng) -> Translator {
+        Translator {
+            characters: Embedding::new(CHARACTERS.chars().count(), WIDTH, rng),
+            places: LearnedPositions::new(LONGEST, WIDTH, rng),
+            encoder: (0..LAYERS).map(|_| Reading::new(rng)).collect(),
+            ln_read: LayerNorm::new(WIDTH),
+            symbols: Embedding::new(SYMBOLS.len(), WIDTH, rng),
+            steps: LearnedPositions::new(ISO, WIDTH, rng),
+            decoder: (0..LAYERS).map(|_| Writing::new(rng)).collect(),
+            ln_written: LayerNorm::new(WIDTH),
+            head: Linear::new(WIDTH, SYMBOLS.len(), rng),
+        }
+    }
+
+    /// Reads characters `[B, Lk]`, of which each row has so many.
+    pub fn read(&self, characters: &Tensor<i64>, lengths: &[usize], pass: &mut Pass) -> Memory {
+        let there = Mask::lengths(lengths);
+        let x = self.places.forward(&self.characters.forward(characters), 0);
+        let x = self.encoder.iter().fold(x, |x, layer| layer.forward(&x, &there, pass));
+        Memory { states: self.ln_read.forward(&x, pass), there }
+    }
+
+    /// Scores `[B, Lq, symbols]` of the symbols that follow those in `[B, Lq]`.
+    pub fn write(&self, memory: &Memory, symbols: &Tensor<i64>, pass: &mut Pass) -> Var {
+        self.run(memory, symbols, None, pass)
+    }
+
+    /// The weights `[B, heads, Lq, Lk]` with which each layer of the decoder looks at the
+    /// characters.
+    pub fn alignment(&self, memory: &Memory, symbols: &Tensor<i64>) -> Vec<Tensor> {
+        let mut maps = Vec::new();
+        no_grad(|| self.run(memory, symbols, Some(&mut maps), &mut Pass::eval()));
+        maps
+    }
+
+    fn run(
+        &self,
+        memory: &Memory,
+        symbols: &Tensor<i64>,
+        mut look: Option<&mut Vec<Tensor>>,
+        pass: &mut Pass,
+    ) -> Var {
+        let mut x = self.steps.forward(&self.symbols.forward(symbols), 0);
+        for layer in &self.decoder {
+            x = layer.forward(&x, memory, look.as_deref_mut(), pass);
+        }
+        self.head.forward(&self.ln_written.forward(&x, pass), pass)
+    }
+
+    /// The likeliest symbol, then the likeliest after it, and so on: `[B, 10]`.
+    pub fn translate(&self, characters: &Tensor<i64>, lengths: &[usize]) -> Tensor<i64> {
+        no_grad(|| {
+            let memory = self.read(characters, lengths, &mut Pass::eval());
+            let batch = characters.size(0);
+            let mut symbols = Tensor::full([batch, 1], start());
+            for step in 0..ISO {
+                let scores = self.write(&memory, &symbols, &mut Pass::eval());
+                let next = scores.value().select(1, step).argmax(-1);
+                symbols = Tensor::cat(&[&symbols, &next.unsqueeze(1)], 1);
+            }
+            symbols.narrow(1, 1, ISO)
+        })
+    }
+}
+
+/// Symbols moved by one place, behind the start: what the decoder sees when it writes them.
+pub fn behind_start(symbols: &Tensor<i64>) -> Tensor<i64> {
+    let first = Tensor::full([symbols.size(0), 1], start());
+    Tensor::cat(&[&first, &symbols.narrow(1, 0, ISO - 1)], 1)
+}
+
+impl Module for Reading {
+    fn walk(&self, w: &mut Walk<'_, f32>) {
+        w.module("ln_1", &self.ln_1);
+        w.module("attn", &self.attn);
+        w.module("ln_2", &self.ln_2);
+        w.module("mlp", &self.mlp);
+    }
+}
+
+impl Module for Writing {
+    fn walk(&self, w: &mut Walk<'_, f32>) {
+        w.module("ln_1", &self.ln_1);
+        w.module("attn", &self.attn);
+        w.module("ln_2", &self.ln_2);
+        w.module("cross", &self.cross);
+        w.module("ln_3", &self.ln_3);
+        w.module("mlp", &self.mlp);
+    }
+}
+
+impl Module for Translator {
+    fn walk(&self, w: &mut Walk<'_, f32>) {
+        w.module("characters", &self.characters);
+        w.module("places", &self.places);
+        w.list("encoder", &self.encoder);
+        w.module("ln_read", &self.ln_read);
+        w.module("symbols", &self.symbols);
+        w.module("steps", &self.steps);
+        w.list("decoder", &self.decoder);
+        w.module("ln_written", &self.ln_written);
+        w.module("head", &self.head);
+    }
+}
