@@ -74,8 +74,9 @@ impl Value {
     /// everything computed from it. No sorting of the graph is needed to find such an order: a
     /// result is created after its inputs and has the larger id, so it is enough to take, of all
     /// numbers that have received something, always the one with the largest id. Retrograd's
-    /// engine goes through its tensors in the same way. And there is no recursion, which would run
-    /// out of stack on a long computation.
+    /// engine goes through its tensors in the same way. And there is no recursion here, which would
+    /// run out of stack on a long computation. (Dropping a long chain of `Rc` still recurses; the
+    /// engine takes its graph apart in a loop, too.)
     fn backward(&self) {
         let mut waiting = BTreeMap::from([(self.0.id, (self.clone(), 1.0))]);
         while let Some((_, (value, grad))) = waiting.pop_last() {

@@ -32,7 +32,7 @@ fn main() {
     let column = Tensor::from([[10.0f32], [20.0], [30.0]]);
     println!("{} + {} =\n{}\n", x.shape(), column.shape(), &x + &column);
 
-    println!("Shapes that do not fit are told apart from those that do:\n");
+    println!("Shapes that do not fit are refused:\n");
     let error = Shape::broadcast("add", x.shape(), &Shape::from([3])).unwrap_err();
     println!("{error}\n");
 

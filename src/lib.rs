@@ -23,12 +23,12 @@ pub use retrograd_tensor as tensor;
 
 /// What most programs need.
 pub mod prelude {
-    pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad};
+    pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad, with_threads};
     pub use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd, SgdConfig};
     pub use retrograd_nn::{
         Activation, Block, CausalSelfAttention, CrossEntropy, Dropout, Embedding, Gpt, GptConfig,
         Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sequential, Walk,
     };
     pub use retrograd_tensor::random::Rng;
-    pub use retrograd_tensor::{INFER, Shape, Tensor, with_threads};
+    pub use retrograd_tensor::{INFER, Shape, Tensor};
 }

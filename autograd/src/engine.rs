@@ -6,7 +6,7 @@
 
 use crate::gradients::Gradients;
 use crate::node::{Cx, Node};
-use crate::var::{Edge, Id, Var, no_grad};
+use crate::var::{Edge, Id, Var, grad_enabled, no_grad};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,12 @@ impl<'a, T: Real> Backprop<'a, T> {
     }
 
     /// Also gives the gradient of this variable, which need not be a leaf.
+    ///
+    /// # Panics
+    /// If it is a constant.
+    #[track_caller]
     pub fn keep(mut self, x: &Var<T>) -> Self {
+        assert!(x.is_tracked(), "backward: the variable to keep is a constant");
         self.keep.extend(x.id());
         self
     }
@@ -103,7 +108,8 @@ impl<T: Real> Var<T> {
 }
 
 /// Gradients of `outputs` (each with its cotangent) with respect to `inputs`, as variables
-/// that can be differentiated again. `None` where an output does not depend on an input.
+/// that can be differentiated again (inside [`no_grad`], constants). `None` where an output does
+/// not depend on an input. What the operations saved is kept.
 ///
 /// ```
 /// use retrograd_autograd::{Var, grad};
@@ -127,14 +133,15 @@ pub fn grad<T: Real>(
     let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
     let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
     let mut seeds = seeds(roots);
+    let recording = grad_enabled();
     for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
-        if let Some(given) = given {
-            *seed = (*given).clone();
+        if let Some(given) = given.filter(|_| recording) {
+            *seed = given.clone();
         }
     }
     // Nothing older than the oldest wanted variable can lead to any of them.
     let oldest = wanted.iter().min().copied();
-    let found = Pass::new(true, true, wanted.clone(), oldest).run(seeds);
+    let found = Pass::new(true, recording, wanted.clone(), oldest).run(seeds);
     wanted.iter().map(|id| found.get(id).cloned()).collect()
 }
 

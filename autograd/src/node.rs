@@ -82,14 +82,6 @@ impl<T: Real> Node<T> {
         &self.shape
     }
 
-    /// The operations its inputs came from, in order; `None` for leaves and constants.
-    pub fn parents(&self) -> impl Iterator<Item = Option<&Arc<Node<T>>>> {
-        self.inputs.iter().map(|input| match &input.edge {
-            Edge::Node(node) => Some(node),
-            _ => None,
-        })
-    }
-
     /// The rule and what it saved; gone afterwards unless `keep`.
     pub(crate) fn take_op(&self, keep: bool) -> Option<Arc<dyn Backward<T>>> {
         let mut op = self.op.lock().unwrap_or_else(|e| e.into_inner());

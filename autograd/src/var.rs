@@ -256,8 +256,26 @@ pub fn grad_enabled() -> bool {
     GRAD_ENABLED.get()
 }
 
+/// Runs `f` with exactly `n` threads, as [`retrograd_tensor::with_threads`] does, and within
+/// [`no_grad`] if that is where it was called.
+///
+/// ```
+/// use retrograd_autograd::{Var, no_grad, with_threads};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::scalar(2.0f32));
+/// assert!(with_threads(2, || x.exp()).is_tracked());
+/// assert!(!no_grad(|| with_threads(2, || x.exp())).is_tracked());
+/// ```
+///
+/// # Panics
+/// As [`retrograd_tensor::with_threads`].
+pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
+    let enabled = grad_enabled();
+    retrograd_tensor::with_threads(n, || if enabled { f() } else { no_grad(f) })
+}
+
 /// Runs `f` without recording: every result in it is a constant. May be nested; a panic
-/// restores the state.
+/// restores the state. It is a matter of one thread, and handed on by [`with_threads`].
 ///
 /// ```
 /// use retrograd_autograd::{Var, no_grad};

@@ -160,3 +160,29 @@ fn saved_tensors_do_not_see_later_writes() {
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 4.0]);
     assert_eq!(x.value().to_vec(), [100.0, 2.0]);
 }
+
+#[test]
+fn grad_within_no_grad_gives_the_same_as_constants() {
+    let x = Var::leaf(Tensor::from([[0.3f64, -1.2, 2.0], [1.0, 0.5, -0.4]]));
+    let w = Var::leaf(Tensor::from([0.7f64, 1.1, -0.2]));
+    // Fused rules among them, whose recorded form is another one.
+    let h = x.layer_norm(Some(&w), None, 1e-5).softmax(-1);
+    let y = h.mul(&x.prod_keepdim(0)).sum(..);
+    let v = Var::leaf(Tensor::scalar(2.0f64));
+    let recorded = grad(&[(&y, Some(&v))], &[&x, &w]);
+    let constant = no_grad(|| grad(&[(&y, Some(&v))], &[&x, &w]));
+    for (a, b) in recorded.into_iter().zip(constant) {
+        let (a, b) = (a.expect("a gradient"), b.expect("a gradient"));
+        assert!(a.is_tracked() && !b.is_tracked());
+        for (a, b) in a.value().to_vec().into_iter().zip(b.value().to_vec()) {
+            assert!((a - b).abs() <= 1e-12, "{a} and {b}");
+        }
+    }
+}
+
+#[test]
+#[should_panic = "backward: the variable to keep is a constant"]
+fn a_constant_has_no_gradient_to_keep() {
+    let x = Var::leaf(Tensor::scalar(1.0f64));
+    let _ = Backprop::from(&x.exp()).keep(&Var::constant(Tensor::scalar(1.0)));
+}

@@ -44,7 +44,7 @@ pub struct Done {
     pub done: bool,
     pub params: usize,
     pub steps: u64,
-    /// Time spent in training, over all sessions.
+    /// Time spent in training, over all processes.
     pub seconds: f64,
     /// The loss on all of the held-out text.
     pub val_loss: f64,
@@ -59,7 +59,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log of a run that has taken `step` steps. What a session that was killed wrote after
+    /// The log of a run that has taken `step` steps. What a process that was killed wrote after
     /// its last checkpoint is taken away, so that each step is there once.
     pub fn open(folder: &Folder, step: u64, steps: u64) -> Result<Log> {
         let path = folder.log();

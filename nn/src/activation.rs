@@ -28,6 +28,8 @@ pub enum Activation {
     Tanh,
     /// `ln(1 + eˣ)`
     Softplus,
+    /// `x · tanh(softplus(x))`
+    Mish,
 }
 
 impl<T: Real> Module<T> for Activation {
@@ -47,6 +49,7 @@ impl<T: Real> Layer<T> for Activation {
             Activation::Sigmoid => x.sigmoid(),
             Activation::Tanh => x.tanh(),
             Activation::Softplus => x.softplus(),
+            Activation::Mish => x.mish(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::attention::KvCache;
 use crate::block::Block;
+use crate::config_error::ConfigError;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
@@ -14,7 +15,6 @@ use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The shape of a [`Gpt`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,18 +36,6 @@ pub struct GptConfig {
     /// Whether the head shares the weight of the token embedding.
     pub tied: bool,
 }
-
-/// A [`GptConfig`] that is no model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub(crate) String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 impl GptConfig {
     /// Checks that there can be such a model.

@@ -26,7 +26,14 @@ pub struct Mlp<T: Real = f32> {
 
 impl<T: Real> Mlp<T> {
     /// As the configuration says.
+    ///
+    /// # Panics
+    /// As [`GptConfig::check`].
+    #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
+        if let Err(e) = config.check() {
+            panic!("mlp: {e}");
+        }
         let (width, inner) = (config.width, 4 * config.width);
         Mlp {
             c_fc: config.linear(width, inner, Init::Normal { std: 0.02 }, rng),

@@ -1,6 +1,6 @@
 //! Learning rates over the course of training.
 
-use crate::gpt::ConfigError;
+use crate::config_error::ConfigError;
 use std::f64::consts::PI;
 
 /// The learning rate as a function of the step, counted from 0.

@@ -8,7 +8,7 @@ use std::fmt;
 /// Parameter values by dotted name.
 pub type StateDict<T = f32> = BTreeMap<String, Tensor<T>>;
 
-/// Everything that keeps a state dict from fitting a module.
+/// Everything that keeps a state dict from fitting a module or an optimiser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
     /// Parameters without a value.
@@ -23,7 +23,7 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the state dict does not fit the model; nothing was loaded")?;
+        write!(f, "the state dict does not fit; nothing was loaded")?;
         for name in &self.missing {
             write!(f, "\n  missing: {name}")?;
         }
@@ -31,7 +31,7 @@ impl fmt::Display for LoadError {
             write!(f, "\n  unexpected: {name}")?;
         }
         for (name, want, got) in &self.misshapen {
-            write!(f, "\n  shape of {name}: the model has {want:?}, the state dict {got:?}")?;
+            write!(f, "\n  shape of {name}: wanted is {want:?}, the state dict has {got:?}")?;
         }
         for (a, b) in &self.torn {
             write!(f, "\n  {a} and {b} are one tied parameter, but differ")?;

@@ -110,3 +110,53 @@ impl Integer for u32 {
         i.try_into().expect("integer fits u32")
     }
 }
+
+/// Numbers that can be counted off in steps, as [`Tensor::arange`](crate::Tensor::arange) does.
+pub trait Steps: Element {
+    /// What the ends and the step are given in: `f64` for floats, `i64` for integers.
+    type Bound: Copy + Display;
+    /// How many numbers there are from `start` to before `stop`; `None` if that has no finite
+    /// answer.
+    fn count(start: Self::Bound, stop: Self::Bound, step: Self::Bound) -> Option<usize>;
+    /// The `i`-th of them, counted from 0; panics if it does not fit the type.
+    fn nth(start: Self::Bound, step: Self::Bound, i: usize) -> Self;
+}
+
+macro_rules! steps_of_floats {
+    ($t:ty) => {
+        impl Steps for $t {
+            type Bound = f64;
+            fn count(start: f64, stop: f64, step: f64) -> Option<usize> {
+                let n = ((stop - start) / step).ceil();
+                (step != 0.0 && n.is_finite()).then(|| n.max(0.0) as usize)
+            }
+            fn nth(start: f64, step: f64, i: usize) -> $t {
+                (start + i as f64 * step) as $t
+            }
+        }
+    };
+}
+
+macro_rules! steps_of_integers {
+    ($t:ty) => {
+        impl Steps for $t {
+            type Bound = i64;
+            fn count(start: i64, stop: i64, step: i64) -> Option<usize> {
+                let (distance, step) = (i128::from(stop) - i128::from(start), i128::from(step));
+                if step == 0 {
+                    return None;
+                }
+                let whole = distance / step + i128::from(distance % step != 0);
+                usize::try_from(if distance.signum() == step.signum() { whole } else { 0 }).ok()
+            }
+            fn nth(start: i64, step: i64, i: usize) -> $t {
+                <$t>::from_i128(i128::from(start) + i as i128 * i128::from(step))
+            }
+        }
+    };
+}
+
+steps_of_floats!(f32);
+steps_of_floats!(f64);
+steps_of_integers!(i64);
+steps_of_integers!(u32);

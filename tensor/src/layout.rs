@@ -61,11 +61,6 @@ impl Layout {
         true
     }
 
-    /// Whether two indices may reach the same element (an axis of stride 0).
-    pub fn is_expanded(&self) -> bool {
-        self.shape.iter().zip(self.strides()).any(|(&d, &s)| d > 1 && s == 0)
-    }
-
     /// Whether every element lies in a storage of `len` elements.
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {

@@ -1,4 +1,19 @@
-//! Strided tensors.
+//! Strided tensors with SIMD kernels that are chosen at run time.
+//!
+//! ```
+//! use retrograd_tensor::Tensor;
+//!
+//! let x = Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+//! let centred = &x - &x.mean_keepdim(-1); // broadcasting as in NumPy
+//! assert_eq!(centred.to_vec(), [-1.0, 0.0, 1.0, -1.0, 0.0, 1.0]);
+//! assert!(x.t().shares_storage(&x)); // views copy nothing
+//! assert_eq!(x.matmul(&x.t()).to_vec(), [14.0, 32.0, 32.0, 77.0]);
+//! ```
+//!
+//! A [`Tensor`] is a layout over shared storage. What it can do are its methods; their formulas
+//! are in [`ops`], what runs them over strides, threads and instruction sets in [`drive`]. Shapes
+//! that do not fit panic at the caller's line, and say why. Results do not depend on the number
+//! of threads. Random tensors are functions of a [key](random::Key).
 
 mod display;
 pub mod drive;
@@ -16,7 +31,7 @@ pub mod tensor;
 pub mod torch_random;
 pub mod walk;
 
-pub use element::{DType, Element, Integer};
+pub use element::{DType, Element, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
 pub use par::{threads, with_threads};
 pub use shape::{Axes, AxisSet, INFER, MAX_RANK, Shape};

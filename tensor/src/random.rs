@@ -6,16 +6,10 @@
 //! random tensor does not depend on threads, layouts or instruction sets, and dropout
 //! remembers a [`Key`] instead of a mask.
 
-use crate::element::{DType, Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
-use crate::shape::Shape;
 use crate::simd::{self, Kernel, Lanes, Level, Real};
-use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
 use std::convert::Infallible;
-use std::f64::consts::TAU;
 
 /// Blocks computed side by side, one per lane.
 const LANES: usize = 16;
@@ -80,7 +74,7 @@ impl Key {
     }
 
     /// 128 bits as two numbers.
-    fn pair(self, block: u64) -> [u64; 2] {
+    pub(crate) fn pair(self, block: u64) -> [u64; 2] {
         let [a, b, c, d] = self.block(block);
         [u64::from(b) << 32 | u64::from(a), u64::from(d) << 32 | u64::from(c)]
     }
@@ -122,7 +116,13 @@ impl Key {
 
     /// Gives `f` the words from `first`, at most a group at a time, with where they begin
     /// in `out` and as much of it.
-    fn fill<T>(self, level: Level, first: u64, out: &mut [T], f: impl Fn(&[u32], usize, &mut [T])) {
+    pub(crate) fn fill<T>(
+        self,
+        level: Level,
+        first: u64,
+        out: &mut [T],
+        f: impl Fn(&[u32], usize, &mut [T]),
+    ) {
         // No lanes are used by name: inside a kernel the compiler may use all registers.
         f32::dispatch(level, Words { key: self, first, out, f });
     }
@@ -175,21 +175,21 @@ impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
 }
 
 /// `word < threshold` for the words that are below `p`, in units of 2⁻³².
-fn threshold(p: f64) -> u64 {
+pub(crate) fn threshold(p: f64) -> u64 {
     (p * (1u64 << 32) as f64).ceil() as u64
 }
 
-fn unit(bits: u64) -> f64 {
+pub(crate) fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-fn unit_f32(bits: u64) -> f32 {
+pub(crate) fn unit_f32(bits: u64) -> f32 {
     (bits >> 40) as f32 * (1.0 / (1u32 << 24) as f32)
 }
 
 /// Uniform in `0..n`, without bias (Lemire: *Fast random integer generation in an interval*,
 /// 2019).
-fn below(n: u64, mut bits: impl FnMut() -> u64) -> u64 {
+pub(crate) fn below(n: u64, mut bits: impl FnMut() -> u64) -> u64 {
     loop {
         let product = u128::from(bits()) * u128::from(n);
         let low = product as u64;
@@ -254,7 +254,7 @@ impl Rng {
 }
 
 /// The bits of a key, one after the other.
-fn draws(key: Key) -> impl FnMut() -> u64 {
+pub(crate) fn draws(key: Key) -> impl FnMut() -> u64 {
     let mut indices = 0..;
     move || key.bits(indices.next().expect("2⁶⁴ draws"))
 }
@@ -284,189 +284,6 @@ impl SeedableRng for Rng {
 
     fn seed_from_u64(seed: u64) -> Rng {
         Rng::new(seed)
-    }
-}
-
-/// A tensor from two numbers per block.
-#[track_caller]
-fn from_pairs<T: Element>(
-    op: &'static str,
-    shape: Shape,
-    key: Key,
-    cost: Cost,
-    f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
-) -> Tensor<T> {
-    Tensor::build(op, shape, |out| {
-        par::fill(out, par::chunk_len(cost), cost, |first, out| {
-            for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
-                out.copy_from_slice(&f(key.pair(block))[..out.len()]);
-            }
-        });
-    })
-}
-
-fn probability(op: &'static str, p: f64) -> Result<f64> {
-    if (0.0..=1.0).contains(&p) {
-        return Ok(p);
-    }
-    Err(ShapeError::new(op, ErrorKind::Value, format!("p must be in [0, 1], got {p}")))
-}
-
-/// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
-impl<T: Real> Tensor<T> {
-    /// Uniform in `[0, 1)`; the `f32` numbers are the `f64` numbers rounded down.
-    #[track_caller]
-    pub fn rand(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
-        let number = |bits| match T::DTYPE {
-            DType::F32 => T::from_f64(unit_f32(bits).into()),
-            _ => T::from_f64(unit(bits)),
-        };
-        from_pairs("rand", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
-    }
-
-    /// Uniform in `[lo, hi)`, or all `lo` if the bounds are equal.
-    ///
-    /// # Panics
-    /// If a bound or their distance is not finite, or they are out of order.
-    #[track_caller]
-    pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
-        let width = hi - lo;
-        assert!(
-            width >= 0.0 && width.is_finite(),
-            "uniform: [{lo}, {hi}) must be in order and of finite width"
-        );
-        let (first, end) = (T::from_f64(lo), T::from_f64(hi));
-        let number = |bits| {
-            // Rounding may reach the end of the interval, which is not in it.
-            let x = T::from_f64(lo + width * unit(bits));
-            if x < end { x } else { first }
-        };
-        from_pairs("uniform", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
-    }
-
-    /// Standard normal, by the transform of Box and Muller (1958) in `f64`:
-    /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
-    #[track_caller]
-    pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
-        let cost = Cost(10 * Cost::SCALAR.0);
-        from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
-            let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
-            let (sin, cos) = libm::sincos(TAU * unit(b));
-            [T::from_f64(radius * cos), T::from_f64(radius * sin)]
-        })
-    }
-
-    /// Inverted dropout (Srivastava et al. 2014): 0 with probability `p`, else
-    /// `x · 1/(1 - p)`. The vector-Jacobian product is the same dropout of the gradient,
-    /// under the same key.
-    ///
-    /// Element `i` in row-major order, whatever the layout, is dropped if
-    /// [`key.happens(i, p)`](Key::happens). Dropping is selection: a NaN that is dropped
-    /// becomes 0. With `p = 0` the result is `self`, with `p = 1` all 0.
-    ///
-    /// # Panics
-    /// If `p` is outside `[0, 1]` or NaN.
-    ///
-    /// ```
-    /// use retrograd_tensor::{Tensor, random::Key};
-    /// let y = Tensor::<f32>::ones([1000]).dropout(0.5, Key::new(1, 0)).to_vec();
-    /// assert!(y.iter().all(|&y| y == 0.0 || y == 2.0));
-    /// assert!((400..600).contains(&y.iter().filter(|&&y| y == 0.0).count()));
-    /// ```
-    #[track_caller]
-    pub fn dropout(&self, p: f64, key: Key) -> Tensor<T> {
-        let p = probability("dropout", p).or_panic();
-        let dropped = match u32::try_from(threshold(p)) {
-            Ok(0) => return self.clone(),
-            Ok(below) => below,
-            Err(_) => return Tensor::zeros(*self.shape()),
-        };
-        let scale = T::from_f64(1.0 / (1.0 - p));
-        let x = self.contiguous();
-        let data = x.as_slice();
-        let level = simd::level();
-        Tensor::build("dropout", *self.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
-                let data = &data[first..first + out.len()];
-                key.fill(
-                    level,
-                    first as u64,
-                    out,
-                    // By value: a captured reference might alias the output and would keep
-                    // the loop from becoming vectors.
-                    #[inline(always)]
-                    move |words, at, out| {
-                        let x = &data[at..at + out.len()];
-                        for ((y, &x), &word) in out.iter_mut().zip(x).zip(words) {
-                            *y = if word >= dropped { x * scale } else { T::ZERO };
-                        }
-                    },
-                );
-            });
-        })
-    }
-}
-
-impl Tensor<bool> {
-    /// `true` with probability `p`, to within 2⁻³².
-    ///
-    /// # Panics
-    /// If `p` is outside `[0, 1]` or NaN.
-    #[track_caller]
-    pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
-        let below = threshold(probability("bernoulli", p).or_panic());
-        let (key, level) = (rng.key(), simd::level());
-        Tensor::build("bernoulli", shape.into(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
-                key.fill(
-                    level,
-                    first as u64,
-                    out,
-                    #[inline(always)]
-                    move |words, _, out| {
-                        out.iter_mut().zip(words).for_each(|(y, &w)| *y = u64::from(w) < below);
-                    },
-                );
-            });
-        })
-    }
-}
-
-impl<I: Integer> Tensor<I> {
-    /// The numbers `0..n` in random order, all orders being equally likely (Fisher and
-    /// Yates).
-    ///
-    /// ```
-    /// use retrograd_tensor::{Tensor, random::Rng};
-    /// let mut order = Tensor::<i64>::randperm(5, &mut Rng::new(3)).to_vec();
-    /// order.sort();
-    /// assert_eq!(order, [0, 1, 2, 3, 4]);
-    /// ```
-    #[track_caller]
-    pub fn randperm(n: usize, rng: &mut Rng) -> Tensor<I> {
-        let mut draw = draws(rng.key());
-        let mut out = Tensor::indices(n);
-        let order = out.make_mut();
-        for left in (2..=n).rev() {
-            order.swap(left - 1, below(left as u64, &mut draw) as usize);
-        }
-        out
-    }
-
-    /// Integers in `lo..hi`; the probability of each is off by less than 2⁻⁶⁴.
-    ///
-    /// # Panics
-    /// If `lo..hi` is empty and the shape is not.
-    #[track_caller]
-    pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
-        let shape = shape.into();
-        let count = hi.to_i128() - lo.to_i128();
-        assert!(count > 0 || shape.numel() == 0, "randint: {lo}..{hi} has no numbers");
-        let number = |bits: u64| {
-            let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
-            I::from_i128(lo.to_i128() + offset as i128)
-        };
-        from_pairs("randint", shape, rng.key(), Cost::SCALAR, |bits| bits.map(number))
     }
 }
 

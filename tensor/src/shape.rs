@@ -27,7 +27,7 @@ impl Shape {
 
     /// A shape, or why it is none: too many axes, or too many elements.
     pub fn try_new(dims: &[usize]) -> Result<Shape> {
-        Shape::checked("shape", dims)
+        Shape::checked("tensor", dims)
     }
 
     /// [`Shape::try_new`], in the name of an operation.

@@ -1,6 +1,6 @@
 //! The tensor: shared storage under a layout. Constructors, views and access to elements.
 
-use crate::element::{Element, Integer};
+use crate::element::{Element, Integer, Steps};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::layout::Layout;
 use crate::par::{self, Cost};
@@ -150,23 +150,29 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Ranges of numbers.
-impl<T: Real> Tensor<T> {
-    /// `start, start + step, ..` up to but not including `stop`.
+impl<T: Steps> Tensor<T> {
+    /// `start, start + step, ..` up to but not including `stop`, which are `f64` for floats and
+    /// `i64` for integers.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::arange(0.0, 1.0, 0.25).to_vec(), [0.0, 0.25, 0.5, 0.75]);
+    /// assert_eq!(Tensor::<i64>::arange(5, -1, -2).to_vec(), [5, 3, 1]);
+    /// ```
     ///
     /// # Panics
-    /// If `step` is 0 or the range has no finite length.
+    /// If `step` is 0, the range has no finite length, or a number does not fit the type.
     #[track_caller]
-    pub fn arange(start: f64, stop: f64, step: f64) -> Tensor<T> {
-        let n = ((stop - start) / step).ceil();
-        assert!(
-            step != 0.0 && n.is_finite(),
-            "arange: {start}..{stop} by {step} has no finite length"
-        );
-        let n = n.max(0.0) as usize;
-        Tensor::from_fn([n], |i| T::from_f64(start + i[0] as f64 * step))
+    pub fn arange(start: T::Bound, stop: T::Bound, step: T::Bound) -> Tensor<T> {
+        let Some(n) = T::count(start, stop, step) else {
+            panic!("arange: {start}..{stop} by {step} has no finite length");
+        };
+        Tensor::from_fn([n], |i| T::nth(start, step, i[0]))
     }
+}
 
+/// Ranges of numbers.
+impl<T: Real> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {

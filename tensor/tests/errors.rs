@@ -70,7 +70,7 @@ fn constructors() {
     );
     panics(
         || drop(Tensor::<f32>::zeros([1 << 32, 1 << 32])),
-        "shape: shape [4294967296, 4294967296] has more than 9223372036854775807 elements",
+        "tensor: shape [4294967296, 4294967296] has more than 9223372036854775807 elements",
     );
     panics(|| drop(Tensor::<f32>::zeros([1 << 50])), "full: no memory for 4503599627370496 bytes");
     panics(|| drop(Tensor::<f32>::arange(0.0, 1.0, 0.0)), "arange: 0..1 by 0 has no finite length");

@@ -1,8 +1,7 @@
-//! Joining and padding, and dropout.
+//! Joining and padding.
 
 use crate::node::{Backward, Cx, Grads};
 use crate::var::Var;
-use retrograd_tensor::random::Key;
 use retrograd_tensor::{Real, Tensor};
 
 #[derive(Debug)]
@@ -41,21 +40,6 @@ impl<T: Real> Backward<T> for Pad {
     }
 }
 
-#[derive(Debug)]
-struct Dropout {
-    p: f64,
-    key: Key,
-}
-
-impl<T: Real> Backward<T> for Dropout {
-    fn name(&self) -> &'static str {
-        "dropout"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.dropout(self.p, self.key))]
-    }
-}
-
 impl<T: Real> Var<T> {
     /// Parts one after the other along an axis.
     ///
@@ -85,13 +69,5 @@ impl<T: Real> Var<T> {
         let padded = self.value().pad(axis, before, after, value);
         let axis = if axis < 0 { axis + self.rank() as isize } else { axis };
         Var::from_op(padded, &[self], |_| Pad { axis, before })
-    }
-
-    /// Each element dropped (made 0) with probability `p`, the others divided by `1 - p`; see
-    /// [`Tensor::dropout`]. The key alone decides which: the same key, the same elements, and
-    /// nothing but the key is kept for the backward pass.
-    #[track_caller]
-    pub fn dropout(&self, p: f64, key: Key) -> Var<T> {
-        Var::from_op(self.value().dropout(p, key), &[self], |_| Dropout { p, key })
     }
 }

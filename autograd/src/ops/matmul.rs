@@ -18,12 +18,23 @@ impl<T: Real> Backward<T> for Matmul<T> {
         "matmul"
     }
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        // Transposes are views, and batches that were broadcast are summed by the engine.
-        vec![
-            self.b.as_ref().map(|b| g.matmul(&cx.input(1, b).t())),
-            self.a.as_ref().map(|a| cx.input(0, a).t().matmul(g)),
-        ]
+        // Transposes are views, and batches that were broadcast are summed by the engine; but
+        // for a single matrix on the right that sum is part of one tall product.
+        let of_right = |a: &Tensor<T>| {
+            let a = cx.input(0, a);
+            match cx.input_shape(1).rank() {
+                2 => rows(&a).t().matmul(&rows(g)),
+                _ => a.t().matmul(g),
+            }
+        };
+        vec![self.b.as_ref().map(|b| g.matmul(&cx.input(1, b).t())), self.a.as_ref().map(of_right)]
     }
+}
+
+/// The leading axes as one.
+fn rows<T: Real>(x: &Var<T>) -> Var<T> {
+    let [leading @ .., last] = &x.shape()[..] else { unreachable!("a matrix at least") };
+    if leading.len() == 1 { x.clone() } else { x.reshape([leading.iter().product(), *last]) }
 }
 
 impl<T: Real> Var<T> {
@@ -41,11 +52,6 @@ impl<T: Real> Var<T> {
         }
         if other.rank() == 1 {
             return self.matmul(&other.unsqueeze(1)).reshape(shape);
-        }
-        if self.rank() > 2 && other.rank() == 2 && self.value().numel() > 0 {
-            // The leading axes are rows: one tall product, forward and backward.
-            let rows = self.value().numel() / self.size(-1);
-            return self.reshape([rows, self.size(-1)]).matmul(other).reshape(shape);
         }
         let value = self.value().matmul(other.value());
         Var::from_op(value, &[self, other], |needs| Matmul {

@@ -7,6 +7,7 @@
 
 pub mod activation;
 pub mod binary;
+pub mod dropout;
 pub mod einsum;
 pub mod index;
 pub mod join;

@@ -211,6 +211,13 @@ impl<T: Real> Var<T> {
         Var::from_op(value, &[self], |_| Prod { axes, x: self.value().clone() })
     }
 
+    /// [`Var::prod`], axes kept.
+    #[track_caller]
+    pub fn prod_keepdim(&self, axes: impl Axes) -> Var<T> {
+        let axes = axes.resolve("prod", self.shape()).or_panic();
+        self.prod(axes).reshape(self.shape().reduced(axes, true))
+    }
+
     /// Largest element over axes; NaN if there is one. The gradient goes to the first
     /// element that has the value.
     ///
@@ -226,6 +233,13 @@ impl<T: Real> Var<T> {
             axes,
             chosen: chosen(self.value()),
         })
+    }
+
+    /// [`Var::max`], axes kept.
+    #[track_caller]
+    pub fn max_keepdim(&self, axes: impl Axes) -> Var<T> {
+        let axes = axes.resolve("max", self.shape()).or_panic();
+        self.max(axes).reshape(self.shape().reduced(axes, true))
     }
 
     /// Smallest element over axes; NaN if there is one. The gradient goes to the first
@@ -245,6 +259,13 @@ impl<T: Real> Var<T> {
         })
     }
 
+    /// [`Var::min`], axes kept.
+    #[track_caller]
+    pub fn min_keepdim(&self, axes: impl Axes) -> Var<T> {
+        let axes = axes.resolve("min", self.shape()).or_panic();
+        self.min(axes).reshape(self.shape().reduced(axes, true))
+    }
+
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`; `correction` 1 is the unbiased
     /// estimate, 0 the variance of the whole population.
     #[track_caller]
@@ -257,11 +278,26 @@ impl<T: Real> Var<T> {
         off.square().sum(axes) / T::from_f64(n as f64)
     }
 
+    /// [`Var::var`], axes kept.
+    #[track_caller]
+    pub fn var_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
+        let axes = axes.resolve("var", self.shape()).or_panic();
+        self.var(axes, correction).reshape(self.shape().reduced(axes, true))
+    }
+
     /// Standard deviation over axes, `√var`. The derivative is infinite (and its product
     /// with the deviations NaN) where all elements are equal.
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Var<T> {
+        let axes = axes.resolve("std", self.shape()).or_panic();
         self.var(axes, correction).sqrt()
+    }
+
+    /// [`Var::std`], axes kept.
+    #[track_caller]
+    pub fn std_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
+        let axes = axes.resolve("std", self.shape()).or_panic();
+        self.std(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
@@ -273,6 +309,13 @@ impl<T: Real> Var<T> {
         Var::from_op(value, &[self], |_| LogSumExp { axes, x: self.value().clone(), output })
     }
 
+    /// [`Var::logsumexp`], axes kept.
+    #[track_caller]
+    pub fn logsumexp_keepdim(&self, axes: impl Axes) -> Var<T> {
+        let axes = axes.resolve("logsumexp", self.shape()).or_panic();
+        self.logsumexp(axes).reshape(self.shape().reduced(axes, true))
+    }
+
     /// Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
@@ -280,6 +323,13 @@ impl<T: Real> Var<T> {
         let value = self.value().norm(axes);
         let output = value.clone();
         Var::from_op(value, &[self], |_| Norm { axes, x: self.value().clone(), output })
+    }
+
+    /// [`Var::norm`], axes kept.
+    #[track_caller]
+    pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
+        let axes = axes.resolve("norm", self.shape()).or_panic();
+        self.norm(axes).reshape(self.shape().reduced(axes, true))
     }
 
     /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.

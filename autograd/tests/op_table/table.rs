@@ -167,15 +167,22 @@ pub const ROWS: &[Row] = rows![
     mean reduced [Plain], Zero, |x, c| x[0].mean(c.axes(&x[0]));
     mean_keepdim reduced [Plain], Zero, |x, c| x[0].mean_keepdim(c.axes(&x[0]));
     prod any [NearOne], Nonzero, |x, c| x[0].prod(c.axes(&x[0]));
+    prod_keepdim any [NearOne], Nonzero, |x, c| x[0].prod_keepdim(c.axes(&x[0]));
     prod "all" short_line [Plain], Nonzero, |x, c| x[0].prod(..);
     max reduced [Distinct], Zero, |x, c| x[0].max(c.axes(&x[0]));
+    max_keepdim reduced [Distinct], Zero, |x, c| x[0].max_keepdim(c.axes(&x[0]));
     min reduced [Distinct], Zero, |x, c| x[0].min(c.axes(&x[0]));
+    min_keepdim reduced [Distinct], Zero, |x, c| x[0].min_keepdim(c.axes(&x[0]));
     var reduced2 [Distinct], Nonzero, |x, c| x[0].var(c.axes(&x[0]), 1);
+    var_keepdim reduced2 [Distinct], Nonzero, |x, c| x[0].var_keepdim(c.axes(&x[0]), 1);
     var "population" reduced [Plain], Nonzero, |x, c| x[0].var(c.axes(&x[0]), 0);
     std reduced2 [Distinct], Nonzero, |x, c| x[0].std(c.axes(&x[0]), 1);
+    std_keepdim reduced2 [Distinct], Nonzero, |x, c| x[0].std_keepdim(c.axes(&x[0]), 1);
     std "population" reduced2 [Distinct], Nonzero, |x, c| x[0].std(c.axes(&x[0]), 0);
     logsumexp reduced [Plain], Nonzero, |x, c| x[0].logsumexp(c.axes(&x[0]));
+    logsumexp_keepdim reduced [Plain], Nonzero, |x, c| x[0].logsumexp_keepdim(c.axes(&x[0]));
     norm reduced [Apart], Nonzero, |x, c| x[0].norm(c.axes(&x[0]));
+    norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].norm_keepdim(c.axes(&x[0]));
     cumsum line [Plain], Zero, |x, c| x[0].cumsum(c.axis(&x[0]));
 
     // Softmax, normalisation, losses.

@@ -1,7 +1,7 @@
 //! Adam and AdamW.
 
 use super::{Group, Optimizer, Slots, StepError, at_least_0, in_unit, new_lr};
-use crate::gpt::ConfigError;
+use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
@@ -25,12 +25,19 @@ pub struct AdamConfig {
 }
 
 impl Default for AdamConfig {
+    /// PyTorch's defaults for `Adam`, without weight decay; for `AdamW` see
+    /// [`AdamConfig::decoupled`].
     fn default() -> Self {
         AdamConfig { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0 }
     }
 }
 
 impl AdamConfig {
+    /// PyTorch's defaults for `AdamW`: the same but for a weight decay of 0.01.
+    pub fn decoupled() -> Self {
+        AdamConfig { weight_decay: 0.01, ..AdamConfig::default() }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         at_least_0("learning rate", self.lr)?;
         at_least_0("epsilon", self.eps)?;

@@ -10,7 +10,7 @@ mod sgd;
 pub use adam::{Adam, AdamConfig, AdamW};
 pub use sgd::{Sgd, SgdConfig};
 
-use crate::gpt::ConfigError;
+use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};

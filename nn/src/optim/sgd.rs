@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use super::{Group, Optimizer, Slots, StepError, at_least_0, new_lr};
-use crate::gpt::ConfigError;
+use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;

@@ -248,12 +248,12 @@ fn malformed_files_say_what_is_wrong() {
         text.strip_prefix(&prefix).unwrap_or_else(|| panic!("{text}")).to_string()
     };
     let f32s = |name: &str, from, to| one(name, "F32", &format!("[{}]", (to - from) / 4), from, to);
-    // F1
+    // Too short
     for n in 0..8 {
         let want = format!("it has {n} bytes, a safetensors file has at least 8");
         assert_eq!(text(&vec![0; n]), want);
     }
-    // F2
+    // A header longer than the limit, or than the file
     let with_length = |n: u64| [&n.to_le_bytes()[..], b"{}"].concat();
     for n in [u64::MAX, 1 << 63, 100_000_001] {
         let want = format!("a header of {n} bytes exceeds the limit of 100000000");
@@ -263,7 +263,7 @@ fn malformed_files_say_what_is_wrong() {
         let want = format!("a header of {n} bytes exceeds the 10 of the file");
         assert_eq!(text(&with_length(n)), want);
     }
-    // F3
+    // No UTF-8, no JSON, or too deep
     let mut bytes = raw(r#"{"ab":1}"#, 0);
     bytes[8 + 3] = 0xff;
     assert_eq!(text(&bytes), "byte 3 of the header is not UTF-8");
@@ -281,12 +281,12 @@ fn malformed_files_say_what_is_wrong() {
         let text = text(&raw(&deep, 0));
         assert!(text.contains("recursion limit exceeded at line 1 column"), "{text}");
     }
-    // F4, with other and with the same offsets
+    // A name given twice, with other and with the same offsets
     for second in [f32s("w", 4, 8), f32s("w", 0, 4)] {
         let header = format!("{{{},{second}}}", f32s("w", 0, 4));
         assert_eq!(text(&raw(&header, 8)), "duplicate tensor name `w`");
     }
-    // F5
+    // Tensors that overlap, leave gaps, or lie outside
     let pair = |a: String, b: String| text(&raw(&format!("{{{a},{b}}}"), 16));
     assert_eq!(pair(f32s("a", 0, 12), f32s("b", 8, 16)), "tensors `a` and `b` overlap");
     assert_eq!(pair(f32s("a", 0, 16), f32s("b", 0, 8)), "tensors `b` and `a` overlap");
@@ -307,7 +307,7 @@ fn malformed_files_say_what_is_wrong() {
     let far = single("F32", "[2]", u64::MAX - 8, u64::MAX);
     assert!(far.ends_with("exceed the 8 bytes of data"), "{far}");
     assert!(single("F32", "[-2]", 0, 8).starts_with("tensor `w`: invalid value: integer `-2`"));
-    // F6
+    // Sizes that disagree or overflow
     let sizes = single("F32", "[3]", 0, 8);
     assert_eq!(sizes, "tensor `w`: F32 [3] takes 12 bytes, the offsets give 8");
     for shape in [
@@ -320,7 +320,7 @@ fn malformed_files_say_what_is_wrong() {
         let sizes: Vec<usize> = serde_json::from_str(shape).unwrap();
         assert_eq!(single("F32", shape, 0, 0), format!("tensor `w`: shape {sizes:?} is too large"));
     }
-    // F7: types that are not there, and types that tensors cannot have
+    // Types that are not there, and types that tensors cannot have
     let strange = single("F33", "[2]", 0, 8);
     assert!(
         strange.starts_with("tensor `w`: unknown variant `F33`, expected one of `BOOL`"),
@@ -337,7 +337,7 @@ fn malformed_files_say_what_is_wrong() {
     // More axes than a tensor has
     let deep = single("F32", "[1,1,1,1,1,1,1,1,2]", 0, 8);
     assert!(deep.starts_with("tensor `w`: ") && deep.ends_with("9 axes, the most is 8"), "{deep}");
-    // F12
+    // Notes that are no text
     let header = r#"{"__metadata__":{"a":"x","step":7}}"#;
     assert_eq!(text(&raw(header, 0)), "`step` in `__metadata__` is no string");
     assert_eq!(text(&raw(r#"{"__metadata__":[]}"#, 0)), "`__metadata__` is no JSON object");
@@ -349,7 +349,6 @@ fn malformed_files_say_what_is_wrong() {
 
 #[test]
 fn keys_that_do_not_fit_change_nothing() {
-    // F8 and F9
     let dir = folder();
     let path = dir.path().join("a");
     let mut dict = gpt::<f32>(config(), 2).state_dict();
@@ -370,7 +369,6 @@ fn keys_that_do_not_fit_change_nothing() {
 
 #[test]
 fn later_formats_are_refused() {
-    // F23
     let dir = folder();
     let path = dir.path().join("a");
     let good = small(dir.path());
@@ -416,7 +414,6 @@ fn names(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn paths_that_cannot_be_read_or_written() {
-    // F16
     let dir = folder();
     let (sub, old) = (dir.path().join("folder"), dir.path().join("old"));
     fs::create_dir(&sub).unwrap();

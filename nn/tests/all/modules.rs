@@ -9,7 +9,7 @@ use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 
-const ACTIVATIONS: [Activation; 10] = [
+const ACTIVATIONS: [Activation; 11] = [
     Activation::Identity,
     Activation::Relu,
     Activation::LeakyRelu(0.1),
@@ -20,6 +20,7 @@ const ACTIVATIONS: [Activation; 10] = [
     Activation::Sigmoid,
     Activation::Tanh,
     Activation::Softplus,
+    Activation::Mish,
 ];
 
 fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {

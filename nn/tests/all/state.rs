@@ -129,13 +129,13 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
     let error = model.load_state_dict(&dict).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the state dict does not fit the model; nothing was loaded\
+        "the state dict does not fit; nothing was loaded\
          \n  missing: transformer.wpe.weight\
          \n  missing: transformer.h.1.mlp.c_fc.bias\
          \n  unexpected: optimizer\
          \n  unexpected: transformer.h.2.ln_1.weight\
-         \n  shape of transformer.h.0.mlp.c_fc.weight: the model has [32, 8], the state dict [8, 32]\
-         \n  shape of transformer.ln_f.weight: the model has [8], the state dict [9]\
+         \n  shape of transformer.h.0.mlp.c_fc.weight: wanted is [32, 8], the state dict has [8, 32]\
+         \n  shape of transformer.ln_f.weight: wanted is [8], the state dict has [9]\
          \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ"
     );
     assert_eq!(state_bits(&model), before);

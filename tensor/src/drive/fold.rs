@@ -10,7 +10,7 @@
 
 use crate::error::{ErrorKind, OrPanic, ShapeError};
 use crate::par::{self, Cost};
-use crate::shape::{AxisSet, Shape};
+use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::{self, Kernel, Lanes, Level, Real};
 use crate::tensor::Tensor;
 use crate::walk::{Walk, gather};
@@ -33,16 +33,15 @@ const PIECE: usize = 16 * BLOCK;
 const CARRIES: usize = 5;
 const ROWS: usize = 256;
 
-/// Folds `x` over `axes`, which become 1 or vanish.
+/// Folds `x` over `axes`, which vanish.
 #[track_caller]
 pub fn fold<T: Real, F: Fold<T>>(
     name: &'static str,
     op: F,
     x: &Tensor<T>,
     axes: AxisSet,
-    keep: bool,
 ) -> Tensor<T> {
-    let out_shape = x.shape().reduced(axes, keep);
+    let out_shape = x.shape().reduced(axes, false);
     let (kept, gone) = split(x, axes);
     let (outer, count) = (kept.iter().product::<usize>(), gone.iter().product::<usize>());
     if out_shape.numel() == 0 || count == 0 {
@@ -264,27 +263,29 @@ impl<T: Real, F: Fold<T>> Kernel<T> for Stack<'_, T, F> {
     }
 }
 
-/// A reduction in plain scalar code along one axis: `f` gets the elements of each line.
+/// A reduction in plain scalar code: `f` gets the elements that go into one, in their order.
 ///
 /// # Panics
-/// If `needs_one` and the axis is empty while the result is not.
+/// If an axis does not exist; or if `needs_one` and a reduced axis is empty while the result is
+/// not.
 #[track_caller]
 pub fn lines<A: crate::Element, R: crate::Element>(
     name: &'static str,
     x: &Tensor<A>,
-    axis: isize,
-    keep: bool,
+    axes: impl Axes,
     needs_one: bool,
     f: impl Fn(&mut dyn Iterator<Item = A>) -> R + Send + Sync,
 ) -> Tensor<R> {
-    let axis = x.shape().axis(name, axis).or_panic();
-    let axes = AxisSet::EMPTY.insert(axis);
-    let shape = x.shape().reduced(axes, keep);
-    let len = x.shape()[axis];
+    let axes = axes.resolve(name, x.shape()).or_panic();
+    let shape = x.shape().reduced(axes, false);
     if needs_one && shape.numel() > 0 {
         check_not_empty(name, x.shape(), axes);
     }
-    let lines = x.view_moved_last(axis);
+    let len: usize = axes.iter().map(|i| x.shape()[i]).product();
+    let mut lines = x.permute(axes.moved_last(x.rank()));
+    if axes.len() != 1 {
+        lines = lines.reshape([shape.numel(), len]);
+    }
     let walk = Walk::new(lines.shape(), [lines.layout()]);
     let data = lines.data();
     let stride = lines.layout().strides()[lines.rank() - 1];

@@ -4,7 +4,7 @@
 //! and differentiable variables have.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::shape::Shape;
+use crate::shape::{MAX_RANK, Shape};
 use crate::simd::Real;
 use crate::tensor::Tensor;
 
@@ -149,11 +149,16 @@ impl<A: Operand> Named<A> {
         self
     }
 
-    /// Axes in this order, grouped into three axes of the products of their sizes.
-    fn grouped(&self, groups: [&[char]; 3]) -> A {
-        let names: Vec<char> = groups.concat();
-        let sizes = groups.map(|g| g.iter().map(|&c| self.size(c)).product());
-        self.ordered(&names).reshape(&sizes)
+    /// A batch of matrices, each of whose two axes stands for a group of axes. Only what has to
+    /// be one axis is made one, so that nothing is copied that matmul can read where it is.
+    fn matrices(&self, batch: &[char], rows: &[char], cols: &[char]) -> A {
+        let product = |group: &[char]| group.iter().map(|&c| self.size(c)).product::<usize>();
+        let mut sizes: Vec<usize> = batch.iter().map(|&c| self.size(c)).collect();
+        if sizes.len() + 2 > MAX_RANK {
+            sizes = vec![product(batch)];
+        }
+        sizes.extend([product(rows), product(cols)]);
+        self.ordered(&[batch, rows, cols].concat()).reshape(&sizes)
     }
 
     fn ordered(&self, names: &[char]) -> A {
@@ -182,8 +187,8 @@ impl<A: Operand> Named<A> {
         };
         let (batch, inner) = (both(true), both(false));
         let (rows, cols) = (only(self, other), only(other, self));
-        let left = self.grouped([&batch, &rows, &inner]);
-        let right = other.grouped([&batch, &inner, &cols]);
+        let left = self.matrices(&batch, &rows, &inner);
+        let right = other.matrices(&batch, &inner, &cols);
         let names = [batch.clone(), rows.clone(), cols.clone()].concat();
         let sizes: Vec<usize> = batch
             .iter()

@@ -51,11 +51,11 @@ impl<T: Real> Tensor<T> {
         let shape = matmul_shape(self.shape(), other.shape()).or_panic();
         let a = if self.rank() == 1 { self.unsqueeze(0) } else { self.clone() };
         let b = if other.rank() == 1 { other.unsqueeze(1) } else { other.clone() };
-        if a.rank() > 2 && b.rank() == 2 {
-            // One tall product instead of many: the leading axes are rows.
-            let flat = a.reshape([a.numel() / a.size(-1).max(1), a.size(-1)]);
-            if a.numel() > 0 {
-                return flat.matmul(&b).reshape(shape);
+        if a.rank() > 2 && b.rank() == 2 && a.numel() > 0 {
+            // One tall product instead of many: the leading axes are rows, where they lie so.
+            let tall = Shape::from([a.numel() / a.size(-1), a.size(-1)]);
+            if a.layout().reshape(tall).is_some() {
+                return a.reshape(tall).matmul(&b).reshape(shape);
             }
         }
         Tensor::build("matmul", shape, |out| gemm(&pairs(&a, &b), T::ZERO, out))

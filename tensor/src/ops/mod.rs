@@ -1,6 +1,8 @@
 //! Formulas, and the methods of [`Tensor`](crate::Tensor) that apply them.
 //!
-//! Nothing here knows about strides, threads or instruction sets: that is the drivers' work.
+//! What is elementwise, a reduction or a row hands a formula to a [driver](crate::drive), which
+//! knows strides, threads and instruction sets. What only moves elements (indexing, joining,
+//! masks) walks over layouts itself, in plain loops.
 //! A differentiable formula stands beside its vector-Jacobian product (VJP).
 
 pub mod activation;
@@ -15,6 +17,7 @@ pub mod mask;
 pub mod matmul;
 pub mod norm;
 pub mod pointwise;
+pub mod random;
 pub mod reduce;
 pub mod softmax;
 pub mod sort;

@@ -32,6 +32,18 @@ macro_rules! fold {
     };
 }
 
+/// Methods that keep the reduced axes with size 1.
+macro_rules! keepdim {
+    ($($keepdim:ident = $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
+        #[doc = concat!("[`Tensor::", stringify!($name), "`], axes kept with size 1.")]
+        #[track_caller]
+        pub fn $keepdim(&self, axes: impl Axes, $($arg: $type),*) -> $out {
+            let axes = axes.resolve(stringify!($name), self.shape()).or_panic();
+            self.$name(axes, $($arg),*).reshape(self.shape().reduced(axes, true))
+        }
+    )*};
+}
+
 fold!(Sum, T::ZERO, add, sum);
 fold!(Product, T::ONE, mul, product);
 fold!(Max, T::NEG_INFINITY, max, max_lane);
@@ -51,33 +63,20 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
-        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic(), false)
-    }
-
-    /// [`Tensor::sum`], axes kept.
-    #[track_caller]
-    pub fn sum_keepdim(&self, axes: impl Axes) -> Tensor<T> {
-        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic(), true)
+        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
     }
 
     /// Mean over axes; NaN over nothing.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
-        self.mean_keepdim(axes).reshape(self.shape().reduced(axes, false))
-    }
-
-    /// [`Tensor::mean`], axes kept.
-    #[track_caller]
-    pub fn mean_keepdim(&self, axes: impl Axes) -> Tensor<T> {
-        let axes = axes.resolve("mean", self.shape()).or_panic();
-        fold("mean", Sum, self, axes, true) / T::from_f64(self.count(axes) as f64)
+        fold("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
     }
 
     /// Product over axes; 1 over nothing.
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
-        fold("prod", Product, self, axes.resolve("prod", self.shape()).or_panic(), false)
+        fold("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
     }
 
     /// Largest element over axes; NaN if there is one.
@@ -86,13 +85,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("max", Max, axes, false)
-    }
-
-    /// [`Tensor::max`], axes kept.
-    #[track_caller]
-    pub fn max_keepdim(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("max", Max, axes, true)
+        self.extreme("max", Max, axes)
     }
 
     /// Smallest element over axes; NaN if there is one.
@@ -101,42 +94,36 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("min", Min, axes, false)
-    }
-
-    /// [`Tensor::min`], axes kept.
-    #[track_caller]
-    pub fn min_keepdim(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("min", Min, axes, true)
+        self.extreme("min", Min, axes)
     }
 
     #[track_caller]
-    fn extreme(&self, op: &'static str, f: impl Fold<T>, axes: impl Axes, keep: bool) -> Tensor<T> {
+    fn extreme(&self, op: &'static str, f: impl Fold<T>, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve(op, self.shape()).or_panic();
         if self.shape().reduced(axes, false).numel() > 0 {
             fold::check_not_empty(op, self.shape(), axes);
         }
-        fold(op, f, self, axes, keep)
+        fold(op, f, self, axes)
     }
 
-    /// Index of the largest element along an axis, which vanishes: the first of equals, and
-    /// the first NaN if there is one.
+    /// Index of the largest element over axes: the first of equals, and the first NaN if there
+    /// is one. Over several axes, the row-major index within them.
     ///
     /// # Panics
-    /// If the axis is empty.
+    /// If a reduced axis is empty.
     #[track_caller]
-    pub fn argmax(&self, axis: isize) -> Tensor<i64> {
-        lines("argmax", self, axis, false, true, |line| best(line, |new, old| new > old))
+    pub fn argmax(&self, axes: impl Axes) -> Tensor<i64> {
+        lines("argmax", self, axes, true, |line| best(line, |new, old| new > old))
     }
 
-    /// Index of the smallest element along an axis, which vanishes: the first of equals, and
-    /// the first NaN if there is one.
+    /// Index of the smallest element over axes: the first of equals, and the first NaN if there
+    /// is one. Over several axes, the row-major index within them.
     ///
     /// # Panics
-    /// If the axis is empty.
+    /// If a reduced axis is empty.
     #[track_caller]
-    pub fn argmin(&self, axis: isize) -> Tensor<i64> {
-        lines("argmin", self, axis, false, true, |line| best(line, |new, old| new < old))
+    pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
+        lines("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
@@ -144,17 +131,26 @@ impl<T: Real> Tensor<T> {
     /// of the whole population. NaN or infinite if `n <= correction`.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
-        let axes = axes.resolve("var", self.shape()).or_panic();
-        let off = self.sub(&self.mean_keepdim(axes));
-        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
-        let off = off.sub(&off.mean_keepdim(axes));
-        off.square().sum(axes) / T::from_f64(self.count(axes).saturating_sub(correction) as f64)
+        self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
     }
 
     /// Standard deviation over axes: the root of [`Tensor::var`].
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
-        self.var(axes, correction).sqrt()
+        self.variance("std", axes.resolve("std", self.shape()).or_panic(), correction).sqrt()
+    }
+
+    fn variance(&self, op: &'static str, axes: AxisSet, correction: usize) -> Tensor<T> {
+        let kept = self.shape().reduced(axes, true);
+        let count = |n: usize| T::from_f64(n as f64);
+        let all = self.count(axes);
+        let center = |x: &Tensor<T>| {
+            let mean = fold(op, Sum, x, axes) / count(all);
+            x.sub(&mean.reshape(kept))
+        };
+        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
+        let off = center(&center(self));
+        fold(op, Sum, &off.square(), axes) / count(all.saturating_sub(correction))
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
@@ -162,16 +158,30 @@ impl<T: Real> Tensor<T> {
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
         // An infinite maximum is not subtracted: inf - inf would be NaN.
-        let top = fold("logsumexp", Max, self, axes, true);
-        let top = finite_or_zero(&top);
-        let sum = self.sub(&top).exp().sum(axes);
-        sum.ln().add(&top.reshape(*sum.shape()))
+        let top = finite_or_zero(&fold("logsumexp", Max, self, axes));
+        let kept = self.shape().reduced(axes, true);
+        self.sub(&top.reshape(kept)).exp().sum(axes).ln().add(&top)
     }
 
     /// Euclidean norm over axes, `√Σx²`.
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
-        self.square().sum(axes).sqrt()
+        let axes = axes.resolve("norm", self.shape()).or_panic();
+        fold("norm", Sum, &self.square(), axes).sqrt()
+    }
+
+    keepdim! {
+        sum_keepdim = sum() -> Tensor<T>;
+        mean_keepdim = mean() -> Tensor<T>;
+        prod_keepdim = prod() -> Tensor<T>;
+        max_keepdim = max() -> Tensor<T>;
+        min_keepdim = min() -> Tensor<T>;
+        argmax_keepdim = argmax() -> Tensor<i64>;
+        argmin_keepdim = argmin() -> Tensor<i64>;
+        var_keepdim = var(correction: usize) -> Tensor<T>;
+        std_keepdim = std(correction: usize) -> Tensor<T>;
+        logsumexp_keepdim = logsumexp() -> Tensor<T>;
+        norm_keepdim = norm() -> Tensor<T>;
     }
 
     /// Number of elements that a reduction over `axes` takes into one.
@@ -198,7 +208,7 @@ impl<T: Real> Tensor<T> {
         let missing = missing.expect("checked");
         let gone = |i: usize| i < missing || shape[i - missing] != self.shape()[i];
         let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
-        fold("sum_to", Sum, self, axes, true).reshape(shape)
+        fold("sum_to", Sum, self, axes).reshape(shape)
     }
 }
 
@@ -226,16 +236,21 @@ fn best<T: Real>(line: &mut dyn Iterator<Item = T>, beats: impl Fn(T, T) -> bool
 }
 
 impl Tensor<bool> {
-    /// Whether any element along an axis is true.
+    /// Whether any element over axes is true; false over nothing.
     #[track_caller]
-    pub fn any(&self, axis: isize) -> Tensor<bool> {
-        lines("any", self, axis, false, false, |mut line| Iterator::any(&mut line, |b| b))
+    pub fn any(&self, axes: impl Axes) -> Tensor<bool> {
+        lines("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
     }
 
-    /// Whether all elements along an axis are true.
+    /// Whether all elements over axes are true; true over nothing.
     #[track_caller]
-    pub fn all(&self, axis: isize) -> Tensor<bool> {
-        lines("all", self, axis, false, false, |mut line| Iterator::all(&mut line, |b| b))
+    pub fn all(&self, axes: impl Axes) -> Tensor<bool> {
+        lines("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
+    }
+
+    keepdim! {
+        any_keepdim = any() -> Tensor<bool>;
+        all_keepdim = all() -> Tensor<bool>;
     }
 
     /// Number of true elements.

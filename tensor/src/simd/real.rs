@@ -3,7 +3,7 @@
 use super::one::One;
 use super::portable::Portable;
 use super::{Kernel, Lanes, Level, math};
-use crate::element::Element;
+use crate::element::Steps;
 use crate::matrix::Product;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
@@ -15,7 +15,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 /// standard library. NaN gives NaN (but see [`Real::pow`]), and odd functions keep the sign of
 /// zero. The result of a lane depends on nothing but its own argument.
 pub trait Real:
-    Element
+    Steps<Bound = f64>
     + Neg<Output = Self>
     + Add<Output = Self>
     + Sub<Output = Self>

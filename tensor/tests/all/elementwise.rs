@@ -225,7 +225,7 @@ fn slopes_agree_with_the_exact_ones() {
     }
 }
 
-/// C14 to C18: signs of zero, subnormals, kinks.
+/// Signs of zero, subnormals, kinks.
 #[test]
 fn conventions() {
     let of = |f: fn(&Tensor<f32>) -> Tensor<f32>, x: f32| {

@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// A5, A16: with nothing to add up the result is 0, whatever the memory held before.
+/// With nothing to add up the result is 0, whatever the memory held before.
 #[test]
 fn recycled_memory_is_never_read() {
     for (m, k, n) in [(33, 0, 17), (33, 5, 17), (64, 64, 64), (1, 300, 1), (130, 7, 130)] {

@@ -191,7 +191,7 @@ proptest! {
     }
 }
 
-/// C14: NaN wins at every position and in every lane.
+/// NaN wins at every position and in every lane.
 #[test]
 fn nan_wins_everywhere() {
     for n in [1usize, 2, 15, 16, 17, 63, 64, 65, 130] {
@@ -224,7 +224,7 @@ fn nan_wins_everywhere() {
     }
 }
 
-/// C12: sums are blocked.
+/// Sums are blocked.
 #[test]
 fn long_sums_keep_their_digits() {
     let ones = Tensor::<f32>::ones([1 << 25]);
@@ -251,7 +251,7 @@ fn long_sums_keep_their_digits() {
     }
 }
 
-/// C13: deviations are taken from the mean, and the mean of large numbers is itself rounded.
+/// Deviations are taken from the mean, and the mean of large numbers is itself rounded.
 #[test]
 fn variance_of_large_numbers() {
     let mut rng = Rng(5);
@@ -271,7 +271,7 @@ fn variance_of_large_numbers() {
     }
 }
 
-/// A5: nothing to reduce.
+/// Nothing to reduce.
 #[test]
 fn reductions_over_nothing() {
     let x = Tensor::<f32>::zeros([2, 0, 3]);
@@ -297,7 +297,7 @@ fn reductions_over_nothing() {
     assert_eq!(x.prod_of_others(1).shape()[..], [2, 0, 3]);
 }
 
-/// A6: a single number.
+/// A single number.
 #[test]
 fn rank_zero() {
     let x = Tensor::scalar(3.0f32);
@@ -367,5 +367,52 @@ fn threads_and_levels_have_equal_bits() {
                 bits(&with_threads(1, || long.cast::<f64>().sum(..)))
             );
         });
+    }
+}
+
+/// Over several axes at once, `arg` forms count in row-major order within those axes, and every
+/// `_keepdim` form is the other with axes of size 1.
+#[test]
+fn several_axes_and_kept_axes() {
+    let x = Rng(7).normals::<f64>(&[3, 4, 2]).permute([2, 0, 1]);
+    let order = x.permute([1, 0, 2]).reshape([3, 8]);
+    assert_eq!(x.argmax([0, 2]).to_vec(), order.argmax(1).to_vec());
+    assert_eq!(x.argmin([2, 0]).to_vec(), order.argmin(-1).to_vec());
+    let flat = x.to_vec();
+    let top = flat.iter().position(|&v| flat.iter().all(|&w| w <= v)).unwrap();
+    assert_eq!(x.argmax(..).item(), top as i64);
+    assert_eq!(x.argmax([]).to_vec(), [0; 24]);
+    assert_eq!(Tensor::scalar(3.0f64).argmin(..).item(), 0);
+
+    let big = x.gt(&Tensor::scalar(0.5));
+    let count = |t: &Tensor<bool>| t.to_vec().into_iter().filter(|&b| b).count();
+    assert_eq!(big.any(..).item(), count(&big) > 0);
+    assert_eq!(big.all([0, 1]).to_vec(), {
+        let rows = big.permute([2, 0, 1]).reshape([4, 6]);
+        (0..4).map(|i| count(&rows.select(0, i)) == 6).collect::<Vec<_>>()
+    });
+    assert!(!big.narrow(0, 0, 0).any(..).item() && big.narrow(0, 0, 0).all(..).item());
+
+    for axes in [&[1][..], &[0, 2], &[-1, 1], &[]] {
+        let shape = *x.sum_keepdim(axes).shape();
+        let kept = |name: &str, kept: Tensor<f64>, gone: Tensor<f64>| {
+            assert_eq!(*kept.shape(), shape, "{name}");
+            same(name, &kept.reshape(*gone.shape()), &gone);
+        };
+        kept("sum", x.sum_keepdim(axes), x.sum(axes));
+        kept("mean", x.mean_keepdim(axes), x.mean(axes));
+        kept("prod", x.prod_keepdim(axes), x.prod(axes));
+        kept("max", x.max_keepdim(axes), x.max(axes));
+        kept("min", x.min_keepdim(axes), x.min(axes));
+        kept("var", x.var_keepdim(axes, 0), x.var(axes, 0));
+        kept("std", x.std_keepdim(axes, 0), x.std(axes, 0));
+        kept("logsumexp", x.logsumexp_keepdim(axes), x.logsumexp(axes));
+        kept("norm", x.norm_keepdim(axes), x.norm(axes));
+        assert_eq!(x.argmax_keepdim(axes).to_vec(), x.argmax(axes).to_vec());
+        assert_eq!(x.argmin_keepdim(axes).to_vec(), x.argmin(axes).to_vec());
+        assert_eq!(*x.argmax_keepdim(axes).shape(), shape);
+        assert_eq!(*x.argmin_keepdim(axes).shape(), shape);
+        assert_eq!(*big.any_keepdim(axes).shape(), shape);
+        assert_eq!(*big.all_keepdim(axes).shape(), shape);
     }
 }
