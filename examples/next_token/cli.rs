@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
 
-    /// A whole recipe; the flags below change parts of it [default: nanogpt-cpu]
+    /// A whole recipe; the flags below change parts of it [default: tales]
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 

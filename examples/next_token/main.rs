@@ -87,7 +87,7 @@ fn learn(args: &Args) -> Result<()> {
 }
 
 fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
-    let recipe = args.recipe(&Preset::NanogptCpu.recipe());
+    let recipe = args.recipe(&Preset::Tales.recipe());
     recipe.check()?;
     let corpus = Corpus::read(args.data.as_deref())?;
     corpus.check(recipe.context)?;

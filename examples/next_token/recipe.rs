@@ -20,6 +20,9 @@ const FINAL_LR: f64 = 0.1;
 /// Recipes with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
+    /// nanogpt-cpu with a learning rate of 4e-3, at which so small a model learns much more in as
+    /// many steps
+    Tales,
     /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
     NanogptCpu,
     /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
@@ -58,6 +61,7 @@ impl Preset {
             seed: 1337,
         };
         match self {
+            Preset::Tales => Recipe { lr: 4e-3, ..nanogpt },
             Preset::NanogptCpu => nanogpt,
             Preset::Baby => Recipe {
                 layers: 6,

@@ -30,7 +30,7 @@ fn flags() {
         (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
-        (&["--preset", "large"], &["'large'", "nanogpt-cpu, baby, tiny"]),
+        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, baby, tiny"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];
     for (args, said) in cases {
