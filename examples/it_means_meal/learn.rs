@@ -1,7 +1,7 @@
 //! Training: sentences, the loss, a step.
 
+use crate::bar::Bar;
 use crate::language::{LONGEST, Vocabulary, to_learn_from};
-use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::optim::StepError;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
@@ -22,9 +22,7 @@ pub fn learn(
     let mut adam = AdamW::new(model, config).expect("a sensible configuration");
     let schedule =
         Schedule::WarmupCosine { lr: 3e-3, min_lr: 1e-4, warmup: (steps / 10).min(100), steps };
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{wide_bar:.green/dim} {msg}  {eta} left");
-    bar.set_style(style.expect("a template").progress_chars("━━─"));
+    let bar = Bar::new(steps);
     for step in 0..steps {
         let sentences: Vec<_> = (0..BATCH).map(|_| to_learn_from(rng)).collect();
         let (tokens, targets) = batch(&sentences, vocabulary);
@@ -33,10 +31,9 @@ pub fn learn(
         grads.clip_norm(1.0);
         adam.set_lr(schedule.lr(step));
         adam.step(&grads)?;
-        bar.inc(1);
-        bar.set_message(format!("step {}/{steps}  loss {:.3}", step + 1, loss.item()));
+        bar.step(step + 1, loss.item());
     }
-    bar.finish_and_clear();
+    bar.end();
     Ok(())
 }
 

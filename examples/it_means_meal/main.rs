@@ -7,6 +7,8 @@
 //! first (what there is to learn), then [`learn`], then [`study`] (how to find the head that does
 //! it, and whether it is the one).
 
+#[path = "../common/bar.rs"]
+mod bar;
 mod heat_map;
 mod language;
 mod learn;

@@ -5,6 +5,8 @@
 //! there is to learn), [`translator`] (the model), then this file.
 
 mod alignment;
+#[path = "../common/bar.rs"]
+mod bar;
 mod dates;
 #[path = "../common/svg.rs"]
 mod svg;
@@ -12,9 +14,9 @@ mod translator;
 #[path = "../common/weights.rs"]
 mod weights;
 
+use bar::Bar;
 use clap::Parser;
 use dates::{Date, FORMATS, Pair, decode, encode, encode_iso};
-use indicatif::{ProgressBar, ProgressStyle};
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 use std::error::Error;
@@ -122,9 +124,7 @@ fn learn(
     let mut adam = AdamW::new(model, config)?;
     let schedule =
         Schedule::WarmupCosine { lr: 2e-3, min_lr: 1e-5, warmup: (steps / 10).min(100), steps };
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{wide_bar:.green/dim} {msg}  {eta} left")?;
-    bar.set_style(style.progress_chars("━━─"));
+    let bar = Bar::new(steps);
     for step in 0..steps {
         let pairs: Vec<Pair> =
             (0..BATCH).map(|_| Pair::of(dates[rng.below(dates.len())], rng)).collect();
@@ -137,10 +137,9 @@ fn learn(
         grads.clip_norm(1.0);
         adam.set_lr(schedule.lr(step));
         adam.step(&grads)?;
-        bar.inc(1);
-        bar.set_message(format!("step {}/{steps}  loss {:.3}", step + 1, loss.item()));
+        bar.step(step + 1, loss.item());
     }
-    bar.finish_and_clear();
+    bar.end();
     Ok(())
 }
 
