@@ -1,14 +1,14 @@
 //! ALiBi: the farther, the less.
 
 use super::engine::{Bias, Spec, alibi_slopes};
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::random::Rng;
 
-/// Self-attention with a penalty that grows with distance, and no other positions.
+/// Self-attention with a penalty that grows with distance, which needs no other positions.
 ///
 /// ```text
 /// s_pj = q_p · k_j / √D - m_h |p - j|
@@ -31,22 +31,14 @@ pub struct AlibiAttention<T: Real = f32> {
 
 impl<T: Real> AlibiAttention<T> {
     /// For decoders: of keys up to the query.
-    ///
-    /// # Panics
-    /// If heads do not divide the width.
-    #[track_caller]
-    pub fn causal(width: usize, heads: usize, rng: &mut Rng) -> Self {
-        let projections = Projections::new(width, heads, rng);
-        AlibiAttention { projections, slopes: alibi_slopes(heads), causal: true }
+    pub fn causal(projections: Projections<T>) -> Self {
+        let slopes = alibi_slopes(projections.sizes().heads);
+        AlibiAttention { projections, slopes, causal: true }
     }
 
     /// For encoders: of keys on both sides, by distance.
-    ///
-    /// # Panics
-    /// If heads do not divide the width.
-    #[track_caller]
-    pub fn symmetric(width: usize, heads: usize, rng: &mut Rng) -> Self {
-        AlibiAttention { causal: false, ..AlibiAttention::causal(width, heads, rng) }
+    pub fn symmetric(projections: Projections<T>) -> Self {
+        AlibiAttention { causal: false, ..AlibiAttention::causal(projections) }
     }
 
     /// Attends; `how` may restrict it further.
@@ -56,7 +48,8 @@ impl<T: Real> AlibiAttention<T> {
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = how.into().bias(Bias::Alibi(self.slopes.clone().into()));
-        self.projections.attend(x, if self.causal { spec.causal() } else { spec }, pass)
+        let spec = if self.causal { spec.causal() } else { spec };
+        self.projections.attend(x, spec, &mut Past::nothing(), pass)
     }
 }
 

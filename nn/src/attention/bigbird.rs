@@ -1,6 +1,7 @@
 //! BigBird: blocks that see their neighbours, a few everywhere, and some at random.
 
 use super::engine::{Mask, Spec};
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
@@ -84,12 +85,8 @@ pub struct BigBirdAttention<T: Real = f32> {
 
 impl<T: Real> BigBirdAttention<T> {
     /// With a layout.
-    ///
-    /// # Panics
-    /// If heads do not divide the width.
-    #[track_caller]
-    pub fn new(width: usize, heads: usize, layout: BigBirdLayout, rng: &mut Rng) -> Self {
-        BigBirdAttention { projections: Projections::new(width, heads, rng), layout }
+    pub fn new(projections: Projections<T>, layout: BigBirdLayout) -> Self {
+        BigBirdAttention { projections, layout }
     }
 
     /// Attends; `how` may restrict it further, by [`Mask::causal`] for a decoder.
@@ -98,8 +95,8 @@ impl<T: Real> BigBirdAttention<T> {
     /// If shapes do not fit.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let mask = self.layout.mask(self.projections.heads(), x.size(-2));
-        self.projections.attend(x, how.into().mask(mask), pass)
+        let mask = self.layout.mask(self.projections.sizes().heads, x.size(-2));
+        self.projections.attend(x, how.into().mask(mask), &mut Past::nothing(), pass)
     }
 }
 

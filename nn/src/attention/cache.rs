@@ -12,13 +12,13 @@ use retrograd_tensor::{Real, Tensor};
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::attention::{HeadProjections, HeadSizes, KvCache, Rope, RopeAttention};
+/// use retrograd_nn::attention::{Projections, HeadSizes, KvCache, Rope, RopeAttention};
 /// use retrograd_nn::attention::{Incremental, Spec};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
-/// let proj = HeadProjections::new(HeadSizes::new(16, 2), &mut rng);
-/// let attention = RopeAttention::<f32>::new(proj, Rope::new(8));
+/// let projections = Projections::new(HeadSizes::new(16, 2), &mut rng);
+/// let attention = RopeAttention::<f32>::new(projections, Rope::new(8));
 /// let x = Var::constant(Tensor::randn([1, 6, 16], &mut rng));
 /// let (mut cache, spec) = (KvCache::new(6), Spec::new().causal());
 /// let prompt = attention.forward_cached(&x.narrow(1, 0, 5), &spec, &mut cache);

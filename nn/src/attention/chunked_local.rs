@@ -1,12 +1,12 @@
 //! Chunked local attention: causal within chunks that do not see one another.
 
 use super::engine::{Mask, Spec};
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::random::Rng;
 
 /// Causal self-attention within chunks: `p` sees `j` if `j <= p` and `⌊j / n⌋ = ⌊p / n⌋`.
 ///
@@ -27,11 +27,11 @@ impl<T: Real> ChunkedLocalAttention<T> {
     /// With chunks of `chunk` tokens.
     ///
     /// # Panics
-    /// If heads do not divide the width, or a chunk holds no token.
+    /// If a chunk holds no token.
     #[track_caller]
-    pub fn new(width: usize, heads: usize, chunk: usize, rng: &mut Rng) -> Self {
+    pub fn new(projections: Projections<T>, chunk: usize) -> Self {
         let mask = Mask::causal() & Mask::chunks(chunk);
-        ChunkedLocalAttention { projections: Projections::new(width, heads, rng), mask }
+        ChunkedLocalAttention { projections, mask }
     }
 }
 
@@ -44,6 +44,7 @@ impl<T: Real> Module<T> for ChunkedLocalAttention<T> {
 impl<T: Real> Layer<T> for ChunkedLocalAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.projections.attend(x, Spec::new().mask(self.mask.clone()), pass)
+        let spec = Spec::new().mask(self.mask.clone());
+        self.projections.attend(x, spec, &mut Past::nothing(), pass)
     }
 }

@@ -1,9 +1,8 @@
 //! The difference of two attentions, which cancels what both give to everything.
 
 use super::engine::{Spec, attend};
-use super::head_projections::{HeadProjections, HeadSizes};
-use super::heads::split_heads;
 use super::incremental::{Incremental, Past};
+use super::projections::{HeadSizes, Projections};
 use super::rope::Rope;
 use crate::init::Init;
 use crate::module::{Layer, Module, Walk};
@@ -26,13 +25,15 @@ use retrograd_tensor::random::Rng;
 /// width `2d` and a little more. With `λ = 0` it is multi-head attention of the first halves,
 /// up to the norm.
 ///
-/// Parameters: those of [`HeadProjections`] with `2H` heads of width `d`, of which heads `2h` and
+/// Parameters: those of [`Projections`] with `2H` heads of width `d`, of which heads `2h` and
 /// `2h + 1` are the two of head `h`; `lambda_q1`, `lambda_k1`, `lambda_q2`, `lambda_k2` `[d]`,
 /// normal with deviation 0.1 at first; `subln.weight` `[2d]`. Ye et al. 2024
 /// (arXiv 2410.05258).
 #[derive(Clone, Debug)]
 pub struct DifferentialAttention<T: Real = f32> {
-    proj: HeadProjections<T>,
+    /// The projections, of twice as many heads half as wide. Dropout falls on the same weights
+    /// of both attentions, so that it is one of their difference.
+    pub projections: Projections<T>,
     /// `[d]`
     pub lambda_q1: Param<T>,
     /// `[d]`
@@ -62,14 +63,14 @@ impl<T: Real> DifferentialAttention<T> {
         let d = head_width / 2;
         let doubled =
             HeadSizes { width, heads: 2 * heads, key_heads: 2 * key_heads, head_width: d };
-        let proj = HeadProjections::new(doubled, rng);
-        let proj = match rope {
-            Some(rope) => proj.with_rope(rope),
-            None => proj,
+        let projections = Projections::new(doubled, rng);
+        let projections = match rope {
+            Some(rope) => projections.with_rope(rope),
+            None => projections,
         };
         let mut lambda = || Param::new(Init::Normal { std: 0.1 }.sample([d], rng));
         DifferentialAttention {
-            proj,
+            projections,
             lambda_q1: lambda(),
             lambda_k1: lambda(),
             lambda_q2: lambda(),
@@ -77,11 +78,6 @@ impl<T: Real> DifferentialAttention<T> {
             subln: RmsNorm { eps: 1e-5, ..RmsNorm::new(head_width) },
             lambda_init: 0.8 - 0.6 * (-0.3 * depth as f64).exp(),
         }
-    }
-
-    /// The projections, of twice as many heads half as wide.
-    pub fn projections(&self) -> &HeadProjections<T> {
-        &self.proj
     }
 
     /// What λ is at first, in the mean.
@@ -105,22 +101,22 @@ impl<T: Real> DifferentialAttention<T> {
         past: &mut Past<'_, T>,
         pass: &mut Pass,
     ) -> [Var<T>; 2] {
-        let HeadSizes { heads, key_heads, .. } = self.proj.sizes();
-        let at = past.start();
-        let q = self.proj.place(&split_heads(&self.proj.q_proj.forward(x, pass), heads), at);
-        let k = self.proj.place(&split_heads(&self.proj.k_proj.forward(x, pass), key_heads), at);
-        let v = split_heads(&self.proj.v_proj.forward(x, pass), key_heads / 2);
+        let p = &self.projections;
+        let spec = p.with_dropout(spec, pass);
+        let q = p.place(&p.queries(x, pass), past.start());
+        let k = p.place(&p.keys(x, pass), past.start());
+        let v = p.project(&p.v_proj, p.sizes().key_heads / 2, x, pass);
         let (k, v) = past.extend(&k, &v);
         [0, 1].map(|part| {
             let of = |x: &Var<T>| x.slice_step(-3, part..x.size(-3), 2);
-            attend(&of(&q), &of(&k), &v, spec)
+            attend(&of(&q), &of(&k), &v, &spec)
         })
     }
 }
 
 impl<T: Real> Module<T> for DifferentialAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.param("lambda_q1", &self.lambda_q1);
         w.param("lambda_k1", &self.lambda_k1);
         w.param("lambda_q2", &self.lambda_q2);
@@ -135,6 +131,6 @@ impl<T: Real> Incremental<T> for DifferentialAttention<T> {
         let [first, second] = self.both(x, spec, past, pass);
         let o = first - second.mul(&self.lambda());
         let o = self.subln.forward(&o, pass) * T::from_f64(1.0 - self.lambda_init);
-        self.proj.out(&o, pass)
+        self.projections.finish(&o, pass)
     }
 }

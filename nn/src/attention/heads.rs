@@ -13,6 +13,20 @@ pub(crate) fn split_heads<T: Real>(x: &Var<T>, heads: usize) -> Var<T> {
     x.reshape(dims).transpose(-3, -2)
 }
 
+/// `[.., Hk, L, D]` to `[.., heads, L, D]`, each key head for all that share it.
+pub(crate) fn repeat_heads<T: Real>(x: &Var<T>, heads: usize) -> Var<T> {
+    let key_heads = x.size(-3);
+    if key_heads == heads {
+        return x.clone();
+    }
+    let (axis, mut dims) = (x.rank() - 3, x.shape().to_vec());
+    dims[axis] = heads;
+    let mut groups = dims.clone();
+    groups[axis] = key_heads;
+    groups.insert(axis + 1, heads / key_heads);
+    x.unsqueeze(-3).broadcast_to(&groups[..]).reshape(dims)
+}
+
 /// `[.., heads, L, D]` to `[.., L, heads·D]`.
 pub(crate) fn join_heads<T: Real>(x: &Var<T>) -> Var<T> {
     let x = x.transpose(-3, -2);

@@ -1,10 +1,11 @@
 //! Linear attention: the exponential replaced by a product of features.
 
+use super::heads::repeat_heads;
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
 /// Which keys a query sees.
@@ -168,11 +169,13 @@ impl<T: Real> LinearState<T> {
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::{Layer, Pass, attention::{LinearAttention, LinearForm, Reach}};
+/// use retrograd_nn::{Layer, Pass};
+/// use retrograd_nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
-/// let attention = LinearAttention::<f64>::new(8, 2, Reach::Causal, LinearForm::Chunked(4), &mut rng);
+/// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = LinearAttention::new(projections, Reach::Causal, LinearForm::Chunked(4));
 /// let x = Var::constant(Tensor::randn([10, 8], &mut rng));
 /// let pass = &mut Pass::eval();
 /// let all = attention.forward(&x, pass);
@@ -186,7 +189,8 @@ impl<T: Real> LinearState<T> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LinearAttention<T: Real = f32> {
-    /// Around it; their dropout is not used, since there are no weights.
+    /// Around it, without dropout, since there are no weights, and without rotary positions,
+    /// since a state does not know its own.
     pub projections: Projections<T>,
     /// Which keys a query sees.
     pub reach: Reach,
@@ -195,24 +199,42 @@ pub struct LinearAttention<T: Real = f32> {
 }
 
 impl<T: Real> LinearAttention<T> {
-    /// With `heads` heads.
+    /// Over these projections.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If they have dropout or rotary positions.
     #[track_caller]
-    pub fn new(width: usize, heads: usize, reach: Reach, form: LinearForm, rng: &mut Rng) -> Self {
-        LinearAttention { projections: Projections::new(width, heads, rng), reach, form }
+    pub fn new(projections: Projections<T>, reach: Reach, form: LinearForm) -> Self {
+        let m = LinearAttention { projections, reach, form };
+        m.check();
+        m
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let p = self.projections.dropout.p();
+        assert!(p == 0.0, "LinearAttention: a dropout of {p}, and no weights to drop");
+        self.projections.refuse_rope("LinearAttention", "a state does not know its position");
+    }
+
+    /// Queries, keys and values in as many heads.
+    #[track_caller]
+    fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> [Var<T>; 3] {
+        self.check();
+        let [q, k, v] = self.projections.qkv(x, &mut Past::nothing(), pass);
+        let heads = q.size(-3);
+        [q, repeat_heads(&k, heads), repeat_heads(&v, heads)]
     }
 
     /// The output of the next tokens `[.., n, width]`, each seeing the past, itself, and those
     /// before it; the state is made by the first call.
     ///
     /// # Panics
-    /// If shapes do not fit, or it is not causal.
+    /// If shapes do not fit, it is not causal, or the projections have dropout or positions.
     #[track_caller]
     pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
         assert!(self.reach == Reach::Causal, "LinearAttention: steps need causal attention");
-        let [q, k, v] = self.projections.qkv(x, pass);
+        let [q, k, v] = self.qkv(x, pass);
         let state = state.get_or_insert_with(|| LinearState::new(&k, &v));
         self.projections.finish(&state.chunk(&q, &k, &v), pass)
     }
@@ -227,7 +249,7 @@ impl<T: Real> Module<T> for LinearAttention<T> {
 impl<T: Real> Layer<T> for LinearAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.projections.qkv(x, pass);
+        let [q, k, v] = self.qkv(x, pass);
         self.projections.finish(&linear_attention(&q, &k, &v, self.reach, self.form), pass)
     }
 }

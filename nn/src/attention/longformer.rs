@@ -1,12 +1,13 @@
 //! Longformer: dilated sliding windows, and a few tokens that see and are seen by all.
 
 use super::engine::{Mask, Spec, attend};
-use super::projections::Projections;
+use super::incremental::Past;
+use super::projections::{HeadSizes, Projections};
 use crate::linear::Linear;
 use crate::module::{Module, Walk};
+use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
 /// Self-attention in windows, dilated per head, with global tokens `G`.
@@ -23,18 +24,19 @@ use retrograd_tensor::{Real, Tensor};
 /// the latter case); with `w >= L` and no global token, dilation 1 and causal, causal
 /// self-attention.
 ///
-/// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`
-/// `[width, width]`, equal at first to `q_proj`, `k_proj` and `v_proj`. Beltagy, Peters, Cohan
-/// 2020 (arXiv 2004.05150).
+/// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
+/// of `q_proj`, `k_proj` and `v_proj` and equal to them at first. Beltagy, Peters, Cohan 2020
+/// (arXiv 2004.05150).
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{LongformerAttention, Mask}};
+/// use retrograd_nn::{Pass, attention::{HeadSizes, LongformerAttention, Mask, Projections}};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
 /// // Two heads, the second with every third key.
-/// let attention = LongformerAttention::<f32>::new(8, &[1, 3], 2, &mut rng);
+/// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = LongformerAttention::new(projections, &[1, 3], 2);
 /// let x = Var::constant(Tensor::randn([20, 8], &mut rng));
 /// let y = attention.forward(&x, &[0], Mask::Full, &mut Pass::eval());
 /// assert_eq!(*y.shape(), [20, 8]);
@@ -56,18 +58,23 @@ pub struct LongformerAttention<T: Real = f32> {
 }
 
 impl<T: Real> LongformerAttention<T> {
-    /// As many heads as dilations, with `window` keys on each side.
+    /// With a dilation for each head, and `window` keys on each side.
     ///
     /// # Panics
-    /// If heads do not divide the width, or a dilation is 0.
+    /// If there is another number of heads, or a dilation is 0.
     #[track_caller]
-    pub fn new(width: usize, dilation: &[usize], window: usize, rng: &mut Rng) -> Self {
-        let projections = Projections::new(width, dilation.len(), rng);
+    pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
+        let heads = projections.sizes().heads;
+        assert!(
+            dilation.len() == heads,
+            "Longformer: {} dilations for {heads} heads",
+            dilation.len()
+        );
         assert!(!dilation.contains(&0), "Longformer: a dilation of 0 in {dilation:?}");
-        let copy = |of: &Linear<T>| {
-            let layer = Linear::without_bias(width, width, &mut Rng::new(0));
-            layer.weight.set(of.weight.value());
-            layer
+        let fresh = |param: &Param<T>| Param::new(param.value());
+        let copy = |of: &Linear<T>| Linear {
+            weight: fresh(&of.weight),
+            bias: of.bias.as_ref().map(fresh),
         };
         LongformerAttention {
             q_global: copy(&projections.q_proj),
@@ -119,20 +126,23 @@ impl<T: Real> LongformerAttention<T> {
         if let Some(far) = global.iter().find(|&&g| g >= length) {
             panic!("Longformer: global token {far} in a sequence of {length}");
         }
-        let spec = how.into().dropout(self.projections.dropout.p(), pass);
-        let [q, k, v] = self.projections.qkv(x, pass);
+        let p = &self.projections;
+        let spec = p.with_dropout(how, pass);
+        let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
         // Rows of one kind are left out of the other's call, which skips their tiles.
         let rows = Mask::queries(global);
         let local = spec.clone().mask(self.mask(global) & !rows.clone());
         let mut heads = attend(&q, &k, &v, &local);
         if !global.is_empty() {
-            let [q, k, v] = [&self.q_global, &self.k_global, &self.v_global]
-                .map(|by| self.projections.project(by, x, pass));
+            let HeadSizes { heads: hq, key_heads: hk, .. } = p.sizes();
+            let q = p.place(&p.project(&self.q_global, hq, x, pass), 0);
+            let k = p.place(&p.project(&self.k_global, hk, x, pass), 0);
+            let v = p.project(&self.v_global, hk, x, pass);
             let rows = if self.causal { rows & Mask::causal() } else { rows };
             let is_global = Tensor::from_fn([length, 1], |i| global.contains(&i[0]));
             heads = Var::where_(&is_global, &attend(&q, &k, &v, &spec.mask(rows)), &heads);
         }
-        self.projections.finish(&heads, pass)
+        p.finish(&heads, pass)
     }
 }
 

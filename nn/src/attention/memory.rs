@@ -1,8 +1,8 @@
 //! Learned keys and values that every query sees beside those of the sequence.
 
 use super::engine::{Spec, attend};
-use super::head_projections::HeadProjections;
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::init::Init;
 use crate::module::{Module, Walk};
 use crate::param::Param;
@@ -41,13 +41,13 @@ pub fn attend_with_memory<T: Real>(
 /// Multi-head attention whose heads have `M` learned keys and values of their own beside those
 /// of the sequence; in place of a feed-forward layer, or as sinks.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`], and `memory_k`
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `memory_k`
 /// and `memory_v` `[Hk, M, D]`, normal with deviations `1/√D` and `1/√M` at first. With `M`
 /// of 0 it is multi-head attention. Sukhbaatar et al. 2019 (arXiv 1907.01470).
 #[derive(Clone, Debug)]
 pub struct MemoryAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// `[Hk, M, D]`
     pub memory_k: Param<T>,
     /// `[Hk, M, D]`
@@ -56,20 +56,20 @@ pub struct MemoryAttention<T: Real = f32> {
 
 impl<T: Real> MemoryAttention<T> {
     /// With `m` keys and values per key head.
-    pub fn new(proj: HeadProjections<T>, m: usize, rng: &mut Rng) -> Self {
-        let sizes = proj.sizes();
+    pub fn new(projections: Projections<T>, m: usize, rng: &mut Rng) -> Self {
+        let sizes = projections.sizes();
         let mut normal = |n: usize| {
             let std = 1.0 / (n.max(1) as f64).sqrt();
             let shape = [sizes.key_heads, m, sizes.head_width];
             Param::new(Init::Normal { std }.sample(shape, rng))
         };
-        MemoryAttention { memory_k: normal(sizes.head_width), memory_v: normal(m), proj }
+        MemoryAttention { memory_k: normal(sizes.head_width), memory_v: normal(m), projections }
     }
 }
 
 impl<T: Real> Module<T> for MemoryAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.param("memory_k", &self.memory_k);
         w.param("memory_v", &self.memory_v);
     }
@@ -78,8 +78,9 @@ impl<T: Real> Module<T> for MemoryAttention<T> {
 impl<T: Real> Incremental<T> for MemoryAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
+        let spec = self.projections.with_dropout(spec, pass);
+        let [q, k, v] = self.projections.qkv(x, past, pass);
         let memory = (&self.memory_k.var(), &self.memory_v.var());
-        self.proj.out(&attend_with_memory(&q, &k, &v, memory, spec), pass)
+        self.projections.finish(&attend_with_memory(&q, &k, &v, memory, &spec), pass)
     }
 }

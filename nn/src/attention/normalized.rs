@@ -1,8 +1,8 @@
 //! Multi-head attention with another way from scores to weights.
 
-use super::engine::{Normalizer, Spec, attend};
-use super::head_projections::HeadProjections;
+use super::engine::{Normalizer, Spec};
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -16,33 +16,32 @@ use retrograd_tensor::Real;
 /// - [`Normalizer::Softmax`]: multi-head attention.
 ///
 /// `[.., L, width]` to `[.., L, width]`, by whole matrices of scores. Parameters: those of
-/// [`HeadProjections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
+/// [`Projections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
 /// the number of keys.
 #[derive(Clone, Debug)]
 pub struct NormalizedAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// How scores become weights.
     pub normalizer: Normalizer,
 }
 
 impl<T: Real> NormalizedAttention<T> {
     /// With this normaliser.
-    pub fn new(proj: HeadProjections<T>, normalizer: Normalizer) -> Self {
-        NormalizedAttention { proj, normalizer }
+    pub fn new(projections: Projections<T>, normalizer: Normalizer) -> Self {
+        NormalizedAttention { projections, normalizer }
     }
 }
 
 impl<T: Real> Module<T> for NormalizedAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
     }
 }
 
 impl<T: Real> Incremental<T> for NormalizedAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
-        self.proj.out(&attend(&q, &k, &v, &spec.clone().normalizer(self.normalizer)), pass)
+        self.projections.attend(x, spec.clone().normalizer(self.normalizer), past, pass)
     }
 }

@@ -1,11 +1,10 @@
 //! Sequences packed one after the other, and branches of one prefix.
 
-use super::engine::{Mask, Spec};
+use super::engine::{Mask, Spec, attend};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
 /// Documents of different lengths in one sequence, without padding between them.
@@ -100,8 +99,7 @@ impl Packed {
 ///
 /// `[total, width]` to the same. The work is `O(Σ L_d² width)` for documents of length `L_d`,
 /// where tiles between documents are left out. With a single document it is causal
-/// self-attention. Nothing here depends on absolute positions; what does must use
-/// [`Packed::positions`].
+/// self-attention. Rotary positions are those of [`Packed::positions`].
 ///
 /// Parameters: those of [`Projections`]. Krell et al. 2021 (arXiv 2107.02027).
 #[derive(Clone, Debug)]
@@ -111,13 +109,9 @@ pub struct PackedAttention<T: Real = f32> {
 }
 
 impl<T: Real> PackedAttention<T> {
-    /// With `heads` heads.
-    ///
-    /// # Panics
-    /// If heads do not divide the width.
-    #[track_caller]
-    pub fn new(width: usize, heads: usize, rng: &mut Rng) -> Self {
-        PackedAttention { projections: Projections::new(width, heads, rng) }
+    /// Over these projections.
+    pub fn new(projections: Projections<T>) -> Self {
+        PackedAttention { projections }
     }
 
     /// Attends; `how` may restrict it further.
@@ -134,7 +128,15 @@ impl<T: Real> PackedAttention<T> {
     ) -> Var<T> {
         let (length, total) = (x.size(-2), packed.total());
         assert!(length == total, "PackedAttention: {length} tokens for documents of {total}");
-        self.projections.attend(x, how.into().causal().mask(packed.mask()), pass)
+        let p = &self.projections;
+        let positions = p.rope().map(|rope| (rope, packed.positions()));
+        let place = |x: Var<T>| match &positions {
+            Some((rope, positions)) => rope.rotate_at(&x, positions),
+            None => x,
+        };
+        let (q, k) = (place(p.queries(x, pass)), place(p.keys(x, pass)));
+        let spec = p.with_dropout(how.into().causal().mask(packed.mask()), pass);
+        p.finish(&attend(&q, &k, &p.values(x, pass), &spec), pass)
     }
 }
 

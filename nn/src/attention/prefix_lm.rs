@@ -1,12 +1,12 @@
 //! Prefix-LM: a prefix that sees itself whole, and a continuation that is causal.
 
 use super::engine::{Mask, Spec};
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::random::Rng;
 
 /// Self-attention where `p` sees `j` if `j <= p` or `j < prefix`, with a prefix per sequence.
 ///
@@ -22,13 +22,9 @@ pub struct PrefixLmAttention<T: Real = f32> {
 }
 
 impl<T: Real> PrefixLmAttention<T> {
-    /// With `heads` heads.
-    ///
-    /// # Panics
-    /// If heads do not divide the width.
-    #[track_caller]
-    pub fn new(width: usize, heads: usize, rng: &mut Rng) -> Self {
-        PrefixLmAttention { projections: Projections::new(width, heads, rng) }
+    /// Over these projections.
+    pub fn new(projections: Projections<T>) -> Self {
+        PrefixLmAttention { projections }
     }
 
     /// Attends with prefixes of these lengths, one for each sequence or one for all; `how` may
@@ -44,7 +40,8 @@ impl<T: Real> PrefixLmAttention<T> {
         how: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.projections.attend(x, how.into().mask(Mask::prefix(prefixes)), pass)
+        let spec = how.into().mask(Mask::prefix(prefixes));
+        self.projections.attend(x, spec, &mut Past::nothing(), pass)
     }
 }
 

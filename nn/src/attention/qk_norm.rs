@@ -2,8 +2,8 @@
 //! with the weights.
 
 use super::engine::{Spec, attend};
-use super::head_projections::HeadProjections;
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Layer, Module, Walk};
 use crate::norm::RmsNorm;
 use crate::param::Param;
@@ -14,14 +14,14 @@ use retrograd_tensor::{Real, Tensor};
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
 /// learned number, instead of `1/√D`.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`], and `g` `[1]`,
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `g` `[1]`,
 /// `log2(L² - L)` at first for the usual length `L`. Multiplying `q_proj` or `k_proj` by a
 /// number changes nothing. A vector of length 0 stays 0. Henry et al. 2020
 /// (arXiv 2010.04245).
 #[derive(Clone, Debug)]
 pub struct QkL2Attention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// The scale of the cosines, `[1]`.
     pub g: Param<T>,
 }
@@ -32,10 +32,10 @@ impl<T: Real> QkL2Attention<T> {
     /// # Panics
     /// If the length is below 2.
     #[track_caller]
-    pub fn new(proj: HeadProjections<T>, length: usize) -> Self {
+    pub fn new(projections: Projections<T>, length: usize) -> Self {
         assert!(length >= 2, "qk-norm: a usual length of at least 2, got {length}");
         let g = ((length * (length - 1)) as f64).log2();
-        QkL2Attention { proj, g: Param::new(Tensor::full([1], T::from_f64(g))) }
+        QkL2Attention { projections, g: Param::new(Tensor::full([1], T::from_f64(g))) }
     }
 }
 
@@ -47,7 +47,7 @@ fn unit<T: Real>(x: &Var<T>) -> Var<T> {
 
 impl<T: Real> Module<T> for QkL2Attention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.param("g", &self.g);
     }
 }
@@ -55,25 +55,26 @@ impl<T: Real> Module<T> for QkL2Attention<T> {
 impl<T: Real> Incremental<T> for QkL2Attention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.heads(x, pass);
-        let q = self.proj.place(&unit(&q).mul(&self.g.var()), past.start());
-        let k = self.proj.place(&unit(&k), past.start());
-        let (k, v) = past.extend(&k, &v);
-        self.proj.out(&attend(&q, &k, &v, &spec.clone().scale(1.0)), pass)
+        let spec = self.projections.with_dropout(spec, pass);
+        let p = &self.projections;
+        let q = p.place(&unit(&p.queries(x, pass)).mul(&self.g.var()), past.start());
+        let k = p.place(&unit(&p.keys(x, pass)), past.start());
+        let (k, v) = past.extend(&k, &p.values(x, pass));
+        p.finish(&attend(&q, &k, &v, &spec.scale(1.0)), pass)
     }
 }
 
 /// `softmax(norm(q) · norm(k)ᵀ / √D) · v` with an [`RmsNorm`] over each head, whose weight all
 /// heads share; as in Qwen 3 and Gemma 3.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`], and
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and
 /// `q_norm.weight` and `k_norm.weight` `[D]`. Up to these weights it is [`QkL2Attention`] with
 /// `g = √D`. To convert the pairing of rotary positions, the weights of the norms must be
 /// permuted, too. Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
 #[derive(Clone, Debug)]
 pub struct QkRmsAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// Of queries.
     pub q_norm: RmsNorm<T>,
     /// Of keys.
@@ -82,15 +83,15 @@ pub struct QkRmsAttention<T: Real = f32> {
 
 impl<T: Real> QkRmsAttention<T> {
     /// Norms with weights of 1.
-    pub fn new(proj: HeadProjections<T>) -> Self {
-        let width = proj.sizes().head_width;
-        QkRmsAttention { proj, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }
+    pub fn new(projections: Projections<T>) -> Self {
+        let width = projections.sizes().head_width;
+        QkRmsAttention { projections, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }
     }
 }
 
 impl<T: Real> Module<T> for QkRmsAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.module("q_norm", &self.q_norm);
         w.module("k_norm", &self.k_norm);
     }
@@ -99,10 +100,11 @@ impl<T: Real> Module<T> for QkRmsAttention<T> {
 impl<T: Real> Incremental<T> for QkRmsAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.heads(x, pass);
-        let q = self.proj.place(&self.q_norm.forward(&q, pass), past.start());
-        let k = self.proj.place(&self.k_norm.forward(&k, pass), past.start());
-        let (k, v) = past.extend(&k, &v);
-        self.proj.out(&attend(&q, &k, &v, spec), pass)
+        let spec = self.projections.with_dropout(spec, pass);
+        let p = &self.projections;
+        let q = p.place(&self.q_norm.forward(&p.queries(x, pass), pass), past.start());
+        let k = p.place(&self.k_norm.forward(&p.keys(x, pass), pass), past.start());
+        let (k, v) = past.extend(&k, &p.values(x, pass));
+        p.finish(&attend(&q, &k, &v, &spec), pass)
     }
 }

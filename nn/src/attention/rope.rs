@@ -14,9 +14,9 @@
 //! Two conventions say which elements are a pair, and weights trained with one are wrong with
 //! the other; [`Rope::converted`] permutes them.
 
-use super::engine::{Spec, attend};
-use super::head_projections::HeadProjections;
+use super::engine::Spec;
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::{Backward, Cx, Grads, Var};
@@ -338,13 +338,13 @@ impl<T: Real> Backward<T> for Turn<T> {
 /// Multi-head or grouped-query attention with rotary positions, as in Llama:
 /// `o = softmax(R q · (R k)ᵀ / √D) · v`, with `R` the turn of each position ([`Rope`]).
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`]. Without
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`]. Without
 /// rotation (`Rope::new(0)`) it is multi-head attention without positions. Su et al. 2021
 /// (arXiv 2104.09864); Touvron et al. 2023 (2302.13971).
 #[derive(Clone, Debug)]
 pub struct RopeAttention<T: Real = f32> {
     /// The projections and the positions.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
 }
 
 impl<T: Real> RopeAttention<T> {
@@ -353,21 +353,20 @@ impl<T: Real> RopeAttention<T> {
     /// # Panics
     /// If more is to be rotated than a head has.
     #[track_caller]
-    pub fn new(proj: HeadProjections<T>, rope: Rope) -> Self {
-        RopeAttention { proj: proj.with_rope(rope) }
+    pub fn new(projections: Projections<T>, rope: Rope) -> Self {
+        RopeAttention { projections: projections.with_rope(rope) }
     }
 }
 
 impl<T: Real> Module<T> for RopeAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
     }
 }
 
 impl<T: Real> Incremental<T> for RopeAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
-        self.proj.out(&attend(&q, &k, &v, spec), pass)
+        self.projections.attend(x, spec, past, pass)
     }
 }

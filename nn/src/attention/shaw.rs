@@ -2,6 +2,8 @@
 
 use super::engine::product::mix;
 use super::engine::{Bias, Spec, attend_all};
+use super::heads::repeat_heads;
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::init::Init;
 use crate::module::{Layer, Module, Walk};
@@ -36,15 +38,18 @@ pub struct ShawAttention<T: Real = f32> {
     pub relative_values: Param<T>,
 }
 
+const WHO: &str = "ShawAttention";
+const WHY: &str = "distances have vectors of their own";
+
 impl<T: Real> ShawAttention<T> {
     /// With vectors for distances up to `farthest`.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If the projections have rotary positions: there are two ways to have both.
     #[track_caller]
-    pub fn new(width: usize, heads: usize, farthest: usize, rng: &mut Rng) -> Self {
-        let projections = Projections::new(width, heads, rng);
-        let shape = [2 * farthest + 1, projections.head_width()];
+    pub fn new(projections: Projections<T>, farthest: usize, rng: &mut Rng) -> Self {
+        projections.refuse_rope(WHO, WHY);
+        let shape = [2 * farthest + 1, projections.sizes().head_width];
         let mut table = || Param::new(Init::XavierUniform { gain: 1.0 }.sample(shape, rng));
         let (relative_keys, relative_values) = (table(), table());
         ShawAttention { projections, relative_keys, relative_values }
@@ -53,10 +58,12 @@ impl<T: Real> ShawAttention<T> {
     /// Attends; `how` may restrict it, [`Mask::causal`](super::Mask::causal) for a decoder.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If shapes do not fit, or the projections have rotary positions.
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.projections.qkv(x, pass);
+        let p = &self.projections;
+        p.refuse_rope(WHO, WHY);
+        let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
         let length = q.size(-2);
         let scores = [&q.shape()[..q.rank() - 1], &[length]].concat();
         let farthest = self.relative_keys.shape()[0] / 2;
@@ -70,12 +77,16 @@ impl<T: Real> ShawAttention<T> {
         let bias = Bias::Additive(by_distance.gather(-1, &distance));
         // The values come last, and to the weights that dropout leaves.
         let no_values = v.narrow(-1, 0, 0);
-        let weights = attend_all(&q, &k, &no_values, &how.into().bias(bias)).weights;
-        let weights = self.projections.dropout.forward(&weights, pass);
+        let mut spec = p.with_dropout(how, pass);
+        let dropout = spec.dropout.take();
+        let mut weights = attend_all(&q, &k, &no_values, &spec.bias(bias)).weights;
+        if let Some((p, key)) = dropout {
+            weights = weights.dropout(p, key);
+        }
         let none = Var::constant(Tensor::zeros(by_distance.shape()));
         let summed = none.scatter_add(-1, &distance, &weights);
-        let heads = mix(&weights, &v) + summed.matmul(&self.relative_values.var());
-        self.projections.finish(&heads, pass)
+        let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));
+        p.finish(&(values + summed.matmul(&self.relative_values.var())), pass)
     }
 }
 

@@ -3,9 +3,9 @@
 //! Weights that must sum to 1 have to go somewhere when nothing fits; models learn to send
 //! them to the first token. A sink takes them instead.
 
-use super::engine::{Mask, Sink, Spec, attend};
-use super::head_projections::HeadProjections;
+use super::engine::{Mask, Sink, Spec};
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::param::Param;
 use crate::pass::Pass;
@@ -14,28 +14,28 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `w_ij = e^(s_ij) / (e^(sink_h) + Σ_j e^(s_ij))`: a learned logit per head in the sum.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`], and `sinks`
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `sinks`
 /// `[heads]`, 0 at first. With sinks of -∞ it is attention without one, with 0 it is
 /// [`QuietAttention`]. OpenAI 2025, gpt-oss (arXiv 2508.10925).
 #[derive(Clone, Debug)]
 pub struct SinkAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// The logits, `[heads]`.
     pub sinks: Param<T>,
 }
 
 impl<T: Real> SinkAttention<T> {
     /// With logits of 0.
-    pub fn new(proj: HeadProjections<T>) -> Self {
-        let sinks = Param::new(Tensor::zeros([proj.sizes().heads]));
-        SinkAttention { proj, sinks }
+    pub fn new(projections: Projections<T>) -> Self {
+        let sinks = Param::new(Tensor::zeros([projections.sizes().heads]));
+        SinkAttention { projections, sinks }
     }
 }
 
 impl<T: Real> Module<T> for SinkAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.param("sinks", &self.sinks);
     }
 }
@@ -43,41 +43,39 @@ impl<T: Real> Module<T> for SinkAttention<T> {
 impl<T: Real> Incremental<T> for SinkAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
         let spec = spec.clone().sink(Sink::Learned(self.sinks.var()));
-        self.proj.out(&attend(&q, &k, &v, &spec), pass)
+        self.projections.attend(x, spec, past, pass)
     }
 }
 
 /// `w_ij = e^(s_ij) / (1 + Σ_j e^(s_ij))`: "softmax plus one", or "off by one".
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`]. The same as one
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`]. The same as one
 /// more key and value of zeros that everyone sees
 /// ([`attend_with_memory`](super::attend_with_memory)). Miller 2023, "Attention is off by one".
 #[derive(Clone, Debug)]
 pub struct QuietAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
 }
 
 impl<T: Real> QuietAttention<T> {
     /// Over these projections.
-    pub fn new(proj: HeadProjections<T>) -> Self {
-        QuietAttention { proj }
+    pub fn new(projections: Projections<T>) -> Self {
+        QuietAttention { projections }
     }
 }
 
 impl<T: Real> Module<T> for QuietAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
     }
 }
 
 impl<T: Real> Incremental<T> for QuietAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
-        self.proj.out(&attend(&q, &k, &v, &spec.clone().sink(Sink::Zero)), pass)
+        self.projections.attend(x, spec.clone().sink(Sink::Zero), past, pass)
     }
 }
 
@@ -86,13 +84,13 @@ impl<T: Real> Incremental<T> for QuietAttention<T> {
 /// Query `p` sees keys `j < first` and `p - left <= j <= p`, whatever else the spec masks.
 /// `[.., L, width]` to `[.., L, width]`; the work is linear in `L`, and a
 /// [`KvCache::streaming`](super::KvCache::streaming) cache of `(first, left)` has constant
-/// size for a stream without end. Parameters: those of [`HeadProjections`]. With `left >= L` it is
+/// size for a stream without end. Parameters: those of [`Projections`]. With `left >= L` it is
 /// causal attention, with `first` 0 a sliding window. Positions are those in the text (the
 /// paper counts rotary positions in the cache). Xiao et al. 2023 (arXiv 2309.17453).
 #[derive(Clone, Debug)]
 pub struct StreamingAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// How many first tokens stay visible.
     pub first: usize,
     /// How many tokens before its own a query sees.
@@ -101,8 +99,8 @@ pub struct StreamingAttention<T: Real = f32> {
 
 impl<T: Real> StreamingAttention<T> {
     /// With so many first tokens and so many before each.
-    pub fn new(proj: HeadProjections<T>, first: usize, left: usize) -> Self {
-        StreamingAttention { proj, first, left }
+    pub fn new(projections: Projections<T>, first: usize, left: usize) -> Self {
+        StreamingAttention { projections, first, left }
     }
 
     /// Which keys a query sees.
@@ -113,14 +111,13 @@ impl<T: Real> StreamingAttention<T> {
 
 impl<T: Real> Module<T> for StreamingAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
     }
 }
 
 impl<T: Real> Incremental<T> for StreamingAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
-        self.proj.out(&attend(&q, &k, &v, &spec.clone().mask(self.mask())), pass)
+        self.projections.attend(x, spec.clone().mask(self.mask()), past, pass)
     }
 }

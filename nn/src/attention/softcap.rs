@@ -1,8 +1,8 @@
 //! Scores bounded softly, as in Gemma 2.
 
-use super::engine::{Spec, attend};
-use super::head_projections::HeadProjections;
+use super::engine::Spec;
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -11,13 +11,13 @@ use retrograd_tensor::Real;
 /// `softmax(c · tanh(s / c)) · v` with `s = q · kᵀ / √D`: no score can leave `±c`, so that no
 /// weight can become exactly 1 and stop learning.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`HeadProjections`]. For `c → ∞` it
+/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`]. For `c → ∞` it
 /// is attention without a cap. Gemma 2 (arXiv 2408.00118) has `c` = 50, grouped queries,
 /// rotary positions, and a window in every other layer.
 #[derive(Clone, Debug)]
 pub struct SoftcapAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// The bound `c`.
     pub cap: f64,
 }
@@ -28,22 +28,21 @@ impl<T: Real> SoftcapAttention<T> {
     /// # Panics
     /// If the cap is not above 0.
     #[track_caller]
-    pub fn new(proj: HeadProjections<T>, cap: f64) -> Self {
+    pub fn new(projections: Projections<T>, cap: f64) -> Self {
         assert!(cap > 0.0, "attention: a softcap must be above 0, got {cap}");
-        SoftcapAttention { proj, cap }
+        SoftcapAttention { projections, cap }
     }
 }
 
 impl<T: Real> Module<T> for SoftcapAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
     }
 }
 
 impl<T: Real> Incremental<T> for SoftcapAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
-        self.proj.out(&attend(&q, &k, &v, &spec.clone().softcap(self.cap)), pass)
+        self.projections.attend(x, spec.clone().softcap(self.cap), past, pass)
     }
 }

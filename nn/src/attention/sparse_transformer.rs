@@ -1,12 +1,12 @@
 //! Sparse Transformer: two sparse patterns that together reach everything.
 
 use super::engine::{Mask, Spec};
+use super::incremental::Past;
 use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::random::Rng;
 
 /// Which keys the two kinds of heads see, all with `j <= p`.
 ///
@@ -124,19 +124,16 @@ impl<T: Real> SparseTransformerAttention<T> {
     /// For the layer with this index.
     ///
     /// # Panics
-    /// If heads do not divide the width, or the pattern has a stride of 0 or a summary above
-    /// it.
+    /// If the pattern has a stride of 0 or a summary above it.
     #[track_caller]
     pub fn new(
-        width: usize,
-        heads: usize,
+        projections: Projections<T>,
         pattern: SparsePattern,
         merge: SparseMerge,
         layer: usize,
-        rng: &mut Rng,
     ) -> Self {
-        let mask = pattern.mask(merge, heads, layer);
-        SparseTransformerAttention { projections: Projections::new(width, heads, rng), mask }
+        let mask = pattern.mask(merge, projections.sizes().heads, layer);
+        SparseTransformerAttention { projections, mask }
     }
 
     /// Attends; `how` may restrict it further.
@@ -145,7 +142,8 @@ impl<T: Real> SparseTransformerAttention<T> {
     /// If shapes do not fit.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.projections.attend(x, how.into().mask(self.mask.clone()), pass)
+        let spec = how.into().mask(self.mask.clone());
+        self.projections.attend(x, spec, &mut Past::nothing(), pass)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Heads that talk to one another before and after the softmax.
 
-use super::engine::{Spec, attend};
-use super::head_projections::HeadProjections;
+use super::engine::Spec;
 use super::incremental::{Incremental, Past};
+use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::param::Param;
 use crate::pass::Pass;
@@ -12,7 +12,7 @@ use retrograd_tensor::{Real, Tensor};
 /// `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`, `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
 ///
 /// `[.., L, width]` to `[.., L, width]`; `2 · H² · L²` more multiplications, and whole matrices
-/// of scores. Parameters: those of [`HeadProjections`], and `score_mix` and `weight_mix`
+/// of scores. Parameters: those of [`Projections`], and `score_mix` and `weight_mix`
 /// `[heads, heads]`, identities at first, which is multi-head attention.
 ///
 /// Scores are mixed first and masked then, so that nothing unseen comes in through another
@@ -21,7 +21,7 @@ use retrograd_tensor::{Real, Tensor};
 #[derive(Clone, Debug)]
 pub struct TalkingHeadsAttention<T: Real = f32> {
     /// The projections.
-    pub proj: HeadProjections<T>,
+    pub projections: Projections<T>,
     /// Of scores, `[heads, heads]`.
     pub score_mix: Param<T>,
     /// Of weights, `[heads, heads]`.
@@ -30,16 +30,16 @@ pub struct TalkingHeadsAttention<T: Real = f32> {
 
 impl<T: Real> TalkingHeadsAttention<T> {
     /// With identities.
-    pub fn new(proj: HeadProjections<T>) -> Self {
-        let heads = proj.sizes().heads;
+    pub fn new(projections: Projections<T>) -> Self {
+        let heads = projections.sizes().heads;
         let identity = || Param::new(Tensor::eye(heads));
-        TalkingHeadsAttention { proj, score_mix: identity(), weight_mix: identity() }
+        TalkingHeadsAttention { projections, score_mix: identity(), weight_mix: identity() }
     }
 }
 
 impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
     fn walk(&self, w: &mut Walk<'_, T>) {
-        self.proj.walk(w);
+        self.projections.walk(w);
         w.param("score_mix", &self.score_mix);
         w.param("weight_mix", &self.weight_mix);
     }
@@ -48,9 +48,8 @@ impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
 impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        let [q, k, v] = self.proj.qkv(x, past, pass);
         let mixes = (Some(self.score_mix.var()), Some(self.weight_mix.var()));
         let spec = spec.clone().mix_heads(mixes.0, mixes.1);
-        self.proj.out(&attend(&q, &k, &v, &spec), pass)
+        self.projections.attend(x, spec, past, pass)
     }
 }

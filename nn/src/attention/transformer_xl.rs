@@ -2,7 +2,7 @@
 
 use super::engine::{Bias, Spec, attend};
 use super::heads::split_heads;
-use super::projections::Projections;
+use super::projections::{HeadSizes, Projections};
 use crate::init::Init;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
@@ -29,16 +29,18 @@ use retrograd_tensor::{Real, Tensor};
 /// With `u`, `v` and `r_net` all 0 it is causal self-attention.
 ///
 /// Parameters: those of [`Projections`]; named as in the authors' code, `r_net.weight` (`W_r`)
-/// `[width, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[heads, D]`. Dai et al. 2019
+/// `[H·D, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[H, D]`. Dai et al. 2019
 /// (arXiv 1901.02860).
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::{Pass, attention::{Mask, TransformerXlAttention}};
+/// use retrograd_nn::Pass;
+/// use retrograd_nn::attention::{HeadSizes, Mask, Projections, TransformerXlAttention};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
-/// let attention = TransformerXlAttention::<f32>::new(8, 2, &mut rng);
+/// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = TransformerXlAttention::new(projections, &mut rng);
 /// let before = Var::constant(Tensor::randn([3, 6, 8], &mut rng));
 /// let x = Var::constant(Tensor::randn([3, 4, 8], &mut rng));
 /// let y = attention.forward(&x, Some(&before), Mask::Full, &mut Pass::eval());
@@ -56,16 +58,20 @@ pub struct TransformerXlAttention<T: Real = f32> {
     pub r_r_bias: Param<T>,
 }
 
+const WHO: &str = "TransformerXlAttention";
+const WHY: &str = "distances have scores of their own";
+
 impl<T: Real> TransformerXlAttention<T> {
-    /// With `heads` heads.
+    /// Over these projections.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If they have rotary positions.
     #[track_caller]
-    pub fn new(width: usize, heads: usize, rng: &mut Rng) -> Self {
-        let projections = Projections::new(width, heads, rng);
-        let shape = [heads, projections.head_width()];
-        let r_net = Linear::without_bias(width, width, rng);
+    pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
+        projections.refuse_rope(WHO, WHY);
+        let HeadSizes { width, heads, head_width, .. } = projections.sizes();
+        let shape = [heads, head_width];
+        let r_net = Linear::without_bias(width, heads * head_width, rng);
         let mut bias = || Param::new(Init::Normal { std: 0.02 }.sample(shape, rng));
         let (r_w_bias, r_r_bias) = (bias(), bias());
         TransformerXlAttention { projections, r_net, r_w_bias, r_r_bias }
@@ -75,7 +81,7 @@ impl<T: Real> TransformerXlAttention<T> {
     /// at 0.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If shapes do not fit, or the projections have rotary positions.
     #[track_caller]
     pub fn forward(
         &self,
@@ -85,21 +91,21 @@ impl<T: Real> TransformerXlAttention<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let p = &self.projections;
+        p.refuse_rope(WHO, WHY);
         let all = match memory {
             Some(memory) => Var::cat(&[&memory.detach(), x], -2),
             None => x.clone(),
         };
-        let q = p.project(&p.q_proj, x, pass);
-        let (k, v) = (p.project(&p.k_proj, &all, pass), p.project(&p.v_proj, &all, pass));
+        let (q, k, v) = (p.queries(x, pass), p.keys(&all, pass), p.values(&all, pass));
         // From the farthest distance to 0.
         let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
-        let r = split_heads(&self.r_net.forward(&distances, pass), p.heads());
+        let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
 
-        let scale = T::from_f64(1.0 / (p.head_width().max(1) as f64).sqrt());
+        let scale = T::from_f64(1.0 / (q.size(-1).max(1) as f64).sqrt());
         let by_distance = ((&q + self.r_r_bias.var().unsqueeze(-2)) * scale).matmul(&r.t());
         let bias = Bias::Additive(relative_shift(&by_distance));
         let q = q + self.r_w_bias.var().unsqueeze(-2);
-        let spec = how.into().causal().bias(bias).dropout(p.dropout.p(), pass);
+        let spec = p.with_dropout(how.into().causal().bias(bias), pass);
         p.finish(&attend(&q, &k, &v, &spec), pass)
     }
 }

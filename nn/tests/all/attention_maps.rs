@@ -1,13 +1,15 @@
 //! What `explain` shows of every classic mask. Run with `--nocapture` to look at them.
 
 use retrograd_nn::attention::{
-    BigBirdLayout, LongformerAttention, Mask, Packed, SparseMerge, SparsePattern, Spec,
+    BigBirdLayout, HeadSizes, LongformerAttention, Mask, Packed, Projections, SparseMerge,
+    SparsePattern, Spec,
 };
 use retrograd_tensor::random::Rng;
 
 fn longformer(dilation: &[usize], causal: bool) -> LongformerAttention {
-    let width = 4 * dilation.len();
-    let attention = LongformerAttention::new(width, dilation, 2, &mut Rng::new(1));
+    let sizes = HeadSizes::new(4 * dilation.len(), dilation.len());
+    let projections = Projections::new(sizes, &mut Rng::new(1));
+    let attention = LongformerAttention::new(projections, dilation, 2);
     if causal { attention.causal() } else { attention }
 }
 
@@ -54,7 +56,8 @@ fn maps_of_classic_masks() {
 fn maps_of_long_sequences() {
     let big_bird = BigBirdLayout { block: 64, neighbours: 1, global: 1, random: 2, seed: 3 };
     let fixed = SparsePattern::Fixed { stride: 256, summary: 64 };
-    let local = LongformerAttention::<f32>::new(8, &[1, 2], 128, &mut Rng::new(1));
+    let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let local = LongformerAttention::new(projections, &[1, 2], 128);
     for (name, mask, length) in [
         ("BigBird", big_bird.mask(1, 1280), 1280),
         ("Sparse Transformer, fixed", fixed.mask(SparseMerge::Heads, 2, 0), 1280),

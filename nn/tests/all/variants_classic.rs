@@ -16,6 +16,11 @@ fn input(shape: &[usize], seed: u64) -> Tensor<f64> {
     Tensor::randn(shape, &mut Rng::new(seed))
 }
 
+/// Projections of `width` in so many heads.
+fn around_of(width: usize, heads: usize, rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(width, heads), rng)
+}
+
 fn eval() -> Pass {
     Pass::eval()
 }
@@ -86,7 +91,7 @@ fn sparse(
     merge: SparseMerge,
     r: &mut Rng,
 ) -> SparseTransformerAttention<f64> {
-    SparseTransformerAttention::new(4, 2, pattern, merge, 0, r)
+    SparseTransformerAttention::new(around_of(4, 2, r), pattern, merge, 0)
 }
 const STRIDED: SparsePattern = SparsePattern::Strided { stride: 2 };
 const FIXED: SparsePattern = SparsePattern::Fixed { stride: 2, summary: 1 };
@@ -105,48 +110,46 @@ row!(sparse_union, [[5, 4]], |r| sparse(FIXED, SparseMerge::Union, r), |m, x| m.
     Mask::Full,
     &mut eval()
 ));
-row!(longformer, [[2, 6, 4]], |r| LongformerAttention::new(4, &[1, 2], 1, r), |m, x| m.forward(
-    &x[0],
-    &[1, 4],
-    Mask::Full,
-    &mut eval()
-));
+row!(
+    longformer,
+    [[2, 6, 4]],
+    |r| LongformerAttention::new(around_of(4, 2, r), &[1, 2], 1),
+    |m, x| m.forward(&x[0], &[1, 4], Mask::Full, &mut eval())
+);
 row!(
     longformer_causal,
     [[6, 4]],
-    |r| LongformerAttention::new(4, &[1, 1], 1, r).causal(),
+    |r| LongformerAttention::new(around_of(4, 2, r), &[1, 1], 1).causal(),
     |m, x| m.forward(&x[0], &[0, 3], Mask::Full, &mut eval())
 );
 
 const BIG_BIRD: BigBirdLayout =
     BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 1, seed: 4 };
-row!(big_bird, [[2, 9, 4]], |r| BigBirdAttention::new(4, 2, BIG_BIRD, r), |m, x| m.forward(
-    &x[0],
-    Mask::Full,
-    &mut eval()
-));
-row!(prefix_lm, [[2, 5, 4]], |r| PrefixLmAttention::new(4, 2, r), |m, x| m.forward(
+row!(big_bird, [[2, 9, 4]], |r| BigBirdAttention::new(around_of(4, 2, r), BIG_BIRD), |m, x| m
+    .forward(&x[0], Mask::Full, &mut eval()));
+row!(prefix_lm, [[2, 5, 4]], |r| PrefixLmAttention::new(around_of(4, 2, r)), |m, x| m.forward(
     &x[0],
     &[2, 4],
     Mask::Full,
     &mut eval()
 ));
-row!(packed, [[6, 4]], |r| PackedAttention::new(4, 2, r), |m, x| m.forward(
+row!(packed, [[6, 4]], |r| PackedAttention::new(around_of(4, 2, r)), |m, x| m.forward(
     &x[0],
     &Packed::new(&[2, 4]),
     Mask::Full,
     &mut eval()
 ));
-row!(shared_prefix, [[6, 4]], |r| PackedAttention::new(4, 2, r), |m, x| m.forward(
+row!(shared_prefix, [[6, 4]], |r| PackedAttention::new(around_of(4, 2, r)), |m, x| m.forward(
     &x[0],
     &Packed::shared_prefix(2, &[2, 2]),
     Mask::Full,
     &mut eval()
 ));
-row!(chunked_local, [[2, 5, 4]], |r| ChunkedLocalAttention::new(4, 2, 3, r), |m, x| m
+row!(chunked_local, [[2, 5, 4]], |r| ChunkedLocalAttention::new(around_of(4, 2, r), 3), |m, x| m
     .forward(&x[0], &mut eval()));
-row!(alibi, [[2, 4, 6]], |r| AlibiAttention::causal(6, 3, r), |m, x| m.forward(&x[0], &mut eval()));
-row!(alibi_symmetric, [[2, 4, 6]], |r| AlibiAttention::symmetric(6, 3, r), |m, x| m
+row!(alibi, [[2, 4, 6]], |r| AlibiAttention::causal(around_of(6, 3, r)), |m, x| m
+    .forward(&x[0], &mut eval()));
+row!(alibi_symmetric, [[2, 4, 6]], |r| AlibiAttention::symmetric(around_of(6, 3, r)), |m, x| m
     .forward(&x[0], &mut eval()));
 
 fn buckets(bidirectional: bool) -> Buckets {
@@ -156,21 +159,22 @@ row!(t5_encoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(true),
     .forward(&x[0], &mut eval()));
 row!(t5_decoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(false), r), |m, x| m
     .forward(&x[0], &mut eval()));
-row!(shaw, [[2, 5, 4]], |r| ShawAttention::new(4, 2, 2, r), |m, x| m.forward(&x[0], &mut eval()));
-row!(shaw_causal, [[5, 4]], |r| ShawAttention::new(4, 2, 2, r), |m, x| m.attend(
+row!(shaw, [[2, 5, 4]], |r| ShawAttention::new(around_of(4, 2, r), 2, r), |m, x| m
+    .forward(&x[0], &mut eval()));
+row!(shaw_causal, [[5, 4]], |r| ShawAttention::new(around_of(4, 2, r), 2, r), |m, x| m.attend(
     &x[0],
     Mask::causal() & Mask::window(2, 0),
     &mut eval()
 ));
-row!(transformer_xl, [[2, 4, 4]], |r| TransformerXlAttention::new(4, 2, r), |m, x| m.forward(
-    &x[0],
-    Some(&Var::constant(input(&[2, 3, 4], 8))),
-    Mask::Full,
-    &mut eval()
-));
+row!(
+    transformer_xl,
+    [[2, 4, 4]],
+    |r| TransformerXlAttention::new(around_of(4, 2, r), r),
+    |m, x| m.forward(&x[0], Some(&Var::constant(input(&[2, 3, 4], 8))), Mask::Full, &mut eval())
+);
 
 fn linear(reach: Reach, form: LinearForm, r: &mut Rng) -> LinearAttention<f64> {
-    LinearAttention::new(4, 2, reach, form, r)
+    LinearAttention::new(around_of(4, 2, r), reach, form)
 }
 row!(linear_quadratic, [[2, 5, 4]], |r| linear(Reach::Causal, LinearForm::Quadratic, r), |m, x| m
     .forward(&x[0], &mut eval()));
@@ -213,7 +217,7 @@ fn same(
 
 /// Projections of width 6 in 3 heads, and an input for them.
 fn around() -> (Projections<f64>, [Tensor<f64>; 1]) {
-    (Projections::new(6, 3, &mut Rng::new(3)), [input(&[2, 9, 6], 4)])
+    (around_of(6, 3, &mut Rng::new(3)), [input(&[2, 9, 6], 4)])
 }
 
 fn with_qkv(mut p: Projections<f64>, [q, k, v]: [&Linear<f64>; 3]) -> Projections<f64> {
@@ -222,7 +226,7 @@ fn with_qkv(mut p: Projections<f64>, [q, k, v]: [&Linear<f64>; 3]) -> Projection
 }
 
 fn by(p: &Projections<f64>, mask: Mask) -> impl Fn(&[Var<f64>]) -> Var<f64> + '_ {
-    move |x| p.attend(&x[0], Spec::new().mask(mask.clone()), &mut eval())
+    move |x| p.attend(&x[0], mask.clone(), &mut Past::nothing(), &mut eval())
 }
 
 #[test]
@@ -253,7 +257,7 @@ fn masks_that_reduce() {
         |x| prefix.forward(&x[0], &[9, 9], Mask::Full, &mut eval()),
         &full,
     );
-    let mut chunked = ChunkedLocalAttention::new(6, 3, 9, r);
+    let mut chunked = ChunkedLocalAttention::new(around_of(6, 3, r), 9);
     chunked.projections = p.clone();
     same("chunk >= L = causal", &x, |x| chunked.forward(&x[0], &mut eval()), &causal);
 
@@ -278,7 +282,7 @@ fn masks_that_reduce() {
             1,
         ),
     ]) {
-        let mut sparse = SparseTransformerAttention::new(6, 3, pattern, merge, layer, r);
+        let mut sparse = SparseTransformerAttention::new(around_of(6, 3, r), pattern, merge, layer);
         sparse.projections = p.clone();
         same(name, &x, |x| sparse.forward(&x[0], Mask::Full, &mut eval()), &causal);
     }
@@ -297,7 +301,7 @@ fn masks_that_reduce() {
 fn longformer_reduces() {
     let (p, x) = around();
     let with = |dilation: &[usize], window, causal| {
-        let mut m = LongformerAttention::new(6, dilation, window, &mut Rng::new(1));
+        let mut m = LongformerAttention::new(around_of(6, 3, &mut Rng::new(1)), dilation, window);
         m.projections = p.clone();
         if causal { m.causal() } else { m }
     };
@@ -390,8 +394,12 @@ fn relative_positions_reduce() {
     let (p, x) = around();
     let r = &mut Rng::new(0);
     for (name, mut m, mask) in [
-        ("ALiBi, slopes 0 = causal", AlibiAttention::causal(6, 3, r), Mask::causal()),
-        ("ALiBi, symmetric, slopes 0 = full", AlibiAttention::symmetric(6, 3, r), Mask::Full),
+        ("ALiBi, slopes 0 = causal", AlibiAttention::causal(around_of(6, 3, r)), Mask::causal()),
+        (
+            "ALiBi, symmetric, slopes 0 = full",
+            AlibiAttention::symmetric(around_of(6, 3, r)),
+            Mask::Full,
+        ),
     ] {
         (m.projections, m.slopes) = (p.clone(), vec![0.0; 3]);
         same(name, &x, |x| m.forward(&x[0], &mut eval()), by(&p, mask));
@@ -403,10 +411,15 @@ fn relative_positions_reduce() {
             let slopes = slopes.clone();
             let bias =
                 Bias::rule("ALiBi", move |at| slopes[at.head] * f(at.query - at.key as isize));
-            p.attend(&x[0], Spec::new().mask(mask.clone()).bias(bias), &mut eval())
+            p.attend(
+                &x[0],
+                Spec::new().mask(mask.clone()).bias(bias),
+                &mut Past::nothing(),
+                &mut eval(),
+            )
         }
     };
-    let mut m = AlibiAttention::causal(6, 3, r);
+    let mut m = AlibiAttention::causal(around_of(6, 3, r));
     m.projections = p.clone();
     same(
         "ALiBi = its formula, -m (p - j)",
@@ -421,24 +434,30 @@ fn relative_positions_reduce() {
     ] {
         m.relative_attention_bias.weight.set(Tensor::zeros([32, 3]));
         let plain = with_qkv(p.clone(), [&m.q, &m.k, &m.v]);
-        plain.out_proj.weight.set(m.o.weight.value());
-        plain.out_proj.bias.as_ref().unwrap().set(Tensor::zeros([6]));
+        plain.o_proj.weight.set(m.o.weight.value());
         same(
             name,
             &x,
             |x| m.forward(&x[0], &mut eval()),
-            |x| plain.attend(&x[0], Spec::new().mask(mask.clone()).scale(1.0), &mut eval()),
+            |x| {
+                plain.attend(
+                    &x[0],
+                    Spec::new().mask(mask.clone()).scale(1.0),
+                    &mut Past::nothing(),
+                    &mut eval(),
+                )
+            },
         );
     }
 
     let (p, x) = around();
-    let mut m = ShawAttention::new(6, 3, 2, r);
+    let mut m = ShawAttention::new(around_of(6, 3, r), 2, r);
     m.projections = p.clone();
     m.relative_keys.set(Tensor::zeros([5, 2]));
     m.relative_values.set(Tensor::zeros([5, 2]));
     same("Shaw, tables 0 = full", &x, |x| m.forward(&x[0], &mut eval()), by(&p, Mask::Full));
 
-    let mut m = TransformerXlAttention::new(6, 3, r);
+    let mut m = TransformerXlAttention::new(around_of(6, 3, r), r);
     m.projections = p.clone();
     for (_, q) in m.named_parameters().iter().filter(|(name, _)| name.starts_with("r_")) {
         q.set(Tensor::zeros(q.shape()));
@@ -449,7 +468,7 @@ fn relative_positions_reduce() {
         |x| m.forward(&x[0], None, Mask::Full, &mut eval()),
         by(&p, Mask::causal()),
     );
-    let m = TransformerXlAttention::new(6, 3, r);
+    let m = TransformerXlAttention::new(around_of(6, 3, r), r);
     let before = Var::constant(input(&[2, 5, 6], 9));
     same(
         "Transformer-XL, memory = one long segment",
@@ -477,7 +496,7 @@ fn relative_positions_by_their_formulas() {
     // By pairs: a score and a value for each.
     type Pair<'a> = &'a dyn Fn(usize, usize, usize, [&Var<f64>; 3]) -> (Var<f64>, Var<f64>);
     let by_pairs = |p: &Projections<f64>, x: &Var<f64>, causal: bool, pair: Pair<'_>| {
-        let [q, k, v] = p.qkv(x, &mut eval());
+        let [q, k, v] = p.qkv(x, &mut Past::nothing(), &mut eval());
         let row = |x: &Var<f64>, h: usize, i: usize| x.select(0, h).select(0, i);
         let mut heads = Vec::new();
         for h in 0..2 {
@@ -496,7 +515,7 @@ fn relative_positions_by_their_formulas() {
         p.finish(&Var::stack(&heads.iter().collect::<Vec<_>>(), 0), &mut eval())
     };
 
-    let m = ShawAttention::new(4, 2, 2, r);
+    let m = ShawAttention::new(around_of(4, 2, r), 2, r);
     same(
         "Shaw = its formula by pairs",
         &x,
@@ -511,7 +530,7 @@ fn relative_positions_by_their_formulas() {
         },
     );
 
-    let m = TransformerXlAttention::new(4, 2, r);
+    let m = TransformerXlAttention::new(around_of(4, 2, r), r);
     same(
         "Transformer-XL = its formula by pairs",
         &x,
@@ -530,9 +549,8 @@ fn relative_positions_by_their_formulas() {
     );
 
     let m = T5Attention::encoder(4, 2, r);
-    let p = with_qkv(Projections::new(4, 2, r), [&m.q, &m.k, &m.v]);
-    p.out_proj.weight.set(m.o.weight.value());
-    p.out_proj.bias.as_ref().unwrap().set(Tensor::zeros([4]));
+    let p = with_qkv(around_of(4, 2, r), [&m.q, &m.k, &m.v]);
+    p.o_proj.weight.set(m.o.weight.value());
     same(
         "T5 = its formula by pairs",
         &x,
@@ -727,7 +745,11 @@ fn linear_forms_agree() {
         assert!(*y.shape() == [2, 3, 5] && y.value().to_vec().iter().all(|&x| x == 0.0));
     }
     let (p, x) = around();
-    let mut m = LinearAttention::new(6, 3, Reach::Causal, LinearForm::Quadratic, &mut Rng::new(0));
+    let mut m = LinearAttention::new(
+        around_of(6, 3, &mut Rng::new(0)),
+        Reach::Causal,
+        LinearForm::Quadratic,
+    );
     m.projections = p;
     same(
         "linear, decoded by a state, 1 + 4 + 4 tokens = at once",
@@ -748,7 +770,7 @@ fn tiled_is_composed_under_every_mask() {
     let strided = SparsePattern::Strided { stride: 12 };
     let fixed = SparsePattern::Fixed { stride: 64, summary: 16 };
     let big_bird = BigBirdLayout { block: 32, neighbours: 1, global: 1, random: 1, seed: 3 };
-    let longformer = LongformerAttention::<f64>::new(8, &[1, 3], 20, &mut Rng::new(1));
+    let longformer = LongformerAttention::new(around_of(8, 2, &mut Rng::new(1)), &[1, 3], 20);
     let causal_longformer = longformer.clone().causal();
     let x = [input(&[2, 2, l, 4], 1), input(&[2, 2, l, 4], 2), input(&[2, 2, l, 3], 3)];
     for (name, mask) in [
@@ -789,17 +811,17 @@ fn misfits_are_told() {
     };
     let rng = || Rng::new(1);
     let x = |shape: &[usize]| Var::constant(input(shape, 1));
-    says(&|| drop(Projections::<f64>::new(7, 2, &mut rng())), "2 heads do not divide a width of 7");
+    says(&|| drop(around_of(7, 2, &mut rng())), "2 heads do not divide a width of 7");
     says(
         &|| drop(SparsePattern::Fixed { stride: 3, summary: 4 }.far()),
         "a summary of 4 in blocks of 3",
     );
-    let longformer = LongformerAttention::<f64>::new(4, &[1], 2, &mut rng());
+    let longformer = LongformerAttention::new(around_of(4, 1, &mut rng()), &[1], 2);
     says(
         &|| drop(longformer.forward(&x(&[5, 4]), &[5], Mask::Full, &mut eval())),
         "global token 5 in a sequence of 5",
     );
-    let packed = PackedAttention::<f64>::new(4, 1, &mut rng());
+    let packed = PackedAttention::new(around_of(4, 1, &mut rng()));
     says(
         &|| drop(packed.forward(&x(&[5, 4]), &Packed::new(&[2, 2]), Mask::Full, &mut eval())),
         "5 tokens for documents of 4",

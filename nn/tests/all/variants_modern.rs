@@ -65,12 +65,12 @@ fn row<M: Incremental<f64> + Sync>(name: &str, build: impl Fn(&mut Rng) -> M + S
 }
 
 /// Width 4 in 2 heads, two queries to a key where `grouped`.
-fn small(rng: &mut Rng) -> HeadProjections<f64> {
-    HeadProjections::new(HeadSizes::new(4, 2), rng)
+fn small(rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(4, 2), rng)
 }
 
-fn grouped(rng: &mut Rng) -> HeadProjections<f64> {
-    HeadProjections::new(HeadSizes::new(4, 2).key_heads(1), rng)
+fn grouped(rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(4, 2).key_heads(1), rng)
 }
 
 /// For norms of vectors that happen to be small, whose curvature would otherwise be too large
@@ -85,11 +85,11 @@ fn mla_sizes(query_latent: Option<usize>) -> MlaSizes {
 fn row_rope() {
     row("RopeAttention, half", |rng| RopeAttention::new(small(rng), Rope::new(2)));
     row("RopeAttention, interleaved, grouped", |rng| {
-        let proj = HeadProjections::new(HeadSizes::new(4, 2).key_heads(1).head_width(6), rng);
+        let proj = Projections::new(HeadSizes::new(4, 2).key_heads(1).head_width(6), rng);
         RopeAttention::new(proj, Rope::new(4).pairing(Pairing::Interleaved))
     });
     row("RopeAttention, partial, YaRN", |rng| {
-        let proj = HeadProjections::new(HeadSizes::new(4, 2).head_width(6), rng);
+        let proj = Projections::new(HeadSizes::new(4, 2).head_width(6), rng);
         RopeAttention::new(proj, Rope::new(4).scaling(Scaling::Yarn(Yarn::new(4.0, 16))))
     });
 }
@@ -210,8 +210,8 @@ fn eval<M: Incremental<f64>>(m: &M, x: &Var<f64>) -> T64 {
 }
 
 /// Width 8 in 4 heads with 2 key heads.
-fn proj() -> HeadProjections<f64> {
-    HeadProjections::new(HeadSizes::new(8, 4).key_heads(2).head_width(6), &mut Rng::new(3))
+fn proj() -> Projections<f64> {
+    Projections::new(HeadSizes::new(8, 4).key_heads(2).head_width(6), &mut Rng::new(3))
 }
 
 /// Attention over [`proj`] with nothing added.
@@ -259,11 +259,11 @@ fn limits_are_plain_attention() {
 
     let residual = ValueResidualAttention::new(proj());
     residual.mix.set(Tensor::from([1.0, 0.0]));
-    let first = first_values(&residual.proj, &constant(&[2, LEN, 8], 12), &mut Pass::eval());
+    let first = first_values(&residual.projections, &constant(&[2, LEN, 8], 12), &mut Pass::eval());
     let y = residual.forward(&x, &first, &Spec::new().causal(), &mut Pass::eval());
     same("value residual, mix (1, 0) = plain", y.value(), &want);
     residual.mix.set(Tensor::from([0.3, 0.7]));
-    let own = first_values(&residual.proj, &x, &mut Pass::eval());
+    let own = first_values(&residual.projections, &x, &mut Pass::eval());
     let y = residual.forward(&x, &own, &Spec::new().causal(), &mut Pass::eval());
     same("value residual of the same values = plain", y.value(), &want);
 
@@ -378,10 +378,11 @@ fn pairings_convert() {
     let x = constant(&[2, LEN, 8], 11);
     for width in [6, 4, 2, 0] {
         let half = RopeAttention::new(proj(), Rope::new(width));
-        let (q, k) = (half.proj.q_proj.weight.value(), half.proj.k_proj.weight.value());
+        let (q, k) =
+            (half.projections.q_proj.weight.value(), half.projections.k_proj.weight.value());
         let want = eval(&half, &x);
         let mut other = RopeAttention::new(proj(), Rope::new(width));
-        other.proj.convert_pairing(Pairing::Interleaved);
+        other.projections.convert_pairing(Pairing::Interleaved);
         same(
             &format!("rope, half = interleaved converted, width {width}"),
             &eval(&other, &x),
@@ -391,9 +392,9 @@ fn pairings_convert() {
             let wrong = RopeAttention::new(proj(), Rope::new(width).pairing(Pairing::Interleaved));
             assert!(worst("rope, not converted", &eval(&wrong, &x), &want) > 1e-3);
         }
-        other.proj.convert_pairing(Pairing::Half);
-        assert_eq!(other.proj.q_proj.weight.value().to_vec(), q.to_vec());
-        assert_eq!(other.proj.k_proj.weight.value().to_vec(), k.to_vec());
+        other.projections.convert_pairing(Pairing::Half);
+        assert_eq!(other.projections.q_proj.weight.value().to_vec(), q.to_vec());
+        assert_eq!(other.projections.k_proj.weight.value().to_vec(), k.to_vec());
     }
 }
 
@@ -466,8 +467,8 @@ fn norms_of_queries_and_keys() {
     let l2 = QkL2Attention::new(proj().with_rope(Rope::new(4)), LEN);
     assert_eq!(l2.g.value().item(), 72f64.log2());
     let before = eval(&l2, &x);
-    l2.proj.q_proj.weight.update(|w| *w = w.mul_scalar(1000.0));
-    l2.proj.k_proj.weight.update(|w| *w = w.mul_scalar(0.5));
+    l2.projections.q_proj.weight.update(|w| *w = w.mul_scalar(1000.0));
+    l2.projections.k_proj.weight.update(|w| *w = w.mul_scalar(0.5));
     let d = worst("qk L2 norm: scale of projections does not matter", &eval(&l2, &x), &before);
     assert!(d < 1e-9);
 
@@ -514,7 +515,7 @@ fn differential_without_difference() {
         y.reshape([2, LEN, heads, w.size(0) / heads]).transpose(1, 2)
     };
     let rope = Rope::new(2);
-    let p = m.projections();
+    let p = &m.projections;
     let q = rope.rotate(&split(&rows(&p.q_proj.weight.value()), 4), 0);
     let k = rope.rotate(&split(&rows(&p.k_proj.weight.value()), 2), 0);
     let v = split(&p.v_proj.weight.value(), 2);
@@ -587,7 +588,7 @@ fn talking_heads_mask_after_mixing() {
     let other = eval(&m, &Var::constant(changed));
     assert_eq!(full.slice(1, 0..5).to_vec(), other.slice(1, 0..5).to_vec(), "the future leaks");
     // By hand.
-    let p = &m.proj;
+    let p = &m.projections;
     let split = |w: &T64, heads: usize| x.matmul(&w.t()).reshape([1, 6, heads, 6]).transpose(1, 2);
     let repeat = |x: T64| x.index_select(1, &Tensor::from([0i64, 0, 1, 1]));
     let q = split(&p.q_proj.weight.value(), 4);
@@ -821,7 +822,7 @@ fn cached_equals_full() {
 fn cached_equals_full_in_f32() {
     let length = 200;
     let x = Var::constant(Tensor::<f32>::randn([2, length, 64], &mut Rng::new(3)));
-    let proj = HeadProjections::new(HeadSizes::new(64, 4).key_heads(2), &mut Rng::new(4));
+    let proj = Projections::new(HeadSizes::new(64, 4).key_heads(2), &mut Rng::new(4));
     let m = RopeAttention::<f32>::new(proj, Rope::new(16));
     for path in [Path::Composed, Path::Tiled] {
         let spec = Spec::new().causal().path(path);
