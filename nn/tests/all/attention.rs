@@ -1,82 +1,12 @@
-//! The attention engine: its two paths against one another, masks, and what must not leak.
+//! The attention engine: masks, weights, and what must not leak. That its two paths agree stands
+//! in the lattice, and for random problems in `attention_random`.
 
+use crate::common::*;
 use proptest::prelude::*;
 use retrograd_autograd::{Backprop, Var, grad};
-use retrograd_nn::Pass;
-use retrograd_nn::attention::{Align, Bias, Mask, Path, Sink, Spec, attend, attend_all};
+use retrograd_nn::attention::{Mask, Path, Spec, attend, attend_all};
+use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Tensor, with_threads};
-
-fn leaf(shape: &[usize], rng: &mut Rng) -> Var<f64> {
-    Var::leaf(Tensor::randn(shape, rng))
-}
-
-fn close(a: &Tensor<f64>, b: &Tensor<f64>, bound: f64, what: &str) {
-    assert_eq!(a.shape(), b.shape(), "{what}");
-    for (i, (x, y)) in a.to_vec().into_iter().zip(b.to_vec()).enumerate() {
-        let same = x == y || (x - y).abs() <= bound * (1.0 + y.abs());
-        assert!(same, "{what}: element {i} is {x} and {y}");
-    }
-}
-
-fn masks(batch: usize, lq: usize, lk: usize) -> Vec<Mask> {
-    let mut rng = Rng::new(5);
-    let ids = Tensor::from_fn([batch, lk], |i| (i[1] * 3 / lk.max(1)) as i64);
-    vec![
-        Mask::Full,
-        Mask::causal(),
-        Mask::window(3, 1),
-        Mask::causal() & Mask::window(70, 0),
-        Mask::causal() & Mask::dilated(3),
-        Mask::first(2) | Mask::causal() & Mask::window(2, 0),
-        Mask::window(1, 1) | Mask::global(&[0, 4]),
-        Mask::prefix(&vec![lk / 3; batch]),
-        Mask::lengths(&(0..batch).map(|b| if b == 0 { 0 } else { lk / 2 }).collect::<Vec<_>>()),
-        Mask::documents(&ids) & Mask::causal(),
-        Mask::chunks(7),
-        Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng)),
-        Mask::drop(&Tensor::ones([batch, 1, lq, lk])),
-        !Mask::causal(),
-        Mask::rule("even", |at| at.key % 2 == 0),
-    ]
-}
-
-#[test]
-fn tiled_equals_composed_with_every_mask() {
-    let (batch, heads, key_heads) = (2, 4, 2);
-    for (lq, lk) in [(5, 5), (70, 130), (130, 70), (1, 65), (64, 64), (3, 0), (0, 3)] {
-        for mask in masks(batch, lq, lk) {
-            for align in [Align::BottomRight, Align::TopLeft, Align::Offset(2)] {
-                let mut rng = Rng::new(9);
-                let q = leaf(&[batch, heads, lq, 5], &mut rng);
-                let k = leaf(&[batch, key_heads, lk, 5], &mut rng);
-                let v = leaf(&[batch, key_heads, lk, 3], &mut rng);
-                let sink = leaf(&[heads], &mut rng);
-                let g = Tensor::randn([batch, heads, lq, 3], &mut rng);
-                let spec = Spec::new()
-                    .mask(mask.clone())
-                    .align(align)
-                    .softcap(4.0)
-                    .bias(Bias::alibi(heads))
-                    .sink(Sink::Learned(sink.clone()))
-                    .dropout(0.3, &mut Pass::train(3));
-                let run = |path| {
-                    let y = attend(&q, &k, &v, &spec.clone().path(path));
-                    let grads = y.backward_with(&g);
-                    let of = |x: &Var<f64>| grads.get(x).unwrap().clone();
-                    (y.into_value(), of(&q), of(&k), of(&v), of(&sink))
-                };
-                let (a, b) = (run(Path::Tiled), run(Path::Composed));
-                let what = format!("{mask:?} {align:?} {lq} {lk}");
-                close(&a.0, &b.0, 1e-12, &format!("output, {what}"));
-                close(&a.1, &b.1, 1e-11, &format!("dq, {what}"));
-                close(&a.2, &b.2, 1e-11, &format!("dk, {what}"));
-                close(&a.3, &b.3, 1e-11, &format!("dv, {what}"));
-                close(&a.4, &b.4, 1e-11, &format!("dsink, {what}"));
-            }
-        }
-    }
-}
 
 #[test]
 fn nothing_leaks_from_behind_a_mask() {
@@ -118,42 +48,21 @@ fn nothing_leaks_from_behind_a_mask() {
 
 #[test]
 fn weights_and_log_sum_exp() {
-    let mut rng = Rng::new(4);
-    let (q, k, v) = (leaf(&[3, 4], &mut rng), leaf(&[5, 4], &mut rng), leaf(&[5, 2], &mut rng));
+    let (q, k, v) = (leaf(&[3, 4], 4), leaf(&[5, 4], 5), leaf(&[5, 2], 6));
     let all = attend_all(&q, &k, &v, &Spec::new().mask(Mask::lengths(&[2])));
     assert_eq!((*all.output.shape(), *all.weights.shape()), ([3, 2].into(), [3, 5].into()));
-    close(&all.weights.value().sum(-1), &Tensor::ones([3]), 1e-12, "rows sum to 1");
+    close("rows sum to 1", 1e-12, &all.weights.value().sum(-1), &Tensor::ones([3]));
     let s = q.value().matmul(&k.value().t()).mul_scalar(0.5).slice(1, 0..2);
-    close(all.lse.value(), &s.logsumexp(-1), 1e-12, "log-sum-exp");
+    close("log-sum-exp", 1e-12, all.lse.value(), &s.logsumexp(-1));
     let none = attend_all(&q, &k, &v, &Spec::new().mask(!Mask::Full));
     assert!(none.lse.value().to_vec().iter().all(|&x| x == f64::NEG_INFINITY));
     assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
 }
 
 #[test]
-fn threads_do_not_matter() {
-    let mut rng = Rng::new(8);
-    let mut x = |heads: usize| Var::leaf(Tensor::<f32>::randn([2, heads, 200, 16], &mut rng));
-    let (q, k, v) = (x(4), x(2), x(2));
-    let run = |threads| {
-        with_threads(threads, || {
-            let spec = Spec::new().causal().dropout(0.1, &mut Pass::train(1));
-            let y = attend(&q, &k, &v, &spec);
-            let grads = y.square().sum(..).backward();
-            (y.value().to_vec(), grads.get(&q).unwrap().to_vec(), grads.get(&k).unwrap().to_vec())
-        })
-    };
-    let one = run(1);
-    assert!(run(2) == one && run(4) == one);
-}
-
-#[test]
 fn misfits_are_told() {
-    let mut rng = Rng::new(1);
-    let mut message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {
-        let (q, k, v) = (leaf(q, &mut rng), leaf(k, &mut rng), leaf(v, &mut rng));
-        let run = std::panic::AssertUnwindSafe(|| drop(attend(&q, &k, &v, &spec)));
-        *std::panic::catch_unwind(run).expect_err("should panic").downcast::<String>().unwrap()
+    let message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {
+        panic_text(|| attend(&leaf(q, 1), &leaf(k, 2), &leaf(v, 3), &spec))
     };
     let s = Spec::new;
     let e = message(&[3, 5, 4], &[2, 5, 4], &[2, 5, 4], s());

@@ -23,10 +23,6 @@ const ACTIVATIONS: [Activation; 11] = [
     Activation::Mish,
 ];
 
-fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {
-    Tensor::randn(shape, &mut Rng::new(seed))
-}
-
 /// Every layer from `[.., 8]` to `[.., n]`, with a name.
 fn layers() -> Vec<(&'static str, Sequential<f64>)> {
     let rng = &mut Rng::new(5);

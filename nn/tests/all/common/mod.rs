@@ -2,10 +2,42 @@
 #![allow(dead_code)]
 
 use retrograd_autograd::Var;
-use retrograd_nn::{Gpt, GptConfig, Module, Param, StateDict};
+use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Projections};
+use retrograd_nn::{Gpt, GptConfig, Module, Param, Pass, StateDict};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+mod table;
+
+pub use table::{Table, Worst, close};
+
+/// Normal numbers, the same for the same seed.
+pub fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {
+    Tensor::randn(shape, &mut Rng::new(seed))
+}
+
+/// The same as a variable without a gradient.
+pub fn constant(shape: &[usize], seed: u64) -> Var<f64> {
+    Var::constant(randn(shape, seed))
+}
+
+/// The same as a variable with one.
+pub fn leaf(shape: &[usize], seed: u64) -> Var<f64> {
+    Var::leaf(randn(shape, seed))
+}
+
+/// An evaluation pass.
+pub fn eval() -> Pass {
+    Pass::eval()
+}
+
+/// Asserts that `f` panics with a text in which `part` stands.
+#[track_caller]
+pub fn refuses<R>(part: &str, f: impl FnOnce() -> R) {
+    let text = panic_text(f);
+    assert!(text.contains(part), "{text:?} does not say {part:?}");
+}
 
 /// The bits of every number.
 pub fn bits<T: Real>(t: &Tensor<T>) -> Vec<u64> {
@@ -46,6 +78,18 @@ pub fn config() -> GptConfig {
         bias: true,
         tied: true,
     }
+}
+
+/// Projections of width 8 in 4 heads of width 6 with 2 key heads.
+pub fn uneven() -> Projections<f64> {
+    Projections::new(HeadSizes::new(8, 4).key_heads(2).head_width(6), &mut Rng::new(3))
+}
+
+/// A multi-head attention without a neutral parameter.
+pub fn mha(width: usize, heads: usize) -> MultiHeadAttention<f64> {
+    let m = MultiHeadAttention::new(&MultiHeadConfig::new(width, heads), &mut Rng::new(3));
+    m.visit(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
+    m
 }
 
 /// A model with larger weights than a fresh one has, so that no gradient is tiny.

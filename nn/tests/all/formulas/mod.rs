@@ -1,0 +1,23 @@
+//! Attention against its formulas: written out pair by pair, from papers and by hand, with
+//! nothing shared with what is tested.
+
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::{Incremental, Spec};
+use retrograd_tensor::Tensor;
+
+mod heads;
+mod normalizers;
+mod relative;
+mod rotary;
+mod training;
+
+fn causal<M: Incremental<f64>>(m: &M, x: &Var<f64>) -> Tensor<f64> {
+    m.forward(x, &Spec::new().causal(), &mut eval()).into_value()
+}
+
+/// Asserts and prints that two values are the same.
+#[track_caller]
+fn same(what: &str, a: &Tensor<f64>, b: &Tensor<f64>) {
+    close(what, 1e-12, a, b);
+}

@@ -1,0 +1,96 @@
+//! Rotary and sinusoidal positions.
+
+use super::same;
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::*;
+use retrograd_tensor::Tensor;
+
+#[test]
+fn rope_numbers() {
+    // By complex numbers, with nothing shared.
+    let (d, base) = (6usize, 100.0f64);
+    let x = randn(&[4, d], 3);
+    let rope = Rope::new(d).base(base);
+    for pairing in [Pairing::Half, Pairing::Interleaved] {
+        let y = rope.clone().pairing(pairing).rotate(&Var::constant(x.clone()), 5).into_value();
+        let mut want = vec![0.0; 4 * d];
+        for p in 0..4 {
+            for m in 0..d / 2 {
+                let (i, j) = match pairing {
+                    Pairing::Half => (m, m + d / 2),
+                    Pairing::Interleaved => (2 * m, 2 * m + 1),
+                };
+                let (a, b) = (x.at(&[p, i]), x.at(&[p, j]));
+                let (r, phi) = (a.hypot(b), b.atan2(a));
+                let angle = phi + (p + 5) as f64 / base.powf(2.0 * m as f64 / d as f64);
+                want[p * d + i] = r * angle.cos();
+                want[p * d + j] = r * angle.sin();
+            }
+        }
+        same(&format!("rope, {pairing:?} = complex numbers"), &y, &Tensor::from_vec(want, [4, d]));
+    }
+}
+
+/// YaRN as the paper's code has it, from the wavelengths.
+fn yarn_by_hand(d: usize, base: f64, factor: f64, context: f64, rounded: bool) -> Vec<f64> {
+    let pi = std::f64::consts::PI;
+    let dim =
+        |rotations: f64| (d as f64 * (context / (rotations * 2.0 * pi)).ln()) / (2.0 * base.ln());
+    let (mut low, mut high) = (dim(32.0), dim(1.0));
+    if rounded {
+        (low, high) = (low.floor().max(0.0), high.ceil().min(d as f64 - 1.0));
+    }
+    let mut out = Vec::new();
+    for i in 0..d / 2 {
+        let pos_freq = base.powf((2 * i) as f64 / d as f64);
+        let (extrapolation, interpolation) = (1.0 / pos_freq, 1.0 / (factor * pos_freq));
+        let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+        let mask = 1.0 - ramp;
+        out.push(interpolation * (1.0 - mask) + extrapolation * mask);
+    }
+    out
+}
+
+#[test]
+fn scalings() {
+    let column = |x: Vec<f64>| Tensor::from_vec(x.clone(), [x.len()]);
+    let (d, base) = (64, 10000.0);
+    let none = Rope::new(d).frequencies();
+    let linear = Rope::new(d).scaling(Scaling::Linear { factor: 8.0 }).frequencies();
+    same(
+        "linear scaling",
+        &column(linear.iter().map(|x| x * 8.0).collect()),
+        &column(none.clone()),
+    );
+    let ntk = Rope::new(d).scaling(Scaling::Ntk { factor: 8.0 }).frequencies();
+    assert_eq!(ntk[0], none[0]);
+    assert!((ntk[31] * 8.0 / none[31] - 1.0).abs() < 1e-12, "the slowest is slowed by the factor");
+    for rounded in [true, false] {
+        let yarn = Yarn { rounded, ..Yarn::new(16.0, 4096) };
+        let rope = Rope::new(d).scaling(Scaling::Yarn(yarn));
+        let want = yarn_by_hand(d, base, 16.0, 4096.0, rounded);
+        same(
+            &format!("yarn by hand, rounded {rounded}"),
+            &column(rope.frequencies()),
+            &column(want),
+        );
+        assert_eq!(rope.frequencies()[0], none[0]);
+        assert!((rope.frequencies()[31] * 16.0 / none[31] - 1.0).abs() < 1e-12);
+        assert!((rope.growth() - (0.1 * 16f64.ln() + 1.0)).abs() < 1e-15);
+    }
+    let same_context = Rope::new(d).scaling(Scaling::Yarn(Yarn::new(1.0, 4096)));
+    same("yarn with factor 1 = none", &column(same_context.frequencies()), &column(none));
+    assert_eq!(same_context.growth(), 1.0);
+}
+
+#[test]
+fn sinusoids() {
+    let table: Tensor<f64> = SinusoidalPositions::default().table(3, 2, 5);
+    let want = Tensor::from_fn([2, 5], |i| {
+        let p = 3.0 + i[0] as f64;
+        let w = [1.0, 1.0, 1e4f64.powf(0.4), 1e4f64.powf(0.4), 1e4f64.powf(0.8)][i[1]];
+        if i[1] % 2 == 0 { (p / w).sin() } else { (p / w).cos() }
+    });
+    same("sinusoids by hand", &table, &want);
+}

@@ -1,0 +1,193 @@
+//! A sequence in steps through a cache, and as a whole.
+
+use super::{LEN, run};
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::*;
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+/// A sequence in random chunks through a cache, against the whole.
+fn chunks<M: Incremental<f64>>(
+    t: &mut Table,
+    name: &str,
+    m: &M,
+    spec: &Spec<f64>,
+    length: usize,
+    fresh: impl Fn() -> KvCache<f64>,
+) {
+    let x = constant(&[2, length, 8], 31);
+    let full = m.forward(&x, spec, &mut eval()).into_value();
+    let mut rng = Rng::new(17);
+    for round in 0..6 {
+        let mut cache = fresh();
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while at < length {
+            let n = match round {
+                0 => 1,
+                1 => length,
+                _ => 1 + rng.below(length - at).min(rng.below(40)),
+            };
+            parts.push(m.forward_cached(&x.narrow(1, at, n), spec, &mut cache));
+            at += n;
+            assert_eq!(cache.position(), at);
+        }
+        let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1).into_value();
+        t.case(format!("length {length}, round {round}"));
+        t.values(&format!("cached = full, {name}"), &all, &full);
+    }
+}
+
+pub fn cached(t: &mut Table) {
+    cached_in_f32(t);
+    learned_positions(t);
+    let causal = Spec::new().causal();
+    let rope = || Rope::new(4);
+    let mla =
+        MlaSizes { width: 8, heads: 3, query_latent: None, latent: 5, nope: 4, rope: 2, value: 6 };
+    for length in [13, 150] {
+        let whole = || KvCache::new(length);
+        let attention = RopeAttention::new(uneven(), rope());
+        for path in [Path::Composed, Path::Tiled, Path::Auto] {
+            chunks(
+                t,
+                &format!("RoPE, {path:?}"),
+                &attention,
+                &causal.clone().path(path),
+                length,
+                whole,
+            );
+        }
+        chunks(t, "RoPE, alibi", &attention, &causal.clone().bias(Bias::alibi(4)), length, whole);
+        let yarn = rope().scaling(Scaling::Yarn(Yarn::new(4.0, 16))).pairing(Pairing::Interleaved);
+        chunks(t, "YaRN", &RopeAttention::new(uneven(), yarn), &causal, length, whole);
+        let window = causal.clone().mask(Mask::window(5, 0));
+        chunks(t, "RoPE, window", &attention, &window, length, whole);
+        chunks(t, "RoPE, window, sliding cache", &attention, &window, length, || {
+            KvCache::sliding(5)
+        });
+        chunks(t, "RoPE, window, larger sliding cache", &attention, &window, length, || {
+            KvCache::sliding(8)
+        });
+        chunks(
+            t,
+            "streaming",
+            &StreamingAttention::new(uneven().with_rope(rope()), 2, 5),
+            &causal,
+            length,
+            || KvCache::streaming(2, 5),
+        );
+        chunks(
+            t,
+            "softcap",
+            &SoftcapAttention::new(uneven().with_rope(rope()), 0.5),
+            &causal,
+            length,
+            whole,
+        );
+        chunks(
+            t,
+            "qk L2",
+            &QkL2Attention::new(uneven().with_rope(rope()), 9),
+            &causal,
+            length,
+            whole,
+        );
+        chunks(
+            t,
+            "qk RMS",
+            &QkRmsAttention::new(uneven().with_rope(rope())),
+            &causal,
+            length,
+            whole,
+        );
+        chunks(t, "sinks", &SinkAttention::new(uneven()), &causal, length, whole);
+        chunks(t, "off by one", &QuietAttention::new(uneven()), &causal, length, whole);
+        chunks(
+            t,
+            "memory",
+            &MemoryAttention::new(uneven(), 3, &mut Rng::new(5)),
+            &causal,
+            length,
+            whole,
+        );
+        let talking = TalkingHeadsAttention::new(uneven());
+        talking.score_mix.set(randn(&[4, 4], 3));
+        chunks(t, "talking heads", &talking, &causal, length, whole);
+        let sizes = HeadSizes::new(8, 4).key_heads(2).head_width(4);
+        chunks(
+            t,
+            "differential",
+            &DifferentialAttention::new(sizes, 1, Some(Rope::new(2)), &mut Rng::new(2)),
+            &causal,
+            length,
+            whole,
+        );
+        for form in [MlaForm::Naive, MlaForm::Absorbed] {
+            let mut m = MlaAttention::new(mla, &mut Rng::new(2));
+            m.form = form;
+            chunks(t, &format!("MLA {form:?}"), &m, &causal, length, whole);
+        }
+        chunks(
+            t,
+            "gated",
+            &GatedAttention::new(uneven(), &mut Rng::new(5)),
+            &causal,
+            length,
+            whole,
+        );
+        chunks(t, "head scale", &HeadScaleAttention::new(uneven()), &causal, length, whole);
+        for n in [
+            Normalizer::Sparsemax,
+            Normalizer::Entmax15,
+            Normalizer::TopK(4),
+            Normalizer::Sigmoid { bias: Some(-2.0) },
+        ] {
+            chunks(
+                t,
+                &format!("{n:?}"),
+                &NormalizedAttention::new(uneven(), n),
+                &causal,
+                length,
+                whole,
+            );
+        }
+    }
+}
+
+fn cached_in_f32(t: &mut Table) {
+    let length = 200;
+    let x = Var::constant(Tensor::<f32>::randn([2, length, 64], &mut Rng::new(3)));
+    let proj = Projections::new(HeadSizes::new(64, 4).key_heads(2), &mut Rng::new(4));
+    let m = RopeAttention::<f32>::new(proj, Rope::new(16));
+    for path in [Path::Composed, Path::Tiled] {
+        let spec = Spec::new().causal().path(path);
+        let full = m.forward(&x, &spec, &mut eval()).into_value();
+        for n in [1, 7, 64, 199] {
+            let mut cache = KvCache::new(length);
+            let steps = (0..length).step_by(n).map(|at| {
+                let x = x.narrow(1, at, n.min(length - at));
+                m.forward_cached(&x, &spec, &mut cache)
+            });
+            let parts: Vec<Var> = steps.collect();
+            let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1).into_value();
+            t.case(format!("steps of {n}")).bound(1e-6);
+            t.values(&format!("cached = full, f32, {path:?}"), &all, &full);
+        }
+    }
+}
+
+fn learned_positions(t: &mut Table) {
+    let positions = LearnedPositions::new(LEN, 8, &mut Rng::new(2));
+    let m = RopeAttention::new(uneven(), Rope::new(0));
+    let x = constant(&[2, LEN, 8], 3);
+    let full = run(&m)(&[positions.forward(&x, 0)]).into_value();
+    let mut cache = KvCache::new(LEN);
+    let mut parts = Vec::new();
+    for (at, n) in [(0, 4), (4, 1), (5, 3), (8, 1)] {
+        let x = positions.forward(&x.narrow(1, at, n), cache.position());
+        parts.push(m.forward_cached(&x, &Spec::new().causal(), &mut cache));
+    }
+    let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1);
+    t.values("cached = full, learned positions", all.value(), &full);
+}

@@ -1,0 +1,193 @@
+//! The tiled path and the composed one, and any number of threads.
+
+use super::Vars;
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::*;
+use retrograd_nn::{Layer, Module, Pass};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, with_threads};
+
+pub fn tiled(t: &mut Table) {
+    with_every_part(t);
+    let l = 150;
+    let strided = SparsePattern::Strided { stride: 12 };
+    let fixed = SparsePattern::Fixed { stride: 64, summary: 16 };
+    let big_bird = BigBirdLayout { block: 32, neighbours: 1, global: 1, random: 1, seed: 3 };
+    let projections = Projections::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let longformer = LongformerAttention::<f64>::new(projections, &[1, 3], 20);
+    let causal_longformer = longformer.clone().causal();
+    let x = [randn(&[2, 2, l, 4], 1), randn(&[2, 2, l, 4], 2), randn(&[2, 2, l, 3], 3)];
+    for (name, mask) in [
+        ("window", Mask::causal() & Mask::window(20, 0)),
+        ("dilated window", Mask::window(60, 60) & Mask::dilated(3)),
+        ("strided, by head", strided.mask(SparseMerge::Heads, 2, 0)),
+        ("strided, union", strided.mask(SparseMerge::Union, 2, 0)),
+        ("fixed, by head", fixed.mask(SparseMerge::Heads, 2, 0)),
+        ("fixed, union", fixed.mask(SparseMerge::Union, 2, 0)),
+        ("Longformer", longformer.mask(&[0, 100])),
+        ("Longformer, causal", causal_longformer.mask(&[0, 100])),
+        ("Longformer, global rows", Mask::queries(&[0, 100])),
+        ("BigBird, one layout", big_bird.mask(1, l)),
+        ("BigBird, layout by head", big_bird.mask(2, l)),
+        ("prefix", Mask::prefix(&[30, 90])),
+        ("packed", Mask::causal() & Packed::new(&[40, 70, 40]).mask()),
+        ("shared prefix", Mask::causal() & Packed::shared_prefix(40, &[70, 40]).mask()),
+        ("chunked local", Mask::causal() & Mask::chunks(50)),
+    ] {
+        let run = |path| {
+            let spec = Spec::new().mask(mask.clone()).bias(Bias::alibi(2)).path(path);
+            move |x: Vars<'_>| attend(&x[0], &x[1], &x[2], &spec)
+        };
+        t.same(&format!("tiled = composed, {name}"), &x, run(Path::Tiled), run(Path::Composed));
+    }
+}
+
+fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
+    let mut rng = Rng::new(5);
+    let ids = Tensor::from_fn([batch, lk], |i| (i[1] * 3 / lk.max(1)) as i64);
+    vec![
+        ("full", Mask::Full),
+        ("causal", Mask::causal()),
+        ("window", Mask::window(3, 1)),
+        ("causal window", Mask::causal() & Mask::window(70, 0)),
+        ("causal, dilated", Mask::causal() & Mask::dilated(3)),
+        ("first and window", Mask::first(2) | Mask::causal() & Mask::window(2, 0)),
+        ("global and window", Mask::window(1, 1) | Mask::global(&[0, 4])),
+        ("prefix", Mask::prefix(&vec![lk / 3; batch])),
+        (
+            "lengths",
+            Mask::lengths(&(0..batch).map(|b| if b == 0 { 0 } else { lk / 2 }).collect::<Vec<_>>()),
+        ),
+        ("documents", Mask::documents(&ids) & Mask::causal()),
+        ("chunks", Mask::chunks(7)),
+        ("random", Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng))),
+        ("nothing", Mask::drop(&Tensor::ones([batch, 1, lq, lk]))),
+        ("after the query", !Mask::causal()),
+        ("a rule", Mask::rule("even", |at| at.key % 2 == 0)),
+    ]
+}
+
+/// Under every mask, with softcap, bias, sink and dropout, for grouped heads.
+fn with_every_part(t: &mut Table) {
+    let (batch, heads, key_heads) = (2, 4, 2);
+    for (lq, lk) in [(5, 5), (70, 130), (130, 70), (1, 65), (64, 64), (3, 0), (0, 3)] {
+        for (name, mask) in masks(batch, lq, lk) {
+            for align in [Align::BottomRight, Align::TopLeft, Align::Offset(2)] {
+                let mut rng = Rng::new(9);
+                let mut x = |shape: &[usize]| Tensor::randn(shape, &mut rng);
+                let x = [
+                    x(&[batch, heads, lq, 5]),
+                    x(&[batch, key_heads, lk, 5]),
+                    x(&[batch, key_heads, lk, 3]),
+                    x(&[heads]),
+                ];
+                let run = |path| {
+                    let mask = mask.clone();
+                    move |x: Vars<'_>| {
+                        let spec = Spec::new()
+                            .mask(mask.clone())
+                            .align(align)
+                            .softcap(4.0)
+                            .bias(Bias::alibi(heads))
+                            .sink(Sink::Learned(x[3].clone()))
+                            .dropout(0.3, &mut Pass::train(3))
+                            .path(path);
+                        attend(&x[0], &x[1], &x[2], &spec)
+                    }
+                };
+                let statement = format!("tiled = composed, every part, {name}");
+                t.case(format!("{mask:?} {align:?} {lq} {lk}"));
+                t.same(&statement, &x, run(Path::Tiled), run(Path::Composed));
+            }
+        }
+    }
+}
+
+/// Which weights are dropped is a function of their place alone.
+pub fn dropout(t: &mut Table) {
+    let (l, heads) = (150, 2);
+    let x = [randn(&[2, heads, l, 4], 1), randn(&[2, heads, l, 4], 2)];
+    let spec = |path| Spec::new().causal().dropout(0.4, &mut Pass::train(5)).path(path);
+    // Values that show every weight.
+    let shown = |path| {
+        let [q, k] = x.each_ref().map(|x| Var::constant(x.clone()));
+        let eye = Var::constant(Tensor::eye(l).broadcast_to([2, heads, l, l]));
+        let kept = attend(&q, &k, &eye, &spec(path)).into_value().gt(&Tensor::scalar(0.0));
+        kept.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0))
+    };
+    let one = with_threads(1, || shown(Path::Composed));
+    for threads in [1, 2, 4] {
+        for path in [Path::Composed, Path::Tiled] {
+            t.case(format!("{path:?}")).exact();
+            let kept = with_threads(threads, || shown(path));
+            t.values(
+                &format!("dropped weights, tiled = composed, threads: {threads}"),
+                &kept,
+                &one,
+            );
+        }
+    }
+    let share = one.sum(..).item() / (2 * heads * l * (l + 1) / 2) as f64;
+    assert!((share - 0.6).abs() < 0.01, "{share} of the weights are kept");
+
+    let x = [x[0].clone(), x[1].clone(), randn(&[2, heads, l, 3], 3)];
+    let run = |path| move |x: Vars<'_>| attend(&x[0], &x[1], &x[2], &spec(path));
+    t.same("dropout, tiled = composed", &x, run(Path::Tiled), run(Path::Composed));
+    t.same("dropout = of the weights, before the values", &x, run(Path::Composed), |x| {
+        let all = attend_all(&x[0], &x[1], &x[2], &Spec::new().causal());
+        all.weights.dropout(0.4, Pass::train(5).key().unwrap()).matmul(&x[2])
+    });
+
+    let x = [randn(&[2, 5, 4], 1)];
+    let config = MultiHeadConfig { dropout: 0.4, ..MultiHeadConfig::new(4, 2) };
+    let m = MultiHeadAttention::new(&config, &mut Rng::new(1));
+    let dry = MultiHeadAttention::new(&MultiHeadConfig::new(4, 2), &mut Rng::new(2));
+    dry.load_state_dict(&m.state_dict()).unwrap();
+    t.exact().same(
+        "dropout in evaluation = none",
+        &x,
+        |x| m.forward(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
+        |x| dry.forward(&x[0], &x[0], &x[0], Mask::causal(), &mut Pass::train(1)),
+    );
+    let s = SelfAttention::new(4, 3, 2, &mut Rng::new(1)).dropout(0.4);
+    t.same(
+        "dropout = of the weights, returned before it",
+        &x,
+        |x| s.forward_with_weights(&x[0], Mask::causal(), &mut Pass::train(1)).0,
+        |x| {
+            let (_, w) = s.forward_with_weights(&x[0], Mask::causal(), &mut Pass::train(1));
+            let w = w.dropout(0.4, Pass::train(1).key().unwrap());
+            w.matmul(&s.attention.value.forward(&x[0], &mut eval()))
+        },
+    );
+}
+
+pub fn threads(t: &mut Table) {
+    let mut rng = Rng::new(8);
+    let mut x = |heads: usize| Var::leaf(Tensor::<f32>::randn([2, heads, 200, 16], &mut rng));
+    let (q, k, v) = (x(4), x(2), x(2));
+    for path in [Path::Tiled, Path::Composed] {
+        let run = |threads| {
+            with_threads(threads, || {
+                let spec = Spec::new().causal().dropout(0.1, &mut Pass::train(1)).path(path);
+                let y = attend(&q, &k, &v, &spec);
+                let grads = y.square().sum(..).backward();
+                let of = |x: &Var| grads.get(x).expect("a gradient").clone();
+                (y.value().clone(), [of(&q), of(&k), of(&v)])
+            })
+        };
+        let one = run(1);
+        for threads in [2, 4] {
+            let other = run(threads);
+            let mut gradients = Worst::default();
+            for (a, b) in other.1.iter().zip(&one.1) {
+                gradients.include(Worst::between(a, b).0);
+            }
+            let same = bits(&other.0) == bits(&one.0);
+            t.case(format!("{threads} threads")).exact();
+            let statement = format!("any number of threads, with dropout, {path:?}");
+            t.push(&statement, Worst::between(&other.0, &one.0), Some(gradients), same);
+        }
+    }
+}

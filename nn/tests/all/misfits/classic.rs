@@ -1,0 +1,100 @@
+//! The classic variants.
+
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::*;
+use retrograd_nn::{Dropout, Layer};
+use retrograd_tensor::random::Rng;
+
+#[test]
+fn misfits_are_told() {
+    let rng = || Rng::new(1);
+    let of = |width, heads| Projections::<f64>::new(HeadSizes::new(width, heads), &mut rng());
+    let x = |shape: &[usize]| Var::constant(randn(shape, 1));
+    refuses("2 heads do not divide a width of 7", || {
+        Projections::<f64>::new(HeadSizes::new(7, 2), &mut rng())
+    });
+    refuses("a summary of 4 in blocks of 3", || {
+        SparsePattern::Fixed { stride: 3, summary: 4 }.far()
+    });
+    let longformer = LongformerAttention::new(of(4, 1), &[1], 2);
+    refuses("global token 5 in a sequence of 5", || {
+        longformer.forward(&x(&[5, 4]), &[5], Mask::Full, &mut eval())
+    });
+    let packed = PackedAttention::new(of(4, 1));
+    refuses("5 tokens for documents of 4", || {
+        packed.forward(&x(&[5, 4]), &Packed::new(&[2, 2]), Mask::Full, &mut eval())
+    });
+    refuses("[0, 4, 3]", || Packed::from_cu_seqlens(&[0, 4, 3]));
+    let location =
+        LuongAttention::<f64, _>::new(LuongLocation::new(4, 3, &mut rng()), 4, 4, &mut rng());
+    refuses("a source of 5 positions, made for 3", || {
+        location.context(&x(&[2, 4]), &x(&[5, 4]), Mask::Full)
+    });
+    let qkv = |spec: Spec<f64>| {
+        let x = x(&[2, 5, 4]);
+        attend(&x, &x, &x, &spec)
+    };
+    refuses("3 ALiBi slopes for 2 heads", || qkv(Spec::new().bias(Bias::alibi(3))));
+    refuses("[5, 4] does not broadcast to [1, 2, 5, 5]", || {
+        qkv(Spec::new().bias(Bias::Additive(x(&[5, 4]))))
+    });
+    refuses("masks for 1 heads, of 2", || qkv(Spec::new().mask(Mask::by_head(vec![Mask::Full]))));
+    let buckets = Buckets { count: 8, max_distance: 16, bidirectional: true };
+    refuses("a table [8, 2] for 2 heads and 8 buckets", || {
+        qkv(Spec::new().bias(Bias::Buckets { table: x(&[8, 2]), buckets }))
+    });
+}
+
+/// What projections hold and a variant cannot use is refused when it is made, and when it is put
+/// there later.
+#[test]
+fn what_cannot_be_used_is_refused() {
+    let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let turned = || p().with_rope(Rope::new(2));
+    let wet = || {
+        let mut wet = p();
+        wet.dropout = Dropout::new(0.1);
+        wet
+    };
+    let rng = || Rng::new(2);
+    let x = constant(&[3, 8], 1);
+    let pass = || eval();
+
+    refuses("ShawAttention: no rotary positions", || ShawAttention::new(turned(), 2, &mut rng()));
+    let mut m = ShawAttention::new(p(), 2, &mut rng());
+    m.projections = turned();
+    refuses("ShawAttention: no rotary positions", || m.forward(&x, &mut pass()));
+
+    let who = "TransformerXlAttention: no rotary positions";
+    refuses(who, || TransformerXlAttention::new(turned(), &mut rng()));
+    let mut m = TransformerXlAttention::new(p(), &mut rng());
+    m.projections = turned();
+    refuses(who, || m.forward(&x, None, Mask::Full, &mut pass()));
+
+    let linear = |p| LinearAttention::new(p, Reach::Causal, LinearForm::Recurrent);
+    refuses("LinearAttention: no rotary positions", || linear(turned()));
+    refuses("a dropout of 0.1, and no weights to drop", || linear(wet()));
+    let mut m = linear(p());
+    m.projections = wet();
+    refuses("a dropout of 0.1, and no weights to drop", || m.forward(&x, &mut pass()));
+    m.projections = turned();
+    refuses("a state does not know its position", || m.step(&x, &mut None, &mut pass()));
+
+    let mut m = AttentionPool::new(p(), 2, &mut rng());
+    m.projections = turned();
+    refuses("latents have no positions", || m.forward(&x, &Spec::new(), &mut pass()));
+
+    refuses("3 dilations for 2 heads", || LongformerAttention::new(p(), &[1, 1, 2], 1));
+    let spec = Spec::new().dropout(0.2, &mut retrograd_nn::Pass::train(1));
+    refuses("dropout by the spec, and of 0.1 by the projections", || {
+        PrefixLmAttention::new(wet()).forward(&x, &[1], &spec, &mut pass())
+    });
+    // The spec's alone is not lost.
+    let m = PrefixLmAttention::new(p());
+    let run = |spec: &Spec<f64>| m.forward(&x, &[1], spec, &mut pass()).into_value().to_vec();
+    assert_ne!(run(&spec), run(&Spec::new()));
+    refuses("[length, width] or [batch, length, width], got [1, 1, 3, 8]", || {
+        m.forward(&x.reshape([1, 1, 3, 8]), &[1], Mask::Full, &mut pass())
+    });
+}

@@ -1,0 +1,62 @@
+//! The variants of recent language models.
+
+use super::plain;
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::attention::*;
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+#[test]
+fn misfits_are_told() {
+    let mut rng = Rng::new(1);
+    refuses("rotary width must be even, got 5", || Rope::new(5));
+    refuses("a rotary width of 8 in heads of width 6", || uneven().with_rope(Rope::new(8)));
+    refuses("a rotary width of 4 in heads of width 2", || {
+        Rope::new(4).rotate(&constant(&[3, 2], 1), 0)
+    });
+    refuses("base must be above 1, got 1", || Rope::new(2).base(1.0));
+    refuses("2 heads do not divide 5 rows", || {
+        Rope::new(2).converted(&randn(&[5, 2], 1), 2, Pairing::Half)
+    });
+    refuses("3 heads do not divide a width of 10", || HeadSizes::new(10, 3));
+    refuses("6 query heads are no multiple of 4 key heads", || HeadSizes::new(12, 6).key_heads(4));
+    refuses("0 heads", || HeadSizes::new(12, 0));
+    let sizes = HeadSizes::new(6, 2);
+    refuses("a head of width 3 has no halves", || {
+        DifferentialAttention::<f64>::new(sizes, 0, None, &mut Rng::new(1))
+    });
+    refuses("softcap must be above 0, got 0", || SoftcapAttention::new(uneven(), 0.0));
+    refuses("2 to 5 are beyond the context of 4", || {
+        LearnedPositions::<f64>::new(4, 8, &mut Rng::new(1)).forward(&constant(&[3, 8], 1), 2)
+    });
+    refuses("no positions", || {
+        AttentionPool::new(uneven().with_rope(Rope::new(2)), 2, &mut Rng::new(1))
+    });
+
+    let m = plain();
+    let mut cache = KvCache::new(4);
+    let mut step = |n: usize, batch: usize| {
+        let x = Var::constant(Tensor::randn([batch, n, 8], &mut rng));
+        drop(m.forward_cached(&x, &Spec::new().causal(), &mut cache));
+    };
+    step(3, 2);
+    refuses("2 more tokens after 3 exceed the capacity of 4", || step(2, 2));
+    refuses("keys [3, 2, 1, 6] do not continue [2, 2, 1, 6]", || step(1, 3));
+    step(1, 2);
+    refuses("cut to 5 of 4 tokens", || cache.truncate(5));
+    let mut cache = KvCache::<f64>::sliding(1);
+    for _ in 0..2 {
+        cache.append(&randn(&[1, 2, 1], 1), &randn(&[1, 2, 1], 1));
+    }
+    refuses("cannot go back to 3 of 4 tokens: only 3 are held", || cache.truncate(3));
+}
+
+#[test]
+fn a_sink_needs_a_softmax() {
+    let x = constant(&[3, 2], 1);
+    for n in [Normalizer::Sparsemax, Normalizer::TopK(1), Normalizer::Sigmoid { bias: None }] {
+        let spec = Spec::new().normalizer(n).sink(Sink::Zero);
+        refuses("a sink is a logit of the softmax", || attend(&x, &x, &x, &spec));
+    }
+}

@@ -1,0 +1,47 @@
+//! Every attention variant as a trainable module: one row each.
+//!
+//! From a row come gradients by inputs and parameters against finite differences to second
+//! order, walking and loading of parameters, and equal bits on any number of threads. Run with
+//! `--nocapture` for the table.
+
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_autograd::check::Report;
+use retrograd_nn::Module;
+use retrograd_nn::attention::{HeadSizes, Projections};
+use retrograd_nn::testing::check_variant;
+use retrograd_tensor::random::Rng;
+
+mod rows_classic;
+mod rows_modern;
+mod rows_multi_head;
+
+/// Checks a module by its forward pass on inputs of these shapes, and prints the row.
+fn row<M: Module<f64> + Sync>(
+    name: &str,
+    build: impl Fn(&mut Rng) -> M + Sync,
+    shapes: &[&[usize]],
+    run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
+) {
+    let inputs: Vec<_> = (5..).zip(shapes).map(|(seed, shape)| randn(shape, seed)).collect();
+    let r = check_variant(name, build, &inputs, run);
+    let worst = |report: &Report| report.worst.as_ref().map_or(0.0, |w| w.error);
+    println!(
+        "{name:48} {:3} parameters {:6} first {:.1e} {:6} second {:.1e}",
+        r.parameters,
+        r.first.compared,
+        worst(&r.first),
+        r.second.compared,
+        worst(&r.second)
+    );
+}
+
+/// Projections of width 4 in 2 heads.
+fn small(rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(4, 2), rng)
+}
+
+/// The same with one key head for both.
+fn grouped(rng: &mut Rng) -> Projections<f64> {
+    Projections::new(HeadSizes::new(4, 2).key_heads(1), rng)
+}
