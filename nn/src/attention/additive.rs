@@ -79,7 +79,7 @@ impl<T: Real> AdditiveAttention<T> {
     ) -> Var<T> {
         let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
         let scores = additive_scores(&q, &k, &self.v.var());
-        let spec = how.into().dropout(self.dropout.p(), pass);
+        let spec = how.into().dropout_of_module(self.dropout.p(), pass);
         attend_by_scores(&scores, values, &spec).output
     }
 }

@@ -74,7 +74,7 @@ impl<T: Real> CrossAttention<T> {
     ) -> (InHeads<T>, Spec<T>) {
         let q = self.query.forward(x, pass);
         let (k, v) = (self.key.forward(other, pass), self.value.forward(other, pass));
-        (InHeads::new(&q, &k, &v, 1, 1), how.into().dropout(self.dropout.p(), pass))
+        (InHeads::new(&q, &k, &v, 1, 1), how.into().dropout_of_module(self.dropout.p(), pass))
     }
 
     /// Attends from `x` to `other`, under a [`Mask`](super::Mask) or by a whole [`Spec`].

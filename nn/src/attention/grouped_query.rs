@@ -159,7 +159,7 @@ impl<T: Real> GroupedQueryAttention<T> {
         let [q, k, v] =
             [&self.q_proj, &self.k_proj, &self.v_proj].map(|proj| proj.forward(x, pass));
         let heads = InHeads::new(&q, &k, &v, self.heads, self.key_heads);
-        (heads, how.dropout(self.dropout.p(), pass))
+        (heads, how.dropout_of_module(self.dropout.p(), pass))
     }
 
     /// Attends under a [`Mask`](super::Mask), or by a whole [`Spec`].

@@ -1,5 +1,6 @@
 //! Linear attention: the exponential replaced by a product of features.
 
+use super::engine::product::{mix, scores};
 use super::heads::repeat_heads;
 use super::incremental::Past;
 use super::projections::Projections;
@@ -68,9 +69,9 @@ pub fn linear_attention<T: Real>(
     );
     let step = match form {
         LinearForm::Quadratic => {
-            let weights = features(q).matmul(&features(k).t());
+            let weights = scores(&features(q), &features(k));
             let weights = if reach == Reach::Causal { weights.tril(0) } else { weights };
-            return weights.matmul(v) / (weights.sum_keepdim(-1) + T::from_f64(EPS));
+            return mix(&weights, v) / (weights.sum_keepdim(-1) + T::from_f64(EPS));
         }
         LinearForm::Recurrent => 1,
         LinearForm::Chunked(n) => {
@@ -146,8 +147,8 @@ impl<T: Real> LinearState<T> {
     #[track_caller]
     pub fn chunk(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
         let f = features(q);
-        let weights = f.matmul(&features(k).t()).tril(0);
-        let sum = f.matmul(&self.s) + weights.matmul(v);
+        let weights = scores(&f, &features(k)).tril(0);
+        let sum = f.matmul(&self.s) + mix(&weights, v);
         let norm = f.matmul(&self.z) + weights.sum_keepdim(-1);
         self.absorb(k, v);
         sum / (norm + T::from_f64(EPS))

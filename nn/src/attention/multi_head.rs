@@ -256,7 +256,8 @@ impl<T: Real> MultiHeadAttention<T> {
         }
         let batch = if q.rank() == 3 { q.size(0) } else { 1 };
         let sizes = [batch, config.heads, q.size(-2), lk];
-        let spec = with_open_keys(how, sizes, k.size(-2) - lk).dropout(config.dropout, pass);
+        let spec =
+            with_open_keys(how, sizes, k.size(-2) - lk).dropout_of_module(config.dropout, pass);
         (InHeads::new(&q, &k, &v, config.heads, config.heads), spec)
     }
 }

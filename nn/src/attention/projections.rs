@@ -229,13 +229,7 @@ impl<T: Real> Projections<T> {
     /// If the spec has one of its own.
     #[track_caller]
     pub fn with_dropout(&self, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Spec<T> {
-        let spec = spec.into();
-        if spec.dropout.is_some() {
-            let p = self.dropout.p();
-            assert!(p == 0.0, "attention: dropout by the spec, and of {p} by the projections");
-            return spec;
-        }
-        spec.dropout(self.dropout.p(), pass)
+        spec.into().dropout_of_module(self.dropout.p(), pass)
     }
 
     /// The result of outputs of heads: `[.., H, L, D]` to `[.., L, width]`.

@@ -197,6 +197,19 @@ impl<T: Real> Spec<T> {
         self
     }
 
+    /// The same with the dropout that a module has, if any.
+    ///
+    /// # Panics
+    /// If both have one.
+    #[track_caller]
+    pub(crate) fn dropout_of_module(self, p: f64, pass: &mut Pass) -> Self {
+        if self.dropout.is_none() {
+            return self.dropout(p, pass);
+        }
+        assert!(p == 0.0, "attention: dropout by the spec, and of {p} by the module");
+        self
+    }
+
     /// Mixes heads: scores by `scores` before the mask, weights by `weights` after dropout,
     /// each `[H, H]` from the second axis to the first. Talking heads; Shazeer et al. 2020
     /// (arXiv 2003.02436).

@@ -87,7 +87,7 @@ fn what_cannot_be_used_is_refused() {
 
     refuses("3 dilations for 2 heads", || LongformerAttention::new(p(), &[1, 1, 2], 1));
     let spec = Spec::new().dropout(0.2, &mut retrograd_nn::Pass::train(1));
-    refuses("dropout by the spec, and of 0.1 by the projections", || {
+    refuses("dropout by the spec, and of 0.1 by the module", || {
         PrefixLmAttention::new(wet()).forward(&x, &[1], &spec, &mut pass())
     });
     // The spec's alone is not lost.
