@@ -162,6 +162,7 @@ pub struct Sequential<T: Real = f32>(Vec<Box<dyn Layer<T>>>);
 
 impl<T: Real> Sequential<T> {
     /// No layer yet: the identity.
+    #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Sequential(Vec::new())
     }

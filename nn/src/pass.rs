@@ -16,20 +16,25 @@ pub struct Pass {
     next: u64,
 }
 
+// Passes are not made inline: where the compiler sees that two are equal, it may hand the same
+// memory to two callees that each take a pass by value and change it (rust-lang/rust#158830).
 impl Pass {
     /// A training pass: dropout and the like draw from this seed.
+    #[inline(never)]
     pub fn train(seed: u64) -> Pass {
         Pass { seed: Some(seed), next: 0 }
     }
 
     /// Training pass number `step` of a run: a different one for each step, and nothing but
     /// the two numbers is needed to repeat it.
+    #[inline(never)]
     pub fn train_step(seed: u64, step: u64) -> Pass {
         // Streams of one step are numbered from a place of its own.
         Pass { seed: Some(seed), next: step << 32 }
     }
 
     /// An evaluation pass: nothing is random.
+    #[inline(never)]
     pub fn eval() -> Pass {
         Pass { seed: None, next: 0 }
     }

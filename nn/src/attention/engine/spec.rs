@@ -116,6 +116,7 @@ impl<T: Real> From<&Spec<T>> for Spec<T> {
 
 impl<T: Real> Spec<T> {
     /// Scaled dot-product attention without more.
+    #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Spec {
             scale: None,
