@@ -19,6 +19,7 @@ mod display;
 pub mod drive;
 pub mod element;
 pub mod error;
+pub mod gemm;
 pub mod layout;
 pub mod matrix;
 pub mod ops;

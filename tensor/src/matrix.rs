@@ -1,6 +1,8 @@
-//! Matrices inside slices, and the product of two of them.
+//! Matrices inside slices: views that a kernel reads from and writes to.
 
 use crate::simd::Real;
+use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A matrix inside a slice, with any strides.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +47,11 @@ impl<'a, T> MatRef<'a, T> {
         }
     }
 
-    /// Rows `from..from + n`.
-    pub fn row_block(self, from: usize, n: usize) -> MatRef<'a, T> {
-        let offset = (self.offset as isize + from as isize * self.row_stride) as usize;
-        MatRef { offset, rows: n, ..self }
+    /// Rows `rows` of columns `cols`.
+    pub fn part(self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a, T> {
+        let (i, j) = (rows.start as isize, cols.start as isize);
+        let offset = self.offset as isize + i * self.row_stride + j * self.col_stride;
+        MatRef { offset: offset as usize, rows: rows.len(), cols: cols.len(), ..self }
     }
 }
 
@@ -71,56 +74,95 @@ impl<T: Real> MatRef<'_, T> {
     }
 }
 
-/// An element type that has a matrix product.
-pub trait Product: Sized {
-    /// `out = a · b + beta · out` on one thread; `out` is row-major, and its old contents do
-    /// not count if `beta` is 0.
+/// A matrix to write, row-major with any distance between rows, that can be cut into parts
+/// which different threads write.
+#[derive(Debug)]
+pub struct MatMut<'a, T> {
+    start: *mut T,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    data: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a `MatMut` is an exclusive borrow of its elements, as `&mut [T]` is: parts made by
+// splitting share none.
+unsafe impl<T: Send> Send for MatMut<'_, T> {}
+
+impl<'a, T> MatMut<'a, T> {
+    /// All of a slice as `rows` rows of `cols`.
     ///
     /// # Panics
-    /// If sizes do not agree or an operand leaves its slice.
-    fn gemm(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: Self, out: &mut [Self]);
-}
+    /// If the slice has another length.
+    pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
+        assert_eq!(data.len(), rows * cols, "MatMut: size of the slice");
+        MatMut { start: data.as_mut_ptr(), rows, cols, row_stride: cols, data: PhantomData }
+    }
 
-macro_rules! by_matrixmultiply {
-    ($t:ty, $f:path) => {
-        impl Product for $t {
-            fn gemm(a: MatRef<'_, $t>, b: MatRef<'_, $t>, beta: $t, out: &mut [$t]) {
-                assert!(a.is_inside() && b.is_inside() && a.cols == b.rows, "gemm: operands");
-                assert_eq!(out.len(), a.rows * b.cols, "gemm: size of the output");
-                if out.is_empty() {
-                    return;
-                }
-                if a.cols == 0 {
-                    // Nothing to add up, and the pointers below might dangle.
-                    out.iter_mut().for_each(|x| *x = if beta == 0.0 { 0.0 } else { beta * *x });
-                    return;
-                }
-                // SAFETY: 1. `is_inside` proves that every element of `a` and `b` that the
-                // strides reach lies in their slices; 2. `out` holds rows * cols elements,
-                // row-major; 3. it is exclusively borrowed, so it overlaps neither operand;
-                // 4. with beta = 0 it is written before it is read, and is initialised anyway.
-                unsafe {
-                    $f(
-                        a.rows,
-                        a.cols,
-                        b.cols,
-                        1.0,
-                        a.data.as_ptr().add(a.offset),
-                        a.row_stride,
-                        a.col_stride,
-                        b.data.as_ptr().add(b.offset),
-                        b.row_stride,
-                        b.col_stride,
-                        beta,
-                        out.as_mut_ptr(),
-                        b.cols as isize,
-                        1,
-                    )
-                }
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Distance from one row to the next.
+    pub fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
+    /// Rows `rows` of columns `cols`, borrowed for a while.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn part(&mut self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'_, T> {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "MatMut: rows");
+        assert!(cols.start <= cols.end && cols.end <= self.cols, "MatMut: columns");
+        // Nothing lies behind the start of a part without elements.
+        let at = if rows.is_empty() || cols.is_empty() {
+            0
+        } else {
+            rows.start * self.row_stride + cols.start
+        };
+        // SAFETY: 1. the part has an element, so its first one lies in the matrix, or the
+        // distance is 0.
+        let start = unsafe { self.start.add(at) };
+        let (rows, cols) = (rows.len(), cols.len());
+        MatMut { start, rows, cols, row_stride: self.row_stride, data: PhantomData }
+    }
+
+    /// Cut into blocks of at most `rows` rows and `cols` columns, row by row of blocks; each
+    /// with its first row and column.
+    pub fn blocks(mut self, rows: usize, cols: usize) -> Vec<(usize, usize, MatMut<'a, T>)> {
+        let (row_stride, data) = (self.row_stride, PhantomData);
+        let mut blocks = Vec::new();
+        for i in (0..self.rows).step_by(rows) {
+            for j in (0..self.cols).step_by(cols) {
+                let part = self.part(i..(i + rows).min(self.rows), j..(j + cols).min(self.cols));
+                let (start, rows, cols) = (part.start, part.rows, part.cols);
+                // The matrix is consumed and blocks share no element, so each may live as long.
+                blocks.push((i, j, MatMut { start, rows, cols, row_stride, data }));
             }
         }
-    };
-}
+        blocks
+    }
 
-by_matrixmultiply!(f32, matrixmultiply::sgemm);
-by_matrixmultiply!(f64, matrixmultiply::dgemm);
+    /// One row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        let row = self.part(i..i + 1, 0..self.cols);
+        // SAFETY: 1. `part` checked that the row is inside; 2. its elements lie one after the
+        // other; 3. they are borrowed exclusively, through `self`.
+        unsafe { std::slice::from_raw_parts_mut(row.start, row.cols) }
+    }
+
+    /// Where the first element is.
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
+}

@@ -70,7 +70,8 @@ pub fn chunk_len(cost: Cost) -> usize {
     (units_per_chunk(cost, 1) / 1024 * 1024).max(1024)
 }
 
-fn worth(cost: Cost, elements: usize) -> bool {
+/// Whether work of this estimate is shared out here and now.
+pub fn worth(cost: Cost, elements: usize) -> bool {
     cost.of(elements) >= WORTH_THREADS && threads() > 1
 }
 

@@ -8,7 +8,7 @@
 //! One task makes all gradients of one (batch, key head), in a fixed order, so results do not
 //! depend on threads.
 
-use crate::matrix::MatRef;
+use crate::matrix::{MatMut, MatRef};
 use crate::par::{self, Cost};
 use crate::random::Key;
 use crate::shape::Shape;
@@ -126,7 +126,8 @@ impl<'a, T: Real> Guarded<'a, T> {
     /// in `x`.
     fn add_product(&self, a: MatRef<'_, T>, b: usize, h: usize, rows: Range<usize>, out: &mut [T]) {
         let finite = self.finite.as_ref().unwrap_or(self.x);
-        T::gemm(a, head(finite, b, h, rows.clone()), T::ONE, out);
+        let x = head(finite, b, h, rows.clone());
+        T::gemm(a, x, true, MatMut::new(out, a.rows, x.cols));
         if self.finite.is_some() {
             a.add_product_with_non_finite(head(self.x, b, h, rows), out);
         }
@@ -162,7 +163,7 @@ impl<T: Real> Tiled<'_, T> {
         s: &mut [T],
         mut slopes: Option<&mut [T]>,
     ) {
-        T::gemm(q, k.t(), T::ZERO, s);
+        T::gemm(q, k.t(), false, MatMut::new(s, q.rows, k.rows));
         let width = cols.len();
         let plain = self.softcap.is_none() && self.bias.is_none() && class == Class::Full;
         if let Some(slopes) = &mut slopes {
@@ -423,7 +424,7 @@ pub fn backward<T: Real>(
                 let (s, dp, slopes) = (&mut s[..n * m], &mut dp[..n * m], &mut slopes[..n * m]);
                 let (queries, gs) = (head(q, b, h, rows.clone()), head(&g, b, h, rows.clone()));
                 how.scores(queries, keys, (b, h), &rows, &cols, class, s, Some(slopes));
-                T::gemm(gs, values.t(), T::ZERO, dp);
+                T::gemm(gs, values.t(), false, MatMut::new(dp, n, m));
                 let first = (b * heads + h) * lq;
                 let of = |x: &'_ [T]| x[first + rows.start..first + rows.end].to_vec();
                 let (lse, dots) = (of(lse_data), of(dots_data));
@@ -436,7 +437,8 @@ pub fn backward<T: Real>(
                 }
                 // dV += droppedᵀ g
                 let into = &mut dvalue[cols.start * dv..cols.end * dv];
-                T::gemm(scratch(&dropped, n, m).t(), gs, T::ONE, into);
+                let into = MatMut::new(into, m, dv);
+                T::gemm(scratch(&dropped, n, m).t(), gs, true, into);
                 // dS, where a weight of 0 gives 0 whatever the rest holds.
                 for (i, (row, dp)) in s.chunks_exact_mut(m).zip(dp.chunks_exact(m)).enumerate() {
                     for (j, x) in row.iter_mut().enumerate() {

@@ -1,18 +1,21 @@
 //! Threads around matrix products: the one door that matmul goes through.
 
-pub use crate::matrix::MatRef;
+use crate::error::OrPanic;
+use crate::gemm::rows_in_place;
+pub use crate::matrix::{MatMut, MatRef};
 use crate::par::{self, Cost};
 use crate::simd::Real;
+use crate::storage::Storage;
 
-/// `out = a · b + beta · out` for each pair, all of the same sizes; `out` holds the products
-/// row-major one after the other, and is not read if `beta` is 0.
+/// `out = a · b`, or `out += a · b` if `add`, for each pair, all of the same sizes; `out` holds
+/// the products row-major one after the other.
 ///
-/// Several products are shared out whole. A few are cut into blocks of rows; where, depends
-/// on their sizes only.
+/// Several products are shared out whole. A few are cut into blocks, or, if they are too small
+/// for that and their sums long, each sum into parts. Bits of `f32` do not depend on it.
 ///
 /// # Panics
 /// If sizes do not agree or an operand leaves its slice.
-pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], beta: T, out: &mut [T]) {
+pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &mut [T]) {
     let Some((a, b)) = pairs.first() else {
         return;
     };
@@ -22,23 +25,85 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], beta: T, out: &mu
     if out.is_empty() {
         return;
     }
-    // Picoseconds per element of the product, at about 60 GFLOP/s.
-    let cost = Cost(u32::try_from(k * 33).unwrap_or(u32::MAX).saturating_add(200));
+    let cost = cost(k);
     if pairs.len() >= 4 {
         let per = par::units_per_chunk(cost, m * n);
         par::fill(out, per * m * n, cost, |first, out| {
             let some = &pairs[first / (m * n)..];
             for ((a, b), out) in some.iter().zip(out.chunks_exact_mut(m * n)) {
-                T::gemm(*a, *b, beta, out);
+                T::gemm(*a, *b, add, MatMut::new(out, m, n));
             }
         });
     } else {
-        // Every block packs `b` again, so there should be few.
-        let rows = m.div_ceil(4).next_multiple_of(16).max(64).min(m);
         for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            par::fill(out, rows * n, cost, |first, out| {
-                T::gemm(a.row_block(first / n, out.len() / n), *b, beta, out);
-            });
+            one(*a, *b, add, out);
+        }
+    }
+}
+
+/// Picoseconds per element of a product, at about 120 GFLOP/s.
+fn cost(k: usize) -> Cost {
+    Cost(u32::try_from(k * 16).unwrap_or(u32::MAX).saturating_add(200))
+}
+
+fn one<T: Real>(a: MatRef<'_, T>, b: MatRef<'_, T>, add: bool, out: &mut [T]) {
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    if !par::worth(cost(k), m * n) {
+        return T::gemm(a, b, add, MatMut::new(out, m, n));
+    }
+    let (rows, cols) = blocks(&a, &b);
+    if let Some(depth) = T::depth(k).filter(|&depth| rows == m && cols == n && k > depth) {
+        return by_parts_of_the_sum(a, b, depth, add, out);
+    }
+    let blocks = MatMut::new(out, m, n).blocks(rows, cols);
+    par::each(blocks, rows * cols, cost(k), |(i, j, out)| {
+        T::gemm(a.part(i..i + out.rows(), 0..k), b.part(0..k, j..j + out.cols()), add, out);
+    });
+}
+
+/// Rows and columns of the blocks into which a product is cut: about two for each thread, and
+/// where copying operands anew for every block costs least.
+fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> (usize, usize) {
+    /// What a block should have at least, and a multiple of: whole tiles of any kernel.
+    const ROWS: usize = 24;
+    const COLS: usize = 64;
+    let (m, n) = (a.rows, b.cols);
+    let block =
+        |len: usize, parts: usize, unit: usize| len.div_ceil(parts).next_multiple_of(unit).min(len);
+    let wanted = 2 * par::threads();
+    let copies = |(rows, cols): &(usize, usize)| {
+        let of_a = if rows_in_place(a) { 0 } else { 2 * m * n.div_ceil(*cols) };
+        of_a + n * m.div_ceil(*rows)
+    };
+    (1..=wanted)
+        .map(|down| (block(m, down, ROWS), block(n, wanted.div_ceil(down), COLS)))
+        .filter(|(rows, cols)| {
+            m.div_ceil(*rows) * n.div_ceil(*cols) >= wanted.min(m.div_ceil(ROWS))
+        })
+        .min_by_key(copies)
+        .unwrap_or((block(m, wanted, ROWS), block(n, wanted, COLS)))
+}
+
+/// A small product of long rows and columns: parts of the sum are made at the same time, and
+/// added in order. They are those parts that are added in order without threads, too.
+fn by_parts_of_the_sum<T: Real>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    depth: usize,
+    add: bool,
+    out: &mut [T],
+) {
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    let mut parts = Storage::recycled("matmul", k.div_ceil(depth) * m * n).or_panic();
+    par::fill(&mut parts, m * n, cost(depth), |first, part| {
+        let sum = first / (m * n) * depth..k.min((first / (m * n) + 1) * depth);
+        let (a, b) = (a.part(0..m, sum.clone()), b.part(sum, 0..n));
+        T::gemm(a, b, false, MatMut::new(part, m, n));
+    });
+    for (i, part) in parts.chunks_exact(m * n).enumerate() {
+        match i == 0 && !add {
+            true => out.copy_from_slice(part),
+            false => out.iter_mut().zip(part).for_each(|(x, y)| *x += *y),
         }
     }
 }

@@ -58,7 +58,14 @@ impl<T: Real> Tensor<T> {
                 return a.reshape(tall).matmul(&b).reshape(shape);
             }
         }
-        Tensor::build("matmul", shape, |out| gemm(&pairs(&a, &b), T::ZERO, out))
+        Tensor::build("matmul", shape, |out| match (a.rank(), b.rank()) {
+            (2, 2) => gemm(
+                &[(matrix(&a, a.layout().offset()), matrix(&b, b.layout().offset()))],
+                false,
+                out,
+            ),
+            _ => gemm(&pairs(&a, &b), false, out),
+        })
     }
 
     /// [`Tensor::matmul`] of operands of at least two axes, where a zero on the left
@@ -129,17 +136,6 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
     let (heads_a, heads_b) = (heads(a), heads(b));
     let wide = |l: &crate::layout::Layout| l.broadcast_to("matmul", &batch).or_panic();
     let walk = Walk::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
-    let matrix = |t: &'a Tensor<T>, offset| {
-        let strides = t.layout().strides();
-        MatRef {
-            data: t.data(),
-            offset,
-            rows: t.size(-2),
-            cols: t.size(-1),
-            row_stride: strides[t.rank() - 2],
-            col_stride: strides[t.rank() - 1],
-        }
-    };
     let mut cursor = walk.cursor(0);
     (0..batch.numel())
         .map(|_| {
@@ -147,4 +143,17 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
             (matrix(a, at_a), matrix(b, at_b))
         })
         .collect()
+}
+
+/// The matrix of the last two axes whose first element is at `offset`.
+fn matrix<T: Real>(t: &Tensor<T>, offset: usize) -> MatRef<'_, T> {
+    let strides = t.layout().strides();
+    MatRef {
+        data: t.data(),
+        offset,
+        rows: t.size(-2),
+        cols: t.size(-1),
+        row_stride: strides[t.rank() - 2],
+        col_stride: strides[t.rank() - 1],
+    }
 }

@@ -73,6 +73,31 @@ impl Avx2 {
         cpu!(_mm_blendv_ps(_mm_max_ps(a, b), a, _mm_cmpunord_ps(a, a)))
     }
 
+    /// A square of eight rows, transposed.
+    #[inline(always)]
+    fn transpose8(self, rows: [__m256; 8]) -> [__m256; 8] {
+        // Four rows at a time: vector `c` holds columns c and c + 4 of these rows.
+        let mut fours = rows;
+        for i in [0, 4] {
+            let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
+            cpu!({
+                let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                fours[i] = _mm256_shuffle_ps::<0x44>(ab_low, cd_low);
+                fours[i + 1] = _mm256_shuffle_ps::<0xee>(ab_low, cd_low);
+                fours[i + 2] = _mm256_shuffle_ps::<0x44>(ab_high, cd_high);
+                fours[i + 3] = _mm256_shuffle_ps::<0xee>(ab_high, cd_high);
+            });
+        }
+        let mut out = fours;
+        for c in 0..4 {
+            let (top, bottom) = (fours[c], fours[c + 4]);
+            out[c] = cpu!(_mm256_permute2f128_ps::<0x20>(top, bottom));
+            out[c + 4] = cpu!(_mm256_permute2f128_ps::<0x31>(top, bottom));
+        }
+        out
+    }
+
     /// Lanes `0..4` and `4..8`.
     #[inline(always)]
     fn halves(self, v: __m256) -> (__m128, __m128) {
@@ -325,6 +350,21 @@ impl Lanes<f32> for Avx2 {
         let x = self.max4(a, b);
         let x = self.max4(x, self.by_two(x));
         cpu!(_mm_cvtss_f32(self.max4(x, self.by_one(x))))
+    }
+    #[inline(always)]
+    fn transpose(self, rows: [V; 16]) -> [V; 16] {
+        let mut out = rows;
+        for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let mut square = [rows[0][0]; 8];
+            for k in 0..8 {
+                square[k] = rows[8 * i + k][j];
+            }
+            let square = self.transpose8(square);
+            for k in 0..8 {
+                out[8 * j + k][i] = square[k];
+            }
+        }
+        out
     }
     #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {

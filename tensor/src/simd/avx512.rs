@@ -230,6 +230,40 @@ impl Lanes<f32> for Avx512 {
         self.0.max_lane(self.halves(v))
     }
     #[inline(always)]
+    fn transpose(self, rows: [__m512; 16]) -> [__m512; 16] {
+        let mut out = rows;
+        // Four rows at a time: vector `c` holds columns c, c + 4, c + 8, c + 12 of these rows.
+        for i in (0..16).step_by(4) {
+            let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
+            cpu!({
+                let pairs = |x, y| {
+                    let (low, high) = (_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+                    (_mm512_castps_pd(low), _mm512_castps_pd(high))
+                };
+                let ((ab_low, ab_high), (cd_low, cd_high)) = (pairs(a, b), pairs(c, d));
+                out[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low));
+                out[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low));
+                out[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high));
+                out[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high));
+            });
+        }
+        // Then the quarters of vectors c, c + 4, c + 8, c + 12 are a square of their own.
+        for c in 0..4 {
+            let [x, y, z, w] = [out[c], out[c + 4], out[c + 8], out[c + 12]];
+            cpu!({
+                let (even_low, even_high) =
+                    (_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0x88>(z, w));
+                let (odd_low, odd_high) =
+                    (_mm512_shuffle_f32x4::<0xdd>(x, y), _mm512_shuffle_f32x4::<0xdd>(z, w));
+                out[c] = _mm512_shuffle_f32x4::<0x88>(even_low, even_high);
+                out[c + 4] = _mm512_shuffle_f32x4::<0x88>(odd_low, odd_high);
+                out[c + 8] = _mm512_shuffle_f32x4::<0xdd>(even_low, even_high);
+                out[c + 12] = _mm512_shuffle_f32x4::<0xdd>(odd_low, odd_high);
+            });
+        }
+        out
+    }
+    #[inline(always)]
     fn map(self, v: __m512, f: impl Fn(f32) -> f32) -> __m512 {
         let mut x = [0.0; 16];
         self.store(v, &mut x);

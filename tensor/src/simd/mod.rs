@@ -14,13 +14,13 @@
 //! `f64` exists to check `f32`, and runs the same formulas on one lane.
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+pub(crate) mod avx512;
 mod level;
 mod math;
 #[cfg(target_arch = "aarch64")]
-mod neon;
+pub(crate) mod neon;
 mod one;
 mod portable;
 mod real;
@@ -121,6 +121,9 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn min_lane(self, v: Self::V) -> T;
     /// Largest lane; NaN if any is NaN.
     fn max_lane(self, v: Self::V) -> T;
+    /// The square of the first `N` vectors, transposed: lane `j` of vector `i` becomes lane `i`
+    /// of vector `j`.
+    fn transpose(self, rows: [Self::V; F32_LANES]) -> [Self::V; F32_LANES];
     /// Lane by lane through a scalar function, for what has no vector form.
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
     /// Lane by lane through a scalar function of two values.

@@ -282,6 +282,14 @@ impl Lanes<f32> for Neon {
         self.lane_zero(self.max4(x, self.by_one(x)))
     }
     #[inline(always)]
+    fn transpose(self, rows: [V; 16]) -> [V; 16] {
+        let mut square = [[0.0; 16]; 16];
+        for (v, row) in rows.into_iter().zip(&mut square) {
+            self.store(v, row);
+        }
+        std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
+    }
+    #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
         let mut x = [0.0; 16];
         self.store(v, &mut x);

@@ -163,6 +163,10 @@ impl Lanes<f64> for One {
         v
     }
     #[inline(always)]
+    fn transpose(self, rows: [f64; 16]) -> [f64; 16] {
+        rows
+    }
+    #[inline(always)]
     fn map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 {
         f(v)
     }

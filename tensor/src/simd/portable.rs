@@ -247,6 +247,10 @@ impl Lanes<f32> for Portable {
         tree(v, larger)
     }
     #[inline(always)]
+    fn transpose(self, rows: [V; 16]) -> [V; 16] {
+        std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
+    }
+    #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
         each(v, f)
     }

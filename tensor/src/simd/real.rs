@@ -4,7 +4,7 @@ use super::one::One;
 use super::portable::Portable;
 use super::{Kernel, Lanes, Level, math};
 use crate::element::Steps;
-use crate::matrix::Product;
+use crate::gemm::Product;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 

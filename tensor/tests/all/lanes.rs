@@ -306,6 +306,7 @@ fn a_missing_level_is_not_dispatched() {
 #[cfg(unix)]
 mod guard {
     use super::*;
+    use crate::common::guard::Guarded;
 
     /// Copies `from` to `to`, and the mask, at most `N` elements each.
     struct Copy<'a>(&'a [f32], &'a mut [f32], &'a [bool]);
@@ -318,48 +319,12 @@ mod guard {
         }
     }
 
-    /// One readable page between two that are not.
-    struct Page(*mut u8, usize);
-
-    impl Page {
-        fn new() -> Page {
-            // SAFETY: 1. A fresh anonymous mapping of three pages. 2. Only its middle page is
-            // made accessible.
-            unsafe {
-                let size = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                let p = libc::mmap(std::ptr::null_mut(), 3 * size, libc::PROT_NONE, flags, -1, 0);
-                assert_ne!(p, libc::MAP_FAILED);
-                let middle = p.cast::<u8>().add(size);
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                assert_eq!(libc::mprotect(middle.cast(), size, access), 0);
-                Page(middle, size)
-            }
-        }
-
-        /// `len` elements that end with the page, or that start with it.
-        fn slice<T>(&mut self, len: usize, at_end: bool) -> &mut [T] {
-            let bytes = len * size_of::<T>();
-            let start = if at_end { self.1 - bytes } else { 0 };
-            // SAFETY: 1. `bytes` fit the accessible page. 2. It is zeroed, and zero is a value
-            // of f32 and bool. 3. Both ends of the page are aligned for both.
-            unsafe { std::slice::from_raw_parts_mut(self.0.add(start).cast(), len) }
-        }
-    }
-
-    impl Drop for Page {
-        fn drop(&mut self) {
-            // SAFETY: 1. The three pages mapped in `new`, which nothing borrows any more.
-            unsafe { libc::munmap(self.0.sub(self.1).cast(), 3 * self.1) };
-        }
-    }
-
     #[test]
     fn tails_stay_inside_their_slice() {
         for level in Level::available() {
             for len in 0..=F32_LANES {
                 for at_end in [true, false] {
-                    let (mut a, mut b, mut c) = (Page::new(), Page::new(), Page::new());
+                    let (mut a, mut b, mut c) = (Guarded::new(1), Guarded::new(1), Guarded::new(1));
                     let from = a.slice::<f32>(len, at_end);
                     from.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
                     let (to, mask) = (b.slice::<f32>(len, at_end), c.slice::<bool>(len, at_end));

@@ -5,6 +5,7 @@ mod common;
 
 mod display;
 mod elementwise;
+mod gemm;
 mod index;
 mod lanes;
 mod mask_join;

@@ -183,10 +183,10 @@ fn recycled_memory_is_never_read() {
             col_stride: 1,
         };
         let mut out = vec![f32::NAN; m * n];
-        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], 0.0, &mut out);
+        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], false, &mut out);
         assert!(out.iter().all(|&x| x == k as f32));
-        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], 2.0, &mut out);
-        assert!(out.iter().all(|&x| x == 3.0 * k as f32));
+        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], true, &mut out);
+        assert!(out.iter().all(|&x| x == 2.0 * k as f32));
     }
 }
 
@@ -206,7 +206,7 @@ fn operands_that_leave_their_slice_are_refused() {
     for a in bad {
         assert!(!a.is_inside(), "{a:?}");
         let mut out = vec![0.0; a.rows * 3];
-        assert!(std::panic::catch_unwind(move || gemm(&[(a, b)], 0.0, &mut out)).is_err());
+        assert!(std::panic::catch_unwind(move || gemm(&[(a, b)], false, &mut out)).is_err());
     }
     assert!(MatRef { rows: 0, offset: 99, ..ok }.is_inside());
     let flipped = MatRef { offset: 11, row_stride: -4, col_stride: -1, ..ok };

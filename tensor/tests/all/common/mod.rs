@@ -1,6 +1,9 @@
 //! What the tests share: random shapes and values, odd layouts, and comparison by bits.
 #![allow(dead_code)] // no test uses all of it
 
+#[cfg(unix)]
+pub mod guard;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_tensor::simd::{Level, with_level};

@@ -1,0 +1,211 @@
+//! A product cut into blocks that fit the caches.
+
+use super::pack;
+use super::tile::{Place, tile};
+use crate::matrix::{MatMut, MatRef};
+use crate::simd::{F32_LANES, Kernel, Lanes};
+use std::ops::Range;
+
+/// The longest chain of multiply-adds.
+const DEPTH: usize = 512;
+/// Rows that are gone through for every panel: a block of `HEIGHT` by [`DEPTH`] and a few panels
+/// stay in the second cache.
+const HEIGHT: usize = 120;
+/// Columns that are packed at once.
+const WIDTH: usize = 1024;
+/// Rows of a tile.
+const TILE: usize = 6;
+
+/// Terms of a sum of `k` in a block; the last one may have fewer.
+pub fn depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
+}
+
+/// Whether rows of `a` are read where they lie.
+pub fn rows_in_place<T>(a: &MatRef<'_, T>) -> bool {
+    a.col_stride == 1
+}
+
+/// Whether columns of `b` are read where they lie, as far as they fill vectors: if they would
+/// be read no more often than it takes to copy them.
+fn columns_in_place(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
+    b.col_stride == 1 && b.row_stride >= 0 && a.rows <= TILE
+}
+
+/// Elements of room that [`Blocks`] needs at most.
+pub(super) const ROOM: usize = COLUMNS_ROOM + pack::rows_room(DEPTH, HEIGHT);
+const COLUMNS_ROOM: usize = pack::columns_room(DEPTH, WIDTH);
+
+/// `out = a · b`, or `out += a · b`, with tiles of [`TILE`] rows and at most `NV` vectors.
+pub(super) struct Blocks<'a, const NV: usize> {
+    pub a: MatRef<'a, f32>,
+    pub b: MatRef<'a, f32>,
+    pub add: bool,
+    pub out: MatMut<'a, f32>,
+    /// [`ROOM`] elements.
+    pub room: &'a mut [f32],
+}
+
+impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        let Blocks { a, b, add, mut out, room } = self;
+        let depth = depth(a.cols);
+        let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
+        let in_place = columns_in_place(&a, &b);
+        for right in ranges(b.cols, WIDTH) {
+            for sum in ranges(a.cols, depth) {
+                let b = b.part(sum.clone(), right.clone());
+                let mut at = 0;
+                for cols in panels::<NV>(b.cols) {
+                    if !(in_place && cols.len().is_multiple_of(F32_LANES)) {
+                        let b = b.part(0..b.rows, cols.clone());
+                        pack::columns(s, b, &mut columns[at..]);
+                        at += b.rows * b.cols.next_multiple_of(F32_LANES);
+                    }
+                }
+                for down in ranges(a.rows, HEIGHT) {
+                    let a = a.part(down.clone(), sum.clone());
+                    let left = match rows_in_place(&a) {
+                        true => Left::InPlace(a),
+                        false => {
+                            pack::rows(s, a, rows);
+                            Left::Packed { data: rows, rows: a.rows, k: a.cols }
+                        }
+                    };
+                    let mut out = out.part(down.clone(), right.clone());
+                    let mut at = 0;
+                    for cols in panels::<NV>(b.cols) {
+                        let b = b.part(0..b.rows, cols.clone());
+                        let panel = if in_place && b.cols.is_multiple_of(F32_LANES) {
+                            Panel { data: &b.data[b.offset..], step: b.row_stride as usize }
+                        } else {
+                            let step = b.cols.next_multiple_of(F32_LANES);
+                            let data = &columns[at..][..b.rows * step];
+                            at += data.len();
+                            Panel { data, step }
+                        };
+                        let out = out.part(0..down.len(), cols);
+                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, out);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `0..n` in ranges of `step`.
+fn ranges(n: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(step).map(move |i| i..(i + step).min(n))
+}
+
+/// `0..n` in panels of at most `NV` vectors. None but the only one is a single vector, if it can
+/// be helped: a tile that narrow has too few sums under way to keep the units busy.
+fn panels<const NV: usize>(n: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let left = (n - start).div_ceil(F32_LANES);
+        let vectors = if NV > 2 && left == NV + 1 { NV - 1 } else { left.min(NV) };
+        let end = n.min(start + vectors * F32_LANES);
+        let panel = start..end;
+        start = end;
+        (!panel.is_empty()).then_some(panel)
+    })
+}
+
+/// Rows of the left matrix.
+enum Left<'a> {
+    InPlace(MatRef<'a, f32>),
+    Packed { data: &'a [f32], rows: usize, k: usize },
+}
+
+impl Left<'_> {
+    /// Rows, and terms of the sum.
+    fn size(&self) -> (usize, usize) {
+        match self {
+            Left::InPlace(a) => (a.rows, a.cols),
+            Left::Packed { rows, k, .. } => (*rows, *k),
+        }
+    }
+
+    /// `height` rows from row `i` on, and the distances between their rows and columns.
+    fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
+        match self {
+            Left::InPlace(a) => {
+                let a = a.part(i..i + height, 0..a.cols);
+                assert!(a.is_inside());
+                (&a.data[a.offset..], a.row_stride, a.col_stride)
+            }
+            Left::Packed { data, rows, k } => {
+                let (panel, in_panel) = (i / pack::HEIGHT, i % pack::HEIGHT);
+                let step = pack::HEIGHT.min(rows - panel * pack::HEIGHT);
+                (&data[panel * pack::panel_step(*k)..][in_panel..step * k], 1, step as isize)
+            }
+        }
+    }
+}
+
+/// Columns of the right matrix: row `p` begins at `p * step`.
+struct Panel<'a> {
+    data: &'a [f32],
+    step: usize,
+}
+
+/// All tiles of a block of rows and a panel.
+#[inline(always)]
+fn tiles<S: Lanes<f32>, const NV: usize>(
+    s: S,
+    left: &Left<'_>,
+    panel: Panel<'_>,
+    add: bool,
+    mut out: MatMut<'_, f32>,
+) {
+    let (rows, k) = left.size();
+    let cols = out.cols();
+    let vectors = cols.div_ceil(F32_LANES);
+    assert!(panel.data.len() >= (k - 1) * panel.step + vectors * F32_LANES && vectors <= NV);
+    for i in (0..rows).step_by(TILE) {
+        let height = TILE.min(rows - i);
+        let (a, row, col) = left.tile(i, height);
+        let mut c = out.part(i..i + height, 0..cols);
+        let at = Place {
+            k,
+            a: a.as_ptr(),
+            row,
+            col,
+            b: panel.data.as_ptr(),
+            step: panel.step,
+            c_row: c.row_stride(),
+            c: c.as_mut_ptr(),
+            cols,
+            add,
+        };
+        macro_rules! by_height {
+            ($vectors:literal) => {
+                match height {
+                    1 => tile::<S, 1, $vectors>(s, at),
+                    2 => tile::<S, 2, $vectors>(s, at),
+                    3 => tile::<S, 3, $vectors>(s, at),
+                    4 => tile::<S, 4, $vectors>(s, at),
+                    5 => tile::<S, 5, $vectors>(s, at),
+                    _ => tile::<S, TILE, $vectors>(s, at),
+                }
+            };
+        }
+        // SAFETY: 1. `left` has these rows: it checked that they are inside, or they are packed,
+        // `height <= pack::HEIGHT` of them in a panel, as tiles divide panels; 2. the assertion
+        // above; 3. `c` is this part of the product, borrowed exclusively; 4. `vectors` is as
+        // small as it can be. Heights and vectors are those of the function called.
+        unsafe {
+            match vectors {
+                1 => by_height!(1),
+                2 if NV > 1 => by_height!(2),
+                3 if NV > 1 => by_height!(3),
+                4 if NV > 1 => by_height!(4),
+                _ => unreachable!("a panel has 1 to {NV} vectors"),
+            }
+        }
+    }
+}

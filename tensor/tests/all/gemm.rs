@@ -1,0 +1,198 @@
+//! The kernels of the matrix product: every bit of every element, and no touch beyond.
+
+use crate::common::*;
+use retrograd_tensor::drive::gemm::gemm;
+use retrograd_tensor::gemm::Product;
+use retrograd_tensor::matrix::{MatMut, MatRef};
+use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::with_threads;
+
+/// The order in which the elements of a matrix lie.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Rows,
+    Columns,
+    /// Rows with gaps, from the last to the first.
+    Backwards,
+    /// Every other column.
+    Sparse,
+}
+use Order::*;
+
+/// Elements that a matrix in this order spans, and the matrix on a slice of so many.
+fn span(order: Order, rows: usize, cols: usize) -> usize {
+    match order {
+        Rows | Columns => rows * cols,
+        Backwards => (rows.max(1) - 1) * (cols + 3) + cols,
+        Sparse => (rows * cols * 2).saturating_sub(1),
+    }
+}
+
+fn matrix(order: Order, data: &[f32], rows: usize, cols: usize) -> MatRef<'_, f32> {
+    let (offset, row_stride, col_stride) = match order {
+        Rows => (0, cols as isize, 1),
+        Columns => (0, 1, rows as isize),
+        Backwards => ((rows.max(1) - 1) * (cols + 3), -(cols as isize + 3), 1),
+        Sparse => (0, 2 * cols as isize, 2),
+    };
+    MatRef { data, offset, rows, cols, row_stride, col_stride }
+}
+
+fn at(m: &MatRef<'_, f32>, i: usize, j: usize) -> f32 {
+    m.data[(m.offset as isize + i as isize * m.row_stride + j as isize * m.col_stride) as usize]
+}
+
+/// The definition: a chain of fused multiply-adds over each block of the sum, blocks in order.
+fn by_definition(
+    a: &MatRef<'_, f32>,
+    b: &MatRef<'_, f32>,
+    old: Option<f32>,
+    i: usize,
+    j: usize,
+) -> f32 {
+    let depth = fused().next().and_then(|level| with_level(level, || f32::depth(a.cols)));
+    let terms: Vec<usize> = (0..a.cols).collect();
+    let blocks = terms
+        .chunks(depth.expect("known where sums are fused"))
+        .map(|block| block.iter().fold(0.0, |sum, &p| at(a, i, p).mul_add(at(b, p, j), sum)));
+    old.into_iter().chain(blocks).reduce(|x, y| x + y).unwrap_or(0.0)
+}
+
+fn fused() -> impl Iterator<Item = Level> {
+    Level::available().into_iter().filter(|&l| l != Level::Scalar)
+}
+
+fn normals(rng: &mut Rng, n: usize) -> Vec<f32> {
+    (0..n).map(|_| rng.normal() as f32).collect()
+}
+
+/// Every element of a product at every level that fuses has the bits of the definition, whatever
+/// the sizes, the strides, and what is there before; only the product is written.
+fn check_bits((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
+    let mut rng = Rng((m * 1000 + k * 7 + n) as u64);
+    let a = normals(&mut rng, span(orders.0, m, k));
+    let b = normals(&mut rng, span(orders.1, k, n));
+    let old = normals(&mut rng, m * (n + 2));
+    let (a, b) = (matrix(orders.0, &a, m, k), matrix(orders.1, &b, k, n));
+    for level in fused() {
+        let mut out = old.clone();
+        let mut whole = MatMut::new(&mut out, m, n + 2);
+        with_level(level, || f32::gemm(a, b, add, whole.part(0..m, 1..n + 1)));
+        for i in 0..m {
+            for j in 0..n + 2 {
+                let old = old[i * (n + 2) + j];
+                let want = match j {
+                    _ if j == 0 || j == n + 1 => old,
+                    _ => by_definition(&a, &b, add.then_some(old), i, j - 1),
+                };
+                let got = out[i * (n + 2) + j];
+                assert_eq!(
+                    got.to_bits(),
+                    want.to_bits(),
+                    "{level}: {m}x{k}x{n} {orders:?} add {add}: ({i}, {j}) is {got}, not {want}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_are_those_of_the_definition() {
+    let orders = [Rows, Columns, Backwards, Sparse];
+    for m in [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 23, 24, 25, 31] {
+        for n in [0, 1, 15, 16, 17, 31, 33, 48, 63, 64, 65, 79, 80, 81, 96, 128, 130, 145] {
+            let k = [1, 7, 16, 33][(m + n) % 4];
+            check_bits((m, k, n), (orders[m % 4], orders[n % 4]), (m + n) % 3 == 0);
+        }
+    }
+    for (i, a) in orders.into_iter().enumerate() {
+        for (j, b) in orders.into_iter().enumerate() {
+            check_bits((29, 37, 83), (a, b), (i + j) % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn long_sums_and_many_blocks() {
+    for k in [0, 511, 512, 513, 1024, 1025, 1600] {
+        check_bits((7, k, 19), (Rows, Columns), k % 2 == 0);
+        check_bits((25, k, 65), (Columns, Rows), k % 2 == 1);
+    }
+    // More rows and columns than go through at once.
+    check_bits((245, 9, 70), (Columns, Rows), false);
+    check_bits((121, 5, 1030), (Rows, Columns), false);
+    check_bits((3, 5, 1100), (Rows, Rows), true);
+}
+
+/// However it is cut: by rows, by columns, or by parts of the sum.
+#[test]
+fn threads_change_no_bit() {
+    let mut rng = Rng(5);
+    for (m, k, n) in
+        [(512, 256, 512), (768, 128, 65), (48, 9000, 32), (16, 40_000, 8), (1, 700, 5000)]
+    {
+        let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
+        let pair = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
+        let product = |threads| {
+            let mut out = vec![0.5f32; m * n];
+            with_threads(threads, || gemm(&[pair], threads % 2 == 0, &mut out));
+            out
+        };
+        for (one, other) in [(1, 3), (1, 5), (2, 4), (2, 8)] {
+            let (x, y) = (product(one), product(other));
+            assert!(x.iter().zip(&y).all(|(x, y)| x.to_bits() == y.to_bits()), "{m}x{k}x{n}");
+        }
+    }
+}
+
+/// Infinities, NaN and subnormal numbers go through tiles as through the definition.
+#[test]
+fn special_values() {
+    let mut rng = Rng(6);
+    let (m, k, n) = (13, 9, 37);
+    for _ in 0..50 {
+        let a: Vec<f32> = (0..m * k).map(|_| rng.hostile() as f32).collect();
+        let b: Vec<f32> = (0..k * n).map(|_| rng.hostile() as f32).collect();
+        let (a, b) = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
+        for level in fused() {
+            let mut out = vec![0.0; m * n];
+            with_level(level, || f32::gemm(a, b, false, MatMut::new(&mut out, m, n)));
+            for (at, &got) in out.iter().enumerate() {
+                let want = by_definition(&a, &b, None, at / n, at % n);
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                assert!(same, "{level}: {got}, not {want}");
+            }
+        }
+    }
+}
+
+/// Operands and results at the very ends of mapped memory, for every length of a tail.
+#[cfg(unix)]
+#[test]
+fn nothing_beyond_the_operands_is_touched() {
+    use crate::common::guard::Guarded;
+    let mut pages = [(); 3].map(|()| Guarded::new(40));
+    let mut rng = Rng(7);
+    for tail in 0..=130 {
+        for (m, k, n) in [(tail, 5, 70), (13, tail, 17), (7, 19, tail)] {
+            for at_end in [true, false] {
+                for orders in [(Rows, Rows), (Columns, Columns), (Backwards, Sparse)] {
+                    let [a, b, out] = &mut pages;
+                    let a = a.slice::<f32>(span(orders.0, m, k), at_end);
+                    let b = b.slice::<f32>(span(orders.1, k, n), at_end);
+                    let out = out.slice::<f32>(m * n, at_end);
+                    a.iter_mut().chain(&mut *b).for_each(|x| *x = rng.below(7) as f32 - 3.0);
+                    let (a, b) = (matrix(orders.0, a, m, k), matrix(orders.1, b, k, n));
+                    for level in Level::available() {
+                        with_level(level, || f32::gemm(a, b, false, MatMut::new(out, m, n)));
+                        // Small integers: exact in any order.
+                        let want = |i, j| (0..k).map(|p| at(&a, i, p) * at(&b, p, j)).sum::<f32>();
+                        for (x, i) in out.iter().zip(0..) {
+                            assert_eq!(*x, want(i / n, i % n), "{level} {m}x{k}x{n} {orders:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
