@@ -55,19 +55,59 @@ impl<'a, T> MatRef<'a, T> {
     }
 }
 
+impl<'a, T> MatRef<'a, T> {
+    /// A row whose elements lie in order.
+    ///
+    /// # Panics
+    /// If they do not, or there is no such row.
+    #[inline(always)]
+    pub fn row(&self, i: usize) -> &'a [T] {
+        assert!(i < self.rows && (self.col_stride == 1 || self.cols <= 1), "MatRef: row");
+        if self.cols == 0 {
+            return &[];
+        }
+        &self.data[(self.offset as isize + i as isize * self.row_stride) as usize..][..self.cols]
+    }
+}
+
 impl<T: Real> MatRef<'_, T> {
+    fn at(&self, i: usize, j: usize) -> T {
+        let place = i as isize * self.row_stride + j as isize * self.col_stride;
+        self.data[(self.offset as isize + place) as usize]
+    }
+
+    /// Whether no element is NaN or infinite.
+    pub fn is_finite(&self) -> bool {
+        // A product with 0 is 0 of finite numbers only, and sums of zeros are quick; several at
+        // a time.
+        let mut sums = [T::ZERO; 16];
+        (0..self.rows).all(|i| match self.col_stride {
+            1 => {
+                let (whole, rest) = self.row(i).as_chunks::<16>();
+                for x in whole {
+                    sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x * T::ZERO);
+                }
+                rest.iter().chain(&sums).map(|x| *x * T::ZERO).sum::<T>() == T::ZERO
+            }
+            _ => (0..self.cols).all(|j| self.at(i, j).to_f64().is_finite()),
+        })
+    }
+
+    /// All elements, row by row, those that are NaN or infinite replaced by 0.
+    pub fn without_non_finite(&self) -> Vec<T> {
+        let places = (0..self.rows).flat_map(|i| (0..self.cols).map(move |j| (i, j)));
+        let only_finite = |x: T| if x.to_f64().is_finite() { x } else { T::ZERO };
+        places.map(|(i, j)| only_finite(self.at(i, j))).collect()
+    }
+
     /// `out += self · b` over the elements of `b` that are not finite, and of `self` that are
     /// not 0: what a product with those elements replaced by 0 leaves out, if a zero in `self`
     /// means "not there".
-    pub fn add_product_with_non_finite(self, b: MatRef<'_, T>, out: &mut [T]) {
-        let at = |m: &MatRef<'_, T>, i: usize, j: usize| {
-            let place = m.offset as isize + i as isize * m.row_stride + j as isize * m.col_stride;
-            m.data[place as usize]
-        };
+    pub fn add_product_with_non_finite(self, b: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         for k in 0..self.cols {
-            for j in (0..b.cols).filter(|&j| !at(&b, k, j).to_f64().is_finite()) {
-                for i in (0..self.rows).filter(|&i| at(&self, i, k) != T::ZERO) {
-                    out[i * b.cols + j] += at(&self, i, k) * at(&b, k, j);
+            for j in (0..b.cols).filter(|&j| !b.at(k, j).to_f64().is_finite()) {
+                for i in (0..self.rows).filter(|&i| self.at(i, k) != T::ZERO) {
+                    out.row(i)[j] += self.at(i, k) * b.at(k, j);
                 }
             }
         }
@@ -114,19 +154,16 @@ impl<'a, T> MatMut<'a, T> {
         self.row_stride
     }
 
-    /// Rows `rows` of columns `cols`, borrowed for a while.
+    /// Rows `rows` of columns `cols`, which shares elements with `self`.
     ///
     /// # Panics
     /// If there are not so many.
-    pub fn part(&mut self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'_, T> {
+    fn sub(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "MatMut: rows");
         assert!(cols.start <= cols.end && cols.end <= self.cols, "MatMut: columns");
         // Nothing lies behind the start of a part without elements.
-        let at = if rows.is_empty() || cols.is_empty() {
-            0
-        } else {
-            rows.start * self.row_stride + cols.start
-        };
+        let empty = rows.is_empty() || cols.is_empty();
+        let at = if empty { 0 } else { rows.start * self.row_stride + cols.start };
         // SAFETY: 1. the part has an element, so its first one lies in the matrix, or the
         // distance is 0.
         let start = unsafe { self.start.add(at) };
@@ -134,20 +171,75 @@ impl<'a, T> MatMut<'a, T> {
         MatMut { start, rows, cols, row_stride: self.row_stride, data: PhantomData }
     }
 
+    /// Rows `rows` of columns `cols`, borrowed for a while.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn part(&mut self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'_, T> {
+        self.sub(rows, cols)
+    }
+
+    /// Rows `rows` of columns `cols`, and nothing of the rest.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn into_part(self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
+        self.sub(rows, cols)
+    }
+
+    // Below, a matrix is consumed and its parts share no element.
+
     /// Cut into blocks of at most `rows` rows and `cols` columns, row by row of blocks; each
     /// with its first row and column.
-    pub fn blocks(mut self, rows: usize, cols: usize) -> Vec<(usize, usize, MatMut<'a, T>)> {
-        let (row_stride, data) = (self.row_stride, PhantomData);
-        let mut blocks = Vec::new();
-        for i in (0..self.rows).step_by(rows) {
-            for j in (0..self.cols).step_by(cols) {
-                let part = self.part(i..(i + rows).min(self.rows), j..(j + cols).min(self.cols));
-                let (start, rows, cols) = (part.start, part.rows, part.cols);
-                // The matrix is consumed and blocks share no element, so each may live as long.
-                blocks.push((i, j, MatMut { start, rows, cols, row_stride, data }));
-            }
-        }
-        blocks
+    ///
+    /// # Panics
+    /// If a block has no rows or no columns.
+    pub fn blocks(self, rows: usize, cols: usize) -> Vec<(usize, usize, MatMut<'a, T>)> {
+        let down = (0..self.rows).step_by(rows).map(|i| i..(i + rows).min(self.rows));
+        let across = |_| (0..self.cols).step_by(cols).map(|j| j..(j + cols).min(self.cols));
+        down.flat_map(|i| across(()).map(move |j| (i.clone(), j)))
+            .map(|(i, j)| (i.start, j.start, self.sub(i, j)))
+            .collect()
+    }
+
+    /// Cut into `down` by `across` blocks of equal sizes, perhaps empty, row by row of blocks.
+    ///
+    /// # Panics
+    /// If rows or columns cannot be divided so.
+    pub fn grid(self, down: usize, across: usize) -> Vec<MatMut<'a, T>> {
+        let (rows, cols) = (self.rows / down.max(1), self.cols / across.max(1));
+        assert!(rows * down == self.rows && cols * across == self.cols, "MatMut: unequal blocks");
+        let place = |n: usize, i: usize| n * i..n * (i + 1);
+        (0..down * across)
+            .map(|i| self.sub(place(rows, i / across), place(cols, i % across)))
+            .collect()
+    }
+
+    /// Cut into bands of at most `rows` rows.
+    ///
+    /// # Panics
+    /// If a band has no rows.
+    pub fn bands(self, rows: usize) -> Vec<MatMut<'a, T>> {
+        (0..self.rows)
+            .step_by(rows)
+            .map(|i| self.sub(i..(i + rows).min(self.rows), 0..self.cols))
+            .collect()
+    }
+
+    /// The first columns, and the others.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn split_cols(self, at: usize) -> (MatMut<'a, T>, MatMut<'a, T>) {
+        (self.sub(0..self.rows, 0..at), self.sub(0..self.rows, at..self.cols))
+    }
+
+    /// Sets every element.
+    pub fn fill(&mut self, x: T)
+    where
+        T: Copy,
+    {
+        (0..self.rows).for_each(|i| self.row(i).fill(x));
     }
 
     /// One row.
@@ -155,7 +247,7 @@ impl<'a, T> MatMut<'a, T> {
     /// # Panics
     /// If there is no such row.
     pub fn row(&mut self, i: usize) -> &mut [T] {
-        let row = self.part(i..i + 1, 0..self.cols);
+        let row = self.sub(i..i + 1, 0..self.cols);
         // SAFETY: 1. `part` checked that the row is inside; 2. its elements lie one after the
         // other; 3. they are borrowed exclusively, through `self`.
         unsafe { std::slice::from_raw_parts_mut(row.start, row.cols) }

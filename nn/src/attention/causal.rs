@@ -1,8 +1,8 @@
 //! Causal multi-head self-attention with a fused projection.
 
 use super::cache::KvCache;
-use super::engine::{Align, Spec};
-use super::heads::InHeads;
+use super::engine::{Align, Spec, attend_packed};
+use super::heads::{InHeads, join_heads};
 use super::incremental::Past;
 use crate::dropout::Dropout;
 use crate::gpt::GptConfig;
@@ -61,8 +61,9 @@ impl<T: Real> CausalSelfAttention<T> {
     /// If the last axis of `x` is not the width.
     #[track_caller]
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts(x, &mut Past::nothing(), pass);
-        let (y, weights) = heads.attend_all(&spec);
+        let [q, k, v] = self.qkv(x, pass).split(-1, &[x.size(-1); 3]).try_into().expect("three");
+        let heads = InHeads::new(&q, &k, &v, self.heads, self.heads);
+        let (y, weights) = heads.attend_all(&self.spec(pass));
         // [B, heads, L, L] to [.., heads, L, L]
         let mut dims = x.shape().to_vec();
         dims.truncate(x.rank() - 2);
@@ -72,7 +73,7 @@ impl<T: Real> CausalSelfAttention<T> {
 
     /// The output for the next tokens of a sequence, whose earlier keys and values the cache
     /// holds, and then those of `x`, too. Without gradients, in evaluation; what any division of
-    /// a sequence gives is equal to the whole, up to rounding.
+    /// a sequence gives is equal to the whole, bit by bit.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
@@ -80,22 +81,24 @@ impl<T: Real> CausalSelfAttention<T> {
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         no_grad(|| {
             let pass = &mut Pass::eval();
-            let (heads, spec) = self.parts(x, &mut Past::cached(cache), pass);
-            let y = heads.attend(&spec.align(Align::BottomRight));
+            let qkv = self.qkv(x, pass).split(-1, &[x.size(-1); 3]);
+            let (k, v) = Past::cached(cache).extend(&qkv[1], &qkv[2]);
+            let heads = InHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
+            let y = heads.attend(&self.spec(pass).align(Align::BottomRight));
             self.project(&y.reshape(x.shape()), pass)
         })
     }
 
-    /// Operands of one batch axis in heads, and how they attend.
+    /// Queries, keys and values side by side, `[B, L, 3·width]`.
     #[track_caller]
-    fn parts(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
+    fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let (length, width) = (x.size(-2), x.size(-1));
         let batch = x.shape()[..x.rank() - 2].iter().product();
-        let qkv = self.c_attn.forward(&x.reshape([batch, length, width]), pass);
-        let qkv = qkv.split(-1, &[width; 3]);
-        let (k, v) = past.extend(&qkv[1], &qkv[2]);
-        let heads = InHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
-        (heads, Spec::new().causal().dropout(self.attn_dropout.p(), pass))
+        self.c_attn.forward(&x.reshape([batch, length, width]), pass)
+    }
+
+    fn spec(&self, pass: &mut Pass) -> Spec<T> {
+        Spec::new().causal().dropout(self.attn_dropout.p(), pass)
     }
 
     fn project(&self, joined: &Var<T>, pass: &mut Pass) -> Var<T> {
@@ -113,7 +116,8 @@ impl<T: Real> Module<T> for CausalSelfAttention<T> {
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let (heads, spec) = self.parts(x, &mut Past::nothing(), pass);
-        self.project(&heads.attend(&spec).reshape(x.shape()), pass)
+        let qkv = self.qkv(x, pass);
+        let o = attend_packed(&qkv, self.heads, self.heads, &self.spec(pass));
+        self.project(&join_heads(&o).reshape(x.shape()), pass)
     }
 }

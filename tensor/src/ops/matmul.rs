@@ -1,6 +1,6 @@
 //! Matrix products with broadcast batches.
 
-use crate::drive::gemm::{MatRef, gemm};
+use crate::drive::gemm::{MatMut, MatRef, gemm};
 use crate::drive::zip::map_with;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::shape::Shape;
@@ -80,7 +80,7 @@ impl<T: Real> Tensor<T> {
         let size = self.size(-2) * other.size(-1);
         let out = product.make_mut().chunks_exact_mut(size.max(1));
         for ((a, b), out) in pairs(self, other).iter().zip(out) {
-            a.add_product_with_non_finite(*b, out);
+            a.add_product_with_non_finite(*b, MatMut::new(out, a.rows, b.cols));
         }
         product
     }

@@ -277,6 +277,17 @@ impl Lanes<f32> for Avx2 {
         cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
     }
     #[inline(always)]
+    fn lanes_of(self, bits: u64) -> M {
+        cpu!({
+            let bits = _mm256_set1_epi32(bits as i32);
+            let lane = |places| {
+                _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(bits, places), places))
+            };
+            let low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            [lane(low), lane(_mm256_slli_epi32::<8>(low))]
+        })
+    }
+    #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
         let mut bytes = [false; 16];
         bytes[..m.len()].copy_from_slice(m);

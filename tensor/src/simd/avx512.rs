@@ -183,6 +183,10 @@ impl Lanes<f32> for Avx512 {
         cpu!(_mm512_mask_blend_ps(m, b, a))
     }
     #[inline(always)]
+    fn lanes_of(self, bits: u64) -> __mmask16 {
+        bits as __mmask16
+    }
+    #[inline(always)]
     fn load_mask(self, m: &[bool]) -> __mmask16 {
         assert!(m.len() <= 16, "load_mask: {} elements for 16 lanes", m.len());
         // SAFETY: 1. `self` proves AVX-512 BW and VL. 2. The mask names the first `m.len()`

@@ -102,6 +102,8 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn any(self, m: Self::M) -> bool;
     /// `a` where `m`, else `b`.
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
+    /// The mask whose lane `i` is bit `i`; bits beyond the lanes do not count.
+    fn lanes_of(self, bits: u64) -> Self::M;
     /// The mask of at most `N` booleans; the other lanes are false.
     fn load_mask(self, m: &[bool]) -> Self::M;
 

@@ -215,6 +215,17 @@ impl Lanes<f32> for Neon {
         four!(vbslq_f32; m, a, b)
     }
     #[inline(always)]
+    fn lanes_of(self, bits: u64) -> M {
+        let mut whole = [0u32; 16];
+        for i in 0..16 {
+            whole[i] = if bits >> i & 1 == 1 { u32::MAX } else { 0 };
+        }
+        let p = whole.as_ptr();
+        // SAFETY: 1. `self` proves NEON. 2. `p` starts 16 elements: four loads of 4 are in
+        // bounds.
+        unsafe { [vld1q_u32(p), vld1q_u32(p.add(4)), vld1q_u32(p.add(8)), vld1q_u32(p.add(12))] }
+    }
+    #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
         // No bit or every bit.
         let mut whole = [0u32; 16];

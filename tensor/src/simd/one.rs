@@ -125,6 +125,10 @@ impl Lanes<f64> for One {
         if m { a } else { b }
     }
     #[inline(always)]
+    fn lanes_of(self, bits: u64) -> bool {
+        bits & 1 == 1
+    }
+    #[inline(always)]
     fn load_mask(self, m: &[bool]) -> bool {
         assert!(m.len() <= 1, "load_mask: {} elements for 1 lane", m.len());
         m.first().copied().unwrap_or(false)

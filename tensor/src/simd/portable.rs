@@ -207,6 +207,10 @@ impl Lanes<f32> for Portable {
         out
     }
     #[inline(always)]
+    fn lanes_of(self, bits: u64) -> M {
+        std::array::from_fn(|i| bits >> i & 1 == 1)
+    }
+    #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
         let mut out = [false; 16];
         out[..m.len()].copy_from_slice(m);

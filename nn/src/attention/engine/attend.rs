@@ -36,18 +36,43 @@ pub struct Attended<T: Real = f32> {
 #[track_caller]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
     let call = Call::new(q, k, v, spec);
-    let tiled = match spec.path {
-        Path::Composed => false,
-        Path::Tiled => {
-            let why = spec.needs_composed();
-            assert!(why.is_none(), "attend: the tiled path cannot: {}", why.unwrap_or(""));
-            true
-        }
-        // Tiles pay once the matrix of scores is more than a few of them.
-        Path::Auto => spec.needs_composed().is_none() && call.sizes.lk > 128,
-    };
-    let output = if tiled { tiled::attend(&call) } else { call.composed() };
+    let output = if goes_by_tiles(spec) { tiled::attend(&call) } else { call.composed() };
     call.finish(&output)
+}
+
+/// [`attend`] to queries, keys and values that lie side by side, as one projection makes them:
+/// from `[B, L, (H + 2 Hk) D]` to `[B, H, L, D]`. They are read where they lie.
+///
+/// # Panics
+/// If the heads do not divide the last axis, or shapes do not fit the parts of the spec.
+#[track_caller]
+pub fn attend_packed<T: Real>(
+    qkv: &Var<T>,
+    heads: usize,
+    key_heads: usize,
+    spec: &Spec<T>,
+) -> Var<T> {
+    assert!(
+        qkv.rank() == 3 && heads > 0 && qkv.size(2).is_multiple_of(heads + 2 * key_heads),
+        "attend: {heads} query heads and twice {key_heads} key heads in {:?}, \
+         which should be [batch, length, heads · width]",
+        qkv.shape()
+    );
+    if !goes_by_tiles(spec) {
+        let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
+        return attend(&q, &k, &v, spec);
+    }
+    // The node has the packed variable for its input, and views of it besides.
+    let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
+    tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv)
+}
+
+#[track_caller]
+fn goes_by_tiles<T: Real>(spec: &Spec<T>) -> bool {
+    let why = spec.needs_composed();
+    let forced = spec.path == Path::Tiled;
+    assert!(!forced || why.is_none(), "attend: the tiled path cannot: {}", why.unwrap_or(""));
+    spec.path != Path::Composed && why.is_none()
 }
 
 /// [`attend`] with weights and log-sum-exp, by the composed path.

@@ -455,6 +455,41 @@ impl Rule for Mask {
         }
     }
 
+    fn row(&self, at: At, keys: usize) -> u64 {
+        let (p, first) = (at.query, at.key as isize);
+        // Keys at positions `from..to`.
+        let span = |from: isize, to: isize| {
+            let below = |n: isize| match n.clamp(0, keys as isize) {
+                64 => u64::MAX,
+                n => (1 << n) - 1,
+            };
+            below(to.saturating_sub(first)) & !below(from.saturating_sub(first))
+        };
+        let far = isize::MAX;
+        match self {
+            Mask::Full => span(0, far),
+            Mask::Causal => span(0, p.saturating_add(1)),
+            Mask::Window { left, right } => {
+                let [left, right] = [left, right].map(|&n| isize::try_from(n).unwrap_or(far));
+                span(p.saturating_sub(left), p.saturating_add(right).saturating_add(1))
+            }
+            Mask::First(n) => span(0, *n as isize),
+            Mask::Lengths(n) => span(0, entry(n, at.batch) as isize),
+            Mask::Prefix(n) => span(0, (p.saturating_add(1)).max(entry(n, at.batch) as isize)),
+            Mask::Chunks(n) => {
+                let n = *n as isize;
+                let start = p.div_euclid(n).saturating_mul(n);
+                span(start, start.saturating_add(n))
+            }
+            Mask::ByHead(masks) => masks[at.head].row(at, keys),
+            Mask::And(a, b) => a.row(at, keys) & b.row(at, keys),
+            Mask::Or(a, b) => a.row(at, keys) | b.row(at, keys),
+            Mask::Not(a) => !a.row(at, keys) & span(0, far),
+            // The others, pair by pair.
+            _ => (0..keys).map(|i| u64::from(self.keep(At { key: at.key + i, ..at })) << i).sum(),
+        }
+    }
+
     fn class(&self, batch: usize, head: usize, queries: Range<isize>, keys: Range<usize>) -> Class {
         if queries.is_empty() || keys.is_empty() {
             return Class::Empty;

@@ -8,7 +8,7 @@ pub(crate) mod product;
 mod spec;
 mod tiled;
 
-pub use attend::{Attended, attend, attend_all};
+pub use attend::{Attended, attend, attend_all, attend_packed};
 pub use bias::{Bias, Buckets, alibi_slopes};
 pub use mask::{Align, Mask};
 pub use retrograd_tensor::drive::attention::At;

@@ -3,12 +3,31 @@
 use super::attend::Call;
 use super::spec::Sink;
 use retrograd_autograd::{Backward, Cx, Grads, Var, through};
-use retrograd_tensor::drive::attention::{At, Tiled, backward, forward};
+use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 
 /// The output of a call, `[B, H, Lq, Dv]`.
 pub(crate) fn attend<T: Real>(call: &Call<T>) -> Var<T> {
+    node(call, &[&call.q, &call.k, &call.v], None)
+}
+
+/// The same of a call whose operands were cut from one variable by [`unpack`]: it gets one
+/// gradient, which is never put together from three.
+pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> Var<T> {
+    node(call, &[qkv], Some(qkv.value().clone()))
+}
+
+/// Queries, keys and values `[B, heads, L, D]`, as views of `[B, L, (H + 2 Hk) D]`.
+pub(crate) fn unpack<T: Real>(qkv: &Var<T>, heads: usize, key_heads: usize) -> [Var<T>; 3] {
+    let [batch, length, width] = [0, 1, 2].map(|axis| qkv.size(axis));
+    let all = heads + 2 * key_heads;
+    let rows = qkv.reshape([batch, length, all, width / all]).transpose(1, 2);
+    let of = |start, n| rows.narrow(1, start, n);
+    [of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads)]
+}
+
+fn node<T: Real>(call: &Call<T>, operands: &[&Var<T>], packed: Option<Tensor<T>>) -> Var<T> {
     let sink = match &call.spec.sink {
         Sink::None => None,
         Sink::Zero => Some(Var::constant(Tensor::zeros([call.sizes.heads]))),
@@ -16,10 +35,11 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> Var<T> {
     };
     let (q, k, v) = (call.q.value(), call.k.value(), call.v.value());
     let (out, lse) = with_parts(call, sink.as_ref(), |how| forward(q, k, v, how));
-    let mut inputs = vec![&call.q, &call.k, &call.v];
+    let mut inputs = operands.to_vec();
     inputs.extend(&sink);
     Var::from_op(out.clone(), &inputs, |_| Rule {
         call: call.with(&call.q.detach(), &call.k.detach(), &call.v.detach(), Sink::None),
+        packed,
         sink: sink.as_ref().map(|s| s.detach()),
         out,
         lse,
@@ -33,7 +53,11 @@ fn with_parts<T: Real, R>(
     f: impl FnOnce(&Tiled<'_, T>) -> R,
 ) -> R {
     let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_rule()).collect();
-    let bias = |at: At| T::from_f64(rules.iter().map(|rule| rule(at)).sum());
+    let bias = |at: At, scores: &mut [T]| {
+        for (s, key) in scores.iter_mut().zip(at.key..) {
+            *s += T::from_f64(rules.iter().map(|rule| rule(At { key, ..at })).sum());
+        }
+    };
     let sink = sink.map(|s| s.value().to_vec());
     f(&Tiled {
         scale: call.scale(),
@@ -48,6 +72,8 @@ fn with_parts<T: Real, R>(
 
 struct Rule<T: Real> {
     call: Call<T>,
+    /// What the operands were cut from, if they were.
+    packed: Option<Tensor<T>>,
     sink: Option<Var<T>>,
     out: Tensor<T>,
     lse: Tensor<T>,
@@ -64,24 +90,36 @@ impl<T: Real> Backward<T> for Rule<T> {
         "attention"
     }
 
-    /// Inputs: q, k, v, and the sink if there is one.
+    /// Inputs: q, k and v, or what they were cut from; and the sink if there is one.
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let Call { q, k, v, .. } = &self.call;
         if cx.recording() {
-            let mut inputs: Vec<Var<T>> =
-                [q, k, v].into_iter().enumerate().map(|(i, x)| cx.input(i, x.value())).collect();
-            inputs.extend(self.sink.as_ref().map(|s| cx.input(3, s.value())));
+            let operands = match &self.packed {
+                Some(qkv) => vec![qkv],
+                None => vec![q.value(), k.value(), v.value()],
+            };
+            let n = operands.len();
+            let all = operands.into_iter().chain(self.sink.as_ref().map(Var::value));
+            let inputs: Vec<Var<T>> = all.enumerate().map(|(i, x)| cx.input(i, x)).collect();
             return through(&inputs, g, |x| {
-                let sink = x.get(3).map_or(Sink::None, |s| Sink::Learned(s.clone()));
-                self.call.with(&x[0], &x[1], &x[2], sink).composed()
+                let sink = x.get(n).map_or(Sink::None, |s| Sink::Learned(s.clone()));
+                let [q, k, v] = match n {
+                    1 => unpack(&x[0], self.call.sizes.heads, self.call.key_heads),
+                    _ => [0, 1, 2].map(|i| x[i].clone()),
+                };
+                self.call.with(&q, &k, &v, sink).composed()
             });
         }
-        let operands = (q.value(), k.value(), v.value());
-        let vjp = with_parts(&self.call, self.sink.as_ref(), |how| {
-            backward(operands, (&self.out, &self.lse), g.value(), how)
+        let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
+        let (mut grads, dsink) = with_parts(&self.call, self.sink.as_ref(), |how| {
+            if self.packed.is_some() {
+                let (grad, dsink) = backward_packed(operands, results, g.value(), how);
+                return (vec![Some(grad)], dsink);
+            }
+            let Vjp { dq, dk, dv, dsink } = backward(operands, results, g.value(), how);
+            (vec![Some(dq), Some(dk), Some(dv)], dsink)
         });
-        let mut grads = vec![Some(vjp.dq), Some(vjp.dk), Some(vjp.dv)];
-        grads.extend(self.sink.as_ref().map(|_| vjp.dsink));
+        grads.extend(self.sink.as_ref().map(|_| dsink));
         grads.into_iter().map(|g| g.map(Var::constant)).collect()
     }
 }

@@ -1,0 +1,180 @@
+//! Gradients, from weights that are computed again.
+
+use super::tile::{Gradients, Square, add_product, row_dots};
+use super::{QUERIES, Sizes, TILE, Tiled, head, pieces};
+use crate::matrix::MatMut;
+use crate::par;
+use crate::shape::Shape;
+use crate::simd::Real;
+use crate::tensor::Tensor;
+
+/// Gradients of attention for the cotangent `g` of its output, from what
+/// [`forward`](super::forward()) gave.
+pub struct Vjp<T: Real> {
+    /// Of the queries.
+    pub dq: Tensor<T>,
+    /// Of the keys.
+    pub dk: Tensor<T>,
+    /// Of the values.
+    pub dv: Tensor<T>,
+    /// Of the sinks `[H]`, if there are any.
+    pub dsink: Option<Tensor<T>>,
+}
+
+/// The VJP of [`forward`](super::forward()). With `D = Σ g · out` per query: `dV = Pᵀ g`,
+/// `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, where `P` has passed dropout in `dV` and in
+/// `g Vᵀ`. Gradients lie in memory as `[B, L, H, D]`.
+pub fn backward<T: Real>(
+    (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
+    (out, lse): (&Tensor<T>, &Tensor<T>),
+    g: &Tensor<T>,
+    how: &Tiled<'_, T>,
+) -> Vjp<T> {
+    let s = Sizes::of(q, k, v);
+    let pass = Pass::new((q, k, v), (out, lse), g, how);
+    let shape = |l: usize, heads: usize, width: usize| Shape::from([s.batch, l, heads, width]);
+    let of_keys = shape(s.lk, s.key_heads, s.dk);
+    let mut dv = None;
+    let (dq, dk) =
+        Tensor::build2("attention_vjp", shape(s.lq, s.heads, s.dk), of_keys, |dq, dk| {
+            let of_values = shape(s.lk, s.key_heads, s.dv);
+            dv = Some(Tensor::build("attention_vjp", of_values, |dv| {
+                pass.write(
+                    MatMut::new(dq, s.batch * s.lq, s.heads * s.dk),
+                    MatMut::new(dk, s.batch * s.lk, s.key_heads * s.dk),
+                    MatMut::new(dv, s.batch * s.lk, s.key_heads * s.dv),
+                );
+            }));
+        });
+    let dv = dv.expect("built with the others");
+    let [dq, dk, dv] = [dq, dk, dv].map(|x: Tensor<T>| x.transpose(1, 2));
+    Vjp { dq, dk, dv, dsink: pass.dsink() }
+}
+
+/// [`backward`] for operands that were cut from one tensor `[B, L, (H + 2 Hk) D]`: its gradient,
+/// and that of the sinks.
+pub fn backward_packed<T: Real>(
+    (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
+    (out, lse): (&Tensor<T>, &Tensor<T>),
+    g: &Tensor<T>,
+    how: &Tiled<'_, T>,
+) -> (Tensor<T>, Option<Tensor<T>>) {
+    let s = Sizes::of(q, k, v);
+    let pass = Pass::new((q, k, v), (out, lse), g, how);
+    let (queries, keys) = (s.heads * s.dk, s.key_heads * s.dk);
+    let width = queries + keys + s.key_heads * s.dv;
+    let grad = Tensor::build("attention_vjp", Shape::from([s.batch, s.lq, width]), |all| {
+        let (dq, rest) = MatMut::new(all, s.batch * s.lq, width).split_cols(queries);
+        let (dk, dv) = rest.split_cols(keys);
+        pass.write(dq, dk, dv);
+    });
+    (grad, pass.dsink())
+}
+
+/// Everything that the backward pass reads.
+struct Pass<'a, T: Real> {
+    q: &'a Tensor<T>,
+    k: &'a Tensor<T>,
+    v: &'a Tensor<T>,
+    g: Tensor<T>,
+    how: &'a Tiled<'a, T>,
+    sizes: Sizes,
+    /// `[B, H, Lq]`
+    lse: Tensor<T>,
+    /// `Σ g ∘ out` of each query, `[B, H, Lq]`
+    dots: Tensor<T>,
+}
+
+impl<'a, T: Real> Pass<'a, T> {
+    fn new(
+        (q, k, v): (&'a Tensor<T>, &'a Tensor<T>, &'a Tensor<T>),
+        (out, lse): (&Tensor<T>, &Tensor<T>),
+        g: &Tensor<T>,
+        how: &'a Tiled<'a, T>,
+    ) -> Self {
+        let sizes = Sizes::of(q, k, v);
+        let in_rows = |x: &Tensor<T>| match x.layout().strides()[3] {
+            1 => x.clone(),
+            _ => x.contiguous(),
+        };
+        let (g, out) = (in_rows(g), in_rows(out));
+        let dots = Tensor::build("attention_vjp", *lse.shape(), |dots| {
+            par::fill(dots, sizes.lq.max(1), par::Cost(100 * sizes.dv as u32), |first, dots| {
+                let i = first / sizes.lq;
+                let (b, h) = (i / sizes.heads, i % sizes.heads);
+                row_dots(head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq), dots);
+            });
+        });
+        Pass { q, k, v, g, how, sizes, lse: lse.contiguous(), dots }
+    }
+
+    /// Writes the gradients of queries `[B·Lq, H·Dk]`, keys `[B·Lk, Hk·Dk]` and values
+    /// `[B·Lk, Hk·Dv]`: a task for each sequence and key head.
+    fn write(&self, dq: MatMut<'_, T>, dk: MatMut<'_, T>, dv: MatMut<'_, T>) {
+        let Sizes { batch, key_heads, group, lq, lk, .. } = self.sizes;
+        let [dq, dk, dv] = [dq, dk, dv].map(|x| x.grid(batch, key_heads));
+        let tasks: Vec<_> = dq.into_iter().zip(dk).zip(dv).zip(0..).collect();
+        par::each(tasks, group * lq * lk, self.sizes.cost(3), |(((dq, dk), dv), i)| {
+            self.key_head(i / key_heads, i % key_heads, dq, dk, dv);
+        });
+    }
+
+    /// The gradients of one key head, and of all query heads that read it.
+    fn key_head(
+        &self,
+        b: usize,
+        kh: usize,
+        mut dq: MatMut<'_, T>,
+        mut dk: MatMut<'_, T>,
+        mut dv: MatMut<'_, T>,
+    ) {
+        let Pass { q, k, v, ref g, how, ref sizes, ref lse, ref dots } = *self;
+        let (lse, dots) = (lse.as_slice(), dots.as_slice());
+        let [mut s, mut dp, mut slopes, mut z] = [(); 4].map(|()| Square::new());
+        dq.fill(T::ZERO);
+        dk.fill(T::ZERO);
+        dv.fill(T::ZERO);
+        for cols in pieces(0..sizes.lk, TILE) {
+            for (i, rows) in
+                (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
+            {
+                let h = kh * sizes.group + i;
+                let Some(tile) = how.tile((b, h), rows.clone(), cols.clone()) else { continue };
+                let of_keys = |x| head(x, b, kh, tile.cols.clone());
+                let of_queries = |x| head(x, b, h, rows.clone());
+                let (queries, keys, values) = (of_queries(q), of_keys(k), of_keys(v));
+                let capped = how.softcap.is_some().then_some(&mut slopes);
+                let factor = how.scores(&tile, queries, keys, &mut s, capped);
+                let first = (b * sizes.heads + h) * sizes.lq;
+                let here = first + rows.start..first + rows.end;
+                let gradients = Gradients {
+                    tile: &tile,
+                    factor,
+                    slope: how.scale,
+                    lse: &lse[here.clone()],
+                    dots: &dots[here],
+                    slopes: how.softcap.is_some().then_some(&slopes),
+                    kept: how.kept(sizes, &tile, &mut z),
+                    s: &mut s,
+                    dp: &mut dp,
+                };
+                gradients.make(of_queries(g), values);
+                let (p, ds) = (s.of(&tile), dp.of(&tile));
+                let (cols, width) = (tile.cols.clone(), sizes.dk);
+                let into_queries = dq.part(rows.clone(), i * width..(i + 1) * width);
+                add_product(ds, keys, tile.partial, into_queries);
+                let into_keys = dk.part(cols.clone(), 0..width);
+                add_product(ds.t(), queries, tile.partial, into_keys);
+                add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
+            }
+        }
+    }
+
+    /// The sink's own weight is `e^(sink - lse)`, and its value is 0: `dSink = -Σ p · D`.
+    fn dsink(&self) -> Option<Tensor<T>> {
+        let sink = Tensor::from_vec(self.how.sink?.to_vec(), [1, self.sizes.heads, 1]);
+        let dead = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));
+        let p = sink.sub(&self.lse.masked_fill(&dead, T::INFINITY)).exp();
+        Some(p.mul(&self.dots).sum([0, 2]).neg())
+    }
+}
