@@ -23,6 +23,7 @@ mod gradients;
 mod graph;
 mod node;
 pub mod ops;
+mod shards;
 mod var;
 
 pub use engine::{Backprop, grad};
@@ -30,4 +31,5 @@ pub use gradients::Gradients;
 pub use graph::to_dot;
 pub use node::{Backward, Cx, Grads, Needs, Node};
 pub use ops::through;
+pub use shards::sharded;
 pub use var::{Id, Var, grad_enabled, no_grad, with_threads};

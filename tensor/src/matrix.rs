@@ -78,19 +78,20 @@ impl<T: Real> MatRef<'_, T> {
 
     /// Whether no element is NaN or infinite.
     pub fn is_finite(&self) -> bool {
-        // A product with 0 is 0 of finite numbers only, and sums of zeros are quick; several at
-        // a time.
-        let mut sums = [T::ZERO; 16];
-        (0..self.rows).all(|i| match self.col_stride {
-            1 => {
-                let (whole, rest) = self.row(i).as_chunks::<16>();
-                for x in whole {
-                    sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x * T::ZERO);
-                }
-                rest.iter().chain(&sums).map(|x| *x * T::ZERO).sum::<T>() == T::ZERO
+        if self.col_stride != 1 {
+            let places = (0..self.rows).flat_map(|i| (0..self.cols).map(move |j| (i, j)));
+            return { places }.all(|(i, j)| self.at(i, j).to_f64().is_finite());
+        }
+        // A product with 0 is 0 of finite numbers only, and many such can be added up at once.
+        let (mut sums, mut rest) = ([T::ZERO; 16], T::ZERO);
+        for i in 0..self.rows {
+            let (whole, tail) = self.row(i).as_chunks::<16>();
+            for x in whole {
+                sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x * T::ZERO);
             }
-            _ => (0..self.cols).all(|j| self.at(i, j).to_f64().is_finite()),
-        })
+            tail.iter().for_each(|x| rest += *x * T::ZERO);
+        }
+        sums.iter().all(|&sum| sum == T::ZERO) && rest == T::ZERO
     }
 
     /// All elements, row by row, those that are NaN or infinite replaced by 0.

@@ -6,6 +6,7 @@
 
 use crate::simd;
 use rayon::prelude::*;
+use std::cell::Cell;
 
 /// Estimated time of work per element, in picoseconds: the one place to tune.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,9 +32,40 @@ const WORTH_THREADS: u64 = 25_000_000;
 /// Aim for chunks of about this estimate (picoseconds).
 const CHUNK: u64 = 20_000_000;
 
+thread_local! {
+    /// Whether this thread does a shard of something larger, and should do it alone.
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The number of threads that parallel work uses here and now.
 pub fn threads() -> usize {
-    rayon::current_num_threads()
+    if ALONE.get() { 1 } else { rayon::current_num_threads() }
+}
+
+/// `f(0), f(1), ..` in order: large pieces of work, each with parallel work in it. If there are
+/// enough of them to keep all threads busy, each is done by one thread alone, which takes no
+/// other thread's time and stays in its own caches.
+///
+/// ```
+/// use retrograd_tensor::{par, with_threads};
+/// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
+/// ```
+pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ALONE.set(self.0);
+        }
+    }
+    let (threads, level) = (threads(), simd::level());
+    if n <= 1 || threads == 1 {
+        return (0..n).map(f).collect();
+    }
+    let one = |i| {
+        let _restore = Restore(ALONE.replace(n >= threads));
+        simd::with_level(level, || f(i))
+    };
+    (0..n).into_par_iter().with_max_len(1).map(one).collect()
 }
 
 /// Runs `f` with exactly `n` threads for all parallel work in it.

@@ -11,6 +11,8 @@ const DEPTH: usize = 512;
 /// Rows that are gone through for every panel: a block of `HEIGHT` by [`DEPTH`] and a few panels
 /// stay in the second cache.
 const HEIGHT: usize = 120;
+/// The same of rows that are packed: many at once, since it is columns that lie in order then.
+const PACKED_HEIGHT: usize = 480;
 /// Columns that are packed at once.
 const WIDTH: usize = 1024;
 /// Rows of a tile.
@@ -21,19 +23,32 @@ pub fn depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
 }
 
-/// Whether rows of `a` are read where they lie.
+/// Whether rows of `a` are read where they lie: if they lie in order, or if columns do and all of
+/// them stay in the first cache.
 pub fn rows_in_place<T>(a: &MatRef<'_, T>) -> bool {
-    a.col_stride == 1
+    a.col_stride == 1 || a.row_stride == 1 && a.cols <= SHORT && stay_cached(a.cols, a.col_stride)
 }
 
-/// Whether columns of `b` are read where they lie, as far as they fill vectors: if they would
-/// be read no more often than it takes to copy them.
+/// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
+/// order, and all of them stay in the first cache, or would be read no more often than copied.
 fn columns_in_place(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
-    b.col_stride == 1 && b.row_stride >= 0 && a.rows <= TILE
+    let short = b.rows <= SHORT && stay_cached(b.rows, b.row_stride);
+    b.col_stride == 1 && b.row_stride >= 0 && (a.rows <= TILE || short)
+}
+
+/// Terms of a sum that is short.
+const SHORT: usize = 64;
+
+/// Whether `n` cache lines at this distance find places in the first cache: lines a page apart
+/// compete for the same ones.
+fn stay_cached(n: usize, stride: isize) -> bool {
+    const PAGE: usize = 1024;
+    let places = PAGE >> stride.unsigned_abs().trailing_zeros().min(PAGE.trailing_zeros());
+    n <= 8 * places
 }
 
 /// Elements of room that [`Blocks`] needs at most.
-pub(super) const ROOM: usize = COLUMNS_ROOM + pack::rows_room(DEPTH, HEIGHT);
+pub(super) const ROOM: usize = COLUMNS_ROOM + pack::rows_room(DEPTH, PACKED_HEIGHT);
 const COLUMNS_ROOM: usize = pack::columns_room(DEPTH, WIDTH);
 
 /// `out = a · b`, or `out += a · b`, with tiles of [`TILE`] rows and at most `NV` vectors.
@@ -55,6 +70,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
         let depth = depth(a.cols);
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
         let in_place = columns_in_place(&a, &b);
+        let height = if rows_in_place(&a) { HEIGHT } else { PACKED_HEIGHT };
         for right in ranges(b.cols, WIDTH) {
             for sum in ranges(a.cols, depth) {
                 let b = b.part(sum.clone(), right.clone());
@@ -66,7 +82,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                         at += b.rows * b.cols.next_multiple_of(F32_LANES);
                     }
                 }
-                for down in ranges(a.rows, HEIGHT) {
+                for down in ranges(a.rows, height) {
                     let a = a.part(down.clone(), sum.clone());
                     let left = match rows_in_place(&a) {
                         true => Left::InPlace(a),

@@ -130,7 +130,9 @@ impl<'a, T: Real> Pass<'a, T> {
     ) {
         let Pass { q, k, v, ref g, how, ref sizes, ref lse, ref dots } = *self;
         let (lse, dots) = (lse.as_slice(), dots.as_slice());
-        let [mut s, mut dp, mut slopes, mut z] = [(); 4].map(|()| Square::new());
+        let [mut s, mut dp] = [(); 2].map(|()| Square::new());
+        let mut slopes = how.softcap.is_some().then(Square::new);
+        let mut z = how.dropout.is_some().then(Square::new);
         dq.fill(T::ZERO);
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);
@@ -143,8 +145,7 @@ impl<'a, T: Real> Pass<'a, T> {
                 let of_keys = |x| head(x, b, kh, tile.cols.clone());
                 let of_queries = |x| head(x, b, h, rows.clone());
                 let (queries, keys, values) = (of_queries(q), of_keys(k), of_keys(v));
-                let capped = how.softcap.is_some().then_some(&mut slopes);
-                let factor = how.scores(&tile, queries, keys, &mut s, capped);
+                let factor = how.scores(&tile, queries, keys, &mut s, slopes.as_mut());
                 let first = (b * sizes.heads + h) * sizes.lq;
                 let here = first + rows.start..first + rows.end;
                 let gradients = Gradients {
@@ -153,8 +154,8 @@ impl<'a, T: Real> Pass<'a, T> {
                     slope: how.scale,
                     lse: &lse[here.clone()],
                     dots: &dots[here],
-                    slopes: how.softcap.is_some().then_some(&slopes),
-                    kept: how.kept(sizes, &tile, &mut z),
+                    slopes: slopes.as_ref(),
+                    kept: how.kept(sizes, &tile, z.as_mut()),
                     s: &mut s,
                     dp: &mut dp,
                 };

@@ -62,7 +62,7 @@ fn queries<T: Real>(
     mut out: MatMut<'_, T>,
     lse: &mut [T],
 ) {
-    let (mut s, mut z) = (Square::new(), Square::new());
+    let (mut s, mut z) = (Square::new(), how.dropout.is_some().then(Square::new));
     let mut online = Online::new(how.sink.map(|sink| sink[h]));
     let all = (0..out.rows(), 0..out.cols());
     out.fill(T::ZERO);
@@ -74,7 +74,7 @@ fn queries<T: Real>(
         if online.shrink[..rows.len()].iter().any(|&x| x != T::ONE) {
             scale_rows(out.part(all.0.clone(), all.1.clone()), &online.shrink);
         }
-        if let Some(kept) = how.kept(sizes, &tile, &mut z) {
+        if let Some(kept) = how.kept(sizes, &tile, z.as_mut()) {
             s.multiply(&tile, kept);
         }
         let out = out.part(all.0.clone(), all.1.clone());

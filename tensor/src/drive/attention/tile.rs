@@ -119,9 +119,9 @@ impl<T: Real> Tiled<'_, T> {
         &self,
         sizes: &Sizes,
         tile: &Tile,
-        z: &'a mut Square<T>,
+        z: Option<&'a mut Square<T>>,
     ) -> Option<&'a Square<T>> {
-        let (p, key) = self.dropout?;
+        let ((p, key), z) = (self.dropout?, z?);
         let (threshold, kept) = (crate::random::threshold(p), T::from_f64(1.0 / (1.0 - p)));
         for (i, row) in tile.rows.clone().zip(z.0.chunks_exact_mut(TILE)) {
             let row_of_all = (tile.batch * sizes.heads + tile.head) * sizes.lq + i;
