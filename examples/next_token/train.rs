@@ -78,13 +78,12 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     let Batch { tokens, targets } = corpus.batch(seed(Purpose::Batches), step, batch, context);
     let mut pass = Pass::train_step(seed(Purpose::Dropout), step);
 
-    let loss = run.model.loss(&tokens, &targets, &mut pass);
-    let value = f64::from(loss.item());
+    let (loss, mut grads) = run.model.loss_and_gradients(&tokens, &targets, &mut pass);
+    let value = f64::from(loss);
     run.step += 1;
     if !value.is_finite() {
         return run.diverged(folder, format!("the loss is {value}"));
     }
-    let mut grads = loss.backward();
     let grad_norm = grads.clip_norm(CLIP);
     run.optimizer.set_lr(lr);
     match run.optimizer.step(&grads) {

@@ -10,7 +10,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
-use retrograd_autograd::{Var, no_grad};
+use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
@@ -217,6 +217,44 @@ impl<T: Real> Gpt<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         self.forward(tokens, pass).cross_entropy(targets, CrossEntropy::default())
+    }
+
+    /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
+    ///
+    /// A large batch is cut into shards that are computed at the same time, each from the tokens
+    /// to its gradients; see [`sharded`]. Their number, at most 4, depends on the sizes of the
+    /// batch alone, so results do not depend on threads; they differ from those of
+    /// `loss(..).backward()` by rounding, and by what dropout leaves out.
+    ///
+    /// # Panics
+    /// As [`Gpt::loss`], or if tokens have another rank than 2.
+    #[track_caller]
+    pub fn loss_and_gradients<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        targets: &Tensor<I>,
+        pass: &mut Pass,
+    ) -> (T, Gradients<T>) {
+        assert!(
+            tokens.rank() == 2 && tokens.shape() == targets.shape(),
+            "gpt: needs tokens and targets [batch, length], got {:?} and {:?}",
+            tokens.shape(),
+            targets.shape()
+        );
+        // Less is not worth gradients of its own.
+        const TOKENS: usize = 384;
+        let (batch, all) = (tokens.size(0), tokens.numel());
+        let most = batch.min(all / TOKENS).clamp(1, 4);
+        let shards = 1 << most.ilog2();
+        let passes = pass.split(shards);
+        let (losses, gradients) = sharded(shards, |i| {
+            let first = batch * i / shards;
+            let n = batch * (i + 1) / shards - first;
+            let part = |x: &Tensor<I>| x.narrow(0, first, n);
+            let loss = self.loss(&part(tokens), &part(targets), &mut passes[i].clone());
+            loss * T::from_f64(n as f64 / batch as f64)
+        });
+        (losses.iter().map(Tensor::item).sum(), gradients)
     }
 
     /// The attention weights `[.., heads, L, L]` of every block.

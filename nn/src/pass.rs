@@ -39,6 +39,16 @@ impl Pass {
         Pass { seed: None, next: 0 }
     }
 
+    /// Passes for `n` parts of what this one was for, each with randomness of its own; with one
+    /// part it is that of this pass.
+    pub(crate) fn split(&mut self, n: usize) -> Vec<Pass> {
+        // Streams of one part are numbered from a place of its own; see `train_step`.
+        let part = |i| Pass { seed: self.seed, next: self.next.wrapping_add((i as u64) << 24) };
+        let parts = (0..n).map(part).collect();
+        self.next = self.next.wrapping_add((n as u64) << 24);
+        parts
+    }
+
     /// Whether this is a training pass.
     pub fn is_training(&self) -> bool {
         self.seed.is_some()

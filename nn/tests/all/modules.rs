@@ -461,3 +461,46 @@ fn a_pass_is_its_seed() {
     let masks = [drop.forward(&x, &mut pass), drop.forward(&x, &mut pass)];
     assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
 }
+
+/// Shards are a matter of rounding, and threads of nothing; dropout is another for each shard.
+#[test]
+fn a_loss_in_shards_is_that_of_the_batch() {
+    let config = |dropout| GptConfig {
+        vocab: 11,
+        context: 96,
+        layers: 2,
+        heads: 2,
+        width: 16,
+        dropout,
+        bias: true,
+        tied: true,
+    };
+    let model = Gpt::<f64>::new(config(0.0), &mut Rng::new(1)).unwrap();
+    for (batch, length) in [(1, 5), (9, 96), (16, 96), (0, 4)] {
+        let mut draw =
+            || Tensor::<i64>::randint(0, 11, [batch, length], &mut Rng::new(batch as u64));
+        let (tokens, targets) = (draw(), draw());
+        let whole = model.loss(&tokens, &targets, &mut Pass::train(1));
+        let in_shards = |threads| {
+            retrograd_autograd::with_threads(threads, || {
+                model.loss_and_gradients(&tokens, &targets, &mut Pass::train(1))
+            })
+        };
+        let ((loss, grads), (again, same)) = (in_shards(2), in_shards(3));
+        assert!((loss - whole.item()).abs() < 1e-12 || batch == 0 && loss.is_nan());
+        assert!(loss.to_bits() == again.to_bits() && grads.len() == same.len());
+        let want = whole.backward();
+        for (((id, got), (_, again)), (_, want)) in grads.iter().zip(same.iter()).zip(want.iter()) {
+            assert_eq!(got.to_vec().len(), want.numel());
+            let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12 || batch == 0;
+            assert!(got.to_vec().iter().zip(&want.to_vec()).all(close), "{id:?}");
+            assert!(batch == 0 || got.to_vec() == again.to_vec());
+        }
+    }
+    // The same sequence in every shard, and yet not the same loss.
+    let model = Gpt::<f64>::new(config(0.5), &mut Rng::new(1)).unwrap();
+    let tokens = Tensor::<i64>::ones([1, 96]);
+    let alone = model.loss_and_gradients(&tokens, &tokens, &mut Pass::train(3)).0;
+    let many = tokens.broadcast_to([8, 96]);
+    assert_ne!(model.loss_and_gradients(&many, &many, &mut Pass::train(3)).0, alone);
+}

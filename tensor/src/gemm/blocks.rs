@@ -23,10 +23,10 @@ pub fn depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
 }
 
-/// Whether rows of `a` are read where they lie: if they lie in order, or if columns do and all of
-/// them stay in the first cache.
+/// Whether rows of `a` are read where they lie: if they lie in order, or if columns do that are
+/// not too far apart for the caches.
 pub fn rows_in_place<T>(a: &MatRef<'_, T>) -> bool {
-    a.col_stride == 1 || a.row_stride == 1 && a.cols <= SHORT && stay_cached(a.cols, a.col_stride)
+    a.col_stride == 1 || a.row_stride == 1 && a.col_stride.abs() <= 768
 }
 
 /// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
