@@ -31,8 +31,7 @@ pub fn copy<T: Copy + Default + Send + Sync>(walk: &Walk<1>, data: &[T], out: &m
 /// sequence of slabs: one for each index of that axis (and of those before it).
 struct Turned<'a> {
     walk: &'a Walk<1>,
-    /// The axis of stride 1, and its size.
-    axis: usize,
+    /// The size of that axis.
     size: usize,
     /// Elements of a slab, and how many of them lie along the last axis.
     slab: usize,
@@ -48,7 +47,7 @@ impl<'a> Turned<'a> {
         }
         let axis = (0..last).find(|&i| strides[i] == 1 && dims[i] >= SIDE / 2)?;
         let slab = dims[axis + 1..].iter().product();
-        Some(Turned { walk, axis, size: dims[axis], slab, width: dims[last] })
+        Some(Turned { walk, size: dims[axis], slab, width: dims[last] })
     }
 
     fn copy<T: Copy + Default + Send + Sync>(&self, data: &[T], out: &mut [T]) {
