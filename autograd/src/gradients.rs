@@ -1,6 +1,10 @@
 //! The result of a backward pass.
 
 use crate::var::{Id, Var};
+use retrograd_tensor::drive::squares::square_sums;
+use retrograd_tensor::drive::update::{Item, Update, update_all};
+use retrograd_tensor::par::Cost;
+use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;
 
@@ -9,16 +13,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Default)]
 pub struct Gradients<T: Real = f32> {
     by_id: BTreeMap<Id, Tensor<T>>,
+    /// Whether they are known to be finite, so that an optimiser need not look again.
+    known_finite: bool,
 }
 
 impl<T: Real> Gradients<T> {
     pub(crate) fn new(by_id: BTreeMap<Id, Tensor<T>>) -> Self {
-        Gradients { by_id }
+        Gradients { by_id, known_finite: false }
     }
 
     /// No gradients.
     pub fn empty() -> Self {
-        Gradients { by_id: BTreeMap::new() }
+        Gradients::new(BTreeMap::new())
     }
 
     /// The gradient of a leaf (or of a variable that the pass was told to keep); `None` if
@@ -54,6 +60,7 @@ impl<T: Real> Gradients<T> {
 
     /// Adds those of another pass: gradient accumulation.
     pub fn accumulate(&mut self, other: Gradients<T>) {
+        self.known_finite = false;
         for (id, g) in other.by_id {
             match self.by_id.get_mut(&id) {
                 Some(sum) => sum.add_assign(&g),
@@ -64,16 +71,19 @@ impl<T: Real> Gradients<T> {
 
     /// Multiplies all by a number.
     pub fn scale(&mut self, factor: T) {
-        for g in self.by_id.values_mut() {
-            *g = g.mul_scalar(factor);
-        }
+        self.known_finite = false;
+        let tensors = self.by_id.values_mut();
+        let items = tensors.map(|g| Item { op: Scale(factor), w: [g], r: [] }).collect();
+        update_all("scale", items);
     }
 
     /// The Euclidean norm of all gradients as one vector, `√Σg²`, NaN if one is not finite.
-    /// Squares are added up in `T` within a tensor and in f64 across tensors; the result
+    /// Squares are added up in `T` within blocks and in f64 across them; the result
     /// neither overflows nor vanishes where the norm itself does not.
     pub fn norm(&self) -> f64 {
-        let norms: Vec<f64> = self.by_id.values().map(norm).collect();
+        let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
+        let sums = square_sums(&tensors);
+        let norms: Vec<f64> = tensors.into_iter().zip(sums).map(|(g, sum)| norm(g, sum)).collect();
         if let Some(&wild) = norms.iter().find(|n| !n.is_finite()) {
             return wild;
         }
@@ -100,19 +110,47 @@ impl<T: Real> Gradients<T> {
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));
         }
+        // A factor below 1 leaves finite what is.
+        self.known_finite = norm.is_finite();
         norm
     }
 
     /// Whether no gradient holds NaN or an infinity.
     pub fn is_finite(&self) -> bool {
-        self.norm().is_finite()
+        self.not_finite().is_empty()
+    }
+
+    /// The variables whose gradient holds NaN or an infinity. Costs nothing after
+    /// [`Gradients::clip_norm`], which has seen all of them.
+    pub fn not_finite(&self) -> Vec<Id> {
+        if self.known_finite {
+            return Vec::new();
+        }
+        let sums = square_sums(&self.by_id.values().collect::<Vec<_>>());
+        // A sum may overflow where no element is infinite.
+        let wild = |g: &Tensor<T>, sum: f64| {
+            !sum.is_finite() && !g.abs().max(..).item().to_f64().is_finite()
+        };
+        let wild = self.by_id.iter().zip(sums).filter(|((_, g), sum)| wild(g, *sum));
+        wild.map(|((&id, _), _)| id).collect()
     }
 }
 
-/// `√Σg²` of one tensor, NaN if it is not finite. Where squares overflow or vanish, they are
-/// taken again relative to the largest element.
-fn norm<T: Real>(g: &Tensor<T>) -> f64 {
-    let sum = g.square().sum(..).item().to_f64();
+/// `x · c`, in place.
+#[derive(Clone, Copy)]
+struct Scale<T>(T);
+
+impl<T: Real> Update<T, 1, 0> for Scale<T> {
+    const COST: Cost = Cost::MOVE;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1], []: [S::V; 0]) -> [S::V; 1] {
+        [s.mul(x, s.splat(self.0))]
+    }
+}
+
+/// `√Σg²` of one tensor, given the sum; NaN if it is not finite. Where squares overflow or
+/// vanish, they are taken again relative to the largest element.
+fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
     // Above this, squares that vanished do not count.
     let enough = if T::DTYPE == DType::F32 { 1e-24 } else { 1e-280 };
     if g.numel() == 0 || (sum.is_finite() && sum > enough) {

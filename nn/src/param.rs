@@ -93,6 +93,25 @@ impl<T: Real> Param<T> {
         result
     }
 
+    /// Changes the values of many parameters at once, as [`Param::update`] does one.
+    ///
+    /// # Panics
+    /// As [`Param::update`]; or if a parameter is given twice.
+    pub(crate) fn update_all<R>(
+        params: &[&Param<T>],
+        f: impl FnOnce(Vec<&mut Tensor<T>>) -> R,
+    ) -> R {
+        // Always locked in the order of their ids, so that two threads cannot wait for each
+        // other.
+        let mut order: Vec<usize> = (0..params.len()).collect();
+        order.sort_by_key(|&i| params[i].id());
+        let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
+        assert!(!twice, "update_all: a parameter is given twice");
+        let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write())).collect();
+        leaves.sort_by_key(|&(i, _)| i);
+        f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())
+    }
+
     /// Lets another variable stand for the parameter, and returns the one that did.
     pub(crate) fn swap(&self, var: Var<T>) -> Var<T> {
         std::mem::replace(&mut *self.write(), var)

@@ -30,6 +30,7 @@ pub mod simd;
 pub mod storage;
 pub mod tensor;
 pub mod torch_random;
+mod transpose;
 pub mod walk;
 
 pub use element::{DType, Element, Integer, Steps};

@@ -8,10 +8,14 @@
 //! allocator is called in the first step only.
 //!
 //! At most as many bytes are kept for reuse as were ever in use at once.
+//!
+//! Large blocks begin at a multiple of 2 MiB and ask Linux for huge pages: the first touch of a
+//! page costs about as much as copying it, and an address in a huge page is found without a walk
+//! through tables.
 
 use crate::element::Element;
 use crate::error::{ErrorKind, Result, ShapeError};
-use std::alloc::{Layout as Alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout as Alloc, alloc, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -20,6 +24,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Every block starts at a multiple of a cache line, which is also the widest vector.
 const ALIGN: usize = 64;
+/// A huge page, and the size from which blocks are made of them.
+const HUGE: usize = 2 << 20;
+/// An ordinary page.
+const PAGE: usize = 4096;
 /// Size classes per power of two: a block is at most an eighth larger than asked.
 const STEPS: usize = 8;
 const CLASSES: usize = 48 * STEPS;
@@ -35,6 +43,8 @@ static REUSED: AtomicUsize = AtomicUsize::new(0);
 struct Block {
     start: NonNull<u8>,
     class: u16,
+    /// Bytes between the beginning of the allocation and `start`.
+    shift: u16,
 }
 
 // SAFETY: 1. a block is plain memory owned by whoever holds the value; 2. it has no
@@ -121,6 +131,45 @@ fn evict(wanted: usize) {
     }
 }
 
+/// How blocks of so many bytes are allocated: large ones with room to be shifted.
+fn alloc_layout(bytes: usize) -> Option<Alloc> {
+    if bytes < HUGE {
+        return Alloc::from_size_align(bytes, ALIGN).ok();
+    }
+    Alloc::from_size_align(bytes + PAGE, HUGE).ok()
+}
+
+/// Zeroed memory, at least one cache line, and how far it is shifted; `None` if the system has
+/// no more.
+///
+/// If all large blocks began at the same place of a page, a load from one would wait for every
+/// recent store to another at the same place, because a CPU compares the low bits of addresses
+/// first. So each begins some lines further on than the last.
+fn fresh(bytes: usize) -> Option<(NonNull<u8>, u16)> {
+    static SHIFTS: AtomicUsize = AtomicUsize::new(0);
+    let layout = alloc_layout(bytes)?;
+    if bytes < HUGE {
+        // SAFETY: the size is not zero.
+        return NonNull::new(unsafe { alloc_zeroed(layout) }).map(|start| (start, 0));
+    }
+    // SAFETY: the size is not zero.
+    let start = NonNull::new(unsafe { alloc(layout) })?;
+    #[cfg(target_os = "linux")]
+    // SAFETY: 1. the range starts at a page and lies within the allocation; 2. the advice does
+    // not change what the memory holds, and it does not matter whether it is taken.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes / HUGE * HUGE, libc::MADV_HUGEPAGE);
+    }
+    let shift = SHIFTS.fetch_add(1, Relaxed) * 25 * ALIGN % PAGE;
+    // SAFETY: the shift is less than a page, by which the allocation is larger than `bytes`.
+    let start = unsafe { start.add(shift) };
+    // After the advice, so that the first touch makes huge pages.
+    // SAFETY: from here to the end of the allocation there are at least so many bytes, and they
+    // are ours alone.
+    unsafe { start.as_ptr().write_bytes(0, bytes) }
+    Some((start, shift as u16))
+}
+
 impl Block {
     fn take(bytes: usize) -> Option<Block> {
         let class = class_of(bytes);
@@ -133,16 +182,13 @@ impl Block {
                 block
             }
             None => {
-                let alloc = Alloc::from_size_align(bytes, ALIGN).ok()?;
-                // SAFETY: the size is at least one cache line, so not zero.
-                let ask = || NonNull::new(unsafe { alloc_zeroed(alloc) });
                 // What is kept may be what is missing.
-                let start = ask().or_else(|| {
+                let (start, shift) = fresh(bytes).or_else(|| {
                     pool_clear();
-                    ask()
+                    fresh(bytes)
                 })?;
                 FRESH.fetch_add(1, Relaxed);
-                Block { start, class: class as u16 }
+                Block { start, class: class as u16, shift }
             }
         };
         let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
@@ -162,11 +208,11 @@ impl Block {
     }
 
     fn free(self) {
-        let alloc = Alloc::from_size_align(class_bytes(self.class as usize), ALIGN)
-            .expect("the layout it was allocated with");
-        // SAFETY: 1. `start` came from `alloc_zeroed` with this same layout (`take`); 2. the
-        // block is consumed, so it is freed once.
-        unsafe { dealloc(self.start.as_ptr(), alloc) }
+        let layout =
+            alloc_layout(class_bytes(self.class as usize)).expect("the one it was allocated with");
+        // SAFETY: 1. `start`, but for the shift, was allocated with this same layout (`fresh`);
+        // 2. the block is consumed, so it is freed once.
+        unsafe { dealloc(self.start.as_ptr().sub(self.shift.into()), layout) }
     }
 }
 

@@ -3,11 +3,11 @@
 use crate::element::{Element, Integer, Steps};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::layout::Layout;
-use crate::par::{self, Cost};
 use crate::shape::Shape;
 use crate::simd::Real;
 use crate::storage::Storage;
-use crate::walk::{Walk, gather};
+use crate::transpose;
+use crate::walk::Walk;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -321,15 +321,7 @@ impl<T: Element> Tensor<T> {
         let walk = Walk::new(self.shape(), [&self.layout]);
         let data = self.data();
         Tensor::build("contiguous", *self.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::MOVE), Cost::MOVE, |first, part| {
-                let mut cursor = walk.cursor(first);
-                let mut done = 0;
-                while done < part.len() {
-                    let (n, [start]) = cursor.next(part.len() - done);
-                    gather(data, start, walk.stride(0), &mut part[done..done + n]);
-                    done += n;
-                }
-            });
+            transpose::copy(&walk, data, out);
         })
     }
 

@@ -57,6 +57,16 @@ impl<const K: usize> Walk<K> {
         if self.run_len() == 1 { 1 } else { self.strides[k][self.rank - 1] }
     }
 
+    /// Sizes of the merged axes.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims[..self.rank]
+    }
+
+    /// Strides of operand `k` along the merged axes.
+    pub fn strides(&self, k: usize) -> &[isize] {
+        &self.strides[k][..self.rank]
+    }
+
     /// A cursor at the `index`-th element in row-major order.
     pub fn cursor(&self, mut index: usize) -> Cursor<'_, K> {
         let mut at = [0; MAX_RANK];

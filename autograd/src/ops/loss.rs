@@ -3,12 +3,13 @@
 use crate::node::{Backward, Cx, Grads};
 use crate::ops::through;
 use crate::var::Var;
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, LogSums};
 use retrograd_tensor::{Integer, Real, Tensor};
 
 #[derive(Debug)]
 struct Rule<T: Real, I: Integer> {
     logits: Tensor<T>,
+    sums: LogSums<T>,
     targets: Tensor<I>,
     how: CrossEntropy,
 }
@@ -24,7 +25,7 @@ impl<T: Real, I: Integer> Backward<T> for Rule<T, I> {
                 composed_cross_entropy(&x[0], &self.targets, self.how)
             });
         }
-        let dx = self.logits.cross_entropy_vjp(&self.targets, self.how, g.item());
+        let dx = self.logits.cross_entropy_vjp_from(&self.sums, &self.targets, self.how, g.item());
         vec![Some(Var::constant(dx))]
     }
 }
@@ -67,9 +68,10 @@ impl<T: Real> Var<T> {
     /// [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn cross_entropy<I: Integer>(&self, targets: &Tensor<I>, how: CrossEntropy) -> Var<T> {
-        let value = self.value().cross_entropy(targets, how);
+        let (value, sums) = self.value().cross_entropy_and_log_sums(targets, how);
         Var::from_op(value, &[self], |_| Rule {
             logits: self.value().clone(),
+            sums,
             targets: targets.clone(),
             how,
         })

@@ -11,6 +11,9 @@ use retrograd_tensor::{Real, Tensor};
 struct Matmul<T: Real> {
     a: Option<Tensor<T>>,
     b: Option<Tensor<T>>,
+    /// Whether the columns of `b` lie in order, as those of a transposed weight do. Its
+    /// gradient is then made likewise, so that the weight's lies in order, too.
+    b_by_columns: bool,
 }
 
 impl<T: Real> Backward<T> for Matmul<T> {
@@ -23,6 +26,7 @@ impl<T: Real> Backward<T> for Matmul<T> {
         let of_right = |a: &Tensor<T>| {
             let a = cx.input(0, a);
             match cx.input_shape(1).rank() {
+                2 if self.b_by_columns => rows(g).t().matmul(&rows(&a)).t(),
                 2 => rows(&a).t().matmul(&rows(g)),
                 _ => a.t().matmul(g),
             }
@@ -57,6 +61,7 @@ impl<T: Real> Var<T> {
         Var::from_op(value, &[self, other], |needs| Matmul {
             a: needs.at(1).then(|| self.value().clone()),
             b: needs.at(0).then(|| other.value().clone()),
+            b_by_columns: other.value().t().is_contiguous(),
         })
     }
 

@@ -26,12 +26,9 @@ impl<T: Real> Backward<T> for LayerNorm<T> {
             inputs.extend(weight.map(|w| cx.input(1, w)));
             through(&inputs, g, |x| composed_layer_norm(&x[0], x.get(1), None, eps))
         } else {
-            let dx = cx.needs(0).then(|| self.x.layer_norm_vjp(weight, eps, g.value()));
-            let mut grads = vec![dx.map(Var::constant)];
-            grads.extend(weight.map(|_| {
-                cx.needs(1).then(|| Var::constant(self.x.layer_norm(None, None, eps)).mul(g))
-            }));
-            grads
+            let (dx, dw, db) = self.x.layer_norm_vjps(weight, eps, g.value());
+            let found = [Some(dx), weight.map(|_| dw), has_bias.then_some(db)];
+            return found.into_iter().flatten().map(|g| Some(Var::constant(g))).collect();
         };
         grads.extend(has_bias.then(|| Some(g.clone())));
         grads
@@ -70,12 +67,9 @@ impl<T: Real> Backward<T> for RmsNorm<T> {
             inputs.extend(weight.map(|w| cx.input(1, w)));
             return through(&inputs, g, |x| composed_rms_norm(&x[0], x.get(1), eps));
         }
-        let dx = cx.needs(0).then(|| self.x.rms_norm_vjp(weight, eps, g.value()));
-        let mut grads = vec![dx.map(Var::constant)];
-        grads.extend(
-            weight.map(|_| cx.needs(1).then(|| Var::constant(self.x.rms_norm(None, eps)).mul(g))),
-        );
-        grads
+        let (dx, dw) = self.x.rms_norm_vjps(weight, eps, g.value());
+        let found = [Some(dx), weight.map(|_| dw)];
+        found.into_iter().flatten().map(|g| Some(Var::constant(g))).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::update::{Update, update};
+use retrograd_tensor::drive::update::Update;
 use retrograd_tensor::par::Cost;
 use retrograd_tensor::simd::Lanes;
 
@@ -79,12 +79,21 @@ impl<T: Real> Update<T, 3, 1> for Step<T> {
         let g = s.fma(s.splat(self.decay), p, g);
         let m = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
         let v = s.fma(s.splat(self.beta.1), v, s.mul(s.mul(s.splat(self.one_minus_beta.1), g), g));
+        let (m, v) = (normal_or_zero(s, m), normal_or_zero(s, v));
         let size = s.fma(s.sqrt(v), s.splat(self.root), s.splat(self.eps));
         // With eps = 0 and no gradient yet, 0/0 must not be a step.
         let still = s.eq(size, s.splat(T::ZERO));
         let step = s.select(still, s.splat(T::ZERO), s.div(s.mul(s.splat(self.rate), m), size));
         [s.sub(s.mul(p, s.splat(self.shrink)), step), m, v]
     }
+}
+
+/// Numbers so small that they are subnormal replaced by 0. Where gradients have ended, averages
+/// fade away through the subnormal numbers, on which a CPU is a hundred times slower.
+#[inline(always)]
+fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
+    let normal = s.le(s.splat(T::MIN_POSITIVE), s.abs(x));
+    s.select(s.or(normal, s.is_nan(x)), x, s.splat(T::ZERO))
 }
 
 impl<T: Real> Moments<T> {
@@ -97,9 +106,9 @@ impl<T: Real> Moments<T> {
         let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
         let n = self.steps as f64 + 1.0;
         let (fix1, fix2) = (1.0 - b1.powf(n), 1.0 - b2.powf(n));
-        for (slot, g) in self.slots.with_gradients(grads)? {
+        self.slots.step("adam", grads, |slot| {
             let decay = slot.weight_decay;
-            let op = Step {
+            Step {
                 shrink: T::from_f64(if decoupled { 1.0 - lr * decay } else { 1.0 }),
                 decay: T::from_f64(if decoupled { 0.0 } else { decay }),
                 beta: (T::from_f64(b1), T::from_f64(b2)),
@@ -107,10 +116,8 @@ impl<T: Real> Moments<T> {
                 rate: T::from_f64(lr / fix1),
                 root: T::from_f64(1.0 / fix2.sqrt()),
                 eps: T::from_f64(eps),
-            };
-            let [m, v] = &mut slot.memory;
-            slot.param.update(|p| update("adam", op, [p, m, v], [g]));
-        }
+            }
+        })?;
         self.steps = self.steps.saturating_add(1);
         Ok(())
     }

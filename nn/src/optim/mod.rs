@@ -1,6 +1,6 @@
 //! Optimisers.
 //!
-//! A step is one pass over each parameter with everything fused into it. It is taken for all
+//! A step is one pass over all parameters with everything fused into it. It is taken for all
 //! parameters or for none: a parameter without a gradient, or with one that is not finite,
 //! is an error that names it.
 
@@ -15,6 +15,7 @@ use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
+use retrograd_tensor::drive::update::{Item, Update, update_all};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 
@@ -139,11 +140,16 @@ impl<T: Real, const N: usize> Slots<T, N> {
         Ok(Slots { names, slots })
     }
 
-    /// The slots to be changed with their gradients, once it is clear that all can be.
-    fn with_gradients<'a>(
-        &'a mut self,
-        grads: &'a Gradients<T>,
-    ) -> Result<impl Iterator<Item = (&'a mut Slot<T, N>, &'a Tensor<T>)>, StepError> {
+    /// Takes a step: `rule` gives the formula of each slot, which replaces the parameter and its
+    /// memories, given the gradient. All of it is one pass, once it is clear that every
+    /// parameter can be changed.
+    fn step<U: Update<T, W, 1>, const W: usize>(
+        &mut self,
+        name: &'static str,
+        grads: &Gradients<T>,
+        rule: impl Fn(&Slot<T, N>) -> U,
+    ) -> Result<(), StepError> {
+        const { assert!(W == N + 1, "the parameter and its memories") };
         let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
             let trained = self.slots.iter().filter(|s| s.param.is_trainable());
             trained.filter(|s| wrong(s)).map(|s| s.name.clone()).collect()
@@ -152,13 +158,27 @@ impl<T: Real, const N: usize> Slots<T, N> {
         if !missing.is_empty() {
             return Err(StepError::MissingGradient(missing));
         }
-        let finite = |g: &Tensor<T>| g.numel() == 0 || g.abs().max(..).item().to_f64().is_finite();
-        let wild = named(&|s| grads.by_id(s.param.id()).is_some_and(|g| !finite(g)));
+        let not_finite = grads.not_finite();
+        let wild = named(&|s| not_finite.contains(&s.param.id()));
         if !wild.is_empty() {
             return Err(StepError::NotFinite(wild));
         }
-        let trained = self.slots.iter_mut().filter(|s| s.param.is_trainable());
-        Ok(trained.filter_map(|s| grads.by_id(s.param.id()).map(|g| (s, g))))
+        let (mut params, mut rest) = (Vec::new(), Vec::new());
+        for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
+            let op = rule(slot);
+            params.push(&slot.param);
+            let g = grads.by_id(slot.param.id()).expect("checked above");
+            rest.push((op, &mut slot.memory, g));
+        }
+        Param::update_all(&params, |values| {
+            let items = values.into_iter().zip(rest).map(|(value, (op, memory, g))| {
+                let mut w = Some(value).into_iter().chain(memory);
+                let w = std::array::from_fn(|_| w.next().expect("one more than memories"));
+                Item { op, w, r: [g] }
+            });
+            update_all(name, items.collect());
+        });
+        Ok(())
     }
 
     fn state_dict(&self) -> StateDict<T> {

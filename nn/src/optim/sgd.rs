@@ -6,7 +6,7 @@ use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::update::{Update, update};
+use retrograd_tensor::drive::update::Update;
 use retrograd_tensor::par::Cost;
 use retrograd_tensor::simd::Lanes;
 
@@ -84,16 +84,12 @@ impl<T: Real> Update<T, 2, 1> for Step<T> {
 impl<T: Real> Optimizer<T> for Sgd<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let SgdConfig { lr, momentum, nesterov, .. } = self.config;
-        for (slot, g) in self.slots.with_gradients(grads)? {
-            let op = Step {
-                lr: T::from_f64(lr),
-                momentum: T::from_f64(momentum),
-                decay: T::from_f64(slot.weight_decay),
-                nesterov,
-            };
-            let [v] = &mut slot.memory;
-            slot.param.update(|p| update("sgd", op, [p, v], [g]));
-        }
+        self.slots.step("sgd", grads, |slot| Step {
+            lr: T::from_f64(lr),
+            momentum: T::from_f64(momentum),
+            decay: T::from_f64(slot.weight_decay),
+            nesterov,
+        })?;
         self.steps = self.steps.saturating_add(1);
         Ok(())
     }

@@ -6,7 +6,7 @@
 //!   4096 elements into four vectors of accumulators, blocks combined pairwise, and pieces
 //!   of 65,536 combined likewise (those may go to different threads).
 //! * **across**: the last axis is kept. Rows are folded into rows, 256 at a time, and the
-//!   resulting rows again.
+//!   resulting rows again; short rows several side by side.
 
 use crate::error::{ErrorKind, OrPanic, ShapeError};
 use crate::par::{self, Cost};
@@ -32,6 +32,8 @@ const PIECE: usize = 16 * BLOCK;
 /// At least the binary digits of the number of blocks in a piece.
 const CARRIES: usize = 5;
 const ROWS: usize = 256;
+/// Rows shorter than this are folded several at a time.
+const NARROW: usize = 64;
 
 /// Folds `x` over `axes`, which vanish.
 #[track_caller]
@@ -192,6 +194,9 @@ fn fold_block<T: Real, S: Lanes<T>, F: Fold<T>>(s: S, op: F, x: &[T]) -> S::V {
 }
 
 /// Folds axis 1 of `[outer, count, width]`, rows into rows.
+///
+/// Rows of a few elements would waste most of every vector. So they are taken many at a time, as
+/// rows of 64 elements or more; then those are folded in turn, and with what was left over.
 fn across<T: Real, F: Fold<T>>(
     name: &'static str,
     op: F,
@@ -199,19 +204,46 @@ fn across<T: Real, F: Fold<T>>(
     x: &Tensor<T>,
 ) -> Tensor<T> {
     let (outer, count, width) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let many = NARROW.div_ceil(width);
+    let groups = count / many;
+    if groups < 2 {
+        return rows(name, op, level, x);
+    }
+    let whole = groups * many;
+    let wide = x.narrow(1, 0, whole).reshape([outer, groups, many * width]);
+    let wide = rows(name, op, level, &wide);
+    let rest = x.narrow(1, whole, count - whole).contiguous();
+    let all = [outer, many + count - whole, width].into();
+    let all = Tensor::build(name, all, |out| {
+        for (o, out) in out.chunks_exact_mut((many + count - whole) * width).enumerate() {
+            let (of_wide, of_rest) = out.split_at_mut(many * width);
+            of_wide.copy_from_slice(&wide.as_slice()[o * of_wide.len()..][..of_wide.len()]);
+            of_rest.copy_from_slice(&rest.as_slice()[o * of_rest.len()..][..of_rest.len()]);
+        }
+    });
+    rows(name, op, level, &all)
+}
+
+/// [`across`], row by row.
+fn rows<T: Real, F: Fold<T>>(name: &'static str, op: F, level: Level, x: &Tensor<T>) -> Tensor<T> {
+    let (outer, count, width) = (x.shape()[0], x.shape()[1], x.shape()[2]);
     let pieces = count.div_ceil(ROWS);
     let walk = &Walk::new(x.shape(), [x.layout()]);
     let data = x.data();
     let out = Tensor::build(name, [outer, pieces, width].into(), |out| {
         let each = Cost(Cost::MOVE.0 * count.min(ROWS) as u32);
-        par::fill(out, width, each, |at, row| {
-            let (o, p) = (at / width / pieces, at / width % pieces);
-            let first = o * count + p * ROWS;
-            let rows = ROWS.min(count - p * ROWS);
-            T::dispatch(level, Stack { op, walk, data, first, rows, out: row });
+        let chunk = par::units_per_chunk(each, width) * width;
+        par::fill(out, chunk, each, |at, out| {
+            for (i, row) in out.chunks_exact_mut(width).enumerate() {
+                let at = at / width + i;
+                let (o, p) = (at / pieces, at % pieces);
+                let first = o * count + p * ROWS;
+                let rows = ROWS.min(count - p * ROWS);
+                T::dispatch(level, Stack { op, walk, data, first, rows, out: row });
+            }
         });
     });
-    if pieces == 1 { out } else { across(name, op, level, &out) }
+    if pieces == 1 { out } else { rows(name, op, level, &out) }
 }
 
 /// Consecutive rows into one.

@@ -11,6 +11,7 @@
 //! | [`fold`] | [`fold::Fold`]: many numbers to one | sum, prod, max, min over any axes |
 //! | [`rows`] | [`rows::RowKernel`]: K rows to one row | softmax, norms, cumsum and their VJPs |
 //! | [`update`] | [`update::Update`]: W numbers replaced | gradient accumulation, optimisers |
+//! | [`squares`] | sums of squares of many tensors | norms of gradients |
 //! | [`attention`] | [`attention::Rule`]: which pairs attend | tiled attention |
 //! | [`gemm`] | matrix product | matmul |
 
@@ -18,5 +19,6 @@ pub mod attention;
 pub mod fold;
 pub mod gemm;
 pub mod rows;
+pub mod squares;
 pub mod update;
 pub mod zip;

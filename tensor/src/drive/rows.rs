@@ -15,6 +15,9 @@ pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
 }
 
 /// Applies a row kernel along the last axis of `K` tensors of equal shape.
+///
+/// Rows whose elements lie in order are read in place, wherever they are; so an operand that
+/// was broadcast over leading axes is not copied.
 #[track_caller]
 pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     name: &'static str,
@@ -22,30 +25,13 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
     let shape = *x[0].shape();
-    rows_to(name, op, x, shape[shape.rank() - 1])
-}
-
-/// [`rows`] whose result has rows of another width.
-///
-/// Rows whose elements lie in order are read in place, wherever they are; so an operand that
-/// was broadcast over leading axes is not copied.
-#[track_caller]
-pub fn rows_to<T: Real, R: RowKernel<T, K>, const K: usize>(
-    name: &'static str,
-    op: R,
-    x: [&Tensor<T>; K],
-    out_width: usize,
-) -> Tensor<T> {
-    let shape = *x[0].shape();
     for other in &x[1..] {
         assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
     }
     let last = shape.rank() - 1;
     let width = shape[last];
-    let out_shape = shape.with(last, out_width).or_panic();
-    if out_shape.numel() == 0 || width == 0 {
-        debug_assert!(out_shape.numel() == 0, "{name}: rows of nothing");
-        return Tensor::zeros(out_shape);
+    if shape.numel() == 0 {
+        return Tensor::zeros(shape);
     }
     let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
     let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
@@ -53,12 +39,11 @@ pub fn rows_to<T: Real, R: RowKernel<T, K>, const K: usize>(
     let walk = Walk::new(&shape.without(last), std::array::from_fn(|k| &heads[k]));
     let data: [&[T]; K] = std::array::from_fn(|k| x[k].data());
     let level = simd::level();
-    Tensor::build(name, out_shape, |out| {
-        let work = Cost(R::COST.0.saturating_mul((width / out_width).max(1) as u32));
-        let per_chunk = par::units_per_chunk(R::COST, width.max(out_width));
-        par::fill(out, per_chunk * out_width, work, |first, out| {
-            let first = first / out_width;
-            T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out_width, out });
+    Tensor::build(name, shape, |out| {
+        let chunk = par::units_per_chunk(R::COST, width) * width;
+        par::fill(out, chunk, R::COST, |first, out| {
+            let first = first / width;
+            T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out });
         });
     })
 }
@@ -69,7 +54,6 @@ struct Chunk<'a, T: Real, R, const K: usize> {
     data: [&'a [T]; K],
     first: usize,
     width: usize,
-    out_width: usize,
     out: &'a mut [T],
 }
 
@@ -78,9 +62,9 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, walk, data, first, width, out_width, out } = self;
+        let Chunk { op, walk, data, first, width, out } = self;
         let mut cursor = walk.cursor(first);
-        for (i, out) in out.chunks_exact_mut(out_width).enumerate() {
+        for (i, out) in out.chunks_exact_mut(width).enumerate() {
             let (_, start) = cursor.next(1);
             let x = std::array::from_fn(
                 #[inline(always)]
@@ -110,10 +94,89 @@ pub fn rows_along<T: Real, R: RowKernel<T, K>, const K: usize>(
     out.permute(back)
 }
 
-/// The vectors of a row, with a partial one at the end.
-///
-/// `f(acc, i, v)` gets each vector with the index of its first element; the lanes beyond
-/// the end hold `fill`.
+/// A formula from `K` rows to one that also adds to `C` rows shared by all: a gradient with
+/// respect to what was broadcast over the rows.
+pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + Sync {
+    /// Estimated time per element.
+    const COST: Cost;
+    /// Writes all of `out` and adds to `columns`. Mark it `#[inline(always)]`.
+    fn row<S: Lanes<T>>(self, s: S, x: [&[T]; K], out: &mut [T], columns: [&mut [T]; C]);
+}
+
+/// Applies a column kernel along the last axis of `K` tensors of equal shape. Rows are added to
+/// the columns in chunks whose size depends on the width alone, and the chunks in order.
+#[track_caller]
+pub fn rows_and_columns<T: Real, R, const K: usize, const C: usize>(
+    name: &'static str,
+    op: R,
+    x: [&Tensor<T>; K],
+) -> (Tensor<T>, [Tensor<T>; C])
+where
+    R: ColumnKernel<T, K, C>,
+{
+    let shape = *x[0].shape();
+    for other in &x[1..] {
+        assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
+    }
+    let width = shape[shape.rank() - 1];
+    if shape.numel() == 0 {
+        return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
+    }
+    let x = x.map(|t| t.contiguous());
+    let x: [&[T]; K] = std::array::from_fn(|k| x[k].as_slice());
+    let chunk = par::units_per_chunk(R::COST, width) * width;
+    let sums = [shape.numel().div_ceil(chunk), C, width];
+    let level = simd::level();
+    let (out, sums) = Tensor::build2(name, shape, sums.into(), |out, sums| {
+        par::fill2((out, chunk), (sums, C * width), R::COST, |i, out, sums| {
+            let x = x.map(|x| &x[i * chunk..i * chunk + out.len()]);
+            T::dispatch(level, ColumnChunk { op, x, width, out, sums });
+        });
+    });
+    (out, std::array::from_fn(|c| sums.select(1, c).sum(0)))
+}
+
+struct ColumnChunk<'a, T: Real, R, const K: usize, const C: usize> {
+    op: R,
+    x: [&'a [T]; K],
+    width: usize,
+    out: &'a mut [T],
+    /// `C` rows.
+    sums: &'a mut [T],
+}
+
+impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T>
+    for ColumnChunk<'_, T, R, K, C>
+{
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let ColumnChunk { op, x, width, out, sums } = self;
+        sums.fill(T::ZERO);
+        let mut columns = sums.chunks_exact_mut(width);
+        let mut columns: [&mut [T]; C] =
+            std::array::from_fn(|_| columns.next().expect("as many as columns"));
+        for (i, out) in out.chunks_exact_mut(width).enumerate() {
+            let x = std::array::from_fn(
+                #[inline(always)]
+                |k| &x[k][i * width..(i + 1) * width],
+            );
+            op.row(s, x, out, columns.each_mut().map(|c| &mut **c));
+        }
+    }
+}
+
+/// A vector of each row.
+#[inline(always)]
+fn vectors<T: Real, S: Lanes<T>, const K: usize>(s: S, x: [&[T]; K], at: usize) -> [S::V; K] {
+    std::array::from_fn(
+        #[inline(always)]
+        |k| s.load(&x[k][at..]),
+    )
+}
+
+/// [`fold_rows`] of one row in one accumulator.
 #[inline(always)]
 pub fn fold_row<T: Real, S: Lanes<T>, A>(
     s: S,
@@ -133,6 +196,120 @@ pub fn fold_row<T: Real, S: Lanes<T>, A>(
     }
     acc
 }
+
+/// Folds rows of equal length, vector by vector: `f(acc, v)`. Four accumulators take turns, so
+/// that no step waits for the one before it, and are joined at the end.
+///
+/// The lanes beyond the end hold `fill`.
+#[inline(always)]
+pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
+    s: S,
+    x: [&[T]; K],
+    fill: [T; K],
+    init: A,
+    f: impl Fn(A, [S::V; K]) -> A,
+    join: impl Fn(A, A) -> A,
+) -> A {
+    let n = x[0].len();
+    let (mut acc, mut i) = ([init; 4], 0);
+    while i + 4 * S::N <= n {
+        for (k, acc) in acc.iter_mut().enumerate() {
+            *acc = f(*acc, vectors(s, x, i + k * S::N));
+        }
+        i += 4 * S::N;
+    }
+    for acc in &mut acc[..3] {
+        if i + S::N <= n {
+            *acc = f(*acc, vectors(s, x, i));
+            i += S::N;
+        }
+    }
+    if i < n {
+        let rest = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load_or(&x[k][i..n], fill[k]),
+        );
+        acc[3] = f(acc[3], rest);
+    }
+    join(join(acc[0], acc[1]), join(acc[2], acc[3]))
+}
+
+/// `Σ f(x₀[i], ..)`; where the lanes beyond the end hold `fill`, `f` must be 0.
+#[inline(always)]
+pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
+    s: S,
+    x: [&[T]; K],
+    fill: [T; K],
+    f: impl Fn([S::V; K]) -> S::V,
+) -> T {
+    s.sum(fold_rows(
+        s,
+        x,
+        fill,
+        s.splat(T::ZERO),
+        #[inline(always)]
+        |acc, v| s.add(acc, f(v)),
+        #[inline(always)]
+        |a, b| s.add(a, b),
+    ))
+}
+
+/// A whole row in registers: what is computed from it need not be stored to be read again,
+/// which for a row of a few vectors takes longer than the arithmetic.
+///
+/// `K` is `x.len().div_ceil(S::N)`, see [`in_registers`].
+#[inline(always)]
+pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [S::V; K] {
+    std::array::from_fn(
+        #[inline(always)]
+        |k| match k + 1 < K {
+            true => s.load(&x[k * S::N..]),
+            false => s.load_or(&x[k * S::N..], fill),
+        },
+    )
+}
+
+/// Writes what [`load_row`] reads.
+#[inline(always)]
+pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K], out: &mut [T]) {
+    for k in 0..K {
+        match k + 1 < K {
+            true => s.store(v[k], &mut out[k * S::N..]),
+            false => s.store_part(v[k], &mut out[k * S::N..]),
+        }
+    }
+}
+
+/// The vectors of a row joined pairwise into one.
+#[inline(always)]
+pub fn join_row<V: Copy, const K: usize>(mut v: [V; K], f: impl Fn(V, V) -> V) -> V {
+    let mut n = K;
+    while n > 1 {
+        for k in 0..n / 2 {
+            v[k] = f(v[k], v[n - 1 - k]);
+        }
+        n = n.div_ceil(2);
+    }
+    v[0]
+}
+
+/// `in_registers!(S, width, K => short, long)`: `short` with the constant `K` for rows of up to
+/// eight vectors, `long` for the others.
+macro_rules! in_registers {
+    ($S:ident, $width:expr, $K:ident => $short:expr, $long:expr) => {
+        in_registers!(@ $S, $width, $K, $short, $long, 1 2 3 4 5 6 7 8)
+    };
+    (@ $S:ident, $width:expr, $K:ident, $short:expr, $long:expr, $($n:literal)+) => {
+        match $width.div_ceil($S::N) {
+            $($n => {
+                const $K: usize = $n;
+                $short
+            })+
+            _ => $long,
+        }
+    };
+}
+pub(crate) use in_registers;
 
 /// `out[i] = f(x₀[i], ..)` over rows of equal length.
 #[inline(always)]
@@ -172,5 +349,47 @@ pub fn update_row<T: Real, S: Lanes<T>>(s: S, x: &mut [T], f: impl Fn(S::V) -> S
     }
     if full < x.len() {
         s.store_part(f(s.load_or(&x[full..], T::ONE)), &mut x[full..]);
+    }
+}
+
+/// `out₀[i], .. = f(x₀[i], .., out₀[i], ..)` over rows of equal length.
+#[inline(always)]
+pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
+    s: S,
+    x: [&[T]; K],
+    out: [&mut [T]; W],
+    f: impl Fn([S::V; K], [S::V; W]) -> [S::V; W],
+) {
+    let n = x[0].len();
+    let full = n / S::N * S::N;
+    let mut i = 0;
+    while i < full {
+        let v = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load(&x[k][i..]),
+        );
+        let old = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load(&out[k][i..]),
+        );
+        let new = f(v, old);
+        for k in 0..W {
+            s.store(new[k], &mut out[k][i..]);
+        }
+        i += S::N;
+    }
+    if full < n {
+        let v = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load_or(&x[k][full..], T::ONE),
+        );
+        let old = std::array::from_fn(
+            #[inline(always)]
+            |k| s.load_or(&out[k][full..], T::ONE),
+        );
+        let new = f(v, old);
+        for k in 0..W {
+            s.store_part(new[k], &mut out[k][full..]);
+        }
     }
 }

@@ -12,6 +12,17 @@ pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
 }
 
+/// One tensor's part in an update: the formula with its constants, what it replaces, and what
+/// it reads.
+pub struct Item<'a, T: Real, U, const W: usize, const R: usize> {
+    /// The formula.
+    pub op: U,
+    /// Replaced: in place where they are not shared.
+    pub w: [&'a mut Tensor<T>; W],
+    /// Read.
+    pub r: [&'a Tensor<T>; R],
+}
+
 /// Replaces the elements of `w` (in place where they are not shared), all of one shape.
 #[track_caller]
 pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
@@ -20,22 +31,43 @@ pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     w: [&mut Tensor<T>; W],
     r: [&Tensor<T>; R],
 ) {
-    let shape = *w[0].shape();
-    for other in w.iter().map(|t| t.shape()).chain(r.iter().map(|t| t.shape())) {
-        assert!(*other == shape, "{name}: {shape:?} cannot be updated with {other:?}");
+    update_all(name, vec![Item { op, w, r }]);
+}
+
+/// [`update`] of many tensors as one piece of work: threads are woken once, and small tensors
+/// share them with large ones.
+///
+/// # Panics
+/// If the shapes of an item differ; then nothing has been changed.
+#[track_caller]
+pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
+    name: &'static str,
+    items: Vec<Item<'_, T, U, W, R>>,
+) {
+    for Item { w, r, .. } in &items {
+        let shape = w[0].shape();
+        for other in w.iter().map(|t| t.shape()).chain(r.iter().map(|t| t.shape())) {
+            assert!(other == shape, "{name}: {shape:?} cannot be updated with {other:?}");
+        }
     }
-    let r = r.map(|t| t.contiguous());
     let level = simd::level();
     let len = par::chunk_len(U::COST);
-    let mut parts = w.map(|t| t.make_mut().chunks_mut(len));
+    let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
+    let read: Vec<[Tensor<T>; R]> =
+        items.iter().map(|item| item.r.map(|t| t.contiguous())).collect();
     let mut chunks = Vec::new();
-    for i in 0..shape.numel().div_ceil(len) {
-        let w = parts.each_mut().map(|p| p.next().expect("equal lengths"));
-        let n = w[0].len();
-        let r: [&[T]; R] = std::array::from_fn(|k| &r[k].as_slice()[i * len..i * len + n]);
-        chunks.push(Chunk { op, w, r });
+    for (Item { op, w, .. }, r) in items.into_iter().zip(&read) {
+        let n = w[0].numel();
+        let mut parts = w.map(|t| t.make_mut().chunks_mut(len));
+        for start in (0..n).step_by(len) {
+            let w = parts.each_mut().map(|p| p.next().expect("equal lengths"));
+            let end = start + w[0].len();
+            let r = std::array::from_fn(|k| &r[k].as_slice()[start..end]);
+            chunks.push(Chunk { op, w, r });
+        }
     }
-    par::each(chunks, len, U::COST, |chunk| T::dispatch(level, chunk));
+    let each = elements.div_ceil(chunks.len().max(1));
+    par::each(chunks, each, U::COST, |chunk| T::dispatch(level, chunk));
 }
 
 struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {

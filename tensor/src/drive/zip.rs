@@ -142,14 +142,14 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     }
 }
 
-/// Elementwise work in plain scalar code, for element types and functions without lanes.
+/// Elementwise work in plain code, for element types and functions without lanes.
 #[track_caller]
 pub fn map_with<A: Element, R: Element>(
     name: &'static str,
     a: &Tensor<A>,
     f: impl Fn(A) -> R + Send + Sync,
 ) -> Tensor<R> {
-    zip3_with(name, a, &Tensor::scalar(false), &Tensor::scalar(false), |a, _, _| f(a))
+    zip_with(name, a, &Tensor::scalar(false), |a, _| f(a))
 }
 
 /// [`map_with`] for two operands, broadcast together.
@@ -163,7 +163,8 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
     zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
 }
 
-/// [`map_with`] for three operands, broadcast together.
+/// [`map_with`] for three operands, broadcast together. Functions that are simple enough become
+/// vector code: they are run over slices, whatever the strides.
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     name: &'static str,
@@ -180,17 +181,33 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
             let mut cursor = walk.cursor(first);
+            let mut buffers = ([A::ZERO; BLOCK], [B::ZERO; BLOCK], [C::ZERO; BLOCK]);
             let mut done = 0;
             while done < out.len() {
-                let (n, start) = cursor.next(out.len() - done);
-                let part = &mut out[done..done + n];
-                let at =
-                    |k: usize, i: usize| (start[k] as isize + i as isize * strides[k]) as usize;
-                for (i, x) in part.iter_mut().enumerate() {
-                    *x = f(da[at(0, i)], db[at(1, i)], dc[at(2, i)]);
+                let (n, start) = cursor.next(BLOCK.min(out.len() - done));
+                let a = run(da, start[0], strides[0], &mut buffers.0[..n]);
+                let b = run(db, start[1], strides[1], &mut buffers.1[..n]);
+                let c = run(dc, start[2], strides[2], &mut buffers.2[..n]);
+                let out = &mut out[done..done + n];
+                for i in 0..n {
+                    out[i] = f(a[i], b[i], c[i]);
                 }
                 done += n;
             }
         });
     })
+}
+
+/// A run of elements as a slice: where they are if in order, else copied to the buffer.
+pub fn run<'a, T: Copy>(
+    data: &'a [T],
+    start: usize,
+    stride: isize,
+    buffer: &'a mut [T],
+) -> &'a [T] {
+    if stride == 1 {
+        return &data[start..start + buffer.len()];
+    }
+    gather(data, start, stride, buffer);
+    buffer
 }

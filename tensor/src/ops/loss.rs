@@ -1,10 +1,11 @@
 //! Cross-entropy from logits and class indices, with its VJP.
 
-use crate::drive::rows::{RowKernel, map_row, rows, rows_to};
+use crate::drive::rows::{RowKernel, map_row, rows, update_row};
 use crate::element::Integer;
-use crate::ops::softmax::max_and_log_sum;
-use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::ops::softmax::max_and_sum;
+use crate::par::{self, Cost};
+use crate::shape::Shape;
+use crate::simd::{self, Kernel, Lanes, Real};
 use crate::tensor::Tensor;
 
 /// How [`Tensor::cross_entropy`] treats its targets.
@@ -23,54 +24,95 @@ impl Default for CrossEntropy {
     }
 }
 
-/// A class per row; `None` is ignored.
-type Targets<'a> = &'a [Option<usize>];
-
-#[derive(Clone, Copy)]
-struct RowLoss<'a, T> {
-    targets: Targets<'a>,
-    smoothing: T,
+/// `ln Σ eˣ` of each row that counts, in two parts, so that large logits keep their digits: the
+/// largest element, and the logarithm of the sum relative to it.
+#[derive(Clone, Debug)]
+pub struct LogSums<T: Real> {
+    top: Tensor<T>,
+    rest: Tensor<T>,
+    /// Rows that count.
+    counted: usize,
 }
 
-impl<T: Real> RowKernel<T, 1> for RowLoss<'_, T> {
-    const COST: Cost = Cost::COSTLY;
+/// The class of each row, all of them checked.
+struct Classes<'a, I> {
+    targets: &'a [I],
+    classes: usize,
+    ignored: Option<i128>,
+}
+
+impl<I: Integer> Classes<'_, I> {
+    /// `None` is ignored.
+    fn at(&self, row: usize) -> Option<usize> {
+        let target = self.targets[row];
+        if self.ignored == Some(target.to_i128()) { None } else { target.index_in(self.classes) }
+    }
+}
+
+/// Some rows of logits: their sums, and the sum of their losses.
+struct Losses<'a, T: Real, I> {
+    logits: &'a [T],
+    classes: &'a Classes<'a, I>,
+    smoothing: f64,
+    first: usize,
+    top: &'a mut [T],
+    rest: &'a mut [T],
+}
+
+impl<T: Real, I: Integer> Kernel<T> for Losses<'_, T, I> {
+    type Out = f64;
+
     #[inline(always)]
-    fn row<S: Lanes<T>>(self, s: S, index: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        out[0] = match self.targets[index] {
-            None => T::ZERO,
-            Some(target) => {
-                let (top, log_sum) = max_and_log_sum(s, x);
+    fn run<S: Lanes<T>>(self, s: S) -> f64 {
+        let Losses { logits, classes, smoothing, first, top, rest } = self;
+        let rows = || logits.chunks_exact(classes.classes).enumerate();
+        for (i, x) in rows() {
+            (top[i], rest[i]) = match classes.at(first + i) {
+                Some(_) => max_and_sum(s, x),
+                None => (T::ZERO, T::ONE),
+            };
+        }
+        update_row(
+            s,
+            rest,
+            #[inline(always)]
+            |sum| T::ln(s, sum),
+        );
+        let mut total = 0.0;
+        for (i, x) in rows() {
+            if let Some(target) = classes.at(first + i) {
                 // Relative to the maximum throughout, so that large logits keep their digits.
-                let miss = log_sum - (x[target] - top);
-                if self.smoothing == T::ZERO {
-                    miss
-                } else {
+                let miss = |v: T| (rest[i] - (v - top[i])).to_f64();
+                let mut loss = miss(x[target]);
+                if smoothing != 0.0 {
                     // In f64: the misses of large logits are finite, their sum may not be.
-                    let sum: f64 = x.iter().map(|&v| (log_sum - (v - top)).to_f64()).sum();
-                    let mean = T::from_f64(sum / x.len() as f64);
-                    miss * (T::ONE - self.smoothing) + mean * self.smoothing
+                    let mean = x.iter().map(|&v| miss(v)).sum::<f64>() / x.len() as f64;
+                    loss = loss * (1.0 - smoothing) + mean * smoothing;
                 }
+                total += loss;
             }
-        };
+        }
+        total
     }
 }
 
 #[derive(Clone, Copy)]
-struct RowLossVjp<'a, T> {
-    targets: Targets<'a>,
+struct RowLossVjp<'a, T, I> {
+    classes: &'a Classes<'a, I>,
+    top: &'a [T],
+    rest: &'a [T],
     smoothing: T,
     scale: T,
 }
 
-impl<T: Real> RowKernel<T, 1> for RowLossVjp<'_, T> {
+impl<T: Real, I: Integer> RowKernel<T, 1> for RowLossVjp<'_, T, I> {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, index: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let Some(target) = self.targets[index] else {
+        let Some(target) = self.classes.at(index) else {
             return out.fill(T::ZERO);
         };
-        let (top, log_sum) = max_and_log_sum(s, x);
-        let (top, log_sum) = (s.splat(top), s.splat(log_sum));
+        let (top, rest) = (s.splat(self.top[index]), s.splat(self.rest[index]));
         let spread = s.splat(self.smoothing / T::from_f64(x.len() as f64));
         let scale = s.splat(self.scale);
         map_row(
@@ -78,20 +120,20 @@ impl<T: Real> RowKernel<T, 1> for RowLossVjp<'_, T> {
             [x],
             out,
             #[inline(always)]
-            |[x]| s.mul(scale, s.sub(T::exp(s, s.sub(s.sub(x, top), log_sum)), spread)),
+            |[x]| s.mul(scale, s.sub(T::exp(s, s.sub(s.sub(x, top), rest)), spread)),
         );
         out[target] -= self.scale * (T::ONE - self.smoothing);
     }
 }
 
 impl CrossEntropy {
-    /// Checks everything before any number is computed.
+    /// Checks everything before any number is computed. Also the number of rows that count.
     #[track_caller]
-    fn targets<T: Real, I: Integer>(
+    fn check<'a, I: Integer>(
         &self,
-        logits: &Tensor<T>,
-        targets: &Tensor<I>,
-    ) -> Vec<Option<usize>> {
+        logits: &Shape,
+        targets: &'a Tensor<I>,
+    ) -> (Classes<'a, I>, usize) {
         assert!(
             (0.0..=1.0).contains(&self.label_smoothing),
             "cross_entropy: label_smoothing must be in [0, 1], got {}",
@@ -99,25 +141,27 @@ impl CrossEntropy {
         );
         let rank = logits.rank();
         assert!(
-            rank > 0 && logits.shape()[..rank - 1] == targets.shape()[..],
-            "cross_entropy: logits {:?} need one target per row, got targets {:?} (hint: the \
+            rank > 0 && logits[..rank - 1] == targets.shape()[..],
+            "cross_entropy: logits {logits:?} need one target per row, got targets {:?} (hint: the \
              classes are the last axis)",
-            logits.shape(),
             targets.shape()
         );
-        let classes = logits.size(-1);
-        let targets = targets.contiguous();
-        let mut out = Vec::with_capacity(targets.numel());
-        for (at, &t) in targets.as_slice().iter().enumerate() {
-            let ignored = self.ignore_index.is_some_and(|i| t.to_i128() == i as i128);
-            let class = t.index_in(classes);
+        let classes = Classes {
+            targets: targets.as_slice(),
+            classes: logits[rank - 1],
+            ignored: self.ignore_index.map(i128::from),
+        };
+        let mut counted = 0;
+        for (at, t) in classes.targets.iter().enumerate() {
+            let ignored = classes.ignored == Some(t.to_i128());
             assert!(
-                ignored || class.is_some(),
-                "cross_entropy: target {t} at position {at} is outside 0..{classes}"
+                ignored || t.index_in(classes.classes).is_some(),
+                "cross_entropy: target {t} at position {at} is outside 0..{}",
+                classes.classes
             );
-            out.push(class.filter(|_| !ignored));
+            counted += usize::from(!ignored);
         }
-        out
+        (classes, counted)
     }
 }
 
@@ -139,13 +183,37 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn cross_entropy<I: Integer>(&self, targets: &Tensor<I>, how: CrossEntropy) -> Tensor<T> {
-        let targets = how.targets(self, targets);
-        let counted = targets.iter().flatten().count();
-        if counted == 0 {
-            return Tensor::scalar(T::ZERO);
-        }
-        let op = RowLoss { targets: &targets, smoothing: T::from_f64(how.label_smoothing) };
-        rows_to("cross_entropy", op, [self], 1).sum(..) / T::from_f64(counted as f64)
+        self.cross_entropy_and_log_sums(targets, how).0
+    }
+
+    /// [`Tensor::cross_entropy`], and what [`Tensor::cross_entropy_vjp_from`] starts from.
+    #[track_caller]
+    pub fn cross_entropy_and_log_sums<I: Integer>(
+        &self,
+        targets: &Tensor<I>,
+        how: CrossEntropy,
+    ) -> (Tensor<T>, LogSums<T>) {
+        let targets = targets.contiguous();
+        let (classes, counted) = how.check(self.shape(), &targets);
+        let (level, smoothing) = (simd::level(), how.label_smoothing);
+        let logits = self.contiguous();
+        let rows = targets.numel();
+        let chunk = par::units_per_chunk(Cost::COSTLY, classes.classes);
+        let mut losses = vec![0.0; rows.div_ceil(chunk)];
+        let (top, rest) = Tensor::build2("cross_entropy", [rows].into(), [rows].into(), |a, b| {
+            let logits = logits.as_slice().chunks((chunk * classes.classes).max(1));
+            let sums = a.chunks_mut(chunk).zip(b.chunks_mut(chunk));
+            let parts: Vec<_> = logits.zip(sums).zip(&mut losses).enumerate().collect();
+            let each = chunk * classes.classes;
+            par::each(parts, each, Cost::COSTLY, |(i, ((logits, (top, rest)), loss))| {
+                let first = i * chunk;
+                let classes = &classes;
+                let part = Losses { logits, classes, smoothing, first, top, rest };
+                *loss = T::dispatch(level, part);
+            });
+        });
+        let loss = losses.iter().sum::<f64>() / counted.max(1) as f64;
+        (Tensor::scalar(T::from_f64(loss)), LogSums { top, rest, counted })
     }
 
     /// VJP of [`Tensor::cross_entropy`] with respect to the logits, for the cotangent `g` of
@@ -157,12 +225,37 @@ impl<T: Real> Tensor<T> {
         how: CrossEntropy,
         g: T,
     ) -> Tensor<T> {
-        let targets = how.targets(self, targets);
-        let counted = targets.iter().flatten().count().max(1);
+        let (_, sums) = self.cross_entropy_and_log_sums(targets, how);
+        self.cross_entropy_vjp_from(&sums, targets, how, g)
+    }
+
+    /// [`Tensor::cross_entropy_vjp`], given what the forward pass has found: one exponential for
+    /// each logit, and no sums.
+    ///
+    /// # Panics
+    /// As [`Tensor::cross_entropy`], or if the sums are those of another number of rows.
+    #[track_caller]
+    pub fn cross_entropy_vjp_from<I: Integer>(
+        &self,
+        sums: &LogSums<T>,
+        targets: &Tensor<I>,
+        how: CrossEntropy,
+        g: T,
+    ) -> Tensor<T> {
+        let targets = targets.contiguous();
+        let (classes, _) = how.check(self.shape(), &targets);
+        assert!(
+            sums.top.numel() == targets.numel(),
+            "cross_entropy_vjp: {} rows, but sums of {}",
+            targets.numel(),
+            sums.top.numel()
+        );
         let op = RowLossVjp {
-            targets: &targets,
+            classes: &classes,
+            top: sums.top.as_slice(),
+            rest: sums.rest.as_slice(),
             smoothing: T::from_f64(how.label_smoothing),
-            scale: g / T::from_f64(counted as f64),
+            scale: g / T::from_f64(sums.counted.max(1) as f64),
         };
         rows("cross_entropy_vjp", op, [self])
     }

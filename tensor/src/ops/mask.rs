@@ -1,13 +1,13 @@
 //! Selection by truth values. Nothing is ever multiplied by a mask: what is not selected
 //! leaves no trace, be it NaN or infinite.
 
-use crate::drive::zip::{common_shape, map_with, zip_with};
+use crate::drive::zip::{common_shape, map_with, run, zip_with};
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, ShapeError};
 use crate::par::{self, Cost};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::walk::{Walk, gather};
+use crate::walk::Walk;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -135,15 +135,6 @@ fn select<T: Element>(
             }
         });
     })
-}
-
-/// A run of elements as a slice: where they are if in order, else copied to the buffer.
-fn run<'a, T: Copy>(data: &'a [T], start: usize, stride: isize, buffer: &'a mut [T]) -> &'a [T] {
-    if stride == 1 {
-        return &data[start..start + buffer.len()];
-    }
-    gather(data, start, stride, buffer);
-    buffer
 }
 
 /// Rows cut at a column: what lies before it is kept (or what lies after), the rest is 0.

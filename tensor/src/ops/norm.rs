@@ -1,6 +1,8 @@
 //! Normalisation along the last axis, with VJPs.
 
-use crate::drive::rows::{RowKernel, fold_row, map_row, rows};
+use crate::drive::rows::{
+    ColumnKernel, RowKernel, fold_rows, map_row, rows, rows_and_columns, sum_rows, write_rows,
+};
 use crate::par::Cost;
 use crate::simd::{Lanes, Real};
 use crate::tensor::Tensor;
@@ -53,38 +55,48 @@ impl<T: Real> RowKernel<T, 1> for LayerNorm<'_, T> {
     }
 }
 
-/// With `h = g · weight` and `x̂ = (x - mean) · r`: `dx = r · (h - mean(h) - x̂ · mean(h·x̂))`
+/// With `h = g · weight` and `x̂ = (x - mean) · r`: `dx = r · (h - mean(h) - x̂ · mean(h·x̂))`;
+/// columns: `Σ g · x̂` and `Σ g`.
 #[derive(Clone, Copy)]
 struct LayerNormVjp<'a, T> {
-    weight: Option<&'a [T]>,
+    weight: &'a [T],
     eps: T,
 }
 
-impl<T: Real> RowKernel<T, 2> for LayerNormVjp<'_, T> {
+impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn row<S: Lanes<T>>(self, s: S, _: usize, [x, g]: [&[T]; 2], out: &mut [T]) {
-        let m = moments(s, x, self.eps);
+    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: [&mut [T]; 2]) {
+        let Self { weight, eps } = self;
+        let m = moments(s, x, eps);
         let (mean, r, shift) = (s.splat(m.mean), s.splat(m.scale), s.splat(m.shift));
-        let per = s.splat(T::ONE / T::from_f64(x.len() as f64));
-        weighted(s, g, self.weight, out);
-        let mean_h = s.mul(s.splat(row_sum(s, out)), per);
-        let dot = dot(
+        let hat = |x| s.fma(s.sub(x, mean), r, shift);
+        let zero = s.splat(T::ZERO);
+        let (sum, dot) = fold_rows(
             s,
-            out,
-            x,
+            [x, g, weight],
+            [T::ZERO; 3],
+            (zero, zero),
             #[inline(always)]
-            |x| s.fma(s.sub(x, mean), r, shift),
+            |(sum, dot), [x, g, w]| {
+                let h = s.mul(g, w);
+                (s.add(sum, h), s.fma(h, hat(x), dot))
+            },
+            #[inline(always)]
+            |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
         );
-        let mean_dot = s.mul(s.splat(dot), per);
-        finish(
+        let per = T::ONE / T::from_f64(x.len() as f64);
+        let (mean_h, mean_dot) = (s.splat(s.sum(sum) * per), s.splat(s.sum(dot) * per));
+        let [d_weight, d_bias] = columns;
+        write_rows(
             s,
-            x,
-            out,
+            [x, g, weight],
+            [out, d_weight, d_bias],
             #[inline(always)]
-            |x, h| {
-                let hat = s.fma(s.sub(x, mean), r, shift);
-                s.mul(r, s.sub(s.sub(h, mean_h), s.mul(hat, mean_dot)))
+            |[x, g, w], [_, d_weight, d_bias]| {
+                let hat = hat(x);
+                let dx = s.mul(r, s.sub(s.sub(s.mul(g, w), mean_h), s.mul(hat, mean_dot)));
+                [dx, s.fma(g, hat, d_weight), s.add(d_bias, g)]
             },
         );
     }
@@ -121,50 +133,40 @@ impl<T: Real> RowKernel<T, 1> for RmsNorm<'_, T> {
     }
 }
 
-/// With `h = g · weight` and `x̂ = x · r`: `dx = r · (h - x̂ · mean(h·x̂))`
+/// With `h = g · weight` and `x̂ = x · r`: `dx = r · (h - x̂ · mean(h·x̂))`; column: `Σ g · x̂`.
 #[derive(Clone, Copy)]
 struct RmsNormVjp<'a, T> {
-    weight: Option<&'a [T]>,
+    weight: &'a [T],
     eps: T,
 }
 
-impl<T: Real> RowKernel<T, 2> for RmsNormVjp<'_, T> {
+impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn row<S: Lanes<T>>(self, s: S, _: usize, [x, g]: [&[T]; 2], out: &mut [T]) {
-        let r = s.splat(rms_scale(s, x, self.eps));
-        let per = s.splat(T::ONE / T::from_f64(x.len() as f64));
-        weighted(s, g, self.weight, out);
-        let mean_dot = s.mul(
-            s.splat(dot(
-                s,
-                out,
-                x,
-                #[inline(always)]
-                |x| s.mul(x, r),
-            )),
-            per,
-        );
-        finish(
+    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: [&mut [T]; 1]) {
+        let Self { weight, eps } = self;
+        let r = s.splat(rms_scale(s, x, eps));
+        let dot = sum_rows(
             s,
-            x,
-            out,
+            [x, g, weight],
+            [T::ZERO; 3],
             #[inline(always)]
-            |x, h| s.mul(r, s.sub(h, s.mul(s.mul(x, r), mean_dot))),
+            |[x, g, w]| s.mul(s.mul(g, w), s.mul(x, r)),
+        );
+        let mean_dot = s.splat(dot / T::from_f64(x.len() as f64));
+        let [d_weight] = columns;
+        write_rows(
+            s,
+            [x, g, weight],
+            [out, d_weight],
+            #[inline(always)]
+            |[x, g, w], [_, d_weight]| {
+                let hat = s.mul(x, r);
+                let dx = s.mul(r, s.sub(s.mul(g, w), s.mul(hat, mean_dot)));
+                [dx, s.fma(g, hat, d_weight)]
+            },
         );
     }
-}
-
-#[inline(always)]
-fn row_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
-    s.sum(fold_row(
-        s,
-        x,
-        T::ZERO,
-        s.splat(T::ZERO),
-        #[inline(always)]
-        |acc, v| s.add(acc, v),
-    ))
 }
 
 /// `x̂ = (x - mean) · scale + shift`. The mean of large numbers is itself rounded; the shift,
@@ -179,19 +181,28 @@ struct Moments<T> {
 #[inline(always)]
 fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
     let n = T::from_f64(x.len() as f64);
-    let mean = row_sum(s, x) / n;
+    let sum = sum_rows(
+        s,
+        [x],
+        [T::ZERO],
+        #[inline(always)]
+        |[v]| v,
+    );
+    let mean = sum / n;
     let m = s.splat(mean);
     let zero = s.splat(T::ZERO);
-    let (sum, squares) = fold_row(
+    let (sum, squares) = fold_rows(
         s,
-        x,
-        mean,
+        [x],
+        [mean],
         (zero, zero),
         #[inline(always)]
-        |(sum, squares), v| {
+        |(sum, squares), [v]| {
             let d = s.sub(v, m);
             (s.add(sum, d), s.fma(d, d, squares))
         },
+        #[inline(always)]
+        |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
     );
     let off = s.sum(sum) / n;
     // Rounding must not make it negative.
@@ -203,67 +214,19 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
 
 #[inline(always)]
 fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
-    let squares = fold_row(
+    let squares = sum_rows(
         s,
-        x,
-        T::ZERO,
-        s.splat(T::ZERO),
+        [x],
+        [T::ZERO],
         #[inline(always)]
-        |acc, v| s.fma(v, v, acc),
+        |[v]| s.mul(v, v),
     );
-    inverse_root(s.sum(squares) / T::from_f64(x.len() as f64) + eps)
+    inverse_root(squares / T::from_f64(x.len() as f64) + eps)
 }
 
 /// `1 / √x`, through f64: once per row.
 fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
-}
-
-/// `out = g · weight`
-#[inline(always)]
-fn weighted<T: Real, S: Lanes<T>>(s: S, g: &[T], weight: Option<&[T]>, out: &mut [T]) {
-    match weight {
-        Some(w) => map_row(
-            s,
-            [g, w],
-            out,
-            #[inline(always)]
-            |[g, w]| s.mul(g, w),
-        ),
-        None => out.copy_from_slice(g),
-    }
-}
-
-/// `Σ h · hat(x)`
-#[inline(always)]
-fn dot<T: Real, S: Lanes<T>>(s: S, h: &[T], x: &[T], hat: impl Fn(S::V) -> S::V) -> T {
-    let full = x.len() / S::N * S::N;
-    let (mut acc, mut i) = (s.splat(T::ZERO), 0);
-    while i < full {
-        acc = s.fma(s.load(&h[i..]), hat(s.load(&x[i..])), acc);
-        i += S::N;
-    }
-    if full < x.len() {
-        let h = s.load_or(&h[full..], T::ZERO);
-        acc = s.fma(h, hat(s.load_or(&x[full..], T::ZERO)), acc);
-    }
-    s.sum(acc)
-}
-
-/// `out = f(x, out)`
-#[inline(always)]
-fn finish<T: Real, S: Lanes<T>>(s: S, x: &[T], out: &mut [T], f: impl Fn(S::V, S::V) -> S::V) {
-    let full = x.len() / S::N * S::N;
-    let mut i = 0;
-    while i < full {
-        let y = f(s.load(&x[i..]), s.load(&out[i..]));
-        s.store(y, &mut out[i..]);
-        i += S::N;
-    }
-    if full < x.len() {
-        let y = f(s.load_or(&x[full..], T::ZERO), s.load_or(&out[full..], T::ZERO));
-        s.store_part(y, &mut out[full..]);
-    }
 }
 
 /// Checks a weight or bias of a normalisation.
@@ -283,6 +246,15 @@ fn parameter<T: Real>(
         x.shape()
     );
     Some(p.contiguous())
+}
+
+/// The weight that a VJP multiplies by: ones if there is none.
+#[track_caller]
+fn parameter_or_ones<T: Real>(op: &str, x: &Tensor<T>, weight: Option<&Tensor<T>>) -> Tensor<T> {
+    match parameter(op, "weight", x, weight) {
+        Some(weight) => weight,
+        None => Tensor::ones([x.size(-1)]),
+    }
 }
 
 impl<T: Real> Tensor<T> {
@@ -313,9 +285,33 @@ impl<T: Real> Tensor<T> {
     /// VJP of [`Tensor::layer_norm`] with respect to its input.
     #[track_caller]
     pub fn layer_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
-        let weight = parameter("layer_norm", "weight", self, weight);
-        let weight = weight.as_ref().map(|w| w.as_slice());
-        rows("layer_norm_vjp", LayerNormVjp { weight, eps: T::from_f64(eps) }, [self, g])
+        self.layer_norm_vjps(weight, eps, g).0
+    }
+
+    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, made
+    /// together: each row is read once.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 3.0], [4.0, 2.0]]);
+    /// let (_, weight, bias) = x.layer_norm_vjps(None, 0.0, &Tensor::ones([2, 2]));
+    /// assert_eq!(weight.to_vec(), [0.0, 0.0]);
+    /// assert_eq!(bias.to_vec(), [2.0, 2.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Tensor::layer_norm`], or if `g` has another shape.
+    #[track_caller]
+    pub fn layer_norm_vjps(
+        &self,
+        weight: Option<&Tensor<T>>,
+        eps: f64,
+        g: &Tensor<T>,
+    ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
+        let weight = parameter_or_ones("layer_norm", self, weight);
+        let op = LayerNormVjp { weight: weight.as_slice(), eps: T::from_f64(eps) };
+        let (x, [weight, bias]) = rows_and_columns("layer_norm_vjp", op, [self, g]);
+        (x, weight, bias)
     }
 
     /// `x / √(mean(x²) + eps) · weight` over the last axis.
@@ -334,8 +330,23 @@ impl<T: Real> Tensor<T> {
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
     #[track_caller]
     pub fn rms_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
-        let weight = parameter("rms_norm", "weight", self, weight);
-        let weight = weight.as_ref().map(|w| w.as_slice());
-        rows("rms_norm_vjp", RmsNormVjp { weight, eps: T::from_f64(eps) }, [self, g])
+        self.rms_norm_vjps(weight, eps, g).0
+    }
+
+    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, made together.
+    ///
+    /// # Panics
+    /// As [`Tensor::rms_norm`], or if `g` has another shape.
+    #[track_caller]
+    pub fn rms_norm_vjps(
+        &self,
+        weight: Option<&Tensor<T>>,
+        eps: f64,
+        g: &Tensor<T>,
+    ) -> (Tensor<T>, Tensor<T>) {
+        let weight = parameter_or_ones("rms_norm", self, weight);
+        let op = RmsNormVjp { weight: weight.as_slice(), eps: T::from_f64(eps) };
+        let (x, [weight]) = rows_and_columns("rms_norm_vjp", op, [self, g]);
+        (x, weight)
     }
 }

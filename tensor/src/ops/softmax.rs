@@ -1,6 +1,9 @@
 //! Softmax and its relatives along one axis, with their VJPs.
 
-use crate::drive::rows::{RowKernel, fold_row, map_row, rows_along};
+use crate::drive::rows::{
+    RowKernel, fold_rows, in_registers, join_row, load_row, map_row, rows_along, store_row,
+    sum_rows, update_row,
+};
 use crate::error::OrPanic;
 use crate::par::Cost;
 use crate::simd::{Lanes, Real};
@@ -14,15 +17,24 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let top = s.splat(row_max(s, x));
-        map_row(
-            s,
-            [x],
-            out,
-            #[inline(always)]
-            |[x]| T::exp(s, s.sub(x, top)),
-        );
-        scale_to_one(s, out);
+        in_registers!(S, x.len(), K => {
+            let (mut e, _, sum) = exponentials::<T, S, K>(s, x);
+            let scale = s.splat(T::ONE / sum);
+            for e in &mut e {
+                *e = s.mul(*e, scale);
+            }
+            store_row(s, e, out)
+        }, {
+            let top = s.splat(row_max(s, x));
+            map_row(
+                s,
+                [x],
+                out,
+                #[inline(always)]
+                |[x]| T::exp(s, s.sub(x, top)),
+            );
+            scale_to_one(s, out);
+        })
     }
 }
 
@@ -44,8 +56,8 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
             |[x, k]| s.select(s.eq(k, zero), low, x),
         );
         let top = s.splat(row_max(s, out));
-        let seen = |(&x, &k): (&T, &T)| k != T::ZERO && x != T::NEG_INFINITY;
-        if !x.iter().zip(keep).any(seen) {
+        // Nothing kept, or only -inf; a NaN is not smaller than anything.
+        if s.max_lane(top) == T::NEG_INFINITY {
             return out.fill(T::ZERO);
         }
         map_row(
@@ -70,8 +82,8 @@ impl<T: Real> RowKernel<T, 1> for LogSoftmax {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let (top, log_sum) = max_and_log_sum(s, x);
-        let (top, log_sum) = (s.splat(top), s.splat(log_sum));
+        let (top, sum) = max_and_sum(s, x);
+        let (top, log_sum) = (s.splat(top), T::ln(s, s.splat(sum)));
         map_row(
             s,
             [x],
@@ -91,22 +103,14 @@ impl<T: Real> RowKernel<T, 2> for SoftmaxVjp {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
         let zero = s.splat(T::ZERO);
-        map_row(
+        let dot = sum_rows(
             s,
             [y, g],
-            out,
+            [T::ZERO; 2],
             #[inline(always)]
             |[y, g]| s.select(s.eq(y, zero), zero, s.mul(y, g)),
         );
-        let dot = fold_row(
-            s,
-            out,
-            T::ZERO,
-            zero,
-            #[inline(always)]
-            |acc, v| s.add(acc, v),
-        );
-        let dot = s.splat(s.sum(dot));
+        let dot = s.splat(dot);
         map_row(
             s,
             [y, g],
@@ -125,15 +129,14 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
-        let sum = fold_row(
+        let sum = sum_rows(
             s,
-            g,
-            T::ZERO,
-            s.splat(T::ZERO),
+            [g],
+            [T::ZERO],
             #[inline(always)]
-            |acc, v| s.add(acc, v),
+            |[g]| g,
         );
-        let sum = s.splat(s.sum(sum));
+        let sum = s.splat(sum);
         map_row(
             s,
             [y, g],
@@ -144,50 +147,85 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
     }
 }
 
+/// The largest element of a row; NaN if there is one.
 #[inline(always)]
 fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
     let low = T::NEG_INFINITY;
-    s.max_lane(fold_row(
+    s.max_lane(fold_rows(
         s,
-        x,
-        low,
+        [x],
+        [low],
         s.splat(low),
         #[inline(always)]
-        |acc, v| s.max(acc, v),
+        |acc, [v]| s.max(acc, v),
+        #[inline(always)]
+        |a, b| s.max(a, b),
     ))
 }
 
 /// Divides a row by its sum.
 #[inline(always)]
 fn scale_to_one<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
-    let sum = fold_row(
+    let sum = sum_rows(
+        s,
+        [out],
+        [T::ZERO],
+        #[inline(always)]
+        |[y]| y,
+    );
+    let scale = s.splat(T::ONE / sum);
+    update_row(
         s,
         out,
-        T::ZERO,
-        s.splat(T::ZERO),
         #[inline(always)]
-        |acc, v| s.add(acc, v),
+        |y| s.mul(y, scale),
     );
-    let scale = T::ONE / s.sum(sum);
-    for y in out {
-        *y *= scale;
-    }
 }
 
-/// The largest element of a row, and `ln Σ e^(x - max)`.
+/// `e^(x - max)` of a row in registers, the largest element, and the sum.
 #[inline(always)]
-pub(crate) fn max_and_log_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
+fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([S::V; K], T, T) {
+    let x = load_row::<T, S, K>(s, x, T::NEG_INFINITY);
+    let max = join_row(
+        x,
+        #[inline(always)]
+        |a, b| s.max(a, b),
+    );
+    let top = s.max_lane(max);
+    let t = s.splat(top);
+    let mut e = x;
+    for e in &mut e {
+        *e = T::exp(s, s.sub(*e, t));
+    }
+    let sum = join_row(
+        e,
+        #[inline(always)]
+        |a, b| s.add(a, b),
+    );
+    (e, top, s.sum(sum))
+}
+
+/// The largest element of a row, and `Σ e^(x - max)`.
+#[inline(always)]
+pub(crate) fn max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
+    in_registers!(S, x.len(), K => {
+        let (_, top, sum) = exponentials::<T, S, K>(s, x);
+        (top, sum)
+    }, long_max_and_sum(s, x))
+}
+
+#[inline(always)]
+fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
     let top = row_max(s, x);
     let t = s.splat(top);
-    let sum = fold_row(
+    let sum = sum_rows(
         s,
-        x,
-        T::NEG_INFINITY,
-        s.splat(T::ZERO),
+        [x],
+        [T::NEG_INFINITY],
         #[inline(always)]
-        |acc, v| s.add(acc, T::exp(s, s.sub(v, t))),
+        |[v]| T::exp(s, s.sub(v, t)),
     );
-    (top, T::from_f64(s.sum(sum).to_f64().ln()))
+    (top, sum)
 }
 
 impl<T: Real> Tensor<T> {

@@ -105,12 +105,14 @@ fn exp_parts<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
 /// `e^x`
 #[inline(always)]
 pub fn exp<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
-    // Beyond these the result is 0 or infinity anyway. A 0 is put there: processors take a
-    // hundred cycles to underflow, and masked weights are all exponentials of -infinity.
-    let is_zero = s.lt(x, s.splat(-104.0));
-    let x = s.select(is_zero, s.splat(0.0), s.clamp(x, s.splat(-104.0), s.splat(89.0)));
-    let (q, n) = exp_parts(s, x);
-    s.select(is_zero, s.splat(0.0), s.ldexp(s.add(s.splat(1.0), q), n))
+    // Beyond these the result is 0 or infinity anyway.
+    let low = s.splat(-104.0);
+    let vanishes = s.lt(x, low);
+    let (q, n) = exp_parts(s, s.clamp(x, low, s.splat(89.0)));
+    // A zero is scaled in no time; a number that underflows takes over a hundred cycles, and
+    // minus infinity is common: it is what masks scores, and fills the last vector of a row.
+    let a = s.select(vanishes, s.splat(0.0), s.add(s.splat(1.0), q));
+    s.ldexp(a, n)
 }
 
 /// `e^x - 1` for `x` in `-18..=89`, but for the sign of zero.

@@ -38,6 +38,8 @@ pub trait Real:
     const NAN: Self;
     /// Largest finite number.
     const MAX: Self;
+    /// Smallest positive normal number.
+    const MIN_POSITIVE: Self;
 
     /// The nearest value of this type.
     fn from_f64(x: f64) -> Self;
@@ -106,6 +108,7 @@ macro_rules! constants {
         const NEG_INFINITY: $t = <$t>::NEG_INFINITY;
         const NAN: $t = <$t>::NAN;
         const MAX: $t = <$t>::MAX;
+        const MIN_POSITIVE: $t = <$t>::MIN_POSITIVE;
 
         #[inline(always)]
         fn is_nan(self) -> bool {
