@@ -461,3 +461,24 @@ fn a_pass_is_its_seed() {
     let masks = [drop.forward(&x, &mut pass), drop.forward(&x, &mut pass)];
     assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
 }
+
+/// The loss over a large vocabulary, whose logits are never all there, is that of the logits.
+#[test]
+fn loss_over_a_large_vocabulary() {
+    for tied in [true, false] {
+        let config = GptConfig { vocab: 8200, context: 4, tied, ..config() };
+        let model = gpt::<f64>(config, 3);
+        let x = Tensor::from([[0i64, 8199, 2, 3], [4, 5, 6, 7]]);
+        let y = Tensor::from([[8199i64, 2, 3, -100], [5, 6, 7, 8]]);
+        let fused = model.loss(&x, &y, &mut Pass::eval());
+        let logits = model.forward(&x, &mut Pass::eval());
+        let plain = logits.cross_entropy(&y, CrossEntropy::default());
+        assert!((fused.item() - plain.item()).abs() < 1e-12);
+        let (fused, plain) = (fused.backward(), plain.backward());
+        assert_eq!(fused.len(), plain.len());
+        for (id, g) in plain.iter() {
+            let off = (g - fused.by_id(id).unwrap()).abs().max(..).item();
+            assert!(off < 1e-12, "{off}");
+        }
+    }
+}
