@@ -93,6 +93,9 @@ impl GptConfig {
     }
 }
 
+/// From this size on, the logits of a batch are the largest tensor by far.
+const LARGE_VOCAB: usize = 8192;
+
 /// Token and position embeddings, blocks, a norm, and a head that scores the next token.
 ///
 /// Parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
@@ -205,7 +208,9 @@ impl<T: Real> Gpt<T> {
         })
     }
 
-    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`.
+    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`. With a
+    /// vocabulary of 8192 or more the logits are never held all at once, see
+    /// [`Var::linear_cross_entropy`].
     ///
     /// # Panics
     /// As [`Gpt::forward`], or if shapes differ or a target is outside the vocabulary.
@@ -216,7 +221,12 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.forward(tokens, pass).cross_entropy(targets, CrossEntropy::default())
+        let how = CrossEntropy::default();
+        if self.config.vocab < LARGE_VOCAB {
+            return self.forward(tokens, pass).cross_entropy(targets, how);
+        }
+        let x = self.hidden(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass));
+        x.linear_cross_entropy(&self.lm_head.weight.var(), targets, how)
     }
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
@@ -278,6 +288,19 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
+        through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+    ) -> Var<T> {
+        let x = self.hidden(tokens, start, pass, through);
+        self.lm_head.forward(&x, pass)
+    }
+
+    /// What the head is given, `[.., L, width]`.
+    #[track_caller]
+    fn hidden<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        start: usize,
+        pass: &mut Pass,
         mut through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
         assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
@@ -293,7 +316,7 @@ impl<T: Real> Gpt<T> {
         for (i, block) in self.blocks.iter().enumerate() {
             x = through(i, block, &x, pass);
         }
-        self.lm_head.forward(&self.ln_f.forward(&x, pass), pass)
+        self.ln_f.forward(&x, pass)
     }
 }
 

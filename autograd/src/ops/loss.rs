@@ -2,7 +2,7 @@
 
 use crate::node::{Backward, Cx, Grads};
 use crate::ops::through;
-use crate::var::Var;
+use crate::var::{Var, grad_enabled};
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums};
 use retrograd_tensor::{Integer, Real, Tensor};
 
@@ -63,7 +63,64 @@ pub fn composed_cross_entropy<T: Real, I: Integer>(
     loss / T::from_f64(-(counted as f64))
 }
 
+#[derive(Debug)]
+struct LinearRule<T: Real, I: Integer> {
+    x: Tensor<T>,
+    weight: Tensor<T>,
+    /// Of a loss whose own gradient is 1.
+    dx: Tensor<T>,
+    dw: Tensor<T>,
+    targets: Tensor<I>,
+    how: CrossEntropy,
+}
+
+impl<T: Real, I: Integer> Backward<T> for LinearRule<T, I> {
+    fn name(&self) -> &'static str {
+        "linear_cross_entropy"
+    }
+    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
+        if cx.recording() {
+            let inputs = [cx.input(0, &self.x), cx.input(1, &self.weight)];
+            return through(&inputs, g, |x| {
+                composed_cross_entropy(&x[0].matmul(&x[1].t()), &self.targets, self.how)
+            });
+        }
+        let g = g.item();
+        let scaled = |d: &Tensor<T>| if g == T::ONE { d.clone() } else { d.mul_scalar(g) };
+        let gradient = |i, d| cx.needs(i).then(|| Var::constant(scaled(d)));
+        vec![gradient(0, &self.dx), gradient(1, &self.dw)]
+    }
+}
+
 impl<T: Real> Var<T> {
+    /// Mean cross-entropy of the logits `x · Wᵀ` against class indices `[..]`, a scalar, without
+    /// ever holding all logits; see [`Tensor::linear_cross_entropy`]. Shapes: `self` `[.., C]`,
+    /// weight `[V, C]`.
+    ///
+    /// What is kept for the backward pass are the gradients themselves, of the size of `self`
+    /// and the weight.
+    #[track_caller]
+    pub fn linear_cross_entropy<I: Integer>(
+        &self,
+        weight: &Var<T>,
+        targets: &Tensor<I>,
+        how: CrossEntropy,
+    ) -> Var<T> {
+        let (x, w) = (self.value(), weight.value());
+        if !grad_enabled() || !(self.is_tracked() || weight.is_tracked()) {
+            return Var::constant(x.linear_cross_entropy(w, targets, how));
+        }
+        let (value, dx, dw) = x.linear_cross_entropy_with_gradients(w, targets, how);
+        Var::from_op(value, &[self, weight], |_| LinearRule {
+            x: x.clone(),
+            weight: w.clone(),
+            dx,
+            dw,
+            targets: targets.clone(),
+            how,
+        })
+    }
+
     /// Mean cross-entropy of logits `[.., C]` against class indices `[..]`, a scalar; see
     /// [`Tensor::cross_entropy`].
     #[track_caller]

@@ -491,6 +491,13 @@ pub mod shapes {
         [dims[0].min(12), dims[1].min(9), dims[2].min(11)]
     }
 
+    /// Inputs of a linear layer and its weight.
+    pub fn linear(case: &Case) -> Vec<Shape> {
+        let [rows, width, classes] = three_sizes(case);
+        // No target would do for no classes.
+        vec![[rows, width].into(), [classes.max(1), width].into()]
+    }
+
     /// Operands of a matrix product: matrices, vectors, batches, in all combinations.
     pub fn factors(case: &Case) -> Vec<Shape> {
         let [m, k, n] = three_sizes(case);

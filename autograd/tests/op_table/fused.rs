@@ -150,6 +150,27 @@ fn cross_entropy() {
 }
 
 #[test]
+fn linear_cross_entropy() {
+    let cases: [(&[usize], usize, &[i64]); 3] =
+        [(&[3, 5], 7, &[4, -100, 0]), (&[4], 3, &[1]), (&[2, 2, 9], 20, &[8, 0, -100, 3])];
+    for (shape, classes, targets) in cases {
+        let (rows, width) = shape.split_at(shape.len() - 1);
+        let x = [random(shape, 7), random(&[classes, width[0]], 8)];
+        let targets = Tensor::from_vec(targets.to_vec(), rows);
+        for label_smoothing in [0.0, 0.1, 1.0] {
+            let how = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
+            let (a, b) = (targets.clone(), targets.clone());
+            agree(
+                "linear_cross_entropy",
+                Box::new(move |x| x[0].linear_cross_entropy(&x[1], &a, how)),
+                Box::new(move |x| composed_cross_entropy(&x[0].matmul(&x[1].t()), &b, how)),
+                &x,
+            );
+        }
+    }
+}
+
+#[test]
 fn prod_and_norm() {
     for n in [1, 2, 3, 7, 16] {
         let x = [random(&[3, n], 6)];

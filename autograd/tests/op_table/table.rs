@@ -199,6 +199,8 @@ pub const ROWS: &[Row] = rows![
     rms_norm "weight" rows_weight [Apart], Nonzero, |x, c| x[0].rms_norm(Some(&x[1]), 1e-5);
     cross_entropy classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), CrossEntropy::default());
     cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), smooth(0.2));
+    linear_cross_entropy linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), CrossEntropy::default());
+    linear_cross_entropy "smoothed" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), smooth(0.2));
     dropout any [Plain], Zero, |x, c| x[0].dropout(0.4, c.key());
 
     // Masks.

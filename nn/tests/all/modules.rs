@@ -477,8 +477,7 @@ fn a_loss_in_shards_is_that_of_the_batch() {
     };
     let model = Gpt::<f64>::new(config(0.0), &mut Rng::new(1)).unwrap();
     for (batch, length) in [(1, 5), (9, 96), (16, 96), (0, 4)] {
-        let mut draw =
-            || Tensor::<i64>::randint(0, 11, [batch, length], &mut Rng::new(batch as u64));
+        let draw = || Tensor::<i64>::randint(0, 11, [batch, length], &mut Rng::new(batch as u64));
         let (tokens, targets) = (draw(), draw());
         let whole = model.loss(&tokens, &targets, &mut Pass::train(1));
         let in_shards = |threads| {
@@ -503,4 +502,25 @@ fn a_loss_in_shards_is_that_of_the_batch() {
     let alone = model.loss_and_gradients(&tokens, &tokens, &mut Pass::train(3)).0;
     let many = tokens.broadcast_to([8, 96]);
     assert_ne!(model.loss_and_gradients(&many, &many, &mut Pass::train(3)).0, alone);
+}
+
+/// The loss over a large vocabulary, whose logits are never all there, is that of the logits.
+#[test]
+fn loss_over_a_large_vocabulary() {
+    for tied in [true, false] {
+        let config = GptConfig { vocab: 8200, context: 4, tied, ..config() };
+        let model = gpt::<f64>(config, 3);
+        let x = Tensor::from([[0i64, 8199, 2, 3], [4, 5, 6, 7]]);
+        let y = Tensor::from([[8199i64, 2, 3, -100], [5, 6, 7, 8]]);
+        let fused = model.loss(&x, &y, &mut Pass::eval());
+        let logits = model.forward(&x, &mut Pass::eval());
+        let plain = logits.cross_entropy(&y, CrossEntropy::default());
+        assert!((fused.item() - plain.item()).abs() < 1e-12);
+        let (fused, plain) = (fused.backward(), plain.backward());
+        assert_eq!(fused.len(), plain.len());
+        for (id, g) in plain.iter() {
+            let off = (g - fused.by_id(id).unwrap()).abs().max(..).item();
+            assert!(off < 1e-12, "{off}");
+        }
+    }
 }

@@ -501,3 +501,22 @@ fn schedules() {
     let text = error(Schedule::Linear { lr: 1.0, min_lr: -1.0, warmup: 0, steps: 9 });
     assert_eq!(text, "the final learning rate must be finite and >= 0, got -1");
 }
+
+/// Averages of gradients that have ended fade away without becoming subnormal.
+#[test]
+fn averages_end_at_zero() {
+    let model = two::<f32>();
+    let config = AdamConfig { betas: (0.5, 0.5), ..Default::default() };
+    let mut optimizer = AdamW::new(&model, config).unwrap();
+    optimizer.step(&both(&model, 1)).unwrap();
+    let zeros = [(&model.matrix, Tensor::zeros([2, 3])), (&model.vector, Tensor::zeros([4]))];
+    for _ in 0..160 {
+        optimizer.step(&gradients(&zeros)).unwrap();
+        for (name, average) in optimizer.state_dict() {
+            assert!(!average.to_vec().iter().any(|x| x.is_subnormal()), "{name}: {average}");
+        }
+    }
+    for (name, average) in optimizer.state_dict() {
+        assert_eq!(average.abs().max(..).item(), 0.0, "{name}");
+    }
+}

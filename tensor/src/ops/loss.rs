@@ -35,15 +35,16 @@ pub struct LogSums<T: Real> {
 }
 
 /// The class of each row, all of them checked.
-struct Classes<'a, I> {
+pub(crate) struct Classes<'a, I> {
     targets: &'a [I],
-    classes: usize,
+    /// How many there are.
+    pub(crate) classes: usize,
     ignored: Option<i128>,
 }
 
 impl<I: Integer> Classes<'_, I> {
     /// `None` is ignored.
-    fn at(&self, row: usize) -> Option<usize> {
+    pub(crate) fn at(&self, row: usize) -> Option<usize> {
         let target = self.targets[row];
         if self.ignored == Some(target.to_i128()) { None } else { target.index_in(self.classes) }
     }
@@ -129,7 +130,7 @@ impl<T: Real, I: Integer> RowKernel<T, 1> for RowLossVjp<'_, T, I> {
 impl CrossEntropy {
     /// Checks everything before any number is computed. Also the number of rows that count.
     #[track_caller]
-    fn check<'a, I: Integer>(
+    pub(crate) fn check<'a, I: Integer>(
         &self,
         logits: &Shape,
         targets: &'a Tensor<I>,

@@ -12,6 +12,7 @@ pub mod cumulative;
 pub mod einsum;
 pub mod index;
 pub mod join;
+mod linear_loss;
 pub mod loss;
 pub mod mask;
 pub mod matmul;

@@ -466,3 +466,42 @@ fn threads_and_levels_have_equal_bits() {
     everywhere("cross_entropy", || x.cross_entropy(&targets, how));
     everywhere("cross_entropy_vjp", || x.cross_entropy_vjp(&targets, how, 1.0));
 }
+
+/// More rows than are held at once, against logits that are all held.
+#[test]
+fn linear_cross_entropy_in_pieces() {
+    let (rows, width, classes) = (100, 3, 300_000);
+    let mut rng = Rng(12);
+    let x: Tensor<f32> = rng.normals(&[rows, width]);
+    let w: Tensor<f32> = rng.normals(&[classes, width]);
+    let targets: Tensor<i64> =
+        Tensor::from_fn([rows], |i| if i[0] % 9 == 4 { -100 } else { (i[0] * 2999) as i64 });
+    let how = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
+    let logits = x.matmul(&w.t());
+    let g = logits.cross_entropy_vjp(&targets, how, 1.0);
+    let (loss, dx, dw) = x.linear_cross_entropy_with_gradients(&w, &targets, how);
+    assert_eq!(loss, x.linear_cross_entropy(&w, &targets, how));
+    let far =
+        |a: &Tensor<f32>, b: &Tensor<f32>| ((a - b).abs().max(..).item(), b.abs().max(..).item());
+    for (what, (error, size)) in [
+        ("loss", far(&loss, &logits.cross_entropy(&targets, how))),
+        ("dx", far(&dx, &g.matmul(&w))),
+        ("dw", far(&dw, &g.t().matmul(&x))),
+    ] {
+        assert!(error <= 1e-5 * size, "{what}: off by {error:e} of {size:e}");
+    }
+}
+
+/// Widths around those that fit in registers, and the minus infinities of a mask.
+#[test]
+fn softmax_of_every_width() {
+    on_levels(|| {
+        for width in (1..150).chain([255, 256, 257]) {
+            let x: Tensor<f32> = Rng(width as u64).normals(&[3, width]);
+            for x in [x.clone(), x.masked_fill(&x.gt(&Tensor::scalar(0.5)), -INF)] {
+                let want: Vec<Vec<f64>> = lines(&x, 1).iter().map(|r| softmax(r)).collect();
+                close::<f32>("softmax", &lines(&x.softmax(-1), 1), &want, 30.0, 1e-20);
+            }
+        }
+    });
+}

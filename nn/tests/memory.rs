@@ -1,0 +1,59 @@
+//! What a training step costs the system: nothing, once the first few have been. Alone in its
+//! process, because pool and page faults are counted by process.
+
+use retrograd_autograd::with_threads;
+use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
+use retrograd_nn::{Gpt, GptConfig, Pass};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::storage::pool_stats;
+
+/// Page faults of this process that needed no disk, field 10 of `proc_pid_stat(5)`.
+#[cfg(target_os = "linux")]
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.split(' ').nth(7).unwrap().parse().unwrap()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn page_faults() -> u64 {
+    0
+}
+
+#[test]
+fn a_steady_step_takes_no_fresh_memory() {
+    let config = GptConfig {
+        vocab: 65,
+        context: 64,
+        layers: 2,
+        heads: 4,
+        width: 128,
+        dropout: 0.1,
+        bias: true,
+        tied: true,
+    };
+    let rng = &mut Rng::new(1);
+    let model = Gpt::<f32>::new(config, rng).unwrap();
+    let mut optimizer = AdamW::new(&model, AdamConfig::decoupled()).unwrap();
+    let tokens = Tensor::<i64>::randint(0, 65, [8, 64], rng);
+    let targets = Tensor::<i64>::randint(0, 65, [8, 64], rng);
+    with_threads(2, || {
+        let mut step = |n: u64| {
+            let mut grads = model.loss(&tokens, &targets, &mut Pass::train(n)).backward();
+            grads.clip_norm(1.0);
+            optimizer.step(&grads).unwrap();
+        };
+        (0..5).for_each(&mut step);
+        let (pool, faults) = (pool_stats(), page_faults());
+        (5..25).for_each(&mut step);
+        let (pool_now, faults_now) = (pool_stats(), page_faults());
+        let faults = (faults_now - faults) as f64 / 20.0;
+        println!("blocks per step: {} reused", (pool_now.reused - pool.reused) / 20);
+        println!("page faults per step: {faults}");
+        assert_eq!(pool_now.fresh, pool.fresh, "{pool:?} {pool_now:?}");
+        assert_eq!(pool_now.live, pool.live);
+        // A step that took its tensors from the system anew would fault 5000 times.
+        assert!(faults < 20.0, "{faults} page faults per step");
+    });
+}
