@@ -73,7 +73,7 @@ impl<T: Real> KvCache<T> {
     pub fn len(&self) -> usize {
         match self.limit {
             Limit::Capacity(_) => self.keys.len,
-            Limit::Keep { first, last } => self.keys.len.min(first + last),
+            Limit::Keep { first, last } => self.keys.len.min(first.saturating_add(last)),
         }
     }
 
@@ -201,7 +201,7 @@ impl<T: Real> Rows<T> {
     /// Drops all but the first and the last rows.
     fn keep(&mut self, first: usize, last: usize) {
         let Some(data) = &mut self.data else { return };
-        if self.len <= first + last {
+        if self.len <= first.saturating_add(last) {
             return;
         }
         let (room, width) = (data.size(-2), data.size(-1));
