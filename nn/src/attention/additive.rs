@@ -175,17 +175,19 @@ impl<T: Real> Backward<T> for Scores<T> {
 
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let Scores { q, k, v } = self;
+        // NaN comes from keys. Where they are not seen, `g` is 0, and what is made of it must be.
         if cx.recording() {
             let inputs = [cx.input(0, q), cx.input(1, k), cx.input(2, v)];
             return through(&inputs, g, |x| {
-                x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3)).tanh().mul(&x[2]).sum(-1)
+                let sums = x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3));
+                let nan = sums.value().ne(sums.value());
+                sums.masked_fill(&nan, T::ZERO).tanh().mul(&x[2]).sum(-1)
             });
         }
         let (mut dq, mut dk, mut dv) =
             (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
         for (first, n) in query_tiles(q, k) {
             let t = hidden(&q.narrow(-2, first, n), k);
-            // NaN comes from keys; where they are not seen, the gradient is 0 and stays so.
             let t = t.masked_fill(&t.ne(&t), T::ZERO);
             let g = g.value().narrow(-2, first, n).unsqueeze(-1);
             dv = dv.add(&g.mul(&t).sum_to(v.shape()));

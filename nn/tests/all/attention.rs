@@ -23,6 +23,39 @@ fn weights_and_log_sum_exp() {
     assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
 }
 
+/// The derivative of a log-sum-exp over nothing is 0, by a mask or a bias.
+#[test]
+fn log_sum_exp_of_nothing() {
+    let low = Var::constant(Tensor::full([2], f64::NEG_INFINITY));
+    let nothing = Bias::rule("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
+    for spec in [Spec::from(!Mask::Full), Spec::new().bias(nothing)] {
+        for sink in [Sink::None, Sink::Learned(low.clone())] {
+            let [q, k] = [1, 2].map(|seed| leaf(&[2, 4, 3], seed));
+            let lse = attend_all(&q, &k, &k, &spec.clone().sink(sink)).lse;
+            let of_nothing = lse.narrow(1, 3, 1).value().to_vec();
+            assert!(of_nothing.iter().all(|&x| x == f64::NEG_INFINITY));
+            let g = lse.sum(..).backward();
+            let g = [&q, &k].map(|x| g.get(x).unwrap().to_vec()).concat();
+            assert!(g.iter().all(|x| x.is_finite()), "{spec:?}: {g:?}");
+        }
+    }
+}
+
+#[test]
+fn an_infinite_softcap_is_none() {
+    let [q, k, v] = [1, 2, 3].map(|seed| Tensor::<f32>::randn([5, 4], &mut Rng::new(seed)));
+    let [q, k, v] = [q, k, v].map(Var::constant);
+    for path in [Path::Composed, Path::Tiled] {
+        let run = |spec: Spec| attend(&q, &k, &v, &spec.path(path)).value().to_vec();
+        for cap in [f64::INFINITY, 1e200] {
+            assert_eq!(run(Spec::new().softcap(cap)), run(Spec::new()));
+        }
+    }
+    for cap in [0.0, -1.0, 1e-200, f64::NAN] {
+        refuses("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
+    }
+}
+
 #[test]
 fn misfits_are_told() {
     let message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {

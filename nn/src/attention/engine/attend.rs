@@ -214,25 +214,26 @@ impl<T: Real> Call<T> {
         let keep = spec.mask.dense(self.sizes, self.offset);
         let q = self.grouped(&self.q.mul_scalar(self.scale()));
         let mut s = self.ungrouped(&scores(&q, &self.k.unsqueeze(2)));
-        // The softmax does not touch what is not seen. All else might let a NaN through, so
-        // from all else it is taken out at once.
-        let softmax = matches!(spec.normalizer, Normalizer::Softmax | Normalizer::TopK(_));
-        if let Some(keep) = &keep
-            && (!softmax || spec.softcap.is_some() || spec.score_mix.is_some())
-        {
-            s = s.masked_fill(&!keep, T::ZERO);
-        }
+        let mut keep = keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1]));
+        // The softmax does not touch what is not seen. All else might let a NaN through: the
+        // slope of a softcap, other normalizers, a mixture of heads. Where one of them comes
+        // next, what is not seen is taken out.
         if let Some(c) = spec.softcap {
             let c = T::from_f64(c);
-            s = (s / c).tanh() * c;
+            s = (s.masked_fill(&!&keep, T::ZERO) / c).tanh() * c;
         }
         for bias in &spec.biases {
             s = s.add(&bias.as_var([batch, heads, lq, lk], self.offset));
         }
         if let Some(mix) = &spec.score_mix {
-            s = mix_heads(mix, &s);
+            // A score of -inf is not seen either, and would be in every mixture.
+            let low = s.value().eq(&Tensor::scalar(T::NEG_INFINITY));
+            keep = keep.and(&!&low);
+            s = mix_heads(mix, &s.masked_fill(&!&keep, T::ZERO));
+        } else if !matches!(spec.normalizer, Normalizer::Softmax | Normalizer::TopK(_)) {
+            s = s.masked_fill(&!&keep, T::ZERO);
         }
-        (s, keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1])))
+        (s, keep)
     }
 
     /// Weighted sums of the values, `[B, Hq, Lq, Dv]`.

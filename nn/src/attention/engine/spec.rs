@@ -139,14 +139,16 @@ impl<T: Real> Spec<T> {
         self
     }
 
-    /// Bounds scores softly: `c · tanh(s / c)`. Gemma 2 (arXiv 2408.00118).
+    /// Bounds scores softly: `c · tanh(s / c)`. An infinite `c` is no bound. Gemma 2
+    /// (arXiv 2408.00118).
     ///
     /// # Panics
-    /// If `c` is not above 0.
+    /// If `c` is not above 0 as a number of this type.
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
-        assert!(c > 0.0, "attention: a softcap must be above 0, got {c}");
-        self.softcap = Some(c);
+        let as_number = T::from_f64(c);
+        assert!(as_number > T::ZERO, "attention: a softcap must be above 0, got {c}");
+        self.softcap = Some(c).filter(|_| as_number < T::INFINITY);
         self
     }
 

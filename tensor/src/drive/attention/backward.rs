@@ -102,7 +102,14 @@ impl<'a, T: Real> Pass<'a, T> {
             par::fill(dots, sizes.lq.max(1), par::Cost(100 * sizes.dv as u32), |first, dots| {
                 let i = first / sizes.lq;
                 let (b, h) = (i / sizes.heads, i % sizes.heads);
-                row_dots(head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq), dots);
+                let (g, out) = (head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq));
+                row_dots(g, out, dots);
+                // Who sees nothing has no part in anything, whatever comes back to it.
+                for (i, dot) in dots.iter_mut().enumerate().filter(|(_, dot)| dot.is_nan()) {
+                    if out.row(i).iter().all(|&x| x == T::ZERO) {
+                        *dot = T::ZERO;
+                    }
+                }
             });
         });
         Pass { q, k, v, g, how, sizes, lse: lse.contiguous(), dots }
