@@ -185,7 +185,7 @@ impl<T: Real> Incremental<T> for MlaAttention<T> {
         let (c, k_rope) = (key.narrow(-1, 0, latent), key.narrow(-1, latent, rope));
 
         let (w_uk, w_uv) = self.up();
-        let spec = spec.clone().scale(1.0 / ((nope + rope) as f64).sqrt());
+        let spec = spec.clone().scale_unless_given(1.0 / ((nope + rope) as f64).sqrt());
         let o = match self.form {
             MlaForm::Naive => {
                 let mut dims = k_rope.shape().to_vec();

@@ -269,17 +269,17 @@ fn with_open_keys<T: Real>(how: Spec<T>, sizes: [usize; 4], extra: usize) -> Spe
         return how;
     }
     let [batch, heads, lq, lk] = sizes;
-    let offset = how.align.offset(lq, lk);
+    let offset = how.offset(lq, lk);
     let mask = match &how.mask {
         Mask::Full => Mask::Full,
-        mask => Mask::keep(&mask.tensor(sizes, how.align).pad(-1, 0, extra, true)),
+        mask => Mask::keep(&mask.tensor(sizes, Align::Offset(offset)).pad(-1, 0, extra, true)),
     };
     let wide = |bias: &Bias<T>| {
         let bias = bias.as_var(sizes, offset).broadcast_to([batch, heads, lq, lk]);
         Bias::Additive(bias.pad(-1, 0, extra, T::ZERO))
     };
     let biases = how.biases.iter().map(wide).collect();
-    Spec { mask, biases, align: Align::Offset(offset), ..how }
+    Spec { mask, biases, align: Some(Align::Offset(offset)), ..how }
 }
 
 impl<T: Real> Module<T> for MultiHeadAttention<T> {

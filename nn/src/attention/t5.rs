@@ -111,7 +111,8 @@ impl<T: Real> T5Attention<T> {
         let table = self.relative_attention_bias.weight.var().t();
         let heads = table.size(0);
         let bias = Bias::Buckets { table, buckets: self.buckets };
-        let spec = how.into().scale(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
+        let spec =
+            how.into().scale_unless_given(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
         let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
         let [q, k, v] =
             [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));

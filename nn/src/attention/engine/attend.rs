@@ -76,8 +76,12 @@ fn goes_by_tiles<T: Real>(spec: &Spec<T>) -> bool {
 }
 
 /// [`attend`] with weights and log-sum-exp, by the composed path.
+///
+/// # Panics
+/// As [`attend`], or if the spec asks for the tiled path, which has no weights to give.
 #[track_caller]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
+    assert!(spec.path != Path::Tiled, "attend: the tiled path cannot: weights are asked for");
     let call = Call::new(q, k, v, spec);
     let Attended { output, weights, lse } = call.composed_all();
     Attended {
@@ -128,7 +132,7 @@ impl<T: Real> Call<T> {
             shapes()
         );
         let sizes = Sizes { batch: qs[0], heads: qs[1], lq: qs[2], lk: ks[2] };
-        let offset = spec.align.offset(sizes.lq, sizes.lk);
+        let offset = spec.offset(sizes.lq, sizes.lk);
         let mut spec = spec.clone();
         spec.mask = match spec.mask.fitted(sizes, offset) {
             Ok(mask) => mask,
@@ -214,6 +218,9 @@ impl<T: Real> Call<T> {
         let keep = spec.mask.dense(self.sizes, self.offset);
         let q = self.grouped(&self.q.mul_scalar(self.scale()));
         let mut s = self.ungrouped(&scores(&q, &self.k.unsqueeze(2)));
+        if let Some(products) = &spec.products {
+            s = &s + products.reshape(s.shape()) * self.scale();
+        }
         let mut keep = keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1]));
         // The softmax does not touch what is not seen. All else might let a NaN through: the
         // slope of a softcap, other normalizers, a mixture of heads. Where one of them comes
@@ -238,13 +245,7 @@ impl<T: Real> Call<T> {
 
     /// Weighted sums of the values, `[B, Hq, Lq, Dv]`.
     fn values(&self, weights: &Var<T>) -> Var<T> {
-        let mut w = weights.clone();
-        if let Some((p, key)) = self.spec.dropout {
-            w = w.dropout(p, key);
-        }
-        if let Some(mix) = &self.spec.weight_mix {
-            w = mix_heads(mix, &w);
-        }
+        let w = self.spec.passed(weights);
         self.ungrouped(&mix(&self.grouped(&w), &self.v.unsqueeze(2)))
     }
 
@@ -286,9 +287,26 @@ impl<T: Real> Call<T> {
     }
 }
 
-/// `out[h'] = Σ_h mix[h', h] · x[h]` over axis 1 of `[B, H, L, M]`.
+impl<T: Real> Spec<T> {
+    /// What comes of weights `[.., H, Lq, Lk]` before they meet the values: dropout, and mixture.
+    pub(crate) fn passed(&self, weights: &Var<T>) -> Var<T> {
+        let mut w = weights.clone();
+        if let Some((p, key)) = self.dropout {
+            w = w.dropout(p, key);
+        }
+        if let Some(mix) = &self.weight_mix {
+            w = mix_heads(mix, &w);
+        }
+        w
+    }
+}
+
+/// `out[h'] = Σ_h mix[h', h] · x[h]` over the heads of `[.., H, L, M]`.
 fn mix_heads<T: Real>(mix: &Var<T>, x: &Var<T>) -> Var<T> {
-    Var::einsum("gh,bhqk->bgqk", &[mix, x])
+    let mut flat = x.shape().to_vec();
+    let pairs = flat.pop().into_iter().chain(flat.pop()).product();
+    flat.push(pairs);
+    mix.matmul(&x.reshape(flat)).reshape(x.shape())
 }
 
 /// The `k`-th largest of every row, as a column.

@@ -12,4 +12,5 @@ pub use attend::{Attended, attend, attend_all, attend_packed};
 pub use bias::{Bias, Buckets, alibi_slopes};
 pub use mask::{Align, Mask};
 pub use retrograd_tensor::drive::attention::At;
+pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

@@ -42,6 +42,16 @@ pub enum Normalizer {
     TopK(usize),
 }
 
+/// Parts of a spec that variants may have of their own; see [`Spec::refuse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Softcap,
+    HeadMix,
+    Align,
+    Sink,
+    Normalizer,
+}
+
 /// Which implementation computes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
@@ -59,15 +69,23 @@ pub enum Path {
 /// With `p` the position of a query and `j` that of a key, in this order:
 ///
 /// ```text
-/// s = scale · q·k            1/√Dk unless given
+/// s = scale · q·k            1/√Dk unless given; of variants that add to q·k, of the sum
 /// s = c · tanh(s / c)        if there is a softcap c
 /// s = s + bias(h, p, j)      for every bias
-/// s = W · s                  over heads, if score heads are mixed
+/// s = W · s                  over heads, if score heads are mixed: of what each sees
 /// w = normalize(s where mask(p, j), sink)
 /// w = dropout(w)
 /// w = W · w                  over heads, if weight heads are mixed
 /// o = w · v
 /// ```
+///
+/// Where heads are mixed and see different pairs: a pair that a head does not see, by its mask
+/// or for a score of -inf, counts as a score of 0 in the mixtures of the others; and a head
+/// gets the weights that others have for a pair even if its own mask hides it. What no head
+/// sees, none gets.
+///
+/// A variant honours the parts of a spec, or refuses those it has of its own and cannot
+/// combine with another's.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -83,11 +101,13 @@ pub enum Path {
 #[derive(Clone, Debug)]
 pub struct Spec<T: Real = f32> {
     pub(crate) scale: Option<f64>,
+    /// Adds to `q·k`, `[B, H, Lq, Lk]`.
+    pub(crate) products: Option<Var<T>>,
     pub(crate) softcap: Option<f64>,
     pub(crate) biases: Vec<Bias<T>>,
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
-    pub(crate) align: Align,
+    pub(crate) align: Option<Align>,
     pub(crate) sink: Sink<T>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<(f64, Key)>,
@@ -120,11 +140,12 @@ impl<T: Real> Spec<T> {
     pub fn new() -> Self {
         Spec {
             scale: None,
+            products: None,
             softcap: None,
             biases: Vec::new(),
             score_mix: None,
             mask: Mask::Full,
-            align: Align::default(),
+            align: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
             dropout: None,
@@ -136,6 +157,19 @@ impl<T: Real> Spec<T> {
     /// Multiplies `q·k`; `1/√Dk` unless given.
     pub fn scale(mut self, scale: f64) -> Self {
         self.scale = Some(scale);
+        self
+    }
+
+    /// The scale of a variant, unless one is given.
+    pub(crate) fn scale_unless_given(mut self, scale: f64) -> Self {
+        self.scale.get_or_insert(scale);
+        self
+    }
+
+    /// Adds to `q·k`, before the scale: the part of the scores that a variant makes itself.
+    pub(crate) fn add_products(mut self, products: Var<T>) -> Self {
+        assert!(self.products.is_none(), "attention: products by two variants");
+        self.products = Some(products);
         self
     }
 
@@ -171,8 +205,13 @@ impl<T: Real> Spec<T> {
 
     /// Where queries stand among the keys; the last at the last key unless said.
     pub fn align(mut self, align: Align) -> Self {
-        self.align = align;
+        self.align = Some(align);
         self
+    }
+
+    /// The position of query 0.
+    pub(crate) fn offset(&self, lq: usize, lk: usize) -> isize {
+        self.align.unwrap_or_default().offset(lq, lk)
     }
 
     /// One more logit in the softmax.
@@ -227,13 +266,29 @@ impl<T: Real> Spec<T> {
         self
     }
 
+    /// For a variant that has a part of its own, which cannot be combined with another's.
+    ///
+    /// # Panics
+    /// If the spec has this part.
+    #[track_caller]
+    pub(crate) fn refuse(&self, who: &str, part: Part) {
+        let (given, what) = match part {
+            Part::Softcap => (self.softcap.is_some(), "a softcap"),
+            Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
+            Part::Align => (self.align.is_some(), "an alignment"),
+            Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
+            Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
+        };
+        assert!(!given, "{who}: {what} in the spec, and another of its own");
+    }
+
     /// This spec for `lk` keys as one for `lk + more`, where everyone sees the further ones and
     /// no bias touches them. `q` is the shape of the queries.
     #[track_caller]
     pub(crate) fn with_memory(&self, q: &Shape, lk: usize, more: usize) -> Spec<T> {
         let size = |from_end: usize| q.rank().checked_sub(from_end).map_or(1, |axis| q[axis]);
         let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk };
-        let offset = self.align.offset(sizes.lq, lk);
+        let offset = self.offset(sizes.lq, lk);
         let fitted = self.mask.fitted(sizes, offset).unwrap_or_else(|e| panic!("attend: {e}"));
         let mask = match fitted {
             Mask::Full => Mask::Full,
@@ -255,7 +310,7 @@ impl<T: Real> Spec<T> {
             *dims.last_mut().expect("not empty") = lk;
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
-        let (biases, align) = (biases.collect(), Align::Offset(offset));
+        let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
         Spec { mask, biases, align, ..self.clone() }
     }
 
@@ -265,6 +320,7 @@ impl<T: Real> Spec<T> {
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
             (self.biases.iter().any(|b| b.as_rule().is_none()), "a bias is a tensor"),
+            (self.products.is_some(), "scores are not of queries and keys alone"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)
     }
