@@ -79,13 +79,17 @@ impl<T: Real> T5Attention<T> {
     /// With other buckets; causal if they are for one direction only.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If heads do not divide the width, or the last bucket begins where distances still have
+    /// one each.
     #[track_caller]
     pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
         assert!(
             heads > 0 && width.is_multiple_of(heads),
             "T5Attention: {heads} heads do not divide a width of {width}"
         );
+        if let Some(why) = buckets.misfit() {
+            panic!("T5Attention: {why}");
+        }
         let of_width = 1.0 / (width.max(1) as f64).sqrt();
         let of_head = 1.0 / ((width / heads).max(1) as f64).sqrt();
         let mut linear =

@@ -62,7 +62,7 @@ impl<T: Real> Spec<T> {
             Some(why) => line(format!("path        composed: {why}")),
             None => line("path        tiled for long sequences, else composed".into()),
         }
-        let mask = match self.mask.fitted(sizes, offset) {
+        let mask = match self.mask.fitted(sizes, None, offset) {
             Ok(mask) => mask,
             Err(why) => {
                 line(format!("map         none: {why}"));

@@ -1,12 +1,12 @@
 //! What attention is to be computed, as typed parts.
 
 use super::bias::Bias;
-use super::mask::{Align, Mask, Sizes};
+use super::mask::{Align, Held, Mask, Sizes};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Rule};
 use retrograd_tensor::random::Key;
-use retrograd_tensor::{Real, Shape};
 
 /// One more logit in the softmax's sum, which takes weight and gives nothing.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ pub enum Normalizer {
     /// `max(s/2 - τ, 0)²`: between softmax and sparsemax. Peters, Niculae, Martins 2019
     /// (arXiv 1905.05702).
     Entmax15,
-    /// Softmax over the `k` largest scores. Zhao et al. 2019 (arXiv 1912.11637).
+    /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019 (arXiv 1912.11637).
     TopK(usize),
 }
 
@@ -108,6 +108,8 @@ pub struct Spec<T: Real = f32> {
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
     pub(crate) align: Option<Align>,
+    /// What a cache holds before the keys of the call, if there is one.
+    pub(crate) held: Option<Held>,
     pub(crate) sink: Sink<T>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<(f64, Key)>,
@@ -146,6 +148,7 @@ impl<T: Real> Spec<T> {
             score_mix: None,
             mask: Mask::Full,
             align: None,
+            held: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
             dropout: None,
@@ -163,6 +166,12 @@ impl<T: Real> Spec<T> {
     /// The scale of a variant, unless one is given.
     pub(crate) fn scale_unless_given(mut self, scale: f64) -> Self {
         self.scale.get_or_insert(scale);
+        self
+    }
+
+    /// A factor of the scale, which has been given.
+    pub(crate) fn scale_by(mut self, factor: f64) -> Self {
+        self.scale = self.scale.map(|scale| scale * factor);
         self
     }
 
@@ -282,36 +291,60 @@ impl<T: Real> Spec<T> {
         assert!(!given, "{who}: {what} in the spec, and another of its own");
     }
 
-    /// This spec for `lk` keys as one for `lk + more`, where everyone sees the further ones and
-    /// no bias touches them. `q` is the shape of the queries.
+    /// The spec of a call with this cache: of the tokens that come next, in evaluation.
+    ///
+    /// # Panics
+    /// If it has an alignment: the cache says where queries stand.
     #[track_caller]
-    pub(crate) fn with_memory(&self, q: &Shape, lk: usize, more: usize) -> Spec<T> {
-        let size = |from_end: usize| q.rank().checked_sub(from_end).map_or(1, |axis| q[axis]);
-        let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk };
-        let offset = self.offset(sizes.lq, lk);
-        let fitted = self.mask.fitted(sizes, offset).unwrap_or_else(|e| panic!("attend: {e}"));
-        let mask = match fitted {
+    pub(crate) fn cached(&self, held: Held) -> Spec<T> {
+        self.refuse("a cache", Part::Align);
+        Spec { held: Some(held), dropout: None, ..self.clone() }
+    }
+
+    /// The mask and the biases ready for use with these sizes, by number of key, and the
+    /// position of query 0.
+    #[track_caller]
+    pub(crate) fn fitted(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
+        let offset = match self.held {
+            Some(held) => (sizes.lk + held.dropped) as isize - sizes.lq as isize,
+            None => self.offset(sizes.lq, sizes.lk),
+        };
+        let mask = self.mask.fitted(sizes, self.held, offset);
+        let biases = self.biases.iter().map(|bias| bias.fitted(sizes, self.held, offset));
+        let biases: Result<_, _> = biases.collect();
+        match (mask, biases) {
+            (Ok(mask), Ok(biases)) => (mask, biases, offset),
+            (Err(why), _) | (_, Err(why)) => panic!("attend: {why}"),
+        }
+    }
+
+    /// This spec for the keys of `sizes` as one for `more` besides, which everyone sees and no
+    /// bias touches.
+    #[track_caller]
+    pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
+        let lk = sizes.lk;
+        let (mask, biases, offset) = self.fitted(sizes);
+        let mask = match mask {
             Mask::Full => Mask::Full,
             fitted => {
                 Mask::rule("as before, and memory", move |at| at.key >= lk || fitted.keep(at))
             }
         };
-        let biases = self.biases.iter().map(|bias| {
+        let biases = biases.into_iter().map(|bias| {
             if bias.as_rule().is_some() {
-                let bias = bias.clone();
                 let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(at));
                 return Bias::rule(
                     "memory free",
                     move |at| if at.key < lk { rule(at) } else { 0.0 },
                 );
             }
-            let x = bias.as_var([sizes.batch, sizes.heads, sizes.lq, lk], offset);
+            let x = bias.as_var(sizes, offset);
             let mut dims = if x.rank() == 0 { vec![1] } else { x.shape().to_vec() };
             *dims.last_mut().expect("not empty") = lk;
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
         let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
-        Spec { mask, biases, align, ..self.clone() }
+        Spec { mask, biases, align, held: None, ..self.clone() }
     }
 
     /// Why the tiled path cannot compute this, if it cannot.

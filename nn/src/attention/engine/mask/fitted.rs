@@ -13,43 +13,93 @@ pub(crate) struct Sizes {
     pub lk: usize,
 }
 
+/// What a cache holds: of the positions so far, all but some in the middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// How many first positions there are before what is missing.
+    pub first: usize,
+    /// How many are missing.
+    pub dropped: usize,
+}
+
+impl Held {
+    /// The pair with the position of its key in place of its number.
+    pub fn place(self, at: At) -> At {
+        At { key: if at.key < self.first { at.key } else { at.key + self.dropped }, ..at }
+    }
+}
+
 impl Mask {
-    /// The mask ready for use with these sizes, or what does not fit.
-    pub(crate) fn fitted(&self, sizes: Sizes, offset: isize) -> Result<Mask, String> {
+    /// The mask ready for use with these sizes, or what does not fit. Keys are then known by
+    /// number, of those that a cache holds.
+    pub(crate) fn fitted(
+        &self,
+        sizes: Sizes,
+        held: Option<Held>,
+        offset: isize,
+    ) -> Result<Mask, String> {
+        let mask = self.checked(sizes, held, offset)?;
+        Ok(match held {
+            Some(held) if held.dropped > 0 && !matches!(mask, Mask::Full) => {
+                Mask::rule("by position", move |at| mask.keep(held.place(at)))
+            }
+            _ => mask,
+        })
+    }
+
+    fn checked(&self, sizes: Sizes, held: Option<Held>, offset: isize) -> Result<Mask, String> {
         let per_sequence = |what: &str, n: usize| match n {
             n if n == sizes.batch || n == 1 => Ok(()),
             n => Err(format!("{n} {what} for a batch of {}", sizes.batch)),
         };
-        Ok(match self {
-            Mask::Prefix(n) => {
-                per_sequence("prefixes", n.len())?;
-                self.clone()
+        // As far as positions of queries and keys reach.
+        let queries = offset.saturating_add_unsigned(sizes.lq).max(0) as usize;
+        let keys = sizes.lk + held.map_or(0, |held| held.dropped);
+        match self {
+            Mask::Dilated(0) => return Err("a dilation of 0".into()),
+            Mask::Chunks(0) => return Err("chunks of 0 positions".into()),
+            Mask::LastOfEach { count, period } if *period == 0 || count > period => {
+                return Err(format!("the last {count} keys of every block of {period}"));
             }
+            Mask::Prefix(n) => per_sequence("prefixes", n.len())?,
             Mask::Lengths(n) => {
                 per_sequence("lengths", n.len())?;
-                if let Some(long) = n.iter().find(|&&n| n > sizes.lk) {
-                    return Err(format!("a length of {long} for {} keys", sizes.lk));
+                // With a cache, the rest is still to come.
+                if let Some(long) = n.iter().find(|&&n| n > keys && held.is_none()) {
+                    return Err(format!("a length of {long} for {keys} keys"));
                 }
-                self.clone()
             }
             Mask::Documents(ids) => {
-                per_sequence("rows of document ids", ids.shape()[0])?;
-                if ids.shape()[1] < sizes.lk {
-                    return Err(format!("document ids {:?} for {} keys", ids.shape(), sizes.lk));
+                if ids.rank() != 2 {
+                    return Err(format!("document ids {:?}, not [batch, length]", ids.shape()));
                 }
-                self.clone()
+                per_sequence("rows of document ids", ids.shape()[0])?;
+                if ids.shape()[1] < keys.max(queries) {
+                    return Err(format!(
+                        "document ids {:?} for {} positions",
+                        ids.shape(),
+                        keys.max(queries)
+                    ));
+                }
             }
             Mask::Blocks { size, layout } => {
-                let (heads, nk) = (layout.shape()[0], layout.shape()[2]);
+                if *size == 0 || layout.rank() != 3 {
+                    return Err(format!("blocks of {size} by a layout {:?}", layout.shape()));
+                }
+                let (heads, nq, nk) = (layout.shape()[0], layout.shape()[1], layout.shape()[2]);
                 if heads != 1 && heads != sizes.heads {
                     return Err(format!("a layout for {heads} heads, of {}", sizes.heads));
                 }
-                if nk.saturating_mul(*size) < sizes.lk {
-                    return Err(format!("a layout of {nk} blocks of {size} for {} keys", sizes.lk));
+                for (n, what, reach) in [(nk, "keys", keys), (nq, "queries", queries)] {
+                    if n.saturating_mul(*size) < reach {
+                        return Err(format!("a layout of {n} blocks of {size} for {reach} {what}"));
+                    }
                 }
-                self.clone()
             }
             Mask::Dense { keep, .. } => {
+                if held.is_some_and(|held| held.dropped > 0) && keep.shape().last() != Some(&1) {
+                    return Err("a mask by number of key, and the cache has dropped some".into());
+                }
                 let Sizes { batch, heads, lq, lk } = sizes;
                 let want = [batch, heads, lq, lk];
                 let fits =
@@ -60,20 +110,26 @@ impl Mask {
                         keep.shape()
                     ));
                 }
-                Mask::Dense { keep: keep.broadcast_to(want), offset }
+                return Ok(Mask::Dense { keep: keep.broadcast_to(want), offset });
             }
             Mask::ByHead(masks) => {
                 if masks.len() != sizes.heads {
                     return Err(format!("masks for {} heads, of {}", masks.len(), sizes.heads));
                 }
-                let fitted: Result<_, _> = masks.iter().map(|m| m.fitted(sizes, offset)).collect();
-                Mask::ByHead(fitted?)
+                let checked: Result<_, _> =
+                    masks.iter().map(|m| m.checked(sizes, held, offset)).collect();
+                return Ok(Mask::ByHead(checked?));
             }
-            Mask::And(a, b) => a.fitted(sizes, offset)? & b.fitted(sizes, offset)?,
-            Mask::Or(a, b) => a.fitted(sizes, offset)? | b.fitted(sizes, offset)?,
-            Mask::Not(a) => !a.fitted(sizes, offset)?,
-            _ => self.clone(),
-        })
+            Mask::And(a, b) => {
+                return Ok(a.checked(sizes, held, offset)? & b.checked(sizes, held, offset)?);
+            }
+            Mask::Or(a, b) => {
+                return Ok(a.checked(sizes, held, offset)? | b.checked(sizes, held, offset)?);
+            }
+            Mask::Not(a) => return Ok(!a.checked(sizes, held, offset)?),
+            _ => {}
+        }
+        Ok(self.clone())
     }
 
     /// Whether the answer depends on the sequence, and on the head.

@@ -6,7 +6,7 @@
 mod fitted;
 mod rule;
 
-pub(crate) use fitted::Sizes;
+pub(crate) use fitted::{Held, Sizes};
 
 use retrograd_tensor::Tensor;
 use retrograd_tensor::drive::attention::At;
@@ -86,8 +86,8 @@ pub enum Mask {
     },
     /// A mask for each query head.
     ByHead(Arc<[Mask]>),
-    /// Query and key belong to one document. Ids `[B, L]` by position, with `L >= Lk`; sequences
-    /// packed one after the other.
+    /// Query and key belong to one document. Ids `[B, L]` by position; sequences packed one after
+    /// the other.
     Documents(Tensor<i64>),
     /// `⌊p / n⌋ = ⌊j / n⌋`: chunks that do not see one another.
     Chunks(usize),
@@ -180,7 +180,7 @@ impl Mask {
         Mask::Lengths(lengths.into())
     }
 
-    /// Documents by id per position, `[B, L]`.
+    /// Documents by id per position, `[B, L]`, as far as queries and keys reach.
     ///
     /// # Panics
     /// If the ids have another rank than 2.
@@ -204,7 +204,8 @@ impl Mask {
         Mask::Chunks(n)
     }
 
-    /// Blocks of `size` positions that see one another where `layout` is true.
+    /// Blocks of `size` positions that see one another where `layout` is true; it must reach as
+    /// far as queries and keys do.
     ///
     /// # Panics
     /// If `size` is 0 or the layout is not `[nq, nk]` or `[H, nq, nk]`.
@@ -256,7 +257,7 @@ impl Mask {
     pub fn tensor(&self, [batch, heads, lq, lk]: [usize; 4], align: Align) -> Tensor<bool> {
         let sizes = Sizes { batch, heads, lq, lk };
         let offset = align.offset(lq, lk);
-        match self.fitted(sizes, offset) {
+        match self.fitted(sizes, None, offset) {
             Ok(mask) => mask.dense(sizes, offset).unwrap_or_else(|| Tensor::ones([1, 1, lq, lk])),
             Err(why) => panic!("mask: {why}"),
         }
