@@ -121,9 +121,11 @@ impl<T: Real> Backward<T> for LogSumExp<T> {
         "logsumexp"
     }
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        // d/dx = softmax(x) = e^(x - y)
+        // d/dx = softmax(x) = e^(x - y), and 0 where every x is -inf, as y then is.
         let x = cx.input(0, &self.x);
-        let y = spread(&cx.output(&self.output), self.x.shape(), self.axes);
+        let nothing = self.output.eq(&Tensor::scalar(T::NEG_INFINITY));
+        let y = cx.output(&self.output).masked_fill(&nothing, T::ZERO);
+        let y = spread(&y, self.x.shape(), self.axes);
         vec![Some(spread(g, self.x.shape(), self.axes).mul(&x.sub(&y).exp()))]
     }
 }

@@ -1,6 +1,6 @@
 //! Additive attention.
 
-use super::engine::{Attended, Bias, Spec, attend_all};
+use super::engine::{Spec, attend};
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
@@ -80,7 +80,7 @@ impl<T: Real> AdditiveAttention<T> {
         let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
         let scores = additive_scores(&q, &k, &self.v.var());
         let spec = how.into().dropout_of_module(self.dropout.p(), pass);
-        attend_by_scores(&scores, values, &spec).output
+        by_scores(attend, &scores, values, &spec)
     }
 }
 
@@ -97,14 +97,16 @@ pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> 
     Param::new(Init::TorchLinear.sample::<T>([1, hidden], rng).reshape([hidden]))
 }
 
-/// Attention by scores `[.., Lq, Lk]` made elsewhere, to values `[.., Lk, Dv]`, of a single
-/// head: `output` is `[.., Lq, Dv]`, `weights` `[.., Lq, Lk]`, `lse` `[.., Lq]`.
+/// Attention by scores `[.., Lq, Lk]` made elsewhere, in place of `q·k`, to values
+/// `[.., Lk, Dv]`, of a single head: what `attend`, which is one of the engine's ways to do so,
+/// gives without its axis of heads.
 #[track_caller]
-pub(crate) fn attend_by_scores<T: Real>(
+pub(crate) fn by_scores<T: Real>(
+    attend: impl Fn(&Var<T>, &Var<T>, &Var<T>, &Spec<T>) -> Var<T>,
     scores: &Var<T>,
     values: &Var<T>,
     spec: &Spec<T>,
-) -> Attended<T> {
+) -> Var<T> {
     assert!(
         (2..=3).contains(&scores.rank()) && scores.rank() == values.rank(),
         "attention: operands must be [length, width] or [batch, length, width]; scores {:?}, \
@@ -112,7 +114,7 @@ pub(crate) fn attend_by_scores<T: Real>(
         scores.shape(),
         values.shape()
     );
-    // Queries and keys of width 0 have products of 0, and a bias adds the scores.
+    // Queries and keys of width 0 have products of 0, to which the scores are added.
     let empty = |n: usize| {
         let mut dims = scores.shape().to_vec();
         let last = dims.len() - 1;
@@ -120,9 +122,8 @@ pub(crate) fn attend_by_scores<T: Real>(
         Var::constant(Tensor::zeros(dims)).unsqueeze(-3)
     };
     let (q, k) = (empty(scores.size(-2)), empty(scores.size(-1)));
-    let spec = spec.clone().bias(Bias::Additive(scores.unsqueeze(-3)));
-    let Attended { output, weights, lse } = attend_all(&q, &k, &values.unsqueeze(-3), &spec);
-    Attended { output: output.squeeze(-3), weights: weights.squeeze(-3), lse: lse.squeeze(-2) }
+    let spec = spec.clone().add_products(scores.unsqueeze(-3));
+    attend(&q, &k, &values.unsqueeze(-3), &spec).squeeze(-3)
 }
 
 /// `s_ij = vᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
@@ -175,17 +176,19 @@ impl<T: Real> Backward<T> for Scores<T> {
 
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let Scores { q, k, v } = self;
+        // NaN comes from keys. Where they are not seen, `g` is 0, and what is made of it must be.
         if cx.recording() {
             let inputs = [cx.input(0, q), cx.input(1, k), cx.input(2, v)];
             return through(&inputs, g, |x| {
-                x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3)).tanh().mul(&x[2]).sum(-1)
+                let sums = x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3));
+                let nan = sums.value().ne(sums.value());
+                sums.masked_fill(&nan, T::ZERO).tanh().mul(&x[2]).sum(-1)
             });
         }
         let (mut dq, mut dk, mut dv) =
             (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
         for (first, n) in query_tiles(q, k) {
             let t = hidden(&q.narrow(-2, first, n), k);
-            // NaN comes from keys; where they are not seen, the gradient is 0 and stays so.
             let t = t.masked_fill(&t.ne(&t), T::ZERO);
             let g = g.value().narrow(-2, first, n).unsqueeze(-1);
             dv = dv.add(&g.mul(&t).sum_to(v.shape()));

@@ -4,6 +4,7 @@
 //! earlier ones stay what they were. One step then costs `O(L)` instead of `O(L²)`, for a
 //! memory of `Hk · (D + Dv)` numbers per token and layer.
 
+use super::engine::Held;
 use retrograd_tensor::{Real, Tensor};
 
 /// Keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
@@ -49,7 +50,8 @@ impl<T: Real> KvCache<T> {
 
     /// For any number of tokens, of which only the last `n` are kept: equal to the whole
     /// sequence under a causal window of up to `n` tokens before the query
-    /// (`Mask::causal() & Mask::window(n, 0)`).
+    /// (`Mask::causal() & Mask::window(n, 0)`), or any mask that reaches no further back. Keys
+    /// keep their positions, for masks and biases.
     pub fn sliding(n: usize) -> Self {
         KvCache::streaming(0, n)
     }
@@ -73,8 +75,17 @@ impl<T: Real> KvCache<T> {
     pub fn len(&self) -> usize {
         match self.limit {
             Limit::Capacity(_) => self.keys.len,
-            Limit::Keep { first, last } => self.keys.len.min(first + last),
+            Limit::Keep { first, last } => self.keys.len.min(first.saturating_add(last)),
         }
+    }
+
+    /// Which positions the keys have that the next tokens will see.
+    pub(crate) fn held(&self) -> Held {
+        let first = match self.limit {
+            Limit::Capacity(_) => 0,
+            Limit::Keep { first, .. } => first,
+        };
+        Held { first, dropped: self.seen - self.len() }
     }
 
     /// Whether there are none.
@@ -201,7 +212,7 @@ impl<T: Real> Rows<T> {
     /// Drops all but the first and the last rows.
     fn keep(&mut self, first: usize, last: usize) {
         let Some(data) = &mut self.data else { return };
-        if self.len <= first + last {
+        if self.len <= first.saturating_add(last) {
             return;
         }
         let (room, width) = (data.size(-2), data.size(-1));

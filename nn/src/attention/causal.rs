@@ -72,8 +72,9 @@ impl<T: Real> CausalSelfAttention<T> {
     }
 
     /// The output for the next tokens of a sequence, whose earlier keys and values the cache
-    /// holds, and then those of `x`, too. Without gradients, in evaluation; what any division of
-    /// a sequence gives is equal to the whole, bit by bit.
+    /// holds, and then those of `x`, too. Without gradients, in evaluation. What any division of
+    /// a sequence gives is equal to the whole: in `f32` bit by bit, but at the portable level of
+    /// SIMD; there, and in `f64`, up to rounding.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].

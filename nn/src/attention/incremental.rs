@@ -1,7 +1,7 @@
 //! Self-attention that runs on a whole sequence, or on its next tokens with a cache.
 
 use super::cache::KvCache;
-use super::engine::{Align, Spec};
+use super::engine::Spec;
 use crate::module::Module;
 use crate::pass::Pass;
 use retrograd_autograd::{Var, no_grad};
@@ -25,16 +25,21 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     }
 
     /// The output for the next tokens of a sequence, whose earlier keys and values the cache
-    /// holds, and then those of `x`, too. Without gradients, in evaluation.
+    /// holds, and then those of `x`, too. Without gradients, in evaluation: a dropout in the
+    /// spec has no effect.
     ///
     /// With a causal mask, any division of a sequence into steps gives what
-    /// [`Incremental::forward`] gives for the whole, up to rounding.
+    /// [`Incremental::forward`] gives for the whole, up to rounding. Masks and biases are those
+    /// of the whole sequence, by position, also where a cache has dropped keys, as long as they
+    /// let none of these be seen. What goes by number of key (dense masks, biases by a tensor)
+    /// must fit the keys so far, and is refused once some have been dropped.
     ///
     /// # Panics
-    /// As `forward`, or if the cache is too small or was filled by something of other sizes.
+    /// As `forward`, or if the cache is too small or was filled by something of other sizes, or
+    /// the spec has an alignment: the cache says where queries stand.
     #[track_caller]
     fn forward_cached(&self, x: &Var<T>, spec: &Spec<T>, cache: &mut KvCache<T>) -> Var<T> {
-        let spec = spec.clone().align(Align::BottomRight);
+        let spec = spec.cached(cache.held());
         no_grad(|| self.run(x, &spec, &mut Past::cached(cache), &mut Pass::eval()))
     }
 }

@@ -95,9 +95,12 @@ impl<T: Real> LongformerAttention<T> {
 
     /// The windows and the global tokens as a mask.
     pub fn mask(&self, global: &[usize]) -> Mask {
-        let window = |&d: &usize| match d {
-            1 => Mask::window(self.window, self.window),
-            d => Mask::window(d * self.window, d * self.window) & Mask::dilated(d),
+        let window = |&d: &usize| {
+            let reach = d.saturating_mul(self.window);
+            match d {
+                1 => Mask::window(reach, reach),
+                d => Mask::window(reach, reach) & Mask::dilated(d),
+            }
         };
         let mut mask = match self.dilation.iter().all(|d| *d == self.dilation[0]) {
             true => window(&self.dilation[0]),

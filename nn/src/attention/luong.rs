@@ -1,8 +1,8 @@
 //! Luong attention: four scores, global and local.
 
-use super::additive::{additive_scores, attend_by_scores, hidden_weights};
+use super::additive::{additive_scores, by_scores, hidden_weights};
 use super::engine::product::{mix, scores};
-use super::engine::{Align, Mask, Spec};
+use super::engine::{Align, Mask, Part, Spec, attend, attend_all};
 use crate::init::Init;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
@@ -180,7 +180,8 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// If shapes do not fit one another or the mask.
     #[track_caller]
     pub fn context(&self, targets: &Var<T>, sources: &Var<T>, how: impl Into<Spec<T>>) -> Var<T> {
-        attend_by_scores(&self.score.score(targets, sources), sources, &how.into()).output
+        let spec = how.into();
+        by_scores(attend, &self.score.score(targets, sources), sources, &spec)
     }
 
     /// The attentional outputs `h̃`, `[.., Lt, d_t]`.
@@ -226,7 +227,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
     /// The attentional outputs, `[.., Lt, d_t]`.
     ///
     /// # Panics
-    /// If shapes do not fit one another or the mask.
+    /// If shapes do not fit one another or the mask, or the spec has an alignment.
     #[track_caller]
     pub fn forward(
         &self,
@@ -235,9 +236,9 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
         how: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let window = Mask::window(self.reach, self.reach);
-        let spec = how.into().mask(window).align(Align::TopLeft);
-        self.attention.forward(targets, sources, spec, pass)
+        let (window, spec) = (Mask::window(self.reach, self.reach), how.into());
+        spec.refuse("LuongLocalM", Part::Align);
+        self.attention.forward(targets, sources, spec.mask(window).align(Align::TopLeft), pass)
     }
 }
 
@@ -333,7 +334,8 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         let near = away.value().abs().le(&Tensor::scalar(reach)).unsqueeze(-3);
         let spec = Spec::new().mask(Mask::keep(&near) & Mask::lengths(lengths));
         let scores = self.attention.score.score(targets, sources);
-        let weights = attend_by_scores(&scores, sources, &spec).weights;
+        let weights = |q: &_, k: &_, v: &_, spec: &_| attend_all(q, k, v, spec).weights;
+        let weights = by_scores(weights, &scores, &sources.narrow(-1, 0, 0), &spec);
         let sigma = self.reach as f64 / 2.0;
         let bell = (away.square() * T::from_f64(-0.5 / (sigma * sigma))).exp();
         self.attention.output(&mix(&weights.mul(&bell), sources), targets, pass)

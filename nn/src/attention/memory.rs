@@ -1,6 +1,6 @@
 //! Learned keys and values that every query sees beside those of the sequence.
 
-use super::engine::{Spec, attend};
+use super::engine::{Sizes, Spec, attend};
 use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::init::Init;
@@ -34,7 +34,9 @@ pub fn attend_with_memory<T: Real>(
         Var::cat(&[x, &memory.broadcast_to(&dims[..])], -2)
     };
     // Behind the others, so that these keep their positions.
-    let spec = spec.with_memory(q.shape(), k.size(-2), memory_k.size(-2));
+    let size = |axis: usize| q.rank().checked_sub(axis).map_or(1, |axis| q.shape()[axis]);
+    let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk: k.size(-2) };
+    let spec = spec.with_memory(sizes, memory_k.size(-2));
     attend(q, &joined(k, memory_k), &joined(v, memory_v), &spec)
 }
 

@@ -48,6 +48,10 @@ pub enum MlaForm {
 /// `k = [W_uk c; R k_rope]`, `v = W_uv c`, `q = [q_nope; R q_rope]`:
 /// `o = softmax(q · kᵀ / √(nope + rope)) · v`.
 ///
+/// With YaRN, all of `q · k` grows by the square of its attention factor, not only the part that
+/// is turned: DeepSeek multiplies the scale, and leaves the turns alone. A scale in the spec
+/// takes the place of `1 / √(nope + rope)`.
+///
 /// Since `q_nope · W_uk c = (W_ukᵀ q_nope) · c`, and weights times `W_uv c` are `W_uv` times
 /// weighted `c`, keys and values of the heads need not be made ([`MlaForm::Absorbed`]).
 ///
@@ -71,7 +75,9 @@ pub struct MlaAttention<T: Real = f32> {
     pub wo: Linear<T>,
     /// How it is computed.
     pub form: MlaForm,
+    /// Without growth.
     rope: Rope,
+    growth: f64,
     sizes: MlaSizes,
 }
 
@@ -106,6 +112,7 @@ impl<T: Real> MlaAttention<T> {
             wo: Linear::without_bias(heads * value, width, rng),
             form: MlaForm::default(),
             rope: Rope::new(rope).pairing(Pairing::Interleaved),
+            growth: 1.0,
             sizes,
         }
     }
@@ -118,7 +125,7 @@ impl<T: Real> MlaAttention<T> {
     pub fn with_rope(self, rope: Rope) -> Self {
         let (have, want) = (rope.width(), self.sizes.rope);
         assert!(have == want, "mla: a rotary width of {have} where the sizes say {want}");
-        MlaAttention { rope, ..self }
+        MlaAttention { rope: rope.without_growth(), growth: rope.growth(), ..self }
     }
 
     /// With another epsilon in the norms of latent vectors; 1e-6 at first.
@@ -185,7 +192,8 @@ impl<T: Real> Incremental<T> for MlaAttention<T> {
         let (c, k_rope) = (key.narrow(-1, 0, latent), key.narrow(-1, latent, rope));
 
         let (w_uk, w_uv) = self.up();
-        let spec = spec.clone().scale(1.0 / ((nope + rope) as f64).sqrt());
+        let spec = spec.clone().scale_unless_given(1.0 / ((nope + rope) as f64).sqrt());
+        let spec = spec.scale_by(self.growth.powi(2));
         let o = match self.form {
             MlaForm::Naive => {
                 let mut dims = k_rope.shape().to_vec();

@@ -49,7 +49,7 @@ pub use cross::{CrossAttention, MultiHeadCrossAttention};
 pub use differential::DifferentialAttention;
 pub use engine::{
     Align, At, Attended, Bias, Buckets, Mask, Normalizer, Path, Sink, Spec, alibi_slopes, attend,
-    attend_all, attend_packed,
+    attend_all, attend_packed, attend_with_lse,
 };
 pub use gated::{GatedAttention, HeadScaleAttention, ValueResidualAttention, first_values};
 pub use grouped_query::GroupedQueryAttention;

@@ -1,6 +1,6 @@
 //! Multi-head attention, as `nn.MultiheadAttention` has it.
 
-use super::engine::{Align, Bias, Mask, Spec};
+use super::engine::{Sizes, Spec};
 use super::heads::InHeads;
 use crate::dropout::Dropout;
 use crate::init::Init;
@@ -179,7 +179,7 @@ impl<T: Real> MultiHeadAttention<T> {
         self.in_proj_bias.as_ref().map(|b| b.var().split(0, &[self.config.width; 3]))
     }
 
-    /// Attends from `query` to `key`, under a [`Mask`] or by a whole [`Spec`].
+    /// Attends from `query` to `key`, under a [`Mask`](super::Mask) or by a whole [`Spec`].
     ///
     /// # Panics
     /// If widths, lengths, batches or the mask do not fit.
@@ -255,31 +255,14 @@ impl<T: Real> MultiHeadAttention<T> {
             (k, v) = (append(&k, &zero), append(&v, &zero));
         }
         let batch = if q.rank() == 3 { q.size(0) } else { 1 };
-        let sizes = [batch, config.heads, q.size(-2), lk];
-        let spec =
-            with_open_keys(how, sizes, k.size(-2) - lk).dropout_of_module(config.dropout, pass);
+        let sizes = Sizes { batch, heads: config.heads, lq: q.size(-2), lk };
+        let how = match k.size(-2) - lk {
+            0 => how,
+            more => how.with_memory(sizes, more),
+        };
+        let spec = how.dropout_of_module(config.dropout, pass);
         (InHeads::new(&q, &k, &v, config.heads, config.heads), spec)
     }
-}
-
-/// A spec for `lk` keys fitted to `extra` more behind them that everyone sees, without bias.
-#[track_caller]
-fn with_open_keys<T: Real>(how: Spec<T>, sizes: [usize; 4], extra: usize) -> Spec<T> {
-    if extra == 0 {
-        return how;
-    }
-    let [batch, heads, lq, lk] = sizes;
-    let offset = how.align.offset(lq, lk);
-    let mask = match &how.mask {
-        Mask::Full => Mask::Full,
-        mask => Mask::keep(&mask.tensor(sizes, how.align).pad(-1, 0, extra, true)),
-    };
-    let wide = |bias: &Bias<T>| {
-        let bias = bias.as_var(sizes, offset).broadcast_to([batch, heads, lq, lk]);
-        Bias::Additive(bias.pad(-1, 0, extra, T::ZERO))
-    };
-    let biases = how.biases.iter().map(wide).collect();
-    Spec { mask, biases, align: Align::Offset(offset), ..how }
 }
 
 impl<T: Real> Module<T> for MultiHeadAttention<T> {

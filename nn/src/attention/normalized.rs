@@ -1,6 +1,6 @@
 //! Multi-head attention with another way from scores to weights.
 
-use super::engine::{Normalizer, Spec};
+use super::engine::{Normalizer, Part, Spec};
 use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
@@ -42,6 +42,7 @@ impl<T: Real> Module<T> for NormalizedAttention<T> {
 impl<T: Real> Incremental<T> for NormalizedAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("NormalizedAttention", Part::Normalizer);
         self.projections.attend(x, spec.clone().normalizer(self.normalizer), past, pass)
     }
 }

@@ -40,6 +40,23 @@ impl<T: Real> LearnedPositions<T> {
         );
         x.add(&self.weight.var().narrow(0, start, length))
     }
+
+    /// Adds given positions, which broadcast to `[.., L]`: those of packed documents begin anew
+    /// ([`Packed::positions`](super::Packed::positions)).
+    ///
+    /// # Panics
+    /// If a position is not in the context, or the positions do not broadcast.
+    #[track_caller]
+    pub fn forward_at(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
+        let context = self.weight.shape()[0];
+        let beyond = positions.to_vec().into_iter().find(|&p| p < 0 || p as usize >= context);
+        if let Some(p) = beyond {
+            panic!("positions: {p} is beyond the context of {context}");
+        }
+        let mut dims = positions.shape().to_vec();
+        dims.push(x.size(-1));
+        x.add(&self.weight.var().index_select(0, &positions.flatten()).reshape(dims))
+    }
 }
 
 impl<T: Real> Module<T> for LearnedPositions<T> {
@@ -69,11 +86,28 @@ impl Default for SinusoidalPositions {
 impl SinusoidalPositions {
     /// The vectors of positions `start..start + length`, `[length, width]`.
     pub fn table<T: Real>(&self, start: usize, length: usize, width: usize) -> Tensor<T> {
-        Tensor::from_fn([length, width], |i| {
-            let pair = i[1] / 2;
-            let angle = (start + i[0]) as f64 / self.base.powf(2.0 * pair as f64 / width as f64);
-            T::from_f64(if i[1] % 2 == 0 { angle.sin() } else { angle.cos() })
+        let rows = (start..start + length).flat_map(|p| self.vector(p as f64, width));
+        Tensor::from_vec(rows.collect(), [length, width])
+    }
+
+    /// `PE(p)`
+    fn vector<T: Real>(&self, p: f64, width: usize) -> impl Iterator<Item = T> + use<T> {
+        let base = self.base;
+        (0..width).map(move |i| {
+            let angle = p / base.powf(2.0 * (i / 2) as f64 / width as f64);
+            T::from_f64(if i % 2 == 0 { angle.sin() } else { angle.cos() })
         })
+    }
+
+    /// Adds given positions, which broadcast to `[.., L]`: those of packed documents begin anew
+    /// ([`Packed::positions`](super::Packed::positions)).
+    #[track_caller]
+    pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
+        let width = x.size(-1);
+        let at = positions.to_vec().into_iter().flat_map(|p| self.vector(p as f64, width));
+        let mut dims = positions.shape().to_vec();
+        dims.push(width);
+        x.add(&Var::constant(Tensor::from_vec(at.collect(), dims)))
     }
 
     /// Adds positions `start..start + L`.

@@ -13,6 +13,7 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
 /// learned number, instead of `1/√D`.
+/// A scale in the spec multiplies them besides.
 ///
 /// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `g` `[1]`,
 /// `log2(L² - L)` at first for the usual length `L`. Multiplying `q_proj` or `k_proj` by a
@@ -60,7 +61,7 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
         let q = p.place(&unit(&p.queries(x, pass)).mul(&self.g.var()), past.start());
         let k = p.place(&unit(&p.keys(x, pass)), past.start());
         let (k, v) = past.extend(&k, &p.values(x, pass));
-        p.finish(&attend(&q, &k, &v, &spec.scale(1.0)), pass)
+        p.finish(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
     }
 }
 

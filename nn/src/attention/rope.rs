@@ -54,8 +54,10 @@ pub enum Scaling {
 
 /// YaRN: pairs that turn more than `beta_fast` times in the training context stay, those that
 /// turn less than `beta_slow` times are slowed by `factor`, and between them the two are mixed
-/// linearly in the number of the pair; queries and keys grow by `attention`, and so the
-/// scores by its square. Peng et al. 2023 (arXiv 2309.00071; the paper mixes linearly in the
+/// linearly in the number of the pair; what is turned of queries and keys grows by `attention`,
+/// and so its part of the scores by the square. Where only part of a head is turned, the scores
+/// of the rest stay, as in Hugging Face's and OpenAI's code; [`MlaAttention`](super::MlaAttention)
+/// lets all of them grow, as DeepSeek's. Peng et al. 2023 (arXiv 2309.00071; the paper mixes linearly in the
 /// number of turns, its code and everyone since in the number of the pair).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yarn {
@@ -81,16 +83,31 @@ impl Yarn {
     /// If the factor is below 1, or the context is 0.
     #[track_caller]
     pub fn new(factor: f64, context: usize) -> Self {
-        assert!(factor >= 1.0, "yarn: a factor of at least 1, got {factor}");
-        assert!(context > 0, "yarn: a training context of at least 1, got 0");
-        Yarn {
+        let yarn = Yarn {
             factor,
             context,
             beta_fast: 32.0,
             beta_slow: 1.0,
             rounded: true,
             attention: 0.1 * factor.ln() + 1.0,
-        }
+        };
+        yarn.check();
+        yarn
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let Yarn { factor, context, beta_fast, beta_slow, attention, .. } = *self;
+        assert!(factor >= 1.0 && factor.is_finite(), "yarn: a factor of at least 1, got {factor}");
+        assert!(context > 0, "yarn: a training context of at least 1, got 0");
+        assert!(
+            0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite(),
+            "yarn: bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}"
+        );
+        assert!(
+            attention > 0.0 && attention.is_finite(),
+            "yarn: an attention factor above 0, got {attention}"
+        );
     }
 
     /// How much of pair `m` is interpolated, from 0 to 1.
@@ -159,11 +176,19 @@ impl Rope {
     /// With scaling.
     ///
     /// # Panics
-    /// If a factor is not above 0.
+    /// If a factor is not above 0, or YaRN's numbers make no sense: a factor below 1, a context
+    /// of 0, bounds that are not `0 < beta_slow <= beta_fast`, an attention factor not above 0.
     #[track_caller]
     pub fn scaling(self, scaling: Scaling) -> Self {
-        if let Scaling::Linear { factor } | Scaling::Ntk { factor } = scaling {
-            assert!(factor > 0.0, "rope: a factor must be above 0, got {factor}");
+        match scaling {
+            Scaling::None => {}
+            Scaling::Linear { factor } | Scaling::Ntk { factor } => {
+                assert!(
+                    factor > 0.0 && factor.is_finite(),
+                    "rope: a factor must be above 0, got {factor}"
+                );
+            }
+            Scaling::Yarn(yarn) => yarn.check(),
         }
         Rope { scaling, ..self }
     }
@@ -202,6 +227,15 @@ impl Rope {
             Scaling::Yarn(yarn) => yarn.attention,
             _ => 1.0,
         }
+    }
+
+    /// The same turn without growth.
+    pub fn without_growth(&self) -> Rope {
+        let scaling = match self.scaling {
+            Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { attention: 1.0, ..yarn }),
+            other => other,
+        };
+        Rope { scaling, ..self.clone() }
     }
 
     /// `x` `[.., L, D]`, turned for positions `start..start + L`.

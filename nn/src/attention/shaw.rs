@@ -1,7 +1,7 @@
 //! Shaw: learned vectors for distances, beside keys and beside values.
 
 use super::engine::product::mix;
-use super::engine::{Bias, Spec, attend_all};
+use super::engine::{Spec, attend_all};
 use super::heads::repeat_heads;
 use super::incremental::Past;
 use super::projections::Projections;
@@ -65,24 +65,21 @@ impl<T: Real> ShawAttention<T> {
         p.refuse_rope(WHO, WHY);
         let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
         let length = q.size(-2);
+        let spec = p.with_dropout(how, pass);
         let scores = [&q.shape()[..q.rank() - 1], &[length]].concat();
-        let farthest = self.relative_keys.shape()[0] / 2;
+        let farthest = (self.relative_keys.shape()[0] / 2) as isize;
+        let offset = spec.offset(length, length);
         let distance = Tensor::from_fn([length, length], |i| {
-            (i[1] + farthest).saturating_sub(i[0]).min(2 * farthest) as i64
+            let away = i[1] as isize - i[0] as isize - offset;
+            (away.clamp(-farthest, farthest) + farthest) as i64
         });
         let distance = distance.broadcast_to(&scores[..]);
 
-        let scale = T::from_f64(1.0 / (q.size(-1).max(1) as f64).sqrt());
-        let by_distance = (&q * scale).matmul(&self.relative_keys.var().t());
-        let bias = Bias::Additive(by_distance.gather(-1, &distance));
-        // The values come last, and to the weights that dropout leaves.
+        let by_distance = q.matmul(&self.relative_keys.var().t());
+        let spec = spec.add_products(by_distance.gather(-1, &distance));
+        // The values come last, and to the weights that are passed on to them.
         let no_values = v.narrow(-1, 0, 0);
-        let mut spec = p.with_dropout(how, pass);
-        let dropout = spec.dropout.take();
-        let mut weights = attend_all(&q, &k, &no_values, &spec.bias(bias)).weights;
-        if let Some((p, key)) = dropout {
-            weights = weights.dropout(p, key);
-        }
+        let weights = spec.passed(&attend_all(&q, &k, &no_values, &spec).weights);
         let none = Var::constant(Tensor::zeros(by_distance.shape()));
         let summed = none.scatter_add(-1, &distance, &weights);
         let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));

@@ -3,7 +3,7 @@
 //! Weights that must sum to 1 have to go somewhere when nothing fits; models learn to send
 //! them to the first token. A sink takes them instead.
 
-use super::engine::{Mask, Sink, Spec};
+use super::engine::{Mask, Part, Sink, Spec};
 use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
@@ -43,6 +43,7 @@ impl<T: Real> Module<T> for SinkAttention<T> {
 impl<T: Real> Incremental<T> for SinkAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("SinkAttention", Part::Sink);
         let spec = spec.clone().sink(Sink::Learned(self.sinks.var()));
         self.projections.attend(x, spec, past, pass)
     }
@@ -75,6 +76,7 @@ impl<T: Real> Module<T> for QuietAttention<T> {
 impl<T: Real> Incremental<T> for QuietAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("QuietAttention", Part::Sink);
         self.projections.attend(x, spec.clone().sink(Sink::Zero), past, pass)
     }
 }

@@ -1,6 +1,6 @@
 //! Scores bounded softly, as in Gemma 2.
 
-use super::engine::Spec;
+use super::engine::{Part, Spec};
 use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
@@ -43,6 +43,7 @@ impl<T: Real> Module<T> for SoftcapAttention<T> {
 impl<T: Real> Incremental<T> for SoftcapAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("SoftcapAttention", Part::Softcap);
         self.projections.attend(x, spec.clone().softcap(self.cap), past, pass)
     }
 }

@@ -79,13 +79,17 @@ impl<T: Real> T5Attention<T> {
     /// With other buckets; causal if they are for one direction only.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If heads do not divide the width, or the last bucket begins where distances still have
+    /// one each.
     #[track_caller]
     pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
         assert!(
             heads > 0 && width.is_multiple_of(heads),
             "T5Attention: {heads} heads do not divide a width of {width}"
         );
+        if let Some(why) = buckets.misfit() {
+            panic!("T5Attention: {why}");
+        }
         let of_width = 1.0 / (width.max(1) as f64).sqrt();
         let of_head = 1.0 / ((width / heads).max(1) as f64).sqrt();
         let mut linear =
@@ -111,7 +115,8 @@ impl<T: Real> T5Attention<T> {
         let table = self.relative_attention_bias.weight.var().t();
         let heads = table.size(0);
         let bias = Bias::Buckets { table, buckets: self.buckets };
-        let spec = how.into().scale(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
+        let spec =
+            how.into().scale_unless_given(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
         let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
         let [q, k, v] =
             [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));

@@ -1,6 +1,6 @@
 //! Heads that talk to one another before and after the softmax.
 
-use super::engine::Spec;
+use super::engine::{Part, Spec};
 use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
@@ -48,6 +48,7 @@ impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
 impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("TalkingHeadsAttention", Part::HeadMix);
         let mixes = (Some(self.score_mix.var()), Some(self.weight_mix.var()));
         let spec = spec.clone().mix_heads(mixes.0, mixes.1);
         self.projections.attend(x, spec, past, pass)

@@ -1,6 +1,6 @@
 //! Transformer-XL: relative positions, and a memory of the segment before.
 
-use super::engine::{Bias, Spec, attend};
+use super::engine::{Part, Spec, attend};
 use super::heads::split_heads;
 use super::projections::{HeadSizes, Projections};
 use crate::init::Init;
@@ -81,7 +81,7 @@ impl<T: Real> TransformerXlAttention<T> {
     /// at 0.
     ///
     /// # Panics
-    /// If shapes do not fit, or the projections have rotary positions.
+    /// If shapes do not fit, the projections have rotary positions, or the spec has an alignment.
     #[track_caller]
     pub fn forward(
         &self,
@@ -101,11 +101,12 @@ impl<T: Real> TransformerXlAttention<T> {
         let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
         let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
 
-        let scale = T::from_f64(1.0 / (q.size(-1).max(1) as f64).sqrt());
-        let by_distance = ((&q + self.r_r_bias.var().unsqueeze(-2)) * scale).matmul(&r.t());
-        let bias = Bias::Additive(relative_shift(&by_distance));
+        let by_distance = (&q + self.r_r_bias.var().unsqueeze(-2)).matmul(&r.t());
         let q = q + self.r_w_bias.var().unsqueeze(-2);
-        let spec = p.with_dropout(how.into().causal().bias(bias), pass);
+        let spec = how.into();
+        spec.refuse(WHO, Part::Align);
+        let spec = spec.causal().add_products(relative_shift(&by_distance));
+        let spec = p.with_dropout(spec, pass);
         p.finish(&attend(&q, &k, &v, &spec), pass)
     }
 }

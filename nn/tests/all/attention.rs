@@ -3,48 +3,12 @@
 
 use crate::common::*;
 use proptest::prelude::*;
-use retrograd_autograd::{Backprop, Var, grad};
-use retrograd_nn::attention::{Mask, Path, Spec, attend, attend_all};
+use retrograd_autograd::Var;
+use retrograd_nn::attention::{
+    Align, Bias, KvCache, LongformerAttention, Mask, Past, Path, Sink, Spec, attend, attend_all,
+};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-
-#[test]
-fn nothing_leaks_from_behind_a_mask() {
-    let mut rng = Rng::new(2);
-    let hidden = 3; // keys from here on are not seen
-    let q = Tensor::<f64>::randn([1, 1, 4, 5], &mut rng);
-    let k = Tensor::<f64>::randn([1, 1, 6, 5], &mut rng);
-    let v = Tensor::<f64>::randn([1, 1, 6, 2], &mut rng);
-    let poison = |x: &Tensor<f64>, with: f64| {
-        let mut x = x.clone();
-        let width = x.size(-1);
-        x.make_mut()[hidden * width..].fill(with);
-        x
-    };
-    for path in [Path::Tiled, Path::Composed] {
-        let run = |with: f64| {
-            let (q, k, v) =
-                (Var::leaf(q.clone()), Var::leaf(poison(&k, with)), Var::leaf(poison(&v, with)));
-            let spec = Spec::new().mask(Mask::lengths(&[hidden])).softcap(5.0).path(path);
-            let y = attend(&q, &k, &v, &spec);
-            let first = grad(&[(&y.square().sum(..), None)], &[&q, &k, &v]);
-            let first: Vec<Var<f64>> = first.into_iter().flatten().collect();
-            let second = Backprop::from(&first[0].square().sum(..)).run();
-            let mut all = vec![y.into_value()];
-            all.extend(first.iter().map(|g| g.value().clone()));
-            all.extend([&q, &k, &v].map(|x| second.get(x).unwrap().clone()));
-            all
-        };
-        let clean = run(0.0);
-        for with in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
-            for (i, (a, b)) in run(with).iter().zip(&clean).enumerate() {
-                assert_eq!(a.to_vec(), b.to_vec(), "{path:?}, {with}, result {i}");
-            }
-        }
-        let g = &clean[2].to_vec()[hidden * 5..];
-        assert!(g.iter().all(|&x| x == 0.0), "gradient of hidden keys: {g:?}");
-    }
-}
 
 #[test]
 fn weights_and_log_sum_exp() {
@@ -57,6 +21,39 @@ fn weights_and_log_sum_exp() {
     let none = attend_all(&q, &k, &v, &Spec::new().mask(!Mask::Full));
     assert!(none.lse.value().to_vec().iter().all(|&x| x == f64::NEG_INFINITY));
     assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
+}
+
+/// The derivative of a log-sum-exp over nothing is 0, by a mask or a bias.
+#[test]
+fn log_sum_exp_of_nothing() {
+    let low = Var::constant(Tensor::full([2], f64::NEG_INFINITY));
+    let nothing = Bias::rule("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
+    for spec in [Spec::from(!Mask::Full), Spec::new().bias(nothing)] {
+        for sink in [Sink::None, Sink::Learned(low.clone())] {
+            let [q, k] = [1, 2].map(|seed| leaf(&[2, 4, 3], seed));
+            let lse = attend_all(&q, &k, &k, &spec.clone().sink(sink)).lse;
+            let of_nothing = lse.narrow(1, 3, 1).value().to_vec();
+            assert!(of_nothing.iter().all(|&x| x == f64::NEG_INFINITY));
+            let g = lse.sum(..).backward();
+            let g = [&q, &k].map(|x| g.get(x).unwrap().to_vec()).concat();
+            assert!(g.iter().all(|x| x.is_finite()), "{spec:?}: {g:?}");
+        }
+    }
+}
+
+#[test]
+fn an_infinite_softcap_is_none() {
+    let [q, k, v] = [1, 2, 3].map(|seed| Tensor::<f32>::randn([5, 4], &mut Rng::new(seed)));
+    let [q, k, v] = [q, k, v].map(Var::constant);
+    for path in [Path::Composed, Path::Tiled] {
+        let run = |spec: Spec| attend(&q, &k, &v, &spec.path(path)).value().to_vec();
+        for cap in [f64::INFINITY, 1e200] {
+            assert_eq!(run(Spec::new().softcap(cap)), run(Spec::new()));
+        }
+    }
+    for cap in [0.0, -1.0, 1e-200, f64::NAN] {
+        refuses("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
+    }
 }
 
 #[test]
@@ -77,10 +74,56 @@ fn misfits_are_told() {
     assert!(e.contains("a length of 6 for 5 keys"), "{e}");
 }
 
+const FAR: usize = usize::MAX;
+
+/// A size beyond all positions is no limit, or reaches nothing.
+#[test]
+fn huge_sizes() {
+    let (lq, lk) = (70, 67); // the first queries stand before the first key
+    let tensor = |mask: &Mask| mask.tensor([1, 1, lq, lk], Align::BottomRight);
+    let x = |l: usize, seed| Var::constant(randn(&[1, 1, l, 4], seed));
+    let (q, k) = (x(lq, 1), x(lk, 2));
+    let run = |mask: &Mask, path| {
+        attend(&q, &k, &k, &Spec::new().mask(mask.clone()).path(path)).into_value()
+    };
+    let (causal, after) = (Mask::causal(), !Mask::causal() | Mask::window(0, 0));
+    let from_0 = Mask::rule("from 0", |at| at.query >= 0);
+    let one = Tensor::ones([1, 1]);
+    for (mask, same) in [
+        (Mask::window(FAR, 0), &causal),
+        (Mask::window(FAR, FAR), &Mask::Full),
+        (Mask::window(0, FAR), &after),
+        (Mask::dilated(FAR), &Mask::window(0, 0)),
+        (Mask::first(FAR), &Mask::Full),
+        (Mask::prefix(&[FAR]), &Mask::Full),
+        (Mask::chunks(FAR), &from_0),
+        (Mask::blocks(FAR, &one), &from_0),
+        (Mask::global(&[FAR]), &!Mask::Full),
+        (Mask::queries(&[FAR]), &!Mask::Full),
+        (Mask::last_of_each(1, FAR), &!Mask::Full),
+    ] {
+        assert_eq!(tensor(&mask).to_vec(), tensor(same).to_vec(), "{mask:?}");
+        for path in [Path::Tiled, Path::Composed] {
+            close(&format!("{mask:?}, {path:?}"), 1e-12, &run(&mask, path), &run(same, path));
+        }
+    }
+    let longformer = LongformerAttention::new(uneven(), &[1, 2, FAR, 1], FAR);
+    let x = constant(&[1, 5, 8], 3);
+    let step = Mask::by_head(vec![Mask::Full, Mask::dilated(2), Mask::window(0, 0), Mask::Full]);
+    let want = uneven().attend(&x, step, &mut Past::nothing(), &mut eval());
+    let have = longformer.forward(&x, &[], Mask::Full, &mut eval());
+    close("Longformer without a limit", 1e-12, have.value(), want.value());
+    let mut cache = KvCache::<f64>::streaming(1, FAR);
+    for _ in 0..3 {
+        cache.append(&randn(&[2, 3], 1), &randn(&[2, 3], 1));
+    }
+    assert_eq!(cache.len(), 6);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The class of a tile never contradicts its pairs.
+    /// The class of a tile never contradicts its pairs, and a row of it has just these.
     #[test]
     fn classes_are_right(q0 in -5isize..40, n in 1isize..20, k0 in 0usize..40, m in 1usize..20) {
         use retrograd_tensor::drive::attention::{At, Class, Rule};
@@ -92,6 +135,9 @@ proptest! {
             Mask::documents(&ids), Mask::chunks(8), Mask::blocks(8, &layout),
             Mask::queries(&[3, 4, 5, 6, 30]), Mask::last_of_each(3, 8), Mask::last_of_each(5, 5),
             Mask::by_head(vec![Mask::window(2, 0)]),
+            Mask::window(FAR, 0), Mask::window(0, FAR), Mask::dilated(FAR), Mask::first(FAR),
+            Mask::global(&[FAR]), Mask::queries(&[FAR]), Mask::prefix(&[FAR]), Mask::chunks(FAR),
+            Mask::blocks(FAR, &Tensor::ones([1, 1])), Mask::last_of_each(1, FAR),
         ];
         let pairs = rules.iter().flat_map(|a| rules.iter().map(move |b| {
             [a.clone() & b.clone(), a.clone() | !b.clone()]
@@ -108,6 +154,11 @@ proptest! {
                 Class::Full => prop_assert_eq!(kept, n as usize * m, "{:?}", mask),
                 Class::Empty => prop_assert_eq!(kept, 0, "{:?}", mask),
                 Class::Partial => {}
+            }
+            for query in q0..q0 + n {
+                let at = |key| At { batch: 0, head: 0, query, key };
+                let bit = |i: usize| u64::from(mask.keep(at(k0 + i))) << i;
+                prop_assert_eq!(mask.row(at(k0), m), (0..m).map(bit).sum::<u64>(), "{:?}", mask);
             }
         }
     }

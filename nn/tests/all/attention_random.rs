@@ -71,10 +71,10 @@ fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
         prop::collection::vec(0..=lk, batch).prop_map(|n| Mask::lengths(&n)),
         (1usize..90).prop_map(Mask::chunks),
         (1usize..60).prop_map(move |n| {
-            Mask::documents(&Tensor::from_fn([batch, 160], |i| ((i[1] + 7 * i[0]) / n) as i64))
+            Mask::documents(&Tensor::from_fn([batch, 200], |i| ((i[1] + 7 * i[0]) / n) as i64))
         }),
         (1usize..70, any::<u64>()).prop_map(move |(size, seed)| {
-            let n = 160usize.div_ceil(size);
+            let n = 200usize.div_ceil(size);
             Mask::blocks(size, &Tensor::bernoulli([heads, n, n], 0.4, &mut Rng::new(seed)))
         }),
         (0.0f64..1.0, any::<u64>()).prop_map(|(p, seed)| {

@@ -9,6 +9,7 @@ mod attention_random;
 mod checkpoint;
 mod formulas;
 mod generate;
+mod hidden;
 mod lattice;
 mod misfits;
 mod modules;

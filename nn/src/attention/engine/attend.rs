@@ -40,6 +40,47 @@ pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Va
     call.finish(&output)
 }
 
+/// [`attend`] with its log-sum-exp, `ln Σ e^s` of each query over what it sees and the sink,
+/// `[.., Hq, Lq]`; -inf if it sees nothing. By tiles where [`attend`] goes by tiles: there are
+/// never all weights at once. Outputs over parts of the keys are put together by it:
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Spec, attend, attend_with_lse};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let mut x = |l| Var::constant(Tensor::<f64>::randn([l, 4], &mut rng));
+/// let (q, k, v, spec) = (x(3), x(8), x(8), Spec::new());
+/// let part = |first| attend_with_lse(&q, &k.narrow(0, first, 4), &v.narrow(0, first, 4), &spec);
+/// let ((o1, lse1), (o2, lse2)) = (part(0), part(4));
+/// let share = (lse1 - lse2).sigmoid().unsqueeze(-1);
+/// let whole = &o2 + share * (o1 - &o2);
+/// let difference = whole.value() - attend(&q, &k, &v, &spec).value();
+/// assert!(difference.abs().max(..).item() < 1e-15);
+/// ```
+///
+/// # Panics
+/// As [`attend`].
+#[track_caller]
+pub fn attend_with_lse<T: Real>(
+    q: &Var<T>,
+    k: &Var<T>,
+    v: &Var<T>,
+    spec: &Spec<T>,
+) -> (Var<T>, Var<T>) {
+    let call = Call::new(q, k, v, spec);
+    let (output, lse) = if goes_by_tiles(spec) {
+        let both = tiled::attend_with_lse(&call);
+        let width = both.size(-1) - 1;
+        (both.narrow(-1, 0, width), both.narrow(-1, width, 1))
+    } else {
+        let all = call.composed_all();
+        (all.output, all.lse.unsqueeze(-1))
+    };
+    (call.finish(&output), call.finish(&lse).squeeze(-1))
+}
+
 /// [`attend`] to queries, keys and values that lie side by side, as one projection makes them:
 /// from `[B, L, (H + 2 Hk) D]` to `[B, H, L, D]`. They are read where they lie.
 ///
@@ -75,9 +116,14 @@ fn goes_by_tiles<T: Real>(spec: &Spec<T>) -> bool {
     spec.path != Path::Composed && why.is_none()
 }
 
-/// [`attend`] with weights and log-sum-exp, by the composed path.
+/// [`attend`] with weights and log-sum-exp, by the composed path; [`attend_with_lse`] if the
+/// weights are not wanted.
+///
+/// # Panics
+/// As [`attend`], or if the spec asks for the tiled path, which has no weights to give.
 #[track_caller]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
+    assert!(spec.path != Path::Tiled, "attend: the tiled path cannot: weights are asked for");
     let call = Call::new(q, k, v, spec);
     let Attended { output, weights, lse } = call.composed_all();
     Attended {
@@ -128,17 +174,8 @@ impl<T: Real> Call<T> {
             shapes()
         );
         let sizes = Sizes { batch: qs[0], heads: qs[1], lq: qs[2], lk: ks[2] };
-        let offset = spec.align.offset(sizes.lq, sizes.lk);
-        let mut spec = spec.clone();
-        spec.mask = match spec.mask.fitted(sizes, offset) {
-            Ok(mask) => mask,
-            Err(why) => panic!("attend: {why}"),
-        };
-        for bias in &spec.biases {
-            if let Some(why) = bias.misfit([sizes.batch, sizes.heads, sizes.lq, sizes.lk]) {
-                panic!("attend: {why}");
-            }
-        }
+        let (mask, biases, offset) = spec.fitted(sizes);
+        let spec = Spec { mask, biases, ..spec.clone() };
         if let Sink::Learned(sink) = &spec.sink {
             assert!(
                 *sink.shape() == [sizes.heads],
@@ -198,7 +235,7 @@ impl<T: Real> Call<T> {
     }
 
     /// Everything, by whole matrices.
-    fn composed_all(&self) -> Attended<T> {
+    pub fn composed_all(&self) -> Attended<T> {
         let (s, keep) = self.scores();
         let weights = self.normalize(&s, &keep);
         let output = self.values(&weights);
@@ -209,41 +246,38 @@ impl<T: Real> Call<T> {
 
     /// Scores `[B, Hq, Lq, Lk]`, and the pairs to be kept, of a shape that broadcasts to it.
     fn scores(&self) -> (Var<T>, Tensor<bool>) {
-        let Sizes { batch, heads, lq, lk } = self.sizes;
         let spec = &self.spec;
         let keep = spec.mask.dense(self.sizes, self.offset);
         let q = self.grouped(&self.q.mul_scalar(self.scale()));
         let mut s = self.ungrouped(&scores(&q, &self.k.unsqueeze(2)));
-        // The softmax does not touch what is not seen. All else might let a NaN through, so
-        // from all else it is taken out at once.
-        let softmax = matches!(spec.normalizer, Normalizer::Softmax | Normalizer::TopK(_));
-        if let Some(keep) = &keep
-            && (!softmax || spec.softcap.is_some() || spec.score_mix.is_some())
-        {
-            s = s.masked_fill(&!keep, T::ZERO);
+        if let Some(products) = &spec.products {
+            s = &s + products.reshape(s.shape()) * self.scale();
         }
+        let mut keep = keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1]));
+        // The softmax does not touch what is not seen. All else might let a NaN through: the
+        // slope of a softcap, other normalizers, a mixture of heads. Where one of them comes
+        // next, what is not seen is taken out.
         if let Some(c) = spec.softcap {
             let c = T::from_f64(c);
-            s = (s / c).tanh() * c;
+            s = (s.masked_fill(&!&keep, T::ZERO) / c).tanh() * c;
         }
         for bias in &spec.biases {
-            s = s.add(&bias.as_var([batch, heads, lq, lk], self.offset));
+            s = s.add(&bias.as_var(self.sizes, self.offset));
         }
         if let Some(mix) = &spec.score_mix {
-            s = mix_heads(mix, &s);
+            // A score of -inf is not seen either, and would be in every mixture.
+            let low = s.value().eq(&Tensor::scalar(T::NEG_INFINITY));
+            keep = keep.and(&!&low);
+            s = mix_heads(mix, &s.masked_fill(&!&keep, T::ZERO));
+        } else if !matches!(spec.normalizer, Normalizer::Softmax | Normalizer::TopK(_)) {
+            s = s.masked_fill(&!&keep, T::ZERO);
         }
-        (s, keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1])))
+        (s, keep)
     }
 
     /// Weighted sums of the values, `[B, Hq, Lq, Dv]`.
     fn values(&self, weights: &Var<T>) -> Var<T> {
-        let mut w = weights.clone();
-        if let Some((p, key)) = self.spec.dropout {
-            w = w.dropout(p, key);
-        }
-        if let Some(mix) = &self.spec.weight_mix {
-            w = mix_heads(mix, &w);
-        }
+        let w = self.spec.passed(weights);
         self.ungrouped(&mix(&self.grouped(&w), &self.v.unsqueeze(2)))
     }
 
@@ -274,35 +308,64 @@ impl<T: Real> Call<T> {
                 let bias = bias.unwrap_or(-(self.sizes.lk.max(1) as f64).ln());
                 s.add_scalar(T::from_f64(bias)).sigmoid().masked_fill(&!keep, T::ZERO)
             }
-            Normalizer::Sparsemax => sparsemax(s, &keep.broadcast_to(s.shape())),
-            Normalizer::Entmax15 => entmax15(s, &keep.broadcast_to(s.shape())),
+            Normalizer::Sparsemax | Normalizer::Entmax15 => {
+                let (s, keep) = (with_thresholds(s, keep), keep.broadcast_to(s.shape()));
+                match self.spec.normalizer {
+                    Normalizer::Sparsemax => sparsemax(&s, &keep),
+                    _ => entmax15(&s, &keep),
+                }
+            }
             Normalizer::TopK(k) => {
                 let low = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-                let top = kth_largest(&low, k.min(self.sizes.lk));
-                s.masked_softmax(&low.ge(&top).and(keep), -1)
+                s.masked_softmax(&among_largest(&low, k).and(keep), -1)
             }
         }
     }
 }
 
-/// `out[h'] = Σ_h mix[h', h] · x[h]` over axis 1 of `[B, H, L, M]`.
-fn mix_heads<T: Real>(mix: &Var<T>, x: &Var<T>) -> Var<T> {
-    Var::einsum("gh,bhqk->bgqk", &[mix, x])
+impl<T: Real> Spec<T> {
+    /// What comes of weights `[.., H, Lq, Lk]` before they meet the values: dropout, and mixture.
+    pub(crate) fn passed(&self, weights: &Var<T>) -> Var<T> {
+        let mut w = weights.clone();
+        if let Some((p, key)) = self.dropout {
+            w = w.dropout(p, key);
+        }
+        if let Some(mix) = &self.weight_mix {
+            w = mix_heads(mix, &w);
+        }
+        w
+    }
 }
 
-/// The `k`-th largest of every row, as a column.
-fn kth_largest<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<T> {
-    if k == 0 {
-        let mut dims = x.shape().to_vec();
-        dims[3] = 1;
-        return Tensor::full(dims, T::INFINITY);
+/// `out[h'] = Σ_h mix[h', h] · x[h]` over the heads of `[.., H, L, M]`.
+fn mix_heads<T: Real>(mix: &Var<T>, x: &Var<T>) -> Var<T> {
+    let mut flat = x.shape().to_vec();
+    let pairs = flat.pop().into_iter().chain(flat.pop()).product();
+    flat.push(pairs);
+    mix.matmul(&x.reshape(flat)).reshape(x.shape())
+}
+
+/// The `k` largest of every row; of equal ones, the first.
+fn among_largest<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
+    let index = x.topk(k.min(x.size(-1)), -1, true).1;
+    let ones = Tensor::<T>::ones(index.shape());
+    Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(&Tensor::scalar(T::ZERO))
+}
+
+/// Scores whose rows are all NaN where one that is seen is NaN or infinitely large: a threshold
+/// would be, too.
+fn with_thresholds<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
+    let seen = s.value().masked_fill(&!keep, T::NEG_INFINITY);
+    let numbers = seen.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
+    if numbers.all(..).item() {
+        return s.clone();
     }
-    x.topk(k, -1, true).0.narrow(-1, k - 1, 1)
+    s.masked_fill(&!&numbers, T::from_f64(f64::NAN))
 }
 
 /// Which elements of each row get weight under sparsemax or entmax, given for every rank the
 /// threshold that the elements up to it would have: those not below the last threshold that
-/// its own element reaches.
+/// its own element reaches. In a row of NaN, all that are kept.
 fn support<T: Real>(
     s: &Tensor<T>,
     keep: &Tensor<bool>,
@@ -314,6 +377,10 @@ fn support<T: Real>(
     for (row, keep) in s.as_slice().chunks(width.max(1)).zip(keep.as_slice().chunks(width.max(1))) {
         let mut kept: Vec<f64> =
             row.iter().zip(keep).filter(|(_, k)| **k).map(|(x, _)| x.to_f64()).collect();
+        if kept.iter().any(|x| x.is_nan()) {
+            out.extend(keep);
+            continue;
+        }
         kept.sort_by(|a, b| b.total_cmp(a));
         let reaches = |&n: &usize| kept[n - 1] > threshold(&kept[..n]);
         let last = (1..=kept.len()).take_while(reaches).last();

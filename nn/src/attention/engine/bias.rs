@@ -1,5 +1,6 @@
 //! What is added to scores: by a rule of positions, by a table, or by a tensor.
 
+use super::mask::{Held, Sizes};
 use retrograd_autograd::Var;
 use retrograd_tensor::drive::attention::At;
 use retrograd_tensor::{Real, Tensor};
@@ -37,9 +38,44 @@ impl<T: Real> Bias<T> {
         Bias::Rule(name, Arc::new(f))
     }
 
-    /// What does not fit these sizes, `[B, H, Lq, Lk]`, if anything.
-    pub(crate) fn misfit(&self, sizes: [usize; 4]) -> Option<String> {
-        let heads = sizes[1];
+    /// The bias ready for use with these sizes, or what does not fit. Keys are then known by
+    /// number, of those that a cache holds.
+    pub(crate) fn fitted(
+        &self,
+        sizes: Sizes,
+        held: Option<Held>,
+        offset: isize,
+    ) -> Result<Bias<T>, String> {
+        let held = held.filter(|held| held.dropped > 0);
+        let by_number =
+            matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
+        if held.is_some() && by_number {
+            return Err("a bias by number of key, and the cache has dropped some".into());
+        }
+        if let Some(why) = self.misfit(sizes) {
+            return Err(why);
+        }
+        let Some(held) = held else { return Ok(self.clone()) };
+        match self {
+            Bias::Additive(_) => Ok(self.clone()),
+            Bias::Buckets { .. } => {
+                let index = Tensor::from_fn([sizes.lk], |i| {
+                    held.place(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
+                });
+                let all = self.as_var(Sizes { lk: sizes.lk + held.dropped, ..sizes }, offset);
+                Ok(Bias::Additive(all.index_select(-1, &index)))
+            }
+            _ => {
+                let bias = self.clone();
+                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(held.place(at)));
+                Ok(Bias::rule("by position", rule))
+            }
+        }
+    }
+
+    fn misfit(&self, sizes: Sizes) -> Option<String> {
+        let Sizes { batch, heads, lq, lk } = sizes;
+        let sizes = [batch, heads, lq, lk];
         match self {
             Bias::Alibi(slopes) if slopes.len() != heads => {
                 Some(format!("{} ALiBi slopes for {heads} heads", slopes.len()))
@@ -51,6 +87,7 @@ impl<T: Real> Bias<T> {
                     buckets.count
                 ))
             }
+            Bias::Buckets { buckets, .. } => buckets.misfit(),
             Bias::Additive(x) => {
                 let mut axes = x.shape().iter().rev().zip(sizes.iter().rev());
                 let fits = x.rank() <= 4 && axes.all(|(&have, &want)| have == want || have == 1);
@@ -73,7 +110,8 @@ impl<T: Real> Bias<T> {
     }
 
     /// As a variable that broadcasts to `[B, H, Lq, Lk]`.
-    pub(crate) fn as_var(&self, [batch, heads, lq, lk]: [usize; 4], offset: isize) -> Var<T> {
+    pub(crate) fn as_var(&self, sizes: Sizes, offset: isize) -> Var<T> {
+        let Sizes { batch, heads, lq, lk } = sizes;
         match self {
             Bias::Additive(x) => x.clone(),
             Bias::Buckets { table, buckets } => {
@@ -126,6 +164,16 @@ pub struct Buckets {
 }
 
 impl Buckets {
+    /// What makes no sense of it, if anything.
+    pub(crate) fn misfit(&self) -> Option<String> {
+        let Buckets { count, max_distance, bidirectional } = *self;
+        let exact = if bidirectional { count / 4 } else { count / 2 };
+        let fits = count >= if bidirectional { 2 } else { 1 } && max_distance > exact.max(1);
+        (!fits).then(|| {
+            format!("{count} buckets up to a distance of {max_distance}, {exact} of one each")
+        })
+    }
+
     /// The bucket of `key - query`.
     pub fn of(&self, relative: isize) -> usize {
         let (mut count, mut base) = (self.count, 0);

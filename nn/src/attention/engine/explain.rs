@@ -25,7 +25,7 @@ impl<T: Real> Spec<T> {
     pub fn explain(&self, lq: usize, lk: usize) -> String {
         let (batch, heads) = self.mask.counts();
         let sizes = Sizes { batch, heads, lq, lk };
-        let offset = self.align.offset(lq, lk);
+        let offset = self.offset(lq, lk);
         let mut out = String::new();
         let mut line = |text: String| writeln!(out, "{text}").expect("strings can be written to");
         match self.scale {
@@ -42,7 +42,10 @@ impl<T: Real> Spec<T> {
             line("heads       scores are mixed".into());
         }
         line(format!("mask        {:?}", self.mask));
-        line(format!("positions   query 0 stands at key {offset} ({:?})", self.align));
+        line(format!(
+            "positions   query 0 stands at key {offset} ({:?})",
+            self.align.unwrap_or_default()
+        ));
         line(format!("weights     {:?}", self.normalizer));
         match &self.sink {
             Sink::None => {}
@@ -59,7 +62,7 @@ impl<T: Real> Spec<T> {
             Some(why) => line(format!("path        composed: {why}")),
             None => line("path        tiled for long sequences, else composed".into()),
         }
-        let mask = match self.mask.fitted(sizes, offset) {
+        let mask = match self.mask.fitted(sizes, None, offset) {
             Ok(mask) => mask,
             Err(why) => {
                 line(format!("map         none: {why}"));

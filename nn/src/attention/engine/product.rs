@@ -1,5 +1,5 @@
 //! The two products of attention, whose zeros are structural: what is not attended to has no
-//! part in the result, NaN and infinities included.
+//! part in the result nor in any gradient, NaN and infinities included.
 
 use retrograd_autograd::{Backward, Cx, Grads, Var};
 use retrograd_tensor::{Real, Tensor};
@@ -15,7 +15,7 @@ pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
 /// `a · b` over the last two axes, where a zero in `a` annihilates whatever stands in `b`.
 pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     Var::from_op(a.value().matmul_skipping_zeros(b.value()), &[a, b], |needs| Mix {
-        a: needs.at(1).then(|| a.value().clone()),
+        a: a.value().clone(),
         b: needs.at(0).then(|| b.value().clone()),
     })
 }
@@ -40,7 +40,7 @@ impl<T: Real> Backward<T> for Scores<T> {
 
 #[derive(Debug)]
 struct Mix<T: Real> {
-    a: Option<Tensor<T>>,
+    a: Tensor<T>,
     b: Option<Tensor<T>>,
 }
 
@@ -50,8 +50,19 @@ impl<T: Real> Backward<T> for Mix<T> {
     }
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         vec![
-            self.b.as_ref().map(|b| scores(g, &cx.input(1, b))),
-            self.a.as_ref().map(|a| mix(&cx.input(0, a).t(), g)),
+            self.b.as_ref().map(|b| where_there(&self.a, &scores(g, &cx.input(1, b)))),
+            cx.needs(1).then(|| mix(&cx.input(0, &self.a).t(), g)),
         ]
     }
+}
+
+/// Gradients by weights: of a weight of 0 only if they are numbers. For what is not there they
+/// may be anything, and would spread from here to all that the weights were made of.
+fn where_there<T: Real>(weights: &Tensor<T>, g: &Var<T>) -> Var<T> {
+    if g.value().numel() == 0 || g.value().abs().max(..).item().to_f64().is_finite() {
+        return g.clone();
+    }
+    let zero = Tensor::scalar(T::ZERO);
+    let no_number = g.value().sub(g.value()).ne(&zero);
+    g.masked_fill(&no_number.and(&weights.eq(&zero)), T::ZERO)
 }

@@ -1,12 +1,12 @@
 //! What attention is to be computed, as typed parts.
 
 use super::bias::Bias;
-use super::mask::{Align, Mask, Sizes};
+use super::mask::{Align, Held, Mask, Sizes};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Rule};
 use retrograd_tensor::random::Key;
-use retrograd_tensor::{Real, Shape};
 
 /// One more logit in the softmax's sum, which takes weight and gives nothing.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,18 @@ pub enum Normalizer {
     /// `max(s/2 - τ, 0)²`: between softmax and sparsemax. Peters, Niculae, Martins 2019
     /// (arXiv 1905.05702).
     Entmax15,
-    /// Softmax over the `k` largest scores. Zhao et al. 2019 (arXiv 1912.11637).
+    /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019 (arXiv 1912.11637).
     TopK(usize),
+}
+
+/// Parts of a spec that variants may have of their own; see [`Spec::refuse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Softcap,
+    HeadMix,
+    Align,
+    Sink,
+    Normalizer,
 }
 
 /// Which implementation computes it.
@@ -59,15 +69,23 @@ pub enum Path {
 /// With `p` the position of a query and `j` that of a key, in this order:
 ///
 /// ```text
-/// s = scale · q·k            1/√Dk unless given
+/// s = scale · q·k            1/√Dk unless given; of variants that add to q·k, of the sum
 /// s = c · tanh(s / c)        if there is a softcap c
 /// s = s + bias(h, p, j)      for every bias
-/// s = W · s                  over heads, if score heads are mixed
+/// s = W · s                  over heads, if score heads are mixed: of what each sees
 /// w = normalize(s where mask(p, j), sink)
 /// w = dropout(w)
 /// w = W · w                  over heads, if weight heads are mixed
 /// o = w · v
 /// ```
+///
+/// Where heads are mixed and see different pairs: a pair that a head does not see, by its mask
+/// or for a score of -inf, counts as a score of 0 in the mixtures of the others; and a head
+/// gets the weights that others have for a pair even if its own mask hides it. What no head
+/// sees, none gets.
+///
+/// A variant honours the parts of a spec, or refuses those it has of its own and cannot
+/// combine with another's.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -83,11 +101,15 @@ pub enum Path {
 #[derive(Clone, Debug)]
 pub struct Spec<T: Real = f32> {
     pub(crate) scale: Option<f64>,
+    /// Adds to `q·k`, `[B, H, Lq, Lk]`.
+    pub(crate) products: Option<Var<T>>,
     pub(crate) softcap: Option<f64>,
     pub(crate) biases: Vec<Bias<T>>,
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
-    pub(crate) align: Align,
+    pub(crate) align: Option<Align>,
+    /// What a cache holds before the keys of the call, if there is one.
+    pub(crate) held: Option<Held>,
     pub(crate) sink: Sink<T>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<(f64, Key)>,
@@ -120,11 +142,13 @@ impl<T: Real> Spec<T> {
     pub fn new() -> Self {
         Spec {
             scale: None,
+            products: None,
             softcap: None,
             biases: Vec::new(),
             score_mix: None,
             mask: Mask::Full,
-            align: Align::default(),
+            align: None,
+            held: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
             dropout: None,
@@ -139,14 +163,35 @@ impl<T: Real> Spec<T> {
         self
     }
 
-    /// Bounds scores softly: `c · tanh(s / c)`. Gemma 2 (arXiv 2408.00118).
+    /// The scale of a variant, unless one is given.
+    pub(crate) fn scale_unless_given(mut self, scale: f64) -> Self {
+        self.scale.get_or_insert(scale);
+        self
+    }
+
+    /// A factor of the scale, which has been given.
+    pub(crate) fn scale_by(mut self, factor: f64) -> Self {
+        self.scale = self.scale.map(|scale| scale * factor);
+        self
+    }
+
+    /// Adds to `q·k`, before the scale: the part of the scores that a variant makes itself.
+    pub(crate) fn add_products(mut self, products: Var<T>) -> Self {
+        assert!(self.products.is_none(), "attention: products by two variants");
+        self.products = Some(products);
+        self
+    }
+
+    /// Bounds scores softly: `c · tanh(s / c)`. An infinite `c` is no bound. Gemma 2
+    /// (arXiv 2408.00118).
     ///
     /// # Panics
-    /// If `c` is not above 0.
+    /// If `c` is not above 0 as a number of this type.
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
-        assert!(c > 0.0, "attention: a softcap must be above 0, got {c}");
-        self.softcap = Some(c);
+        let as_number = T::from_f64(c);
+        assert!(as_number > T::ZERO, "attention: a softcap must be above 0, got {c}");
+        self.softcap = Some(c).filter(|_| as_number < T::INFINITY);
         self
     }
 
@@ -169,8 +214,13 @@ impl<T: Real> Spec<T> {
 
     /// Where queries stand among the keys; the last at the last key unless said.
     pub fn align(mut self, align: Align) -> Self {
-        self.align = align;
+        self.align = Some(align);
         self
+    }
+
+    /// The position of query 0.
+    pub(crate) fn offset(&self, lq: usize, lk: usize) -> isize {
+        self.align.unwrap_or_default().offset(lq, lk)
     }
 
     /// One more logit in the softmax.
@@ -225,36 +275,76 @@ impl<T: Real> Spec<T> {
         self
     }
 
-    /// This spec for `lk` keys as one for `lk + more`, where everyone sees the further ones and
-    /// no bias touches them. `q` is the shape of the queries.
+    /// For a variant that has a part of its own, which cannot be combined with another's.
+    ///
+    /// # Panics
+    /// If the spec has this part.
     #[track_caller]
-    pub(crate) fn with_memory(&self, q: &Shape, lk: usize, more: usize) -> Spec<T> {
-        let size = |from_end: usize| q.rank().checked_sub(from_end).map_or(1, |axis| q[axis]);
-        let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk };
-        let offset = self.align.offset(sizes.lq, lk);
-        let fitted = self.mask.fitted(sizes, offset).unwrap_or_else(|e| panic!("attend: {e}"));
-        let mask = match fitted {
+    pub(crate) fn refuse(&self, who: &str, part: Part) {
+        let (given, what) = match part {
+            Part::Softcap => (self.softcap.is_some(), "a softcap"),
+            Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
+            Part::Align => (self.align.is_some(), "an alignment"),
+            Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
+            Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
+        };
+        assert!(!given, "{who}: {what} in the spec, and another of its own");
+    }
+
+    /// The spec of a call with this cache: of the tokens that come next, in evaluation.
+    ///
+    /// # Panics
+    /// If it has an alignment: the cache says where queries stand.
+    #[track_caller]
+    pub(crate) fn cached(&self, held: Held) -> Spec<T> {
+        self.refuse("a cache", Part::Align);
+        Spec { held: Some(held), dropout: None, ..self.clone() }
+    }
+
+    /// The mask and the biases ready for use with these sizes, by number of key, and the
+    /// position of query 0.
+    #[track_caller]
+    pub(crate) fn fitted(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
+        let offset = match self.held {
+            Some(held) => (sizes.lk + held.dropped) as isize - sizes.lq as isize,
+            None => self.offset(sizes.lq, sizes.lk),
+        };
+        let mask = self.mask.fitted(sizes, self.held, offset);
+        let biases = self.biases.iter().map(|bias| bias.fitted(sizes, self.held, offset));
+        let biases: Result<_, _> = biases.collect();
+        match (mask, biases) {
+            (Ok(mask), Ok(biases)) => (mask, biases, offset),
+            (Err(why), _) | (_, Err(why)) => panic!("attend: {why}"),
+        }
+    }
+
+    /// This spec for the keys of `sizes` as one for `more` besides, which everyone sees and no
+    /// bias touches.
+    #[track_caller]
+    pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
+        let lk = sizes.lk;
+        let (mask, biases, offset) = self.fitted(sizes);
+        let mask = match mask {
             Mask::Full => Mask::Full,
             fitted => {
                 Mask::rule("as before, and memory", move |at| at.key >= lk || fitted.keep(at))
             }
         };
-        let biases = self.biases.iter().map(|bias| {
+        let biases = biases.into_iter().map(|bias| {
             if bias.as_rule().is_some() {
-                let bias = bias.clone();
                 let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(at));
                 return Bias::rule(
                     "memory free",
                     move |at| if at.key < lk { rule(at) } else { 0.0 },
                 );
             }
-            let x = bias.as_var([sizes.batch, sizes.heads, sizes.lq, lk], offset);
+            let x = bias.as_var(sizes, offset);
             let mut dims = if x.rank() == 0 { vec![1] } else { x.shape().to_vec() };
             *dims.last_mut().expect("not empty") = lk;
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
-        let (biases, align) = (biases.collect(), Align::Offset(offset));
-        Spec { mask, biases, align, ..self.clone() }
+        let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
+        Spec { mask, biases, align, held: None, ..self.clone() }
     }
 
     /// Why the tiled path cannot compute this, if it cannot.
@@ -263,6 +353,7 @@ impl<T: Real> Spec<T> {
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
             (self.biases.iter().any(|b| b.as_rule().is_none()), "a bias is a tensor"),
+            (self.products.is_some(), "scores are not of queries and keys alone"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)
     }

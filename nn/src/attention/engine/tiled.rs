@@ -9,13 +9,23 @@ use std::fmt;
 
 /// The output of a call, `[B, H, Lq, Dv]`.
 pub(crate) fn attend<T: Real>(call: &Call<T>) -> Var<T> {
-    node(call, &[&call.q, &call.k, &call.v], None)
+    node(call, &[&call.q, &call.k, &call.v], None, false)
+}
+
+/// The output of a call and its log-sum-exp side by side, `[B, H, Lq, Dv + 1]`.
+pub(crate) fn attend_with_lse<T: Real>(call: &Call<T>) -> Var<T> {
+    node(call, &[&call.q, &call.k, &call.v], None, true)
+}
+
+/// Such a pair put side by side.
+pub(crate) fn side_by_side<T: Real>(output: &Var<T>, lse: &Var<T>) -> Var<T> {
+    Var::cat(&[output, &lse.unsqueeze(-1)], -1)
 }
 
 /// The same of a call whose operands were cut from one variable by [`unpack`]: it gets one
 /// gradient, which is never put together from three.
 pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> Var<T> {
-    node(call, &[qkv], Some(qkv.value().clone()))
+    node(call, &[qkv], Some(qkv.value().clone()), false)
 }
 
 /// Queries, keys and values `[B, heads, L, D]`, as views of `[B, L, (H + 2 Hk) D]`.
@@ -27,7 +37,12 @@ pub(crate) fn unpack<T: Real>(qkv: &Var<T>, heads: usize, key_heads: usize) -> [
     [of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads)]
 }
 
-fn node<T: Real>(call: &Call<T>, operands: &[&Var<T>], packed: Option<Tensor<T>>) -> Var<T> {
+fn node<T: Real>(
+    call: &Call<T>,
+    operands: &[&Var<T>],
+    packed: Option<Tensor<T>>,
+    with_lse: bool,
+) -> Var<T> {
     let sink = match &call.spec.sink {
         Sink::None => None,
         Sink::Zero => Some(Var::constant(Tensor::zeros([call.sizes.heads]))),
@@ -37,12 +52,17 @@ fn node<T: Real>(call: &Call<T>, operands: &[&Var<T>], packed: Option<Tensor<T>>
     let (out, lse) = with_parts(call, sink.as_ref(), |how| forward(q, k, v, how));
     let mut inputs = operands.to_vec();
     inputs.extend(&sink);
-    Var::from_op(out.clone(), &inputs, |_| Rule {
+    let value = match with_lse {
+        true => Tensor::cat(&[&out, &lse.unsqueeze(-1)], -1),
+        false => out.clone(),
+    };
+    Var::from_op(value, &inputs, |_| Rule {
         call: call.with(&call.q.detach(), &call.k.detach(), &call.v.detach(), Sink::None),
         packed,
         sink: sink.as_ref().map(|s| s.detach()),
         out,
         lse,
+        with_lse,
     })
 }
 
@@ -77,6 +97,8 @@ struct Rule<T: Real> {
     sink: Option<Var<T>>,
     out: Tensor<T>,
     lse: Tensor<T>,
+    /// Whether the log-sum-exp stands beside the output.
+    with_lse: bool,
 }
 
 impl<T: Real> fmt::Debug for Rule<T> {
@@ -107,16 +129,30 @@ impl<T: Real> Backward<T> for Rule<T> {
                     1 => unpack(&x[0], self.call.sizes.heads, self.call.key_heads),
                     _ => [0, 1, 2].map(|i| x[i].clone()),
                 };
-                self.call.with(&q, &k, &v, sink).composed()
+                let call = self.call.with(&q, &k, &v, sink);
+                if self.with_lse {
+                    let all = call.composed_all();
+                    return side_by_side(&all.output, &all.lse);
+                }
+                call.composed()
             });
         }
+        let (g, of_lse) = match self.with_lse {
+            true => {
+                let width = g.size(-1) - 1;
+                let lse = g.value().narrow(-1, width, 1).squeeze(-1);
+                (g.value().narrow(-1, 0, width), Some(lse))
+            }
+            false => (g.value().clone(), None),
+        };
+        let g = (&g, of_lse.as_ref());
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
         let (mut grads, dsink) = with_parts(&self.call, self.sink.as_ref(), |how| {
             if self.packed.is_some() {
-                let (grad, dsink) = backward_packed(operands, results, g.value(), how);
+                let (grad, dsink) = backward_packed(operands, results, g, how);
                 return (vec![Some(grad)], dsink);
             }
-            let Vjp { dq, dk, dv, dsink } = backward(operands, results, g.value(), how);
+            let Vjp { dq, dk, dv, dsink } = backward(operands, results, g, how);
             (vec![Some(dq), Some(dk), Some(dv)], dsink)
         });
         grads.extend(self.sink.as_ref().map(|_| dsink));

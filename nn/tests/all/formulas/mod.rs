@@ -7,6 +7,7 @@ use retrograd_nn::attention::{Incremental, Spec};
 use retrograd_tensor::Tensor;
 
 mod heads;
+mod masks;
 mod normalizers;
 mod relative;
 mod rotary;

@@ -73,7 +73,7 @@ fn sparse_normalizers_project() {
 }
 
 #[test]
-fn top_k_and_sigmoid_by_hand() {
+fn top_k_by_hand() {
     let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
     let s = q.matmul(&k.t()).mul_scalar(0.5);
     let run = |n| {
@@ -82,6 +82,47 @@ fn top_k_and_sigmoid_by_hand() {
     };
     let kth = s.topk(2, -1, true).0.slice(1, 1..2);
     same("top-2 by hand", &run(Normalizer::TopK(2)), &s.masked_softmax(&s.ge(&kth), -1).matmul(&v));
+    // Of equal scores the first, and never more than k.
+    let c = |x: Tensor<f64>| Var::constant(x);
+    let (q, k, v) = (c(Tensor::zeros([1, 4])), c(k), c(Tensor::eye(6)));
+    let w = attend(&q, &k, &v, &Spec::new().normalizer(Normalizer::TopK(2)));
+    assert_eq!(w.value().to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn sigmoid_by_hand() {
+    let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
+    let s = q.matmul(&k.t()).mul_scalar(0.5);
+    let run = |n| {
+        let c = |x: &Tensor<f64>| Var::constant(x.clone());
+        attend(&c(&q), &c(&k), &c(&v), &Spec::new().normalizer(n)).into_value()
+    };
     let w = s.add_scalar(-(6f64.ln())).sigmoid();
     same("sigmoid, bias -ln L, by hand", &run(Normalizer::Sigmoid { bias: None }), &w.matmul(&v));
+}
+
+/// A score that is seen and is no number does not vanish; rows that do not see it stay.
+#[test]
+fn visible_nan_shows() {
+    let (q, k, v) = (constant(&[3, 4], 1), randn(&[6, 4], 2), constant(&[6, 2], 3));
+    let mask = Mask::drop(&Tensor::from_fn([3, 6], |i| i[0] == 1 && i[1] == 4));
+    for normalizer in [Normalizer::Softmax, Normalizer::Sparsemax, Normalizer::Entmax15] {
+        let run = |k: &Tensor<f64>| {
+            let spec = Spec::from(mask.clone()).normalizer(normalizer);
+            attend(&q, &Var::constant(k.clone()), &v, &spec).into_value()
+        };
+        let mut odd = k.clone();
+        odd.make_mut()[4 * 4] = f64::NAN;
+        let (clean, odd) = (run(&k).to_vec(), run(&odd).to_vec());
+        assert_eq!(odd[2..4], clean[2..4], "{normalizer:?}");
+        let shows = [0, 1, 4, 5].map(|i| odd[i].is_nan());
+        assert_eq!(shows, [true; 4], "{normalizer:?}");
+    }
+    // Scores of +inf: none is larger by a number.
+    let huge = Var::constant(Tensor::from([[f64::INFINITY], [1.0]]));
+    let one = Var::constant(Tensor::ones([1, 1]));
+    for normalizer in [Normalizer::Softmax, Normalizer::Sparsemax, Normalizer::Entmax15] {
+        let spec = Spec::new().normalizer(normalizer);
+        assert!(attend(&one, &huge, &one.broadcast_to([2, 1]), &spec).item().is_nan());
+    }
 }

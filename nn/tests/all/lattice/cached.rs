@@ -4,8 +4,9 @@ use super::{LEN, run};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
-use retrograd_tensor::Tensor;
+use retrograd_nn::{GptConfig, Layer};
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, simd};
 
 /// A sequence in random chunks through a cache, against the whole.
 fn chunks<M: Incremental<f64>>(
@@ -40,6 +41,7 @@ fn chunks<M: Incremental<f64>>(
 
 pub fn cached(t: &mut Table) {
     cached_in_f32(t);
+    bit_by_bit(t);
     learned_positions(t);
     let causal = Spec::new().causal();
     let rope = || Rope::new(4);
@@ -77,6 +79,14 @@ pub fn cached(t: &mut Table) {
             length,
             || KvCache::streaming(2, 5),
         );
+        by_position(t, length);
+        let padded = causal.clone().mask(Mask::lengths(&[length, 4]));
+        chunks(t, "padding", &attention, &padded, length, whole);
+        let dropping = causal.clone().dropout(0.5, &mut retrograd_nn::Pass::train(1));
+        let x = constant(&[2, length, 8], 3);
+        let [wet, dry] =
+            [&dropping, &causal].map(|s| attention.forward_cached(&x, s, &mut whole()));
+        t.exact().values("a cache drops no weights", wet.value(), dry.value());
         chunks(
             t,
             "softcap",
@@ -155,6 +165,87 @@ pub fn cached(t: &mut Table) {
     }
 }
 
+/// Masks and biases by position, where a cache has dropped keys in the middle.
+fn by_position(t: &mut Table, length: usize) {
+    let causal = Spec::new().causal();
+    let attention = RopeAttention::new(uneven(), Rope::new(4));
+    let near = || causal.clone().mask(Mask::window(6, 0));
+    let ids = Tensor::from_fn([2, length], |i| ((i[1] + i[0]) / 4) as i64);
+    let n = length.div_ceil(3);
+    let layout = Tensor::from_fn([n, n], |i| (i[0] + 2 * i[1]) % 3 != 1);
+    let third = |at: At| at.key % 3 == 0 || at.head == 1;
+    let table = Var::constant(randn(&[4, 6], 8));
+    let buckets = Buckets { count: 6, max_distance: 60, bidirectional: false };
+    let buckets = Bias::Buckets { table, buckets };
+    let drift = Bias::rule("drift", |at| 0.02 * (at.key as f64) * (at.head as f64 - 1.5));
+    let by_key = Bias::Additive(constant(&[4, 1, 1], 2));
+    for (name, spec) in [
+        ("chunks", causal.clone().mask(Mask::chunks(7))),
+        ("documents", near().mask(Mask::documents(&ids))),
+        ("blocks", near().mask(Mask::blocks(3, &layout))),
+        ("last of each", near().mask(Mask::last_of_each(2, 3) | Mask::window(0, 0))),
+        ("a rule", near().mask(Mask::rule("third", third))),
+        ("ALiBi", near().bias(Bias::alibi(4))),
+        ("buckets", near().bias(buckets.clone())),
+        ("a bias by rule", near().bias(drift.clone())),
+        ("a bias by head", near().bias(by_key)),
+    ] {
+        chunks(t, &format!("sliding, {name}"), &attention, &spec, length, || KvCache::sliding(6));
+    }
+    let m = StreamingAttention::new(uneven().with_rope(Rope::new(4)), 2, 5);
+    for (name, spec) in [
+        ("ALiBi", causal.clone().bias(Bias::alibi(4))),
+        ("buckets", causal.clone().bias(buckets)),
+        ("a bias by rule", causal.clone().bias(drift)),
+        ("dilated", causal.clone().mask(Mask::dilated(2))),
+        ("a rule", causal.clone().mask(Mask::rule("third", third))),
+    ] {
+        chunks(t, &format!("streaming, {name}"), &m, &spec, length, || KvCache::streaming(2, 5));
+    }
+    let m = MemoryAttention::new(uneven(), 3, &mut Rng::new(5));
+    let spec = near().bias(Bias::alibi(4));
+    chunks(t, "sliding, memory", &m, &spec, length, || KvCache::sliding(6));
+}
+
+/// Every level of SIMD but the portable one computes each row by itself.
+fn bit_by_bit(t: &mut Table) {
+    let config = GptConfig { vocab: 11, context: 150, layers: 2, heads: 4, width: 64, ..config() };
+    let model = gpt::<f32>(config.clone(), 5);
+    let attention = CausalSelfAttention::<f32>::new(&config, &mut Rng::new(4));
+    let length = config.context;
+    let tokens = Tensor::from_fn([2, length], |i| ((i[0] + 3 * i[1] + i[1] / 7) % 11) as i64);
+    let x = Var::constant(Tensor::<f32>::randn([2, length, 64], &mut Rng::new(3)));
+    let whole = (attention.forward(&x, &mut eval()), model.forward(&tokens, &mut eval()));
+    for steps in [[1, 2, 3], [1, 1, 1], [64, 5, 81], [7, 64, 33], [149, 1, 1]] {
+        let (mut of_layer, mut of_model) = (Vec::new(), Vec::new());
+        let (mut cache, mut caches) = (KvCache::new(length), model.cache());
+        let mut at = 0;
+        for n in steps.into_iter().cycle() {
+            let n = n.min(length - at);
+            of_layer.push(attention.forward_cached(&x.narrow(1, at, n), &mut cache));
+            of_model.push(model.forward_cached(&tokens.narrow(1, at, n), &mut caches));
+            at += n;
+            if at == length {
+                break;
+            }
+        }
+        for (name, parts, whole) in [("attention", of_layer, &whole.0), ("GPT", of_model, &whole.1)]
+        {
+            let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1);
+            t.case(format!("steps of {steps:?}"));
+            match simd::level() {
+                simd::Level::Scalar => t.bound(1e-5),
+                _ => t.exact(),
+            };
+            t.values(
+                &format!("cached = whole, bit by bit, f32, {name}"),
+                all.value(),
+                whole.value(),
+            );
+        }
+    }
+}
+
 fn cached_in_f32(t: &mut Table) {
     let length = 200;
     let x = Var::constant(Tensor::<f32>::randn([2, length, 64], &mut Rng::new(3)));
@@ -190,4 +281,20 @@ fn learned_positions(t: &mut Table) {
     }
     let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1);
     t.values("cached = full, learned positions", all.value(), &full);
+    // Positions that begin anew are those of the parts.
+    let packed = Packed::new(&[4, 5]);
+    let parts = |add: &dyn Fn(&Var<f64>) -> Var<f64>| {
+        Var::cat(&[&add(&x.narrow(1, 0, 4)), &add(&x.narrow(1, 4, 5))], 1)
+    };
+    let sines = SinusoidalPositions::default();
+    for (name, packed, apart) in [
+        (
+            "learned",
+            positions.forward_at(&x, &packed.positions()),
+            parts(&|x| positions.forward(x, 0)),
+        ),
+        ("sinusoidal", sines.forward_at(&x, &packed.positions()), parts(&|x| sines.forward(x, 0))),
+    ] {
+        t.exact().values(&format!("packed positions, {name}"), packed.value(), apart.value());
+    }
 }

@@ -102,3 +102,27 @@ pub fn latent(t: &mut Table) {
         assert_eq!(k.numel() + v.numel(), 2 * LEN * (5 + 2));
     }
 }
+
+/// DeepSeek's YaRN: the turns are not grown, all of the score is.
+pub fn yarn(t: &mut Table) {
+    let sizes =
+        MlaSizes { width: 8, heads: 2, query_latent: None, latent: 5, nope: 4, rope: 4, value: 3 };
+    let x = [randn(&[2, LEN, 8], 11)];
+    let yarn = Yarn { attention: 1.3, ..Yarn::new(4.0, 16) };
+    let with = |yarn, form| {
+        let rope = Rope::new(4).pairing(Pairing::Interleaved).scaling(Scaling::Yarn(yarn));
+        let mut m = MlaAttention::new(sizes, &mut Rng::new(2)).with_rope(rope);
+        m.form = form;
+        m
+    };
+    let spec = Spec::new().causal();
+    for form in [MlaForm::Naive, MlaForm::Absorbed] {
+        let (grown, flat) = (with(yarn, form), with(Yarn { attention: 1.0, ..yarn }, form));
+        let scaled = spec.clone().scale(1.3 * 1.3 / 8f64.sqrt());
+        t.same(&format!("MLA, YaRN = the scale by its square, {form:?}"), &x, run(&grown), |x| {
+            flat.forward(&x[0], &scaled, &mut eval())
+        });
+    }
+    let (naive, absorbed) = (with(yarn, MlaForm::Naive), with(yarn, MlaForm::Absorbed));
+    t.same("MLA, YaRN, absorbed = naive", &x, run(&absorbed), run(&naive));
+}

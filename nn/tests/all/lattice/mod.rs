@@ -44,10 +44,13 @@ fn lattice() {
     limits::sinks_and_memory(t);
     latent::differential(t);
     latent::latent(t);
+    latent::yarn(t);
     luong::additive_and_luong(t);
     luong::local(t);
     linear::linear(t);
     paths::tiled(t);
+    paths::log_sum_exp(t);
+    paths::second_order(t);
     paths::dropout(t);
     paths::threads(t);
     cached::cached(t);

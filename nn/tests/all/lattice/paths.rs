@@ -2,7 +2,7 @@
 
 use super::Vars;
 use crate::common::*;
-use retrograd_autograd::Var;
+use retrograd_autograd::{Var, check, grad};
 use retrograd_nn::attention::*;
 use retrograd_nn::{Layer, Module, Pass};
 use retrograd_tensor::random::Rng;
@@ -45,7 +45,8 @@ pub fn tiled(t: &mut Table) {
 
 fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
     let mut rng = Rng::new(5);
-    let ids = Tensor::from_fn([batch, lk], |i| (i[1] * 3 / lk.max(1)) as i64);
+    // As far as queries reach, too.
+    let ids = Tensor::from_fn([batch, lq.max(lk) + 2], |i| (i[1] * 3 / lk.max(1)) as i64);
     vec![
         ("full", Mask::Full),
         ("causal", Mask::causal()),
@@ -102,6 +103,91 @@ fn with_every_part(t: &mut Table) {
             }
         }
     }
+}
+
+/// The log-sum-exp beside the output, and what it is for.
+pub fn log_sum_exp(t: &mut Table) {
+    let (lq, lk) = (70, 130);
+    let x = [
+        randn(&[2, 4, lq, 5], 1),
+        randn(&[2, 2, lk, 5], 2),
+        randn(&[2, 2, lk, 3], 3),
+        randn(&[4], 4),
+    ];
+    for (name, mask) in masks(2, lq, lk) {
+        let run = |path| {
+            let mask = mask.clone();
+            move |x: Vars<'_>| {
+                let spec = Spec::new().mask(mask.clone()).softcap(4.0).bias(Bias::alibi(4));
+                let spec = spec.dropout(0.3, &mut Pass::train(3)).path(path);
+                let bare = attend_with_lse(&x[0], &x[1], &x[2], &spec);
+                let spec = spec.sink(Sink::Learned(x[3].clone()));
+                let (output, lse) = attend_with_lse(&x[0], &x[1], &x[2], &spec);
+                // -inf of those who see nothing is not to be compared.
+                (output, (lse + bare.0.sum(-1)).softplus() + bare.1.softplus())
+            }
+        };
+        let statement = format!("log-sum-exp, tiled = composed, {name}");
+        t.same(&statement, &x, run(Path::Tiled), run(Path::Composed));
+    }
+    let x = &x[..3];
+    for path in [Path::Tiled, Path::Composed] {
+        let spec = Spec::new().softcap(2.0).path(path);
+        t.same(
+            &format!("two parts of the keys, put together by log-sum-exp, {path:?}"),
+            x,
+            |x| {
+                let part = |first, n| {
+                    let of = |x: &Var<f64>| x.narrow(2, first, n);
+                    attend_with_lse(&x[0], &of(&x[1]), &of(&x[2]), &spec)
+                };
+                let ((o1, lse1), (o2, lse2)) = (part(0, 75), part(75, lk - 75));
+                let share = (lse1 - lse2).sigmoid().unsqueeze(-1);
+                &o2 + share * (o1 - &o2)
+            },
+            |x| attend(&x[0], &x[1], &x[2], &spec),
+        );
+    }
+}
+
+/// Gradients, and their gradients, on both paths.
+pub fn second_order(t: &mut Table) {
+    let x =
+        [randn(&[1, 4, 6, 3], 1), randn(&[1, 2, 9, 3], 2), randn(&[1, 2, 9, 2], 3), randn(&[4], 4)];
+    let spec = |sink: &Var<f64>, path| {
+        let spec = Spec::new().causal().mask(!Mask::queries(&[3])).softcap(2.0);
+        let spec = spec.bias(Bias::alibi(4)).sink(Sink::Learned(sink.clone()));
+        spec.dropout(0.3, &mut Pass::train(3)).path(path)
+    };
+    let gradients = |y: &Var<f64>, by: &[Var<f64>]| {
+        let by: Vec<_> = by.iter().collect();
+        let of = grad(&[(&y.square().sum(..), None)], &by);
+        let of: Vec<_> = of.into_iter().flatten().map(|g| g.flatten()).collect();
+        Var::cat(&of.iter().collect::<Vec<_>>(), 0)
+    };
+    let run = |path| {
+        move |x: Vars<'_>| {
+            let (y, lse) = attend_with_lse(&x[0], &x[1], &x[2], &spec(&x[3], path));
+            let both = Var::cat(&[&y, &lse.unsqueeze(-1)], -1);
+            (gradients(&attend(&x[0], &x[1], &x[2], &spec(&x[3], path)), x), gradients(&both, x))
+        }
+    };
+    t.same("gradients and theirs, tiled = composed", &x, run(Path::Tiled), run(Path::Composed));
+    for (name, with_lse) in [("output", false), ("log-sum-exp", true)] {
+        let f = |x: &[Var<f64>]| match with_lse {
+            true => attend_with_lse(&x[0], &x[1], &x[2], &spec(&x[3], Path::Tiled)).1,
+            false => attend(&x[0], &x[1], &x[2], &spec(&x[3], Path::Tiled)),
+        };
+        let leaves = x.each_ref().map(|x| Var::leaf(x.clone()));
+        let report = check::gradgradcheck(f, &leaves, &check::Check::precise());
+        report.unwrap_or_else(|e| panic!("tiled, second order, {name}: {e}"));
+    }
+    let x = [randn(&[2, 5, 12], 1)];
+    let run = |path| {
+        let spec = Spec::new().causal().path(path);
+        move |x: Vars<'_>| gradients(&attend_packed(&x[0], 2, 1, &spec), x)
+    };
+    t.same("packed, gradients and theirs", &x, run(Path::Tiled), run(Path::Composed));
 }
 
 /// Which weights are dropped is a function of their place alone.

@@ -4,6 +4,7 @@ use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_nn::{Dropout, Layer};
+use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 #[test]
@@ -43,6 +44,42 @@ fn misfits_are_told() {
     let buckets = Buckets { count: 8, max_distance: 16, bidirectional: true };
     refuses("a table [8, 2] for 2 heads and 8 buckets", || {
         qkv(Spec::new().bias(Bias::Buckets { table: x(&[8, 2]), buckets }))
+    });
+    let near = Buckets { max_distance: 2, ..buckets };
+    refuses("8 buckets up to a distance of 2, 2 of one each", || {
+        qkv(Spec::new().bias(Bias::Buckets { table: x(&[2, 8]), buckets: near }))
+    });
+    refuses("8 buckets up to a distance of 2, 2 of one each", || {
+        T5Attention::<f64>::with_buckets(4, 2, near, &mut rng())
+    });
+    for (why, mask) in [
+        ("a dilation of 0", Mask::Dilated(0)),
+        ("chunks of 0", Mask::Chunks(0)),
+        ("the last 0 keys of every block of 0", Mask::LastOfEach { count: 0, period: 0 }),
+        ("the last 3 keys of every block of 2", Mask::LastOfEach { count: 3, period: 2 }),
+        ("blocks of 0", Mask::Blocks { size: 0, layout: Tensor::ones([1, 5, 5]) }),
+        ("by a layout [5, 5]", Mask::Blocks { size: 1, layout: Tensor::ones([5, 5]) }),
+        ("document ids [5], not", Mask::Documents(Tensor::zeros([5]))),
+        // Queries beyond a layout or ids would silently see nothing.
+        ("2 blocks of 2 for 5 queries", Mask::blocks(2, &Tensor::ones([2, 3]))),
+        ("2 blocks of 2 for 5 keys", Mask::blocks(2, &Tensor::ones([3, 2]))),
+    ] {
+        refuses(why, || qkv(Spec::from(mask.clone())));
+        refuses(why, || qkv(Spec::from(!(Mask::Full | mask.clone()))));
+    }
+    let later = |mask| qkv(Spec::from(mask).align(Align::Offset(2)));
+    refuses("3 blocks of 2 for 7 queries", || later(Mask::blocks(2, &Tensor::ones([3, 3]))));
+    refuses("ids [1, 6] for 7 positions", || later(Mask::documents(&Tensor::zeros([1, 6]))));
+    // With keys that everyone sees, too.
+    let spec = || Spec::new().bias(Bias::alibi(3));
+    refuses("3 ALiBi slopes for 2 heads", || {
+        let config = MultiHeadConfig { zero_attn: true, ..MultiHeadConfig::new(4, 2) };
+        let m = MultiHeadAttention::<f64>::new(&config, &mut rng());
+        m.forward(&x(&[5, 4]), &x(&[5, 4]), &x(&[5, 4]), spec(), &mut eval())
+    });
+    refuses("3 ALiBi slopes for 2 heads", || {
+        let m = MemoryAttention::new(of(4, 2), 2, &mut rng());
+        m.forward(&x(&[5, 4]), &spec(), &mut eval())
     });
 }
 

@@ -9,6 +9,7 @@ mod classic;
 mod modern;
 mod multi_head;
 mod nothing;
+mod parts;
 
 /// Attention over [`uneven`] projections with nothing added.
 fn plain() -> RopeAttention<f64> {

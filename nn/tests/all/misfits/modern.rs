@@ -30,6 +30,20 @@ fn misfits_are_told() {
     refuses("2 to 5 are beyond the context of 4", || {
         LearnedPositions::<f64>::new(4, 8, &mut Rng::new(1)).forward(&constant(&[3, 8], 1), 2)
     });
+    refuses("4 is beyond the context of 4", || {
+        let positions = LearnedPositions::<f64>::new(4, 8, &mut Rng::new(1));
+        positions.forward_at(&constant(&[2, 8], 1), &Tensor::from([0i64, 4]))
+    });
+    let fine = Yarn::new(4.0, 16);
+    for (why, yarn) in [
+        ("a factor of at least 1, got 0", Yarn { factor: 0.0, ..fine }),
+        ("at least 1, got 0", Yarn { context: 0, ..fine }),
+        ("got 33 and 32", Yarn { beta_slow: 33.0, ..fine }),
+        ("got 0 and 32", Yarn { beta_slow: 0.0, ..fine }),
+        ("above 0, got NaN", Yarn { attention: f64::NAN, ..fine }),
+    ] {
+        refuses(why, || Rope::new(4).scaling(Scaling::Yarn(yarn)));
+    }
     refuses("no positions", || {
         AttentionPool::new(uneven().with_rope(Rope::new(2)), 2, &mut Rng::new(1))
     });
@@ -44,6 +58,19 @@ fn misfits_are_told() {
     refuses("2 more tokens after 3 exceed the capacity of 4", || step(2, 2));
     refuses("keys [3, 2, 1, 6] do not continue [2, 2, 1, 6]", || step(1, 3));
     step(1, 2);
+    let cached = |spec: Spec<f64>| {
+        let mut cache = KvCache::sliding(1);
+        let mut step = || drop(m.forward_cached(&constant(&[2, 8], 1), &spec, &mut cache));
+        step();
+        step();
+    };
+    refuses("a cache: an alignment", || cached(Spec::new().align(Align::BottomRight)));
+    let by_number = "by number of key, and the cache has dropped some";
+    refuses("does not broadcast to [1, 4, 2, 2]", || {
+        cached(Spec::from(Mask::keep(&Tensor::ones([2, 3]))))
+    });
+    refuses(by_number, || cached(Spec::from(Mask::keep(&Tensor::ones([2, 2])))));
+    refuses(by_number, || cached(Spec::new().bias(Bias::Additive(constant(&[2, 2], 1)))));
     refuses("cut to 5 of 4 tokens", || cache.truncate(5));
     let mut cache = KvCache::<f64>::sliding(1);
     for _ in 0..2 {

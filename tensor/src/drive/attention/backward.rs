@@ -21,13 +21,18 @@ pub struct Vjp<T: Real> {
     pub dsink: Option<Tensor<T>>,
 }
 
-/// The VJP of [`forward`](super::forward()). With `D = Σ g · out` per query: `dV = Pᵀ g`,
+/// The cotangents of what [`forward`](super::forward()) gave: of the output, and of the
+/// log-sum-exp if anything came of it.
+pub type Cotangents<'a, T> = (&'a Tensor<T>, Option<&'a Tensor<T>>);
+
+/// The VJP of [`forward`](super::forward()). With `D = Σ g · out` per query, less the cotangent
+/// of its log-sum-exp, whose derivatives by the scores are the weights: `dV = Pᵀ g`,
 /// `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, where `P` has passed dropout in `dV` and in
 /// `g Vᵀ`. Gradients lie in memory as `[B, L, H, D]`.
 pub fn backward<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     (out, lse): (&Tensor<T>, &Tensor<T>),
-    g: &Tensor<T>,
+    g: Cotangents<'_, T>,
     how: &Tiled<'_, T>,
 ) -> Vjp<T> {
     let s = Sizes::of(q, k, v);
@@ -56,7 +61,7 @@ pub fn backward<T: Real>(
 pub fn backward_packed<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     (out, lse): (&Tensor<T>, &Tensor<T>),
-    g: &Tensor<T>,
+    g: Cotangents<'_, T>,
     how: &Tiled<'_, T>,
 ) -> (Tensor<T>, Option<Tensor<T>>) {
     let s = Sizes::of(q, k, v);
@@ -81,7 +86,7 @@ struct Pass<'a, T: Real> {
     sizes: Sizes,
     /// `[B, H, Lq]`
     lse: Tensor<T>,
-    /// `Σ g ∘ out` of each query, `[B, H, Lq]`
+    /// `D` of each query, `[B, H, Lq]`
     dots: Tensor<T>,
 }
 
@@ -89,7 +94,7 @@ impl<'a, T: Real> Pass<'a, T> {
     fn new(
         (q, k, v): (&'a Tensor<T>, &'a Tensor<T>, &'a Tensor<T>),
         (out, lse): (&Tensor<T>, &Tensor<T>),
-        g: &Tensor<T>,
+        (g, of_lse): Cotangents<'_, T>,
         how: &'a Tiled<'a, T>,
     ) -> Self {
         let sizes = Sizes::of(q, k, v);
@@ -102,9 +107,20 @@ impl<'a, T: Real> Pass<'a, T> {
             par::fill(dots, sizes.lq.max(1), par::Cost(100 * sizes.dv as u32), |first, dots| {
                 let i = first / sizes.lq;
                 let (b, h) = (i / sizes.heads, i % sizes.heads);
-                row_dots(head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq), dots);
+                let (g, out) = (head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq));
+                row_dots(g, out, dots);
+                // Who sees nothing has no part in anything, whatever comes back to it.
+                for (i, dot) in dots.iter_mut().enumerate().filter(|(_, dot)| dot.is_nan()) {
+                    if out.row(i).iter().all(|&x| x == T::ZERO) {
+                        *dot = T::ZERO;
+                    }
+                }
             });
         });
+        let dots = match of_lse {
+            Some(of_lse) => dots.sub(of_lse),
+            None => dots,
+        };
         Pass { q, k, v, g, how, sizes, lse: lse.contiguous(), dots }
     }
 
@@ -176,6 +192,6 @@ impl<'a, T: Real> Pass<'a, T> {
         let sink = Tensor::from_vec(self.how.sink?.to_vec(), [1, self.sizes.heads, 1]);
         let dead = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));
         let p = sink.sub(&self.lse.masked_fill(&dead, T::INFINITY)).exp();
-        Some(p.mul(&self.dots).sum([0, 2]).neg())
+        Some(p.mul(&self.dots.masked_fill(&dead, T::ZERO)).sum([0, 2]).neg())
     }
 }

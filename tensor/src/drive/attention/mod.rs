@@ -17,7 +17,7 @@ mod backward;
 mod forward;
 mod tile;
 
-pub use backward::{Vjp, backward, backward_packed};
+pub use backward::{Cotangents, Vjp, backward, backward_packed};
 pub use forward::forward;
 
 use crate::matrix::MatRef;

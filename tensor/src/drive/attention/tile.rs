@@ -320,7 +320,7 @@ pub(super) struct Gradients<'a, T: Real> {
     pub factor: T,
     /// Log-sum-exp of the queries of the tile.
     pub lse: &'a [T],
-    /// `Σ g ∘ out` of the queries of the tile.
+    /// `D` of the queries of the tile.
     pub dots: &'a [T],
     /// Derivative of the scores by the products, if they are not in `slopes`.
     pub slope: T,

@@ -1,0 +1,199 @@
+//! What stands behind a mask has no influence: not on results, nor on gradients, nor on
+//! gradients of gradients, whatever it is.
+
+use crate::common::*;
+use retrograd_autograd::{Backprop, Var, grad};
+use retrograd_nn::Pass;
+use retrograd_nn::attention::*;
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+const POISON: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
+
+/// A result, its gradients by some variables, and the gradients of the sum of all their squares.
+fn everything(y: &Var<f64>, by: &[&Var<f64>]) -> Vec<Vec<f64>> {
+    let first = grad(&[(&y.square().sum(..), None)], by);
+    let first: Vec<Var<f64>> = first.into_iter().flatten().collect();
+    let sums: Vec<Var<f64>> = first.iter().map(|g| g.square().sum(..)).collect();
+    let second = Backprop::from(&Var::stack(&sums.iter().collect::<Vec<_>>(), 0).sum(..)).run();
+    let values =
+        std::iter::once(y.value().to_vec()).chain(first.iter().map(|g| g.value().to_vec()));
+    values.chain(by.iter().filter_map(|x| second.get(x)).map(|x| x.to_vec())).collect()
+}
+
+/// Asserts that nothing changes, whatever `run` is told to hide.
+fn hides(what: &str, run: impl Fn(f64) -> Vec<Vec<f64>>) {
+    let clean = run(0.0);
+    assert!(clean.iter().flatten().all(|x| x.is_finite()), "{what}: {clean:?}");
+    for with in POISON {
+        for (i, (a, b)) in run(with).iter().zip(&clean).enumerate() {
+            assert_eq!(a, b, "{what}: {with} shows in result {i}");
+        }
+    }
+}
+
+/// `x` with rows from `first` on, of its last but one axis, filled.
+fn poisoned(x: &Tensor<f64>, first: usize, with: f64) -> Tensor<f64> {
+    Tensor::from_fn(x.shape(), |i| if i[i.len() - 2] >= first { with } else { x.at(i) })
+}
+
+const SEEN: usize = 3;
+
+type Part<'a> = &'a dyn Fn(Spec<f64>, &[Var<f64>; 4]) -> Spec<f64>;
+
+#[test]
+fn keys_and_values() {
+    let x = [randn(&[2, 4, 3, 5], 1), randn(&[2, 2, 6, 5], 2), randn(&[2, 2, 6, 2], 3)];
+    let learned = [randn(&[4, 3, 6], 4), randn(&[4, 4], 5), randn(&[4, 4], 6), randn(&[4], 7)];
+    let mixes =
+        |s: Spec<f64>, x: &[Var<f64>; 4]| s.mix_heads(Some(x[1].clone()), Some(x[2].clone()));
+    let low = |at: At| if at.head == 1 && at.key == 1 { f64::NEG_INFINITY } else { 0.3 };
+    let parts: [(&str, Part<'_>); 11] = [
+        ("nothing more", &|s, _| s),
+        ("softcap", &|s, _| s.softcap(2.0)),
+        ("ALiBi", &|s, _| s.bias(Bias::alibi(4))),
+        ("a bias", &|s, x| s.bias(Bias::Additive(x[0].clone()))),
+        ("a sink", &|s, x| s.sink(Sink::Learned(x[3].clone()))),
+        ("dropout", &|s, _| s.dropout(0.3, &mut Pass::train(1))),
+        ("mixed scores", &|s, x| s.mix_heads(Some(x[1].clone()), None)),
+        ("mixed weights", &|s, x| s.mix_heads(None, Some(x[2].clone()))),
+        ("mixed heads", &mixes),
+        ("mixed heads, softcap, a bias", &|s, x| {
+            mixes(s.softcap(2.0).bias(Bias::Additive(x[0].clone())), x)
+        }),
+        ("mixed heads, -inf in one of them", &|s, x| mixes(s.bias(Bias::rule("low", low)), x)),
+    ];
+    let normalizers = [
+        Normalizer::Softmax,
+        Normalizer::Sigmoid { bias: None },
+        Normalizer::Sparsemax,
+        Normalizer::Entmax15,
+        Normalizer::TopK(2),
+    ];
+    for (name, part) in parts {
+        for normalizer in normalizers {
+            for path in [Path::Composed, Path::Tiled] {
+                if name == "a sink" && normalizer != Normalizer::Softmax {
+                    continue;
+                }
+                let spec = |learned: &[Var<f64>; 4]| {
+                    let spec = Spec::new().mask(Mask::lengths(&[SEEN])).normalizer(normalizer);
+                    part(spec, learned).path(path)
+                };
+                let constants = learned.each_ref().map(|x| Var::constant(x.clone()));
+                if path == Path::Tiled && spec(&constants).needs_composed().is_some() {
+                    continue;
+                }
+                hides(&format!("{name}, {normalizer:?}, {path:?}"), |with| {
+                    let q = Var::leaf(x[0].clone());
+                    let [k, v] = [1, 2].map(|i| Var::leaf(poisoned(&x[i], SEEN, with)));
+                    let learned = learned.each_ref().map(|x| Var::leaf(x.clone()));
+                    // The bias is by key on its last axis.
+                    let bias = poisoned(&learned[0].value().t(), SEEN, with).t();
+                    let [_, b, c, d] = learned;
+                    let learned = [Var::leaf(bias), b, c, d];
+                    let y = attend(&q, &k, &v, &spec(&learned));
+                    let by: Vec<_> = [&q, &k, &v].into_iter().chain(&learned).collect();
+                    everything(&y, &by)
+                });
+            }
+        }
+    }
+}
+
+/// Modules, by what they are given; what each of them sees is a token of `SEEN`.
+#[test]
+fn sources() {
+    let r = &mut Rng::new(6);
+    let (t, s) = (randn(&[1, 3, 4], 1), randn(&[1, 6, 4], 2));
+    fn luong<S: LuongScore<f64>>(score: S, r: &mut Rng) -> LuongAttention<f64, S> {
+        LuongAttention::new(score, 4, 4, r)
+    }
+    let dot = luong(LuongDot, r);
+    let general = luong(LuongGeneral::new(4, 4, r), r);
+    let concat = luong(LuongConcat::new(4, 4, 5, r), r);
+    let location = luong(LuongLocation::new(4, 6, r), r);
+    let local_m = LuongLocalM::new(luong(LuongGeneral::new(4, 4, r), r), 2);
+    let local_p = LuongLocalP::new(luong(LuongGeneral::new(4, 4, r), r), 4, 3, r);
+    let additive = AdditiveAttention::new(4, 4, 5, r);
+    let cross = CrossAttention::new(4, 4, 3, 2, r);
+    let seen = || Mask::lengths(&[SEEN]);
+    type Run<'a> = &'a dyn Fn(&Var<f64>, &Var<f64>) -> Var<f64>;
+    let runs: [(&str, Run<'_>); 8] = [
+        ("Luong, dot", &|t, s| dot.forward(t, s, seen(), &mut eval())),
+        ("Luong, general", &|t, s| general.forward(t, s, seen(), &mut eval())),
+        ("Luong, concat", &|t, s| concat.forward(t, s, seen(), &mut eval())),
+        ("Luong, location", &|t, s| location.forward(t, s, seen(), &mut eval())),
+        ("Luong, local-m", &|t, s| local_m.forward(t, s, seen(), &mut eval())),
+        ("Luong, local-p", &|t, s| local_p.forward(t, s, &[SEEN], &mut eval())),
+        ("additive", &|t, s| additive.forward(t, s, s, seen(), &mut eval())),
+        ("cross", &|t, s| cross.forward(t, s, seen(), &mut eval())),
+    ];
+    let position = local_p.position.weight.var();
+    for (name, run) in runs {
+        hides(name, |with| {
+            let (t, s) = (Var::leaf(t.clone()), Var::leaf(poisoned(&s, SEEN, with)));
+            everything(&run(&t, &s), &[&t, &s, &position])
+        });
+    }
+}
+
+/// Self-attention where the hidden tokens do not ask, either.
+#[test]
+fn tokens() {
+    let r = &mut Rng::new(6);
+    let x = randn(&[1, 6, 8], 1);
+    let heads = || Projections::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let shaw = ShawAttention::new(heads(), 2, r);
+    let xl = TransformerXlAttention::new(heads(), r);
+    let t5 = T5Attention::encoder(8, 2, r);
+    let talking = TalkingHeadsAttention::new(heads());
+    talking.score_mix.set(randn(&[2, 2], 20));
+    talking.weight_mix.set(randn(&[2, 2], 21));
+    let m = mha(8, 2);
+    let seen = || Mask::lengths(&[SEEN]) & Mask::queries(&[0, 1, 2]);
+    let how = Spec::from(seen());
+    type Run<'a> = &'a dyn Fn(&Var<f64>) -> Var<f64>;
+    let runs: [(&str, Run<'_>); 5] = [
+        ("Shaw", &|x| shaw.attend(x, seen(), &mut eval())),
+        ("Transformer-XL", &|x| xl.forward(x, None, seen(), &mut eval())),
+        ("T5", &|x| t5.attend(x, seen(), &mut eval())),
+        ("talking heads", &|x| talking.forward(x, &how, &mut eval())),
+        ("multi-head", &|x| m.forward(x, x, x, seen(), &mut eval())),
+    ];
+    for (name, run) in runs {
+        hides(name, |with| {
+            let x = Var::leaf(poisoned(&x, SEEN, with));
+            everything(&run(&x), &[&x])
+        });
+    }
+    let (k, v) = (leaf(&[2, 2, 4], 2), leaf(&[2, 2, 4], 3));
+    hides("memory", |with| {
+        let [q, hidden] = [&x, &poisoned(&x, SEEN, with)].map(|x| Var::leaf(x.clone()));
+        let of = |x: &Var<f64>| x.reshape([1, 6, 2, 4]).transpose(1, 2);
+        let how = Spec::from(Mask::lengths(&[SEEN]));
+        let y = attend_with_memory(&of(&q), &of(&hidden), &of(&hidden), (&k, &v), &how);
+        everything(&y, &[&q, &hidden, &k, &v])
+    });
+}
+
+/// A query that sees nothing has no part in any gradient, whatever comes back to it.
+#[test]
+fn cotangents() {
+    let x = [randn(&[1, 2, 5, 3], 1), randn(&[1, 2, 4, 3], 2), randn(&[1, 2, 4, 3], 3)];
+    let blind = Mask::rule("blind", |at| at.query != 1);
+    for path in [Path::Composed, Path::Tiled] {
+        let run = |with: f64| {
+            let [q, k, v] = x.each_ref().map(|x| Var::leaf(x.clone()));
+            let sink = leaf(&[2], 4);
+            let spec = Spec::from(blind.clone()).align(Align::TopLeft).path(path);
+            let y = attend(&q, &k, &v, &spec.sink(Sink::Learned(sink.clone())));
+            let g = Tensor::from_fn([1, 2, 5, 3], |i| if i[2] == 1 { with } else { 0.5 });
+            let grads = y.backward_with(&g);
+            [&q, &k, &v, &sink].map(|x| grads.get(x).unwrap().to_vec())
+        };
+        for with in POISON {
+            assert_eq!(run(with), run(0.0), "{path:?}: {with}");
+        }
+    }
+}
