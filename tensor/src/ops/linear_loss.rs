@@ -156,7 +156,7 @@ fn linear<T: Real, I: Integer>(
         let x = matrix(&x.as_slice()[first * width..(first + n) * width], n, width);
         let mut losses = vec![0.0; n];
         let logits = Tensor::build("linear_cross_entropy", [n, classes].into(), |logits| {
-            gemm(&[(x, w.t())], T::ZERO, logits);
+            gemm(&[(x, w.t())], false, logits);
             let parts: Vec<_> =
                 logits.chunks_exact_mut(classes).zip(&mut losses).enumerate().collect();
             par::each(parts, classes, Cost::COSTLY, |(i, (logits, loss))| {
@@ -168,8 +168,8 @@ fn linear<T: Real, I: Integer>(
         if with_gradients {
             let g = matrix(logits.as_slice(), n, classes);
             let out = &mut dx.make_mut()[first * width..(first + n) * width];
-            gemm(&[(g, w)], T::ZERO, out);
-            gemm(&[(g.t(), x)], T::ONE, dw.make_mut());
+            gemm(&[(g, w)], false, out);
+            gemm(&[(g.t(), x)], true, dw.make_mut());
         }
     }
     let loss = Tensor::scalar(T::from_f64(total * per_row));
