@@ -71,6 +71,10 @@ pub trait Rule: Sync {
     }
 }
 
+/// Adds to the scores of a query: of the pair that it is given, and of as many keys after it as
+/// there are scores.
+pub type Bias<'a, T> = dyn Fn(At, &mut [T]) + Sync + 'a;
+
 /// Everything about tiled attention but its tensors.
 #[derive(Clone, Copy)]
 pub struct Tiled<'a, T> {
@@ -78,9 +82,8 @@ pub struct Tiled<'a, T> {
     pub scale: T,
     /// `c · tanh(s / c)` of the scaled score.
     pub softcap: Option<T>,
-    /// Adds to the scores of a query: of the pair that it is given, and of as many keys after
-    /// it as there are scores.
-    pub bias: Option<&'a (dyn Fn(At, &mut [T]) + Sync)>,
+    /// Added to the scores.
+    pub bias: Option<&'a Bias<'a, T>>,
     /// Which pairs attend.
     pub mask: &'a dyn Rule,
     /// Position of query 0.
