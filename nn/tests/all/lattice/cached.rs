@@ -173,7 +173,7 @@ fn by_position(t: &mut Table, length: usize) {
     let ids = Tensor::from_fn([2, length], |i| ((i[1] + i[0]) / 4) as i64);
     let n = length.div_ceil(3);
     let layout = Tensor::from_fn([n, n], |i| (i[0] + 2 * i[1]) % 3 != 1);
-    let third = |at: At| at.key % 3 == 0 || at.head == 1;
+    let third = |at: At| at.key.is_multiple_of(3) || at.head == 1;
     let table = Var::constant(randn(&[4, 6], 8));
     let buckets = Buckets { count: 6, max_distance: 60, bidirectional: false };
     let buckets = Bias::Buckets { table, buckets };
