@@ -257,7 +257,7 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
 /// A whole row in registers: what is computed from it need not be stored to be read again,
 /// which for a row of a few vectors takes longer than the arithmetic.
 ///
-/// `K` is `x.len().div_ceil(S::N)`, see [`in_registers`].
+/// `K` is `x.len().div_ceil(S::N)`, see `in_registers`.
 #[inline(always)]
 pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [S::V; K] {
     std::array::from_fn(
