@@ -18,7 +18,9 @@ use retrograd_tensor::random::Rng;
 ///
 /// With `[q k v] = x · Wᵀ + b` cut into heads of width `D`:
 /// `o = dropout(softmax(q · kᵀ / √D, keys up to the query)) · v`, heads side by side, then
-/// projected. `[.., L, width]` to `[.., L, width]`; the work is quadratic in `L`.
+/// projected. `[.., L, width]` to `[.., L, width]`, in `O(L² · width)` and the work of the
+/// projections. It is [`MultiHeadAttention`](super::MultiHeadAttention) of a sequence to itself
+/// under a causal mask, with other names for its parameters.
 ///
 /// Parameters, named as in nanoGPT: `c_attn` `[3·width, width]` and `c_proj`
 /// `[width, width]`. Vaswani et al. 2017 (arXiv 1706.03762).

@@ -14,7 +14,8 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `o ∘ sigmoid(W_g x)` before the output projection: a query can refuse what it attended to.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
+/// Parameters: those of [`Projections`], and
 /// `gate_proj` with `weight` `[H · D, width]` and `bias` `[H · D]`. With a weight of 0 and a
 /// large bias it is multi-head attention. Qiu et al. 2025 (arXiv 2505.06708).
 #[derive(Clone, Debug)]
@@ -54,7 +55,8 @@ impl<T: Real> Incremental<T> for GatedAttention<T> {
 
 /// `head_scale_h · o_h`: a learned number per head before the output projection.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
+/// Parameters: those of [`Projections`], and
 /// `head_scale` `[heads]`, 1 at first, which is multi-head attention. Shleifer, Weston, Ott
 /// 2021 (arXiv 2110.09456).
 #[derive(Clone, Debug)]
@@ -93,7 +95,8 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
 /// `v' = mix[0] · v + mix[1] · v₁`, with `v₁` the values of the first layer: deep layers keep
 /// what the tokens were.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `mix` `[2]`,
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
+/// Parameters: those of [`Projections`], and `mix` `[2]`,
 /// a half each at first. With a mix of (1, 0) it is multi-head attention. Zhou et al. 2024
 /// (arXiv 2410.17897).
 #[derive(Clone, Debug)]

@@ -25,6 +25,10 @@ use retrograd_tensor::random::Rng;
 /// that of [`MultiHeadAttention`], `O(L² width)`; keys and values, and a cache of them, are
 /// `H / H_k` times smaller.
 ///
+/// Elsewhere (x-transformers) query head `h` reads key head `h mod H_k`. To go over from there,
+/// put query head `h`, which is `D` rows of `q_proj` and columns of `o_proj`, in place
+/// `(h mod H_k) · H / H_k + ⌊h / H_k⌋`.
+///
 /// With `H_k = H` it is multi-head self-attention; with `H_k = 1` multi-query attention
 /// (Shazeer 2019, arXiv 1911.02150); in between, and made from a trained multi-head by
 /// [`GroupedQueryAttention::from_multi_head`], Ainslie et al. 2023 (arXiv 2305.13245).

@@ -33,9 +33,20 @@ pub enum LinearForm {
 /// Added to denominators.
 const EPS: f64 = 1e-6;
 
-/// `φ(x) = elu(x) + 1`, which is positive.
-fn features<T: Real>(x: &Var<T>) -> Var<T> {
-    x.elu(T::ONE).add_scalar(T::ONE)
+/// `φ(x) = elu(x) + 1`, which is positive. No gradient goes to a NaN: if it is not seen, it gets
+/// none, and must not make one.
+pub(crate) fn features<T: Real>(x: &Var<T>) -> Var<T> {
+    let nan = x.value().ne(x.value());
+    if !nan.any(..).item() {
+        return x.elu(T::ONE).add_scalar(T::ONE);
+    }
+    let of_numbers = x.masked_fill(&nan, T::ZERO).elu(T::ONE).add_scalar(T::ONE);
+    of_numbers.masked_fill(&nan, T::from_f64(f64::NAN))
+}
+
+/// Each product of features as a share of its row.
+pub(crate) fn share<T: Real>(products: &Var<T>) -> Var<T> {
+    products / (products.sum_keepdim(-1) + T::from_f64(EPS))
 }
 
 /// Linear attention from queries `[.., Lq, Dk]` to keys `[.., Lk, Dk]` and values
@@ -71,7 +82,7 @@ pub fn linear_attention<T: Real>(
         LinearForm::Quadratic => {
             let weights = scores(&features(q), &features(k));
             let weights = if reach == Reach::Causal { weights.tril(0) } else { weights };
-            return mix(&weights, v) / (weights.sum_keepdim(-1) + T::from_f64(EPS));
+            return mix(&share(&weights), v);
         }
         LinearForm::Recurrent => 1,
         LinearForm::Chunked(n) => {

@@ -56,7 +56,13 @@ pub enum MlaForm {
 /// weighted `c`, keys and values of the heads need not be made ([`MlaForm::Absorbed`]).
 ///
 /// `[.., L, width]` to `[.., L, width]`. Caches `r + rope` numbers per token, where multi-head
-/// attention caches `2 · H · D`.
+/// attention caches `2 · H · D`. The work is `O(L² · H (nope + rope + value))` in the naive form
+/// and `O(L² · H (2r + rope))` in the absorbed one, which makes up for it with a cache: it makes
+/// no keys and values of tokens that came before, `O(L · r · H (nope + value))` in each step.
+///
+/// With `r` large enough for `W_uk`, `W_uv` to be any keys and values (and no norm) it is
+/// multi-head attention with partial rotary positions, whose turned keys all heads share; with
+/// one head the naive form is plain attention.
 ///
 /// Parameters, named as in DeepSeek-V3: `wq_a` `[q_latent, width]`, `q_norm`, `wq_b`
 /// `[H · (nope + rope), q_latent]`, or instead of the three `wq` `[H · (nope + rope), width]`;

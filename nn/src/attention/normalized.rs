@@ -13,9 +13,11 @@ use retrograd_tensor::Real;
 /// - [`Normalizer::Sigmoid`]: each weight on its own, no competition between keys;
 /// - [`Normalizer::Sparsemax`] and [`Normalizer::Entmax15`]: unlikely keys get exactly 0;
 /// - [`Normalizer::TopK`]: softmax over the largest scores, no gradient to the others;
-/// - [`Normalizer::Softmax`]: multi-head attention.
+/// - [`Normalizer::Linear`]: [`LinearAttention`](super::LinearAttention), under any mask;
+/// - [`Normalizer::Softmax`], and top-k of at least `L`: multi-head attention.
 ///
-/// `[.., L, width]` to `[.., L, width]`, by whole matrices of scores. Parameters: those of
+/// `[.., L, width]` to `[.., L, width]` in `O(L² width)`, and for those that sort `O(L² log L)`
+/// per head, by whole matrices of scores. Parameters: those of
 /// [`Projections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
 /// the number of keys.
 #[derive(Clone, Debug)]

@@ -73,7 +73,8 @@ impl HeadSizes {
 /// y = [o_0 .. o_H-1] · W_oᵀ
 /// ```
 ///
-/// Input and output are `[L, width]` or `[B, L, width]`.
+/// Input and output are `[L, width]` or `[B, L, width]`. Tokens that a mask hides must be numbers
+/// if these parameters are trained ([`attend`] says why).
 ///
 /// Parameters, named as in Llama: `q_proj` `[H·D, width]`, `k_proj` and `v_proj`
 /// `[Hk·D, width]`, `o_proj` `[width, H·D]`, without biases unless they are put there.

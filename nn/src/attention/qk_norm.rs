@@ -15,8 +15,10 @@ use retrograd_tensor::{Real, Tensor};
 /// learned number, instead of `1/√D`.
 /// A scale in the spec multiplies them besides.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and `g` `[1]`,
-/// `log2(L² - L)` at first for the usual length `L`. Multiplying `q_proj` or `k_proj` by a
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the norms
+/// are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at first
+/// for the usual length `L`. For queries and keys of length `D^(1/4)` it is multi-head attention
+/// with `g = 1`, and [`QkRmsAttention`] without weights with `g = √D`. Multiplying `q_proj` or `k_proj` by a
 /// number changes nothing. A vector of length 0 stays 0. Henry et al. 2020
 /// (arXiv 2010.04245).
 #[derive(Clone, Debug)]
@@ -68,8 +70,8 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
 /// `softmax(norm(q) · norm(k)ᵀ / √D) · v` with an [`RmsNorm`] over each head, whose weight all
 /// heads share; as in Qwen 3 and Gemma 3.
 ///
-/// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`], and
-/// `q_norm.weight` and `k_norm.weight` `[D]`. Up to these weights it is [`QkL2Attention`] with
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the norms
+/// are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and `k_norm.weight` `[D]`. Up to these weights it is [`QkL2Attention`] with
 /// `g = √D`. To convert the pairing of rotary positions, the weights of the norms must be
 /// permuted, too. Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
 #[derive(Clone, Debug)]

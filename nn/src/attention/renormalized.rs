@@ -10,8 +10,9 @@ use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// `P' = P ∘ M`, then `P' / Σ P'` along the last axis, with `M` 1 where `keep` is true and 0
-/// elsewhere; a row whose sum is 0 is 0.
+/// `P' = P ∘ M`, then `P' / Σ P'` along the last axis, with `M` 1 where the mask keeps a pair and
+/// 0 elsewhere; a row whose sum is 0 is 0. Weights have 2 to 4 axes, `[B, H, Lq, Lk]` at most;
+/// the last query stands at the last key.
 ///
 /// If `P` is a softmax, this is the softmax over what is kept, in exact arithmetic:
 /// `e^s / Σ_all · Σ_all / Σ_kept`. In floating point it is not: where the kept share of `P` is
@@ -19,8 +20,16 @@ use retrograd_tensor::{Real, Tensor};
 /// below the largest masked one) the row is 0 although there is something to see. And a NaN
 /// that is masked is still in the sum of the first softmax. A masked softmax has neither
 /// trouble and costs less.
+///
+/// # Panics
+/// If the mask does not fit the weights, or these have another number of axes.
 #[track_caller]
-pub fn renormalize<T: Real>(weights: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
+pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
+    let rank = weights.rank();
+    assert!((2..=4).contains(&rank), "renormalize: 2 to 4 axes, got {:?}", weights.shape());
+    let mut sizes = [1; 4];
+    sizes[4 - rank..].copy_from_slice(weights.shape());
+    let keep = mask.tensor(sizes, Align::BottomRight).broadcast_to(sizes).reshape(weights.shape());
     let kept = weights.masked_fill(&!keep, T::ZERO);
     let sum = kept.sum_keepdim(-1);
     let nothing = sum.value().eq(&Tensor::scalar(T::ZERO));
@@ -87,10 +96,7 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         let v = split_heads(&value.forward(x, pass), 1);
         let all = attend_all(&q, &k, &v, &Spec::new()).weights;
 
-        let (batch, length) = (if x.rank() == 3 { x.size(0) } else { 1 }, x.size(-2));
-        let keep = mask.tensor([batch, 1, length, length], Align::TopLeft);
-        let keep = if x.rank() == 3 { keep } else { keep.squeeze(0) };
-        let weights = renormalize(&all, &keep);
+        let weights = renormalize(&all, mask);
         let y = join_heads(&dropout.forward(&weights, pass).matmul(&v));
         (y, weights.squeeze(-3))
     }

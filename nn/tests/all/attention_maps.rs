@@ -1,8 +1,9 @@
 //! What `explain` shows of every classic mask. Run with `--nocapture` to look at them.
 
+use crate::common::*;
 use retrograd_nn::attention::{
-    BigBirdLayout, HeadSizes, LongformerAttention, Mask, Packed, Projections, SparseMerge,
-    SparsePattern, Spec,
+    BigBirdLayout, HeadSizes, LongformerAttention, Mask, Normalizer, Packed, Path, Projections,
+    SparseMerge, SparsePattern, Spec,
 };
 use retrograd_tensor::random::Rng;
 
@@ -48,6 +49,9 @@ fn maps_of_classic_masks() {
     assert!(text.contains("map of head 1\n  #..\n  .#.\n  ..#\n"), "{text}");
     let text = map(Mask::prefix(&[0, 2]), 3, 3);
     assert!(text.contains("map of sequence 1\n  ##.\n  ##.\n  ###\n"), "{text}");
+    assert!(text.contains("0 full, 1 partial and 0 skipped tiles of 64"), "{text}");
+    let text = map(Mask::causal() & Mask::rule("by head", |at| at.head == 0), 2, 2);
+    assert!(text.contains("map of sequence 0, head 0; a rule may see more in others\n"), "{text}");
     let text = map(Mask::causal(), 2, 4);
     assert!(text.contains("map\n  ###.\n  ####\n"), "the last query at the last key: {text}");
 }
@@ -67,4 +71,24 @@ fn maps_of_long_sequences() {
     ] {
         println!("== {name}\n{}", Spec::<f32>::new().mask(mask).explain(length, length));
     }
+}
+
+/// The path, and what it makes of tiles; and what does not fit is no map.
+#[test]
+fn paths_and_misfits() {
+    let spec = || Spec::<f32>::new().causal();
+    let text = spec().explain(256, 256);
+    assert!(text.contains("path        tiled"), "{text}");
+    assert!(text.contains("6 full, 4 partial and 6 skipped tiles of 64: 62 % computed"), "{text}");
+    let sparse = spec().normalizer(Normalizer::Sparsemax);
+    for (path, of) in [
+        ("composed, as asked for", spec().path(Path::Composed)),
+        ("composed: the normalizer needs whole rows", sparse.clone()),
+        ("none: tiles are asked for, but the normalizer", sparse.path(Path::Tiled)),
+    ] {
+        let text = of.explain(256, 256);
+        assert!(text.contains(&format!("path        {path}")), "{text}");
+        assert!(text.contains("6 empty tiles of 64, all of them computed"), "{text}");
+    }
+    refuses("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
 }

@@ -69,11 +69,16 @@ fn keys_and_values() {
         Normalizer::Sparsemax,
         Normalizer::Entmax15,
         Normalizer::TopK(2),
+        Normalizer::Linear,
     ];
     for (name, part) in parts {
         for normalizer in normalizers {
             for path in [Path::Composed, Path::Tiled] {
                 if name == "a sink" && normalizer != Normalizer::Softmax {
+                    continue;
+                }
+                let of_weights = ["nothing more", "dropout", "mixed weights"].contains(&name);
+                if normalizer == Normalizer::Linear && !of_weights {
                     continue;
                 }
                 let spec = |learned: &[Var<f64>; 4]| {

@@ -4,6 +4,7 @@ use super::mask::Sizes;
 use super::product::{mix, scores};
 use super::spec::{Normalizer, Path, Sink, Spec};
 use super::tiled;
+use crate::attention::linear::{features, share};
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
@@ -30,6 +31,11 @@ pub struct Attended<T: Real = f32> {
 /// A query that sees no key gives 0 and gets and sends a gradient of exactly 0. Whatever
 /// stands at keys that are not seen, NaN and infinities included, has no influence, forward
 /// or backward.
+///
+/// That is said of `q`, `k`, `v` and the parts of the spec. A module that makes them of hidden
+/// tokens by a projection hides these tokens as well, but not from the weights of the projection:
+/// their gradient is a plain product, in which a token that is NaN gives `0 · NaN`. Padding should
+/// be numbers.
 ///
 /// # Panics
 /// If shapes do not fit one another or the parts of the spec.
@@ -189,6 +195,15 @@ impl<T: Real> Call<T> {
             "attend: a sink is a logit of the softmax, and the normalizer is {:?}",
             spec.normalizer
         );
+        let of_scores = spec.scale.is_some()
+            || spec.softcap.is_some()
+            || spec.score_mix.is_some()
+            || spec.products.is_some()
+            || !spec.biases.is_empty();
+        assert!(
+            spec.normalizer != Normalizer::Linear || !of_scores,
+            "attend: linear features make no scores to scale, cap, add to or mix"
+        );
         for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
             let heads = sizes.heads;
             assert!(
@@ -248,8 +263,11 @@ impl<T: Real> Call<T> {
     fn scores(&self) -> (Var<T>, Tensor<bool>) {
         let spec = &self.spec;
         let keep = spec.mask.dense(self.sizes, self.offset);
-        let q = self.grouped(&self.q.mul_scalar(self.scale()));
-        let mut s = self.ungrouped(&scores(&q, &self.k.unsqueeze(2)));
+        let (q, k) = match spec.normalizer {
+            Normalizer::Linear => (features(&self.q), features(&self.k)),
+            _ => (self.q.mul_scalar(self.scale()), self.k.clone()),
+        };
+        let mut s = self.ungrouped(&scores(&self.grouped(&q), &k.unsqueeze(2)));
         if let Some(products) = &spec.products {
             s = &s + products.reshape(s.shape()) * self.scale();
         }
@@ -308,6 +326,7 @@ impl<T: Real> Call<T> {
                 let bias = bias.unwrap_or(-(self.sizes.lk.max(1) as f64).ln());
                 s.add_scalar(T::from_f64(bias)).sigmoid().masked_fill(&!keep, T::ZERO)
             }
+            Normalizer::Linear => share(s),
             Normalizer::Sparsemax | Normalizer::Entmax15 => {
                 let (s, keep) = (with_thresholds(s, keep), keep.broadcast_to(s.shape()));
                 match self.spec.normalizer {

@@ -1,16 +1,18 @@
 //! What a spec does, in words and as a map.
 
 use super::mask::{Mask, Sizes};
-use super::spec::{Sink, Spec};
+use super::spec::{Path, Sink, Spec};
 use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Class, Rule, TILE};
 use std::fmt::Write;
 
 impl<T: Real> Spec<T> {
     /// The parts in words, and a map of who sees whom: of a short sequence by query and key,
-    /// `#` seen and `.` not; of a longer one by tiles, `#` full, `+` partial, `.` skipped, with
+    /// `#` seen and `.` not; of a longer one by tiles, `#` full, `+` partial, `.` empty, with
     /// several tiles in a character if need be. A mask by head, or by sequence, has a map for
-    /// each of the first few that differ.
+    /// each of the first few that differ; of a user's rule, which may depend on both, the map is
+    /// that of the first head of the first sequence. Below it stands how many tiles are full,
+    /// partial and empty, and what the path makes of them.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -58,26 +60,42 @@ impl<T: Real> Spec<T> {
         if self.weight_mix.is_some() {
             line("heads       weights are mixed".into());
         }
-        match self.needs_composed() {
-            Some(why) => line(format!("path        composed: {why}")),
-            None => line("path        tiled for long sequences, else composed".into()),
-        }
-        let mask = match self.mask.fitted(sizes, None, offset) {
-            Ok(mask) => mask,
-            Err(why) => {
-                line(format!("map         none: {why}"));
-                return out;
+        let skips = match (self.path, self.needs_composed()) {
+            (Path::Tiled, Some(why)) => {
+                line(format!("path        none: tiles are asked for, but {why}"));
+                false
+            }
+            (_, Some(why)) => {
+                line(format!("path        composed: {why}"));
+                false
+            }
+            (Path::Composed, None) => {
+                line("path        composed, as asked for".into());
+                false
+            }
+            (_, None) => {
+                line(format!("path        tiled, {TILE} keys at a time"));
+                true
             }
         };
+        let mask = match self.mask.fitted(sizes, None, offset) {
+            Ok(mask) => mask,
+            Err(why) => panic!("explain: {why}"),
+        };
+        let (by_batch, by_head) = mask.depends();
+        let unsaid = (by_batch && batch == 1, by_head && heads == 1);
 
         let mut shown: Vec<(String, String)> = Vec::new();
         for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
             if shown.len() == MAPS {
                 break;
             }
-            let map = map(&mask, (b, h), offset, sizes);
+            let map = map(&mask, (b, h), offset, sizes, skips);
             if shown.iter().all(|(_, other)| *other != map) {
                 let of = match (batch, heads) {
+                    (1, 1) if unsaid != (false, false) => {
+                        " of sequence 0, head 0; a rule may see more in others".into()
+                    }
                     (1, 1) => String::new(),
                     (1, _) => format!(" of head {h}"),
                     (_, 1) => format!(" of sequence {b}"),
@@ -98,30 +116,55 @@ const MAPS: usize = 4;
 const SIDE: usize = 48;
 
 /// The map of one sequence and head, and what it amounts to.
-fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes) -> String {
+fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: bool) -> String {
     let Sizes { lq, lk, .. } = sizes;
-    let longest = lq.max(lk);
-    // Short sequences by pairs, which are tiles of 1.
-    let tile = if longest <= SIDE { 1 } else { TILE };
-    let per_char = longest.div_ceil(tile * SIDE).max(1);
     let class = |i: usize, j: usize| {
-        let (q, k) = (i * tile..((i + 1) * tile).min(lq), j * tile..((j + 1) * tile).min(lk));
+        let (q, k) = (i * TILE..((i + 1) * TILE).min(lq), j * TILE..((j + 1) * TILE).min(lk));
         mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
     };
     let seen = |i: usize, j: usize| {
         let query = i as isize + offset;
         if mask.keep(At { batch: b, head: h, query, key: j }) { Class::Full } else { Class::Empty }
     };
-    let (rows, cols) = (lq.div_ceil(tile), lk.div_ceil(tile));
-    let mut counts = [0; 3];
+    let tiles = (lq.div_ceil(TILE), lk.div_ceil(TILE));
+    let longest = lq.max(lk);
     let mut text = String::new();
+    if longest <= SIDE {
+        let [unseen, _, seen] = draw((lq, lk), 1, seen, &mut text);
+        let all = unseen + seen;
+        let percent = 100 * seen / all.max(1);
+        writeln!(text, "  {seen} of {all} pairs are seen: {percent} %").expect("a string");
+    }
+    let mut large = String::new();
+    let [empty, partial, full] =
+        draw(tiles, longest.div_ceil(TILE * SIDE).max(1), class, &mut large);
+    if longest > SIDE {
+        text = large;
+    }
+    let percent = 100 * (full + partial) / (full + partial + empty).max(1);
+    let words = match skips {
+        true => format!("{empty} skipped tiles of {TILE}: {percent} % computed"),
+        false => format!("{empty} empty tiles of {TILE}, all of them computed"),
+    };
+    writeln!(text, "  {full} full, {partial} partial and {words}").expect("a string");
+    text
+}
+
+/// Draws a matrix of classes with so many of them in a character, and counts each.
+fn draw(
+    (rows, cols): (usize, usize),
+    per_char: usize,
+    class: impl Fn(usize, usize) -> Class,
+    text: &mut String,
+) -> [usize; 3] {
+    let mut counts = [0; 3];
     for i in (0..rows).step_by(per_char) {
         text.push_str("  ");
         for j in (0..cols).step_by(per_char) {
             let mut here = [0; 3];
             for i in i..(i + per_char).min(rows) {
                 for j in j..(j + per_char).min(cols) {
-                    here[if tile == 1 { seen(i, j) } else { class(i, j) } as usize] += 1;
+                    here[class(i, j) as usize] += 1;
                 }
             }
             (0..3).for_each(|c| counts[c] += here[c]);
@@ -135,13 +178,5 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes) -> Stri
         }
         text.push('\n');
     }
-    let [empty, partial, full] = counts;
-    let percent = 100 * (full + partial) / (full + partial + empty).max(1);
-    let words = match tile {
-        1 => format!("{full} of {} pairs are seen: {percent} %", full + empty),
-        _ => format!(
-            "{full} full, {partial} partial and {empty} skipped tiles of {TILE}: {percent} % computed"
-        ),
-    };
-    format!("{text}  {words}\n")
+    counts
 }

@@ -40,6 +40,11 @@ pub enum Normalizer {
     Entmax15,
     /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019 (arXiv 1912.11637).
     TopK(usize),
+    /// `φ(q)·φ(k) / (Σ φ(q)·φ(k) + 1e-6)` with features `φ(x) = elu(x) + 1` in place of the
+    /// exponential. There are no scores then that could be scaled, capped, biased or mixed.
+    /// [`LinearAttention`](crate::attention::LinearAttention) has the forms of linear cost; this
+    /// is the quadratic one, under any mask. Katharopoulos et al. 2020 (arXiv 2006.16236).
+    Linear,
 }
 
 /// Parts of a spec that variants may have of their own; see [`Spec::refuse`].

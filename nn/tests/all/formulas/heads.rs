@@ -56,13 +56,14 @@ fn pooling_takes_means_of_neighbours() {
 fn renormalizing_underflows_where_a_masked_softmax_does_not() {
     let s = Var::constant(Tensor::from([[0.0f32, 1.0, 200.0]]));
     let keep = Tensor::from([[true, true, false]]);
-    let renormalized = renormalize(&s.softmax(-1), &keep);
+    let mask = Mask::keep(&keep);
+    let renormalized = renormalize(&s.softmax(-1), &mask);
     assert_eq!(renormalized.value().to_vec(), [0.0; 3]);
     let masked = s.masked_softmax(&keep, -1).value().to_vec();
     assert!((masked[1] - 0.731_058_6).abs() < 1e-6);
     // Before all is lost, the digits go.
     let s = Var::constant(Tensor::from([[0.0f32, 1.0, 100.0]]));
-    let renormalized = renormalize(&s.softmax(-1), &keep).value().to_vec();
+    let renormalized = renormalize(&s.softmax(-1), &mask).value().to_vec();
     let off = (renormalized[1] - masked[1]).abs();
     println!("99 below a masked score, f32: renormalised differs by {off:.1e}");
     assert!(off > 1e-5 && renormalized[1] > 0.0);

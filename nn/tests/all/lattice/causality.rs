@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use retrograd_autograd::Var;
-use retrograd_nn::Layer;
 use retrograd_nn::attention::*;
+use retrograd_nn::{GptConfig, Layer};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
@@ -25,8 +25,21 @@ pub fn causality(t: &mut Table) {
     let sparse = SparsePattern::Fixed { stride: 3, summary: 1 };
     let sparse = SparseTransformerAttention::new(p(), sparse, SparseMerge::Heads, 0);
     let longformer = LongformerAttention::new(p(), &[1, 2], 1).causal();
+    let config = GptConfig { width: 4, ..config() };
+    let gpt = CausalSelfAttention::new(&config, &mut rng());
+    let t5 = T5Attention::decoder(4, 2, &mut rng());
+    let local = ChunkedLocalAttention::new(p(), 40);
+    let packed = PackedAttention::new(p());
+    let documents = |x: &Var<f64>| {
+        let l = x.size(1);
+        packed.forward(x, &Packed::new(&[l / 3, l - l / 3]), Mask::Full, &mut eval())
+    };
     type Run<'a> = &'a dyn Fn(&Var<f64>) -> Var<f64>;
-    let runs: [(&str, Run<'_>); 11] = [
+    let runs: [(&str, Run<'_>); 15] = [
+        ("nanoGPT's", &|x| gpt.forward(x, &mut eval())),
+        ("T5", &|x| t5.forward(x, &mut eval())),
+        ("chunked local", &|x| local.forward(x, &mut eval())),
+        ("packed", &documents),
         ("self-attention", &|x| s.forward(x, Mask::causal(), &mut eval())),
         ("multi-head", &|x| m.forward(x, x, x, Mask::causal(), &mut eval())),
         ("wrapper", &|x| w.forward(x, Mask::causal(), &mut eval())),
@@ -43,6 +56,7 @@ pub fn causality(t: &mut Table) {
         let statement = format!("causal: tokens before t do not see t, {name}");
         unseen(t, &statement, run, &[5.0, 1e30, f64::NAN]);
     }
+    incremental(t);
 
     let talking = TalkingHeadsAttention::new(uneven());
     talking.score_mix.set(randn(&[4, 4], 20));
@@ -59,19 +73,84 @@ pub fn causality(t: &mut Table) {
     );
 }
 
+/// The variants that know caches.
+fn incremental(t: &mut Table) {
+    let rng = || Rng::new(1);
+    let p = || Projections::new(HeadSizes::new(4, 2), &mut rng());
+    let sizes =
+        MlaSizes { width: 4, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
+    let mla = |form| {
+        let mut m = MlaAttention::new(sizes, &mut rng());
+        m.form = form;
+        m
+    };
+    let [naive, absorbed] = [MlaForm::Naive, MlaForm::Absorbed].map(mla);
+    let differential =
+        DifferentialAttention::new(HeadSizes::new(4, 1), 1, Some(Rope::new(2)), &mut rng());
+    let normalizers = [
+        Normalizer::Sigmoid { bias: None },
+        Normalizer::Sparsemax,
+        Normalizer::Entmax15,
+        Normalizer::TopK(3),
+        Normalizer::Linear,
+    ];
+    let normalized = normalizers.map(|n| NormalizedAttention::new(p(), n));
+    let softcap = SoftcapAttention::new(p(), 0.7);
+    let (l2, rms) = (QkL2Attention::new(p(), 9), QkRmsAttention::new(p()));
+    let (sinks, quiet) = (SinkAttention::new(p()), QuietAttention::new(p()));
+    let streaming = StreamingAttention::new(p(), 2, 70);
+    let (gated, scaled) = (GatedAttention::new(p(), &mut rng()), HeadScaleAttention::new(p()));
+    let memory = MemoryAttention::new(p(), 2, &mut rng());
+    let mut all: Vec<(String, &dyn Incremental<f64>)> = vec![
+        ("MLA, naive".into(), &naive),
+        ("MLA, absorbed".into(), &absorbed),
+        ("differential".into(), &differential),
+        ("softcap".into(), &softcap),
+        ("QK L2".into(), &l2),
+        ("QK RMS".into(), &rms),
+        ("sinks".into(), &sinks),
+        ("off by one".into(), &quiet),
+        ("streaming".into(), &streaming),
+        ("gated".into(), &gated),
+        ("head scale".into(), &scaled),
+        ("memory".into(), &memory),
+    ];
+    for m in &normalized {
+        all.push((format!("{:?}", m.normalizer), m));
+    }
+    for (name, m) in all {
+        let statement = format!("causal: tokens before t do not see t, {name}");
+        let run = |x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
+        unseen(t, &statement, &run, &[5.0, 1e30, f64::NAN]);
+    }
+}
+
+/// For a short sequence at every token, and for one of several tiles around their bounds.
 fn unseen(t: &mut Table, statement: &str, run: &dyn Fn(&Var<f64>) -> Var<f64>, with: &[f64]) {
-    let x = randn(&[2, 7, 4], 1);
+    unseen_at(t, statement, run, with, 7, &[0, 1, 2, 3, 4, 5, 6]);
+    unseen_at(t, statement, run, with, 140, &[1, 31, 63, 64, 65, 128, 139]);
+}
+
+fn unseen_at(
+    t: &mut Table,
+    statement: &str,
+    run: &dyn Fn(&Var<f64>) -> Var<f64>,
+    with: &[f64],
+    length: usize,
+    places: &[usize],
+) {
+    let x = randn(&[2, length, 4], 1);
     let y = run(&Var::constant(x.clone())).into_value();
-    for at in 0..7 {
+    for &at in places {
         // The gradient of everything before by everything from there on.
         let leaf = Var::leaf(x.clone());
         let g = run(&leaf).narrow(1, 0, at).sum(..).backward();
-        let late = g.get(&leaf).expect("a gradient").narrow(1, at, 7 - at);
+        let late = g.get(&leaf).expect("a gradient").narrow(1, at, length - at);
         let late = Worst::between(&late, &Tensor::zeros(late.shape()));
         for &with in with {
             let mut changed = x.clone();
             for sequence in 0..2 {
-                let row = 4 * (7 * sequence + at);
+                let row = 4 * (length * sequence + at);
                 changed.make_mut()[row..row + 4].fill(with);
             }
             let changed = run(&Var::constant(changed)).into_value();

@@ -1,6 +1,6 @@
 //! The forms of linear attention.
 
-use super::{Vars, around};
+use super::{Vars, around, by};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::Layer;
@@ -32,5 +32,19 @@ pub fn linear(t: &mut Table) {
             Var::cat(&parts.iter().collect::<Vec<_>>(), 1)
         },
         |x| m.forward(&x[0], &mut eval()),
+    );
+    let (p, x) = around();
+    let causal = by(&p, Spec::new().causal().normalizer(Normalizer::Linear));
+    t.same("linear normalizer = linear attention", &x, causal, |x| m.forward(&x[0], &mut eval()));
+    let spec = Spec::from(Mask::lengths(&[4])).normalizer(Normalizer::Linear);
+    let q = [randn(&[2, 3, 11, 4], 1), randn(&[2, 3, 9, 4], 2), randn(&[2, 3, 9, 5], 3)];
+    t.same(
+        "linear normalizer, padded = truncated",
+        &q,
+        |x| attend(&x[0], &x[1], &x[2], &spec),
+        |x| {
+            let (k, v) = (x[1].narrow(2, 0, 4), x[2].narrow(2, 0, 4));
+            linear_attention(&x[0], &k, &v, Reach::Full, LinearForm::Recurrent)
+        },
     );
 }

@@ -4,6 +4,7 @@
 use super::plain;
 use crate::common::*;
 use retrograd_autograd::Var;
+use retrograd_nn::Layer;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
@@ -68,6 +69,93 @@ fn empty_sequences() {
     let x = constant(&[1, 3, 8], 1);
     let y = plain().forward(&x, &Spec::new().mask(Mask::lengths(&[0])), &mut eval());
     assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
+}
+
+/// Sequences and batches of nothing come back as such, in every variant.
+#[test]
+fn nothing_in_nothing_out() {
+    let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let r = &mut Rng::new(2);
+    let pass = || eval();
+    let strided = SparsePattern::Strided { stride: 2 };
+    let layout = BigBirdLayout { block: 2, neighbours: 1, global: 1, random: 1, seed: 1 };
+    let shaw = ShawAttention::new(p(), 2, r);
+    let xl = TransformerXlAttention::new(p(), r);
+    let t5 = [T5Attention::encoder(8, 2, r), T5Attention::decoder(8, 2, r)];
+    let additive = AdditiveAttention::new(8, 8, 3, r);
+    let luong = LuongAttention::new(LuongGeneral::new(8, 8, r), 8, 8, r);
+    let concat = LuongAttention::new(LuongConcat::new(8, 8, 3, r), 8, 8, r);
+    let local_p = LuongLocalP::new(luong.clone(), 8, 2, r);
+    let local_m = LuongLocalM::new(luong.clone(), 2);
+    let sparse = SparseTransformerAttention::new(p(), strided, SparseMerge::Heads, 0);
+    let longformer = LongformerAttention::new(p(), &[1, 2], 2);
+    let packed = PackedAttention::new(p());
+    let gated = GatedAttention::new(p(), r);
+    let spec = Spec::new().causal();
+    let mut runs: Vec<(String, Box<dyn Fn(&Var<f64>) -> Var<f64> + '_>)> = vec![
+        ("T5".into(), Box::new(|x| t5[0].forward(x, &mut pass()))),
+        ("T5, causal".into(), Box::new(|x| t5[1].forward(x, &mut pass()))),
+        ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
+        ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::Full, &mut pass()))),
+        ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::Full, &mut pass()))),
+        ("sparse".into(), Box::new(|x| sparse.forward(x, Mask::Full, &mut pass()))),
+        (
+            "BigBird".into(),
+            Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::Full, &mut pass())),
+        ),
+        ("ALiBi".into(), Box::new(|x| AlibiAttention::causal(p()).forward(x, &mut pass()))),
+        (
+            "chunked".into(),
+            Box::new(|x| ChunkedLocalAttention::new(p(), 3).forward(x, &mut pass())),
+        ),
+        (
+            "prefix".into(),
+            Box::new(|x| PrefixLmAttention::new(p()).forward(x, &[0], Mask::Full, &mut pass())),
+        ),
+        (
+            "packed".into(),
+            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::Full, &mut pass())),
+        ),
+        ("additive".into(), Box::new(|x| additive.forward(x, x, x, Mask::Full, &mut pass()))),
+        ("Luong".into(), Box::new(|x| luong.forward(x, x, Mask::Full, &mut pass()))),
+        ("concat".into(), Box::new(|x| concat.forward(x, x, Mask::Full, &mut pass()))),
+        ("local-m".into(), Box::new(|x| local_m.forward(x, x, Mask::Full, &mut pass()))),
+        ("local-p".into(), Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
+        ("L2".into(), Box::new(|x| QkL2Attention::new(p(), 9).forward(x, &spec, &mut pass()))),
+        ("RMS".into(), Box::new(|x| QkRmsAttention::new(p()).forward(x, &spec, &mut pass()))),
+        (
+            "talking".into(),
+            Box::new(|x| TalkingHeadsAttention::new(p()).forward(x, &spec, &mut pass())),
+        ),
+        ("gated".into(), Box::new(|x| gated.forward(x, &spec, &mut pass()))),
+        ("scale".into(), Box::new(|x| HeadScaleAttention::new(p()).forward(x, &spec, &mut pass()))),
+    ];
+    for n in [
+        Normalizer::Sigmoid { bias: None },
+        Normalizer::Sparsemax,
+        Normalizer::Entmax15,
+        Normalizer::TopK(2),
+        Normalizer::Linear,
+    ] {
+        let m = NormalizedAttention::new(p(), n);
+        let spec = &spec;
+        runs.push((format!("{n:?}"), Box::new(move |x| m.forward(x, spec, &mut eval()))));
+    }
+    for shape in [[0usize, 3, 8], [2, 0, 8], [0, 0, 8]] {
+        for (name, run) in &runs {
+            let x = Var::leaf(Tensor::zeros(shape));
+            let y = run(&x);
+            assert_eq!(*y.shape(), shape, "{name}");
+            let g = y.sum(..).backward();
+            assert!(g.get(&x).is_none_or(|g| *g.shape() == shape), "{name}");
+        }
+    }
+    // Latents that find nothing give what nothing gives.
+    let pool = AttentionPool::new(p(), 2, r);
+    let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut pass());
+    assert_eq!((*y.shape(), y.value().to_vec()), ([3, 2, 8].into(), vec![0.0; 48]));
+    let y = pool.forward(&Var::constant(Tensor::zeros([0, 4, 8])), &Spec::new(), &mut pass());
+    assert_eq!(*y.shape(), [0, 2, 8]);
 }
 
 #[test]

@@ -45,6 +45,11 @@ fn what_a_variant_has_is_refused() {
     refuses("the tiled path cannot: scores are not of queries and keys alone", || {
         luong.context(&x, &x, s().path(Path::Tiled))
     });
+    for spec in [s().scale(1.0), s().softcap(1.0), s().bias(Bias::alibi(2))] {
+        refuses("linear features make no scores to scale, cap, add to or mix", || {
+            NormalizedAttention::new(heads(), Normalizer::Linear).forward(&x, &spec, &mut eval())
+        });
+    }
     refuses("the tiled path cannot: weights are asked for", || {
         ShawAttention::new(heads(), 2, r).attend(&x, s().path(Path::Tiled), &mut eval())
     });

@@ -130,6 +130,7 @@ fn row_normalizers() {
         Normalizer::Sparsemax,
         Normalizer::Entmax15,
         Normalizer::TopK(2),
+        Normalizer::Linear,
     ] {
         incremental(&format!("NormalizedAttention, {normalizer:?}"), |rng| {
             NormalizedAttention::new(small(rng), normalizer)

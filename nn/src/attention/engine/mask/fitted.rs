@@ -133,7 +133,7 @@ impl Mask {
     }
 
     /// Whether the answer depends on the sequence, and on the head.
-    fn depends(&self) -> (bool, bool) {
+    pub(crate) fn depends(&self) -> (bool, bool) {
         match self {
             Mask::Prefix(n) | Mask::Lengths(n) => (n.len() > 1, false),
             Mask::Documents(ids) => (ids.shape()[0] > 1, false),
