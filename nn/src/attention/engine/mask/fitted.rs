@@ -176,6 +176,9 @@ impl Mask {
     /// A fitted mask as a tensor `[B or 1, H or 1, Lq, Lk]`, true where a pair attends; `None`
     /// if every pair does.
     pub(crate) fn dense(&self, sizes: Sizes, offset: isize) -> Option<Tensor<bool>> {
+        if sizes.batch * sizes.heads == 0 {
+            return None;
+        }
         let queries = offset..offset + sizes.lq as isize;
         let whole = |b, h| self.class(b, h, queries.clone(), 0..sizes.lk) == Class::Full;
         let (by_batch, by_head) = self.depends();
