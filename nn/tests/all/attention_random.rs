@@ -144,7 +144,7 @@ fn problems() -> impl Strategy<Value = Problem> {
 }
 
 /// How far the tiled path is off the exact one at most, which must be no further than twice what
-/// the composed path is, and `floor`. (The exact path is composed, in `f64`.)
+/// the composed path is, and `floor` (of gradients ten times that). (The exact path is composed, in `f64`.)
 fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let heads = p.key_heads * p.group;
     let (lq, lk) = (p.lq, p.lk);
@@ -220,6 +220,9 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
             Ok(worst.0)
         };
         let (tiled, composed) = (error(&tiled[i])?, error(&composed[i])?);
+        // Gradients have terms that cancel, of each query that reads a key; the composed path
+        // may meet 0 exactly.
+        let floor = if i == 0 { floor } else { 10.0 * floor };
         let bound = 2.0 * composed + floor;
         prop_assert!(tiled <= bound, "{name}: tiled is off by {tiled:e}, composed by {composed:e}");
         worst = worst.max(tiled);
