@@ -16,8 +16,9 @@ use crate::shape::Shape;
 use crate::simd::{self, Kernel, Lanes, Real};
 use crate::tensor::Tensor;
 
-/// Logits that are held at once, about: 64 MB of `f32`.
-const LOGITS: usize = 1 << 24;
+/// Logits that are held at once, about: 128 MB of `f32`. With fewer rows at a time, too much of
+/// the work would be packing the weight for the products.
+const LOGITS: usize = 1 << 25;
 
 /// Rows of logits that are held at once, for so many classes.
 fn rows_at_once(classes: usize) -> usize {

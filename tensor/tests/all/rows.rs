@@ -470,12 +470,12 @@ fn threads_and_levels_have_equal_bits() {
 /// More rows than are held at once, against logits that are all held.
 #[test]
 fn linear_cross_entropy_in_pieces() {
-    let (rows, width, classes) = (100, 3, 300_000);
+    let (rows, width, classes) = (100, 3, 600_000);
     let mut rng = Rng(12);
     let x: Tensor<f32> = rng.normals(&[rows, width]);
     let w: Tensor<f32> = rng.normals(&[classes, width]);
     let targets: Tensor<i64> =
-        Tensor::from_fn([rows], |i| if i[0] % 9 == 4 { -100 } else { (i[0] * 2999) as i64 });
+        Tensor::from_fn([rows], |i| if i[0] % 9 == 4 { -100 } else { (i[0] * 5999) as i64 });
     let how = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
     let logits = x.matmul(&w.t());
     let g = logits.cross_entropy_vjp(&targets, how, 1.0);
