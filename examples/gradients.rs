@@ -3,63 +3,72 @@
 //!
 //! Run with `cargo run --release --example gradients`.
 
+#[path = "common/output.rs"]
+mod output;
+#[path = "common/surroundings.rs"]
+mod surroundings;
+
+use output::say;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
 use retrograd::autograd::{Backward, Cx, Grads, to_dot};
 use retrograd::prelude::*;
+use std::process::ExitCode;
 
-fn main() {
-    println!("1. By hand. For y = Σ tanh(x W), with h = tanh(x W):");
-    println!("   dy/dh = 1, dy/d(xW) = 1 - h², dy/dW = xᵀ (1 - h²)\n");
+fn main() -> ExitCode {
+    surroundings::check("close other programs");
+    say!("1. By hand. For y = Σ tanh(x W), with h = tanh(x W):");
+    say!("   dy/dh = 1, dy/d(xW) = 1 - h², dy/dW = xᵀ (1 - h²)\n");
     let x = Tensor::from([[0.5f64, -1.0, 2.0], [1.5, 0.3, -0.7]]);
     let w = Tensor::from([[0.1f64, -0.2], [0.4, 0.3], [-0.5, 0.2]]);
     let h = x.matmul(&w).tanh();
     let by_hand = x.t().matmul(&(Tensor::ones(h.shape()) - h.square()));
-    println!("{by_hand}\n");
+    say!("{by_hand}\n");
 
-    println!("2. By differences: move one element of W by ±ε and watch y.\n");
+    say!("2. By differences: move one element of W by ±ε and watch y.\n");
     let y = |w: &Tensor<f64>| x.matmul(w).tanh().sum(..).item();
     let eps = 1e-6;
     let by_differences = Tensor::from_fn([3, 2], |at| {
         let moved = |by| w.add(&Tensor::from_fn([3, 2], |i| if i == at { by } else { 0.0 }));
         (y(&moved(eps)) - y(&moved(-eps))) / (2.0 * eps)
     });
-    println!("{by_differences}\n");
+    say!("{by_differences}\n");
 
-    println!("3. By the engine: a Var remembers, backward() walks the graph.\n");
+    say!("3. By the engine: a Var remembers, backward() walks the graph.\n");
     let leaf = Var::leaf(w.clone());
     let y = Var::constant(x.clone()).matmul(&leaf).tanh().sum(..);
-    println!("{}\n", y.backward().get(&leaf).expect("y depends on W"));
+    say!("{}\n", y.backward().get(&leaf).expect("y depends on W"));
 
-    println!("gradcheck does step 2 for any function and any shapes:");
+    say!("gradcheck does step 2 for any function and any shapes:");
     let report = gradcheck(
         |v| Var::constant(x.clone()).matmul(&v[0]).tanh().sum(..),
         std::slice::from_ref(&leaf),
         &Check::precise(),
     );
-    println!("   {}\n", report.expect("the engine is right"));
+    say!("   {}\n", report.expect("the engine is right"));
 
-    println!("4. An operation of our own: y = x³, with its rule.");
+    say!("4. An operation of our own: y = x³, with its rule.");
     let points = [Var::leaf(Tensor::from([0.5f64, -1.0, 2.0]))];
     let first = gradcheck(|v| cube(&v[0], 3.0), &points, &Check::precise());
-    println!("   first derivatives:  {}", first.expect("3x² is right"));
+    say!("   first derivatives:  {}", first.expect("3x² is right"));
     let second = gradgradcheck(|v| cube(&v[0], 3.0), &points, &Check::default());
-    println!("   second derivatives: {}\n", second.expect("6x is right"));
+    say!("   second derivatives: {}\n", second.expect("6x is right"));
 
-    println!("5. The same with a slip in the rule, 2x² instead of 3x²:");
+    say!("5. The same with a slip in the rule, 2x² instead of 3x²:");
     let error = gradcheck(|v| cube(&v[0], 2.0), &points, &Check::precise()).unwrap_err();
-    println!("   {error}\n");
+    say!("   {error}\n");
 
-    println!("6. A derivative of a derivative: for y = x⁴ at 2,");
+    say!("6. A derivative of a derivative: for y = x⁴ at 2,");
     let x = Var::leaf(Tensor::scalar(2.0f64));
     let mut y = x.powf(4.0);
     for order in 1..=4 {
         y = grad(&[(&y, None)], &[&x])[0].clone().expect("y depends on x");
-        println!("   order {order}: {}", y.item());
+        say!("   order {order}: {}", y.item());
     }
 
-    println!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
+    say!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
     let leaf = Var::leaf(w);
-    println!("{}", to_dot(&[&leaf.t().tanh().sum(..)]));
+    say!("{}", to_dot(&[&leaf.t().tanh().sum(..)]));
+    output::end(ExitCode::SUCCESS)
 }
 
 /// `x³`. The factor of the derivative is an argument, so that it can be wrong.

@@ -9,9 +9,14 @@
 //!
 //! Run it with `cargo run --release --example scalar`.
 
+#[path = "common/output.rs"]
+mod output;
+
+use output::say;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Add, Div, Mul, Sub};
+use std::process::ExitCode;
 use std::rc::Rc;
 
 /// A number that knows where it came from. A clone is the same number, not another one.
@@ -122,16 +127,16 @@ fn layer(weights: &[Vec<Value>], inputs: &[Value]) -> Vec<Value> {
     weights.iter().map(output).collect()
 }
 
-fn main() {
-    println!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a), and differences of its values");
+fn main() -> ExitCode {
+    say!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a), and differences of its values");
     let (a, b) = (Value::new(0.7), Value::new(1.9));
     expression(&a, &b).backward();
     let h = 1e-6;
     let at = |da, db| expression(&Value::new(0.7 + da), &Value::new(1.9 + db)).data();
     let (da, db) = ((at(h, 0.0) - at(-h, 0.0)) / (2.0 * h), (at(0.0, h) - at(0.0, -h)) / (2.0 * h));
-    println!("  by a: {:.8}  {da:.8}\n  by b: {:.8}  {db:.8}", a.grad(), b.grad());
+    say!("  by a: {:.8}  {da:.8}\n  by b: {:.8}  {db:.8}", a.grad(), b.grad());
 
-    println!("a network with four hidden units learns exclusive or");
+    say!("a network with four hidden units learns exclusive or");
     let mut seed = 1_u64;
     let mut random = |inputs: usize, outputs: usize| -> Vec<Vec<Value>> {
         let mut weight = || {
@@ -148,13 +153,14 @@ fn main() {
         let loss = errors.iter().fold(Value::new(0.0), |sum, error| &sum + error);
         loss.backward();
         if step % 100 == 0 {
-            println!("  step {step:3}: loss {:.6}", loss.data());
+            say!("  step {step:3}: loss {:.6}", loss.data());
         }
         for weight in hidden.iter().chain(&output).flatten() {
             weight.0.data.set(weight.data() - 0.1 * weight.0.grad.take());
         }
     }
     for (x, _) in examples {
-        println!("  {x:?} -> {:+.3}", predict(x).data());
+        say!("  {x:?} -> {:+.3}", predict(x).data());
     }
+    output::end(ExitCode::SUCCESS)
 }

@@ -2,15 +2,23 @@
 //!
 //! Run with `cargo run --release --example tensors`.
 
+#[path = "common/output.rs"]
+mod output;
+#[path = "common/surroundings.rs"]
+mod surroundings;
+
+use output::say;
 use retrograd::prelude::*;
 use retrograd::tensor::storage::pool_stats;
+use std::process::ExitCode;
 
-fn main() {
-    println!("A tensor is storage (numbers in a row) under a layout (how to walk them).\n");
+fn main() -> ExitCode {
+    surroundings::check("close other programs");
+    say!("A tensor is storage (numbers in a row) under a layout (how to walk them).\n");
     let x = Tensor::<f32>::arange(0.0, 12.0, 1.0).reshape([3, 4]);
     show("x", &x);
 
-    println!("Views share the storage; only the layout differs.\n");
+    say!("Views share the storage; only the layout differs.\n");
     show("x.t(): strides exchanged", &x.t());
     show("x.slice(1, 1..3): an offset", &x.slice(1, 1..3));
     show("x.slice_step(1, .., 2): a larger stride", &x.slice_step(1, .., 2));
@@ -20,58 +28,59 @@ fn main() {
     let row = x.select(0, 1);
     show("x.select(0, 1).broadcast_to([2, 4]): stride 0", &row.broadcast_to([2, 4]));
 
-    println!("Reshaping is a view when strides can express it, and a copy when not.\n");
+    say!("Reshaping is a view when strides can express it, and a copy when not.\n");
     for (name, y) in
         [("x.reshape([2, 6])", x.reshape([2, 6])), ("x.t().reshape([6, 2])", x.t().reshape([6, 2]))]
     {
         let how = if y.shares_storage(&x) { "a view" } else { "a copy" };
-        println!("{name} is {how} with strides {:?}", y.layout().strides());
+        say!("{name} is {how} with strides {:?}", y.layout().strides());
     }
 
-    println!("\nBroadcasting aligns shapes at the last axis; an axis of 1 is repeated.\n");
+    say!("\nBroadcasting aligns shapes at the last axis; an axis of 1 is repeated.\n");
     let column = Tensor::from([[10.0f32], [20.0], [30.0]]);
-    println!("{} + {} =\n{}\n", x.shape(), column.shape(), &x + &column);
+    say!("{} + {} =\n{}\n", x.shape(), column.shape(), &x + &column);
 
-    println!("Shapes that do not fit are refused:\n");
+    say!("Shapes that do not fit are refused:\n");
     let error = Shape::broadcast("add", x.shape(), &Shape::from([3])).unwrap_err();
-    println!("{error}\n");
+    say!("{error}\n");
 
-    println!("Writing never changes another tensor: storage that is shared is copied first.\n");
+    say!("Writing never changes another tensor: storage that is shared is copied first.\n");
     let mut y = x.clone();
-    println!("a clone shares storage:      {}", y.shares_storage(&x));
+    say!("a clone shares storage:      {}", y.shares_storage(&x));
     y.make_mut()[0] = 99.0;
-    println!("after y.make_mut()[0] = 99:  {}", y.shares_storage(&x));
-    println!("x[0, 0] is still             {}", x.at(&[0, 0]));
+    say!("after y.make_mut()[0] = 99:  {}", y.shares_storage(&x));
+    say!("x[0, 0] is still             {}", x.at(&[0, 0]));
 
-    println!("\nReductions, matrix products, einsum:\n");
-    println!("x.sum(0)        {}", x.sum(0));
-    println!("x.mean(-1)      {}", x.mean(-1));
-    println!("x.matmul(x.t()) \n{}", x.matmul(&x.t()));
-    println!("einsum ij,ij->i {}", Tensor::einsum("ij,ij->i", &[&x, &x]));
-    println!("x.softmax(-1)   \n{}", x.softmax(-1));
+    say!("\nReductions, matrix products, einsum:\n");
+    say!("x.sum(0)        {}", x.sum(0));
+    say!("x.mean(-1)      {}", x.mean(-1));
+    say!("x.matmul(x.t()) \n{}", x.matmul(&x.t()));
+    say!("einsum ij,ij->i {}", Tensor::einsum("ij,ij->i", &[&x, &x]));
+    say!("x.softmax(-1)   \n{}", x.softmax(-1));
 
-    println!("\nRandom numbers come from a key, not from a place in a stream:\n");
-    println!("{}", Tensor::<f32>::randn([2, 3], &mut Rng::new(42)));
+    say!("\nRandom numbers come from a key, not from a place in a stream:\n");
+    say!("{}", Tensor::<f32>::randn([2, 3], &mut Rng::new(42)));
 
     let before = pool_stats();
     for _ in 0..1000 {
         let _ = x.exp();
     }
     let after = pool_stats();
-    println!(
+    say!(
         "\nMemory is recycled: 1000 calls of x.exp() took {} new blocks and {} used ones.",
         after.fresh - before.fresh,
         after.reused - before.reused
     );
+    output::end(ExitCode::SUCCESS)
 }
 
 fn show(what: &str, x: &Tensor) {
     let (layout, indent) = (x.layout(), x.to_string().replace('\n', "\n    "));
-    println!(
+    say!(
         "{what}\n    shape {:?}, strides {:?}, offset {}",
         x.shape(),
         layout.strides(),
         layout.offset()
     );
-    println!("    {indent}\n");
+    say!("    {indent}\n");
 }

@@ -1,5 +1,6 @@
 //! How far training is.
 
+use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
@@ -30,7 +31,7 @@ impl Bar {
                 bar.set_position(step);
                 bar.set_message(text);
             }
-            None if step.is_multiple_of(EVERY) => eprintln!("{text}"),
+            None if step.is_multiple_of(EVERY) => note!("{text}"),
             None => {}
         }
     }

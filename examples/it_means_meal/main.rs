@@ -12,8 +12,12 @@ mod bar;
 mod heat_map;
 mod language;
 mod learn;
+#[path = "../common/output.rs"]
+mod output;
 mod page;
 mod study;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 #[path = "../common/weights.rs"]
@@ -21,6 +25,7 @@ mod weights;
 
 use clap::Parser;
 use language::{HELD_OUT, KINDS, LONGEST, Nouns, Sentence, Vocabulary, with_it};
+use output::{note, say};
 use retrograd::prelude::*;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -50,14 +55,16 @@ struct Args {
 const MANY: usize = 1200;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    surroundings::check("close other programs");
+    output::end(match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("error: {e}");
+            note!("error: {e}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
@@ -79,7 +86,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let draw = |nouns, rng: &mut Rng| (0..MANY).map(|_| with_it(nouns, rng)).collect::<Vec<_>>();
     let (familiar, held_out) = (draw(Nouns::Training, &mut rng), draw(Nouns::HeldOut, &mut rng));
     let shown = language::to_look_at();
-    println!(
+    say!(
         "A model of {} parameters (2 layers of 4 heads, 64 wide) learns {} words.\n\
          In training no \"it\" means any of {} nouns, and \"meal\" is one of those.\n",
         model.num_parameters(),
@@ -100,31 +107,31 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let accuracy = study::accuracy(&model, &vocabulary, &held_out);
     let without = study::accuracy_without(&model, &vocabulary, &held_out, best);
 
-    println!("The head that finds what \"it\" means is {best}. What \"it\" looks at there:\n");
+    say!("The head that finds what \"it\" means is {best}. What \"it\" looks at there:\n");
     let ours = &shown[0];
     let row = |maps: &[Vec<Tensor>]| study::row(&maps[0], best, ours.it);
     print_rows(ours, &row(&before), &row(&after));
 
-    println!("\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant before:");
+    say!("\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant before:");
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
-    println!("  weight from \"it\" to its noun, on average     {:.3}", judged.weight);
-    println!("  largest weight is at its noun                {}", percent(judged.found));
-    println!("  word after \"it was\" is right                 {}", percent(accuracy));
-    println!("    before training                            {}", percent(guesses_before));
-    println!("    with that one head switched off            {}", percent(without));
+    say!("  weight from \"it\" to its noun, on average     {:.3}", judged.weight);
+    say!("  largest weight is at its noun                {}", percent(judged.found));
+    say!("  word after \"it was\" is right                 {}", percent(accuracy));
+    say!("    before training                            {}", percent(guesses_before));
+    say!("    with that one head switched off            {}", percent(without));
 
     let svg = args.out.join("attention.svg");
     let html = args.out.join("attention.html");
     let words = &ours.words;
     write(&svg, &heat_map::picture(words, best, &[&before[0], &after[0]])?)?;
     write(&html, &page::page(&shown, best, &before, &after)?)?;
-    println!("\nThe same as pictures:");
-    println!("  {:<40} every head, before and after", svg.display());
-    println!("  {:<40} hover over a word to see where each head looks", html.display());
+    say!("\nThe same as pictures:");
+    say!("  {:<40} every head, before and after", svg.display());
+    say!("  {:<40} hover over a word to see where each head looks", html.display());
 
     let good = judged.weight > 0.5 && accuracy > 0.95;
     if args.check && !good {
-        eprintln!("error: \"it\" has not learnt what it means");
+        note!("error: \"it\" has not learnt what it means");
         return Ok(false);
     }
     Ok(true)
@@ -134,10 +141,10 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
 fn print_rows(sentence: &Sentence, before: &[f32], after: &[f32]) {
     const BAR: f32 = 24.0;
     let bar = |w: f32| "█".repeat((w * BAR).round() as usize);
-    println!("  {:<12} {:<33} after training", "", "before training");
+    say!("  {:<12} {:<33} after training", "", "before training");
     for (i, word) in sentence.words[..=sentence.it].iter().enumerate() {
         let (b, a) = (before[i], after[i]);
-        println!("  {word:<12} {b:.3} {:<27} {a:.3} {}", bar(b), bar(a));
+        say!("  {word:<12} {b:.3} {:<27} {a:.3} {}", bar(b), bar(a));
     }
 }
 

@@ -83,6 +83,12 @@ impl Corpus {
         };
         // The folder of the run should work from everywhere.
         let file = file.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
+        if let Some(path) = file.as_deref().filter(|path| path.to_str().is_none()) {
+            return failed(format!(
+                "the path {path:?} is not UTF-8, and a checkpoint could not remember it; give the \
+                 text another name or place"
+            ));
+        }
         Ok(Corpus::new(&text, file))
     }
 
@@ -128,15 +134,22 @@ impl Corpus {
         starts.map(|i| &self.held_out[i..=(i + context).min(predicted)]).collect()
     }
 
-    /// Beginnings of paragraphs (of lines, if there are no paragraphs) of the held-out part.
+    /// Beginnings of paragraphs (of lines, if there are no paragraphs) of the held-out part: long
+    /// ones, if there are any, and at least one that is not empty.
     pub fn beginnings(&self) -> Vec<String> {
         let text: String = self.held_out.iter().map(|&t| self.vocabulary.decode(t)).collect();
-        let cut = |separator: &str| -> Vec<String> {
+        let cut = |separator: &str, least: usize| -> Vec<String> {
             // What is before the first separator is the rest of something.
             let parts = text.split(separator).skip(1).map(str::trim);
-            parts.filter(|part| part.chars().count() >= 40).map(str::to_string).collect()
+            parts.filter(|part| part.chars().count() >= least).map(str::to_string).collect()
         };
-        [cut("\n\n"), cut("\n")].into_iter().find(|list| !list.is_empty()).unwrap_or(vec![text])
+        let all = || vec![text.trim().to_string()];
+        // A text of nothing but white space still has a first character.
+        let first = || text.chars().take(1).collect();
+        [cut("\n\n", 40), cut("\n", 40), cut("\n", 1), all()]
+            .into_iter()
+            .find(|list| list.iter().any(|part| !part.is_empty()))
+            .unwrap_or_else(|| vec![first()])
     }
 }
 
@@ -216,6 +229,23 @@ mod tests {
     fn a_wrong_byte_is_named() {
         let e = text_of(b"caf\xc3\xa9 caf\xe9!".to_vec()).unwrap_err();
         assert_eq!(e, "not UTF-8: byte 9 (0xe9) begins no character");
+    }
+
+    #[test]
+    fn a_beginning_is_never_empty() {
+        // The last tenth is what is held out.
+        let of = |held_out: &str| {
+            let text = "x".repeat(9 * held_out.chars().count()) + held_out;
+            Corpus::new(&text, None).beginnings()
+        };
+        let long = "a line of more than forty characters, to be shown";
+        assert_eq!(of(&format!("rest\n{long}\n\n{long}\nand more")), [format!("{long}\nand more")]);
+        assert_eq!(of(&format!("rest\n{long}\nshort\n")), [long]);
+        assert_eq!(of("\nAda\n\nGrace\nEmmy\n"), ["Ada", "Grace", "Emmy"]);
+        assert_eq!(of("\r\nAda\r\nGrace\r\n"), ["Ada", "Grace"]);
+        assert_eq!(of(" only one line\n"), ["only one line"]);
+        assert_eq!(of("\n\n\n"), ["\n"]);
+        assert_eq!(of(" \n "), [" "]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::cli::{Args, COMMAND, quoted};
 use crate::corpus::Corpus;
 use crate::folder::Folder;
 use crate::log::{Done, Evaluation, Line, Log};
+use crate::output::{note, say};
 use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::{Purpose, Run};
@@ -45,6 +46,9 @@ pub fn finish(
     log.write(Line::Done(Done { done: true, params, steps, seconds, val_loss }))?;
 
     let beginnings = corpus.beginnings();
+    let layers = draw(run, &beginnings, folder, log)?;
+
+    // From here on nothing is left to be saved: whoever stops reading loses nothing.
     let prompts = prompts(run, &beginnings);
     if !args.quiet {
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
@@ -52,28 +56,39 @@ pub fn finish(
             if interrupted.load(Relaxed) {
                 return Err(stopped(run, folder));
             }
-            println!("\n\x20   ~ ~ ~\n");
+            say!("\n\x20   ~ ~ ~\n");
             let count = args.tokens.unwrap_or(SAMPLE) as usize;
             tell(run, prompt, count, args.sampler(), &mut rng)?;
         }
-        println!("\n\x20   ~ ~ ~\n");
+        say!("\n\x20   ~ ~ ~\n");
     }
-    let layers = draw(run, &beginnings, folder, log)?;
-
     let held_out = HumanCount(corpus.held_out.len() as u64);
     let time = duration(seconds);
-    println!(
+    say!(
         "Held-out loss {val_loss:.4} after {steps} steps in {time} (over all {held_out} held-out \
          characters; in nats per character)."
     );
+    hint_if_nothing_was_learnt(run, val_loss);
     if !args.quiet {
         warn_if_it_was_better(log, steps);
     }
-    println!("Everything is in {}", folder.name());
+    say!("Everything is in {}", folder.name());
     if !args.quiet {
         farewell(run, folder, layers, &prompts[0]);
     }
     Ok(())
+}
+
+/// Says so if a model that knows no more than its vocabulary would be as good.
+fn hint_if_nothing_was_learnt(run: &Run, val_loss: f64) {
+    let blind = (run.vocabulary.len() as f64).ln();
+    if val_loss > blind {
+        note!(
+            "note: guessing blindly has a loss of {blind:.4}, so this model has learnt nothing; try a \
+             --lr below {:?}, or more --steps",
+            run.recipe.lr
+        );
+    }
 }
 
 /// Says so if the loss on held-out text has risen again: the model has begun to learn its text by
@@ -84,9 +99,12 @@ fn warn_if_it_was_better(log: &Log, steps: u64) {
     if let (Some(best), Some(last)) = (best, quick.last())
         && best.step != last.step
     {
-        println!(
+        say!(
             "On a part of them it was lowest after step {}: {:.4}, but {:.4} after step {}.",
-            best.step, best.val_loss, last.val_loss, last.step
+            best.step,
+            best.val_loss,
+            last.val_loss,
+            last.step
         );
     }
 }
@@ -118,7 +136,7 @@ fn farewell(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
         1 => "attention-1.svg".to_string(),
         n => format!("attention-1.svg to -{n}.svg"),
     };
-    println!(
+    say!(
         "
     checkpoint.safetensors      the model
     log.jsonl                   every step in numbers
@@ -138,7 +156,7 @@ fn farewell(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
             (format!(" --data {}", quoted(&file.display().to_string())), "the default text", "")
         }
     };
-    println!(
+    say!(
         "
 What to try next:
     let it write, more carefully than above

@@ -1,53 +1,124 @@
 //! The folder of a run, and which one it is when none is named.
 
 use crate::stop::{OrFailed, Result, failed, usage};
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The folder of the first run that names none; the next ones are `out/next_token-2` and so on.
 const DEFAULT: &str = "out/next_token";
+/// Locked while a process trains in the folder. It stays there afterwards: who removes it may
+/// remove one that has just been locked by somebody else.
+const LOCK: &str = "run.lock";
 
 /// The folder of a run.
-#[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Held for the lifetime of the folder, once [`Folder::lock`] has taken it.
+    lock: Option<File>,
+}
+
+impl From<PathBuf> for Folder {
+    fn from(path: PathBuf) -> Self {
+        Folder { path, lock: None }
+    }
+}
 
 impl Folder {
-    /// A folder for a new run: the one asked for, which must hold no run, or a new one.
+    /// A folder for a new run, locked: the one asked for, which must hold no run, or a new one.
     pub fn fresh(asked: Option<&Path>) -> Result<Folder> {
-        let folder = match asked {
-            Some(path) => Folder(path.into()),
-            None => Folder(numbered().find(|path| is_free(path)).expect("there are many numbers")),
+        let made = |path: PathBuf| {
+            let folder = Folder::from(path);
+            let making = format!("cannot make the folder {}", folder.name());
+            fs::create_dir_all(&folder.path).or_failed(making).map(|()| folder)
         };
-        let name = folder.name();
-        let is_log = fs::metadata(folder.log()).is_ok_and(|log| log.len() > 0);
-        if folder.checkpoint().exists() || is_log {
+        let Some(asked) = asked else {
+            for path in numbered().filter(|path| is_free(path)) {
+                let mut folder = made(path)?;
+                // Another process may just have found it, and have begun or even ended a run.
+                if folder.try_lock()? && is_free(&folder.path) {
+                    return Ok(folder);
+                }
+            }
+            unreachable!("there are many numbers");
+        };
+        let mut folder = made(asked.into())?;
+        folder.lock()?;
+        if folder.checkpoint().exists() {
             return usage(format!(
-                "{name} holds a run already; add --resume to go on with it, or name another folder"
+                "{} holds a run already; add --resume to go on with it, or name another folder",
+                folder.name()
             ));
         }
-        fs::create_dir_all(&folder.0).or_failed(format!("cannot make the folder {name}"))?;
+        if folder.has_log() {
+            return usage(folder.log_alone());
+        }
         Ok(folder)
     }
 
     /// The folder of an earlier run: the one asked for, or the latest that was not named.
     pub fn earlier(asked: Option<&Path>) -> Result<Folder> {
-        let runs = || numbered().take_while(|path| !is_free(path)).map(Folder);
+        let runs = || numbered().take_while(|path| !is_free(path)).map(Folder::from);
         let folder = match asked {
-            Some(path) => Folder(path.into()),
+            Some(path) => Folder::from(PathBuf::from(path)),
             None => runs()
                 .filter(|folder| folder.checkpoint().exists())
                 .last()
-                .unwrap_or(Folder(DEFAULT.into())),
+                .unwrap_or(Folder::from(PathBuf::from(DEFAULT))),
         };
         if folder.checkpoint().exists() {
             return Ok(folder);
         }
+        if folder.has_log() {
+            return failed(folder.log_alone());
+        }
         failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
+    }
+
+    /// Keeps other processes from training here, as long as this one does. The operating system
+    /// lets go of the lock however the process ends.
+    pub fn lock(&mut self) -> Result<()> {
+        if self.try_lock()? {
+            return Ok(());
+        }
+        failed(format!("another process is training in {}", self.name()))
+    }
+
+    /// Whether the lock could be had.
+    fn try_lock(&mut self) -> Result<bool> {
+        let path = self.path.join(LOCK);
+        let locking = format!("cannot lock {}", path.display());
+        let open = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = open.or_failed(&locking)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            // Better to train without a lock than not at all.
+            Err(TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => return failed(format!("{locking}: {e}")),
+        }
+        self.lock = Some(file);
+        Ok(true)
+    }
+
+    fn has_log(&self) -> bool {
+        fs::metadata(self.log()).is_ok_and(|log| log.len() > 0)
+    }
+
+    /// Neither a new run nor an earlier one.
+    fn log_alone(&self) -> String {
+        format!(
+            "{} has a log but no checkpoint, so that run cannot go on; name another folder, or \
+             remove {}",
+            self.name(),
+            self.log().display()
+        )
     }
 
     /// Removes what a process that was killed in the middle of writing has left.
     pub fn sweep(&self) {
-        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let ours =
@@ -60,24 +131,24 @@ impl Folder {
 
     /// For messages and commands.
     pub fn name(&self) -> String {
-        self.0.display().to_string()
+        self.path.display().to_string()
     }
 
     pub fn checkpoint(&self) -> PathBuf {
-        self.0.join("checkpoint.safetensors")
+        self.path.join("checkpoint.safetensors")
     }
 
     pub fn log(&self) -> PathBuf {
-        self.0.join("log.jsonl")
+        self.path.join("log.jsonl")
     }
 
     pub fn loss_curve(&self) -> PathBuf {
-        self.0.join("loss.svg")
+        self.path.join("loss.svg")
     }
 
     /// The picture of a layer's attention; layers are counted from 1.
     pub fn attention(&self, layer: usize) -> PathBuf {
-        self.0.join(format!("attention-{layer}.svg"))
+        self.path.join(format!("attention-{layer}.svg"))
     }
 }
 
@@ -85,7 +156,8 @@ fn numbered() -> impl Iterator<Item = PathBuf> {
     std::iter::once(DEFAULT.into()).chain((2..).map(|n| format!("{DEFAULT}-{n}").into()))
 }
 
-/// Whether nothing is there, or an empty folder.
+/// Whether nothing is there, or a folder that is empty but for a lock.
 fn is_free(path: &Path) -> bool {
-    !path.exists() || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+    let is_lock = |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|e| e.file_name() == LOCK);
+    !path.exists() || fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_lock))
 }

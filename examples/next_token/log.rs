@@ -1,9 +1,11 @@
 //! `log.jsonl`: a line of JSON for each step, each look at the held-out text, and the end.
 
 use crate::folder::Folder;
+use crate::output::note;
 use crate::stop::{OrFailed, Result};
 use retrograd::nn::checkpoint::write_atomically;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,6 +17,13 @@ pub enum Line {
     Step(Step),
     Evaluation(Evaluation),
     Done(Done),
+}
+
+impl Line {
+    /// Which step it tells of, if it does.
+    fn step(&self) -> Option<u64> {
+        if let Line::Step(step) = self { Some(step.step) } else { None }
+    }
 }
 
 /// A step of training; steps are counted from 1.
@@ -60,23 +69,39 @@ pub struct Log {
 
 impl Log {
     /// The log of a run that has taken `step` steps. What a process that was killed wrote after
-    /// its last checkpoint is taken away, so that each step is there once.
+    /// its last checkpoint is taken away, so that each step is there once. What else is not there
+    /// or cannot be read is told; the run does not need it.
     pub fn open(folder: &Folder, step: u64, steps: u64) -> Result<Log> {
         let path = folder.log();
-        let text = if path.exists() { fs::read_to_string(&path) } else { Ok(String::new()) };
-        let text = text.or_failed(format!("cannot read {}", path.display()))?;
+        let bytes = if path.exists() { fs::read(&path) } else { Ok(Vec::new()) };
+        let bytes = bytes.or_failed(format!("cannot read {}", path.display()))?;
+        let text = String::from_utf8_lossy(&bytes);
         let stays = |line: &Line| match line {
             Line::Step(s) => s.step <= step,
             // The last evaluation comes after the last checkpoint.
             Line::Evaluation(e) => e.step <= step && e.step < steps,
             Line::Done(_) => false,
         };
-        let (mut kept, mut lines) = (String::new(), Vec::new());
-        for text in text.lines() {
-            if let Some(line) = serde_json::from_str(text).ok().filter(stays) {
-                lines.push(line);
-                kept.extend([text, "\n"]);
+        let (mut kept, mut lines, mut unreadable) = (String::new(), Vec::new(), 0);
+        for text in text.split_inclusive('\n') {
+            match serde_json::from_str(text) {
+                Ok(line) if stays(&line) => {
+                    lines.push(line);
+                    kept.extend([text.trim_end(), "\n"]);
+                }
+                Ok(_) => {}
+                // The last line may have been cut off with the process that wrote it.
+                Err(_) => unreadable += u64::from(text.ends_with('\n')),
             }
+        }
+        let known: BTreeSet<u64> = lines.iter().filter_map(Line::step).collect();
+        let missing = step.saturating_sub(known.len() as u64);
+        if unreadable > 0 || missing > 0 {
+            note!(
+                "note: {}: {unreadable} unreadable lines left out, {missing} of {step} steps missing; \
+                 the pictures and the time lack them too",
+                path.display()
+            );
         }
         let file = write_atomically(&path, kept.as_bytes())
             .and_then(|()| OpenOptions::new().append(true).open(&path))

@@ -18,7 +18,7 @@ pub fn picture(log: &Log) -> Drawing {
     let losses = || steps.iter().chain(&held_out).map(|&(_, loss)| loss);
     let (low, high) = (losses().fold(f64::MAX, f64::min), losses().fold(f64::MIN, f64::max));
     let space = ((high - low) * 0.06).max(0.01);
-    let end = steps.last().map_or(1.0, |&(x, _)| x.max(1.0));
+    let end = steps.iter().chain(&held_out).fold(1.0, |end: f64, &(x, _)| end.max(x));
     crate::svg::draw((960, 560), |root| {
         root.draw(&Text::new("How the loss falls", (28, 20), text(22, &INK)))?;
         let title = match held_out.last() {

@@ -11,11 +11,15 @@ mod finish;
 mod folder;
 mod log;
 mod loss_curve;
+#[path = "../common/output.rs"]
+mod output;
 mod progress;
 mod recipe;
 mod run;
 mod samples;
 mod stop;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod tales;
@@ -29,6 +33,7 @@ use corpus::Corpus;
 use folder::Folder;
 use indicatif::HumanCount;
 use log::Log;
+use output::note;
 use progress::Progress;
 use recipe::Preset;
 use retrograd::prelude::*;
@@ -37,17 +42,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
-use stop::{OrFailed, Result, failed, usage};
+use stop::{OrFailed, Result, Stop, failed, usage};
 
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match args.check().and_then(|()| with_threads(args.threads(), || begin(&args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => stop.report(),
-    }
+    surroundings::check("a smaller --width, --layers, --context or --batch takes less");
+    let done = args.check().and_then(|()| with_threads(args.threads(), || begin(&args)));
+    output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
 }
 
 fn begin(args: &Args) -> Result<()> {
@@ -96,7 +100,8 @@ fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
 }
 
 fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
-    let folder = Folder::earlier(args.out.as_deref())?;
+    let mut folder = Folder::earlier(args.out.as_deref())?;
+    folder.lock()?;
     let run = Run::load(&folder)?;
     let changed = run.recipe.differences(&args.recipe(&run.recipe));
     if !changed.is_empty() {
@@ -130,12 +135,12 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         None => "tales that this program writes itself".into(),
     };
     let r = &run.recipe;
-    eprintln!(
+    note!(
         "Text     {text}\n         {} characters, {} different; the last tenth is held out",
         count(corpus.train.len() + corpus.held_out.len()),
         run.vocabulary.len(),
     );
-    eprintln!(
+    note!(
         "Model    {} layers, {} heads, {} wide, context {}: {} parameters",
         r.layers,
         r.heads,
@@ -144,13 +149,13 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         count(run.model.num_parameters()),
     );
     let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
-    eprintln!(
+    note!(
         "Training {} steps of {} windows on {} threads{from}; Ctrl-C stops and saves",
         r.steps,
         r.batch,
         retrograd::tensor::threads(),
     );
-    eprintln!("Folder   {}\n", folder.name());
+    note!("Folder   {}\n", folder.name());
 }
 
 /// The first Ctrl-C is a wish, to be granted after the step; the second an order.

@@ -1,6 +1,7 @@
 //! What is shown while the model learns.
 
 use crate::log::{Evaluation, Step};
+use crate::output::note;
 use crate::recipe::Recipe;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
@@ -49,7 +50,7 @@ impl Progress {
                 bar.set_position(step.step);
                 bar.set_message(text);
             }
-            None if self.lines && step.step.is_multiple_of(EVERY) => eprintln!("{text}"),
+            None if self.lines && step.step.is_multiple_of(EVERY) => note!("{text}"),
             None => {}
         }
     }
@@ -58,7 +59,7 @@ impl Progress {
         let text = format!("after step {}: held-out loss {:.4}", e.step, e.val_loss);
         match &self.bar {
             Some(bar) => bar.println(text),
-            None if self.lines => eprintln!("{text}"),
+            None if self.lines => note!("{text}"),
             None => {}
         }
     }

@@ -1,10 +1,10 @@
 //! Text from the model.
 
+use crate::output::{self, print, say};
 use crate::run::Run;
 use crate::stop::Result;
 use retrograd::nn::Sampler;
 use retrograd::prelude::*;
-use std::io::{Write, stdout};
 
 /// What the samples after training begin with, for a run with the default text.
 const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
@@ -16,7 +16,8 @@ pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
         return TALES.map(str::to_string).to_vec();
     }
     let some = (0..3).map(|i| &beginnings[i * beginnings.len() / 3]);
-    let lines = some.map(|text| text.lines().next().unwrap_or(text));
+    let lines =
+        some.map(|text| text.lines().next().filter(|line| !line.is_empty()).unwrap_or(text));
     let mut prompts: Vec<String> = lines.map(|line| first_words(line, 20)).collect();
     prompts.dedup();
     prompts
@@ -35,12 +36,14 @@ pub fn first_words(text: &str, most: usize) -> String {
 /// Prints the prompt and what the model makes of it, as it comes.
 pub fn tell(run: &Run, prompt: &str, count: usize, sampler: Sampler, rng: &mut Rng) -> Result<()> {
     let tokens = run.encode(prompt)?;
-    print!("{prompt}");
+    print(format_args!("{prompt}"));
     run.model.generate(&tokens, count, sampler, rng, |token| {
-        print!("{}", run.vocabulary.decode(token));
-        // A reader that has gone away is noticed by the next line.
-        let _ = stdout().flush();
+        print(format_args!("{}", run.vocabulary.decode(token)));
+        if !output::is_open() {
+            // Samples come last, and `generate` does not stop early.
+            output::leave();
+        }
     });
-    println!();
+    say!("");
     Ok(())
 }

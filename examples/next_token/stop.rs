@@ -1,5 +1,6 @@
 //! Why the program ends before its work is done, and the exit code that says so.
 
+use crate::output::note;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -35,7 +36,7 @@ impl Stop {
             Stop::Failed(text) => (format!("error: {text}"), 1),
             Stop::Interrupted(text) => (text, 130),
         };
-        eprintln!("{text}");
+        note!("{text}");
         ExitCode::from(code)
     }
 }

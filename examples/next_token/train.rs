@@ -32,9 +32,8 @@ pub fn train(
     let windows = corpus.windows(run.recipe.context);
     let windows = spread(&windows, QUICK);
     let last = run.recipe.steps;
-    // At the beginning; a run that goes on has a log. Saved first, so that where there is a log
-    // there is a checkpoint.
-    if log.lines.is_empty() {
+    // At the beginning, and once. Saved first, so that where there is a log there is a checkpoint.
+    if run.step == 0 && log.lines.is_empty() {
         run.save(folder)?;
         look(run, &windows, folder, log, progress)?;
     }

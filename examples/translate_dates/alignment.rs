@@ -1,5 +1,6 @@
 //! Where the decoder looks, as text and as a picture.
 
+use crate::output::say;
 use crate::svg::{Area, Drawing, Drawn, INK, MUTED, draw, text};
 use crate::weights::{cells, scale};
 use plotters::prelude::*;
@@ -10,11 +11,11 @@ use retrograd::prelude::Tensor;
 /// weight. `weights` is `[symbols, characters]`.
 pub fn print(weights: &Tensor, written: &str, iso: &str) {
     const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
-    println!("      {written}");
+    say!("      {written}");
     for (i, symbol) in iso.chars().enumerate() {
         let row = weights.select(0, i).to_vec();
         let shade = |w: f32| SHADES[((w.sqrt() * 5.0) as usize).min(4)];
-        println!("    {symbol} {}", row.into_iter().map(shade).collect::<String>());
+        say!("    {symbol} {}", row.into_iter().map(shade).collect::<String>());
     }
 }
 

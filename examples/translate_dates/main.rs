@@ -8,6 +8,10 @@ mod alignment;
 #[path = "../common/bar.rs"]
 mod bar;
 mod dates;
+#[path = "../common/output.rs"]
+mod output;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod translator;
@@ -17,6 +21,7 @@ mod weights;
 use bar::Bar;
 use clap::Parser;
 use dates::{Date, FORMATS, Pair, decode, encode, encode_iso};
+use output::{note, say};
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 use std::error::Error;
@@ -51,14 +56,16 @@ const BATCH: usize = 64;
 const EACH: usize = 200;
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    surroundings::check("close other programs");
+    output::end(match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("error: {e}");
+            note!("error: {e}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
@@ -73,7 +80,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let dates: Vec<Date> = order.iter().map(|&i| dates[i as usize]).collect();
     let (held_out, known) = dates.split_at(dates.len() / 10);
     let model = Translator::new(&mut rng);
-    println!(
+    say!(
         "An encoder and a decoder of {} parameters learn {} dates in {FORMATS} ways of writing;\n\
          {} other dates are held out.\n",
         model.num_parameters(),
@@ -82,7 +89,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     );
     learn(&model, known, args.steps, &mut rng)?;
 
-    println!("On {EACH} held-out dates in each way of writing, the ISO date is exact in");
+    say!("On {EACH} held-out dates in each way of writing, the ISO date is exact in");
     let mut right = 0;
     for format in 0..FORMATS {
         let some = held_out.iter().skip(format * 61 % (held_out.len() - EACH)).take(EACH);
@@ -91,23 +98,23 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         let exact = exact(&model, &pairs)?;
         right += exact;
         let percent = 100.0 * exact as f64 / EACH as f64;
-        println!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
+        say!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
     }
     let accuracy = right as f64 / (EACH * FORMATS) as f64;
-    println!("  {:5.1} %  of all {}\n", 100.0 * accuracy, EACH * FORMATS);
+    say!("  {:5.1} %  of all {}\n", 100.0 * accuracy, EACH * FORMATS);
 
     let example = held_out[0].written(2);
     show(&model, &example, args)?;
     if !asked.is_empty() {
         let (tokens, lengths) = encode(&asked)?;
         let translated = model.translate(&tokens, &lengths);
-        println!();
+        say!("");
         for (i, text) in asked.iter().enumerate() {
-            println!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
+            say!("  {text:<32} {}", decode(&translated.select(0, i).to_vec()));
         }
     }
     if args.check && accuracy <= 0.95 {
-        eprintln!("error: too few dates are exact");
+        note!("error: too few dates are exact");
         return Ok(false);
     }
     Ok(true)
@@ -181,11 +188,11 @@ fn show(model: &Translator, written: &str, args: &Args) -> Result<(), Box<dyn Er
     let maps = model.alignment(&memory, &behind_start(&symbols));
     let maps: Vec<Tensor> = maps.iter().map(|m| m.select(0, 0)).collect();
     let last = maps.last().expect("a layer");
-    println!("Where the last layer of the decoder looks, its heads together:\n");
+    say!("Where the last layer of the decoder looks, its heads together:\n");
     alignment::print(&last.mean(0), written, &iso);
     let path = args.out.join("alignment.svg");
     std::fs::write(&path, alignment::picture(&maps, written, &iso)?)
         .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    println!("\n  {} has every head", path.display());
+    say!("\n  {} has every head", path.display());
     Ok(())
 }

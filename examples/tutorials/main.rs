@@ -11,15 +11,18 @@
 //! numbers they print are in `published.txt`; `extras.txt` holds what they leave as exercises.
 
 mod check;
+#[path = "../common/output.rs"]
+mod output;
 mod s0;
 mod s1;
 mod s2;
 mod s3;
 mod s4;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
 
 use check::Lesson;
 use clap::{Parser, ValueEnum};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Five tutorials on attention, walked through with every number they print.
@@ -65,6 +68,12 @@ fn preface(l: &mut Lesson) {
          random weights, so their results depend on PyTorch's random numbers. TorchRng makes \
          the same ones, so what is computed here must be what was printed there.",
     );
+    l.say(
+        "Published tables are shown without grad_fn and without faults of their typesetting, \
+         such as wrong brackets and indentation; the numbers are as they were printed. Where two \
+         tables do not fit beside each other, ours is shown and every number in which the \
+         published one differs is named.",
+    );
     l.formula(
         "|      code, as it has just been run\n\
          ours   its result; next to it or below, what the tutorial prints\n\
@@ -75,6 +84,7 @@ fn preface(l: &mut Lesson) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    surroundings::check("close other programs");
     let mut lesson = Lesson::default();
     preface(&mut lesson);
     for tutorial in Tutorial::value_variants() {
@@ -88,7 +98,7 @@ fn main() -> ExitCode {
         let line = "=".repeat(80);
         text = format!("{}{line}\nAll comparisons\n{line}\n\n", lesson.text);
     }
-    // A reader that stops reading, such as a pager, is no error.
-    let _ = std::io::stdout().write_all((text + &lesson.report()).as_bytes());
-    if lesson.passed() && complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    output::print(format_args!("{text}{}", lesson.report()));
+    let good = lesson.passed() && complete;
+    output::end(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -76,6 +76,12 @@ fn without_weights(l: &mut Lesson) {
     let order = weights.select(0, 7).argsort(-1, true).to_vec();
     l.holds("\"it\" attends to \"chef\" most", words[order[0] as usize] == "chef");
     l.wrong(
+        "The text calls the result the weighted sum of all the other words. The word itself is \
+         among them, as the tutorial's list of steps and its code have it: \"it\" gives itself \
+         its second largest share.",
+    );
+    l.holds("\"it\" attends to itself second most", words[order[1] as usize] == "it");
+    l.wrong(
         "The formula shown beside this step divides by √d_k; the code does not, and neither \
          does the code above, so that the numbers agree.",
     );
@@ -220,7 +226,8 @@ fn causal(l: &mut Lesson) {
     l.wrong(
         "As printed, the module is built a first time with context_length and dropout, which \
          nothing has defined yet: a NameError. In the author's notebook both are one cell, in \
-         another order. The printed tensor opens with four brackets and closes with three.",
+         another order. The printed tensor opens with one bracket too many, and closes it behind \
+         grad_fn instead of before it.",
     );
 }
 
@@ -314,6 +321,10 @@ fn multi_head(l: &mut Lesson) {
     l.wrong(
         "qkv_bias has no default value, and the call leaves it out: a TypeError. The author's \
          notebook says qkv_bias=False, which gives the numbers above.",
+    );
+    l.wrong(
+        "The printed tensor is closed with its third bracket and a parenthesis, and then once \
+         more with a bracket that nothing has opened.",
     );
     l.wrong(
         "The list of steps says that attention scores are concatenated. Context vectors are; \

@@ -145,9 +145,10 @@ fn why_divide(l: &mut Lesson) {
     l.say(
         "Unscaled, at d = 512 the softmax has all but chosen one key before it has learned \
          anything, and lets hardly any gradient through to change its mind. Scaled, it begins \
-         undecided at every width. That is the whole reason. (The weights of this tutorial are \
-         neither independent of each other nor of mean 0, so here the variance is not 1; it \
-         is the growth with d that the division removes.)",
+         undecided at every width. That is the whole reason. (In this tutorial neither premise \
+         holds: the matrices are independent draws, but queries and keys come from the same \
+         words, and since all numbers are positive, neither has mean 0. So here the variance \
+         is not 1; it is the growth with d that the division removes.)",
     );
 }
 

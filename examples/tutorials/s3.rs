@@ -277,7 +277,8 @@ fn causal(l: &mut Lesson, x: &Var) {
     l.table("s3.causal", causal.value());
     l.say(
         "They agree because a softmax is a ratio: what is common to a row cancels. With e_j for \
-         e to the score of key j and sums over the keys that may be seen,",
+         e to the scaled score of key j, which is q · k_j / √d_k, and sums over all keys or those \
+         that may be seen,",
     );
     l.formula("(e_i / Σ_all e) / (Σ_seen e / Σ_all e)  =  e_i / Σ_seen e");
     let apart = distance(renormalised.value(), causal.value());

@@ -136,14 +136,32 @@ impl Checkpoint {
         }
     }
 
-    /// The state dict under a prefix.
+    /// The state dict under a prefix, which is taken off the names; of all tensors if the prefix
+    /// is empty.
+    ///
+    /// A file that PyTorch has written may hold more than parameters, and under other names:
+    ///
+    /// ```no_run
+    /// use retrograd_nn::{Module, checkpoint::Checkpoint};
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = Checkpoint::load(path)?;
+    /// // What torch.compile has wrapped begins with `_orig_mod.`; else the prefix is "".
+    /// let mut dict = file.get("_orig_mod")?;
+    /// // Where there is no flash attention, nanoGPT keeps its causal masks among the weights.
+    /// dict.retain(|name, _| !name.ends_with(".attn.bias"));
+    /// model.load_state_dict(&dict)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If one of its tensors has another element type.
     pub fn get<T: Storable>(&self, prefix: &str) -> Result<StateDict<T>, CheckpointError> {
         let mut dict = StateDict::new();
         for (name, value) in &self.tensors {
-            let Some(rest) = name.strip_prefix(prefix).and_then(|n| n.strip_prefix('.')) else {
+            let below = || name.strip_prefix(prefix)?.strip_prefix('.');
+            let Some(rest) = (if prefix.is_empty() { Some(name.as_str()) } else { below() }) else {
                 continue;
             };
             let value = T::unwrap(value).ok_or_else(|| {

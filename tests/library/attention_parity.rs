@@ -88,6 +88,8 @@ fn scaled_dot_product_attention() {
         ("causal_more_queries", causal()),
         ("gqa", Spec::new()),
         ("mqa_causal_scale", causal().scale(0.7)),
+        ("minus_infinity", Spec::new()),
+        ("minus_infinity_row", Spec::new()),
     ];
     for (name, mut spec) in cases {
         let at = |part: &str| format!("sdpa.{name}.{part}");
@@ -97,7 +99,12 @@ fn scaled_dot_product_attention() {
         }
         let bias = f.find(&at("bias")).map(|_| f.leaf(&at("bias")));
         if let Some(bias) = &bias {
-            spec = spec.bias(Bias::Additive(bias.clone()));
+            // PyTorch masks with a bias of minus infinity, too.
+            let bias = match f.bool(&at("minus_infinity")) {
+                Some(hidden) => bias.masked_fill(&hidden, f64::NEG_INFINITY),
+                None => bias.clone(),
+            };
+            spec = spec.bias(Bias::Additive(bias));
         }
         let paths = [retrograd::nn::attention::Path::Composed, Default::default()];
         for path in paths
@@ -141,7 +148,11 @@ fn multihead_attention() {
         ("bias_kv", bias_kv.clone()),
         ("zero_attn", MultiHeadConfig { zero_attn: true, ..plain.clone() }),
         ("everything", MultiHeadConfig { zero_attn: true, ..bias_kv }),
-        ("widths_bias_kv_add", MultiHeadConfig { bias_kv: true, ..widths }),
+        ("widths_bias_kv_add", MultiHeadConfig { bias_kv: true, ..widths.clone() }),
+        ("unbatched", plain.clone()),
+        ("unbatched_padding", plain.clone()),
+        ("unbatched_per_head", plain.clone()),
+        ("unbatched_everything", MultiHeadConfig { bias_kv: true, ..widths }),
     ];
     for (name, config) in cases {
         let at = |part: &str| format!("mha.{name}.{part}");
@@ -153,8 +164,8 @@ fn multihead_attention() {
         let [q, k, v] = ["query", "key", "value"].map(|x| f.leaf(&at(x)));
         let mut spec = Spec::new();
         if let Some(drop) = f.bool(&at("drop_keys")) {
-            // [B, Lk], the same for every head and query.
-            spec = spec.mask(Mask::drop(&drop.unsqueeze(1).unsqueeze(1)));
+            // [B, Lk] or [Lk], the same for every head and query.
+            spec = spec.mask(Mask::drop(&drop.unsqueeze(-2).unsqueeze(-2)));
         }
         if let Some(drop) = f.bool(&at("drop")) {
             spec = spec.mask(Mask::drop(&drop));
@@ -164,7 +175,7 @@ fn multihead_attention() {
         }
         let (y, w) = module.forward_with_weights(&q, &k, &v, &spec, &mut Pass::eval());
         let want = f.real(&at("weights"));
-        let w = if want.rank() == 3 { w.mean(1) } else { w };
+        let w = if want.rank() < w.rank() { w.mean(-3) } else { w };
         f.same(y.value(), &at("out"));
         f.same(w.value(), &at("weights"));
         f.same(module.forward(&q, &k, &v, &spec, &mut Pass::eval()).value(), &at("out"));

@@ -3,6 +3,7 @@
 
 mod attention_parity;
 mod learns;
+mod nanogpt_state;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;

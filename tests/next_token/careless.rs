@@ -1,6 +1,6 @@
 //! Careless use: every mistake is told in words, and by the exit code.
 
-use crate::program::Place;
+use crate::program::{Ended, Place, wait_until};
 use std::fs;
 
 const FAILED: i32 = 1;
@@ -65,11 +65,89 @@ fn folders() {
     let before = fs::read(place.path("run/log.jsonl")).unwrap();
     place.run(&["--out", "run"]).failed(USAGE, &["run holds a run already", "--resume"]);
     assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
+    fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
+    let alone = "run has a log but no checkpoint, so that run cannot go on; name another folder, or \
+                 remove run/log.jsonl";
+    place.run(&["--out", "run"]).failed(USAGE, &[alone]);
+    place.run(&["--out", "run", "--resume"]).failed(FAILED, &[alone]);
+    fs::remove_file(place.path("run/log.jsonl")).unwrap();
+    place.run(&["--preset", "tiny", "--steps", "1", "--out", "run", "--quiet"]).ok();
     place.write("file", "no folder");
     place.run(&["--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
     place.run(&["--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
     place.run(&["--resume"]).failed(FAILED, &["there is no run in out/next_token"]);
     place.run(&["--sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
+    if fs::write(place.path("").join(name), "word ".repeat(200)).is_err() {
+        return; // Some file systems refuse it themselves.
+    }
+    let mut command = place.example("next_token", &["--preset", "tiny", "--data"]);
+    Ended::new(command.arg(name).output().unwrap())
+        .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "another name or place"]);
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn two_processes_in_one_folder() {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "100000", "--quiet"];
+    let mut first = place.start(&args);
+    wait_until(&mut first, || place.path("out/next_token/log.jsonl").exists());
+    let said = ["another process is training in out/next_token"];
+    place.run(&["--out", "out/next_token"]).failed(FAILED, &said);
+    place.run(&["--resume"]).failed(FAILED, &said);
+    // It may be looked at, and a run that names no folder finds another.
+    place.run(&["--sample", "The", "--tokens", "5"]).ok();
+    let out = place.run(&["--preset", "tiny", "--steps", "1", "--quiet"]).ok();
+    assert!(out.ends_with("in out/next_token-2\n"), "{out}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    place.run(&["--out", "out/next_token"]).failed(USAGE, &["holds a run already"]);
+}
+
+#[test]
+fn a_damaged_log() {
+    let place = place_with_run();
+    let log = place.path("run/log.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    let note = |bytes: &[u8]| {
+        fs::write(&log, bytes).unwrap();
+        let ended = place.run(&["--resume", "--out", "run", "--quiet"]);
+        let said = ended.err.clone();
+        ended.ok();
+        said
+    };
+    // Torn by a kill: the step is there, or it comes again.
+    assert_eq!(note(format!("{whole}{{\"step\":4,\"lo").as_bytes()), "");
+    assert_eq!(note(whole.as_bytes()), "");
+    let step_2 = whole.find("{\"step\":2").unwrap();
+    let mut bytes = whole.clone().into_bytes();
+    bytes[step_2 + 3] = 0xff;
+    let lost = "run/log.jsonl: 1 unreadable lines left out, 1 of 3 steps missing";
+    assert!(note(&bytes).contains(lost));
+    assert!(
+        note(&whole.as_bytes()[..step_2])
+            .contains("0 unreadable lines left out, 2 of 3 steps missing")
+    );
+    assert!(note(b"").contains("3 of 3 steps missing"));
+}
+
+#[test]
+fn a_learning_rate_that_is_too_high_is_told() {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
+    let hint = "so this model has learnt nothing; try a --lr below 50.0";
+    let ended = place.run(&[&args[..], &["50"]].concat());
+    assert!(ended.err.contains(hint), "{ended:?}");
+    ended.ok();
+    assert_eq!(place.run(&[&args[..], &["3e-3"]].concat()).err, "");
 }
 
 #[test]

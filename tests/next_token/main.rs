@@ -1,6 +1,7 @@
-//! The example `next_token` as its users meet it: from the outside.
+//! The example `next_token` as its users meet it: from the outside; and what holds of all examples.
 
 mod careless;
+mod printing;
 mod program;
 mod resume;
 mod whole;
@@ -9,6 +10,8 @@ mod whole;
 #[allow(dead_code)]
 #[path = "../../examples/next_token/corpus.rs"]
 mod corpus;
+#[path = "../../examples/common/output.rs"]
+mod output;
 #[allow(dead_code)]
 #[path = "../../examples/next_token/stop.rs"]
 mod stop;

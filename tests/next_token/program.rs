@@ -3,30 +3,30 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-/// The built example. It is beside this test, and built together with it by `cargo test`; when
+/// A built example. It is beside this test, and built together with it by `cargo test`; when
 /// this test is built alone it may be missing or old, and is built here.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap();
-        let program = profile.join("examples").join("next_token").with_extension(exe());
-        if !is_current(&program) {
-            let mut build = Command::new(env!("CARGO"));
-            build.args(["build", "--quiet", "--example", "next_token"]);
-            build.current_dir(env!("CARGO_MANIFEST_DIR"));
-            if !cfg!(debug_assertions) {
-                build.arg("--release");
-            }
-            assert!(build.status().unwrap().success(), "the example does not build");
-            assert!(program.exists(), "build it first: cargo build --example next_token");
+fn program(name: &str) -> PathBuf {
+    // One at a time: what one test builds, another need not.
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let program = profile.join("examples").join(name).with_extension(exe());
+    if !is_current(&program) {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--example", name]);
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
         }
-        program
-    })
+        assert!(build.status().unwrap().success(), "the example does not build");
+        assert!(program.exists(), "build it first: cargo build --example {name}");
+    }
+    program
 }
 
 fn exe() -> &'static str {
@@ -59,10 +59,15 @@ impl Place {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(program());
+    /// An example, to be run here.
+    pub fn example(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program(name));
         command.current_dir(self.0.path()).args(args).stdin(Stdio::null());
         command
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        self.example("next_token", args)
     }
 
     pub fn run(&self, args: &[&str]) -> Ended {

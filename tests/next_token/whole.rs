@@ -82,7 +82,13 @@ fn any_text_will_do() {
     let place = Place::new();
     let (emoji, one) = ("<&> \u{1}naïve 語🦊\t".repeat(40), "a".repeat(500));
     let crlf = "eins zwei drei\r\n".repeat(60);
-    for (name, text) in [("emoji", emoji), ("one", one), ("crlf", crlf)] {
+    // The last tenth, which is held out, begins with the end of a line.
+    let names = "Ada\nGrace\nEmmy\nRosalind\n".repeat(20);
+    let held_out = names.len() * 9 / 10;
+    let names = format!("{}\n{}", &names[..held_out], &names[held_out + 1..]);
+    let nothing = "\n".repeat(500);
+    let texts = [("emoji", emoji), ("one", one), ("crlf", crlf), ("names", names)];
+    for (name, text) in texts.into_iter().chain([("nothing", nothing)]) {
         place.write(name, text);
         let args = ["--preset", "tiny", "--steps", "5", "--tokens", "5", "--data", name];
         place.run(&[&args[..], &["--out", &format!("out-{name}")]].concat()).ok();

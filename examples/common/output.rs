@@ -1,0 +1,65 @@
+//! Printing that outlives its reader. `head` reads what it wants and closes the pipe; a disk may be
+//! full. `println!` panics then, in the middle of the work: here printing stops, the work goes on,
+//! and the exit code tells.
+#![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `println!` for results.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+/// `eprintln!` for everything else.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::remark(format_args!("{}\n", format_args!($($text)*))) };
+}
+pub(crate) use {note, say};
+
+/// The first error of standard output. After it nothing is printed.
+fn error() -> MutexGuard<'static, Option<io::Error>> {
+    static ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
+    ERROR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints at once, as long as somebody reads.
+pub fn print(text: Arguments<'_>) {
+    let mut error = error();
+    if error.is_none() {
+        let mut out = io::stdout().lock();
+        *error = out.write_fmt(text).and_then(|()| out.flush()).err();
+    }
+}
+
+/// Prints to standard error. If that fails, there is nobody to tell.
+pub fn remark(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// Whether what is printed still arrives.
+pub fn is_open() -> bool {
+    error().is_none()
+}
+
+/// Says why something that was printed did not arrive, and whether that is so. A reader that has
+/// gone away is no error.
+fn has_failed() -> bool {
+    let error = error();
+    let other = error.as_ref().filter(|e| e.kind() != ErrorKind::BrokenPipe);
+    if let Some(e) = other {
+        note!("error: cannot write to standard output: {e}");
+    }
+    other.is_some()
+}
+
+/// The exit code of a program that has done its work, for which alone it would be `code`.
+pub fn end(code: ExitCode) -> ExitCode {
+    if has_failed() { ExitCode::FAILURE } else { code }
+}
+
+/// Ends a program that has nothing left to do but to print, when it cannot.
+pub fn leave() -> ! {
+    std::process::exit(i32::from(has_failed()))
+}

@@ -1,0 +1,102 @@
+//! Examples whose output nobody reads, or nothing can take, and examples in wrong surroundings.
+#![cfg(unix)]
+
+use crate::program::{Ended, Place};
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+/// An example, flags that make it quick, and the files that it leaves in the folder `o`.
+type Example = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const EXAMPLES: [Example; 7] = [
+    ("scalar", &[], &[]),
+    ("tensors", &[], &[]),
+    ("gradients", &[], &[]),
+    ("tutorials", &["--only", "s4"], &[]),
+    ("it_means_meal", &["--steps", "1", "--out", "o"], &["attention.svg", "attention.html"]),
+    ("translate_dates", &["--steps", "1", "--out", "o"], &["alignment.svg"]),
+    (
+        "next_token",
+        &["--preset", "tiny", "--steps", "2", "--out", "o"],
+        &["checkpoint.safetensors", "log.jsonl", "loss.svg", "attention-1.svg", "attention-2.svg"],
+    ),
+];
+
+fn left_everything(place: &Place, (name, _, files): Example) {
+    for file in files {
+        assert!(place.path("o").join(file).exists(), "{name} has not left {file}");
+    }
+}
+
+/// What it says on standard error.
+fn run(command: &mut Command) -> Ended {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // If there is a pipe, its reader goes away before the first word.
+    drop(child.stdout.take());
+    Ended::new(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn without_a_reader_the_work_is_done() {
+    for example in EXAMPLES {
+        let place = Place::new();
+        let ended = run(place.example(example.0, example.1).stdout(Stdio::piped()));
+        assert!(!ended.err.contains("error"), "{example:?}: {ended:?}");
+        ended.ok();
+        left_everything(&place, example);
+    }
+}
+
+#[test]
+fn samples_end_when_nobody_reads_them() {
+    let place = Place::new();
+    place.run(&["--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
+    let endless = ["--out", "o", "--sample", "The", "--tokens", "100000000"];
+    run(place.example("next_token", &endless).stdout(Stdio::piped())).ok();
+}
+
+#[test]
+fn without_standard_error_the_work_is_done() {
+    let place = Place::new();
+    let (name, args, _) = EXAMPLES[6];
+    let mut child =
+        place.example(name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert!(child.wait().unwrap().success());
+    left_everything(&place, EXAMPLES[6]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_the_work_is_done() {
+    for example in EXAMPLES {
+        let place = Place::new();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        run(place.example(example.0, example.1).stdout(full))
+            .failed(1, &["error: cannot write to standard output: No space left"]);
+        left_everything(&place, example);
+    }
+}
+
+#[test]
+fn an_unknown_instruction_set_is_told_before_anything_is_done() {
+    // `scalar` is without the library.
+    for (name, args, _) in &EXAMPLES[1..] {
+        let place = Place::new();
+        run(place.example(name, args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
+            .failed(2, &["error: RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, "]);
+        assert!(!place.path("o").exists());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_that_does_not_fit_into_memory_is_told() {
+    let place = Place::new();
+    let large = place.example("next_token", &["--width", "16384", "--layers", "64"]);
+    // The shell limits itself, and becomes the program.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", r#"ulimit -v 3000000; exec "$0" "$@""#]).arg(large.get_program());
+    limited.args(large.get_args()).current_dir(place.path("")).stdout(Stdio::piped());
+    run(&mut limited).failed(1, &["no memory for ", "a smaller --width, --layers"]);
+}
