@@ -12,8 +12,8 @@ pub const COMMAND: &str = "cargo run --release --example next_token";
 
 /// Trains a small language model on the CPU, character by character, and shows what it learnt.
 ///
-/// Without any flag it writes itself a text of short tales, learns from it for about two
-/// minutes, tells a few tales of its own, and leaves a checkpoint, a log and pictures in a folder.
+/// Without any flag it writes itself a text of short tales, learns from it for about a minute and
+/// a half, tells a few tales of its own, and leaves a checkpoint, a log and pictures in a folder.
 #[derive(Parser, Debug)]
 #[command(bin_name = format!("{COMMAND} --"), max_term_width = 100)]
 pub struct Args {

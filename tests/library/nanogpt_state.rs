@@ -52,8 +52,9 @@ fn what_nanogpt_writes_can_be_loaded() {
     let file = Checkpoint::load(&path).unwrap();
     let everything: StateDict<f64> = file.get("").unwrap();
     assert_eq!(everything.len(), file.tensors.len());
-    assert!(everything.keys().all(|name| name.starts_with("_orig_mod.transformer")
-        || name == "_orig_mod.lm_head.weight"));
+    assert!(everything.keys().all(
+        |name| name.starts_with("_orig_mod.transformer") || name == "_orig_mod.lm_head.weight"
+    ));
 
     let mut dict: StateDict<f64> = file.get("_orig_mod").unwrap();
     let error = model.load_state_dict(&dict).unwrap_err();

@@ -1,0 +1,79 @@
+//! That no variant of attention is forgotten: each has a row among the tests of variants, as each
+//! operation has one in the table of operations, and each file a line in README's table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Beside the variants, and no variants themselves.
+const COMMON: [&str; 2] = ["heads.rs", "projections.rs"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files of a folder whose names begin so, by name.
+fn files(folder: &str, beginning: &str) -> Vec<(String, String)> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let rust = |path: &PathBuf| path.extension().is_some_and(|e| e == "rs");
+    let mut files: Vec<(String, String)> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(rust)
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .filter(|(name, _)| name.starts_with(beginning))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The types that a file makes modules of.
+fn modules(text: &str) -> Vec<String> {
+    let names = text.lines().filter(|line| line.starts_with("impl<")).filter_map(|line| {
+        let (_, name) = line.split_once(" Module<T> for ")?;
+        Some(name.split(['<', ' ']).next()?.to_string())
+    });
+    names.collect()
+}
+
+/// Files of the variants, and their modules.
+fn variants() -> Vec<(String, Vec<String>)> {
+    let files = files("src/attention", "").into_iter();
+    let files = files.filter(|(name, _)| !COMMON.contains(&name.as_str()));
+    let variants = files.map(|(name, text)| (name, modules(&text)));
+    variants.filter(|(_, modules)| !modules.is_empty()).collect()
+}
+
+/// Whether a name occurs in a text, and not as a part of another.
+fn names(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+}
+
+#[test]
+fn every_variant_has_a_row() {
+    // To be imported, or mentioned in a comment, is not enough.
+    let rows = files("tests/all/variants", "rows_").into_iter().map(|(_, text)| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code = lines.map(|line| format!("{line}\n")).collect::<String>();
+        let statements = code.split_inclusive(';').filter(|s| !s.trim_start().starts_with("use "));
+        statements.collect::<String>()
+    });
+    let rows = rows.collect::<String>();
+    let variants = variants();
+    let all: Vec<&String> = variants.iter().flat_map(|(_, modules)| modules).collect();
+    assert!(all.len() >= 40, "only {} modules found: is this test still right?", all.len());
+    let without: Vec<_> = all.into_iter().filter(|module| !names(&rows, module)).collect();
+    assert!(without.is_empty(), "no row in nn/tests/all/variants/rows_*.rs for {without:?}");
+}
+
+#[test]
+fn every_variant_has_a_line_in_the_readme() {
+    let readme = fs::read_to_string(root().join("../README.md")).unwrap();
+    let without: Vec<String> = variants()
+        .into_iter()
+        .map(|(file, _)| file)
+        .filter(|file| !readme.contains(&format!("](nn/src/attention/{file})")))
+        .collect();
+    assert!(without.is_empty(), "no line in README.md for {without:?}");
+}
