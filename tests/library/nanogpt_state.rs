@@ -1,6 +1,7 @@
 //! A state dict as nanoGPT writes it: the model compiled, its causal masks among the weights, and
 //! the tied head under both its names.
 
+use retrograd::nn::StateDict;
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
 use retrograd::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
