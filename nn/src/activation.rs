@@ -1,9 +1,13 @@
 //! Activations as layers.
 
+use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
+use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_autograd::ops::pointwise::Differentiable;
 use retrograd_tensor::Real;
+use retrograd_tensor::ops::activation::*;
 
 /// An elementwise nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,20 +40,66 @@ impl<T: Real> Module<T> for Activation {
     fn walk(&self, _: &mut Walk<'_, T>) {}
 }
 
+impl Activation {
+    /// Gives the operation to `then`, or nothing for the identity.
+    fn apply<T: Real, F: Then<T>>(self, then: F) -> Var<T> {
+        match self {
+            Activation::Identity => then.without(),
+            Activation::Relu => then.with(Relu),
+            Activation::LeakyRelu(slope) => then.with(LeakyRelu { slope: T::from_f64(slope) }),
+            Activation::Elu(alpha) => then.with(Elu { alpha: T::from_f64(alpha) }),
+            Activation::Gelu => then.with(Gelu),
+            Activation::GeluTanh => then.with(GeluTanh),
+            Activation::Silu => then.with(Silu),
+            Activation::Sigmoid => then.with(Sigmoid),
+            Activation::Tanh => then.with(Tanh),
+            Activation::Softplus => then.with(Softplus),
+            Activation::Mish => then.with(Mish),
+        }
+    }
+
+    /// `down(self(up(x)))`, as one operation.
+    pub(crate) fn between<T: Real>(self, x: &Var<T>, up: &Linear<T>, down: &Linear<T>) -> Var<T> {
+        self.apply(Between { x, up, down })
+    }
+}
+
+/// What is done with an operation that is known when the program runs.
+trait Then<T: Real> {
+    fn with<P: Differentiable<T>>(self, op: P) -> Var<T>;
+    fn without(self) -> Var<T>;
+}
+
+struct To<'a, T: Real>(&'a Var<T>);
+
+impl<T: Real> Then<T> for To<'_, T> {
+    fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
+        self.0.map(op)
+    }
+    fn without(self) -> Var<T> {
+        self.0.clone()
+    }
+}
+
+struct Between<'a, T: Real> {
+    x: &'a Var<T>,
+    up: &'a Linear<T>,
+    down: &'a Linear<T>,
+}
+
+impl<T: Real> Then<T> for Between<'_, T> {
+    fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
+        let [up, down] = [self.up, self.down]
+            .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
+        self.x.feed_forward((&up.0, up.1.as_ref()), op, (&down.0, down.1.as_ref()))
+    }
+    fn without(self) -> Var<T> {
+        self.down.affine(&self.up.affine(self.x))
+    }
+}
+
 impl<T: Real> Layer<T> for Activation {
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        match *self {
-            Activation::Identity => x.clone(),
-            Activation::Relu => x.relu(),
-            Activation::LeakyRelu(slope) => x.leaky_relu(T::from_f64(slope)),
-            Activation::Elu(alpha) => x.elu(T::from_f64(alpha)),
-            Activation::Gelu => x.gelu(),
-            Activation::GeluTanh => x.gelu_tanh(),
-            Activation::Silu => x.silu(),
-            Activation::Sigmoid => x.sigmoid(),
-            Activation::Tanh => x.tanh(),
-            Activation::Softplus => x.softplus(),
-            Activation::Mish => x.mish(),
-        }
+        self.apply(To(x))
     }
 }

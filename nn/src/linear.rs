@@ -48,6 +48,12 @@ impl<T: Real> Linear<T> {
     pub fn tied(weight: &Param<T>) -> Self {
         Linear { weight: weight.clone(), bias: None }
     }
+
+    /// `x · Wᵀ + b`
+    #[track_caller]
+    pub(crate) fn affine(&self, x: &Var<T>) -> Var<T> {
+        x.linear(&self.weight.var(), self.bias.as_ref().map(Param::var).as_ref())
+    }
 }
 
 impl<T: Real> Module<T> for Linear<T> {
@@ -62,10 +68,6 @@ impl<T: Real> Layer<T> for Linear<T> {
     /// If the last axis of `x` is not `inputs`.
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        let y = x.matmul(&self.weight.var().t());
-        match &self.bias {
-            Some(bias) => y + bias.var(),
-            None => y,
-        }
+        self.affine(x)
     }
 }

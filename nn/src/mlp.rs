@@ -53,7 +53,6 @@ impl<T: Real> Module<T> for Mlp<T> {
 
 impl<T: Real> Layer<T> for Mlp<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let h = self.activation.forward(&self.c_fc.forward(x, pass), pass);
-        self.dropout.forward(&self.c_proj.forward(&h, pass), pass)
+        self.dropout.forward(&self.activation.between(x, &self.c_fc, &self.c_proj), pass)
     }
 }

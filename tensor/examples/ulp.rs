@@ -6,12 +6,63 @@
 //! The reference is the same function in `f64`.
 
 use rayon::prelude::*;
+use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
+use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::{Kernel, Lanes, Level, Real};
+use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
-/// The functions under test, in the order of [`NAMES`].
-const NAMES: [&str; 8] = ["exp", "expm1", "ln", "log1p", "tanh", "erf", "sin", "cos"];
-const EXACT: [fn(f64) -> f64; 8] =
-    [f64::exp, f64::exp_m1, f64::ln, f64::ln_1p, f64::tanh, libm::erf, f64::sin, f64::cos];
+/// The functions under test: names, the size below which errors are measured in units of that
+/// size, what they should be, and what they are on lanes.
+macro_rules! functions {
+    ($($name:literal above $floor:expr, $exact:expr, |$s:ident, $x:ident| $ours:expr;)+) => {
+        const FUNCTIONS: &[(&str, f64, fn(f64) -> f64)] = &[$(($name, $floor, $exact)),+];
+
+        #[inline(always)]
+        fn ours<S: Lanes<f32>>(which: usize, token: S, lanes: S::V) -> S::V {
+            let mut i = 0..;
+            $(if i.next() == Some(which) {
+                let ($s, $x) = (token, lanes);
+                return $ours;
+            })+
+            unreachable!("there is no function {which}")
+        }
+    };
+}
+
+functions! {
+    "exp" above 0.0, f64::exp, |s, x| <f32 as Real>::exp(s, x);
+    "expm1" above 0.0, f64::exp_m1, |s, x| <f32 as Real>::expm1(s, x);
+    "ln" above 0.0, f64::ln, |s, x| <f32 as Real>::ln(s, x);
+    "log1p" above 0.0, f64::ln_1p, |s, x| <f32 as Real>::log1p(s, x);
+    "tanh" above 0.0, f64::tanh, |s, x| <f32 as Real>::tanh(s, x);
+    "erf" above 0.0, libm::erf, |s, x| <f32 as Real>::erf(s, x);
+    "sin" above 0.0, f64::sin, |s, x| <f32 as Real>::sin(s, x);
+    "cos" above 0.0, f64::cos, |s, x| <f32 as Real>::cos(s, x);
+    "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
+    "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
+    "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| slope(Silu, s, x);
+    "gelu" above NORMAL, |x| x * normal_cdf(x), |s, x| Gelu.f(s, x);
+    "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| slope(Gelu, s, x);
+    "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
+}
+
+/// These are products with a factor that may be subnormal, and has fewer digits then.
+const NORMAL: f64 = 1e-36;
+/// These are sums that cross zero.
+const CROSSING: f64 = 0.25;
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn normal_cdf(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
+}
+
+#[inline(always)]
+fn slope<P: Pointwise<f32>, S: Lanes<f32>>(op: P, s: S, x: S::V) -> S::V {
+    op.vjp(s, x, s.splat(1.0))
+}
 
 /// Applies function number `which` in place to a slice of whole vectors.
 struct Apply<'a> {
@@ -24,24 +75,14 @@ impl Kernel<f32> for Apply<'_> {
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         for chunk in self.data.chunks_exact_mut(S::N) {
-            let x = s.load(chunk);
-            let y = match self.which {
-                0 => <f32 as Real>::exp(s, x),
-                1 => <f32 as Real>::expm1(s, x),
-                2 => <f32 as Real>::ln(s, x),
-                3 => <f32 as Real>::log1p(s, x),
-                4 => <f32 as Real>::tanh(s, x),
-                5 => <f32 as Real>::erf(s, x),
-                6 => <f32 as Real>::sin(s, x),
-                _ => <f32 as Real>::cos(s, x),
-            };
+            let y = ours(self.which, s, s.load(chunk));
             s.store(y, chunk);
         }
     }
 }
 
-/// Distance of `got` from `exact`, in units of the `f32` spacing at `exact`.
-fn ulps(got: f32, exact: f64) -> f64 {
+/// Distance of `got` from `exact`, in units of the `f32` spacing at `exact` or at `floor`.
+fn ulps(got: f32, exact: f64, floor: f64) -> f64 {
     let rounded = exact as f32;
     if got == rounded || got.is_nan() && rounded.is_nan() {
         // Also equal infinities; otherwise at most half a unit, measured below.
@@ -51,40 +92,48 @@ fn ulps(got: f32, exact: f64) -> f64 {
     } else if !got.is_finite() || !rounded.is_finite() {
         return f64::INFINITY;
     }
-    let exponent = (exact.abs().to_bits() >> 52) as i32 - 1023;
+    let exponent = (exact.abs().max(floor).to_bits() >> 52) as i32 - 1023;
     let spacing = 2f64.powi(exponent.clamp(-126, 127) - 23);
     (f64::from(got) - exact).abs() / spacing
 }
 
-fn worst(level: Level, which: usize, stride: u64) -> (f64, f32) {
+/// An error, and the number it is made at.
+type Error = (f64, f32);
+
+/// The worst errors of a function on each level.
+fn worst(levels: &[Level], which: usize, stride: u64) -> Vec<Error> {
     const BLOCK: u64 = 1 << 12;
+    let (_, floor, exact) = FUNCTIONS[which];
     let samples = (1u64 << 32).div_ceil(stride);
+    let none = || vec![(0.0, 0.0); levels.len()];
     (0..samples.div_ceil(BLOCK))
         .into_par_iter()
         .map(|block| {
             let input = |i: u64| f32::from_bits(((block * BLOCK + i) * stride) as u32);
-            let mut data: Vec<f32> = (0..BLOCK).map(input).collect();
-            f32::dispatch(level, Apply { which, data: &mut data });
-            let mut worst = (0.0, 0.0);
-            for (i, &got) in data.iter().enumerate() {
-                let x = input(i as u64);
-                let error = ulps(got, EXACT[which](x.into()));
-                if error > worst.0 {
-                    worst = (error, x);
-                }
-            }
-            worst
+            let inputs: Vec<f32> = (0..BLOCK).map(input).collect();
+            let right: Vec<f64> = inputs.iter().map(|&x| exact(x.into())).collect();
+            let on_level = |&level: &Level| {
+                let mut data = inputs.clone();
+                f32::dispatch(level, Apply { which, data: &mut data });
+                let errors = data.iter().zip(&right).map(|(&got, &exact)| ulps(got, exact, floor));
+                errors.zip(inputs.iter().copied()).fold((0.0, 0.0), worse)
+            };
+            levels.iter().map(on_level).collect()
         })
-        .reduce(|| (0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
+        .reduce(none, |a, b| a.into_iter().zip(b).map(|(a, b)| worse(a, b)).collect())
+}
+
+fn worse(a: Error, b: Error) -> Error {
+    if b.0 > a.0 { b } else { a }
 }
 
 fn main() {
     let stride = std::env::args().nth(1).map_or(1, |k| k.parse().expect("a stride: 1, 2, ..."));
+    let levels: Vec<Level> = Level::available().into_iter().collect();
     println!("largest error in ULP over every {stride}-th of all f32 values");
     println!("{:8} {:8} {:>8}  at", "function", "level", "ULP");
-    for (which, name) in NAMES.into_iter().enumerate() {
-        for level in Level::available() {
-            let (error, x) = worst(level, which, stride);
+    for (which, (name, ..)) in FUNCTIONS.iter().enumerate() {
+        for (level, (error, x)) in levels.iter().zip(worst(&levels, which, stride)) {
             println!("{name:8} {level:8} {error:8.3}  {x:e} ({:#010x})", x.to_bits());
         }
     }

@@ -26,7 +26,7 @@ impl<T: Real> Backward<T> for Matmul<T> {
         let of_right = |a: &Tensor<T>| {
             let a = cx.input(0, a);
             match cx.input_shape(1).rank() {
-                2 if self.b_by_columns => rows(g).t().matmul(&rows(&a)).t(),
+                2 if self.b_by_columns => of_right_transposed(&a, g).t(),
                 2 => rows(&a).t().matmul(&rows(g)),
                 _ => a.t().matmul(g),
             }
@@ -35,9 +35,15 @@ impl<T: Real> Backward<T> for Matmul<T> {
     }
 }
 
+/// The gradient of `Wᵀ` in `x · W`, for the cotangent `g` of the product: for a matrix `W` whose
+/// transpose lies in order.
+pub(super) fn of_right_transposed<T: Real>(x: &Var<T>, g: &Var<T>) -> Var<T> {
+    rows(g).t().matmul(&rows(x))
+}
+
 /// The leading axes as one.
 fn rows<T: Real>(x: &Var<T>) -> Var<T> {
-    let [leading @ .., last] = &x.shape()[..] else { unreachable!("a matrix at least") };
+    let [leading @ .., last] = &x.shape()[..] else { unreachable!("an axis at least") };
     if leading.len() == 1 { x.clone() } else { x.reshape([leading.iter().product(), *last]) }
 }
 

@@ -11,6 +11,7 @@ pub mod dropout;
 pub mod einsum;
 pub mod index;
 pub mod join;
+pub mod linear;
 pub mod loss;
 pub mod mask;
 pub mod matmul;

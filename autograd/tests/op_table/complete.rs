@@ -20,7 +20,7 @@ macro_rules! sources {
 }
 
 const SOURCES: &[(&str, &str)] = sources![
-    "activation" "binary" "dropout" "einsum" "index" "join" "loss" "mask" "matmul" "norm" "pointwise"
+    "activation" "binary" "dropout" "einsum" "index" "join" "linear" "loss" "mask" "matmul" "norm" "pointwise"
     "reduce" "softmax" "unary" "view"
 ];
 

@@ -498,6 +498,24 @@ pub mod shapes {
         vec![[rows, width].into(), [classes.max(1), width].into()]
     }
 
+    /// Inputs of a linear layer, its weight and its bias; with leading axes or without.
+    pub fn affine(case: &Case) -> Vec<Shape> {
+        let [rows, width, outputs] = three_sizes(case);
+        let x: Shape = match case.thin[0] % 3 {
+            0 if !case.large => [width].into(),
+            1 if !case.large => [2, rows, width].into(),
+            _ => [rows, width].into(),
+        };
+        vec![x, [outputs, width].into(), [outputs].into()]
+    }
+
+    /// Inputs of a feed-forward network and its weights.
+    pub fn feed_forward(case: &Case) -> Vec<Shape> {
+        let [rows, width, inner] = three_sizes(case);
+        let outputs = if case.large { 70 } else { case.below(5) };
+        vec![[rows, width].into(), [inner, width].into(), [outputs, inner].into()]
+    }
+
     /// Operands of a matrix product: matrices, vectors, batches, in all combinations.
     pub fn factors(case: &Case) -> Vec<Shape> {
         let [m, k, n] = three_sizes(case);

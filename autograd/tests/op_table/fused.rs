@@ -4,6 +4,7 @@
 use retrograd_autograd::ops::loss::composed_cross_entropy;
 use retrograd_autograd::ops::norm::{composed_layer_norm, composed_rms_norm};
 use retrograd_autograd::{Var, grad};
+use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Shape, Tensor};
@@ -166,6 +167,74 @@ fn linear_cross_entropy() {
                 Box::new(move |x| composed_cross_entropy(&x[0].matmul(&x[1].t()), &b, how)),
                 &x,
             );
+        }
+    }
+}
+
+#[test]
+fn linear_and_feed_forward() {
+    type Bias<'a> = Option<&'a Var<f64>>;
+    let plain = |x: &Var<f64>, w: &Var<f64>, b: Bias<'_>| {
+        let y = x.matmul(&w.t());
+        b.map_or(y.clone(), |b| y.add(b))
+    };
+    for rows in [&[4][..], &[], &[2, 3], &[0]] {
+        let x = [
+            random(&[rows, &[5]].concat(), 1),
+            random(&[7, 5], 2),
+            random(&[3, 7], 3),
+            random(&[7], 4),
+            random(&[3], 5),
+        ];
+        agree(
+            "linear",
+            Box::new(|x| x[0].linear(&x[1], Some(&x[3]))),
+            Box::new(move |x| plain(&x[0], &x[1], Some(&x[3]))),
+            &x,
+        );
+        agree(
+            "linear_map",
+            Box::new(|x| x[0].linear_map(&x[1], Some(&x[3]), Gelu)),
+            Box::new(move |x| plain(&x[0], &x[1], Some(&x[3])).gelu()),
+            &x,
+        );
+        for biases in 0..4 {
+            let has = move |i: usize| biases >> i & 1 == 1;
+            agree(
+                "feed_forward",
+                Box::new(move |x| {
+                    let (up, down) =
+                        ((&x[1], has(0).then_some(&x[3])), (&x[2], has(1).then_some(&x[4])));
+                    x[0].feed_forward(up, Gelu, down)
+                }),
+                Box::new(move |x| {
+                    let h = plain(&x[0], &x[1], has(0).then_some(&x[3])).gelu();
+                    plain(&h, &x[2], has(1).then_some(&x[4]))
+                }),
+                &x,
+            );
+        }
+    }
+}
+
+/// Gradients of frozen inputs are not made, and those of the others are the same.
+#[test]
+fn feed_forward_of_which_some_is_frozen() {
+    let x = [random(&[4, 5], 1), random(&[7, 5], 2), random(&[7], 4), random(&[3, 7], 3)];
+    let gradients = |trained: usize| {
+        let var = |i: usize| match trained >> i & 1 {
+            1 => Var::leaf(x[i].clone()),
+            _ => Var::constant(x[i].clone()),
+        };
+        let v = [0, 1, 2, 3].map(var);
+        let y = v[0].feed_forward((&v[1], Some(&v[2])), Gelu, (&v[3], None));
+        let found = y.sum(..).backward();
+        v.each_ref().map(|v| found.get(v).map(|g| g.to_vec()))
+    };
+    let all = gradients(15);
+    for trained in 1..15 {
+        for (i, g) in gradients(trained).into_iter().enumerate() {
+            assert_eq!(g, if trained >> i & 1 == 1 { all[i].clone() } else { None });
         }
     }
 }

@@ -8,6 +8,7 @@
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
 use retrograd_autograd::ops::pointwise::Differentiable;
+use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Tanh};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Lanes};
@@ -210,6 +211,12 @@ pub const ROWS: &[Row] = rows![
     triu matrix [Plain], Zero, |x, c| x[0].triu(c.below(5) as isize - 2);
 
     // Products of matrices.
+    linear linear [Plain], Nonzero, |x, c| x[0].linear(&x[1], None);
+    linear "bias" affine [Plain], Nonzero, |x, c| x[0].linear(&x[1], Some(&x[2]));
+    linear_map linear [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], None, Gelu);
+    linear_map "bias" affine [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], Some(&x[2]), Tanh);
+    feed_forward feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], None), Silu, (&x[2], None));
+    feed_forward "biases" feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], Some(&x[2].sum(0))), Gelu, (&x[2], Some(&x[2].sum(1))));
     matmul factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
     matmul "square" square_factors [Plain], Nonzero, |x, c| x[0].matmul(&x[1]);
     matmul "by its transpose" matrix [Plain], Nonzero, |x, c| x[0].matmul(&x[0].t());

@@ -2,6 +2,7 @@
 
 use crate::error::OrPanic;
 use crate::gemm::rows_in_place;
+pub use crate::gemm::{Finish, Then};
 pub use crate::matrix::{MatMut, MatRef};
 use crate::par::{self, Cost};
 use crate::simd::Real;
@@ -36,9 +37,30 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
         });
     } else {
         for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            one(*a, *b, add, out);
+            one(*a, *b, add, out, None);
         }
     }
+}
+
+/// `out = a · b`, and what `finish` makes of it, and of a second result of the same size if there
+/// is one, while it lies in the cache.
+///
+/// # Panics
+/// If sizes do not agree or an operand leaves its slice.
+pub fn gemm_then<T: Real>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    finish: &dyn Finish<T>,
+    out: &mut [T],
+    also: Option<&mut [T]>,
+) {
+    let (m, n) = (a.rows, b.cols);
+    assert_eq!(out.len(), m * n, "gemm: size of the output");
+    if out.is_empty() {
+        return;
+    }
+    let also = also.map(|also| MatMut::new(also, m, n));
+    one(a, b, false, out, Some(Then { finish, at: (0, 0), also }));
 }
 
 /// Picoseconds per element of a product, at about 120 GFLOP/s.
@@ -46,18 +68,30 @@ fn cost(k: usize) -> Cost {
     Cost(u32::try_from(k * 16).unwrap_or(u32::MAX).saturating_add(200))
 }
 
-fn one<T: Real>(a: MatRef<'_, T>, b: MatRef<'_, T>, add: bool, out: &mut [T]) {
+fn one<T: Real>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    add: bool,
+    out: &mut [T],
+    then: Option<Then<'_, T>>,
+) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     if !par::worth(cost(k), m * n) {
-        return T::gemm(a, b, add, MatMut::new(out, m, n));
+        return T::gemm_then(a, b, add, MatMut::new(out, m, n), then);
     }
     let (rows, cols) = blocks(&a, &b);
     if let Some(depth) = T::depth(k).filter(|&depth| rows == m && cols == n && k > depth) {
-        return by_parts_of_the_sum(a, b, depth, add, out);
+        by_parts_of_the_sum(a, b, depth, add, out);
+        return then.into_iter().for_each(|then| then.run(MatMut::new(out, m, n)));
     }
     let blocks = MatMut::new(out, m, n).blocks(rows, cols);
-    par::each(blocks, rows * cols, cost(k), |(i, j, out)| {
-        T::gemm(a.part(i..i + out.rows(), 0..k), b.part(0..k, j..j + out.cols()), add, out);
+    let (finish, also) = then.map_or((None, None), |then| (Some(then.finish), then.also));
+    let mut alsos = also.map(|also| also.blocks(rows, cols).into_iter());
+    let mut also = || alsos.as_mut().and_then(Iterator::next).map(|(_, _, also)| also);
+    let work = blocks.into_iter().map(|block| (block, also())).collect();
+    par::each(work, rows * cols, cost(k), |((i, j, out), also)| {
+        let (a, b) = (a.part(i..i + out.rows(), 0..k), b.part(0..k, j..j + out.cols()));
+        T::gemm_then(a, b, add, out, finish.map(|finish| Then { finish, at: (i, j), also }));
     });
 }
 

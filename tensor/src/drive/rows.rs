@@ -360,7 +360,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     out: [&mut [T]; W],
     f: impl Fn([S::V; K], [S::V; W]) -> [S::V; W],
 ) {
-    let n = x[0].len();
+    let n = out[0].len();
     let full = n / S::N * S::N;
     let mut i = 0;
     while i < full {

@@ -1,5 +1,6 @@
 //! A product cut into blocks that fit the caches.
 
+use super::finish::Then;
 use super::pack;
 use super::tile::{Place, tile};
 use crate::matrix::{MatMut, MatRef};
@@ -14,7 +15,7 @@ const HEIGHT: usize = 120;
 /// The same of rows that are packed: many at once, since it is columns that lie in order then.
 const PACKED_HEIGHT: usize = 480;
 /// Columns that are packed at once.
-const WIDTH: usize = 1024;
+const WIDTH: usize = 512;
 /// Rows of a tile.
 const TILE: usize = 6;
 
@@ -57,6 +58,7 @@ pub(super) struct Blocks<'a, const NV: usize> {
     pub b: MatRef<'a, f32>,
     pub add: bool,
     pub out: MatMut<'a, f32>,
+    pub then: Option<Then<'a, f32>>,
     /// [`ROOM`] elements.
     pub room: &'a mut [f32],
 }
@@ -66,13 +68,13 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
 
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
-        let Blocks { a, b, add, mut out, room } = self;
-        let depth = depth(a.cols);
+        let Blocks { a, b, add, mut out, mut then, room } = self;
+        let (k, depth) = (a.cols, depth(a.cols));
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
         let in_place = columns_in_place(&a, &b);
         let height = if rows_in_place(&a) { HEIGHT } else { PACKED_HEIGHT };
         for right in ranges(b.cols, WIDTH) {
-            for sum in ranges(a.cols, depth) {
+            for sum in ranges(k, depth) {
                 let b = b.part(sum.clone(), right.clone());
                 let mut at = 0;
                 for cols in panels::<NV>(b.cols) {
@@ -103,8 +105,15 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                             at += data.len();
                             Panel { data, step }
                         };
-                        let out = out.part(0..down.len(), cols);
-                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, out);
+                        let mut out = out.part(0..down.len(), cols.clone());
+                        let block = out.part(0..down.len(), 0..cols.len());
+                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, block);
+                        if sum.end == k
+                            && let Some(then) = &mut then
+                        {
+                            let (rows, first) = (down.clone(), right.start);
+                            then.part(rows, first + cols.start..first + cols.end).run(out);
+                        }
                     }
                 }
             }

@@ -8,6 +8,7 @@
 //! | `blocks.rs` | cuts the product into blocks that fit the caches |
 //! | `pack.rs` | copies blocks into the order in which they are read |
 //! | `tile.rs` | makes a tile of the product in registers |
+//! | `finish.rs` | what else is done to a block before it leaves the cache |
 //!
 //! Every element is made in the same way: a chain of fused multiply-adds over each block of
 //! [`Product::depth`] terms of the sum, and the blocks added in order. So its bits depend on its row of
@@ -17,6 +18,7 @@
 //! `f64`, and `f32` in portable code, go through matrixmultiply.
 
 mod blocks;
+mod finish;
 mod pack;
 mod tile;
 
@@ -26,6 +28,7 @@ use blocks::Blocks;
 use std::cell::Cell;
 
 pub use blocks::rows_in_place;
+pub use finish::{Finish, Then};
 
 /// An element type that has a matrix product.
 pub trait Product: Sized {
@@ -33,7 +36,21 @@ pub trait Product: Sized {
     ///
     /// # Panics
     /// If sizes do not agree or an operand leaves its slice.
-    fn gemm(a: MatRef<'_, Self>, b: MatRef<'_, Self>, add: bool, out: MatMut<'_, Self>);
+    fn gemm(a: MatRef<'_, Self>, b: MatRef<'_, Self>, add: bool, out: MatMut<'_, Self>) {
+        Self::gemm_then(a, b, add, out, None);
+    }
+
+    /// [`Product::gemm`], and what is to be done with the product while it is in the cache.
+    ///
+    /// # Panics
+    /// As [`Product::gemm`].
+    fn gemm_then(
+        a: MatRef<'_, Self>,
+        b: MatRef<'_, Self>,
+        add: bool,
+        out: MatMut<'_, Self>,
+        then: Option<Then<'_, Self>>,
+    );
 
     /// How many terms of a sum of `k` are added up before they are added to the result: a
     /// product may be put together from products of so many, and have the same bits. `None` if
@@ -42,28 +59,35 @@ pub trait Product: Sized {
 }
 
 impl Product for f32 {
-    fn gemm(a: MatRef<'_, f32>, b: MatRef<'_, f32>, add: bool, mut out: MatMut<'_, f32>) {
-        if is_trivial(&a, &b, add, &mut out) {
-            return;
-        }
+    fn gemm_then(
+        a: MatRef<'_, f32>,
+        b: MatRef<'_, f32>,
+        add: bool,
+        mut out: MatMut<'_, f32>,
+        then: Option<Then<'_, f32>>,
+    ) {
         let level = simd::level();
-        if level == Level::Scalar {
-            return by_matrixmultiply!(matrixmultiply::sgemm, a, b, add, out);
+        let trivial = is_trivial(&a, &b, add, &mut out);
+        if trivial || level == Level::Scalar {
+            if !trivial {
+                by_matrixmultiply!(matrixmultiply::sgemm, a, b, add, out);
+            }
+            return then.into_iter().for_each(|then| then.run(out.part(0..a.rows, 0..b.cols)));
         }
         with_room(|room| match level {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
-                let blocks = Blocks::<4> { a, b, add, out, room };
+                let blocks = Blocks::<4> { a, b, add, out, then, room };
                 simd::avx512::Avx512::detect().expect(PRESENT).run(blocks)
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => {
-                let blocks = Blocks::<1> { a, b, add, out, room };
+                let blocks = Blocks::<1> { a, b, add, out, then, room };
                 simd::avx2::Avx2::detect().expect(PRESENT).run(blocks)
             }
             #[cfg(target_arch = "aarch64")]
             Level::Neon => {
-                let blocks = Blocks::<1> { a, b, add, out, room };
+                let blocks = Blocks::<1> { a, b, add, out, then, room };
                 simd::neon::Neon::detect().expect(PRESENT).run(blocks)
             }
             _ => unreachable!("{PRESENT}"),
@@ -96,10 +120,17 @@ fn with_room<R>(f: impl FnOnce(&mut [f32]) -> R) -> R {
 }
 
 impl Product for f64 {
-    fn gemm(a: MatRef<'_, f64>, b: MatRef<'_, f64>, add: bool, mut out: MatMut<'_, f64>) {
+    fn gemm_then(
+        a: MatRef<'_, f64>,
+        b: MatRef<'_, f64>,
+        add: bool,
+        mut out: MatMut<'_, f64>,
+        then: Option<Then<'_, f64>>,
+    ) {
         if !is_trivial(&a, &b, add, &mut out) {
             by_matrixmultiply!(matrixmultiply::dgemm, a, b, add, out);
         }
+        then.into_iter().for_each(|then| then.run(out.part(0..a.rows, 0..b.cols)));
     }
 
     fn depth(_: usize) -> Option<usize> {

@@ -173,14 +173,12 @@ impl<T: Real> Pointwise<T> for Gelu {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, normal_cdf(s, x))
+        s.mul(x, T::normal(s, x).0)
     }
     #[inline(always)]
     fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let density = s.splat(T::from_f64(0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI));
-        let half_square = s.mul(s.mul(x, x), s.splat(T::from_f64(-0.5)));
-        let slope = s.fma(s.mul(x, density), T::exp(s, half_square), normal_cdf(s, x));
-        s.mul(g, slope)
+        let (cdf, density) = T::normal(s, x);
+        s.mul(g, s.fma(x, density, cdf))
     }
 }
 
@@ -284,13 +282,6 @@ pub const GELU_A: f64 = 0.044715;
 fn gelu_inner<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     let (c, a) = (s.splat(T::from_f64(GELU_C)), s.splat(T::from_f64(GELU_A)));
     s.mul(s.mul(c, x), s.fma(s.mul(a, x), x, s.splat(T::ONE)))
-}
-
-/// `Φ(x) = (1 + erf(x/√2)) / 2`
-#[inline(always)]
-fn normal_cdf<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
-    let half = s.splat(T::from_f64(0.5));
-    s.fma(half, T::erf(s, s.mul(x, s.splat(T::from_f64(FRAC_1_SQRT_2)))), half)
 }
 
 /// By `e^-|x|`, which cannot overflow and keeps its digits where the result is tiny.

@@ -146,7 +146,7 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
 }
 
 /// The matrix of the last two axes whose first element is at `offset`.
-fn matrix<T: Real>(t: &Tensor<T>, offset: usize) -> MatRef<'_, T> {
+pub(super) fn matrix<T: Real>(t: &Tensor<T>, offset: usize) -> MatRef<'_, T> {
     let strides = t.layout().strides();
     MatRef {
         data: t.data(),

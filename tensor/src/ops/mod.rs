@@ -12,6 +12,7 @@ pub mod cumulative;
 pub mod einsum;
 pub mod index;
 pub mod join;
+pub mod linear;
 mod linear_loss;
 pub mod loss;
 pub mod mask;

@@ -55,6 +55,13 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V;
     /// `g · f'`, from what [`Pointwise::SAVES`] says (or anything, if nothing).
     fn vjp<S: Lanes<T>>(self, s: S, saved: S::V, g: S::V) -> S::V;
+    /// `f(x)` and `f'(x)`, which share what both need.
+    #[inline(always)]
+    fn with_slope<S: Lanes<T>>(self, s: S, x: S::V) -> (S::V, S::V) {
+        let y = self.f(s, x);
+        let saved = if Self::SAVES == Saves::Output { y } else { x };
+        (y, self.vjp(s, saved, s.splat(T::ONE)))
+    }
 }
 
 #[derive(Clone, Copy)]

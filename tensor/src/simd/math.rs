@@ -65,6 +65,23 @@ const LN_ERFC: [f32; 7] = [
     1.8881947e-4,
 ];
 
+/// `Φ(-a) e^(a²/2) (a + 7/2)` in powers of `1 - 7 / (a + 7/2)`, for `a` in `0..=15`.
+const TAIL: [f32; 10] = [
+    7.4441606e-1,
+    -5.6556183e-1,
+    3.1542593e-1,
+    -1.1605141e-1,
+    1.7398901e-2,
+    6.48404e-3,
+    -3.1549037e-3,
+    -4.740902e-4,
+    4.0434298e-4,
+    9.3583745e-5,
+];
+
+/// `(Φ(a) - 1/2) / a` in powers of `a²`, for `|a| <= 1`.
+const MIDDLE: [f32; 5] = [3.9894226e-1, -6.6489495e-2, 9.966689e-3, -1.1684306e-3, 9.371964e-5];
+
 /// `ln(2)` in two parts. The first has 15 bits, so that its product with an exponent is exact
 /// even where `fma` rounds twice.
 const LN2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
@@ -96,10 +113,22 @@ fn whole<S: Lanes<f32>>(s: S, x: S::V, scale: f32) -> S::V {
 /// `(q, n)` with `e^x = (1 + q) 2^n` and `n` whole.
 #[inline(always)]
 fn exp_parts<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
+    let (r, n) = exp_rest(s, x);
+    (s.fma(s.mul(r, r), poly(s, r, EXP), r), n)
+}
+
+/// `y (1 + q) 2^n`
+#[inline(always)]
+fn scaled<S: Lanes<f32>>(s: S, y: S::V, q: S::V, n: S::V) -> S::V {
+    s.ldexp(s.fma(y, q, y), n)
+}
+
+/// `(r, n)` with `x = r + n ln(2)`, `|r| <= ln(2) / 2` and `n` whole.
+#[inline(always)]
+fn exp_rest<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     let n = whole(s, x, std::f32::consts::LOG2_E);
     let r = s.fma(n, s.splat(-LN2[0]), x);
-    let r = s.fma(n, s.splat(-LN2[1]), r);
-    (s.fma(s.mul(r, r), poly(s, r, EXP), r), n)
+    (s.fma(n, s.splat(-LN2[1]), r), n)
 }
 
 /// `e^x`
@@ -204,6 +233,31 @@ pub fn erf<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     let scale = s.exp2i(n);
     let outer = s.fma(s.neg(q), scale, s.sub(one, scale));
     s.copysign(s.select(s.lt(a, one), inner, outer), x)
+}
+
+/// The normal distribution function `Φ(x)` and its density `φ(x)`, to full relative accuracy on
+/// either side: the one is made from the other.
+#[inline(always)]
+pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
+    // Beyond the limit `Φ` is 0 or 1. As in `exp`, what vanishes is not scaled.
+    let limit = s.splat(14.2);
+    let a = s.clamp(s.abs(x), s.splat(0.0), limit);
+    // e^(-a²/2), of which a rounding of the square would leave few digits.
+    let square = s.mul(a, a);
+    let lost = s.fma(a, a, s.neg(square));
+    let half = s.splat(-0.5);
+    let (r, n) = exp_rest(s, s.mul(square, half));
+    let r = s.fma(lost, half, r);
+    let q = s.fma(s.mul(r, r), poly(s, r, EXP), r);
+    let q = s.select(s.le(limit, a), s.splat(-1.0), q);
+    let inverse = s.div(s.splat(1.0), s.add(a, s.splat(3.5)));
+    let t = s.fma(inverse, s.splat(-7.0), s.splat(1.0));
+    let tail = scaled(s, s.mul(inverse, poly(s, t, TAIL)), q, n);
+    let outer = s.select(s.lt(x, s.splat(0.0)), tail, s.sub(s.splat(1.0), tail));
+    // Near 0 the sum of `a` and 7/2 loses too much.
+    let inner = s.fma(x, poly(s, square, MIDDLE), s.splat(0.5));
+    let cdf = s.select(s.lt(a, s.splat(0.75)), inner, outer);
+    (cdf, scaled(s, s.splat(0.398_942_3), q, n))
 }
 
 /// `(q, r)` with `x = (q + 4k) pi / 2 + r`, `q` in `-2..=2` and `|r| <= pi / 4`, for `|x| < WIDE`.

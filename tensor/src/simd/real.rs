@@ -87,6 +87,9 @@ pub trait Real:
     fn tanh<S: Lanes<Self>>(s: S, x: S::V) -> S::V;
     /// Error function; `f32`: at most 1.5 ULP.
     fn erf<S: Lanes<Self>>(s: S, x: S::V) -> S::V;
+    /// The normal distribution function and its density, `Φ(x) = (1 + erf(x/√2)) / 2` and
+    /// `φ(x) = e^(-x²/2) / √(2π)`.
+    fn normal<S: Lanes<Self>>(s: S, x: S::V) -> (S::V, S::V);
     /// Sine of radians; NaN at infinity; `f32`: at most 3 ULP.
     fn sin<S: Lanes<Self>>(s: S, x: S::V) -> S::V;
     /// Cosine of radians; NaN at infinity; `f32`: at most 3 ULP.
@@ -173,6 +176,11 @@ impl Real for f32 {
         cos(s, x) = math::cos(s, x);
         pow(s, a, b) = math::pow(s, a, b);
     }
+
+    #[inline(always)]
+    fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
+        math::normal(s, x)
+    }
 }
 
 impl Real for f64 {
@@ -205,5 +213,13 @@ impl Real for f64 {
         sin(s, x) = s.map(x, f64::sin);
         cos(s, x) = s.map(x, f64::cos);
         pow(s, a, b) = s.map2(a, b, f64::powf);
+    }
+
+    #[inline(always)]
+    fn normal<S: Lanes<f64>>(s: S, x: S::V) -> (S::V, S::V) {
+        use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+        let cdf = s.map(x, |x| 0.5 * libm::erfc(-x * FRAC_1_SQRT_2));
+        let density = s.map(x, |x| 0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI * (-0.5 * x * x).exp());
+        (cdf, density)
     }
 }

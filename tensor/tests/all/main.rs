@@ -8,6 +8,7 @@ mod elementwise;
 mod gemm;
 mod index;
 mod lanes;
+mod linear;
 mod mask_join;
 mod math;
 mod matmul;

@@ -1,0 +1,246 @@
+//! Linear layers, and what follows them while their results lie in the cache.
+//!
+//! A product writes each block once and moves on; what reads the block again much later, to add
+//! a bias or to apply a function, finds it in memory only. Here it is done block by block, as a
+//! [`Finish`].
+
+use crate::drive::gemm::{Finish, MatMut, MatRef, gemm_then};
+use crate::drive::rows::write_rows;
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::ops::matmul::{matmul_shape, matrix};
+use crate::ops::pointwise::Pointwise;
+use crate::shape::Shape;
+use crate::simd::{self, Kernel, Lanes, Level, Real};
+use crate::tensor::Tensor;
+
+impl<T: Real> Tensor<T> {
+    /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
+    /// `[.., outputs]`.
+    ///
+    /// # Panics
+    /// If shapes do not agree.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let y = Tensor::from([1.0, -1.0]).linear(&w, Some(&Tensor::from([10.0, 20.0])));
+    /// assert_eq!(y.to_vec(), [9.0, 19.0]);
+    /// ```
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor<T>, bias: Option<&Tensor<T>>) -> Tensor<T> {
+        let shape = linear_shape(self, weight, bias).or_panic();
+        let Some(bias) = bias else {
+            return self.matmul(&weight.t());
+        };
+        let bias = bias.contiguous();
+        let add = PlusBias { bias: bias.as_slice(), level: simd::level() };
+        Tensor::build("linear", shape, |out| {
+            let x = self.rows();
+            gemm_then(matrix_of(&x), matrix_of(weight).t(), &add, out, None);
+        })
+    }
+
+    /// `y = f(x · Wᵀ + b)` and its derivative `f'(x · Wᵀ + b)`: the same numbers as from
+    /// [`Tensor::linear`] and [`Tensor::map`] one after the other, in one pass.
+    ///
+    /// # Panics
+    /// If shapes do not agree.
+    ///
+    /// ```
+    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
+    /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let (y, slope) = Tensor::from([2.0, -1.5]).linear_map(&w, None, Relu);
+    /// assert_eq!((y.to_vec(), slope.to_vec()), (vec![0.0, 0.0], vec![0.0, 0.0]));
+    /// ```
+    #[track_caller]
+    pub fn linear_map<P: Pointwise<T>>(
+        &self,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+        op: P,
+    ) -> (Tensor<T>, Tensor<T>) {
+        let shape = linear_shape(self, weight, bias).or_panic();
+        let bias = bias.map(Tensor::contiguous);
+        let bias = bias.as_ref().map(Tensor::as_slice);
+        let map = Map { bias, op, level: simd::level() };
+        Tensor::build2(P::NAME, shape, shape, |y, slopes| {
+            let x = self.rows();
+            gemm_then(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(slopes));
+        })
+    }
+
+    /// `(a · b) ∘ c`: the product of a `[.., m, k]` with a matrix `[k, n]`, each element times
+    /// that of `c` `[.., m, n]`.
+    ///
+    /// # Panics
+    /// If shapes do not agree.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(a.matmul_times(&a, &a).to_vec(), [7.0, 20.0, 45.0, 88.0]);
+    /// ```
+    #[track_caller]
+    pub fn matmul_times(&self, other: &Tensor<T>, factor: &Tensor<T>) -> Tensor<T> {
+        let shape = matmul_shape(self.shape(), other.shape()).or_panic();
+        assert!(
+            other.rank() == 2 && *factor.shape() == shape,
+            "matmul_times: {:?} · {:?} times {:?}",
+            self.shape(),
+            other.shape(),
+            factor.shape()
+        );
+        let factor = factor.contiguous();
+        let times = Times { factor: factor.as_slice(), cols: other.size(-1), level: simd::level() };
+        Tensor::build("matmul", shape, |out| {
+            let a = self.rows();
+            gemm_then(matrix_of(&a), matrix_of(other), &times, out, None);
+        })
+    }
+
+    /// The leading axes as one.
+    fn rows(&self) -> Tensor<T> {
+        let [leading @ .., width] = &self.shape()[..] else { unreachable!("an axis at least") };
+        self.reshape([leading.iter().product(), *width])
+    }
+}
+
+fn matrix_of<T: Real>(x: &Tensor<T>) -> MatRef<'_, T> {
+    matrix(x, x.layout().offset())
+}
+
+/// The shape of a linear layer's result.
+pub fn linear_shape<T: Real>(
+    x: &Tensor<T>,
+    weight: &Tensor<T>,
+    bias: Option<&Tensor<T>>,
+) -> Result<Shape> {
+    let fits = x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1);
+    let outputs = fits.then(|| weight.size(0));
+    if outputs.is_none() || bias.is_some_and(|b| b.shape()[..] != [weight.size(0)]) {
+        let bias = bias.map(|b| format!(", bias {:?}", b.shape())).unwrap_or_default();
+        let text = format!("{:?}, weight {:?}{bias}", x.shape(), weight.shape());
+        let hint = "[.., inputs], [outputs, inputs] and [outputs] go together";
+        return Err(ShapeError::new("linear", ErrorKind::Mismatch, text).hint(hint));
+    }
+    let mut dims = x.shape().to_vec();
+    dims[x.rank() - 1] = weight.size(0);
+    Shape::checked("linear", &dims)
+}
+
+/// Adds a bias to every row.
+struct PlusBias<'a, T> {
+    bias: &'a [T],
+    level: Level,
+}
+
+impl<T: Real> Finish<T> for PlusBias<'_, T> {
+    fn finish(&self, (_, col): (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
+        T::dispatch(self.level, AddRow { row: &self.bias[col..], block });
+    }
+}
+
+/// Adds a bias, if there is one, and applies a function; the second result is its derivative.
+struct Map<'a, T, P> {
+    bias: Option<&'a [T]>,
+    op: P,
+    level: Level,
+}
+
+impl<T: Real, P: Pointwise<T>> Finish<T> for Map<'_, T, P> {
+    fn finish(
+        &self,
+        (_, col): (usize, usize),
+        mut block: MatMut<'_, T>,
+        also: Option<MatMut<'_, T>>,
+    ) {
+        if let Some(bias) = self.bias {
+            let (rows, cols) = (block.rows(), block.cols());
+            T::dispatch(
+                self.level,
+                AddRow { row: &bias[col..], block: block.part(0..rows, 0..cols) },
+            );
+        }
+        let slopes = also.expect("a second result");
+        T::dispatch(self.level, Apply { op: self.op, block, slopes });
+    }
+}
+
+/// Multiplies by the elements of a row-major matrix of so many columns.
+struct Times<'a, T> {
+    factor: &'a [T],
+    cols: usize,
+    level: Level,
+}
+
+impl<T: Real> Finish<T> for Times<'_, T> {
+    fn finish(&self, at: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
+        let factor = &self.factor[at.0 * self.cols + at.1..];
+        T::dispatch(self.level, Multiply { factor, cols: self.cols, block });
+    }
+}
+
+struct AddRow<'a, T> {
+    row: &'a [T],
+    block: MatMut<'a, T>,
+}
+
+impl<T: Real> Kernel<T> for AddRow<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(mut self, s: S) {
+        for i in 0..self.block.rows() {
+            write_rows(
+                s,
+                [&self.row[..self.block.cols()]],
+                [self.block.row(i)],
+                #[inline(always)]
+                |[b], [x]| [s.add(x, b)],
+            );
+        }
+    }
+}
+
+struct Multiply<'a, T> {
+    factor: &'a [T],
+    cols: usize,
+    block: MatMut<'a, T>,
+}
+
+impl<T: Real> Kernel<T> for Multiply<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(mut self, s: S) {
+        for i in 0..self.block.rows() {
+            write_rows(
+                s,
+                [&self.factor[i * self.cols..][..self.block.cols()]],
+                [self.block.row(i)],
+                #[inline(always)]
+                |[c], [x]| [s.mul(x, c)],
+            );
+        }
+    }
+}
+
+struct Apply<'a, T, P> {
+    op: P,
+    block: MatMut<'a, T>,
+    slopes: MatMut<'a, T>,
+}
+
+impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(mut self, s: S) {
+        for i in 0..self.block.rows() {
+            write_rows(
+                s,
+                [],
+                [self.block.row(i), self.slopes.row(i)],
+                #[inline(always)]
+                |[], [x, _]| self.op.with_slope(s, x).into(),
+            );
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Linear layers with what follows them, against the same operations one by one.
+
+use crate::common::same;
+use retrograd_tensor::ops::activation::{Gelu, Relu, Sigmoid};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::{Real, Tensor, with_threads};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn random<T: Real>(dims: &[usize], seed: u64) -> Tensor<T> {
+    Tensor::randn(dims, &mut Rng::new(seed))
+}
+
+/// Sizes on both sides of those of tiles and blocks; sums of more than one block, too.
+const SIZES: [(usize, usize, usize); 9] = [
+    (1, 1, 1),
+    (3, 7, 5),
+    (17, 3, 33),
+    (125, 40, 70),
+    (130, 600, 130),
+    (600, 64, 530),
+    (4, 5, 0),
+    (0, 5, 4),
+    (4, 0, 6),
+];
+
+fn equals_one_by_one<T: Real>() {
+    for (i, (m, k, n)) in SIZES.into_iter().enumerate() {
+        let seed = 10 * i as u64;
+        let x: Tensor<T> = random(&[m, k], seed);
+        let (w, b) = (random::<T>(&[n, k], seed + 1), random::<T>(&[n], seed + 2));
+        let c: Tensor<T> = random(&[m, n], seed + 3);
+        // Bits of `f64` depend on how a product is cut, and only one of the two is cut.
+        let close = |name: &str, a: &Tensor<T>, b: &Tensor<T>| match T::EPSILON.to_f64() > 1e-10 {
+            true => same(name, a, b),
+            false => {
+                let gap = a.sub(b).abs().to_vec();
+                assert!(gap.iter().all(|x| x.to_f64() < 1e-11), "{name}");
+            }
+        };
+        let plain = x.matmul(&w.t());
+        for threads in [1, 2] {
+            with_threads(threads, || {
+                close("linear", &x.linear(&w, None), &plain);
+                let h = plain.add(&b);
+                close("with a bias", &x.linear(&w, Some(&b)), &h);
+                let (y, slope) = x.linear_map(&w, Some(&b), Gelu);
+                close("gelu", &y, &h.gelu());
+                close("its derivative", &slope, &h.map_vjp(Gelu, &Tensor::ones([m, n])));
+                let (y, slope) = x.linear_map(&w, None, Sigmoid);
+                close("sigmoid", &y, &plain.sigmoid());
+                let by_output = y.map_vjp(Sigmoid, &Tensor::ones([m, n]));
+                close("its derivative", &slope, &by_output);
+                close("times", &x.matmul_times(&w.t(), &c), &plain.mul(&c));
+            });
+        }
+    }
+}
+
+#[test]
+fn equal_to_one_operation_after_the_other() {
+    for level in Level::available() {
+        with_level(level, equals_one_by_one::<f32>);
+    }
+    equals_one_by_one::<f64>();
+}
+
+#[test]
+fn any_layout_and_any_leading_axes() {
+    let x: Tensor<f32> = random(&[5, 4, 3, 2], 1);
+    let x = x.permute([2, 0, 3, 1]);
+    let wide: Tensor<f32> = random(&[4, 14], 2);
+    let w = wide.t().slice_step(0, .., 2);
+    let b = random::<f32>(&[14], 3).slice_step(0, .., 2);
+    let h = x.matmul(&w.t()).add(&b);
+    same("linear", &x.linear(&w, Some(&b)), &h);
+    let (y, slope) = x.linear_map(&w, Some(&b), Relu);
+    same("relu", &y, &h.relu());
+    assert_eq!(slope.shape()[..], [3, 5, 2, 7]);
+    let factor: Tensor<f32> = random(&[7, 2, 5, 3], 4);
+    let factor = factor.permute([3, 2, 1, 0]);
+    same("times", &x.matmul_times(&w.t(), &factor), &x.matmul(&w.t()).mul(&factor));
+    let row: Tensor<f32> = random(&[4], 5);
+    same("a vector", &row.linear(&w, Some(&b)), &row.matmul(&w.t()).add(&b));
+}
+
+#[test]
+fn what_is_not_finite_goes_through() {
+    let x = Tensor::from([[f32::NAN, 1.0], [f32::INFINITY, 0.0], [1.0, 2.0]]);
+    let w = Tensor::from([[1.0f32, 1.0]]);
+    let (y, slope) = x.linear_map(&w, None, Gelu);
+    let (y, slope) = (y.to_vec(), slope.to_vec());
+    assert!(y[0].is_nan() && slope[0].is_nan());
+    assert_eq!((y[1], slope[1]), (f32::INFINITY, 1.0));
+}
+
+#[test]
+fn wrong_shapes() {
+    let of = |dims: &[usize]| Tensor::<f32>::zeros(dims);
+    let fails = |what: &str, f: &dyn Fn()| {
+        let error = catch_unwind(AssertUnwindSafe(f)).expect_err("should panic");
+        let text = error.downcast_ref::<String>().expect("a message");
+        assert!(text.contains(what), "{text}");
+    };
+    fails("[3, 4], weight [2, 5]", &|| drop(of(&[3, 4]).linear(&of(&[2, 5]), None)));
+    fails("bias [3]", &|| drop(of(&[3, 4]).linear(&of(&[2, 4]), Some(&of(&[3])))));
+    fails("weight [4]", &|| drop(of(&[3, 4]).linear_map(&of(&[4]), None, Gelu)));
+    fails("linear", &|| drop(of(&[]).linear(&of(&[2, 5]), None)));
+    fails("matmul_times", &|| drop(of(&[3, 4]).matmul_times(&of(&[4, 2]), &of(&[2]))));
+}
