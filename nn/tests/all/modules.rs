@@ -308,7 +308,7 @@ fn wrong_inputs_say_what_is_wrong() {
     let linear = Linear::<f32>::new(3, 2, &mut Rng::new(0));
     let text =
         panic_text(|| linear.forward(&Var::constant(Tensor::ones([2, 4])), &mut Pass::eval()));
-    assert!(text.starts_with("matmul: "), "{text}");
+    assert!(text.starts_with("linear: "), "{text}");
 }
 
 #[test]

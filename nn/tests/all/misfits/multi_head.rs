@@ -53,7 +53,7 @@ fn misfits_are_told() {
     let deep = leaf(&[1, 2, 5, 4], 1);
     run("got [1, 2, 5, 4]", &deep, &deep, &deep, Mask::Full);
     let s = SelfAttention::new(4, 3, 2, &mut rng());
-    refuses("matmul", || s.forward(&wide, Mask::Full, &mut eval()));
+    refuses("linear", || s.forward(&wide, Mask::Full, &mut eval()));
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut rng());
     let small = Mask::keep(&Tensor::ones([4, 4]));
     refuses("does not broadcast to [2, 1, 5, 5]", || r.forward(&x, &small, &mut eval()));
