@@ -141,8 +141,8 @@ fn a_damaged_log() {
 fn a_learning_rate_that_is_too_high_is_told() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
-    let hint = "so this model has learnt nothing; try a --lr below 50.0";
-    let ended = place.run(&[&args[..], &["50"]].concat());
+    let hint = "so this model has learnt nothing; try a --lr below 20.0";
+    let ended = place.run(&[&args[..], &["20"]].concat());
     assert!(ended.err.contains(hint), "{ended:?}");
     ended.ok();
     assert_eq!(place.run(&[&args[..], &["3e-3"]].concat()).err, "");
