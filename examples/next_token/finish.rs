@@ -84,8 +84,8 @@ fn hint_if_nothing_was_learnt(run: &Run, val_loss: f64) {
     let blind = (run.vocabulary.len() as f64).ln();
     if val_loss > blind {
         note!(
-            "note: guessing blindly has a loss of {blind:.4}, so this model has learnt nothing; try a \
-             --lr below {:?}, or more --steps",
+            "note: guessing blindly has a loss of {blind:.4}, so this model has learnt nothing; try \
+             a --lr below {:?}, or more --steps",
             run.recipe.lr
         );
     }

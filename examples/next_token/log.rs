@@ -98,8 +98,8 @@ impl Log {
         let missing = step.saturating_sub(known.len() as u64);
         if unreadable > 0 || missing > 0 {
             note!(
-                "note: {}: {unreadable} unreadable lines left out, {missing} of {step} steps missing; \
-                 the pictures and the time lack them too",
+                "note: {}: unreadable lines, left out: {unreadable}; steps missing: {missing} of \
+                 {step}. The pictures and the time lack them too",
                 path.display()
             );
         }

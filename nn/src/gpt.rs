@@ -173,7 +173,8 @@ impl<T: Real> Gpt<T> {
 
     /// Logits `[.., L, vocab]` for the next tokens `[.., L]` of what the cache holds, and then
     /// holds these, too. Without gradients, in evaluation. However a sequence is divided, the
-    /// logits are those of [`Gpt::forward`], up to rounding.
+    /// logits are those of [`Gpt::forward`]: in `f32` bit by bit, but at the portable level of
+    /// SIMD; there, and in `f64`, up to rounding.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Pass};

@@ -79,8 +79,8 @@ pub trait Module<T: Real = f32> {
     }
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
-    /// names. Nothing is left out unasked: what a dict of PyTorch holds besides parameters, take out
-    /// of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get).
+    /// names. Nothing is left out unasked: what a dict of PyTorch holds besides parameters, take
+    /// out of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get).
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs, the error lists every such

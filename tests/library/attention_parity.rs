@@ -98,20 +98,22 @@ fn scaled_dot_product_attention() {
             spec = spec.mask(Mask::keep(&keep));
         }
         let bias = f.find(&at("bias")).map(|_| f.leaf(&at("bias")));
-        if let Some(bias) = &bias {
+        let hidden = f.bool(&at("minus_infinity"));
+        // Anew for every path: a backward pass consumes its graph.
+        let spec = || match (&bias, &hidden) {
+            (None, _) => spec.clone(),
+            (Some(bias), None) => spec.clone().bias(Bias::Additive(bias.clone())),
             // PyTorch masks with a bias of minus infinity, too.
-            let bias = match f.bool(&at("minus_infinity")) {
-                Some(hidden) => bias.masked_fill(&hidden, f64::NEG_INFINITY),
-                None => bias.clone(),
-            };
-            spec = spec.bias(Bias::Additive(bias));
-        }
+            (Some(bias), Some(hidden)) => {
+                let bias = bias.masked_fill(hidden, f64::NEG_INFINITY);
+                spec.clone().bias(Bias::Additive(bias))
+            }
+        };
         let paths = [retrograd::nn::attention::Path::Composed, Default::default()];
-        for path in paths
-            .into_iter()
-            .chain(spec.needs_composed().is_none().then_some(retrograd::nn::attention::Path::Tiled))
+        let tiled = spec().needs_composed().is_none();
+        for path in paths.into_iter().chain(tiled.then_some(retrograd::nn::attention::Path::Tiled))
         {
-            let y = attend(&q, &k, &v, &spec.clone().path(path));
+            let y = attend(&q, &k, &v, &spec().path(path));
             f.same(y.value(), &at("out"));
             let gout = f.real(&at("gout"));
             let grads = y.backward_with(&gout);

@@ -66,8 +66,8 @@ fn folders() {
     place.run(&["--out", "run"]).failed(USAGE, &["run holds a run already", "--resume"]);
     assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
     fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
-    let alone = "run has a log but no checkpoint, so that run cannot go on; name another folder, or \
-                 remove run/log.jsonl";
+    let alone = "run has a log but no checkpoint, so that run cannot go on; name another folder, \
+                 or remove run/log.jsonl";
     place.run(&["--out", "run"]).failed(USAGE, &[alone]);
     place.run(&["--out", "run", "--resume"]).failed(FAILED, &[alone]);
     fs::remove_file(place.path("run/log.jsonl")).unwrap();
@@ -130,21 +130,19 @@ fn a_damaged_log() {
     let step_2 = whole.find("{\"step\":2").unwrap();
     let mut bytes = whole.clone().into_bytes();
     bytes[step_2 + 3] = 0xff;
-    let lost = "run/log.jsonl: 1 unreadable lines left out, 1 of 3 steps missing";
+    let lost = "run/log.jsonl: unreadable lines, left out: 1; steps missing: 1 of 3.";
     assert!(note(&bytes).contains(lost));
-    assert!(
-        note(&whole.as_bytes()[..step_2])
-            .contains("0 unreadable lines left out, 2 of 3 steps missing")
-    );
-    assert!(note(b"").contains("3 of 3 steps missing"));
+    let cut = note(&whole.as_bytes()[..step_2]);
+    assert!(cut.contains("unreadable lines, left out: 0; steps missing: 2 of 3."), "{cut}");
+    assert!(note(b"").contains("steps missing: 3 of 3."));
 }
 
 #[test]
 fn a_learning_rate_that_is_too_high_is_told() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
-    let hint = "so this model has learnt nothing; try a --lr below 50.0";
-    let ended = place.run(&[&args[..], &["50"]].concat());
+    let hint = "so this model has learnt nothing; try a --lr below 20.0";
+    let ended = place.run(&[&args[..], &["20"]].concat());
     assert!(ended.err.contains(hint), "{ended:?}");
     ended.ok();
     assert_eq!(place.run(&[&args[..], &["3e-3"]].concat()).err, "");

@@ -22,8 +22,8 @@ impl<T: Real> Backward<T> for Dropout {
 
 impl<T: Real> Var<T> {
     /// Each element dropped (made 0) with probability `p`, the others divided by `1 - p`; see
-    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The key alone decides which: the same key, the same elements, and
-    /// nothing but the key is kept for the backward pass.
+    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The key alone decides which: the
+    /// same key, the same elements, and nothing but the key is kept for the backward pass.
     #[track_caller]
     pub fn dropout(&self, p: f64, key: Key) -> Var<T> {
         Var::from_op(self.value().dropout(p, key), &[self], |_| Dropout { p, key })

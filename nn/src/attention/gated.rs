@@ -15,9 +15,9 @@ use retrograd_tensor::{Real, Tensor};
 /// `o ∘ sigmoid(W_g x)` before the output projection: a query can refuse what it attended to.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and
-/// `gate_proj` with `weight` `[H · D, width]` and `bias` `[H · D]`. With a weight of 0 and a
-/// large bias it is multi-head attention. Qiu et al. 2025 (arXiv 2505.06708).
+/// Parameters: those of [`Projections`], and `gate_proj` with `weight` `[H · D, width]` and `bias`
+/// `[H · D]`. With a weight of 0 and a large bias it is multi-head attention. Qiu et al. 2025
+/// (arXiv 2505.06708).
 #[derive(Clone, Debug)]
 pub struct GatedAttention<T: Real = f32> {
     /// The projections.
@@ -56,9 +56,8 @@ impl<T: Real> Incremental<T> for GatedAttention<T> {
 /// `head_scale_h · o_h`: a learned number per head before the output projection.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and
-/// `head_scale` `[heads]`, 1 at first, which is multi-head attention. Shleifer, Weston, Ott
-/// 2021 (arXiv 2110.09456).
+/// Parameters: those of [`Projections`], and `head_scale` `[heads]`, 1 at first, which is
+/// multi-head attention. Shleifer, Weston, Ott 2021 (arXiv 2110.09456).
 #[derive(Clone, Debug)]
 pub struct HeadScaleAttention<T: Real = f32> {
     /// The projections.
@@ -96,9 +95,8 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
 /// what the tokens were.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `mix` `[2]`,
-/// a half each at first. With a mix of (1, 0) it is multi-head attention. Zhou et al. 2024
-/// (arXiv 2410.17897).
+/// Parameters: those of [`Projections`], and `mix` `[2]`, a half each at first. With a mix of
+/// (1, 0) it is multi-head attention. Zhou et al. 2024 (arXiv 2410.17897).
 #[derive(Clone, Debug)]
 pub struct ValueResidualAttention<T: Real = f32> {
     /// The projections.

@@ -175,7 +175,9 @@ impl<T: Real> LinearState<T> {
 ///
 /// `[L, width]` or `[B, L, width]` to the same, at the cost of its [`LinearForm`]; the three
 /// forms differ by rounding only, forward and backward. Decoding keeps a [`LinearState`] of
-/// fixed size instead of a cache.
+/// fixed size instead of a cache. Under other masks it is
+/// [`NormalizedAttention`](super::NormalizedAttention) by
+/// [`Normalizer::Linear`](super::Normalizer::Linear).
 ///
 /// Parameters: those of [`Projections`]. Katharopoulos et al. 2020 (arXiv 2006.16236).
 ///

@@ -44,9 +44,9 @@ pub fn attend_with_memory<T: Real>(
 /// of the sequence; in place of a feed-forward layer, or as sinks.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L (L + M) · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `memory_k`
-/// and `memory_v` `[Hk, M, D]`, normal with deviations `1/√D` and `1/√M` at first. With `M`
-/// of 0 it is multi-head attention. Sukhbaatar et al. 2019 (arXiv 1907.01470).
+/// Parameters: those of [`Projections`], and `memory_k` and `memory_v` `[Hk, M, D]`, normal with
+/// deviations `1/√D` and `1/√M` at first. With `M` of 0 it is multi-head attention. Sukhbaatar et
+/// al. 2019 (arXiv 1907.01470).
 #[derive(Clone, Debug)]
 pub struct MemoryAttention<T: Real = f32> {
     /// The projections.

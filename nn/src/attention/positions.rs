@@ -9,9 +9,9 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `x_i + table[start + i]`: a learned vector for each position of a context.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L · width)`; a table of 0 is none. Parameter: `weight` `[context, width]`, normal with
-/// deviation 0.02 at first, as GPT-2's `wpe`. It knows no position beyond its context.
-/// Gehring et al. 2017 (arXiv 1705.03122).
+/// `[.., L, width]` to `[.., L, width]`, in `O(L · width)`; a table of 0 is none. Parameter:
+/// `weight` `[context, width]`, normal with deviation 0.02 at first, as GPT-2's `wpe`. It knows no
+/// position beyond its context. Gehring et al. 2017 (arXiv 1705.03122).
 #[derive(Clone, Debug)]
 pub struct LearnedPositions<T: Real = f32> {
     /// `[context, width]`
@@ -68,9 +68,10 @@ impl<T: Real> Module<T> for LearnedPositions<T> {
 /// `x_i + PE(start + i)` with `PE(p, 2m) = sin(p / 10000^(2m / width))` and
 /// `PE(p, 2m + 1) = cos(p / 10000^(2m / width))`.
 ///
-/// `[.., L, width]` to `[.., L, width]` in `O(L · width)`, no parameters, no bound on positions. `PE(p + n)` is a
-/// rotation of `PE(p)` that depends on `n` only, and [`Rope`](super::Rope) makes a method of
-/// that. An odd width ends in a sine. Vaswani et al. 2017 (arXiv 1706.03762).
+/// `[.., L, width]` to `[.., L, width]` in `O(L · width)`, no parameters, no bound on positions. It
+/// is [`LearnedPositions`] with these vectors for its table. `PE(p + n)` is a rotation of `PE(p)`
+/// that depends on `n` only, and [`Rope`](super::Rope) makes a method of that. An odd width ends in
+/// a sine. Vaswani et al. 2017 (arXiv 1706.03762).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SinusoidalPositions {
     /// The largest wavelength is this times 2π; 10000 at first.

@@ -12,15 +12,14 @@ use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
-/// learned number, instead of `1/√D`.
-/// A scale in the spec multiplies them besides.
+/// learned number, instead of `1/√D`. A scale in the spec multiplies them besides.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the norms
-/// are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at first
-/// for the usual length `L`. For queries and keys of length `D^(1/4)` it is multi-head attention
-/// with `g = 1`, and [`QkRmsAttention`] without weights with `g = √D`. Multiplying `q_proj` or `k_proj` by a
-/// number changes nothing. A vector of length 0 stays 0. Henry et al. 2020
-/// (arXiv 2010.04245).
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
+/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at
+/// first for the usual length `L`. Where queries and keys have length `D^(1/4)` anyway, it is
+/// multi-head attention with `g = 1`; with `g = √D` it is [`QkRmsAttention`] with weights of 1.
+/// Multiplying `q_proj` or `k_proj` by a positive number changes nothing. A vector of length 0
+/// stays 0. Henry et al. 2020 (arXiv 2010.04245).
 #[derive(Clone, Debug)]
 pub struct QkL2Attention<T: Real = f32> {
     /// The projections.
@@ -70,10 +69,11 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
 /// `softmax(norm(q) · norm(k)ᵀ / √D) · v` with an [`RmsNorm`] over each head, whose weight all
 /// heads share; as in Qwen 3 and Gemma 3.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the norms
-/// are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and `k_norm.weight` `[D]`. Up to these weights it is [`QkL2Attention`] with
-/// `g = √D`. To convert the pairing of rotary positions, the weights of the norms must be
-/// permuted, too. Dehghani et al. 2023 (arXiv 2302.05442; with layer norm).
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
+/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and
+/// `k_norm.weight` `[D]`. With weights of 1 it is [`QkL2Attention`] with `g = √D`. To convert the
+/// pairing of rotary positions, the weights of the norms must be permuted, too. Dehghani et al.
+/// 2023 (arXiv 2302.05442; with layer norm).
 #[derive(Clone, Debug)]
 pub struct QkRmsAttention<T: Real = f32> {
     /// The projections.

@@ -57,8 +57,8 @@ pub enum Scaling {
 /// linearly in the number of the pair; what is turned of queries and keys grows by `attention`,
 /// and so its part of the scores by the square. Where only part of a head is turned, the scores
 /// of the rest stay, as in Hugging Face's and OpenAI's code; [`MlaAttention`](super::MlaAttention)
-/// lets all of them grow, as DeepSeek's. Peng et al. 2023 (arXiv 2309.00071; the paper mixes linearly in the
-/// number of turns, its code and everyone since in the number of the pair).
+/// lets all of them grow, as DeepSeek's. Peng et al. 2023 (arXiv 2309.00071; the paper mixes
+/// linearly in the number of turns, its code and everyone since in the number of the pair).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yarn {
     /// How many times longer than the training context.

@@ -15,9 +15,8 @@ use retrograd_tensor::{Real, Tensor};
 /// `w_ij = e^(s_ij) / (e^(sink_h) + Σ_j e^(s_ij))`: a learned logit per head in the sum.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `sinks`
-/// `[heads]`, 0 at first. With sinks of -∞ it is attention without one, with 0 it is
-/// [`QuietAttention`]. OpenAI 2025, gpt-oss (arXiv 2508.10925).
+/// Parameters: those of [`Projections`], and `sinks` `[heads]`, 0 at first. With sinks of -∞ it is
+/// attention without one, with 0 it is [`QuietAttention`]. OpenAI 2025, gpt-oss (arXiv 2508.10925).
 #[derive(Clone, Debug)]
 pub struct SinkAttention<T: Real = f32> {
     /// The projections.
@@ -53,9 +52,9 @@ impl<T: Real> Incremental<T> for SinkAttention<T> {
 /// `w_ij = e^(s_ij) / (1 + Σ_j e^(s_ij))`: "softmax plus one", or "off by one".
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`]. The same as one
-/// more key and value of zeros that everyone sees
-/// ([`attend_with_memory`](super::attend_with_memory)). Miller 2023, "Attention is off by one".
+/// Parameters: those of [`Projections`]. The same as one more key and value of zeros that everyone
+/// sees ([`attend_with_memory`](super::attend_with_memory)). Miller 2023, "Attention is off by
+/// one".
 #[derive(Clone, Debug)]
 pub struct QuietAttention<T: Real = f32> {
     /// The projections.

@@ -11,10 +11,10 @@ use retrograd_tensor::Real;
 /// `softmax(c · tanh(s / c)) · v` with `s = q · kᵀ / √D`: no score can leave `±c`, so that no
 /// weight can become exactly 1 and stop learning.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections, a `tanh` for
-/// each score more. Parameters: those of [`Projections`]. For `c → ∞` it is attention without a
-/// cap. Gemma 2 (arXiv 2408.00118) has `c` = 50, grouped queries,
-/// rotary positions, and a window in every other layer.
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections, a `tanh`
+/// for each score more. Parameters: those of [`Projections`]. For `c → ∞` it is attention without
+/// a cap. Gemma 2 (arXiv 2408.00118) has `c` = 50, grouped queries, rotary positions, and a window
+/// in every other layer.
 #[derive(Clone, Debug)]
 pub struct SoftcapAttention<T: Real = f32> {
     /// The projections.

@@ -11,8 +11,8 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`, `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
 ///
-/// `[.., L, width]` to `[.., L, width]`; `2 · H² · L²` more multiplications, and whole matrices
-/// of scores. Parameters: those of [`Projections`], and `score_mix` and `weight_mix`
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and `2 · H² · L²` more multiplications, by
+/// whole matrices of scores. Parameters: those of [`Projections`], and `score_mix` and `weight_mix`
 /// `[heads, heads]`, identities at first, which is multi-head attention.
 ///
 /// Scores are mixed first and masked then, so that nothing unseen comes in through another

@@ -31,8 +31,9 @@ pub enum Concat {
 /// `[L, d_in]` or `[B, L, d_in]` to `[.., L, H·d_v]` ([`Concat::Features`]) or with the first
 /// axis `H` times as long ([`Concat::First`]); with a projection, the last axis is its width.
 /// Each head makes small products of its own, so it is slower than
-/// [`MultiHeadAttention`](super::MultiHeadAttention), to which it is equal if the heads' weights
-/// are stacked into one. With one head it is [`SelfAttention`].
+/// [`MultiHeadAttention`](super::MultiHeadAttention), though the work is the same
+/// `O(L² H (d_k + d_v))`, and to which it is equal if the heads' weights are stacked into one. With
+/// one head it is [`SelfAttention`].
 ///
 /// Parameters: those of the heads as `heads.0`, `heads.1` and so on, and `out_proj`. Vaswani et
 /// al. 2017 (arXiv 1706.03762), written down literally.

@@ -144,7 +144,8 @@ fn problems() -> impl Strategy<Value = Problem> {
 }
 
 /// How far the tiled path is off the exact one at most, which must be no further than twice what
-/// the composed path is, and `floor` (of gradients ten times that). (The exact path is composed, in `f64`.)
+/// the composed path is, and `floor` (of gradients ten times that). (The exact path is composed,
+/// in `f64`.)
 fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let heads = p.key_heads * p.group;
     let (lq, lk) = (p.lq, p.lk);

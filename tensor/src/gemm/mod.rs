@@ -11,9 +11,9 @@
 //! | `finish.rs` | what else is done to a block before it leaves the cache |
 //!
 //! Every element is made in the same way: a chain of fused multiply-adds over each block of
-//! [`Product::depth`] terms of the sum, and the blocks added in order. So its bits depend on its row of
-//! `a`, its column of `b` and nothing else: not on tiles, threads, strides or the instruction
-//! set, nor on how many other rows and columns there are.
+//! [`Product::depth`] terms of the sum, and the blocks added in order. So its bits depend on its
+//! row of `a`, its column of `b` and nothing else: not on tiles, threads, strides or the
+//! instruction set, nor on how many other rows and columns there are.
 //!
 //! `f64`, and `f32` in portable code, go through matrixmultiply.
 

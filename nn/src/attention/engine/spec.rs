@@ -38,7 +38,8 @@ pub enum Normalizer {
     /// `max(s/2 - τ, 0)²`: between softmax and sparsemax. Peters, Niculae, Martins 2019
     /// (arXiv 1905.05702).
     Entmax15,
-    /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019 (arXiv 1912.11637).
+    /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019
+    /// (arXiv 1912.11637).
     TopK(usize),
     /// `φ(q)·φ(k) / (Σ φ(q)·φ(k) + 1e-6)` with features `φ(x) = elu(x) + 1` in place of the
     /// exponential. There are no scores then that could be scaled, capped, biased or mixed.

@@ -207,8 +207,22 @@ fn by_position(t: &mut Table, length: usize) {
     chunks(t, "sliding, memory", &m, &spec, length, || KvCache::sliding(6));
 }
 
-/// Every level of SIMD but the portable one computes each row by itself.
+/// Every level of SIMD but the portable one computes each row by itself, as it does in products
+/// whose sums are long (of a width above 512).
 fn bit_by_bit(t: &mut Table) {
+    let wide = GptConfig { vocab: 1, context: 70, heads: 4, width: 640, ..config() };
+    let wide = CausalSelfAttention::<f32>::new(&wide, &mut Rng::new(4));
+    let x = Var::constant(Tensor::<f32>::randn([1, 70, 640], &mut Rng::new(3)));
+    let mut cache = KvCache::new(70);
+    let steps = [(0, 1), (1, 66), (67, 2), (69, 1)];
+    let parts = steps.map(|(at, n)| wide.forward_cached(&x.narrow(1, at, n), &mut cache));
+    let all = Var::cat(&parts.each_ref(), 1);
+    of_this_level(t).values(
+        "cached = whole, bit by bit, f32, wide attention",
+        all.value(),
+        wide.forward(&x, &mut eval()).value(),
+    );
+
     let config = GptConfig { vocab: 11, context: 150, layers: 2, heads: 4, width: 64, ..config() };
     let model = gpt::<f32>(config.clone(), 5);
     let attention = CausalSelfAttention::<f32>::new(&config, &mut Rng::new(4));
@@ -233,16 +247,19 @@ fn bit_by_bit(t: &mut Table) {
         {
             let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1);
             t.case(format!("steps of {steps:?}"));
-            match simd::level() {
-                simd::Level::Scalar => t.bound(1e-5),
-                _ => t.exact(),
-            };
-            t.values(
+            of_this_level(t).values(
                 &format!("cached = whole, bit by bit, f32, {name}"),
                 all.value(),
                 whole.value(),
             );
         }
+    }
+}
+
+fn of_this_level(t: &mut Table) -> &mut Table {
+    match simd::level() {
+        simd::Level::Scalar => t.bound(1e-5),
+        _ => t.exact(),
     }
 }
 

@@ -28,6 +28,18 @@ pub fn causality(t: &mut Table) {
     let config = GptConfig { width: 4, ..config() };
     let gpt = CausalSelfAttention::new(&config, &mut rng());
     let t5 = T5Attention::decoder(4, 2, &mut rng());
+    let shaw = ShawAttention::new(p(), 3, &mut rng());
+    let recurrent = LinearAttention::new(p(), Reach::Causal, LinearForm::Recurrent);
+    let strided = SparsePattern::Strided { stride: 12 };
+    let strided = SparseTransformerAttention::new(p(), strided, SparseMerge::Union, 0);
+    let layout = BigBirdLayout { block: 16, neighbours: 1, global: 1, random: 1, seed: 3 };
+    let big_bird = BigBirdAttention::new(p(), layout);
+    let prefix = PrefixLmAttention::new(p());
+    let residual = ValueResidualAttention::new(p());
+    let residual = |x: &Var<f64>| {
+        let first = first_values(&residual.projections, x, &mut eval());
+        residual.forward(x, &first, &Spec::new().causal(), &mut eval())
+    };
     let local = ChunkedLocalAttention::new(p(), 40);
     let packed = PackedAttention::new(p());
     let documents = |x: &Var<f64>| {
@@ -35,9 +47,13 @@ pub fn causality(t: &mut Table) {
         packed.forward(x, &Packed::new(&[l / 3, l - l / 3]), Mask::Full, &mut eval())
     };
     type Run<'a> = &'a dyn Fn(&Var<f64>) -> Var<f64>;
-    let runs: [(&str, Run<'_>); 15] = [
+    let runs: [(&str, Run<'_>); 21] = [
         ("nanoGPT's", &|x| gpt.forward(x, &mut eval())),
         ("T5", &|x| t5.forward(x, &mut eval())),
+        ("Shaw", &|x| shaw.attend(x, Mask::causal(), &mut eval())),
+        ("prefix of 0", &|x| prefix.forward(x, &[0], Mask::Full, &mut eval())),
+        ("BigBird", &|x| big_bird.forward(x, Mask::causal(), &mut eval())),
+        ("value residual", &residual),
         ("chunked local", &|x| local.forward(x, &mut eval())),
         ("packed", &documents),
         ("self-attention", &|x| s.forward(x, Mask::causal(), &mut eval())),
@@ -49,7 +65,9 @@ pub fn causality(t: &mut Table) {
         ("Transformer-XL", &|x| xl.forward(x, None, Mask::Full, &mut eval())),
         ("linear, at once", &|x| quadratic.forward(x, &mut eval())),
         ("linear, in chunks", &|x| chunked.forward(x, &mut eval())),
-        ("Sparse Transformer", &|x| sparse.forward(x, Mask::Full, &mut eval())),
+        ("linear, by a state", &|x| recurrent.forward(x, &mut eval())),
+        ("Sparse Transformer, fixed", &|x| sparse.forward(x, Mask::Full, &mut eval())),
+        ("Sparse Transformer, strided", &|x| strided.forward(x, Mask::Full, &mut eval())),
         ("Longformer", &|x| longformer.forward(x, &[0, 3], Mask::Full, &mut eval())),
     ];
     for (name, run) in runs {

@@ -92,7 +92,8 @@ fn nothing_in_nothing_out() {
     let packed = PackedAttention::new(p());
     let gated = GatedAttention::new(p(), r);
     let spec = Spec::new().causal();
-    let mut runs: Vec<(String, Box<dyn Fn(&Var<f64>) -> Var<f64> + '_>)> = vec![
+    type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
+    let mut runs: Vec<(String, Run<'_>)> = vec![
         ("T5".into(), Box::new(|x| t5[0].forward(x, &mut pass()))),
         ("T5, causal".into(), Box::new(|x| t5[1].forward(x, &mut pass()))),
         ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
