@@ -45,7 +45,7 @@ pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Ite
         let (mut start, mut run) = (Some(work.start), None);
         group.bench_function(case, |b| {
             let run = run.get_or_insert_with(|| start.take().expect("started once")());
-            b.iter(run);
+            b.iter(|| run(false));
         });
     }
     group.finish();

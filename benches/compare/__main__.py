@@ -5,8 +5,11 @@
 Every case is measured in turns: ours, theirs, ours, theirs, while the other programs sleep. A turn
 answers the median of its calls; the ratio is that of the medians over turns (theirs by ours: above
 1 we are faster), and beside it stand the lowest and highest of the ratios of neighbouring turns.
+Before it is timed, every case is run on the same numbers by everybody and what comes out must
+agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
+
 What came out is printed, and written to target/compare as results.json, results.csv, ratios.svg
-and roofline.svg.
+and roofline.svg. The default run takes some twenty minutes, once everything is built.
 """
 
 import argparse
@@ -16,77 +19,133 @@ import time
 from pathlib import Path
 
 from cases import cases
-from programs import PROGRAMS, ROOT, Programs
-from report import read, table, write
+from programs import PROGRAMS, ROOT, Died, Programs
+from report import read, report, write
 
 SETTLE = 0.05  # seconds for threads that wait actively to give up
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("compare", description=__doc__, formatter_class=form)
     every = ",".join(PROGRAMS)
-    parser.add_argument("--only", default="", help="cases whose group or name begins with this")
+    parser.add_argument("--only", default="", help="cases whose group or name begins with one of these")
     parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a turn")
-    parser.add_argument("--add", action="store_true", help="to the results of earlier runs")
-    parser.add_argument("--build", action="store_true", help="build what is needed, and stop")
-    parser.add_argument("--show", action="store_true", help="results of earlier runs, and stop")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a turn")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "compare")
+    parser.add_argument("--add", action="store_true", help="to what is in that folder")
+    parser.add_argument("--build", action="store_true", help="build what is needed, and stop")
+    parser.add_argument("--show", action="store_true", help="what is in that folder, and stop")
+    parser.add_argument("--list", action="store_true", help="the cases, and stop")
     return parser.parse_args()
 
 
-def turn(programs, program, seconds):
-    """One turn of one program, the others asleep: seconds of a call, and its result."""
-    others = [p for p in programs.running.values() if p and p is not program]
-    time.sleep(SETTLE)
-    before, start = [p.cpu_seconds() for p in others], time.perf_counter()
-    answer = program.run(seconds)
-    took = time.perf_counter() - start
-    for other, was in zip(others, before):
-        # A clock tick is 10 ms.
-        if (used := other.cpu_seconds() - was) > 0.02 + 0.01 * took:
-            print(f"{other.name} used {used:.2f} s while {program.name} ran", file=sys.stderr)
-    return answer
+class Side:
+    """One program doing one case."""
+
+    def __init__(self, label, program, work):
+        self.label, self.program, self.work = label, program, work
+        self.times, self.counts, self.numbers = [], None, []
+
+    def open(self):
+        self.counts = self.program.open(self.work)
+        return self.counts is not None
+
+    def turn(self, programs, seconds):
+        """One turn, the other programs asleep."""
+        others = [p for p in programs.running.values() if p and p is not self.program]
+        time.sleep(SETTLE)
+        before, start = [p.cpu_seconds() for p in others], time.perf_counter()
+        self.times.append(self.program.run(seconds))
+        took = time.perf_counter() - start
+        for other, was in zip(others, before):
+            # A clock tick is 10 ms.
+            if (used := other.cpu_seconds() - was) > 0.02 + 0.01 * took:
+                name = self.program.name
+                print(f"{other.name} used {used:.2f} s while {name} ran", file=sys.stderr)
+
+
+def difference(case, ours, theirs):
+    """The largest difference between what came out, relative to its size; None if unknown."""
+    pairs = list(zip(ours, theirs))
+    if not pairs:
+        return None
+    if case.losses:
+        return max(abs(a - b) / abs(a) for a, b in pairs)
+    # A size (root of the mean square), then a sum of numbers of that size, of every tensor.
+    sizes = [a for a, _ in pairs[::2] for _ in range(2)]
+    return max(abs(a - b) / (size or 1) for (a, b), size in zip(pairs, sizes))
 
 
 def compare(programs, case, turns, seconds):
-    """The times of a case: a row of the results, or None if no rival is there."""
-    ours = programs.get("ours")
-    rivals = [(r, programs.get(r.program)) for r in case.rivals]
-    rivals = [(r, p) for r, p in rivals if p]
-    if not rivals:
+    """A row of the results: the times of a case, or None if no rival is there."""
+    sides = [Side("ours", programs.get("ours"), case.name)]
+    for rival in case.rivals:
+        if program := programs.get(rival.program):
+            sides.append(Side(rival.name, program, case.name.replace(*rival.rename)))
+    if len(sides) == 1:
         return None
     if case.slow:
-        turns, seconds = max(turns // 2, 2), 0
-    row = dict(group=case.group, name=case.name, aim=case.aim, each=case.each, times={}, results={})
+        turns, seconds = (turns + 1) // 2, 0
     # The same program cannot hold two at once: then every turn opens its own.
-    sides = [("ours", ours, case.name)]
-    sides += [(r.name, p, case.name.replace(*r.rename)) for r, p in rivals]
-    shared = sum(p is ours for _, p, _ in sides) > 1
-    for label, program, work in sides:
-        if (counts := program.open(work)) is None:
-            continue
-        if label == "ours":
-            row["flops"], row["bytes"] = counts
-        row["times"][label] = []
-        if not shared:
-            program.run(0)  # warms up
+    shared = sum(s.program is sides[0].program for s in sides) > 1
+
+    def each(do):
+        """Does it with every side; one whose program dies of it, or knows no such work, leaves."""
+        for side in list(sides):
+            try:
+                if not do(side):
+                    sides.remove(side)
+            except Died as died:
+                print(died, file=sys.stderr)
+                programs.lost(died.program)
+                sides.remove(side)
+
+    def prepare(side):
+        if not side.open():
+            return False
+        if case.checked:
+            side.numbers = side.program.check(case.calls)
+        side.program.run(0 if case.slow else min(seconds, 0.1))  # warms up
+        return True
+
+    def turn(side):
+        if shared:
+            side.open()
+            side.program.run(0)
+        side.turn(programs, seconds)
+        return True
+
+    each(prepare)
     for _ in range(turns):
-        for label, program, work in sides:
-            if label not in row["times"]:
-                continue
-            if shared:
-                program.open(work)
-                program.run(0)
-            took, result = turn(programs, program, seconds)
-            row["times"][label].append(took)
-            if result is not None:
-                row["results"][label] = result
-    for program in {p for _, p, _ in sides}:
+        each(turn)
+    for program in {side.program for side in sides}:
         program.close()
-    return row if len(row["times"]) > 1 else None
+    if len(sides) < 2 or sides[0].label != "ours":
+        return None
+    ours, *others = sides
+    tolerances = {rival.name: rival.tolerance for rival in case.rivals}
+    differences = {}
+    for side in others:
+        apart = difference(case, ours.numbers, side.numbers)
+        differences[side.label] = apart
+        # Not a number is not near, either.
+        if apart is not None and not apart <= tolerances[side.label]:
+            message = f"{case.name}: {side.label} has other results, {apart:.1e} apart"
+            print(message, ours.numbers, side.numbers, sep="\n", file=sys.stderr)
+    return dict(
+        group=case.group,
+        name=case.name,
+        aim=case.aim,
+        each=case.each,
+        flops=ours.counts[0],
+        bytes=ours.counts[1],
+        times={side.label: side.times for side in sides},
+        differences=differences,
+        wrong=[k for k, d in differences.items() if d is not None and not d <= tolerances[k]],
+    )
 
 
 def peak_memory(programs, case):
@@ -96,30 +155,47 @@ def peak_memory(programs, case):
         if not programs.get(name):
             continue
         program = programs.fresh(name)
-        before = program.memory("VmRSS")
-        if program.open(case.name) is not None:
-            program.run(0)
-            row["bytes_at_peak"][label] = program.memory("VmHWM") - before
+        try:
+            before = program.memory("VmRSS")
+            if program.open(case.name) is not None:
+                program.run(0)
+                row["bytes_at_peak"][label] = program.memory("VmHWM") - before
+        except Died as died:
+            print(died, file=sys.stderr)
         program.end()
-    return row
+    found = row["bytes_at_peak"]
+    return row if len(found) > 1 and "ours" in found else None
 
 
 def main():
     args = arguments()
-    allowed = set(args.programs.split(",")) | {"ours"}
-    wanted = [c for c in cases() if c.group.startswith(args.only) or c.name.startswith(args.only)]
+    wanted = args.only.split(",")
+    chosen = [c for c in cases() if any(map(c.named, wanted))]
+    if not chosen:
+        sys.exit(f"no case begins with {args.only}; --list lists them")
+    if args.list:
+        for case in chosen:
+            print(f"{case.group:24} {case.name}")
+        return
     if args.show:
-        print(table(read(args.out)))
+        print(report(read(args.out)))
         return
-    programs = Programs(allowed, args.threads)
-    if args.build:
-        for name in sorted({"ours"} | {r.program for c in wanted for r in c.rivals}):
+    unknown = set(args.programs.split(",")) - set(PROGRAMS)
+    if unknown:
+        sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    programs = Programs({*args.programs.split(","), "ours"}, args.threads)
+    needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
+    for name in PROGRAMS:
+        if name in needed:
             programs.command(name)
+    if args.build:
         return
-    results = read(args.out) if args.add else dict(rows=[])
+    if not programs.get("ours"):
+        sys.exit("nothing to compare")
+    results = read(args.out) if args.add else dict(about={}, rows=[])
     started = time.time()
-    for i, case in enumerate(wanted):
-        print(f"[{time.time() - started:4.0f} s] {i + 1}/{len(wanted)} {case.name}", file=sys.stderr)
+    for i, case in enumerate(chosen):
+        print(f"[{time.time() - started:4.0f} s] {i + 1}/{len(chosen)} {case.name}", file=sys.stderr)
         rows = [compare(programs, case, args.turns, args.seconds)]
         if case.memory:
             rows.append(peak_memory(programs, case))
@@ -127,15 +203,15 @@ def main():
             same = (row["group"], row["name"], "times" in row)
             kept = [r for r in results["rows"] if (r["group"], r["name"], "times" in r) != same]
             results["rows"] = [*kept, row]
-    results.setdefault("about", {})
-    for name, program in programs.running.items():
-        if program:
-            results["about"][name] = program.about
+    results["about"] |= programs.about
     programs.end()
+    if not results["rows"]:
+        sys.exit("nobody to compare with: see benches/peers/README.md")
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"].sort(key=lambda r: order.get((r["group"], r["name"]), len(order)))
     write(results, args.out)
-    print(table(results))
+    print(report(results))
+    print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
 
 
 main()

@@ -48,6 +48,14 @@ def built(command, target):
     raise FileNotFoundError(target)
 
 
+class Died(Exception):
+    """A program has ended, and was not asked to."""
+
+    def __init__(self, program, line):
+        super().__init__(f"{program.name} died of: {line}")
+        self.program = program
+
+
 class Program:
     """One running program, which does nothing unless asked."""
 
@@ -61,11 +69,14 @@ class Program:
         self.about = json.loads(self.ask("about"))
 
     def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise Died(self, line) from None
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self.name} died of: {line}")
+            raise Died(self, line)
         return answer.strip()
 
     def open(self, work):
@@ -73,10 +84,13 @@ class Program:
         answer = self.ask(f"open {work}").split()
         return None if answer[0] == "unknown" else tuple(map(float, answer[1:]))
 
+    def check(self, calls):
+        """What came out of so many calls, in a few numbers."""
+        return [float(x) for x in self.ask(f"check {calls}").split()]
+
     def run(self, seconds):
-        """Seconds of a call, and what the last one answered (a loss) if anything."""
-        time, _, result = self.ask(f"run {seconds}").split()
-        return float(time), None if result == "-" else float(result)
+        """Seconds of a call."""
+        return float(self.ask(f"run {seconds}").split()[0])
 
     def close(self):
         self.ask("close")
@@ -92,7 +106,10 @@ class Program:
         return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(which + ":"))
 
     def end(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended already
         self.process.wait()
 
 
@@ -101,7 +118,7 @@ class Programs:
 
     def __init__(self, allowed, threads):
         self.allowed, self.threads = allowed, threads
-        self.commands, self.running = {}, {}
+        self.commands, self.running, self.about = {}, {}, {}
 
     def command(self, name):
         """The command of a program, or None if it is not to be had here."""
@@ -111,7 +128,7 @@ class Programs:
                 try:
                     command = PROGRAMS[name]()
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
-                    print(f"{name} cannot be built: {error}", file=sys.stderr)
+                    print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
             self.commands[name] = command
         return self.commands[name]
 
@@ -123,10 +140,17 @@ class Programs:
         if name not in self.running:
             try:
                 self.running[name] = self.fresh(name) if self.command(name) else None
-            except (OSError, RuntimeError, ValueError) as error:
-                print(f"{name} does not run: {error}", file=sys.stderr)
+            except (OSError, Died) as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
                 self.running[name] = None
+            if program := self.running[name]:
+                self.about[name] = program.about
         return self.running[name]
+
+    def lost(self, program):
+        """Forgets a program that died; it is started again when it is needed."""
+        program.end()
+        del self.running[program.name]
 
     def end(self):
         for program in filter(None, self.running.values()):

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `about` | one line of JSON |
 //! | `open NAME` | `ok FLOPS BYTES` once the operands are made, or `unknown` |
-//! | `run SECONDS` | `SECONDS CALLS RESULT`: the median time of a call, of that many for about as long as was said and at least one, and the last one's result (a loss) or `-` |
+//! | `check CALLS` | numbers that tell what came out of so many calls: `digest` (data.rs) of every result, or the loss of a training step; nothing if that is random |
+//! | `run SECONDS` | `SECONDS CALLS`: the median time of a call, of that many for about as long as was said and at least one |
 //! | `close` | `ok`; the operands are gone |
 //!
 //! Between two lines a program does nothing at all, so that another one can be measured.
@@ -12,14 +13,16 @@
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
+/// Does work once; if it is asked, it says in a few numbers what came out.
+pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
+
 /// Work whose operands have been made.
 pub struct Opened {
     /// Multiplications and additions that cannot be avoided.
     pub flops: f64,
     /// Bytes that have to be moved.
     pub bytes: f64,
-    /// Does it once.
-    pub run: Box<dyn FnMut() -> Option<f64>>,
+    pub run: Run,
 }
 
 /// Answers until there is no more to read.
@@ -38,6 +41,11 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
                     None => "unknown".into(),
                 }
             }
+            ("check", Some(work)) => {
+                let calls = 0..rest.parse().expect("a number of calls");
+                let numbers = calls.flat_map(|_| (work.run)(true)).map(|x| format!("{x:e}"));
+                numbers.collect::<Vec<_>>().join(" ")
+            }
             ("run", Some(work)) => run(&mut work.run, rest.parse().expect("seconds")),
             ("close", _) => {
                 opened = None;
@@ -50,16 +58,15 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
     }
 }
 
-fn run(f: &mut dyn FnMut() -> Option<f64>, seconds: f64) -> String {
+fn run(f: &mut Run, seconds: f64) -> String {
     // Calls that are too short for the clock are timed several at once.
     const LEAST: Duration = Duration::from_micros(20);
     let start = Instant::now();
     let (mut samples, mut calls, mut at_once) = (Vec::new(), 0, 1u32);
-    let mut result = None;
     while samples.is_empty() || start.elapsed().as_secs_f64() < seconds {
         let before = Instant::now();
         for _ in 0..at_once {
-            result = f();
+            f(false);
         }
         let time = before.elapsed();
         calls += at_once;
@@ -70,6 +77,5 @@ fn run(f: &mut dyn FnMut() -> Option<f64>, seconds: f64) -> String {
         }
     }
     samples.sort_by(f64::total_cmp);
-    let result = result.map_or("-".into(), |x| x.to_string());
-    format!("{:e} {calls} {result}", samples[samples.len() / 2])
+    format!("{:e} {calls}", samples[samples.len() / 2])
 }

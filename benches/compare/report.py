@@ -36,11 +36,13 @@ def facts(row, machine):
     pairs = [b / a for a, b in zip(times["ours"], times[rival])]
     fact |= dict(unit="s", rival=rival, ours=ours, theirs=theirs, ratio=theirs / ours)
     fact |= dict(low=min(pairs), high=max(pairs))
+    fact["differs"] = ", ".join(row["wrong"])
     if row["flops"] or row["bytes"]:
         fact["limit"] = least_seconds(machine, row) / ours
     if row["flops"]:
         fact["gflops"] = row["flops"] / ours / 1e9
         fact["their_gflops"] = row["flops"] / theirs / 1e9
+        fact["peak"] = fact["gflops"] / machine["gflops"]
         if row["bytes"]:
             fact["intensity"] = row["flops"] / row["bytes"]
     return fact
@@ -67,18 +69,53 @@ def quantity(x, unit):
     return f"{x * 1e9:.0f} ns"
 
 
+def share(fact, of):
+    return f"{fact[of] * 100:.0f} %" if of in fact else ""
+
+
+def lost(results):
+    """What is slower than the fastest other, and how far everybody agreed, in words."""
+    every = [f for group in groups(results).values() for f in group]
+    behind = sorted((f for f in every if f["ratio"] < 1), key=lambda f: f["ratio"])
+    lines = [f"{len(behind)} of {len(every)} are slower than the fastest other:"]
+    for f in behind:
+        lines.append(f"  {f['ratio']:.2f}  {f['name']} ({f['rival']})")
+    found = [d for r in results["rows"] for d in r.get("differences", {}).values() if d is not None]
+    wrong = [f for f in every if f.get("differs")]
+    lines.append(
+        f"{len(found)} results were compared, the farthest {max(found, default=0):.0e} apart; "
+        f"{len(wrong)} differ"
+    )
+    return lines
+
+
+def report(results):
+    about = results["about"]
+    others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
+    note = (
+        "of FMA peak: operations that the work needs, by what multiply-adds of all threads can do;\n"
+        "for training, the model FLOP utilisation. of the limit: the least time that arithmetic or\n"
+        "moving inputs and outputs once takes, by ours."
+    )
+    return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *lost(results)])
+
+
 def table(results):
-    head = ["case", "ours", "of the limit", "fastest other", "theirs", "ratio", "aim", ""]
+    head = ["case", "ours", "of FMA peak", "of the limit"]
+    head += ["fastest other", "theirs", "ratio", "aim", ""]
     lines = [head]
     for name, group in groups(results).items():
         for f in group:
             aim = f["aim"] if f["each"] else None
             verdict = "" if aim is None else "reached" if f["ratio"] >= aim else "missed"
+            if f.get("differs"):
+                verdict = "other results"
             lines.append(
                 [
                     f["name"],
                     quantity(f["ours"], f["unit"]),
-                    f"{f['limit'] * 100:.0f} %" if "limit" in f else "",
+                    share(f, "peak"),
+                    share(f, "limit"),
                     f["rival"],
                     quantity(f["theirs"], f["unit"]),
                     f"{f['ratio']:.2f} ({f['low']:.2f} to {f['high']:.2f})",
@@ -91,13 +128,11 @@ def table(results):
             low = min(group, key=lambda f: f["ratio"])
             name = f"{name}: geometric mean of {len(group)}, lowest {low['ratio']:.2f}"
             verdict = "reached" if got >= aim else "missed"
-            lines.append([name, "", "", "", "", f"{got:.2f}", f"{aim:g}", verdict])
+            lines.append([name, *[""] * 5, f"{got:.2f}", f"{aim:g}", verdict])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(x, widths)) + " |" for x in lines]
     rows.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
-    about = results["about"]
-    others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
-    return "\n".join([about["ours"]["report"], *others, "", *rows])
+    return "\n".join(rows)
 
 
 def read(out):
@@ -110,7 +145,7 @@ def write(results, out):
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     every = [f for group in groups(results).values() for f in group]
     names = ["group", "name", "unit", "ours", "rival", "theirs", "ratio", "low", "high", "aim"]
-    names += ["limit", "gflops", "their_gflops", "intensity"]
+    names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs"]
     with open(out / "results.csv", "w", newline="") as file:
         rows = csv.DictWriter(file, names, extrasaction="ignore")
         rows.writeheader()

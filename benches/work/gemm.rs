@@ -2,8 +2,7 @@
 
 mod peers;
 
-use super::{Work, numbers, timed};
-use retrograd::prelude::{Rng, Tensor};
+use super::{Work, data, digest, numbers, operand, timed};
 
 /// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
 /// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
@@ -28,27 +27,29 @@ pub fn work(words: &[&str]) -> Option<Work> {
     let flops = 2.0 * (b * m * k * n) as f64;
     let bytes = 4.0 * (b * (m * k + k * n + m * n)) as f64;
     match op {
-        "gemm" | "bmm" => Work::new(flops, bytes, move || {
-            let mut rng = Rng::new(1);
-            let mut operand = |rows, cols, transposed| {
-                let stored = if transposed { [b, cols, rows] } else { [b, rows, cols] };
-                let x = Tensor::<f32>::randn(stored, &mut rng);
-                let x = if transposed { x.transpose(-1, -2) } else { x };
-                if b == 1 { x.squeeze(0) } else { x }
-            };
-            let (x, y) = (operand(m, k, transposed[0]), operand(k, n, transposed[1]));
-            timed(move || x.matmul(&y))
-        }),
+        "gemm" | "bmm" => {
+            let op = op.to_string();
+            Work::new(flops, bytes, move || {
+                let operand = |i: usize, rows, cols| {
+                    let stored = if transposed[i] { [b, cols, rows] } else { [b, rows, cols] };
+                    let x = operand(i, &stored);
+                    let x = if transposed[i] { x.transpose(-1, -2) } else { x };
+                    if op == "gemm" { x.squeeze(0) } else { x }
+                };
+                let (x, y) = (operand(0, m, k), operand(1, k, n));
+                timed(move || x.matmul(&y), digest)
+            })
+        }
         _ => {
             let product = peers::named(op.strip_prefix("gemm@")?)?;
             Work::new(flops, bytes, move || {
-                let mut rng = Rng::new(1);
-                let mut values = |n: usize| Tensor::<f32>::randn([n], &mut rng).to_vec();
-                let (x, y, mut out) = (values(m * k), values(k * n), vec![0.0; m * n]);
-                timed(move || {
+                let (x, y) = (data::numbers(1, m * k), data::numbers(2, k * n));
+                let mut out = vec![0.0; m * n];
+                Box::new(move |asked| {
                     let x = peers::Matrix::new(&x, [m, k], transposed[0]);
                     let y = peers::Matrix::new(&y, [k, n], transposed[1]);
                     product(x, y, &mut out);
+                    if asked { data::digest(&out).to_vec() } else { Vec::new() }
                 })
             })
         }

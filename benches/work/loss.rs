@@ -1,7 +1,7 @@
 //! Cross-entropy, alone and with the head before it.
 
-use super::{Work, numbers, timed};
-use retrograd::prelude::{CrossEntropy, Rng, Tensor, Var};
+use super::{Work, digests, indices, numbers, operand, timed};
+use retrograd::prelude::{CrossEntropy, Var};
 
 /// `cross_entropy fwd+bwd ROWS CLASSES`, from logits; `head_loss fwd+bwd ROWS WIDTH CLASSES`,
 /// from what the head multiplies by its weight.
@@ -13,16 +13,15 @@ pub fn work(words: &[&str]) -> Option<Work> {
     }
 }
 
-fn targets(rows: usize, classes: usize) -> Tensor<i64> {
-    Tensor::randint(0, classes as i64, [rows], &mut Rng::new(2))
-}
-
 fn cross_entropy([rows, classes]: [usize; 2]) -> Option<Work> {
     let bytes = 4.0 * 3.0 * (rows * classes) as f64;
     Work::new(0.0, bytes, move || {
-        let logits = Var::leaf(Tensor::<f32>::randn([rows, classes], &mut Rng::new(1)));
-        let targets = targets(rows, classes);
-        timed(move || logits.cross_entropy(&targets, CrossEntropy::default()).backward())
+        let logits = Var::leaf(operand(0, &[rows, classes]));
+        let (targets, of) = (indices(rows, classes), [logits.clone()]);
+        timed(
+            move || logits.cross_entropy(&targets, CrossEntropy::default()).backward(),
+            move |grads| digests(grads, &of),
+        )
     })
 }
 
@@ -31,11 +30,13 @@ fn head_loss([rows, width, classes]: [usize; 3]) -> Option<Work> {
     let flops = 3.0 * 2.0 * (rows * width * classes) as f64;
     let bytes = 4.0 * 3.0 * (rows * width + classes * width) as f64;
     Work::new(flops, bytes, move || {
-        let mut rng = Rng::new(1);
-        let x = Var::leaf(Tensor::<f32>::randn([rows, width], &mut rng));
-        let w = Var::leaf(Tensor::<f32>::randn([classes, width], &mut rng).mul_scalar(0.02));
-        let targets = targets(rows, classes);
-        let how = CrossEntropy::default();
-        timed(move || x.matmul(&w.t()).cross_entropy(&targets, how).backward())
+        let x = Var::leaf(operand(0, &[rows, width]));
+        let w = Var::leaf(operand(1, &[classes, width]).mul_scalar(0.02));
+        let (targets, how) = (indices(rows, classes), CrossEntropy::default());
+        let of = [x.clone(), w.clone()];
+        timed(
+            move || x.linear_cross_entropy(&w, &targets, how).backward(),
+            move |grads| digests(grads, &of),
+        )
     })
 }

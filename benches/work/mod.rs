@@ -5,6 +5,8 @@
 //! those of all inputs), and sizes.
 
 mod attention;
+#[path = "../compare/data.rs"]
+pub mod data;
 mod gemm;
 mod loss;
 mod optim;
@@ -12,11 +14,11 @@ mod rows;
 mod tiny;
 mod train;
 
-use retrograd::prelude::{Rng, Tensor, Var};
+use retrograd::prelude::{Gradients, Tensor, Var};
 use std::hint::black_box;
 
-/// Does the work once; a training step answers its loss.
-pub type Run = Box<dyn FnMut() -> Option<f64>>;
+/// Does the work once; if it is asked, it says in a few numbers what came out.
+pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 
 /// Something to be timed.
 pub struct Work {
@@ -28,12 +30,35 @@ pub struct Work {
     pub start: Box<dyn FnOnce() -> Run>,
 }
 
-/// Does `f`, whose result does not matter but is made.
-fn timed<R>(mut f: impl FnMut() -> R + 'static) -> Run {
-    Box::new(move || {
-        black_box(f());
-        None
+/// Does `f`, and says of its result what `look` sees in it.
+fn timed<R>(mut f: impl FnMut() -> R + 'static, look: impl Fn(&R) -> Vec<f64> + 'static) -> Run {
+    Box::new(move |asked| {
+        let result = black_box(f());
+        if asked { look(&result) } else { Vec::new() }
     })
+}
+
+fn digest(x: &Tensor) -> Vec<f64> {
+    data::digest(&x.to_vec()).to_vec()
+}
+
+fn digests(grads: &Gradients, of: &[Var]) -> Vec<f64> {
+    of.iter().flat_map(|x| digest(grads.get(x).expect("a gradient of every leaf"))).collect()
+}
+
+/// The `i`-th operand of a shape, the same in every program.
+fn operand(i: usize, shape: &[usize]) -> Tensor {
+    Tensor::from_vec(data::numbers(i as u32 + 1, shape.iter().product()), shape)
+}
+
+/// Numbers for the gradient of an output.
+fn cotangent(shape: &[usize]) -> Tensor {
+    operand(49, shape)
+}
+
+/// Indices below `end`.
+fn indices(n: usize, end: usize) -> Tensor<i64> {
+    Tensor::from_vec(data::integers(2, n, end).into_iter().map(|i| i as i64).collect(), [n])
 }
 
 impl Work {
@@ -49,16 +74,15 @@ impl Work {
         f: impl Fn(&[Var]) -> Var + 'static,
     ) -> Option<Work> {
         Work::new(flops, bytes, move || {
-            let mut rng = Rng::new(1);
-            let mut random = |shape: &[usize]| Tensor::randn(shape, &mut rng);
-            let values: Vec<Tensor> = shapes.iter().map(|s| random(s)).collect();
+            let values = shapes.iter().enumerate().map(|(i, shape)| operand(i, shape));
             if pass == Pass::Forward {
-                let inputs: Vec<Var> = values.into_iter().map(Var::constant).collect();
-                return timed(move || f(&inputs));
+                let inputs: Vec<Var> = values.map(Var::constant).collect();
+                return timed(move || f(&inputs), |y| digest(y.value()));
             }
-            let inputs: Vec<Var> = values.into_iter().map(Var::leaf).collect();
-            let g = random(f(&inputs).shape());
-            timed(move || f(&inputs).backward_with(&g))
+            let inputs: Vec<Var> = values.map(Var::leaf).collect();
+            let g = cotangent(f(&inputs).shape());
+            let of = inputs.clone();
+            timed(move || f(&inputs).backward_with(&g), move |grads| digests(grads, &of))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What is done to parameters and gradients after a backward pass.
 
-use super::train::{config, text};
-use super::{Run, Work};
+use super::train::{config, model, windows};
+use super::{Run, Work, data, digest, timed};
 use retrograd::prelude::*;
 
 /// `adamw MODEL` and `grad_norm MODEL`, on all parameters of that model.
@@ -21,16 +21,17 @@ pub fn work(words: &[&str]) -> Option<Work> {
 }
 
 fn start(config: GptConfig, adamw: bool) -> Run {
-    let tokens = Tensor::from_vec(text(config.context, config.vocab as i64), [1, config.context]);
-    let model = Gpt::<f32>::new(config, &mut Rng::new(1)).expect("a valid model");
-    let grads = model.loss(&tokens, &tokens, &mut Pass::train(1)).backward();
+    let (vocab, context) = (config.vocab, config.context);
+    let model = model(config);
+    let [tokens, targets] = windows(&mut data::Text::new(vocab), 1, context);
+    let (_, grads) = model.loss_and_gradients(&tokens, &targets, &mut Pass::train(1));
     if !adamw {
-        return Box::new(move || Some(grads.norm()));
+        return timed(move || grads.norm(), |norm| vec![*norm]);
     }
     let config = AdamConfig { weight_decay: 0.1, ..AdamConfig::default() };
     let mut optimizer = AdamW::new(&model, config).expect("valid hyperparameters");
-    Box::new(move || {
-        optimizer.step(&grads).expect("finite gradients of every parameter");
-        None
-    })
+    timed(
+        move || optimizer.step(&grads).expect("finite gradients of every parameter"),
+        move |_| digest(&model.named_parameters()[0].1.value()),
+    )
 }

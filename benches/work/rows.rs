@@ -1,8 +1,8 @@
 //! Element by element, and row by row. What counts is memory: a pass forward reads its inputs
 //! and writes its output; backward, the inputs and the gradient are read and a gradient written.
 
-use super::{Pass, Work, numbers};
-use retrograd::prelude::{Rng, Tensor, Var};
+use super::{Pass, Work, indices, numbers};
+use retrograd::prelude::Var;
 
 /// `NAME fwd|fwd+bwd ROWS COLS`, with the names below; `linear_gelu PASS ROWS IN OUT`;
 /// `embedding PASS ENTRIES WIDTH INDICES`.
@@ -61,7 +61,7 @@ fn embedding(pass: Pass, [entries, width, indices]: [usize; 3]) -> Option<Work> 
     let moved = 2.0 * (indices * width) as f64;
     // The gradient of the table is written whole, and added to.
     let bytes = 4.0 * pass.pick(moved, 2.0 * moved + (entries * width) as f64);
-    let index = Tensor::<i64>::randint(0, entries as i64, [indices], &mut Rng::new(2));
+    let index = self::indices(indices, entries);
     Work::pass(pass, (0.0, bytes), vec![vec![entries, width]], move |w: &[Var]| {
         w[0].embedding(&index)
     })

@@ -1,6 +1,6 @@
 //! Work so small that only what surrounds it counts.
 
-use super::{Pass, Work, timed};
+use super::{Pass, Work, digest, operand, timed};
 use retrograd::prelude::*;
 
 /// `tiny add fwd`, one tracked addition of 16 numbers; `tiny chain PASS`, a thousand of them, each
@@ -34,9 +34,8 @@ fn tracked(pass: Pass, shapes: Vec<Vec<usize>>, f: fn(&[Var]) -> Var) -> Option<
         return Work::pass(pass, (0.0, 0.0), shapes, f);
     }
     Work::new(0.0, 0.0, move || {
-        let mut rng = Rng::new(1);
-        let leaf = |shape: &Vec<usize>| Var::leaf(Tensor::randn(&shape[..], &mut rng));
-        let inputs: Vec<Var> = shapes.iter().map(leaf).collect();
-        timed(move || f(&inputs))
+        let leaf = |(i, shape): (usize, &Vec<usize>)| Var::leaf(operand(i, shape));
+        let inputs: Vec<Var> = shapes.iter().enumerate().map(leaf).collect();
+        timed(move || f(&inputs), |y| digest(y.value()))
     })
 }

@@ -1,6 +1,6 @@
 //! Training steps of small language models.
 
-use super::{Run, Work};
+use super::{Run, Work, data, timed};
 use retrograd::prelude::*;
 
 /// What a model of that name is like, and how many sequences a batch has by default.
@@ -25,17 +25,25 @@ pub fn flops(config: &GptConfig, batch: usize) -> f64 {
     3.0 * (layers * (linear + attention) + 2 * tokens * width * vocab) as f64
 }
 
-/// A text that can be learnt: each token follows from the one before, but for some noise.
-pub fn text(len: usize, vocab: i64) -> Vec<i64> {
-    let noise = Tensor::<i64>::randint(0, 4, [len], &mut Rng::new(3)).to_vec();
-    let mut token = 0;
-    noise
-        .into_iter()
-        .map(|noise| {
-            token = (7 * token + noise) % vocab;
-            token
-        })
-        .collect()
+/// A model that begins as it does in every program: matrices in the order of its parameters.
+pub fn model(config: GptConfig) -> Gpt {
+    let layers = config.layers;
+    let model = Gpt::new(config, &mut Rng::new(1)).expect("a valid model");
+    let parameters = model.named_parameters();
+    let matrices = parameters.iter().filter(|(_, p)| p.shape().rank() == 2);
+    for (i, (name, p)) in matrices.enumerate() {
+        let residual = name.ends_with("c_proj.weight").then_some(layers);
+        let values = data::matrix(i, p.shape().numel(), residual);
+        p.set(Tensor::from_vec(values, p.shape()));
+    }
+    model
+}
+
+/// Tokens of the next batch, and the token after each.
+pub fn windows(text: &mut data::Text, batch: usize, context: usize) -> [Tensor<i64>; 2] {
+    let (tokens, targets) = text.batch(batch, context);
+    [tokens, targets]
+        .map(|x| Tensor::from_vec(x.into_iter().map(|i| i as i64).collect(), [batch, context]))
 }
 
 /// `train nanogpt-cpu|baby BATCH DROPOUT`: batch, forward, backward, clipping, AdamW, loss.
@@ -48,26 +56,19 @@ pub fn work(words: &[&str]) -> Option<Work> {
 }
 
 fn start(config: GptConfig, batch: usize) -> Run {
-    let mut rng = Rng::new(1);
-    let (vocab, context) = (config.vocab as i64, config.context);
-    let model = Gpt::<f32>::new(config, &mut rng).expect("a valid model");
+    let (vocab, context) = (config.vocab, config.context);
+    let model = model(config);
     let adam = AdamConfig { betas: (0.9, 0.99), weight_decay: 0.1, ..AdamConfig::default() };
     let mut optimizer = AdamW::new(&model, adam).expect("valid hyperparameters");
-    let text = text(1_000_000, vocab);
-    let mut steps = 0;
-    Box::new(move || {
-        let last = (text.len() - context - 1) as i64;
-        let starts = Tensor::<i64>::randint(0, last, [batch], &mut rng).to_vec();
-        let windows = |shift: usize| {
-            let rows = starts.iter().flat_map(|&s| &text[s as usize + shift..][..context]);
-            Tensor::from_vec(rows.copied().collect(), [batch, context])
-        };
-        let (tokens, targets) = (windows(0), windows(1));
+    let (mut text, mut steps) = (data::Text::new(vocab), 0);
+    let step = move || {
+        let [tokens, targets] = windows(&mut text, batch, context);
         steps += 1;
-        let loss = model.loss(&tokens, &targets, &mut Pass::train_step(1, steps));
-        let mut grads = loss.backward();
+        let pass = &mut Pass::train_step(1, steps);
+        let (loss, mut grads) = model.loss_and_gradients(&tokens, &targets, pass);
         grads.clip_norm(1.0);
         optimizer.step(&grads).expect("finite gradients of every parameter");
-        Some(loss.item().into())
-    })
+        f64::from(loss)
+    };
+    timed(step, |loss| vec![*loss])
 }

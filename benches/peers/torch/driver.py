@@ -13,7 +13,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-from gpt import CONFIGS, Gpt, adamw, text
+from data import Text, digest, integers, numbers
+from gpt import CONFIGS, VOCAB, Gpt, adamw
 
 KIND = sys.argv[1]
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
@@ -22,15 +23,15 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
 def one_pass(way, f, *shapes):
     """f forward on constants, or forward and backward from a given gradient of its output."""
     if way == "fwd":
-        inputs = [torch.randn(s) for s in shapes]
+        inputs = [numbers(i + 1, *s) for i, s in enumerate(shapes)]
 
         def forward():
             with torch.no_grad():
-                f(*inputs)
+                return f(*inputs)
 
         return forward
-    inputs = [torch.randn(s, requires_grad=True) for s in shapes]
-    g = torch.randn_like(f(*inputs))
+    inputs = [numbers(i + 1, *s).requires_grad_() for i, s in enumerate(shapes)]
+    g = numbers(50, *f(*inputs).shape)
     return lambda: torch.autograd.grad(f(*inputs), inputs, g)
 
 
@@ -38,12 +39,12 @@ def gemm(form, *sizes):
     m, k, n = sizes[-3:]
     batch = sizes[:-3]
 
-    def operand(rows, cols, transposed):
+    def operand(seed, rows, cols, transposed):
         if transposed:
-            return torch.randn(*batch, cols, rows).transpose(-1, -2)
-        return torch.randn(*batch, rows, cols)
+            return numbers(seed, *batch, cols, rows).transpose(-1, -2)
+        return numbers(seed, *batch, rows, cols)
 
-    a, b = operand(m, k, form[0] == "t"), operand(k, n, form[1] == "t")
+    a, b = operand(1, m, k, form[0] == "t"), operand(2, k, n, form[1] == "t")
     out = torch.empty(*batch, m, n)
     return lambda: torch.matmul(a, b, out=out)
 
@@ -61,20 +62,20 @@ def attention(way, b, h, t, d, mask, dropout):
 
 
 def cross_entropy(rows, classes):
-    x = torch.randn(rows, classes, requires_grad=True)
-    y = torch.randint(classes, (rows,))
+    x = numbers(1, rows, classes).requires_grad_()
+    y = integers(2, rows, classes)
     return lambda: torch.autograd.grad(F.cross_entropy(x, y), x)
 
 
 def head_loss(rows, width, classes):
-    x = torch.randn(rows, width, requires_grad=True)
-    w = (torch.randn(classes, width) * 0.02).requires_grad_()
-    y = torch.randint(classes, (rows,))
+    x = numbers(1, rows, width).requires_grad_()
+    w = (numbers(2, classes, width) * 0.02).requires_grad_()
+    y = integers(2, rows, classes)
     return lambda: torch.autograd.grad(F.cross_entropy(F.linear(x, w), y), (x, w))
 
 
 def embedding(way, entries, width, indices):
-    ids = torch.randint(entries, (indices,))
+    ids = integers(2, indices, entries)
     return one_pass(way, lambda w: F.embedding(ids, w), (entries, width))
 
 
@@ -98,21 +99,25 @@ def tiny(name, way):
     }[name]
     if way == "fwd+bwd":
         return one_pass(way, f, *shapes)
-    inputs = [torch.randn(s, requires_grad=True) for s in shapes]
+    inputs = [numbers(i + 1, *s).requires_grad_() for i, s in enumerate(shapes)]
     return lambda: f(*inputs)
 
 
 def with_gradients(model):
     """A model and its optimiser, after a backward pass."""
     model = Gpt(**CONFIGS[model])
-    ids = torch.ones(1, model.context, dtype=torch.long)
-    model(ids, ids).backward()
+    model(*Text(VOCAB).batch(1, model.context)).backward()
     return model, adamw(model, fused=True)
 
 
 def optimizer_step(model):
     model, optimizer = with_gradients(model)
-    return optimizer.step
+
+    def step():
+        optimizer.step()
+        return model.wte.weight
+
+    return step
 
 
 def grad_norm(model):
@@ -125,14 +130,10 @@ def train(name, batch, dropout):
     model = Gpt(**CONFIGS[name], dropout=dropout)
     optimizer = adamw(model, fused=KIND == "fused")
     run = torch.compile(model) if KIND == "compile" else model
-    data, context = text(1_000_000), model.context
+    text, context = Text(VOCAB), model.context
 
     def step():
-        starts = torch.randint(len(data) - context - 1, (batch,)).tolist()
-        tokens, targets = (
-            torch.stack([data[s + shift : s + shift + context] for s in starts]) for shift in (0, 1)
-        )
-        loss = run(tokens, targets)
+        loss = run(*text.batch(batch, context))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -179,19 +180,31 @@ def open_work(op, *words):
 
 def run(f, seconds):
     """As `run` in protocol.rs."""
-    start, samples, calls, at_once, result = time.perf_counter(), [], 0, 1, None
+    start, samples, calls, at_once = time.perf_counter(), [], 0, 1
     while not samples or time.perf_counter() - start < seconds:
         before = time.perf_counter()
         for _ in range(at_once):
-            result = f()
+            f()
         took = time.perf_counter() - before
         calls += at_once
         if took < 20e-6 and seconds > 0:
             at_once *= 2
         else:
             samples.append(took / at_once)
-    result = result if isinstance(result, float) else "-"
-    return f"{statistics.median(samples):e} {calls} {result}"
+    return f"{statistics.median(samples):e} {calls}"
+
+
+def check(f, calls):
+    """As `check` in protocol.rs."""
+    found = []
+    for _ in range(calls):
+        result = f()
+        if isinstance(result, float):
+            found.append(result)
+        else:
+            tensors = result if isinstance(result, tuple) else [result]
+            found += [x for tensor in tensors for x in digest(tensor)]
+    return " ".join(map("{:e}".format, found))
 
 
 def about():
@@ -211,6 +224,8 @@ def main():
             work = None
             work = open_work(*rest)
             answer = "ok 0 0" if work else "unknown"
+        elif word == "check":
+            answer = check(work, int(rest[0]))
         elif word == "run":
             answer = run(work, float(rest[0]))
         elif word == "close":

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from data import matrix
+
 VOCAB = 65
 CONFIGS = {
     "nanogpt-cpu": dict(layers=4, heads=4, width=128, context=64),
@@ -44,10 +46,10 @@ class Gpt(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
         self.ln_f = nn.LayerNorm(width, bias=False)
-        for name, p in self.named_parameters():
-            if p.dim() == 2:
-                residual = name.endswith("proj.weight")
-                nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if residual else 0.02)
+        matrices = ((name, p) for name, p in self.named_parameters() if p.dim() == 2)
+        for i, (name, p) in enumerate(matrices):
+            residual_of = layers if name.endswith("proj.weight") else None
+            p.data = matrix(i, p.shape, residual_of)
 
     def forward(self, tokens, targets):
         x = self.dropout(self.wte(tokens) + self.wpe.weight[: tokens.size(1)])
@@ -61,12 +63,3 @@ def adamw(model, fused):
         dict(params=[p for p in model.parameters() if p.dim() < 2], weight_decay=0.0),
     ]
     return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=fused)
-
-
-def text(length):
-    """A text that can be learnt: each token follows from the one before, but for some noise."""
-    token, tokens = 0, []
-    for noise in torch.randint(4, (length,)).tolist():
-        token = (7 * token + noise) % VOCAB
-        tokens.append(token)
-    return torch.tensor(tokens)

@@ -3,7 +3,7 @@
 use crate::DEV;
 use candle_core::{D, DType, IndexOp, Result, Tensor, Var};
 use candle_nn::{LayerNorm, Linear, Module, loss, ops};
-use peer_common::{Config, Rng, VOCAB};
+use peer_common::{Config, VOCAB, data};
 
 struct Block {
     ln_1: Var,
@@ -50,20 +50,21 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor, p: f32) -> R
 
 impl Gpt {
     pub fn new(config: Config) -> Result<Self> {
-        let mut rng = Rng::new(1);
-        let (width, residual) = (config.width, config.residual_std());
-        let mut param = |rows: usize, cols: usize, std: f64| {
-            Var::from_vec(rng.normal(rows * cols, std), (rows, cols), DEV)
+        let (width, residual) = (config.width, Some(config.layers));
+        let mut made = 0;
+        let mut param = |rows: usize, cols: usize, residual: Option<usize>| {
+            made += 1;
+            Var::from_vec(data::matrix(made - 1, rows * cols, residual), (rows, cols), DEV)
         };
         let ones = || Var::ones(width, DType::F32, DEV);
-        let (wte, wpe) = (param(VOCAB, width, 0.02)?, param(config.context, width, 0.02)?);
+        let (wte, wpe) = (param(VOCAB, width, None)?, param(config.context, width, None)?);
         let mut block = |_| {
             Ok(Block {
                 ln_1: ones()?,
-                qkv: param(3 * width, width, 0.02)?,
+                qkv: param(3 * width, width, None)?,
                 proj: param(width, width, residual)?,
                 ln_2: ones()?,
-                fc: param(4 * width, width, 0.02)?,
+                fc: param(4 * width, width, None)?,
                 fc_proj: param(width, 4 * width, residual)?,
             })
         };
