@@ -1,13 +1,13 @@
 //! The language model, in burn.
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::{
-    Embedding, EmbeddingConfig, Gelu, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig,
+    Embedding, EmbeddingConfig, Gelu, LayerNorm, LayerNormConfig, Linear, LinearConfig,
 };
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{Device, Int, Tensor};
-use peer_common::{Config, VOCAB};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use peer_common::{Config, VOCAB, data};
 
 #[derive(Module, Debug)]
 struct Block {
@@ -33,24 +33,51 @@ pub fn causal() -> AttentionModuleOptions {
     AttentionModuleOptions { scale: None, softcap: None, is_causal: true }
 }
 
-fn normal(std: f64) -> Initializer {
-    Initializer::Normal { mean: 0.0, std }
+/// Matrices as every program has them at first.
+struct Matrices<'a> {
+    made: usize,
+    device: &'a Device,
+}
+
+impl Matrices<'_> {
+    fn next(&mut self, n: usize, residual_of: Option<usize>) -> Vec<f32> {
+        self.made += 1;
+        data::matrix(self.made - 1, n, residual_of)
+    }
+
+    fn param(&self, values: Vec<f32>, shape: [usize; 2]) -> Param<Tensor<2>> {
+        let values = TensorData::new(values, shape);
+        Param::from_tensor(Tensor::from_data(values, self.device))
+    }
+
+    fn embedding(&mut self, entries: usize, width: usize) -> Embedding {
+        let values = self.next(entries * width, None);
+        let mut layer = EmbeddingConfig::new(entries, width).init(self.device);
+        layer.weight = self.param(values, [entries, width]);
+        layer
+    }
+
+    /// Others have a row for each output, burn has one for each input.
+    fn linear(&mut self, inputs: usize, outputs: usize, residual_of: Option<usize>) -> Linear {
+        let values = self.next(inputs * outputs, residual_of);
+        let turned = (0..inputs * outputs).map(|i| values[i % outputs * inputs + i / outputs]);
+        let mut layer = LinearConfig::new(inputs, outputs).with_bias(false).init(self.device);
+        layer.weight = self.param(turned.collect(), [inputs, outputs]);
+        layer
+    }
 }
 
 impl Block {
-    fn new(c: &Config, device: &Device) -> Self {
-        let (width, residual) = (c.width, c.residual_std());
-        let linear = |inputs: usize, outputs: usize, std: f64| {
-            let layer = LinearConfig::new(inputs, outputs).with_bias(false);
-            layer.with_initializer(normal(std)).init(device)
-        };
+    fn new(c: &Config, matrices: &mut Matrices<'_>) -> Self {
+        let (width, residual, device) = (c.width, Some(c.layers), matrices.device);
+        let mut linear = |inputs, outputs, of| matrices.linear(inputs, outputs, of);
         let norm = || LayerNormConfig::new(width).with_bias(false).init(device);
         Block {
             ln_1: norm(),
-            qkv: linear(width, 3 * width, 0.02),
+            qkv: linear(width, 3 * width, None),
             proj: linear(width, width, residual),
             ln_2: norm(),
-            fc: linear(width, 4 * width, 0.02),
+            fc: linear(width, 4 * width, None),
             fc_proj: linear(4 * width, width, residual),
         }
     }
@@ -70,13 +97,11 @@ impl Block {
 
 impl Gpt {
     pub fn new(c: &Config, device: &Device) -> Self {
-        let embedding = |entries: usize| {
-            EmbeddingConfig::new(entries, c.width).with_initializer(normal(0.02)).init(device)
-        };
+        let mut matrices = Matrices { made: 0, device };
         Gpt {
-            wte: embedding(VOCAB),
-            wpe: embedding(c.context),
-            blocks: (0..c.layers).map(|_| Block::new(c, device)).collect(),
+            wte: matrices.embedding(VOCAB, c.width),
+            wpe: matrices.embedding(c.context, c.width),
+            blocks: (0..c.layers).map(|_| Block::new(c, &mut matrices)).collect(),
             ln_f: LayerNormConfig::new(c.width).with_bias(false).init(device),
             heads: c.heads,
         }

@@ -13,7 +13,7 @@ use burn::tensor::module::{attention, layer_norm};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpt::{Gpt, causal};
 use peer_common::{
-    BETAS, CLIP, Config, LR, Opened, Rng, WEIGHT_DECAY, numbers, opened, serve, training,
+    BETAS, CLIP, Config, LR, Opened, WEIGHT_DECAY, data, numbers, opened, serve, training,
 };
 
 fn main() {
@@ -28,90 +28,89 @@ fn main() {
 fn open(words: &[&str]) -> Option<Opened> {
     match words {
         ["gemm", form, sizes @ ..] => gemm(form, numbers(sizes)?),
-        ["attention", pass, b, h, t, d, "causal", "0"] => attend(pass, numbers(&[b, h, t, d])?),
+        ["attention", "fwd+bwd", b, h, t, d, "causal", "0"] => attend(numbers(&[b, h, t, d])?),
         ["train", name, batch, "0"] => train(Config::named(name, batch.parse().ok()?, 0.0)?),
-        [name, pass, sizes @ ..] => rows(name, pass, numbers(sizes)?),
+        [name, "fwd+bwd", sizes @ ..] => rows(name, numbers(sizes)?),
         _ => None,
     }
 }
 
-/// Normal numbers.
-fn random<const D: usize>(rng: &mut Rng, shape: [usize; D], device: &Device) -> Tensor<D> {
-    let values = rng.normal(shape.iter().product(), 1.0);
+/// The operand of a seed.
+fn operand<const D: usize>(seed: u32, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let values = data::numbers(seed, shape.iter().product());
     Tensor::from_data(TensorData::new(values, shape.to_vec()), device)
 }
 
-/// One pass through `f`, backward from a sum.
-fn pass<const D: usize, const N: usize, const E: usize>(
-    way: &str,
+fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
+    x.into_data().to_vec().expect("f32")
+}
+
+/// Forward and backward through `f`. burn takes no gradient of the output: instead of one, the
+/// output is multiplied by it and summed.
+fn pass<const D: usize, const N: usize>(
     shapes: [[usize; D]; N],
-    f: impl Fn([Tensor<D>; N], &Device) -> Tensor<E> + 'static,
+    f: impl Fn([Tensor<D>; N]) -> Tensor<D> + 'static,
 ) -> Option<Opened> {
-    let plain = Device::flex();
-    let recording = plain.clone().autodiff();
-    let mut rng = Rng::new(1);
-    match way {
-        "fwd" => {
-            let inputs = shapes.map(|s| random(&mut rng, s, &plain));
-            opened(move || {
-                let y = f(inputs.clone(), &plain);
-                plain.sync().expect("synchronised");
-                y
-            })
-        }
-        "fwd+bwd" => {
-            let inputs = shapes.map(|s| random(&mut rng, s, &recording).require_grad());
-            opened(move || {
-                let grads = f(inputs.clone(), &recording).sum().backward();
-                plain.sync().expect("synchronised");
-                grads
-            })
-        }
-        _ => None,
-    }
+    let recording = Device::flex().autodiff();
+    let mut seed = 0;
+    let inputs = shapes.map(|shape| {
+        seed += 1;
+        operand(seed, shape, &recording).require_grad()
+    });
+    let g = operand(50, f(inputs.clone()).dims(), &recording);
+    backward(inputs[0].clone(), move || (f(inputs.clone()) * g.clone()).sum())
+}
+
+/// The gradients of `f`, looked at in that of the input `of`.
+fn backward<const D: usize>(of: Tensor<D>, f: impl Fn() -> Tensor<1> + 'static) -> Option<Opened> {
+    let device = Device::flex();
+    opened(
+        move || {
+            let grads = f().backward();
+            device.sync().expect("synchronised");
+            grads
+        },
+        move |grads| values(of.grad(grads).expect("a gradient of every leaf")),
+    )
 }
 
 fn gemm(form: &str, [m, k, n]: [usize; 3]) -> Option<Opened> {
     let device = Device::flex();
-    let mut rng = Rng::new(1);
-    let mut operand = |rows, cols, transposed: bool| {
+    let operand = |seed, rows, cols, transposed: bool| {
         let stored = if transposed { [cols, rows] } else { [rows, cols] };
-        let x = random(&mut rng, stored, &device);
+        let x = operand(seed, stored, &device);
         if transposed { x.transpose() } else { x }
     };
     let (a, b) = (form.starts_with('t'), form.ends_with('t'));
-    let (a, b) = (operand(m, k, a), operand(k, n, b));
-    opened(move || {
+    let (a, b) = (operand(1, m, k, a), operand(2, k, n, b));
+    let product = move || {
         let y = a.clone().matmul(b.clone());
         device.sync().expect("synchronised");
         y
-    })
+    };
+    opened(product, |y| values(y.clone()))
 }
 
-fn attend(way: &str, sizes: [usize; 4]) -> Option<Opened> {
-    pass(way, [sizes; 3], |[q, k, v], _| attention(q, k, v, None, None, causal()))
+fn attend(sizes: [usize; 4]) -> Option<Opened> {
+    pass([sizes; 3], |[q, k, v]| attention(q, k, v, None, None, causal()))
 }
 
-fn rows(name: &str, way: &str, [rows, cols]: [usize; 2]) -> Option<Opened> {
+fn rows(name: &str, [rows, cols]: [usize; 2]) -> Option<Opened> {
+    let recording = Device::flex().autodiff();
     let shape = [[rows, cols]];
     match name {
-        "softmax" => pass(way, shape, |[x], _| softmax(x, 1)),
-        "gelu" => pass(way, shape, |[x], _| gelu(x)),
+        "softmax" => pass(shape, |[x]| softmax(x, 1)),
+        "gelu" => pass(shape, |[x]| gelu(x)),
         "layer_norm" => {
-            let records = way == "fwd+bwd";
-            pass(way, shape, move |[x], device| {
-                let w = Tensor::<1>::ones([cols], device);
-                layer_norm(x, if records { w.require_grad() } else { w }, None, 1e-5)
-            })
+            let w: Tensor<1> = operand(2, [cols], &recording).require_grad();
+            pass(shape, move |[x]| layer_norm(x, w.clone(), None, 1e-5))
         }
         "cross_entropy" => {
-            let mut rng = Rng::new(2);
-            let y: Vec<i32> = (0..rows).map(|_| (rng.next_u64() % cols as u64) as i32).collect();
-            pass(way, shape, move |[x], device| {
-                let y = TensorData::new(y.clone(), [rows]);
-                let y = Tensor::<1, Int>::from_data(y, device);
-                CrossEntropyLossConfig::new().init(device).forward(x, y)
-            })
+            let y = data::integers(2, rows, cols).into_iter().map(|i| i as i32).collect();
+            let y = Tensor::<1, Int>::from_data(TensorData::new(y, [rows]), &recording);
+            let x: Tensor<2> = operand(1, [rows, cols], &recording).require_grad();
+            let loss = CrossEntropyLossConfig::new().init(&recording);
+            backward(x.clone(), move || loss.forward(x.clone(), y.clone()))
         }
         _ => None,
     }
@@ -131,7 +130,7 @@ fn train(config: Config) -> Option<Opened> {
     let loss = CrossEntropyLossConfig::new().init(&device);
     let Config { batch, context, .. } = config;
     training(config, move |tokens, targets| {
-        let ints = |v: &[u32]| v.iter().map(|&i| i as i32).collect::<Vec<_>>();
+        let ints = |v: &[usize]| v.iter().map(|&i| i as i32).collect::<Vec<_>>();
         let tokens = TensorData::new(ints(tokens), [batch, context]);
         let targets = TensorData::new(ints(targets), [batch * context]);
         let tokens = Tensor::<2, Int>::from_data(tokens, &recording);

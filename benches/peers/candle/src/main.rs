@@ -10,7 +10,9 @@ use candle_core::backprop::GradStore;
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss, ops};
 use gpt::Gpt;
-use peer_common::{BETAS, Config, LR, Opened, WEIGHT_DECAY, data, numbers, opened, serve, training};
+use peer_common::{
+    BETAS, Config, LR, Opened, WEIGHT_DECAY, data, numbers, opened, serve, training,
+};
 
 const DEV: &Device = &Device::Cpu;
 
