@@ -4,6 +4,9 @@ use retrograd::machine::Machine;
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 
+/// Fills the output.
+pub type Run = Box<dyn Fn(&mut [f32])>;
+
 /// One way to compute the result.
 pub struct Rung {
     pub name: &'static str,
@@ -11,8 +14,7 @@ pub struct Rung {
     pub what: &'static str,
     /// Whether it uses all threads.
     pub threaded: bool,
-    /// Fills the output.
-    pub run: Box<dyn Fn(&mut [f32])>,
+    pub run: Run,
 }
 
 /// What bounds a kernel.

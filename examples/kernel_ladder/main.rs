@@ -24,7 +24,7 @@ mod picture;
 mod softmax;
 
 use clap::Parser;
-use ladder::{Climbed, Ladder};
+use ladder::Climbed;
 use output::{note, say};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
@@ -33,12 +33,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+const LADDERS: [&str; 3] = ["matmul", "softmax", "layer_norm"];
+
 /// Climbs from naive kernels to fast ones, and says how far each step leads.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
     /// Only one ladder
-    #[arg(long, value_parser = ["matmul", "softmax", "layer_norm"])]
+    #[arg(long, value_parser = LADDERS)]
     only: Option<String>,
     /// Small sizes and a moment for each rung, to see that everything works
     #[arg(long)]
@@ -74,18 +76,19 @@ fn climb_all(args: &Args) -> Vec<Climbed> {
         true => (96, 64, Duration::from_millis(5)),
         false => (768, 8192, Duration::from_millis(400)),
     };
-    let ladders: [(&str, fn(usize) -> Ladder, usize); 3] = [
-        ("matmul", matmul::ladder, n),
-        ("softmax", softmax::ladder, rows),
-        ("layer_norm", layer_norm::ladder, rows),
-    ];
     let mut climbed = Vec::new();
-    for (name, ladder, size) in ladders {
-        if args.only.as_deref().is_none_or(|only| only == name) {
-            let result = ladder(size).climb(&machine, time);
-            say!("{result}");
-            climbed.push(result);
+    for name in LADDERS {
+        if args.only.as_deref().is_some_and(|only| only != name) {
+            continue;
         }
+        let ladder = match name {
+            "matmul" => matmul::ladder(n),
+            "softmax" => softmax::ladder(rows),
+            _ => layer_norm::ladder(rows),
+        };
+        let result = ladder.climb(&machine, time);
+        say!("{result}");
+        climbed.push(result);
     }
     climbed
 }

@@ -1,10 +1,9 @@
 //! The ladders as bars: how fast every rung is, below what the machine can do.
 
 use crate::ladder::Climbed;
-use crate::svg::{Area, Drawing, Drawn, FAINT, INK, MUTED, draw, text};
+use crate::svg::{Area, BACKGROUND, Drawing, Drawn, FAINT, INK, MUTED, draw, mix, text};
 use plotters::prelude::*;
 
-const ONE: RGBColor = RGBColor(126, 163, 204);
 const ALL: RGBColor = RGBColor(38, 112, 176);
 const LIMIT: RGBColor = RGBColor(214, 96, 32);
 
@@ -43,7 +42,7 @@ fn panel(area: &Area<'_>, top: i32, ladder: &Climbed) -> Drawn {
     }
     for (i, step) in ladder.steps.iter().enumerate() {
         let y = top + ABOVE + BAR * i as i32;
-        let color = if step.threaded { ALL } else { ONE };
+        let color = if step.threaded { ALL } else { mix(ALL, BACKGROUND, 0.5) };
         area.draw(&Rectangle::new([(LEFT, y), (WIDTH - RIGHT, y + BAR - 6)], FAINT.filled()))?;
         let bar = [(LEFT, y), (at(step.rate).max(LEFT + 1), y + BAR - 6)];
         area.draw(&Rectangle::new(bar, color.filled()))?;
