@@ -27,8 +27,8 @@ fn about() -> String {
     let machine = Machine::measure();
     let memory = machine.memory.iter().map(|m| {
         let cores = if m.per_core { machine.threads as f64 } else { 1.0 };
-        let gb = m.read.all.max(m.copy.all);
-        json!({ "name": m.name, "bytes": m.bytes as f64 * cores, "gb": gb })
+        let bytes = m.bytes as f64 * cores;
+        json!({ "name": m.name, "bytes": bytes, "gb": machine.bandwidth(bytes) })
     });
     let about = json!({
         "version": env!("CARGO_PKG_VERSION"),

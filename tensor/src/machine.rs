@@ -106,11 +106,18 @@ impl Machine {
         self.memory.iter().find(holds).expect("main memory holds everything")
     }
 
+    /// The most GB/s, read or copied by all threads, of memory that holds `bytes`: of the nearest
+    /// or, where a shared cache gives less than main memory does, of one farther away.
+    pub fn bandwidth(&self, bytes: f64) -> f64 {
+        let nearest = self.holding(bytes).bytes;
+        let far_enough = self.memory.iter().filter(|m| m.bytes >= nearest);
+        far_enough.map(|m| m.read.all.max(m.copy.all)).fold(0.0, f64::max)
+    }
+
     /// The least seconds for that many operations over that many bytes, each moved once to or
     /// from the nearest memory that holds all of them.
     pub fn least_seconds(&self, flops: f64, bytes: f64) -> f64 {
-        let memory = self.holding(bytes);
-        let bandwidth = memory.read.all.max(memory.copy.all);
+        let bandwidth = self.bandwidth(bytes);
         (flops / (self.peak().gflops.all * 1e9)).max(bytes / (bandwidth * 1e9))
     }
 
@@ -226,6 +233,12 @@ mod tests {
         assert_eq!(m.holding(1e9).name, "DRAM");
         assert_eq!(m.least_seconds(1e9, 1e3), 1e9 / 100e9);
         assert_eq!(m.least_seconds(1e3, 1e9), 1e9 / 10e9);
+        // A cache that is slower than what lies behind it bounds nothing.
+        let mut slow = made_up();
+        slow.memory[1].read = rate(5.0);
+        slow.memory[1].copy = rate(5.0);
+        assert_eq!(slow.bandwidth(1e6), 10.0);
+        assert_eq!(slow.bandwidth(1e3), 200.0);
     }
 
     #[test]

@@ -176,6 +176,14 @@ fn memory(level: Level, threads: usize) -> Vec<Memory> {
     known
 }
 
+/// Numbers in a cache line.
+const LINE: usize = 16;
+
+/// Where the first cache line begins: vectors that cross from one to the next take twice as long.
+fn first_line(x: &[f32]) -> usize {
+    x.as_ptr().align_offset(4 * LINE).min(LINE)
+}
+
 fn bandwidth(
     level: Level,
     name: &'static str,
@@ -186,21 +194,25 @@ fn bandwidth(
     let floats = |threads: usize| working_set(threads) / 4 / 128 * 128;
     let gb = |floats: usize| floats as f64 * 4.0 / 1e9;
     let read = on_one_and_all(|threads| {
-        let x = vec![1.0f32; floats(threads)];
+        let x = vec![1.0f32; floats(threads) + LINE];
+        let first = first_line(&x);
         let work = move |times| {
             for _ in 0..times {
-                black_box(f32::dispatch(level, Sum(black_box(&x))));
+                let x = black_box(&x[first..][..floats(threads)]);
+                black_box(f32::dispatch(level, Sum(x)));
             }
         };
         (gb(floats(threads)), work)
     });
     let copy = on_one_and_all(|threads| {
-        let mut x = vec![1.0f32; floats(threads)];
+        let mut x = vec![1.0f32; floats(threads) + LINE];
+        let first = first_line(&x);
         let work = move |times| {
             for _ in 0..times {
+                let x = &mut x[first..][..floats(threads)];
                 let (from, to) = x.split_at_mut(floats(threads) / 2);
                 to.copy_from_slice(from);
-                black_box(&mut x);
+                black_box(to);
             }
         };
         (gb(floats(threads)), work)

@@ -42,7 +42,7 @@ fn operand<const D: usize>(seed: u32, shape: [usize; D], device: &Device) -> Ten
 }
 
 fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
-    x.into_data().to_vec().expect("f32")
+    x.into_data().try_to_vec().expect("f32")
 }
 
 /// Forward and backward through `f`. burn takes no gradient of the output: instead of one, the
