@@ -29,7 +29,7 @@ def arguments():
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("compare", description=__doc__, formatter_class=form)
     every = ",".join(PROGRAMS)
-    parser.add_argument("--only", default="", help="cases whose group or name begins with one of these")
+    parser.add_argument("--only", default="", help="groups, or cases whose name begins so, by commas")
     parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
     parser.add_argument("--turns", type=int, default=5)
@@ -170,7 +170,8 @@ def peak_memory(programs, case):
 def main():
     args = arguments()
     wanted = args.only.split(",")
-    chosen = [c for c in cases() if any(map(c.named, wanted))]
+    groups = {c.group for c in cases()}
+    chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
     if not chosen:
         sys.exit(f"no case begins with {args.only}; --list lists them")
     if args.list:
@@ -193,6 +194,8 @@ def main():
     if not programs.get("ours"):
         sys.exit("nothing to compare")
     results = read(args.out) if args.add else dict(about={}, rows=[])
+    order = {(c.group, c.name): i for i, c in enumerate(cases())}
+    results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
     started = time.time()
     for i, case in enumerate(chosen):
         print(f"[{time.time() - started:4.0f} s] {i + 1}/{len(chosen)} {case.name}", file=sys.stderr)
@@ -202,14 +205,12 @@ def main():
         for row in filter(None, rows):
             same = (row["group"], row["name"], "times" in row)
             kept = [r for r in results["rows"] if (r["group"], r["name"], "times" in r) != same]
-            results["rows"] = [*kept, row]
-    results["about"] |= programs.about
+            results["rows"] = sorted([*kept, row], key=lambda r: order[r["group"], r["name"]])
+            results["about"] |= programs.about
+            write(results, args.out)  # a run that is interrupted has been of use, too
     programs.end()
     if not results["rows"]:
         sys.exit("nobody to compare with: see benches/peers/README.md")
-    order = {(c.group, c.name): i for i, c in enumerate(cases())}
-    results["rows"].sort(key=lambda r: order.get((r["group"], r["name"]), len(order)))
-    write(results, args.out)
     print(report(results))
     print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
 

@@ -40,7 +40,10 @@ class Case:
         """How many calls are checked."""
         return 1 if not self.losses else 2 if self.slow else 10
 
-    def named(self, start):
+    def named(self, start, groups):
+        """Whether it is of the group of that name or, if there is none, begins with it."""
+        if start in groups:
+            return self.group == start
         return self.group.startswith(start) or self.name.startswith(start)
 
 

@@ -34,8 +34,6 @@ fn panel(area: &Area<'_>, top: i32, ladder: &Climbed) -> Drawn {
     area.draw(&Text::new(ladder.title.clone(), (20, top + 16), text(18, &INK)))?;
     let bottom = top + ABOVE + BAR * ladder.steps.len() as i32;
     for (limit, threads) in [(ladder.one, "one thread"), (ladder.all, "all threads")] {
-        let line = [(at(limit), top + ABOVE - 6), (at(limit), bottom)];
-        area.draw(&PathElement::new(line, LIMIT.stroke_width(2)))?;
         let label = format!("{limit:.0}, {threads}");
         let x = at(limit) - 4 * label.len() as i32;
         area.draw(&Text::new(label, (x.max(LEFT), top + ABOVE - 22), text(12, &LIMIT)))?;
@@ -58,6 +56,10 @@ fn panel(area: &Area<'_>, top: i32, ladder: &Climbed) -> Drawn {
             }
         );
         area.draw(&Text::new(label, (WIDTH - RIGHT + 10, y + 1), text(13, &MUTED)))?;
+    }
+    for limit in [ladder.one, ladder.all] {
+        let line = [(at(limit), top + ABOVE - 6), (at(limit), bottom)];
+        area.draw(&PathElement::new(line, LIMIT.stroke_width(2)))?;
     }
     Ok(())
 }
