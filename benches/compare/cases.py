@@ -33,7 +33,7 @@ class Case:
         """Whether everybody must get the same: not if dropout is random, nor another mask."""
         last = self.name.split()[-1]
         random = self.name.startswith(("attention", "train")) and float(last) > 0
-        return not random and self.group != "attention, window"
+        return not random and self.group != "window attention"
 
     @property
     def calls(self):
@@ -89,7 +89,7 @@ def cases():
         yield Case("gemm", name, (TORCH,), 1.0, each=False)
     for name in products():
         if name.startswith("gemm "):
-            yield Case("gemm, Rust crates", name, CRATES, 1.4, each=False)
+            yield Case("Rust gemm", name, CRATES, 1.4, each=False)
     for name in ("softmax", "layer_norm", "cross_entropy"):
         yield Case("rows", f"{name} fwd+bwd 16384 65", (TORCH,), 1.3)
     yield Case("rows", "layer_norm fwd+bwd 16384 384", (TORCH,))
@@ -110,7 +110,7 @@ def cases():
     window = "attention fwd+bwd 1 12 4096 64 window256 0"
     for full in ("full", "causal"):
         rival = Rival(f"ours, {full}", "ours", ("window256", full))
-        yield Case("attention, window", window, (rival,), 5.0 if full == "full" else None)
+        yield Case("window attention", window, (rival,), 5.0 if full == "full" else None)
     for model, aim in (("nanogpt-cpu", None), ("baby", 1.0)):
         yield Case("optimiser", f"adamw {model}", (TORCH,), aim)
         yield Case("optimiser", f"grad_norm {model}", (TORCH,))
@@ -119,8 +119,8 @@ def cases():
     yield Case("training", "train nanogpt-cpu 12 0.2", steps)
     yield Case("training", "train baby 64 0", (TORCH,), 1.35, slow=True)
     yield Case("training", "train baby 64 0.2", (TORCH,), 1.8, slow=True)
-    yield Case("training, Rust", "train nanogpt-cpu 12 0", RUST, 5.0)
-    yield Case("training, Rust", "train baby 8 0", RUST, 4.0, slow=True)
+    yield Case("Rust training", "train nanogpt-cpu 12 0", RUST, 5.0)
+    yield Case("Rust training", "train baby 8 0", RUST, 4.0, slow=True)
     yield Case("Rust libraries", "gemm nt 768 128 512", RUST)
     yield Case("Rust libraries", "softmax fwd+bwd 16384 65", RUST)
     yield Case("Rust libraries", "layer_norm fwd+bwd 16384 384", RUST)
