@@ -193,7 +193,8 @@ def main():
         return
     if not programs.get("ours"):
         sys.exit("nothing to compare")
-    results = read(args.out) if args.add else dict(about={}, rows=[])
+    earlier = args.add and (args.out / "results.json").exists()
+    results = read(args.out) if earlier else dict(about={}, rows=[])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
     started = time.time()
