@@ -64,7 +64,12 @@ class Program:
         env = os.environ | {variable: str(threads) for variable in counts}
         self.name = name
         self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt is for us to handle
         )
         self.about = json.loads(self.ask("about"))
 
@@ -111,6 +116,14 @@ class Program:
         except OSError:
             pass  # it has ended already
         self.process.wait()
+
+
+def others_seconds(program):
+    """Processor time of everybody else on this machine so far, other virtual machines included."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
+    ticks = user + nice + system + interrupts + soft + stolen
+    return ticks / os.sysconf("SC_CLK_TCK") - program.cpu_seconds()
 
 
 class Programs:

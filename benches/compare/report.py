@@ -37,6 +37,7 @@ def facts(row, machine):
     fact |= dict(unit="s", rival=rival, ours=ours, theirs=theirs, ratio=theirs / ours)
     fact |= dict(low=min(pairs), high=max(pairs))
     fact["differs"] = ", ".join(row["wrong"])
+    fact["disturbed"] = row["disturbed"]
     if row["flops"] or row["bytes"]:
         fact["limit"] = least_seconds(machine, row) / ours
     if row["flops"]:
@@ -86,6 +87,8 @@ def lost(results):
         f"{len(found)} results were compared, the farthest {max(found, default=0):.0e} apart; "
         f"{len(wrong)} differ"
     )
+    if disturbed := sum(bool(f.get("disturbed")) for f in every):
+        lines.append(f"{disturbed} cases, marked by !, were disturbed by other processes")
     return lines
 
 
@@ -112,7 +115,7 @@ def table(results):
                 verdict = "other results"
             lines.append(
                 [
-                    f["name"],
+                    f["name"] + (" !" if f.get("disturbed") else ""),
                     quantity(f["ours"], f["unit"]),
                     share(f, "peak"),
                     share(f, "limit"),
@@ -145,7 +148,7 @@ def write(results, out):
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     every = [f for group in groups(results).values() for f in group]
     names = ["group", "name", "unit", "ours", "rival", "theirs", "ratio", "low", "high", "aim"]
-    names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs"]
+    names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs", "disturbed"]
     with open(out / "results.csv", "w", newline="") as file:
         rows = csv.DictWriter(file, names, extrasaction="ignore")
         rows.writeheader()
