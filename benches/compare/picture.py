@@ -54,7 +54,7 @@ def ratios(groups):
             if aim:
                 parts.append(line(at(aim), y - 2, at(aim), y + BAR - 3, INK, 2))
             parts.append(text(left - 8, y + 11, f["name"], 11, INK, "end"))
-            parts.append(text(left + width + 8, y + 11, f"{ratio:.2f} of {f['rival']}", 11, MUTED))
+            parts.append(text(left + width + 8, y + 11, f"{ratio:.2f} × {f['rival']}", 11, MUTED))
             y += BAR
     scale = [line(at(1), top, at(1), y, INK)]
     for ratio in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50):

@@ -115,7 +115,11 @@ class Program:
             self.process.stdin.close()
         except OSError:
             pass  # it has ended already
-        self.process.wait()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # it is in the middle of something
+            self.process.wait()
 
 
 def others_seconds(program):

@@ -145,7 +145,7 @@ def read(out):
 
 def write(results, out):
     out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     every = [f for group in groups(results).values() for f in group]
     names = ["group", "name", "unit", "ours", "rival", "theirs", "ratio", "low", "high", "aim"]
     names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs", "disturbed"]
@@ -153,5 +153,5 @@ def write(results, out):
         rows = csv.DictWriter(file, names, extrasaction="ignore")
         rows.writeheader()
         rows.writerows(every)
-    (out / "ratios.svg").write_text(ratios(groups(results)))
-    (out / "roofline.svg").write_text(roofline(every, results["about"]["ours"]))
+    (out / "ratios.svg").write_text(ratios(groups(results)), "utf-8")
+    (out / "roofline.svg").write_text(roofline(every, results["about"]["ours"]), "utf-8")
