@@ -1,43 +1,17 @@
-//! A whole training step of nanoGPT's CPU size: batch 12 of 64 tokens, 4 layers, 4 heads, 128
-//! wide. `cargo bench --bench train_step`.
+//! Whole training steps: nanoGPT's CPU recipe and its "baby GPT". The share of the peak is the
+//! model FLOP utilisation: what the model needs, with causal attention counted as such, by what
+//! all threads' multiply-adds could do. `cargo bench --bench train_step`.
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use retrograd::prelude::*;
+mod common;
 
-fn train_step(c: &mut Criterion) {
-    let config = GptConfig {
-        vocab: 65,
-        context: 64,
-        layers: 4,
-        heads: 4,
-        width: 128,
-        dropout: 0.0,
-        bias: false,
-        tied: true,
-    };
-    let mut rng = Rng::new(1);
-    let model = Gpt::<f32>::new(config, &mut rng).expect("a valid model");
-    let adam = AdamConfig { betas: (0.9, 0.99), weight_decay: 0.1, ..Default::default() };
-    let mut optimizer = AdamW::new(&model, adam).expect("valid hyperparameters");
-    let tokens = Tensor::<i64>::randint(0, 65, [12, 64], &mut rng);
-    let targets = Tensor::<i64>::randint(0, 65, [12, 64], &mut rng);
+use common::group;
 
-    let mut group = c.benchmark_group("nanogpt-cpu");
-    group.throughput(Throughput::Elements(tokens.numel() as u64));
-    group.sample_size(20);
-    group.bench_function("forward", |b| {
-        b.iter(|| no_grad(|| model.loss(&tokens, &targets, &mut Pass::eval()).item()));
-    });
-    group.bench_function("step", |b| {
-        b.iter(|| {
-            let loss = model.loss(&tokens, &targets, &mut Pass::train(1));
-            let mut grads = loss.backward();
-            grads.clip_norm(1.0);
-            optimizer.step(&grads).expect("every parameter has a gradient");
-            loss.item()
-        });
+fn main() {
+    common::main(|c| {
+        let small = ["12 0", "12 0.2", "8 0"].map(|x| format!("train nanogpt-cpu {x}"));
+        group(c, "nanogpt-cpu", small);
+        // Seconds each: ten are what the harness takes at least.
+        let baby = ["8 0", "8 0.2", "64 0", "64 0.2"].map(|x| format!("train baby {x}"));
+        group(c, "baby", baby);
     });
 }
-
-criterion_group!(benches, train_step);
-criterion_main!(benches);

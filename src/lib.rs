@@ -20,6 +20,7 @@
 pub use retrograd_autograd as autograd;
 pub use retrograd_nn as nn;
 pub use retrograd_tensor as tensor;
+pub use retrograd_tensor::machine;
 
 /// What most programs need.
 pub mod prelude {

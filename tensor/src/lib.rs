@@ -21,6 +21,7 @@ pub mod element;
 pub mod error;
 pub mod gemm;
 pub mod layout;
+pub mod machine;
 pub mod matrix;
 pub mod ops;
 pub mod par;

@@ -91,6 +91,11 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
     pool.install(|| simd::with_level(level, f))
 }
 
+/// Runs `f` once on every thread that parallel work uses, at the same time.
+pub fn on_every_thread(f: impl Fn() + Sync) {
+    rayon::broadcast(|_| f());
+}
+
 /// How many of `n` units of `elements` elements each belong to a chunk: at least 1, and a
 /// function of sizes only.
 pub fn units_per_chunk(cost: Cost, elements: usize) -> usize {

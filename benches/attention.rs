@@ -1,0 +1,21 @@
+//! Attention at the sizes of two models and over a long sequence. `cargo bench --bench attention`.
+
+mod common;
+
+use common::group;
+
+fn main() {
+    common::main(|c| {
+        for sizes in ["12 4 64 32", "64 6 256 64", "1 12 4096 64"] {
+            let mut cases = Vec::new();
+            for mask in ["full", "causal", "window256"] {
+                for dropout in ["0", "0.2"] {
+                    for pass in ["fwd", "fwd+bwd"] {
+                        cases.push(format!("attention {pass} {sizes} {mask} {dropout}"));
+                    }
+                }
+            }
+            group(c, sizes, cases);
+        }
+    });
+}

@@ -1,0 +1,230 @@
+"""Compares retrograd with other libraries, in turns, and says by what factor it is faster.
+
+    PYTHON=python-with-torch python3 benches/compare
+
+Every case is measured in turns: ours, theirs, ours, theirs, while the other programs sleep. A turn
+answers the median of its calls; the ratio is that of the medians over turns (theirs by ours: above
+1 we are faster), and beside it stand the lowest and highest of the ratios of neighbouring turns.
+A turn is repeated if another process of the machine, or another virtual machine, used more than a
+twentieth of a processor meanwhile; what stays disturbed is marked in the table by "!".
+Before it is timed, every case is run on the same numbers by everybody and what comes out must
+agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
+
+What came out is printed, and written to target/compare as results.json, results.csv, ratios.svg
+and roofline.svg. The default run takes some twenty minutes, once everything is built.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from cases import cases
+from programs import PROGRAMS, ROOT, Died, Programs, others_seconds
+from report import read, report, write
+
+SETTLE = 0.05  # seconds for threads that wait actively to give up
+TRIES = 3  # of a turn
+
+
+def arguments():
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("compare", description=__doc__, formatter_class=form)
+    every = ",".join(PROGRAMS)
+    parser.add_argument("--only", default="", help="groups, or cases whose name begins so, by commas")
+    parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a turn")
+    parser.add_argument("--out", type=Path, default=ROOT / "target" / "compare")
+    parser.add_argument("--add", action="store_true", help="to what is in that folder")
+    parser.add_argument("--build", action="store_true", help="build what is needed, and stop")
+    parser.add_argument("--show", action="store_true", help="what is in that folder, and stop")
+    parser.add_argument("--list", action="store_true", help="the cases, and stop")
+    return parser.parse_args()
+
+
+class Side:
+    """One program doing one case."""
+
+    def __init__(self, label, program, work):
+        self.label, self.program, self.work = label, program, work
+        self.times, self.counts, self.numbers, self.disturbed = [], None, [], 0
+
+    def open(self):
+        self.counts = self.program.open(self.work)
+        return self.counts is not None
+
+    def turn(self, seconds):
+        """One turn, everybody else asleep: if somebody is not, another try or two."""
+        for left in range(TRIES - 1, -1, -1):
+            time.sleep(SETTLE)
+            before, start = others_seconds(self.program), time.perf_counter()
+            seconds_of_a_call = self.program.run(seconds)
+            took = time.perf_counter() - start
+            used = others_seconds(self.program) - before
+            # A clock tick is 10 ms, of every processor.
+            disturbed = used > 0.03 + 0.05 * took
+            if not disturbed or not left:
+                break
+            time.sleep(0.5)
+        self.times.append(seconds_of_a_call)
+        self.disturbed += disturbed
+
+
+def difference(case, ours, theirs):
+    """The largest difference between what came out, relative to its size; None if unknown."""
+    pairs = list(zip(ours, theirs))
+    if not pairs:
+        return None
+    if case.losses:
+        return max(abs(a - b) / abs(a) for a, b in pairs)
+    # A size (root of the mean square), then a sum of numbers of that size, of every tensor.
+    sizes = [a for a, _ in pairs[::2] for _ in range(2)]
+    return max(abs(a - b) / (size or 1) for (a, b), size in zip(pairs, sizes))
+
+
+def compare(programs, case, turns, seconds):
+    """A row of the results: the times of a case, or None if no rival is there."""
+    sides = [Side("ours", programs.get("ours"), case.name)]
+    for rival in case.rivals:
+        if program := programs.get(rival.program):
+            sides.append(Side(rival.name, program, case.name.replace(*rival.rename)))
+    if len(sides) == 1:
+        return None
+    if case.slow:
+        turns, seconds = (turns + 1) // 2, 0
+    # The same program cannot hold two at once: then every turn opens its own.
+    shared = sum(s.program is sides[0].program for s in sides) > 1
+
+    def each(do):
+        """Does it with every side; one whose program dies of it, or knows no such work, leaves."""
+        for side in list(sides):
+            try:
+                if not do(side):
+                    sides.remove(side)
+            except Died as died:
+                print(died, file=sys.stderr)
+                programs.lost(died.program)
+                sides.remove(side)
+
+    def prepare(side):
+        if not side.open():
+            return False
+        if case.checked:
+            side.numbers = side.program.check(case.calls)
+        side.program.run(0 if case.slow else min(seconds, 0.1))  # warms up
+        return True
+
+    def turn(side):
+        if shared:
+            side.open()
+            side.program.run(0)
+        side.turn(seconds)
+        return True
+
+    each(prepare)
+    for _ in range(turns):
+        each(turn)
+    for program in {side.program for side in sides}:
+        program.close()
+    if len(sides) < 2 or sides[0].label != "ours":
+        return None
+    ours, *others = sides
+    tolerances = {rival.name: rival.tolerance for rival in case.rivals}
+    differences = {}
+    for side in others:
+        apart = difference(case, ours.numbers, side.numbers)
+        differences[side.label] = apart
+        # Not a number is not near, either.
+        if apart is not None and not apart <= tolerances[side.label]:
+            message = f"{case.name}: {side.label} has other results, {apart:.1e} apart"
+            print(message, ours.numbers, side.numbers, sep="\n", file=sys.stderr)
+    return dict(
+        group=case.group,
+        name=case.name,
+        aim=case.aim,
+        each=case.each,
+        flops=ours.counts[0],
+        bytes=ours.counts[1],
+        times={side.label: side.times for side in sides},
+        disturbed=sum(side.disturbed for side in sides) / sum(len(side.times) for side in sides),
+        differences=differences,
+        wrong=[k for k, d in differences.items() if d is not None and not d <= tolerances[k]],
+    )
+
+
+def peak_memory(programs, case):
+    """Peak resident memory beyond that of a program that has just started, a row as well."""
+    row = dict(group=case.group, name=case.name, aim=case.aim, each=True, bytes_at_peak={})
+    for label, name in [("ours", "ours"), *((r.name, r.program) for r in case.rivals)]:
+        if not programs.get(name):
+            continue
+        program = programs.fresh(name)
+        try:
+            before = program.memory("VmRSS")
+            if program.open(case.name) is not None:
+                program.run(0)
+                row["bytes_at_peak"][label] = program.memory("VmHWM") - before
+        except Died as died:
+            print(died, file=sys.stderr)
+        program.end()
+    found = row["bytes_at_peak"]
+    return row if len(found) > 1 and "ours" in found else None
+
+
+def main():
+    args = arguments()
+    wanted = args.only.split(",")
+    groups = {c.group for c in cases()}
+    chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
+    if not chosen:
+        sys.exit(f"no case begins with {args.only}; --list lists them")
+    if args.list:
+        for case in chosen:
+            print(f"{case.group:24} {case.name}")
+        return
+    if args.show:
+        print(report(read(args.out)))
+        return
+    unknown = set(args.programs.split(",")) - set(PROGRAMS)
+    if unknown:
+        sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    programs = Programs({*args.programs.split(","), "ours"}, args.threads)
+    needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
+    for name in PROGRAMS:
+        if name in needed:
+            programs.command(name)
+    if args.build:
+        return
+    if not programs.get("ours"):
+        sys.exit("nothing to compare")
+    earlier = args.add and (args.out / "results.json").exists()
+    results = read(args.out) if earlier else dict(about={}, rows=[])
+    order = {(c.group, c.name): i for i, c in enumerate(cases())}
+    results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
+    started = time.time()
+    try:
+        for i, case in enumerate(chosen):
+            seconds = time.time() - started
+            print(f"[{seconds:4.0f} s] {i + 1}/{len(chosen)} {case.name}", file=sys.stderr)
+            rows = [compare(programs, case, args.turns, args.seconds)]
+            if case.memory:
+                rows.append(peak_memory(programs, case))
+            for row in filter(None, rows):
+                same = (row["group"], row["name"], "times" in row)
+                kept = [r for r in results["rows"] if (r["group"], r["name"], "times" in r) != same]
+                results["rows"] = sorted([*kept, row], key=lambda r: order[r["group"], r["name"]])
+                results["about"] |= programs.about
+                write(results, args.out)  # a run that is interrupted has been of use, too
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    programs.end()
+    if not results["rows"]:
+        sys.exit("nobody to compare with: see benches/peers/README.md")
+    print(report(results))
+    print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
+
+
+main()

@@ -1,0 +1,132 @@
+"""What is compared with whom, and the ratio (theirs by ours) that is aimed at."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Whom a case is compared with."""
+
+    name: str  # in the table
+    program: str  # which program does it, a key of programs.PROGRAMS
+    rename: tuple = ("", "")  # the name of its work is the case's, with this replaced by that
+    tolerance: float = 1e-3  # how far what comes out may be from ours, relative to its size
+
+
+@dataclass(frozen=True)
+class Case:
+    group: str
+    name: str  # of the work, see benches/work
+    rivals: tuple  # the fastest of them counts
+    aim: float | None = None
+    each: bool = True  # whether the aim is for the case; else for the mean of its group
+    memory: bool = False  # whether to compare peak memory as well
+    slow: bool = False  # seconds a call: one call a turn, fewer turns
+
+    @property
+    def losses(self):
+        """Whether what comes out are the losses of training steps, not digests of tensors."""
+        return self.name.startswith("train ")
+
+    @property
+    def checked(self):
+        """Whether everybody must get the same: not if dropout is random, nor another mask."""
+        last = self.name.split()[-1]
+        random = self.name.startswith(("attention", "train")) and float(last) > 0
+        return not random and self.group != "window attention"
+
+    @property
+    def calls(self):
+        """How many calls are checked."""
+        return 1 if not self.losses else 2 if self.slow else 10
+
+    def named(self, start, groups):
+        """Whether it is of the group of that name or, if there is none, begins with it."""
+        if start in groups:
+            return self.group == start
+        return self.group.startswith(start) or self.name.startswith(start)
+
+
+TORCH = Rival("PyTorch", "torch")
+TORCH_FUSED = Rival("PyTorch, fused AdamW", "torch-fused")
+TORCH_COMPILE = Rival("torch.compile", "torch-compile")
+# They clip gradients in their own way, or not at all.
+RUST = tuple(
+    Rival(name, program, tolerance=0.02)
+    for name, program in (
+        ("candle", "candle"),
+        ("candle, AVX-512", "candle-best"),
+        ("burn", "burn"),
+        ("burn, AVX-512", "burn-best"),
+    )
+)
+CRATES = tuple(
+    Rival(name, "ours", ("gemm ", f"gemm@{name} "))
+    for name in ("matrixmultiply", "gemm-avx2", "gemm-avx512")
+)
+
+
+def layers(tokens, sizes):
+    """The products of linear layers: forward, gradient of the input, gradient of the weight."""
+    for i, o in sizes:
+        yield f"gemm nt {tokens} {i} {o}"
+        yield f"gemm nn {tokens} {o} {i}"
+        yield f"gemm tn {o} {tokens} {i}"
+
+
+def products():
+    yield from (f"gemm nn {n} {n} {n}" for n in (32, 48, 64, 96, 128, 192, 256, 384, 512, 768))
+    yield from (f"gemm nn {n} {n} {n}" for n in (1024, 2048))
+    yield from layers(768, [(128, 384), (128, 128), (128, 512), (512, 128), (128, 65)])
+    yield from layers(16384, [(384, 1152), (384, 384), (384, 1536), (1536, 384), (384, 65)])
+    yield from ("gemm nt 1 4096 4096", "gemm nt 8 4096 4096", "gemm tn 128 16384 128")
+    yield from ("bmm nt 48 64 32 64", "bmm nn 48 64 64 32")
+    yield from ("bmm nt 384 256 64 256", "bmm nn 384 256 256 64")
+
+
+def cases():
+    for name in products():
+        yield Case("gemm", name, (TORCH,), 1.0, each=False)
+    for name in products():
+        if name.startswith("gemm "):
+            yield Case("Rust gemm", name, CRATES, 1.4, each=False)
+    for name in ("softmax", "layer_norm", "cross_entropy"):
+        yield Case("rows", f"{name} fwd+bwd 16384 65", (TORCH,), 1.3)
+    yield Case("rows", "layer_norm fwd+bwd 16384 384", (TORCH,))
+    yield Case("rows", "rms_norm fwd+bwd 16384 384", (TORCH,))
+    yield Case("rows", "softmax fwd+bwd 16384 256", (TORCH,))
+    yield Case("rows", "cross_entropy fwd+bwd 1024 50257", (TORCH,))
+    yield Case("rows", "embedding fwd+bwd 65 384 16384", (TORCH,))
+    yield Case("gelu", "gelu fwd+bwd 16384 1536", (TORCH,), 2.0)
+    yield Case("gelu", "linear_gelu fwd+bwd 768 128 512", (TORCH,), 2.0)
+    yield Case("gelu", "linear_gelu fwd+bwd 16384 384 1536", (TORCH,), 2.0)
+    for width in (128, 384):
+        name = f"head_loss fwd+bwd 4096 {width} 50257"
+        yield Case("head", name, (TORCH,), 3.0, memory=True, slow=True)
+    for sizes in ("12 4 64 32", "64 6 256 64"):
+        for dropout, aim in (("0", 1.5), ("0.2", 2.5)):
+            name = f"attention fwd+bwd {sizes} causal {dropout}"
+            yield Case("attention", name, (TORCH,), aim)
+    window = "attention fwd+bwd 1 12 4096 64 window256 0"
+    for full in ("full", "causal"):
+        rival = Rival(f"ours, {full}", "ours", ("window256", full))
+        yield Case("window attention", window, (rival,), 5.0 if full == "full" else None)
+    for model, aim in (("nanogpt-cpu", None), ("baby", 1.0)):
+        yield Case("optimiser", f"adamw {model}", (TORCH,), aim)
+        yield Case("optimiser", f"grad_norm {model}", (TORCH,))
+    steps = (TORCH, TORCH_FUSED, TORCH_COMPILE)
+    yield Case("training", "train nanogpt-cpu 12 0", steps, 1.8)
+    yield Case("training", "train nanogpt-cpu 12 0.2", steps)
+    yield Case("training", "train baby 64 0", (TORCH,), 1.35, slow=True)
+    yield Case("training", "train baby 64 0.2", (TORCH,), 1.8, slow=True)
+    yield Case("Rust training", "train nanogpt-cpu 12 0", RUST, 5.0)
+    yield Case("Rust training", "train baby 8 0", RUST, 4.0, slow=True)
+    yield Case("Rust libraries", "gemm nt 768 128 512", RUST)
+    yield Case("Rust libraries", "softmax fwd+bwd 16384 65", RUST)
+    yield Case("Rust libraries", "layer_norm fwd+bwd 16384 384", RUST)
+    yield Case("Rust libraries", "cross_entropy fwd+bwd 16384 65", RUST)
+    yield Case("Rust libraries", "gelu fwd+bwd 768 512", RUST)
+    yield Case("Rust libraries", "attention fwd+bwd 12 4 64 32 causal 0", RUST)
+    yield Case("dispatch", "tiny add fwd", (TORCH,), 3.0)
+    for name in ("chain fwd", "chain fwd+bwd", "mlp fwd", "mlp fwd+bwd"):
+        yield Case("dispatch", f"tiny {name}", (TORCH,))

@@ -1,0 +1,174 @@
+"""The programs that do the work: how they are built, started, talked to and watched."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / "benches" / "peers"
+TORCH = [os.environ.get("PYTHON", sys.executable), str(PEERS / "torch" / "driver.py")]
+
+
+def ours():
+    command = ["cargo", "bench", "--bench", "driver", "--no-run"]
+    return [built(command, "driver")]
+
+
+def peer(package, target, *features):
+    """A peer built into a folder of its own, since features change what is built."""
+    command = ["cargo", "build", "--release", "--package", package, *features]
+    command += ["--manifest-path", str(PEERS / "Cargo.toml")]
+    command += ["--target-dir", str(ROOT / "target" / "peers" / target)]
+    return [built(command, package)]
+
+
+# How the command of each is found, building it if need be.
+PROGRAMS = {
+    "ours": ours,
+    "torch": lambda: [*TORCH, "eager"],
+    "torch-fused": lambda: [*TORCH, "fused"],
+    "torch-compile": lambda: [*TORCH, "compile"],
+    "candle": lambda: peer("peer-candle", "candle"),
+    "candle-best": lambda: peer("peer-candle", "candle-best", "--features", "best"),
+    "burn": lambda: peer("peer-burn", "burn"),
+    "burn-best": lambda: peer("peer-burn", "burn-best", "--features", "best"),
+}
+
+
+def built(command, target):
+    """Builds, and finds what has been built under that name."""
+    command = [*command, "--message-format", "json"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == target:
+            return message["executable"]
+    raise FileNotFoundError(target)
+
+
+class Died(Exception):
+    """A program has ended, and was not asked to."""
+
+    def __init__(self, program, line):
+        super().__init__(f"{program.name} died of: {line}")
+        self.program = program
+
+
+class Program:
+    """One running program, which does nothing unless asked."""
+
+    def __init__(self, name, command, threads):
+        counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        env = os.environ | {variable: str(threads) for variable in counts}
+        self.name = name
+        self.process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt is for us to handle
+        )
+        self.about = json.loads(self.ask("about"))
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise Died(self, line) from None
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise Died(self, line)
+        return answer.strip()
+
+    def open(self, work):
+        """Operations and bytes of the work, or None if the program has no such work."""
+        answer = self.ask(f"open {work}").split()
+        return None if answer[0] == "unknown" else tuple(map(float, answer[1:]))
+
+    def check(self, calls):
+        """What came out of so many calls, in a few numbers."""
+        return [float(x) for x in self.ask(f"check {calls}").split()]
+
+    def run(self, seconds):
+        """Seconds of a call."""
+        return float(self.ask(f"run {seconds}").split()[0])
+
+    def close(self):
+        self.ask("close")
+
+    def cpu_seconds(self):
+        """Processor time so far, of Linux."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, which):
+        """`VmRSS`, the resident memory, or `VmHWM`, its peak; bytes."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(which + ":"))
+
+    def end(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended already
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # it is in the middle of something
+            self.process.wait()
+
+
+def others_seconds(program):
+    """Processor time of everybody else on this machine so far, other virtual machines included."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
+    ticks = user + nice + system + interrupts + soft + stolen
+    return ticks / os.sysconf("SC_CLK_TCK") - program.cpu_seconds()
+
+
+class Programs:
+    """Those that have been asked for; started when first needed."""
+
+    def __init__(self, allowed, threads):
+        self.allowed, self.threads = allowed, threads
+        self.commands, self.running, self.about = {}, {}, {}
+
+    def command(self, name):
+        """The command of a program, or None if it is not to be had here."""
+        if name not in self.commands:
+            command = None
+            if name in self.allowed:
+                try:
+                    command = PROGRAMS[name]()
+                except (subprocess.CalledProcessError, FileNotFoundError) as error:
+                    print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
+            self.commands[name] = command
+        return self.commands[name]
+
+    def fresh(self, name):
+        return Program(name, self.command(name), self.threads)
+
+    def get(self, name):
+        """The running program of that name, or None."""
+        if name not in self.running:
+            try:
+                self.running[name] = self.fresh(name) if self.command(name) else None
+            except (OSError, Died) as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+                self.running[name] = None
+            if program := self.running[name]:
+                self.about[name] = program.about
+        return self.running[name]
+
+    def lost(self, program):
+        """Forgets a program that died; it is started again when it is needed."""
+        program.end()
+        del self.running[program.name]
+
+    def end(self):
+        for program in filter(None, self.running.values()):
+            program.end()

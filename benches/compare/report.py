@@ -1,0 +1,157 @@
+"""Results as a table, as CSV, as JSON and as pictures."""
+
+import csv
+import json
+import math
+import statistics
+
+from picture import ratios, roofline
+
+
+def best_rival(times):
+    """The rival with the lowest median."""
+    rivals = [name for name in times if name != "ours"]
+    return min(rivals, key=lambda name: statistics.median(times[name]))
+
+
+def least_seconds(machine, row):
+    """As `Machine::least_seconds`."""
+    holding = next(m for m in machine["memory"] if m["bytes"] >= row["bytes"])
+    return max(row["flops"] / machine["gflops"], row["bytes"] / holding["gb"]) / 1e9
+
+
+def facts(row, machine):
+    """What a row of the table says."""
+    fact = dict(group=row["group"], name=row["name"], aim=row["aim"], each=row["each"])
+    if "bytes_at_peak" in row:
+        peaks = row["bytes_at_peak"]
+        rival = min((name for name in peaks if name != "ours"), key=peaks.get)
+        fact |= dict(name=row["name"] + ", peak memory", unit="MB", rival=rival)
+        fact |= dict(ours=peaks["ours"] / 1e6, theirs=peaks[rival] / 1e6)
+        fact["ratio"] = fact["low"] = fact["high"] = peaks[rival] / max(peaks["ours"], 1)
+        return fact
+    times = row["times"]
+    rival = best_rival(times)
+    ours, theirs = (statistics.median(times[name]) for name in ("ours", rival))
+    pairs = [b / a for a, b in zip(times["ours"], times[rival])]
+    fact |= dict(unit="s", rival=rival, ours=ours, theirs=theirs, ratio=theirs / ours)
+    fact |= dict(low=min(pairs), high=max(pairs))
+    fact["differs"] = ", ".join(row["wrong"])
+    fact["disturbed"] = row["disturbed"]
+    if row["flops"] or row["bytes"]:
+        fact["limit"] = least_seconds(machine, row) / ours
+    if row["flops"]:
+        fact["gflops"] = row["flops"] / ours / 1e9
+        fact["their_gflops"] = row["flops"] / theirs / 1e9
+        fact["peak"] = fact["gflops"] / machine["gflops"]
+        if row["bytes"]:
+            fact["intensity"] = row["flops"] / row["bytes"]
+    return fact
+
+
+def groups(results):
+    """Facts by group, in order."""
+    found = {}
+    for row in results["rows"]:
+        found.setdefault(row["group"], []).append(facts(row, results["about"]["ours"]))
+    return found
+
+
+def mean(group):
+    return math.exp(statistics.fmean(math.log(f["ratio"]) for f in group))
+
+
+def quantity(x, unit):
+    if unit == "MB":
+        return f"{x:.0f} MB"
+    for scale, name in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if x >= scale:
+            return f"{x / scale:.3g} {name}" if x < 100 * scale else f"{x / scale:.0f} {name}"
+    return f"{x * 1e9:.0f} ns"
+
+
+def share(fact, of):
+    return f"{fact[of] * 100:.0f} %" if of in fact else ""
+
+
+def lost(results):
+    """What is slower than the fastest other, and how far everybody agreed, in words."""
+    every = [f for group in groups(results).values() for f in group]
+    behind = sorted((f for f in every if f["ratio"] < 1), key=lambda f: f["ratio"])
+    lines = [f"{len(behind)} of {len(every)} are slower than the fastest other:"]
+    for f in behind:
+        lines.append(f"  {f['ratio']:.2f}  {f['name']} ({f['rival']})")
+    found = [d for r in results["rows"] for d in r.get("differences", {}).values() if d is not None]
+    wrong = [f for f in every if f.get("differs")]
+    lines.append(
+        f"{len(found)} results were compared, the farthest {max(found, default=0):.0e} apart; "
+        f"{len(wrong)} differ"
+    )
+    if disturbed := sum(bool(f.get("disturbed")) for f in every):
+        lines.append(f"{disturbed} cases, marked by !, were disturbed by other processes")
+    return lines
+
+
+def report(results):
+    about = results["about"]
+    others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
+    note = (
+        "of FMA peak: operations that the work needs, by what multiply-adds of all threads can do;\n"
+        "for training, the model FLOP utilisation. of the limit: the least time that arithmetic or\n"
+        "moving inputs and outputs once takes, by ours."
+    )
+    return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *lost(results)])
+
+
+def table(results):
+    head = ["case", "ours", "of FMA peak", "of the limit"]
+    head += ["fastest other", "theirs", "ratio", "aim", ""]
+    lines = [head]
+    for name, group in groups(results).items():
+        for f in group:
+            aim = f["aim"] if f["each"] else None
+            verdict = "" if aim is None else "reached" if f["ratio"] >= aim else "missed"
+            if f.get("differs"):
+                verdict = "other results"
+            lines.append(
+                [
+                    f["name"] + (" !" if f.get("disturbed") else ""),
+                    quantity(f["ours"], f["unit"]),
+                    share(f, "peak"),
+                    share(f, "limit"),
+                    f["rival"],
+                    quantity(f["theirs"], f["unit"]),
+                    f"{f['ratio']:.2f} ({f['low']:.2f} to {f['high']:.2f})",
+                    f"{aim:g}" if aim else "",
+                    verdict,
+                ]
+            )
+        if not group[0]["each"]:
+            aim, got = group[0]["aim"], mean(group)
+            low = min(group, key=lambda f: f["ratio"])
+            name = f"{name}: geometric mean of {len(group)}, lowest {low['ratio']:.2f}"
+            verdict = "reached" if got >= aim else "missed"
+            lines.append([name, *[""] * 5, f"{got:.2f}", f"{aim:g}", verdict])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(x, widths)) + " |" for x in lines]
+    rows.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(rows)
+
+
+def read(out):
+    """What an earlier run has left."""
+    return json.loads((out / "results.json").read_text())
+
+
+def write(results, out):
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    every = [f for group in groups(results).values() for f in group]
+    names = ["group", "name", "unit", "ours", "rival", "theirs", "ratio", "low", "high", "aim"]
+    names += ["peak", "limit", "gflops", "their_gflops", "intensity", "differs", "disturbed"]
+    with open(out / "results.csv", "w", newline="") as file:
+        rows = csv.DictWriter(file, names, extrasaction="ignore")
+        rows.writeheader()
+        rows.writerows(every)
+    (out / "ratios.svg").write_text(ratios(groups(results)), "utf-8")
+    (out / "roofline.svg").write_text(roofline(every, results["about"]["ours"]), "utf-8")

@@ -1,0 +1,41 @@
+//! Our side of the comparison with other libraries: does what benches/compare asks for, see
+//! protocol.rs there for how.
+
+#[path = "compare/protocol.rs"]
+mod protocol;
+#[path = "work/mod.rs"]
+mod work;
+
+use protocol::Opened;
+use retrograd::machine::Machine;
+use retrograd::prelude::with_threads;
+use retrograd::tensor::threads;
+use serde_json::json;
+
+fn main() {
+    // As in training, everything happens within a pool that is entered once.
+    with_threads(threads(), || {
+        protocol::serve(about, |name| {
+            let work = work::work(name)?;
+            Some(Opened { flops: work.flops, bytes: work.bytes, run: (work.start)() })
+        });
+    });
+}
+
+/// The limits of the machine, all threads together.
+fn about() -> String {
+    let machine = Machine::measure();
+    let memory = machine.memory.iter().map(|m| {
+        let cores = if m.per_core { machine.threads as f64 } else { 1.0 };
+        let bytes = m.bytes as f64 * cores;
+        json!({ "name": m.name, "bytes": bytes, "gb": machine.bandwidth(bytes) })
+    });
+    let about = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "threads": machine.threads,
+        "gflops": machine.peak().gflops.all,
+        "memory": memory.collect::<Vec<_>>(),
+        "report": machine.to_string(),
+    });
+    about.to_string()
+}

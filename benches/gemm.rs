@@ -1,0 +1,45 @@
+//! Matrix products: squares, the linear layers of two models in all three forms, thin ones, many
+//! small ones; and the same by other crates. `cargo bench --bench gemm`.
+
+mod common;
+
+use common::group;
+
+/// Width times width of the linear layers and the head, and tokens in a batch.
+const MODELS: [(usize, [(usize, usize); 5]); 2] = [
+    (768, [(128, 384), (128, 128), (128, 512), (512, 128), (128, 65)]),
+    (16_384, [(384, 1152), (384, 384), (384, 1536), (1536, 384), (384, 65)]),
+];
+
+fn main() {
+    common::main(|c| {
+        let squares = [32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
+        group(c, "square", squares.map(|n| format!("gemm nn {n} {n} {n}")));
+        for (name, form) in [("forward", "nt"), ("input gradient", "nn"), ("weight gradient", "tn")]
+        {
+            let of = |rows, i, o| match form {
+                "nt" => format!("gemm nt {rows} {i} {o}"),
+                "nn" => format!("gemm nn {rows} {o} {i}"),
+                _ => format!("gemm tn {o} {rows} {i}"),
+            };
+            let all = MODELS.iter().flat_map(|(n, l)| l.map(|(i, o)| of(*n, i, o)));
+            group(c, name, all);
+        }
+        let thin = ["nt 1 4096 4096", "nt 8 4096 4096", "tn 128 16384 128"];
+        group(c, "thin", thin.map(|x| format!("gemm {x}")));
+        let batched = [
+            "nt 48 64 32 64",
+            "nn 48 64 64 32",
+            "nt 384 256 64 256",
+            "nn 384 256 256 64",
+            "nn 100000 3 3 3",
+        ];
+        group(c, "batched", batched.map(|x| format!("bmm {x}")));
+        for peer in ["matrixmultiply", "gemm-avx2", "gemm-avx512"] {
+            let squares = [128, 512, 2048].map(|n| format!("gemm@{peer} nn {n} {n} {n}"));
+            let layers = ["nt 768 128 512", "nn 768 512 128", "tn 512 768 128"];
+            let layers = layers.map(|x| format!("gemm@{peer} {x}"));
+            group(c, peer, squares.into_iter().chain(layers));
+        }
+    });
+}

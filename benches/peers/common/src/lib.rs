@@ -1,0 +1,76 @@
+//! What the other libraries' programs share: the protocol, the models, the data.
+//!
+//! The names of the work are those of benches/work.
+
+#[path = "../../../compare/data.rs"]
+pub mod data;
+#[path = "../../../compare/protocol.rs"]
+mod protocol;
+
+pub use protocol::{Opened, serve};
+
+use data::Text;
+
+/// Different tokens of the text.
+pub const VOCAB: usize = 65;
+/// AdamW: learning rate, decay rates of the averages, weight decay.
+pub const LR: f64 = 1e-3;
+pub const BETAS: (f64, f64) = (0.9, 0.99);
+pub const WEIGHT_DECAY: f64 = 0.1;
+/// The largest norm of gradients.
+pub const CLIP: f64 = 1.0;
+
+/// A decoder-only model with tied embeddings and without biases.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub layers: usize,
+    pub heads: usize,
+    pub width: usize,
+    pub context: usize,
+    pub batch: usize,
+    pub dropout: f64,
+}
+
+impl Config {
+    /// The model of `train NAME BATCH DROPOUT`.
+    pub fn named(name: &str, batch: usize, dropout: f64) -> Option<Config> {
+        let (layers, heads, width, context) = match name {
+            "nanogpt-cpu" => (4, 4, 128, 64),
+            "baby" => (6, 6, 384, 256),
+            _ => return None,
+        };
+        Some(Config { layers, heads, width, context, batch, dropout })
+    }
+}
+
+/// Work, and how to look at what comes out.
+pub fn opened<R>(
+    mut f: impl FnMut() -> R + 'static,
+    look: impl Fn(&R) -> Vec<f32> + 'static,
+) -> Option<Opened> {
+    let run = Box::new(move |asked| {
+        let result = std::hint::black_box(f());
+        if asked { data::digest(&look(&result)).to_vec() } else { Vec::new() }
+    });
+    // What has to be done is counted once, by the program that is compared with.
+    Some(Opened { flops: 0.0, bytes: 0.0, run })
+}
+
+/// Training steps, which answer their loss.
+pub fn training(
+    config: Config,
+    mut step: impl FnMut(&[usize], &[usize]) -> f32 + 'static,
+) -> Option<Opened> {
+    let mut text = Text::new(VOCAB);
+    let run = Box::new(move |_| {
+        let (tokens, targets) = text.batch(config.batch, config.context);
+        vec![step(&tokens, &targets).into()]
+    });
+    Some(Opened { flops: 0.0, bytes: 0.0, run })
+}
+
+/// The numbers that words stand for.
+pub fn numbers<const N: usize>(words: &[&str]) -> Option<[usize; N]> {
+    let numbers: Option<Vec<usize>> = words.iter().map(|w| w.parse().ok()).collect();
+    numbers?.try_into().ok()
+}

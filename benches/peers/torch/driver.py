@@ -1,0 +1,238 @@
+"""PyTorch, doing what benches/compare asks for; see ../../compare/protocol.rs for how.
+
+usage: driver.py eager|fused|compile, where `fused` takes AdamW's fused=True in training steps, and
+`compile` compiles the model. OMP_NUM_THREADS says how many threads.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+from data import Text, digest, integers, numbers
+from gpt import CONFIGS, VOCAB, Gpt, adamw
+
+KIND = sys.argv[1]
+THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
+
+
+def one_pass(way, f, *shapes):
+    """f forward on constants, or forward and backward from a given gradient of its output."""
+    if way == "fwd":
+        inputs = [numbers(i + 1, *s) for i, s in enumerate(shapes)]
+
+        def forward():
+            with torch.no_grad():
+                return f(*inputs)
+
+        return forward
+    inputs = [numbers(i + 1, *s).requires_grad_() for i, s in enumerate(shapes)]
+    g = numbers(50, *f(*inputs).shape)
+    return lambda: torch.autograd.grad(f(*inputs), inputs, g)
+
+
+def gemm(form, *sizes):
+    m, k, n = sizes[-3:]
+    batch = sizes[:-3]
+
+    def operand(seed, rows, cols, transposed):
+        if transposed:
+            return numbers(seed, *batch, cols, rows).transpose(-1, -2)
+        return numbers(seed, *batch, rows, cols)
+
+    a, b = operand(1, m, k, form[0] == "t"), operand(2, k, n, form[1] == "t")
+    out = torch.empty(*batch, m, n)
+    return lambda: torch.matmul(a, b, out=out)
+
+
+def attention(way, b, h, t, d, mask, dropout):
+    keep = None
+    if mask.startswith("window"):
+        behind = torch.arange(t)[:, None] - torch.arange(t)
+        keep = (behind >= 0) & (behind < int(mask[6:]))
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, keep, dropout, mask == "causal")
+
+    return one_pass(way, attend, *[(b, h, t, d)] * 3)
+
+
+def cross_entropy(rows, classes):
+    x = numbers(1, rows, classes).requires_grad_()
+    y = integers(2, rows, classes)
+    return lambda: torch.autograd.grad(F.cross_entropy(x, y), x)
+
+
+def head_loss(rows, width, classes):
+    x = numbers(1, rows, width).requires_grad_()
+    w = (numbers(2, classes, width) * 0.02).requires_grad_()
+    y = integers(2, rows, classes)
+    return lambda: torch.autograd.grad(F.cross_entropy(F.linear(x, w), y), (x, w))
+
+
+def embedding(way, entries, width, indices):
+    ids = integers(2, indices, entries)
+    return one_pass(way, lambda w: F.embedding(ids, w), (entries, width))
+
+
+def mlp(x, *layers):
+    for i in range(0, len(layers), 2):
+        x = F.linear(x if i == 0 else F.relu(x), layers[i], layers[i + 1])
+    return x
+
+
+def chain(x, w):
+    for _ in range(1000):
+        x = x + w
+    return x
+
+
+def tiny(name, way):
+    f, *shapes = {
+        "add": (torch.add, (16,), (16,)),
+        "chain": (chain, (16,), (16,)),
+        "mlp": (mlp, (1, 10), (24, 10), (24,), (24, 24), (24,), (10, 24), (10,)),
+    }[name]
+    if way == "fwd+bwd":
+        return one_pass(way, f, *shapes)
+    inputs = [numbers(i + 1, *s).requires_grad_() for i, s in enumerate(shapes)]
+    return lambda: f(*inputs)
+
+
+def with_gradients(model):
+    """A model and its optimiser, after a backward pass."""
+    model = Gpt(**CONFIGS[model])
+    model(*Text(VOCAB).batch(1, model.context)).backward()
+    return model, adamw(model, fused=True)
+
+
+def optimizer_step(model):
+    model, optimizer = with_gradients(model)
+
+    def step():
+        optimizer.step()
+        return model.wte.weight
+
+    return step
+
+
+def grad_norm(model):
+    model, _ = with_gradients(model)
+    grads = [p.grad for p in model.parameters()]
+    return lambda: torch.nn.utils.get_total_norm(grads).item()
+
+
+def train(name, batch, dropout):
+    model = Gpt(**CONFIGS[name], dropout=dropout)
+    optimizer = adamw(model, fused=KIND == "fused")
+    run = torch.compile(model) if KIND == "compile" else model
+    text, context = Text(VOCAB), model.context
+
+    def step():
+        loss = run(*text.batch(batch, context))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    return step
+
+
+ROWS = {
+    "softmax": lambda x: F.softmax(x, -1),
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "exp": torch.exp,
+}
+NORMS = {
+    "layer_norm": lambda x, w: F.layer_norm(x, w.shape, w),
+    "rms_norm": lambda x, w: F.rms_norm(x, w.shape, w, 1e-5),
+}
+
+
+def open_work(op, *words):
+    words = [int(w) if w.isdigit() else w for w in words]
+    if op in ("gemm", "bmm"):
+        return gemm(*words)
+    if op in ROWS:
+        return one_pass(words[0], ROWS[op], tuple(words[1:]))
+    if op in NORMS:
+        return one_pass(words[0], NORMS[op], tuple(words[1:]), (words[2],))
+    if op == "linear_gelu":
+        way, rows, inputs, outputs = words
+        shapes = (rows, inputs), (outputs, inputs), (outputs,)
+        return one_pass(way, lambda x, w, b: F.gelu(F.linear(x, w, b)), *shapes)
+    if op in ("attention", "train"):
+        *words, dropout = words
+        return {"attention": attention, "train": train}[op](*words, float(dropout))
+    if op in ("cross_entropy", "head_loss"):
+        return {"cross_entropy": cross_entropy, "head_loss": head_loss}[op](*words[1:])
+    others = {"embedding": embedding, "tiny": tiny, "adamw": optimizer_step, "grad_norm": grad_norm}
+    return others[op](*words) if op in others else None
+
+
+def run(f, seconds):
+    """As `run` in protocol.rs."""
+    start, samples, calls, at_once = time.perf_counter(), [], 0, 1
+    while not samples or time.perf_counter() - start < seconds:
+        before = time.perf_counter()
+        for _ in range(at_once):
+            f()
+        took = time.perf_counter() - before
+        calls += at_once
+        if took < 20e-6 and seconds > 0:
+            at_once *= 2
+        else:
+            samples.append(took / at_once)
+    return f"{statistics.median(samples):e} {calls}"
+
+
+def check(f, calls):
+    """As `check` in protocol.rs."""
+    found = []
+    for _ in range(calls):
+        result = f()
+        if isinstance(result, float):
+            found.append(result)
+        else:
+            tensors = result if isinstance(result, tuple) else [result]
+            found += [x for tensor in tensors for x in digest(tensor)]
+    return " ".join(map("{:e}".format, found))
+
+
+def about():
+    cpu = torch.backends.cpu.get_cpu_capability()
+    return json.dumps({"version": f"PyTorch {torch.__version__}, {cpu}, {KIND}"})
+
+
+def main():
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(1)
+    work = None
+    for line in sys.stdin:
+        word, *rest = line.split()
+        if word == "about":
+            answer = about()
+        elif word == "open":
+            work = None
+            work = open_work(*rest)
+            answer = "ok 0 0" if work else "unknown"
+        elif word == "check":
+            answer = check(work, int(rest[0]))
+        elif word == "run":
+            answer = run(work, float(rest[0]))
+        elif word == "close":
+            work, answer = None, "ok"
+        else:
+            raise ValueError(line)
+        print(answer, flush=True)
+
+
+main()

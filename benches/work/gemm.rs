@@ -1,0 +1,57 @@
+//! Matrix products, ours and those of other crates.
+
+mod peers;
+
+use super::{Work, data, digest, numbers, operand, timed};
+
+/// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
+/// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
+/// its weight, `tt`). `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same
+/// by other crates, and `bmm FORM B M K N` is `b` products at once.
+pub fn work(words: &[&str]) -> Option<Work> {
+    let (op, form, sizes) = match words {
+        [op, form, sizes @ ..] => (*op, *form, sizes),
+        _ => return None,
+    };
+    let [b, m, k, n] = match op {
+        "bmm" => numbers(sizes)?,
+        _ => numbers(sizes).map(|[m, k, n]| [1, m, k, n])?,
+    };
+    let transposed = match form {
+        "nn" => [false, false],
+        "nt" => [false, true],
+        "tn" => [true, false],
+        "tt" => [true, true],
+        _ => return None,
+    };
+    let flops = 2.0 * (b * m * k * n) as f64;
+    let bytes = 4.0 * (b * (m * k + k * n + m * n)) as f64;
+    match op {
+        "gemm" | "bmm" => {
+            let op = op.to_string();
+            Work::new(flops, bytes, move || {
+                let operand = |i: usize, rows, cols| {
+                    let stored = if transposed[i] { [b, cols, rows] } else { [b, rows, cols] };
+                    let x = operand(i, &stored);
+                    let x = if transposed[i] { x.transpose(-1, -2) } else { x };
+                    if op == "gemm" { x.squeeze(0) } else { x }
+                };
+                let (x, y) = (operand(0, m, k), operand(1, k, n));
+                timed(move || x.matmul(&y), digest)
+            })
+        }
+        _ => {
+            let product = peers::named(op.strip_prefix("gemm@")?)?;
+            Work::new(flops, bytes, move || {
+                let (x, y) = (data::numbers(1, m * k), data::numbers(2, k * n));
+                let mut out = vec![0.0; m * n];
+                Box::new(move |asked| {
+                    let x = peers::Matrix::new(&x, [m, k], transposed[0]);
+                    let y = peers::Matrix::new(&y, [k, n], transposed[1]);
+                    product(x, y, &mut out);
+                    if asked { data::digest(&out).to_vec() } else { Vec::new() }
+                })
+            })
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The work that is timed, by name: the benchmarks, and the comparison with other libraries, ask
+//! for the same things by the same names.
+//!
+//! A name is an operation, the pass (`fwd`, or `fwd+bwd` from a given gradient of the output to
+//! those of all inputs), and sizes.
+
+mod attention;
+#[path = "../compare/data.rs"]
+pub mod data;
+mod gemm;
+mod loss;
+mod optim;
+mod rows;
+mod tiny;
+mod train;
+
+use retrograd::prelude::{Gradients, Tensor, Var};
+use std::hint::black_box;
+
+/// Does the work once; if it is asked, it says in a few numbers what came out.
+pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
+
+/// Something to be timed.
+pub struct Work {
+    /// Multiplications and additions that cannot be avoided, 0 where moving data is what counts.
+    pub flops: f64,
+    /// Bytes of inputs and outputs, each moved once; 0 where only arithmetic counts.
+    pub bytes: f64,
+    /// Makes the operands.
+    pub start: Box<dyn FnOnce() -> Run>,
+}
+
+/// Does `f`, and says of its result what `look` sees in it.
+fn timed<R>(mut f: impl FnMut() -> R + 'static, look: impl Fn(&R) -> Vec<f64> + 'static) -> Run {
+    Box::new(move |asked| {
+        let result = black_box(f());
+        if asked { look(&result) } else { Vec::new() }
+    })
+}
+
+fn digest(x: &Tensor) -> Vec<f64> {
+    data::digest(&x.to_vec()).to_vec()
+}
+
+fn digests(grads: &Gradients, of: &[Var]) -> Vec<f64> {
+    of.iter().flat_map(|x| digest(grads.get(x).expect("a gradient of every leaf"))).collect()
+}
+
+/// The `i`-th operand of a shape, the same in every program.
+fn operand(i: usize, shape: &[usize]) -> Tensor {
+    Tensor::from_vec(data::numbers(i as u32 + 1, shape.iter().product()), shape)
+}
+
+/// Numbers for the gradient of an output.
+fn cotangent(shape: &[usize]) -> Tensor {
+    operand(49, shape)
+}
+
+/// Indices below `end`.
+fn indices(n: usize, end: usize) -> Tensor<i64> {
+    Tensor::from_vec(data::integers(2, n, end).into_iter().map(|i| i as i64).collect(), [n])
+}
+
+impl Work {
+    fn new(flops: f64, bytes: f64, start: impl FnOnce() -> Run + 'static) -> Option<Work> {
+        Some(Work { flops, bytes, start: Box::new(start) })
+    }
+
+    /// The work of one pass through `f`, on leaves of these shapes.
+    fn pass(
+        pass: Pass,
+        (flops, bytes): (f64, f64),
+        shapes: Vec<Vec<usize>>,
+        f: impl Fn(&[Var]) -> Var + 'static,
+    ) -> Option<Work> {
+        Work::new(flops, bytes, move || {
+            let values = shapes.iter().enumerate().map(|(i, shape)| operand(i, shape));
+            if pass == Pass::Forward {
+                let inputs: Vec<Var> = values.map(Var::constant).collect();
+                return timed(move || f(&inputs), |y| digest(y.value()));
+            }
+            let inputs: Vec<Var> = values.map(Var::leaf).collect();
+            let g = cotangent(f(&inputs).shape());
+            let of = inputs.clone();
+            timed(move || f(&inputs).backward_with(&g), move |grads| digests(grads, &of))
+        })
+    }
+}
+
+/// Which way an operation is run.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Forward,
+    Both,
+}
+
+impl Pass {
+    fn named(name: &str) -> Option<Pass> {
+        match name {
+            "fwd" => Some(Pass::Forward),
+            "fwd+bwd" => Some(Pass::Both),
+            _ => None,
+        }
+    }
+
+    /// One of two numbers.
+    fn pick(self, forward: f64, both: f64) -> f64 {
+        if self == Pass::Forward { forward } else { both }
+    }
+}
+
+/// The numbers that words stand for.
+fn numbers<const N: usize>(words: &[&str]) -> Option<[usize; N]> {
+    let numbers: Option<Vec<usize>> = words.iter().map(|w| w.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+/// The work of that name, if there is any.
+pub fn work(name: &str) -> Option<Work> {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let makers =
+        [gemm::work, rows::work, loss::work, attention::work, optim::work, train::work, tiny::work];
+    makers.iter().find_map(|make| make(&words))
+}

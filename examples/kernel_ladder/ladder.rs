@@ -1,0 +1,141 @@
+//! A ladder, and how it is climbed: every rung is checked, then timed.
+
+use retrograd::machine::Machine;
+use retrograd::prelude::Tensor;
+use std::fmt::{self, Display, Formatter};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Fills the output, or makes one of its own.
+pub type Run = Box<dyn Fn(&mut [f32]) -> Option<Tensor>>;
+
+/// One way to compute the result.
+pub struct Rung {
+    pub name: &'static str,
+    /// What it does other than the rung below.
+    pub what: &'static str,
+    /// Whether it uses all threads.
+    pub threaded: bool,
+    pub run: Run,
+}
+
+/// What bounds a kernel.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    /// Arithmetic, so many operations.
+    Flops(f64),
+    /// Memory, so many bytes to be moved.
+    Bytes(f64),
+}
+
+/// Ways to compute the same, from naive to fast.
+pub struct Ladder {
+    pub title: String,
+    pub bound: Bound,
+    /// Numbers in the result.
+    pub outputs: usize,
+    pub rungs: Vec<Rung>,
+}
+
+/// A rung that was timed.
+pub struct Step {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub threaded: bool,
+    /// GFLOP/s or GB/s.
+    pub rate: f64,
+}
+
+/// A ladder that was climbed.
+pub struct Climbed {
+    pub title: String,
+    /// Of rates.
+    pub unit: &'static str,
+    /// What the machine can do, with one thread and with all, and what that is.
+    pub one: f64,
+    pub all: f64,
+    pub limit: String,
+    pub steps: Vec<Step>,
+}
+
+/// How far a rung may be from the first one, relative to the largest number of the result. Sums
+/// are taken in other orders, so equal they are not.
+const TOLERANCE: f32 = 1e-5;
+
+impl Ladder {
+    /// Checks and times every rung, each for about this long.
+    ///
+    /// # Panics
+    /// If a rung computes something else than the first.
+    pub fn climb(&self, machine: &Machine, time: Duration) -> Climbed {
+        let mut wanted = vec![f32::NAN; self.outputs];
+        (self.rungs[0].run)(&mut wanted);
+        let largest = wanted.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
+        let amount = match self.bound {
+            Bound::Flops(x) | Bound::Bytes(x) => x,
+        };
+        let steps = self.rungs.iter().map(|rung| {
+            let mut out = vec![f32::NAN; self.outputs];
+            let made = (rung.run)(&mut out);
+            let result = made.as_ref().map_or(&out[..], Tensor::as_slice);
+            assert_eq!(result.len(), wanted.len(), "{}, {}", self.title, rung.name);
+            for (i, (x, y)) in result.iter().zip(&wanted).enumerate() {
+                let near = (x - y).abs() <= TOLERANCE * largest;
+                assert!(near, "{}, {}: element {i} is {x}, not {y}", self.title, rung.name);
+            }
+            let rate =
+                amount / median_seconds(|| drop(black_box((rung.run)(&mut out))), time) / 1e9;
+            Step { name: rung.name, what: rung.what, threaded: rung.threaded, rate }
+        });
+        let steps = steps.collect();
+        let (unit, limit, what) = match self.bound {
+            Bound::Flops(_) => {
+                let peak = machine.peak();
+                ("GFLOP/s", peak.gflops, format!("{} multiply-adds", peak.level))
+            }
+            Bound::Bytes(bytes) => {
+                let memory = machine.holding(bytes);
+                ("GB/s", memory.copy, format!("copies in {}", memory.name))
+            }
+        };
+        let title = self.title.clone();
+        Climbed { title, unit, one: limit.one, all: limit.all, limit: what, steps }
+    }
+}
+
+/// The median time of a call, of as many as that time allows and at least one.
+fn median_seconds(mut f: impl FnMut(), time: Duration) -> f64 {
+    let (start, mut seconds) = (Instant::now(), Vec::new());
+    while seconds.is_empty() || start.elapsed() < time {
+        let before = Instant::now();
+        f();
+        seconds.push(before.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+impl Climbed {
+    /// The share of the limit, of one thread or of all, that a step reaches.
+    pub fn share(&self, step: &Step) -> f64 {
+        step.rate / if step.threaded { self.all } else { self.one }
+    }
+}
+
+impl Display for Climbed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Climbed { title, unit, one, all, limit, steps } = self;
+        writeln!(f, "{title}")?;
+        writeln!(f, "limit: {limit}, {one:.0} {unit} with one thread, {all:.0} with all")?;
+        writeln!(f, "{:<18}{unit:>9}{:>10}{:>10}  what is new", "", "of limit", "faster")?;
+        let first = steps.first().map_or(1.0, |s| s.rate);
+        for step in steps {
+            let Step { name, what, threaded, rate } = step;
+            let threads = if *threaded { "all" } else { "one" };
+            let share = 100.0 * self.share(step);
+            let faster = rate / first;
+            writeln!(f, "{name:<18}{rate:>9.1}{share:>6.0} % {threads}{faster:>7.1} x  {what}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Three kernels, each written again and again until it is fast.
+//!
+//! `cargo run --release --example kernel_ladder` climbs three ladders: a matrix product, whose
+//! limit is arithmetic, and softmax and layer normalisation, whose limit is memory. Every rung
+//! changes one thing, says what, is checked against the first rung, and only then timed; the last
+//! rungs are this library's and, for products, the crate matrixmultiply. What is reached stands
+//! beside what the machine can do at most.
+//!
+//! Read [`matmul`], [`softmax`] and [`layer_norm`] from top to bottom. There is no `unsafe` in
+//! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
+//! token that proves that the CPU has the instructions.
+
+#[path = "../common/output.rs"]
+mod output;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
+#[path = "../common/svg.rs"]
+mod svg;
+
+mod ladder;
+mod layer_norm;
+mod matmul;
+mod picture;
+mod softmax;
+
+use clap::Parser;
+use ladder::Climbed;
+use output::{note, say};
+use retrograd::machine::Machine;
+use retrograd::prelude::with_threads;
+use retrograd::tensor::threads;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const LADDERS: [&str; 3] = ["matmul", "softmax", "layer_norm"];
+
+/// Climbs from naive kernels to fast ones, and says how far each step leads.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Only one ladder
+    #[arg(long, value_parser = LADDERS)]
+    only: Option<String>,
+    /// Small sizes and a moment for each rung, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Folder for the picture
+    #[arg(long, default_value = "out/kernel_ladder")]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    surroundings::check("close other programs");
+    // Threads are taken from a pool that is entered once, as a training loop should do.
+    let climbed = with_threads(threads(), || climb_all(&args));
+    let code = match draw(&climbed, &args.out) {
+        Ok(path) => {
+            say!("drawn in {}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            note!("error: {e}");
+            ExitCode::FAILURE
+        }
+    };
+    output::end(code)
+}
+
+fn climb_all(args: &Args) -> Vec<Climbed> {
+    note!("measuring the machine");
+    let machine = Machine::measure();
+    say!("{}\n", machine.summary());
+    let (n, rows, time) = match args.quick {
+        true => (96, 64, Duration::from_millis(5)),
+        false => (768, 8192, Duration::from_millis(400)),
+    };
+    let mut climbed = Vec::new();
+    for name in LADDERS {
+        if args.only.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let ladder = match name {
+            "matmul" => matmul::ladder(n),
+            "softmax" => softmax::ladder(rows),
+            _ => layer_norm::ladder(rows),
+        };
+        let result = ladder.climb(&machine, time);
+        say!("{result}");
+        climbed.push(result);
+    }
+    climbed
+}
+
+fn draw(climbed: &[Climbed], out: &Path) -> Result<PathBuf, String> {
+    let path = out.join("ladder.svg");
+    let drawing = picture::picture(climbed)?;
+    std::fs::create_dir_all(out)
+        .and_then(|()| std::fs::write(&path, drawing))
+        .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,247 @@
+//! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. Nothing but arithmetic
+//! should take time, if only the processor got its operands soon enough; every rung is about that.
+
+use crate::ladder::{Bound, Ladder, Rung};
+use retrograd::prelude::{Rng, Tensor};
+use retrograd::tensor::par::{self, Cost};
+use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level, Real, level, with_level};
+
+/// Rows of `b` that stay in a cache while all rows of `a` meet them.
+const DEPTH: usize = 96;
+
+pub fn ladder(n: usize) -> Ladder {
+    assert!(n.is_multiple_of(96), "whole tiles only: edges would hide what matters");
+    let mut rng = Rng::new(1);
+    let (a, b) = (Tensor::randn([n, n], &mut rng), Tensor::randn([n, n], &mut rng));
+    let rung = |name, what, f: fn(&[f32], &[f32], usize, &mut [f32])| {
+        let (a, b) = (a.to_vec(), b.to_vec());
+        let run = Box::new(move |c: &mut [f32]| {
+            c.fill(0.0);
+            f(&a, &b, n, c);
+            None
+        });
+        Rung { name, what, threaded: false, run }
+    };
+    let product = |name, what, level: Level| {
+        let (a, b) = (a.clone(), b.clone());
+        let run = Box::new(move |_: &mut [f32]| Some(with_level(level, || a.matmul(&b))));
+        Rung { name, what, threaded: true, run }
+    };
+    let threaded = Rung {
+        threaded: true,
+        ..rung("threaded", "rows of c are shared out among all threads", threaded)
+    };
+    Ladder {
+        title: format!("matmul, {n} x {n} by {n} x {n}"),
+        bound: Bound::Flops(2.0 * (n * n * n) as f64),
+        outputs: n * n,
+        rungs: vec![
+            rung("naive", "every element is a row times a column, which jumps through b", naive),
+            rung("reordered", "the innermost loop walks along rows of b and c", reordered),
+            rung("blocked", "a block of b stays in the cache for all rows of a", blocked),
+            rung("vectorised", "16 lanes and fused multiply-adds, c read and written", vectorised),
+            rung("tiled", "a tile of c stays in registers for a whole block", tiled),
+            rung("packed", "a and b are copied to the order in which tiles read them", packed),
+            threaded,
+            product("ours", "the library: tiles from any strides, panels that fit", level()),
+            // In portable code, the library leaves products to that crate, which finds out for
+            // itself what the CPU can do.
+            product(
+                "matrixmultiply",
+                "the crate of that name, its blocks shared out as ours",
+                Level::Scalar,
+            ),
+        ],
+    }
+}
+
+fn naive(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    for i in 0..n {
+        for j in 0..n {
+            for k in 0..n {
+                c[i * n + j] += a[i * n + k] * b[k * n + j];
+            }
+        }
+    }
+}
+
+/// The same sums in another order. Now the compiler vectorises, for any x86-64 or Arm: 4 lanes.
+fn reordered(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
+        for (&x, b) in a.iter().zip(b.chunks_exact(n)) {
+            for (c, &y) in c.iter_mut().zip(b) {
+                *c += x * y;
+            }
+        }
+    }
+}
+
+/// Every row of `a` used to read all of `b`. Of a block of `b`, it reads what is near.
+fn blocked(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+        for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
+            for (&x, b) in a[at * DEPTH..][..DEPTH].iter().zip(b.chunks_exact(n)) {
+                for (c, &y) in c.iter_mut().zip(b) {
+                    *c += x * y;
+                }
+            }
+        }
+    }
+}
+
+/// The best instructions that the CPU has. Still, a multiply-add comes with two loads and a store.
+fn vectorised(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    f32::dispatch(level(), Vectorised { a, b, n, c });
+}
+
+struct Vectorised<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    n: usize,
+    c: &'a mut [f32],
+}
+
+impl Kernel<f32> for Vectorised<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        let Vectorised { a, b, n, c } = self;
+        for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+            for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
+                for (&x, b) in a[at * DEPTH..][..DEPTH].iter().zip(b.chunks_exact(n)) {
+                    let x = s.splat(x);
+                    for (c, y) in c.chunks_exact_mut(S::N).zip(b.chunks_exact(S::N)) {
+                        s.store(s.fma(x, s.load(y), s.load(c)), c);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A tile of `ROWS` rows and `16 VECS` columns of `c` is as many sums as there are registers; a
+/// step of `k` takes `ROWS + VECS` loads for `ROWS · VECS` multiply-adds, and no store.
+fn tiled(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    match level() {
+        Level::Avx512 => f32::dispatch(level(), Tiled::<12, 2> { a, b, n, c }),
+        // 16 registers of 8 lanes: 12 sums, and the rest for operands.
+        _ => f32::dispatch(level(), Tiled::<6, 1> { a, b, n, c }),
+    }
+}
+
+struct Tiled<'a, const ROWS: usize, const VECS: usize> {
+    a: &'a [f32],
+    b: &'a [f32],
+    n: usize,
+    c: &'a mut [f32],
+}
+
+impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Tiled<'_, ROWS, VECS> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        let Tiled { a, b, n, c } = self;
+        for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+            for (a, c) in a.chunks_exact(ROWS * n).zip(c.chunks_exact_mut(ROWS * n)) {
+                let rows: [&[f32]; ROWS] =
+                    std::array::from_fn(|i| &a[i * n + at * DEPTH..][..DEPTH]);
+                for j in (0..n).step_by(VECS * S::N) {
+                    let mut sums = [[s.splat(0.0); VECS]; ROWS];
+                    for (k, b) in b.chunks_exact(n).enumerate() {
+                        let b = &b[j..];
+                        let y: [S::V; VECS] = std::array::from_fn(|v| s.load(&b[v * S::N..]));
+                        for i in 0..ROWS {
+                            let x = s.splat(rows[i][k]);
+                            for v in 0..VECS {
+                                sums[i][v] = s.fma(x, y[v], sums[i][v]);
+                            }
+                        }
+                    }
+                    add_to(s, sums, &mut c[j..], n);
+                }
+            }
+        }
+    }
+}
+
+/// Adds a tile to `c`, whose rows are `n` numbers apart.
+#[inline(always)]
+fn add_to<S: Lanes<f32>, const ROWS: usize, const VECS: usize>(
+    s: S,
+    sums: [[S::V; VECS]; ROWS],
+    c: &mut [f32],
+    n: usize,
+) {
+    for i in 0..ROWS {
+        for v in 0..VECS {
+            let c = &mut c[i * n + v * S::N..];
+            s.store(s.add(s.load(c), sums[i][v]), c);
+        }
+    }
+}
+
+/// Rows of `b` are `n` numbers apart: each in another page, and all in few sets of the cache. In
+/// copies, one tile wide, everything is read from one place after the other.
+fn packed(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    match level() {
+        Level::Avx512 => by_panels::<12, 2>(a, b, n, c),
+        _ => by_panels::<6, 1>(a, b, n, c),
+    }
+}
+
+fn by_panels<const ROWS: usize, const VECS: usize>(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    let width = VECS * F32_LANES;
+    let (mut left, mut right) = (vec![0.0; ROWS * DEPTH], vec![0.0; DEPTH * n]);
+    for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+        for (j, panel) in right.chunks_exact_mut(DEPTH * width).enumerate() {
+            for (panel, b) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
+                panel.copy_from_slice(&b[j * width..][..width]);
+            }
+        }
+        for (a, c) in a.chunks_exact(ROWS * n).zip(c.chunks_exact_mut(ROWS * n)) {
+            for (i, a) in a.chunks_exact(n).enumerate() {
+                for (k, &x) in a[at * DEPTH..][..DEPTH].iter().enumerate() {
+                    left[k * ROWS + i] = x;
+                }
+            }
+            let (left, right) = (&left, &right);
+            f32::dispatch(level(), Panels::<ROWS, VECS> { left, right, n, c });
+        }
+    }
+}
+
+/// `ROWS` rows of `a`, column by column, with all panels of `b`.
+struct Panels<'a, const ROWS: usize, const VECS: usize> {
+    left: &'a [f32],
+    right: &'a [f32],
+    n: usize,
+    c: &'a mut [f32],
+}
+
+impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        let width = VECS * S::N;
+        for (j, panel) in self.right.chunks_exact(DEPTH * width).enumerate() {
+            let mut sums = [[s.splat(0.0); VECS]; ROWS];
+            for (x, y) in self.left.chunks_exact(ROWS).zip(panel.chunks_exact(width)) {
+                let y: [S::V; VECS] = std::array::from_fn(|v| s.load(&y[v * S::N..]));
+                for i in 0..ROWS {
+                    let x = s.splat(x[i]);
+                    for v in 0..VECS {
+                        sums[i][v] = s.fma(x, y[v], sums[i][v]);
+                    }
+                }
+            }
+            add_to(s, sums, &mut self.c[j * width..], self.n);
+        }
+    }
+}
+
+/// Rows of `c` belong to nobody else, so no thread waits for another.
+fn threaded(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+    let rows = (n / par::threads()).next_multiple_of(12).min(n);
+    let much = Cost(u32::MAX); // worth it at any size
+    par::fill(c, rows * n, much, |first, c| packed(&a[first..][..c.len()], b, n, c));
+}

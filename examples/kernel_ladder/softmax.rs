@@ -1,0 +1,151 @@
+//! `y = e^(x - max x) / Σ e^(x - max x)` for every row: two numbers are moved for each that is
+//! computed, so memory is the limit, once the exponentials do not take longer.
+
+use crate::ladder::{Bound, Ladder, Rung};
+use retrograd::prelude::{Rng, Tensor};
+use retrograd::tensor::par::{self, Cost};
+use retrograd::tensor::simd::{Kernel, Lanes, Real, level};
+
+/// Numbers in a row: 4 KiB.
+pub const COLS: usize = 1024;
+
+pub fn ladder(rows: usize) -> Ladder {
+    let x = Tensor::<f32>::randn([rows, COLS], &mut Rng::new(1));
+    let rung = |name, what, f: fn(&[f32], &mut [f32])| {
+        let x = x.to_vec();
+        let run = Box::new(move |y: &mut [f32]| {
+            f(&x, y);
+            None
+        });
+        Rung { name, what, threaded: false, run }
+    };
+    let threaded = Rung {
+        threaded: true,
+        ..rung("threaded", "rows are shared out among all threads", threaded)
+    };
+    let given = x.clone();
+    let ours = Rung {
+        name: "ours",
+        what: "the library, which makes a new tensor",
+        threaded: true,
+        run: Box::new(move |_: &mut [f32]| Some(given.softmax(-1))),
+    };
+    Ladder {
+        title: format!("softmax, {rows} rows of {COLS}"),
+        bound: Bound::Bytes((2 * 4 * rows * COLS) as f64),
+        outputs: rows * COLS,
+        rungs: vec![
+            rung("naive", "each formula for the whole matrix, one after the other", naive),
+            rung("row by row", "a row stays in the first cache until it is done", row_by_row),
+            rung("multiplied", "one division for each row, products for its numbers", multiplied),
+            rung("many sums", "16 maxima and 16 sums, none of which waits for another", many_sums),
+            rung("vectorised", "16 exponentials at a time, by a polynomial", vectorised),
+            threaded,
+            ours,
+        ],
+    }
+}
+
+/// As it stands in books. The matrix comes from memory four times, and goes there twice.
+fn naive(x: &[f32], y: &mut [f32]) {
+    let rows = || x.chunks_exact(COLS);
+    let max: Vec<f32> = rows().map(|x| x.iter().copied().fold(f32::MIN, f32::max)).collect();
+    for ((x, y), max) in rows().zip(y.chunks_exact_mut(COLS)).zip(&max) {
+        for (x, y) in x.iter().zip(y) {
+            *y = (x - max).exp();
+        }
+    }
+    let sums: Vec<f32> = y.chunks_exact(COLS).map(|y| y.iter().sum()).collect();
+    for (y, sum) in y.chunks_exact_mut(COLS).zip(sums) {
+        for y in y {
+            *y /= sum;
+        }
+    }
+}
+
+fn row_by_row(x: &[f32], y: &mut [f32]) {
+    for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
+        naive(x, y);
+    }
+}
+
+fn multiplied(x: &[f32], y: &mut [f32]) {
+    for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
+        let max = x.iter().copied().fold(f32::MIN, f32::max);
+        let mut sum = 0.0;
+        for (x, y) in x.iter().zip(&mut *y) {
+            *y = (x - max).exp();
+            sum += *y;
+        }
+        let scale = 1.0 / sum;
+        y.iter_mut().for_each(|y| *y *= scale);
+    }
+}
+
+/// An addition takes four cycles, and two could begin in every cycle: a single sum waits for
+/// itself. The compiler may not reorder it, since rounding would differ; so the order is written.
+fn many_sums(x: &[f32], y: &mut [f32]) {
+    const MANY: usize = 16;
+    for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
+        let mut max = [f32::MIN; MANY];
+        for x in x.chunks_exact(MANY) {
+            for (max, &x) in max.iter_mut().zip(x) {
+                *max = if x > *max { x } else { *max };
+            }
+        }
+        let max = max.into_iter().fold(f32::MIN, f32::max);
+        let mut sums = [0.0; MANY];
+        for (x, y) in x.chunks_exact(MANY).zip(y.chunks_exact_mut(MANY)) {
+            for i in 0..MANY {
+                y[i] = (x[i] - max).exp();
+                sums[i] += y[i];
+            }
+        }
+        let scale = 1.0 / sums.iter().sum::<f32>();
+        y.iter_mut().for_each(|y| *y *= scale);
+    }
+}
+
+/// What took the time was `exp` of the standard library, a call for every number. On vectors it
+/// is twelve instructions or so for 16 of them: read `retrograd::tensor::simd::math` for how.
+fn vectorised(x: &[f32], y: &mut [f32]) {
+    f32::dispatch(level(), Vectorised(x, y));
+}
+
+struct Vectorised<'a>(&'a [f32], &'a mut [f32]);
+
+impl Kernel<f32> for Vectorised<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<f32>>(self, s: S) {
+        for (x, y) in self.0.chunks_exact(COLS).zip(self.1.chunks_exact_mut(COLS)) {
+            let mut max = [s.splat(f32::MIN); 4];
+            for x in x.chunks_exact(4 * S::N) {
+                for i in 0..4 {
+                    max[i] = s.max(max[i], s.load(&x[i * S::N..]));
+                }
+            }
+            let max = s.max(s.max(max[0], max[1]), s.max(max[2], max[3]));
+            let max = s.splat(s.max_lane(max));
+            let mut sums = [s.splat(0.0); 2];
+            for (x, y) in x.chunks_exact(2 * S::N).zip(y.chunks_exact_mut(2 * S::N)) {
+                for i in 0..2 {
+                    let e = <f32 as Real>::exp(s, s.sub(s.load(&x[i * S::N..]), max));
+                    sums[i] = s.add(sums[i], e);
+                    s.store(e, &mut y[i * S::N..]);
+                }
+            }
+            let scale = s.splat(1.0 / s.sum(s.add(sums[0], sums[1])));
+            for y in y.chunks_exact_mut(S::N) {
+                s.store(s.mul(s.load(y), scale), y);
+            }
+        }
+    }
+}
+
+/// Memory serves all cores, but one core cannot ask it for as much as it has.
+fn threaded(x: &[f32], y: &mut [f32]) {
+    const ROWS: usize = 32;
+    let much = Cost(u32::MAX); // worth it at any size
+    par::fill(y, ROWS * COLS, much, |first, y| vectorised(&x[first..][..y.len()], y));
+}

@@ -1,0 +1,267 @@
+//! What this machine can do at most, measured: the yardstick that benchmarks are held against.
+//!
+//! Absolute times do not carry from machine to machine; shares of a machine's own limits do. So
+//! every benchmark measures the limits first and prints its results as shares of them: of the
+//! rate of multiply-adds for work that computes, of the bandwidth of memory for work that moves,
+//! and of whichever binds for the rest (the roofline model: Williams, Waterman, Patterson 2009).
+
+mod probe;
+
+use crate::simd::Level;
+use std::fmt::{self, Display, Formatter};
+
+/// A rate with one thread, and with all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// With one thread, the others idle.
+    pub one: f64,
+    /// With all threads, together.
+    pub all: f64,
+}
+
+/// The most `f32` arithmetic a SIMD level can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// The instruction set.
+    pub level: Level,
+    /// GFLOP/s of independent multiply-adds in registers, each counted as two operations.
+    pub gflops: Rate,
+}
+
+/// How fast one level of memory is, read by the best instruction set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// `L1`, `L2`, `L3` or `DRAM`.
+    pub name: &'static str,
+    /// What it holds, for each core or, of the last cache, for all of them; `usize::MAX` for
+    /// main memory.
+    pub bytes: usize,
+    /// Whether every core has one of its own.
+    pub per_core: bool,
+    /// GB/s of a sum.
+    pub read: Rate,
+    /// GB/s of a copy, what is read and what is written counted both.
+    pub copy: Rate,
+}
+
+/// What it costs to have all threads do something: the time of a parallel region beyond that of
+/// the work in it, which is 20 microseconds for each thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Region {
+    /// Microseconds, regions one after the other.
+    pub busy: f64,
+    /// Microseconds after 200 of serial work: the threads have gone to sleep.
+    pub rested: f64,
+}
+
+/// The measured limits of a machine.
+///
+/// ```no_run
+/// println!("{}", retrograd_tensor::machine::Machine::measure());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Processors that the operating system offers.
+    pub cores: usize,
+    /// Threads that parallel work uses.
+    pub threads: usize,
+    /// GHz, by a chain of instructions whose latency is known: a multiplication and an
+    /// exclusive or, 4 cycles on x86-64 since 2008 and on most 64-bit Arm. Wide vectors may slow
+    /// a core down.
+    pub clock: f64,
+    /// Arithmetic of every SIMD level the CPU has, the best last.
+    pub peaks: Vec<Peak>,
+    /// Memory from the nearest to the farthest.
+    pub memory: Vec<Memory>,
+    /// Nanoseconds to touch 4 KiB of memory that has just come from the operating system.
+    pub page_fault: f64,
+    /// Cost of going parallel from an ordinary thread.
+    pub region_outside: Region,
+    /// The same within [`with_threads`](crate::with_threads).
+    pub region_inside: Region,
+}
+
+impl Machine {
+    /// Measures for some three seconds, with as many threads as parallel work uses here and now.
+    ///
+    /// Rates are the best of several attempts and costs are medians, since other load can only
+    /// slow a machine down. Sizes of caches are what Linux tells; elsewhere 32 KiB, 512 KiB and
+    /// 8 MiB are assumed. The region from outside is one of the global pool.
+    pub fn measure() -> Machine {
+        probe::measure()
+    }
+
+    /// The most GFLOP/s with all threads, and the level that reaches them.
+    pub fn peak(&self) -> Peak {
+        let best = |a: &Peak, b: &Peak| a.gflops.all.total_cmp(&b.gflops.all);
+        *self.peaks.iter().max_by(|a, b| best(a, b)).expect("the scalar level is always there")
+    }
+
+    /// The nearest memory that holds `bytes`, the caches of all cores in use taken together.
+    pub fn holding(&self, bytes: f64) -> &Memory {
+        let holds = |m: &&Memory| {
+            let each = if m.per_core { self.threads } else { 1 };
+            m.bytes as f64 * each as f64 >= bytes
+        };
+        self.memory.iter().find(holds).expect("main memory holds everything")
+    }
+
+    /// The most GB/s, read or copied by all threads, of memory that holds `bytes`: of the nearest
+    /// or, where a shared cache gives less than main memory does, of one farther away.
+    pub fn bandwidth(&self, bytes: f64) -> f64 {
+        let nearest = self.holding(bytes).bytes;
+        let far_enough = self.memory.iter().filter(|m| m.bytes >= nearest);
+        far_enough.map(|m| m.read.all.max(m.copy.all)).fold(0.0, f64::max)
+    }
+
+    /// The least seconds for that many operations over that many bytes, each moved once to or
+    /// from the nearest memory that holds all of them.
+    pub fn least_seconds(&self, flops: f64, bytes: f64) -> f64 {
+        let bandwidth = self.bandwidth(bytes);
+        (flops / (self.peak().gflops.all * 1e9)).max(bytes / (bandwidth * 1e9))
+    }
+
+    /// The report in two lines.
+    pub fn summary(&self) -> String {
+        let Peak { level, gflops } = self.peak();
+        let memory: Vec<String> =
+            self.memory.iter().map(|m| format!("{} {:.0}", m.name, m.copy.all)).collect();
+        format!(
+            "machine: {} threads, {:.2} GHz, {level} {:.0} GFLOP/s on one and {:.0} on all\n         \
+             copies at GB/s: {}; parallel region {:.1} us outside the pool, {:.1} inside",
+            self.threads,
+            self.clock,
+            gflops.one,
+            gflops.all,
+            memory.join(", "),
+            self.region_outside.busy,
+            self.region_inside.busy
+        )
+    }
+}
+
+/// `48 KiB`, or nothing for main memory.
+fn size(bytes: usize) -> String {
+    match bytes {
+        usize::MAX => String::new(),
+        b if b < 1 << 20 => format!("{} KiB", b >> 10),
+        b => format!("{} MiB", b >> 20),
+    }
+}
+
+impl Display for Machine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let levels: Vec<&str> = self.peaks.iter().map(|p| p.level.name()).collect();
+        let levels = levels.join(", ");
+        let (cores, threads, clock) = (self.cores, self.threads, self.clock);
+        writeln!(f, "{cores} cores, {threads} threads, {clock:.2} GHz, SIMD levels {levels}\n")?;
+        let all = if threads == 1 { "all".into() } else { format!("all {threads}") };
+        writeln!(f, "{:<28}{:>12}{all:>12}", "f32 multiply-adds, GFLOP/s", "1 thread")?;
+        for Peak { level, gflops } in &self.peaks {
+            writeln!(f, "  {level:<26}{:>12.1}{:>12.1}", gflops.one, gflops.all)?;
+        }
+        writeln!(f, "\n{:<28}{:>24}{:>24}", "memory, GB/s", "read", "copy (read + written)")?;
+        writeln!(f, "{:<28}{:>12}{all:>12}{:>12}{all:>12}", "", "1 thread", "1 thread")?;
+        for m in &self.memory {
+            let each = if m.per_core { "per core" } else { "" };
+            let name = format!("{:<5}{:>8} {each}", m.name, size(m.bytes));
+            let (r, c) = (m.read, m.copy);
+            writeln!(
+                f,
+                "  {name:<26}{:>12.1}{:>12.1}{:>12.1}{:>12.1}",
+                r.one, r.all, c.one, c.all
+            )?;
+        }
+        let fault = self.page_fault;
+        writeln!(f, "\n{:<40}{fault:>12.0} ns", "first touch of 4 KiB of fresh memory")?;
+        writeln!(
+            f,
+            "\n{:<28}{:>24}{:>24}",
+            "cost of a parallel region", "back to back", "after 200 us"
+        )?;
+        for (name, r) in [("outside", self.region_outside), ("inside", self.region_inside)] {
+            let name = format!("from {name} the pool, us");
+            writeln!(f, "  {name:<26}{:>24.1}{:>24.1}", r.busy, r.rested)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(all: f64) -> Rate {
+        Rate { one: all / 2.0, all }
+    }
+
+    fn made_up() -> Machine {
+        let memory = |name, bytes, per_core, gb| Memory {
+            name,
+            bytes,
+            per_core,
+            read: rate(gb),
+            copy: rate(gb * 0.8),
+        };
+        let region = Region { busy: 1.0, rested: 5.0 };
+        Machine {
+            cores: 2,
+            threads: 2,
+            clock: 2.0,
+            peaks: vec![
+                Peak { level: Level::Scalar, gflops: rate(20.0) },
+                Peak { level: Level::Avx2, gflops: rate(100.0) },
+            ],
+            memory: vec![
+                memory("L1", 1 << 15, true, 200.0),
+                memory("L3", 1 << 23, false, 50.0),
+                memory("DRAM", usize::MAX, false, 10.0),
+            ],
+            page_fault: 600.0,
+            region_outside: region,
+            region_inside: region,
+        }
+    }
+
+    #[test]
+    fn the_binding_limit_decides() {
+        let m = made_up();
+        assert_eq!(m.peak().level, Level::Avx2);
+        // Both cores' first caches hold 64 KiB, the last one is there once.
+        assert_eq!(m.holding(65_536.0).name, "L1");
+        assert_eq!(m.holding(65_537.0).name, "L3");
+        assert_eq!(m.holding(1e9).name, "DRAM");
+        assert_eq!(m.least_seconds(1e9, 1e3), 1e9 / 100e9);
+        assert_eq!(m.least_seconds(1e3, 1e9), 1e9 / 10e9);
+        // A cache that is slower than what lies behind it bounds nothing.
+        let mut slow = made_up();
+        slow.memory[1].read = rate(5.0);
+        slow.memory[1].copy = rate(5.0);
+        assert_eq!(slow.bandwidth(1e6), 10.0);
+        assert_eq!(slow.bandwidth(1e3), 200.0);
+    }
+
+    #[test]
+    fn the_report_says_everything() {
+        let text = made_up().to_string();
+        for part in ["2 cores", "avx2", "100.0", "L1", "32 KiB per core", "8 MiB", "DRAM", "600 ns"]
+        {
+            assert!(text.contains(part), "{part} is missing from:\n{text}");
+        }
+        assert_eq!(made_up().summary().lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_measured_makes_sense() {
+        let m = crate::with_threads(2, Machine::measure);
+        assert_eq!(m.threads, 2);
+        assert!((0.1..20.0).contains(&m.clock), "{m}");
+        let rates = m.memory.iter().flat_map(|m| [m.read, m.copy]);
+        for r in m.peaks.iter().map(|p| p.gflops).chain(rates) {
+            assert!(r.one > 0.0 && r.all > 0.0, "{m}");
+        }
+        assert_eq!(m.peaks.len(), Level::available().len());
+        assert_eq!(m.memory.last().map(|m| m.name), Some("DRAM"));
+        assert!(m.page_fault > 0.0, "{m}");
+    }
+}
