@@ -101,7 +101,8 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         say!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
     }
     let accuracy = right as f64 / (EACH * FORMATS) as f64;
-    say!("  {:5.1} %  of all {}\n", 100.0 * accuracy, EACH * FORMATS);
+    // In numbers: a percentage would be rounded to 100 before all are exact.
+    say!("together {right} of {}.\n", EACH * FORMATS);
 
     let example = held_out[0].written(2);
     show(&model, &example, args)?;
