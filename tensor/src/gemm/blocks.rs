@@ -105,15 +105,15 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                             at += data.len();
                             Panel { data, step }
                         };
-                        let mut out = out.part(0..down.len(), cols.clone());
-                        let block = out.part(0..down.len(), 0..cols.len());
-                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, block);
-                        if sum.end == k
-                            && let Some(then) = &mut then
-                        {
-                            let (rows, first) = (down.clone(), right.start);
-                            then.part(rows, first + cols.start..first + cols.end).run(out);
-                        }
+                        let out = out.part(0..down.len(), cols);
+                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, out);
+                    }
+                    // Not panel by panel: what is read beside the product comes from far away,
+                    // and long rows of it are fetched ahead.
+                    if sum.end == k
+                        && let Some(then) = &mut then
+                    {
+                        then.part(down, right.clone()).run(out);
                     }
                 }
             }
