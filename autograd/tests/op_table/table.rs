@@ -8,7 +8,7 @@
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
 use retrograd_autograd::ops::pointwise::Differentiable;
-use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Tanh};
+use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Lanes};

@@ -118,9 +118,8 @@ impl<T: Real> Pointwise<T> for Silu {
     }
     #[inline(always)]
     fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let y = sigmoid(s, x);
-        let rest = s.mul(x, s.sub(s.splat(T::ONE), y));
-        s.mul(g, s.fma(y, rest, y))
+        let (y, rest) = (sigmoid(s, x), sigmoid(s, s.neg(x)));
+        s.mul(g, s.fma(y, s.mul(x, rest), y))
     }
 }
 
