@@ -46,8 +46,8 @@ functions! {
     "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
 }
 
-/// These are products with a factor that may be subnormal, and has fewer digits then.
-const NORMAL: f64 = 1e-36;
+/// These are products with a factor that may be subnormal, and has fewer digits or none then.
+const NORMAL: f64 = 1e-29;
 /// These are sums that cross zero.
 const CROSSING: f64 = 0.25;
 
