@@ -3,7 +3,7 @@
 use crate::common::same;
 use retrograd_tensor::ops::activation::{Gelu, Relu, Sigmoid};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::simd::{Level, level, with_level};
 use retrograd_tensor::{Real, Tensor, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -30,13 +30,15 @@ fn equals_one_by_one<T: Real>() {
         let x: Tensor<T> = random(&[m, k], seed);
         let (w, b) = (random::<T>(&[n, k], seed + 1), random::<T>(&[n], seed + 2));
         let c: Tensor<T> = random(&[m, n], seed + 3);
-        // Bits of `f64` depend on how a product is cut, and only one of the two is cut.
-        let close = |name: &str, a: &Tensor<T>, b: &Tensor<T>| match T::EPSILON.to_f64() > 1e-10 {
-            true => same(name, a, b),
-            false => {
-                let gap = a.sub(b).abs().to_vec();
-                assert!(gap.iter().all(|x| x.to_f64() < 1e-11), "{name}");
+        // Bits of `f64`, and of portable code, depend on how a product is cut, and only one of
+        // the two is cut.
+        let close = |name: &str, a: &Tensor<T>, b: &Tensor<T>| {
+            if T::EPSILON.to_f64() > 1e-10 && level() != Level::Scalar {
+                return same(name, a, b);
             }
+            let gap = a.sub(b).abs().to_vec();
+            let bound = 1e3 * T::EPSILON.to_f64();
+            assert!(gap.iter().all(|x| x.to_f64() < bound), "{name}: {gap:?}");
         };
         let plain = x.matmul(&w.t());
         for threads in [1, 2] {
@@ -91,7 +93,8 @@ fn what_is_not_finite_goes_through() {
     let (y, slope) = x.linear_map(&w, None, Gelu);
     let (y, slope) = (y.to_vec(), slope.to_vec());
     assert!(y[0].is_nan() && slope[0].is_nan());
-    assert_eq!((y[1], slope[1]), (f32::INFINITY, 1.0));
+    assert_eq!(y[1], f32::INFINITY);
+    assert!((y[2] - 2.995_950_2).abs() < 1e-6 && (slope[2] - 1.011_945_7).abs() < 1e-6);
 }
 
 #[test]
