@@ -63,7 +63,7 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
     }
     let one = |i| {
         let _restore = Restore(ALONE.replace(n >= threads));
-        simd::with_level(level, || f(i))
+        simd::at_level(level, || f(i))
     };
     (0..n).into_par_iter().with_max_len(1).map(one).collect()
 }
@@ -88,7 +88,7 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         .build()
         .unwrap_or_else(|e| panic!("with_threads: cannot start {n} threads: {e}"));
     let level = simd::level();
-    pool.install(|| simd::with_level(level, f))
+    pool.install(|| simd::at_level(level, f))
 }
 
 /// Runs `f` once on every thread that parallel work uses, at the same time.
@@ -112,6 +112,12 @@ pub fn worth(cost: Cost, elements: usize) -> bool {
     cost.of(elements) >= WORTH_THREADS && threads() > 1
 }
 
+/// `f` for other threads: at the level that is in force on this one.
+fn as_here<A, R>(f: impl Fn(A) -> R + Send + Sync) -> impl Fn(A) -> R + Send + Sync {
+    let level = simd::level();
+    move |argument| simd::at_level(level, || f(argument))
+}
+
 /// Fills `out` in chunks of `chunk` elements; `f` gets a chunk's first index and the chunk.
 pub fn fill<T: Send>(
     out: &mut [T],
@@ -120,7 +126,8 @@ pub fn fill<T: Send>(
     f: impl Fn(usize, &mut [T]) + Send + Sync,
 ) {
     if worth(cost, out.len()) && out.len() > chunk {
-        out.par_chunks_mut(chunk).enumerate().for_each(|(i, part)| f(i * chunk, part));
+        let f = as_here(|(i, part)| f(i * chunk, part));
+        out.par_chunks_mut(chunk).enumerate().for_each(f);
     } else {
         out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
     }
@@ -135,7 +142,8 @@ pub fn fill2<T: Send, U: Send>(
 ) {
     if worth(cost, a.len().max(b.len())) {
         let b = b.par_chunks_mut(chunk_b);
-        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
+        let f = as_here(|(i, (a, b))| f(i, a, b));
+        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f);
     } else {
         let b = b.chunks_mut(chunk_b);
         a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
@@ -150,7 +158,7 @@ pub fn map<R: Send>(
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
     if n > 1 && worth(cost, n.saturating_mul(elements)) {
-        (0..n).into_par_iter().map(f).collect()
+        (0..n).into_par_iter().map(as_here(f)).collect()
     } else {
         (0..n).map(f).collect()
     }
@@ -159,8 +167,31 @@ pub fn map<R: Send>(
 /// Does every item, each worth `elements` elements of work.
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
     if items.len() > 1 && worth(cost, items.len() * elements) {
-        items.into_par_iter().for_each(f);
+        items.into_par_iter().for_each(as_here(f));
     } else {
         items.into_iter().for_each(f);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Level;
+
+    #[test]
+    fn the_level_goes_along_to_other_threads() {
+        const MUCH: Cost = Cost(1_000_000_000);
+        for level in Level::available() {
+            let right = || assert_eq!(simd::level(), level);
+            simd::with_level(level, || {
+                with_threads(3, || {
+                    fill(&mut [0; 64], 1, MUCH, |_, _| right());
+                    fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
+                    map(64, 1, MUCH, |_| right());
+                    each(vec![(); 64], 1, MUCH, |()| right());
+                    shards(64, |_| right());
+                });
+            });
+        }
     }
 }

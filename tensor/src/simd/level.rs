@@ -112,7 +112,8 @@ thread_local! {
 /// the CPU has, lowered by the environment variable `RETROGRAD_SIMD`
 /// (`scalar`, `neon`, `avx2` or `avx512`), which is read once.
 ///
-/// Read it before handing work to other threads, and pass it along.
+/// Tensor operations take it along to the threads that they share work out to. Who starts threads
+/// of their own should read it before, and set it there.
 ///
 /// # Panics
 /// If `RETROGRAD_SIMD` names no level, or one that this CPU does not have.
@@ -139,14 +140,19 @@ pub fn level() -> Level {
 /// ```
 #[track_caller]
 pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
+    if let Err(e) = require(level, &Level::available()) {
+        panic!("with_level: {e}");
+    }
+    at_level(level, f)
+}
+
+/// [`with_level`] for a level that was in force on another thread, and need not be checked.
+pub(crate) fn at_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<Level>);
     impl Drop for Restore {
         fn drop(&mut self) {
             OVERRIDE.set(self.0);
         }
-    }
-    if let Err(e) = require(level, &Level::available()) {
-        panic!("with_level: {e}");
     }
     let _restore = Restore(OVERRIDE.replace(Some(level)));
     f()

@@ -25,6 +25,7 @@ mod one;
 mod portable;
 mod real;
 
+pub(crate) use level::at_level;
 pub use level::{Level, LevelError, level, with_level};
 pub use real::Real;
 
