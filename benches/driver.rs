@@ -1,5 +1,5 @@
 //! Our side of the comparison with other libraries: does what benches/compare asks for, see
-//! protocol.rs there for how.
+//! protocol.rs there for how. The argument, if there is one, is the precision of products.
 
 #[path = "compare/protocol.rs"]
 mod protocol;
@@ -8,17 +8,23 @@ mod work;
 
 use protocol::Opened;
 use retrograd::machine::Machine;
-use retrograd::prelude::with_threads;
+use retrograd::prelude::{MatmulPrecision, with_matmul_precision, with_threads};
 use retrograd::tensor::threads;
 use serde_json::json;
 
 fn main() {
+    let precision = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
+    let precision = precision
+        .map_or(MatmulPrecision::F32, |name| name.parse().unwrap_or_else(|e| panic!("{e}")));
+    assert!(precision.is_supported(), "this CPU cannot make products of {precision}");
     // As in training, everything happens within a pool that is entered once.
-    with_threads(threads(), || {
-        protocol::serve(about, |name| {
-            let work = work::work(name)?;
-            Some(Opened { flops: work.flops, bytes: work.bytes, run: (work.start)() })
-        });
+    with_threads(threads(), || with_matmul_precision(precision, serve));
+}
+
+fn serve() {
+    protocol::serve(about, |name| {
+        let work = work::work(name)?;
+        Some(Opened { flops: work.flops, bytes: work.bytes, run: (work.start)() })
     });
 }
 

@@ -32,4 +32,5 @@ pub mod prelude {
     };
     pub use retrograd_tensor::random::Rng;
     pub use retrograd_tensor::{INFER, Shape, Tensor};
+    pub use retrograd_tensor::{MatmulPrecision, with_matmul_precision};
 }

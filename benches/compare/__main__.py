@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from cases import cases
-from programs import PROGRAMS, ROOT, Died, Programs, others_seconds
+from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
 from report import read, report, write
 
 SETTLE = 0.05  # seconds for threads that wait actively to give up
@@ -35,14 +35,18 @@ def arguments():
     parser.add_argument("--only", default="", help="groups, or cases whose name begins so, by commas")
     parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of products")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of a turn")
-    parser.add_argument("--out", type=Path, default=ROOT / "target" / "compare")
+    parser.add_argument("--out", type=Path, help="folder of the results [target/compare..]")
     parser.add_argument("--add", action="store_true", help="to what is in that folder")
     parser.add_argument("--build", action="store_true", help="build what is needed, and stop")
     parser.add_argument("--show", action="store_true", help="what is in that folder, and stop")
     parser.add_argument("--list", action="store_true", help="the cases, and stop")
-    return parser.parse_args()
+    args = parser.parse_args()
+    suffix = "" if args.precision == "f32" else f"-{args.precision}"
+    args.out = args.out or ROOT / "target" / f"compare{suffix}"
+    return args
 
 
 class Side:
@@ -204,7 +208,7 @@ def main():
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
         sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
-    programs = Programs({*args.programs.split(","), "ours"}, args.threads)
+    programs = Programs({*args.programs.split(","), "ours"}, args.threads, args.precision)
     needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
     for name in PROGRAMS:
         if name in needed:

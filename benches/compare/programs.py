@@ -36,6 +36,11 @@ PROGRAMS = {
     "burn-best": lambda: peer("peer-burn", "burn-best", "--features", "best"),
 }
 
+# What products of f32 may be made of, and whom that is told. For PyTorch it is
+# set_float32_matmul_precision: "highest", "highest", "high" and "medium".
+PRECISIONS = ("f32", "bf16x6", "bf16x3", "bf16")
+WITH_PRECISION = ("ours", "torch", "torch-fused", "torch-compile")
+
 
 def built(command, target):
     """Builds, and finds what has been built under that name."""
@@ -133,8 +138,8 @@ def others_seconds(program):
 class Programs:
     """Those that have been asked for; started when first needed."""
 
-    def __init__(self, allowed, threads):
-        self.allowed, self.threads = allowed, threads
+    def __init__(self, allowed, threads, precision):
+        self.allowed, self.threads, self.precision = allowed, threads, precision
         self.commands, self.running, self.about = {}, {}, {}
 
     def command(self, name):
@@ -144,6 +149,8 @@ class Programs:
             if name in self.allowed:
                 try:
                     command = PROGRAMS[name]()
+                    if name in WITH_PRECISION:
+                        command = [*command, self.precision]
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
                     print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
             self.commands[name] = command

@@ -5,6 +5,7 @@ use crate::stop::{Result, usage};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use retrograd::nn::Sampler;
+use retrograd::prelude::MatmulPrecision;
 use std::path::PathBuf;
 
 /// How the program is called by who reads about it.
@@ -61,6 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
 
+    /// What products of matrices are made of: f32, bf16x6, bf16x3 or bf16, from exact to fast,
+    /// where the CPU has AMX (the result then depends on whether it has)
+    #[arg(long, value_name = "NAME", help_heading = RECIPE)]
+    pub precision: Option<MatmulPrecision>,
+
     /// Threads; the result does not depend on them [default: one for each core]
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
     pub threads: Option<u64>,
@@ -87,7 +93,7 @@ pub struct Args {
     /// this text
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
-    #[arg(conflicts_with_all = ["width", "dropout", "lr", "eval_every", "resume"])]
+    #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
     pub sample: Option<String>,
 
     /// Characters to write [default: 500; 300 in the samples after training]
@@ -147,6 +153,7 @@ impl Args {
             lr: self.lr.unwrap_or(base.lr),
             // A seed is no part of a preset: resuming with `--preset` alone is not a change.
             seed: self.seed.unwrap_or(base.seed),
+            precision: self.precision.unwrap_or(base.precision),
         }
     }
 

@@ -82,12 +82,15 @@ fn learn(args: &Args) -> Result<()> {
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let mut progress = Progress::new(&recipe, run.step, args.quiet);
-    let trained =
-        train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, &INTERRUPTED);
-    progress.end();
-    trained?;
-    let seconds = seconds_before + start.elapsed().as_secs_f64();
-    finish::finish(&run, &corpus, &folder, &mut log, args, seconds, &INTERRUPTED)
+    with_matmul_precision(recipe.precision, || {
+        let stop = &INTERRUPTED;
+        let trained =
+            train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, stop);
+        progress.end();
+        trained?;
+        let seconds = seconds_before + start.elapsed().as_secs_f64();
+        finish::finish(&run, &corpus, &folder, &mut log, args, seconds, stop)
+    })
 }
 
 fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
@@ -155,6 +158,11 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         r.batch,
         retrograd::tensor::threads(),
     );
+    if !r.precision.is_supported() {
+        note!("Products in f32: this CPU cannot make them of {}", r.precision);
+    } else if r.precision != MatmulPrecision::F32 {
+        note!("Products of {}", r.precision);
+    }
     note!("Folder   {}\n", folder.name());
 }
 

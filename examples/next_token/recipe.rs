@@ -45,6 +45,24 @@ pub struct Recipe {
     /// The highest learning rate.
     pub lr: f64,
     pub seed: u64,
+    /// What products of matrices are made of.
+    #[serde(default, with = "name")]
+    pub precision: MatmulPrecision,
+}
+
+/// A precision as its name.
+mod name {
+    use super::MatmulPrecision;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(p: &MatmulPrecision, s: S) -> Result<S::Ok, S::Error> {
+        p.name().serialize(s)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(d: D) -> Result<MatmulPrecision, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
 }
 
 impl Preset {
@@ -59,6 +77,7 @@ impl Preset {
             steps: 2000,
             lr: 1e-3,
             seed: 1337,
+            precision: MatmulPrecision::F32,
         };
         match self {
             Preset::Tales => Recipe { lr: 4e-3, ..nanogpt },

@@ -71,7 +71,9 @@ impl<'a, T> MatRef<'a, T> {
 }
 
 impl<T: Real> MatRef<'_, T> {
-    fn at(&self, i: usize, j: usize) -> T {
+    /// Element `(i, j)`.
+    #[inline(always)]
+    pub fn at(&self, i: usize, j: usize) -> T {
         let place = i as isize * self.row_stride + j as isize * self.col_stride;
         self.data[(self.offset as isize + place) as usize]
     }

@@ -4,6 +4,7 @@
 //! is done the same way whoever does it. So results do not depend on the number of threads;
 //! whether to use threads at all is a matter of estimated time and nothing else.
 
+use crate::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use crate::simd;
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -57,13 +58,13 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
             ALONE.set(self.0);
         }
     }
-    let (threads, level) = (threads(), simd::level());
+    let (threads, here) = (threads(), Settings::here());
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
     }
     let one = |i| {
         let _restore = Restore(ALONE.replace(n >= threads));
-        simd::at_level(level, || f(i))
+        here.run(|| f(i))
     };
     (0..n).into_par_iter().with_max_len(1).map(one).collect()
 }
@@ -87,8 +88,8 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         .num_threads(n)
         .build()
         .unwrap_or_else(|e| panic!("with_threads: cannot start {n} threads: {e}"));
-    let level = simd::level();
-    pool.install(|| simd::at_level(level, f))
+    let here = Settings::here();
+    pool.install(|| here.run(f))
 }
 
 /// Runs `f` once on every thread that parallel work uses, at the same time.
@@ -112,10 +113,27 @@ pub fn worth(cost: Cost, elements: usize) -> bool {
     cost.of(elements) >= WORTH_THREADS && threads() > 1
 }
 
-/// `f` for other threads: at the level that is in force on this one.
+/// What is in force on a thread, and goes along with the work that it shares out.
+#[derive(Clone, Copy)]
+struct Settings {
+    level: simd::Level,
+    precision: MatmulPrecision,
+}
+
+impl Settings {
+    fn here() -> Settings {
+        Settings { level: simd::level(), precision: matmul_precision() }
+    }
+
+    fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        simd::at_level(self.level, || with_matmul_precision(self.precision, f))
+    }
+}
+
+/// `f` for other threads, with the settings of this one.
 fn as_here<A, R>(f: impl Fn(A) -> R + Send + Sync) -> impl Fn(A) -> R + Send + Sync {
-    let level = simd::level();
-    move |argument| simd::at_level(level, || f(argument))
+    let here = Settings::here();
+    move |argument| here.run(|| f(argument))
 }
 
 /// Fills `out` in chunks of `chunk` elements; `f` gets a chunk's first index and the chunk.
@@ -179,17 +197,19 @@ mod tests {
     use crate::simd::Level;
 
     #[test]
-    fn the_level_goes_along_to_other_threads() {
+    fn settings_go_along_to_other_threads() {
         const MUCH: Cost = Cost(1_000_000_000);
-        for level in Level::available() {
-            let right = || assert_eq!(simd::level(), level);
+        for (level, precision) in Level::available().into_iter().zip(MatmulPrecision::ALL) {
+            let right = || assert_eq!((simd::level(), matmul_precision()), (level, precision));
             simd::with_level(level, || {
-                with_threads(3, || {
-                    fill(&mut [0; 64], 1, MUCH, |_, _| right());
-                    fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
-                    map(64, 1, MUCH, |_| right());
-                    each(vec![(); 64], 1, MUCH, |()| right());
-                    shards(64, |_| right());
+                with_matmul_precision(precision, || {
+                    with_threads(3, || {
+                        fill(&mut [0; 64], 1, MUCH, |_, _| right());
+                        fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
+                        map(64, 1, MUCH, |_| right());
+                        each(vec![(); 64], 1, MUCH, |()| right());
+                        shards(64, |_| right());
+                    });
                 });
             });
         }

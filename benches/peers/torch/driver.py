@@ -1,7 +1,8 @@
 """PyTorch, doing what benches/compare asks for; see ../../compare/protocol.rs for how.
 
-usage: driver.py eager|fused|compile, where `fused` takes AdamW's fused=True in training steps, and
-`compile` compiles the model. OMP_NUM_THREADS says how many threads.
+usage: driver.py eager|fused|compile [f32|bf16x6|bf16x3|bf16], where `fused` takes AdamW's fused=True
+in training steps, and `compile` compiles the model; then what products of f32 may be made of.
+OMP_NUM_THREADS says how many threads.
 """
 
 import json
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from data import Text, digest, integers, numbers
 from gpt import CONFIGS, VOCAB, Gpt, adamw
 
-KIND = sys.argv[1]
+KIND, PRECISION = [*sys.argv[1:], "f32"][:2]
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
 
 
@@ -209,11 +210,13 @@ def check(f, calls):
 
 def about():
     cpu = torch.backends.cpu.get_cpu_capability()
-    return json.dumps({"version": f"PyTorch {torch.__version__}, {cpu}, {KIND}"})
+    return json.dumps({"version": f"PyTorch {torch.__version__}, {cpu}, {KIND}, {PRECISION}"})
 
 
 def main():
     torch.set_num_threads(THREADS)
+    named = {"f32": "highest", "bf16x6": "highest", "bf16x3": "high", "bf16": "medium"}
+    torch.set_float32_matmul_precision(named[PRECISION])
     torch.manual_seed(1)
     work = None
     for line in sys.stdin:

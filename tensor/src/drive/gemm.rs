@@ -5,6 +5,7 @@ use crate::gemm::rows_in_place;
 pub use crate::gemm::{Finish, Then};
 pub use crate::matrix::{MatMut, MatRef};
 use crate::par::{self, Cost};
+use crate::precision::MatmulPrecision;
 use crate::simd::Real;
 use crate::storage::Storage;
 
@@ -26,18 +27,19 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
     if out.is_empty() {
         return;
     }
-    let cost = cost(k);
+    let precision = T::precision(m, k, n);
+    let cost = cost(k, precision);
     if pairs.len() >= 4 {
         let per = par::units_per_chunk(cost, m * n);
         par::fill(out, per * m * n, cost, |first, out| {
             let some = &pairs[first / (m * n)..];
             for ((a, b), out) in some.iter().zip(out.chunks_exact_mut(m * n)) {
-                T::gemm(*a, *b, add, MatMut::new(out, m, n));
+                T::gemm_then(*a, *b, add, MatMut::new(out, m, n), None, precision);
             }
         });
     } else {
         for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            one(*a, *b, add, out, None);
+            one(*a, *b, add, out, None, precision);
         }
     }
 }
@@ -54,18 +56,25 @@ pub fn gemm_then<T: Real>(
     out: &mut [T],
     also: Option<&mut [T]>,
 ) {
-    let (m, n) = (a.rows, b.cols);
+    let (m, k, n) = (a.rows, a.cols, b.cols);
     assert_eq!(out.len(), m * n, "gemm: size of the output");
     if out.is_empty() {
         return;
     }
     let also = also.map(|also| MatMut::new(also, m, n));
-    one(a, b, false, out, Some(Then { finish, at: (0, 0), also }));
+    let then = Then { finish, at: (0, 0), also };
+    one(a, b, false, out, Some(then), T::precision(m, k, n));
 }
 
-/// Picoseconds per element of a product, at about 120 GFLOP/s.
-fn cost(k: usize) -> Cost {
-    Cost(u32::try_from(k * 16).unwrap_or(u32::MAX).saturating_add(200))
+/// Picoseconds per element of a product.
+fn cost(k: usize, precision: MatmulPrecision) -> Cost {
+    let per_term = match precision {
+        MatmulPrecision::F32 => 16, // about 120 GFLOP/s
+        MatmulPrecision::Bf16x6 => 7,
+        MatmulPrecision::Bf16x3 => 4,
+        MatmulPrecision::Bf16 => 2,
+    };
+    Cost(u32::try_from(k * per_term).unwrap_or(u32::MAX).saturating_add(200))
 }
 
 fn one<T: Real>(
@@ -74,14 +83,16 @@ fn one<T: Real>(
     add: bool,
     out: &mut [T],
     then: Option<Then<'_, T>>,
+    precision: MatmulPrecision,
 ) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
-    if !par::worth(cost(k), m * n) {
-        return T::gemm_then(a, b, add, MatMut::new(out, m, n), then);
+    let cost = cost(k, precision);
+    if !par::worth(cost, m * n) {
+        return T::gemm_then(a, b, add, MatMut::new(out, m, n), then, precision);
     }
-    let (rows, cols) = blocks(&a, &b);
+    let (rows, cols) = blocks(&a, &b, precision);
     if let Some(depth) = T::depth(k).filter(|&depth| rows == m && cols == n && k > depth) {
-        by_parts_of_the_sum(a, b, depth, add, out);
+        by_parts_of_the_sum(a, b, depth, add, out, precision);
         return then.into_iter().for_each(|then| then.run(MatMut::new(out, m, n)));
     }
     let blocks = MatMut::new(out, m, n).blocks(rows, cols);
@@ -89,15 +100,16 @@ fn one<T: Real>(
     let mut alsos = also.map(|also| also.blocks(rows, cols).into_iter());
     let mut also = || alsos.as_mut().and_then(Iterator::next).map(|(_, _, also)| also);
     let work = blocks.into_iter().map(|block| (block, also())).collect();
-    par::each(work, rows * cols, cost(k), |((i, j, out), also)| {
+    par::each(work, rows * cols, cost, |((i, j, out), also)| {
         let (a, b) = (a.part(i..i + out.rows(), 0..k), b.part(0..k, j..j + out.cols()));
-        T::gemm_then(a, b, add, out, finish.map(|finish| Then { finish, at: (i, j), also }));
+        let then = finish.map(|finish| Then { finish, at: (i, j), also });
+        T::gemm_then(a, b, add, out, then, precision);
     });
 }
 
 /// Rows and columns of the blocks into which a product is cut: about two for each thread, and
 /// where copying operands anew for every block costs least.
-fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> (usize, usize) {
+fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>, precision: MatmulPrecision) -> (usize, usize) {
     /// What a block should have at least, and a multiple of: whole tiles of any kernel.
     const ROWS: usize = 24;
     const COLS: usize = 64;
@@ -106,7 +118,8 @@ fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> (usize, usize) {
         |len: usize, parts: usize, unit: usize| len.div_ceil(parts).next_multiple_of(unit).min(len);
     let wanted = 2 * par::threads();
     let copies = |(rows, cols): &(usize, usize)| {
-        let of_a = if rows_in_place(a) { 0 } else { 2 * m * n.div_ceil(*cols) };
+        let in_place = precision == MatmulPrecision::F32 && rows_in_place(a);
+        let of_a = if in_place { 0 } else { 2 * m * n.div_ceil(*cols) };
         of_a + n * m.div_ceil(*rows)
     };
     (1..=wanted)
@@ -126,13 +139,14 @@ fn by_parts_of_the_sum<T: Real>(
     depth: usize,
     add: bool,
     out: &mut [T],
+    precision: MatmulPrecision,
 ) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     let mut parts = Storage::recycled("matmul", k.div_ceil(depth) * m * n).or_panic();
-    par::fill(&mut parts, m * n, cost(depth), |first, part| {
+    par::fill(&mut parts, m * n, cost(depth, precision), |first, part| {
         let sum = first / (m * n) * depth..k.min((first / (m * n) + 1) * depth);
         let (a, b) = (a.part(0..m, sum.clone()), b.part(sum, 0..n));
-        T::gemm(a, b, false, MatMut::new(part, m, n));
+        T::gemm_then(a, b, false, MatMut::new(part, m, n), None, precision);
     });
     for (i, part) in parts.chunks_exact(m * n).enumerate() {
         match i == 0 && !add {

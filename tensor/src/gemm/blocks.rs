@@ -122,7 +122,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
 }
 
 /// `0..n` in ranges of `step`.
-fn ranges(n: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn ranges(n: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(step).map(move |i| i..(i + step).min(n))
 }
 

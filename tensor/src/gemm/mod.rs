@@ -9,22 +9,32 @@
 //! | `pack.rs` | copies blocks into the order in which they are read |
 //! | `tile.rs` | makes a tile of the product in registers |
 //! | `finish.rs` | what else is done to a block before it leaves the cache |
+//! | `split.rs` | all of the first three for factors that are split into terms of `bf16` |
 //!
 //! Every element is made in the same way: a chain of fused multiply-adds over each block of
 //! [`Product::depth`] terms of the sum, and the blocks added in order. So its bits depend on its
 //! row of `a`, its column of `b` and nothing else: not on tiles, threads, strides or the
 //! instruction set, nor on how many other rows and columns there are.
 //!
+//! So it is with split factors, with another chain: see [`MatmulPrecision`].
+//!
 //! `f64`, and `f32` in portable code, go through matrixmultiply.
 
 mod blocks;
 mod finish;
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod split;
 mod tile;
 
 use crate::matrix::{MatMut, MatRef};
+use crate::precision::{MatmulPrecision, matmul_precision};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::amx::{Amx, Line};
 use crate::simd::{self, Level};
 use blocks::Blocks;
+#[cfg(target_arch = "x86_64")]
+use split::Split;
 use std::cell::Cell;
 
 pub use blocks::rows_in_place;
@@ -37,10 +47,11 @@ pub trait Product: Sized {
     /// # Panics
     /// If sizes do not agree or an operand leaves its slice.
     fn gemm(a: MatRef<'_, Self>, b: MatRef<'_, Self>, add: bool, out: MatMut<'_, Self>) {
-        Self::gemm_then(a, b, add, out, None);
+        Self::gemm_then(a, b, add, out, None, MatmulPrecision::F32);
     }
 
-    /// [`Product::gemm`], and what is to be done with the product while it is in the cache.
+    /// [`Product::gemm`], and what is to be done with the product while it is in the cache; made
+    /// as `precision`, an answer of [`Product::precision`], says.
     ///
     /// # Panics
     /// As [`Product::gemm`].
@@ -50,7 +61,12 @@ pub trait Product: Sized {
         add: bool,
         out: MatMut<'_, Self>,
         then: Option<Then<'_, Self>>,
+        precision: MatmulPrecision,
     );
+
+    /// How a product of these sizes is made under the settings in force. To be asked once for all
+    /// parts of a product.
+    fn precision(m: usize, k: usize, n: usize) -> MatmulPrecision;
 
     /// How many terms of a sum of `k` are added up before they are added to the result: a
     /// product may be put together from products of so many, and have the same bits. `None` if
@@ -65,6 +81,7 @@ impl Product for f32 {
         add: bool,
         mut out: MatMut<'_, f32>,
         then: Option<Then<'_, f32>>,
+        precision: MatmulPrecision,
     ) {
         let level = simd::level();
         let trivial = is_trivial(&a, &b, add, &mut out);
@@ -73,6 +90,10 @@ impl Product for f32 {
                 by_matrixmultiply!(matrixmultiply::sgemm, a, b, add, out);
             }
             return then.into_iter().for_each(|then| then.run(out.part(0..a.rows, 0..b.cols)));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if precision != MatmulPrecision::F32 {
+            return by_splitting(a, b, add, out, then, precision);
         }
         with_room(|room| match level {
             #[cfg(target_arch = "x86_64")]
@@ -94,9 +115,53 @@ impl Product for f32 {
         });
     }
 
+    fn precision(m: usize, k: usize, n: usize) -> MatmulPrecision {
+        /// Half a tile.
+        const LEAST: usize = 16;
+        let precision = matmul_precision();
+        let large = m.min(k).min(n) >= LEAST;
+        if large && precision.is_supported() { precision } else { MatmulPrecision::F32 }
+    }
+
     fn depth(k: usize) -> Option<usize> {
         (simd::level() != Level::Scalar).then(|| blocks::depth(k))
     }
+}
+
+/// Whether products of `bf16` can be made here and now.
+pub(crate) fn has_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return simd::level() == Level::Avx512 && Amx::detect().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The product of operands that are split into terms.
+#[cfg(target_arch = "x86_64")]
+fn by_splitting(
+    a: MatRef<'_, f32>,
+    b: MatRef<'_, f32>,
+    add: bool,
+    out: MatMut<'_, f32>,
+    then: Option<Then<'_, f32>>,
+    precision: MatmulPrecision,
+) {
+    thread_local! {
+        static ROOM: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    }
+    let mut room = ROOM.take();
+    room.resize(split::ROOM, Line::ZERO);
+    let amx = Amx::detect().expect("precisions are checked when they are chosen");
+    match precision {
+        MatmulPrecision::F32 | MatmulPrecision::Bf16x6 => {
+            amx.run(Split::<3> { a, b, add, out, then, room: &mut room });
+        }
+        MatmulPrecision::Bf16x3 => {
+            amx.run(Split::<2> { a, b, add, out, then, room: &mut room });
+        }
+        MatmulPrecision::Bf16 => amx.run(Split::<1> { a, b, add, out, then, room: &mut room }),
+    }
+    ROOM.set(room);
 }
 
 const PRESENT: &str = "levels are checked when they are set";
@@ -126,11 +191,16 @@ impl Product for f64 {
         add: bool,
         mut out: MatMut<'_, f64>,
         then: Option<Then<'_, f64>>,
+        _: MatmulPrecision,
     ) {
         if !is_trivial(&a, &b, add, &mut out) {
             by_matrixmultiply!(matrixmultiply::dgemm, a, b, add, out);
         }
         then.into_iter().for_each(|then| then.run(out.part(0..a.rows, 0..b.cols)));
+    }
+
+    fn precision(_: usize, _: usize, _: usize) -> MatmulPrecision {
+        MatmulPrecision::F32
     }
 
     fn depth(_: usize) -> Option<usize> {

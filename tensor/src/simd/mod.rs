@@ -14,6 +14,8 @@
 //! `f64` exists to check `f32`, and runs the same formulas on one lane.
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;

@@ -12,6 +12,7 @@ mod linear;
 mod mask_join;
 mod math;
 mod matmul;
+mod precision;
 mod random;
 mod reduce;
 mod rows;

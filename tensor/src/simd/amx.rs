@@ -1,0 +1,335 @@
+//! Products of tiles: AMX multiplies 16 x 32 numbers by 32 x 16 in one instruction.
+//!
+//! Its numbers are `bf16`: the upper half of an `f32`, 8 significant bits. An `f32` is the sum of
+//! three of them, each the rounded rest of the one before, so that products of tiles make up a
+//! product of `f32` matrices (Henry, Tang and Heinecke 2019, arXiv 1904.06376).
+//!
+//! The compiler neither knows tile registers nor uses them, so instructions are written out, and
+//! what a tile register holds lives from one [`Amx::product`] to its end only.
+
+use super::avx512::Avx512;
+use crate::matrix::MatMut;
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::sync::OnceLock;
+
+/// Proof that the CPU has AMX for bf16, AVX-512 with bf16, and that the operating system lets
+/// this process use them; made by [`Amx::detect`] only.
+#[derive(Clone, Copy, Debug)]
+pub struct Amx(Avx512);
+
+/// One row of a tile: 16 pairs of `bf16`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Line([u32; 16]);
+
+impl Line {
+    /// Zeros.
+    pub const ZERO: Line = Line([0; 16]);
+}
+
+/// Rows of a tile, and pairs in a row.
+pub const SIDE: usize = 16;
+/// Terms of the sum that a tile holds.
+pub const DEEP: usize = 2 * SIDE;
+
+/// Work that multiplies tiles. Mark [`Tiled::run`] `#[inline(always)]`, as with
+/// [`Kernel`](super::Kernel).
+pub trait Tiled {
+    /// Does it.
+    fn run(self, amx: Tiles);
+}
+
+/// Proof that the tile registers of this thread are set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles(Amx, std::marker::PhantomData<*const ()>);
+
+impl Amx {
+    /// The token, if the CPU has the instructions and the system allows them; asked once.
+    pub fn detect() -> Option<Amx> {
+        static FOUND: OnceLock<bool> = OnceLock::new();
+        let found = || is_x86_feature_detected!("avx512bf16") && has_tiles() && is_allowed();
+        let avx512 = Avx512::detect()?;
+        FOUND.get_or_init(found).then_some(Amx(avx512))
+    }
+
+    /// Runs `k` inside a function compiled for AVX-512 with bf16, tile registers set up.
+    pub fn run<K: Tiled>(self, k: K) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+        fn entry<K: Tiled>(tiles: Tiles, k: K) {
+            k.run(tiles);
+        }
+        /// What `ldtilecfg` reads.
+        #[repr(C, align(64))]
+        struct Shapes {
+            palette: u8,
+            start: u8,
+            reserved: [u8; 14],
+            row_bytes: [u16; 16],
+            rows: [u8; 16],
+        }
+        const SHAPES: Shapes = {
+            let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
+            let mut i = 0;
+            while i < 8 {
+                (row_bytes[i], rows[i]) = (4 * SIDE as u16, SIDE as u8);
+                i += 1;
+            }
+            Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes, rows }
+        };
+        // SAFETY: 1. `self` proves that the CPU has AMX and the system allows it; 2. the 64 bytes
+        // are a valid description of 8 tiles. It is that of every call and never taken back, so
+        // a call inside `k` changes nothing.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &SHAPES, options(nostack, readonly)) };
+        // SAFETY: 1. `self` proves that the CPU has all of these instructions.
+        unsafe { entry(Tiles(self, std::marker::PhantomData), k) }
+    }
+}
+
+/// Whether the CPU has AMX with bf16, and the system keeps tile registers.
+fn has_tiles() -> bool {
+    const LEAF: u32 = 7;
+    const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
+    const SAVED: u64 = 1 << 17 | 1 << 18;
+    if __cpuid(0).eax < LEAF || __cpuid(1).ecx & (1 << 27) == 0 {
+        return false;
+    }
+    // SAFETY: 1. bit 27 above says that the system has enabled this instruction.
+    let saved = unsafe { saved_state() };
+    __cpuid_count(LEAF, 0).edx & BF16_AND_TILE == BF16_AND_TILE && saved & SAVED == SAVED
+}
+
+/// The state that the system saves for a thread.
+///
+/// # Safety
+/// 1. The system must have enabled `xgetbv`.
+#[target_feature(enable = "xsave")]
+unsafe fn saved_state() -> u64 {
+    // SAFETY: 1. by the caller.
+    unsafe { _xgetbv(0) }
+}
+
+/// Asks the system for room for tile registers, for all threads of this process.
+#[cfg(target_os = "linux")]
+fn is_allowed() -> bool {
+    const ARCH_PRCTL: isize = 158;
+    const REQUEST_PERMISSION: usize = 0x1023;
+    const TILE_DATA: usize = 18;
+    let mut result = ARCH_PRCTL;
+    // SAFETY: 1. the call reads and writes no memory of ours; 2. registers that the kernel
+    // changes are given.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") result,
+            in("rdi") REQUEST_PERMISSION,
+            in("rsi") TILE_DATA,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result == 0
+}
+
+/// Other systems are not known.
+#[cfg(not(target_os = "linux"))]
+fn is_allowed() -> bool {
+    false
+}
+
+impl Tiles {
+    /// The vector instructions.
+    #[inline(always)]
+    pub fn lanes(self) -> Avx512 {
+        self.0.0
+    }
+
+    /// Two vectors as pairs of `T` terms in `bf16`: term `t` of lane `i` of both vectors is pair
+    /// `i` of line `t * step` of `out`. Each term is what the ones before have left, rounded to
+    /// the nearest; subnormal numbers count as 0. Returns `seen`, or the largest magnitude of a
+    /// first term that is larger, for [`Tiles::all_finite`].
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    #[inline(always)]
+    pub fn split<const T: usize>(
+        self,
+        (mut x, mut y): (__m512, __m512),
+        seen: __m512i,
+        step: usize,
+        out: &mut [Line],
+    ) -> __m512i {
+        let out = &mut out[..(T - 1) * step + 1];
+        let mut largest = seen;
+        // SAFETY: 1. a token exists only where the CPU has AVX-512 F, BW and BF16; 2. a line is
+        // 64 bytes, aligned.
+        unsafe {
+            const ORDER: [u16; 32] = {
+                let mut order = [0; 32];
+                let mut i = 0;
+                while i < 32 {
+                    order[i] = (i / 2 + i % 2 * 16) as u16;
+                    i += 1;
+                }
+                order
+            };
+            let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
+            let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+            for t in 0..T {
+                let halves: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(y, x));
+                let pairs = _mm512_permutexvar_epi16(order, halves);
+                _mm512_store_si512((&raw mut out[t * step]).cast(), pairs);
+                if t == 0 {
+                    let magnitudes = _mm512_and_si512(pairs, _mm512_set1_epi16(0x7fff));
+                    largest = _mm512_max_epu16(largest, magnitudes);
+                }
+                x = _mm512_sub_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)));
+                y = _mm512_sub_ps(y, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)));
+            }
+        }
+        largest
+    }
+
+    /// What [`Tiles::split`] has seen before the first number.
+    #[inline(always)]
+    pub fn none_seen(self) -> __m512i {
+        // SAFETY: 1. a token exists only where the CPU has AVX-512.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    /// Whether all numbers that were split were finite, and remain so as `bf16`.
+    #[inline(always)]
+    pub fn all_finite(self, seen: __m512i) -> bool {
+        // SAFETY: 1. a token exists only where the CPU has AVX-512 BW.
+        unsafe { _mm512_cmpge_epu16_mask(seen, _mm512_set1_epi16(0x7f80)) == 0 }
+    }
+
+    /// `c = a · b` for 32 rows and 32 or 16 columns: the products of terms `s` of `a` and `t` of
+    /// `b` for which `s + t < T`, summed in `f32` over all pairs. A step of 32 terms of the sum is
+    /// `2 T` tiles of `a` and as many of `b`: for each term those of the upper 16 rows (left 16
+    /// columns), then those of the others. A tile has 16 lines: of `a`, one for each row; of `b`,
+    /// one for each pair.
+    ///
+    /// # Panics
+    /// If `a` and `b` are not of equal length and whole steps, or `c` has other sizes.
+    #[inline(always)]
+    pub fn product<const T: usize>(self, a: &[Line], b: &[Line], c: &mut MatMut<'_, f32>) {
+        let step = 2 * T * SIDE;
+        assert!(a.len() == b.len() && a.len().is_multiple_of(step) && !a.is_empty());
+        assert!(c.rows() == 2 * SIDE && (c.cols() == SIDE || c.cols() == 2 * SIDE));
+        let c_row = 4 * c.row_stride();
+        let at = Place { a: a.as_ptr(), b: b.as_ptr(), steps: a.len() / step, c: c.as_mut_ptr() };
+        // SAFETY: 1. the token proves that tile registers are there and set up; 2. `steps` steps
+        // of `2 T` tiles of 16 lines can be read, by the first assertion; 3. `c` has 32 rows and
+        // 16 or 32 columns, borrowed exclusively.
+        unsafe {
+            match (T, c.cols() == SIDE) {
+                (1, false) => one_term(at, c_row),
+                (2, false) => two_terms(at, c_row),
+                (3, false) => three_terms(at, c_row),
+                (1, true) => one_term_narrow(at, c_row),
+                (2, true) => two_terms_narrow(at, c_row),
+                (3, true) => three_terms_narrow(at, c_row),
+                _ => unreachable!("1 to 3 terms"),
+            }
+        }
+    }
+}
+
+/// Where a product reads and writes.
+struct Place {
+    a: *const Line,
+    b: *const Line,
+    steps: usize,
+    c: *mut f32,
+}
+
+/// A loop over all steps. Sums are in `tmm0` to `tmm3`, row by row of tiles; `tmm4` and `tmm5`
+/// hold tiles of `a`, `tmm6` and `tmm7` of `b`. Terms are taken in an order in which few tiles are
+/// read twice, and largest products last.
+macro_rules! product {
+    ($name:ident, $terms:literal, [$($body:tt)*], [$($store:literal),*]) => {
+        /// # Safety
+        /// 1. Tile registers are set up, all 16 x 16 pairs.
+        /// 2. `steps`, at least one, steps of tiles can be read from `a` and `b`.
+        /// 3. At `c`, 32 rows can be written, `c_row` bytes apart, of as many columns as are
+        ///    stored, and nobody else uses them now.
+        #[inline(always)]
+        unsafe fn $name(at: Place, c_row: usize) {
+            // SAFETY: 1. to 3. by the caller; the compiler keeps nothing in tile registers.
+            unsafe {
+                asm!(
+                    "tilezero tmm0",
+                    "tilezero tmm1",
+                    "tilezero tmm2",
+                    "tilezero tmm3",
+                    "2:",
+                    product!(@ $($body)*),
+                    concat!("add {a}, 2048*", $terms),
+                    concat!("add {b}, 2048*", $terms),
+                    "dec {steps}",
+                    "jnz 2b",
+                    $($store,)*
+                    a = inout(reg) at.a => _,
+                    b = inout(reg) at.b => _,
+                    steps = inout(reg) at.steps => _,
+                    line = in(reg) 64usize,
+                    c = in(reg) at.c,
+                    c_row = in(reg) c_row,
+                    lower = in(reg) at.c.wrapping_byte_add(16 * c_row),
+                    options(nostack),
+                );
+            }
+        }
+    };
+    // Reads both tiles of a term of `a`, or of `b`, or the left one; multiplies what was read last.
+    (@ $($what:ident $($term:literal)?),*) => {
+        concat!($(product!(@@ $what $($term)?)),*)
+    };
+    (@@ a $term:literal) => {
+        concat!("tileloadd tmm4, [{a} + {line} + 2048*", $term, "]\n",
+                "tileloadd tmm5, [{a} + {line} + 2048*", $term, " + 1024]\n")
+    };
+    (@@ b $term:literal) => {
+        concat!("tileloadd tmm6, [{b} + {line} + 2048*", $term, "]\n",
+                "tileloadd tmm7, [{b} + {line} + 2048*", $term, " + 1024]\n")
+    };
+    (@@ left $term:literal) => {
+        concat!("tileloadd tmm6, [{b} + {line} + 2048*", $term, "]\n")
+    };
+    (@@ four) => {
+        "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7
+         tdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7\n"
+    };
+    (@@ two) => {
+        "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm2, tmm5, tmm6\n"
+    };
+}
+
+macro_rules! wide {
+    ($name:ident, $terms:literal, $($body:tt)*) => {
+        product!($name, $terms, [$($body)*], [
+            "tilestored [{c} + {c_row}], tmm0",
+            "tilestored [{c} + {c_row} + 64], tmm1",
+            "tilestored [{lower} + {c_row}], tmm2",
+            "tilestored [{lower} + {c_row} + 64], tmm3"
+        ]);
+    };
+}
+
+macro_rules! narrow {
+    ($name:ident, $terms:literal, $($body:tt)*) => {
+        product!($name, $terms, [$($body)*], [
+            "tilestored [{c} + {c_row}], tmm0",
+            "tilestored [{lower} + {c_row}], tmm2"
+        ]);
+    };
+}
+
+wide!(one_term, 1, a 0, b 0, four);
+wide!(two_terms, 2, a 0, b 1, four, b 0, four, a 1, four);
+wide!(three_terms, 3, a 0, b 2, four, b 1, four, a 1, four, b 0, four, a 2, four, a 0, four);
+narrow!(one_term_narrow, 1, a 0, left 0, two);
+narrow!(two_terms_narrow, 2, a 0, left 1, two, left 0, two, a 1, two);
+narrow!(three_terms_narrow, 3, a 0, left 2, two, left 1, two, a 1, two, left 0, two, a 2, two, a 0, two);

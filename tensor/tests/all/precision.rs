@@ -1,0 +1,251 @@
+//! Products whose factors are split into terms of `bf16`. Where the CPU cannot make them, what
+//! is tested is that products remain those of `f32`.
+
+use crate::common::{Rng, bits, same};
+use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
+use retrograd_tensor::ops::activation::Gelu;
+use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::{Tensor, with_matmul_precision, with_threads};
+
+const SPLIT: [MatmulPrecision; 3] = [Bf16x6, Bf16x3, Bf16];
+
+/// Sizes on both sides of those of tiles, panels and blocks; sums of more than one block, too.
+const SIZES: [(usize, usize, usize); 9] = [
+    (16, 16, 16),
+    (32, 32, 32),
+    (33, 31, 17),
+    (47, 70, 48),
+    (64, 128, 49),
+    (130, 600, 130),
+    (16, 1100, 40),
+    (700, 40, 20),
+    (20, 33, 1500),
+];
+
+fn random(dims: [usize; 2], seed: u64) -> Tensor<f32> {
+    Rng(seed).normals(&dims)
+}
+
+/// The same numbers, rows or columns in order, or neither.
+fn layouts(x: &Tensor<f32>) -> [Tensor<f32>; 3] {
+    let columns = x.t().contiguous().t();
+    let sparse = Tensor::stack(&[x, x], 2).select(2, 1);
+    [x.clone(), columns, sparse]
+}
+
+fn product(precision: MatmulPrecision, a: &Tensor<f32>, b: &Tensor<f32>) -> Tensor<f32> {
+    with_matmul_precision(precision, || a.matmul(b))
+}
+
+/// The nearest number of 8 significant bits, ties to even; small ones are 0.
+fn rounded(x: f32) -> f32 {
+    if x.abs() < f32::MIN_POSITIVE {
+        return 0.0;
+    }
+    let bits = x.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+/// What is added to what, in which order: the instruction of the CPU as Intel defines it, for
+/// one element.
+fn by_definition(precision: MatmulPrecision, row: &[f32], column: &[f32]) -> f32 {
+    let (terms, order): (usize, &[(usize, usize)]) = match precision {
+        Bf16x6 => (3, &[(0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0)]),
+        Bf16x3 => (2, &[(0, 1), (0, 0), (1, 0)]),
+        _ => (1, &[(0, 0)]),
+    };
+    let split = |x: Option<&f32>| {
+        let mut rest = x.map_or(0.0, |&x| x);
+        (0..terms).map(move |_| {
+            let term = rounded(rest);
+            rest -= term;
+            term
+        })
+    };
+    let block = |(row, column): (&[f32], &[f32])| {
+        let mut sum = 0.0;
+        for (row, column) in row.chunks(32).zip(column.chunks(32)) {
+            let of = |x: &[f32], p: usize| split(x.get(p)).collect::<Vec<_>>();
+            let pairs: Vec<_> = (0..32).map(|p| (of(row, p), of(column, p))).collect();
+            for &(s, t) in order {
+                let chain = |half: &[(Vec<f32>, Vec<f32>)]| {
+                    half.iter().fold(0.0f32, |sum, (a, b)| a[s].mul_add(b[t], sum))
+                };
+                sum += chain(&pairs[..16]) + chain(&pairs[16..]);
+            }
+        }
+        sum
+    };
+    let k = row.len();
+    let depth = k.div_ceil(k.div_ceil(512));
+    row.chunks(depth).zip(column.chunks(depth)).map(block).reduce(|x, y| x + y).unwrap_or(0.0)
+}
+
+#[test]
+fn bits_are_those_of_the_definition() {
+    for (i, (m, k, n)) in SIZES.into_iter().enumerate() {
+        let (a, b) = (random([m, k], i as u64), random([k, n], 100 + i as u64));
+        let plain = a.matmul(&b);
+        let b_columns = b.t().contiguous();
+        for precision in SPLIT {
+            let want = product(precision, &a, &b);
+            if !precision.is_supported() {
+                same("as f32", &want, &plain);
+                continue;
+            }
+            let (rows, columns) = (a.to_vec(), b_columns.to_vec());
+            let element = |(i, j): (usize, usize)| {
+                by_definition(precision, &rows[i * k..][..k], &columns[j * k..][..k])
+            };
+            let mut rng = Rng(7);
+            let corners = [(0, 0), (m - 1, n - 1), (0, n - 1), (m - 1, 0)];
+            let others: Vec<_> = (0..40).map(|_| (rng.below(m), rng.below(n))).collect();
+            for at in corners.into_iter().chain(others) {
+                let got = want.to_vec()[at.0 * n + at.1];
+                assert_eq!(got, element(at), "{precision} {m}x{k}x{n} at {at:?}");
+            }
+            for a in layouts(&a) {
+                for b in layouts(&b) {
+                    same("another layout", &product(precision, &a, &b), &want);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_are_as_large_as_the_table_says() {
+    // Relative to the sum of magnitudes: of a product, and of so many sums of `f32`.
+    let bound = |precision: MatmulPrecision| match precision {
+        F32 | Bf16x6 => 2f64.powi(-21),
+        Bf16x3 => 2f64.powi(-15),
+        Bf16 => 2f64.powi(-7),
+    };
+    let mut worst = [0f64; 4];
+    for (i, (m, k, n)) in SIZES.into_iter().enumerate() {
+        let (a, b) = (random([m, k], 50 + i as u64), random([k, n], 150 + i as u64));
+        let wide = |x: &Tensor<f32>| x.cast::<f64>();
+        let exact = wide(&a).matmul(&wide(&b));
+        let magnitude = wide(&a).abs().matmul(&wide(&b).abs());
+        for (precision, worst) in MatmulPrecision::ALL.into_iter().zip(&mut worst) {
+            let error = wide(&product(precision, &a, &b)).sub(&exact).abs().div(&magnitude);
+            *worst = worst.max(error.max(..).item());
+            assert!(*worst < bound(precision), "{precision} {m}x{k}x{n}: {worst:e}");
+        }
+    }
+    if Bf16.is_supported() {
+        let [full, x6, x3, x1] = worst;
+        assert!(x6 < full && 30.0 * x6 < x3 && 30.0 * x3 < x1, "{worst:?}");
+    }
+}
+
+#[test]
+fn whole_numbers_are_exact() {
+    let whole = |dims: [usize; 2], below: usize, seed: u64| {
+        let mut rng = Rng(seed);
+        Tensor::from_fn(dims, |_| rng.below(below) as f32 - (below / 2) as f32)
+    };
+    // Factors of 17, 14 and 7 bits and a sign; sums of at most 24 bits.
+    for (precision, below) in [(Bf16x6, 1 << 18), (Bf16x3, 1 << 15), (Bf16, 1 << 8)] {
+        let (a, b) = (whole([40, 64], below, 1), whole([64, 50], 3, 2));
+        same("whole", &product(precision, &a, &b), &product(F32, &a, &b));
+    }
+}
+
+#[test]
+fn neither_threads_nor_other_rows_count() {
+    // Cut by blocks, and by parts of the sum.
+    for (m, k, n) in [(600, 512, 700), (48, 9000, 40)] {
+        let (a, b) = (random([m, k], 1), random([k, n], 2));
+        for precision in SPLIT {
+            let run = |threads| with_threads(threads, || product(precision, &a, &b));
+            let one = with_matmul_precision(precision, || {
+                with_level(Level::available().pop().unwrap_or(Level::Scalar), || run(1))
+            });
+            for threads in [2, 3] {
+                same("threads", &run(threads), &one);
+            }
+            let some = product(precision, &a.slice(0, 7..39), &b.slice(1, 5..35));
+            same("some rows", &some, &one.slice(0, 7..39).slice(1, 5..35));
+        }
+    }
+}
+
+#[test]
+fn sums_batches_and_layers() {
+    let (a, b) = (random([600, 300], 1), random([300, 300], 2));
+    let bias: Tensor<f32> = Rng(3).normals(&[300]);
+    let c = random([600, 300], 4);
+    for precision in SPLIT {
+        with_matmul_precision(precision, || {
+            let h = a.matmul(&b);
+            same("linear", &a.linear(&b.t(), Some(&bias)), &h.add(&bias));
+            let (y, slope) = a.linear_map(&b.t(), Some(&bias), Gelu);
+            same("gelu", &y, &h.add(&bias).gelu());
+            let ones = Tensor::ones([600, 300]);
+            same("its derivative", &slope, &h.add(&bias).map_vjp(Gelu, &ones));
+            same("times", &a.matmul_times(&b, &c), &h.mul(&c));
+            let batch = a.reshape([6, 100, 300]);
+            same("batch", &batch.matmul(&b), &h.reshape([6, 100, 300]));
+            let each: Vec<_> = (0..6).map(|i| batch.select(0, i).matmul(&b)).collect();
+            let stacked = Tensor::stack(&[&b, &b, &b, &b, &b, &b], 0);
+            same(
+                "pairs",
+                &batch.matmul(&stacked),
+                &Tensor::stack(&each.iter().collect::<Vec<_>>(), 0),
+            );
+        });
+    }
+}
+
+#[test]
+fn what_is_not_finite_is_as_in_f32() {
+    let (m, k, n) = (70, 80, 90);
+    let (mut a, mut b) = (random([m, k], 1).to_vec(), random([k, n], 2).to_vec());
+    (a[5 * k + 7], a[33 * k + 79], a[69 * k]) = (f32::NAN, f32::INFINITY, f32::MAX);
+    (b[n + 3], b[79 * n + 89]) = (f32::NEG_INFINITY, 1e38);
+    let (a, b) = (Tensor::from_vec(a, [m, k]), Tensor::from_vec(b, [k, n]));
+    let want = bits(&product(F32, &a, &b));
+    for precision in SPLIT {
+        let got = product(precision, &a, &b);
+        for (i, (got, &want)) in bits(&got).into_iter().zip(&want).enumerate() {
+            let finite = f64::from_bits(want).is_finite();
+            assert!(if finite { f64::from_bits(got).is_finite() } else { got == want }, "{i}");
+        }
+    }
+}
+
+#[test]
+fn small_products_and_other_levels_remain() {
+    let (a, b) = (random([15, 100], 1), random([100, 100], 2));
+    let c = random([64, 64], 3);
+    for precision in SPLIT {
+        same("few rows", &product(precision, &a, &b), &a.matmul(&b));
+        same("few columns", &product(precision, &b, &a.t()), &b.matmul(&a.t()));
+        for level in Level::available().into_iter().filter(|&l| l != Level::Avx512) {
+            with_level(level, || {
+                assert!(!precision.is_supported());
+                same("another level", &product(precision, &c, &c), &c.matmul(&c));
+            });
+        }
+        let x = random([64, 64], 4).cast::<f64>();
+        same("f64", &with_matmul_precision(precision, || x.matmul(&x)), &x.matmul(&x));
+    }
+}
+
+#[test]
+fn subnormal_factors_count_as_zero() {
+    let (tiny, large) = (Tensor::full([32, 32], 1e-39f32), Tensor::full([32, 32], 1e30f32));
+    for precision in SPLIT.into_iter().filter(|p| p.is_supported()) {
+        same("zero", &product(precision, &tiny, &large), &Tensor::zeros([32, 32]));
+    }
+}
+
+#[test]
+fn names() {
+    for precision in MatmulPrecision::ALL {
+        assert_eq!(precision.to_string().parse(), Ok(precision));
+    }
+    let error = "half".parse::<MatmulPrecision>().unwrap_err().to_string();
+    assert_eq!(error, "unknown precision \"half\"; there are f32 bf16x6 bf16x3 bf16");
+}
