@@ -8,6 +8,7 @@
 //! | `blocks.rs` | cuts the product into blocks that fit the caches |
 //! | `pack.rs` | copies blocks into the order in which they are read |
 //! | `tile.rs` | makes a tile of the product in registers |
+//! | `row.rs` | one row, where copying would take longer than multiplying |
 //! | `finish.rs` | what else is done to a block before it leaves the cache |
 //! | `split.rs` | all of the first three for factors that are split into terms of `bf16` |
 //!
@@ -23,6 +24,7 @@
 mod blocks;
 mod finish;
 mod pack;
+mod row;
 #[cfg(target_arch = "x86_64")]
 mod split;
 mod tile;
@@ -31,8 +33,9 @@ use crate::matrix::{MatMut, MatRef};
 use crate::precision::{MatmulPrecision, matmul_precision};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::amx::{Amx, Line};
-use crate::simd::{self, Level};
+use crate::simd::{self, Level, Real};
 use blocks::Blocks;
+use row::Row;
 #[cfg(target_arch = "x86_64")]
 use split::Split;
 use std::cell::Cell;
@@ -94,6 +97,10 @@ impl Product for f32 {
         #[cfg(target_arch = "x86_64")]
         if precision != MatmulPrecision::F32 {
             return by_splitting(a, b, add, out, then, precision);
+        }
+        if Row::suits(&a, &b) {
+            f32::dispatch(level, Row { a, b, add, out: out.part(0..1, 0..b.cols) });
+            return then.map_or((), |then| then.run(out));
         }
         with_room(|room| match level {
             #[cfg(target_arch = "x86_64")]

@@ -4,8 +4,8 @@
 //! three of them, each the rounded rest of the one before, so that products of tiles make up a
 //! product of `f32` matrices (Henry, Tang and Heinecke 2019, arXiv 1904.06376).
 //!
-//! The compiler neither knows tile registers nor uses them, so instructions are written out, and
-//! what a tile register holds lives from one [`Amx::product`] to its end only.
+//! There are no stable functions for these instructions, so they are written out; what a tile
+//! register holds lives from the beginning of a [`Tiles::product`] to its end only.
 
 use super::avx512::Avx512;
 use crate::matrix::MatMut;
@@ -257,7 +257,7 @@ macro_rules! product {
         ///    stored, and nobody else uses them now.
         #[inline(always)]
         unsafe fn $name(at: Place, c_row: usize) {
-            // SAFETY: 1. to 3. by the caller; the compiler keeps nothing in tile registers.
+            // SAFETY: 1. to 3. by the caller; 4. registers that change are given.
             unsafe {
                 asm!(
                     "tilezero tmm0",
@@ -278,6 +278,14 @@ macro_rules! product {
                     c = in(reg) at.c,
                     c_row = in(reg) c_row,
                     lower = in(reg) at.c.wrapping_byte_add(16 * c_row),
+                    out("tmm0") _,
+                    out("tmm1") _,
+                    out("tmm2") _,
+                    out("tmm3") _,
+                    out("tmm4") _,
+                    out("tmm5") _,
+                    out("tmm6") _,
+                    out("tmm7") _,
                     options(nostack),
                 );
             }

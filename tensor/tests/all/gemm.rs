@@ -117,6 +117,7 @@ fn long_sums_and_many_blocks() {
     for k in [0, 511, 512, 513, 1024, 1025, 1600] {
         check_bits((7, k, 19), (Rows, Columns), k % 2 == 0);
         check_bits((25, k, 65), (Columns, Rows), k % 2 == 1);
+        check_bits((1, k, 83), (Rows, Columns), k % 2 == 1);
     }
     // More rows and columns than go through at once.
     check_bits((245, 9, 70), (Columns, Rows), false);
@@ -174,7 +175,9 @@ fn nothing_beyond_the_operands_is_touched() {
     let mut pages = [(); 3].map(|()| Guarded::new(40));
     let mut rng = Rng(7);
     for tail in 0..=130 {
-        for (m, k, n) in [(tail, 5, 70), (13, tail, 17), (7, 19, tail)] {
+        for (m, k, n) in
+            [(tail, 5, 70), (13, tail, 17), (7, 19, tail), (1, tail, 37), (1, 35, tail)]
+        {
             for at_end in [true, false] {
                 for orders in [(Rows, Rows), (Columns, Columns), (Backwards, Sparse)] {
                     let [a, b, out] = &mut pages;

@@ -1,11 +1,15 @@
 //! Products whose factors are split into terms of `bf16`. Where the CPU cannot make them, what
 //! is tested is that products remain those of `f32`.
 
+#[cfg(unix)]
+use crate::common::guard::Guarded;
 use crate::common::{Rng, bits, same};
 use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::simd::{Level, with_level};
 use retrograd_tensor::{Tensor, with_matmul_precision, with_threads};
+#[cfg(unix)]
+use retrograd_tensor::{drive::gemm::gemm, matrix::MatRef};
 
 const SPLIT: [MatmulPrecision; 3] = [Bf16x6, Bf16x3, Bf16];
 
@@ -230,6 +234,42 @@ fn small_products_and_other_levels_remain() {
         }
         let x = random([64, 64], 4).cast::<f64>();
         same("f64", &with_matmul_precision(precision, || x.matmul(&x)), &x.matmul(&x));
+    }
+}
+
+/// Operands and results at the very ends of mapped memory, for every length of a tail.
+#[cfg(unix)]
+#[test]
+fn nothing_beyond_the_operands_is_touched() {
+    let mut pages = [(); 3].map(|()| Guarded::new(40));
+    let mut rng = Rng(9);
+    for tail in 16..=130 {
+        for (m, k, n) in [(tail, 17, 40), (18, tail, 33), (35, 20, tail)] {
+            for (at_end, in_rows) in [(true, true), (true, false), (false, true), (false, false)] {
+                let [a, b, out] = &mut pages;
+                let a = a.slice::<f32>(m * k, at_end);
+                let b = b.slice::<f32>(k * n, at_end);
+                let out = out.slice::<f32>(m * n, at_end);
+                a.iter_mut().chain(&mut *b).for_each(|x| *x = rng.below(7) as f32 - 3.0);
+                let matrix = |data, rows, cols| {
+                    let whole =
+                        MatRef { data, offset: 0, rows, cols, row_stride: 1, col_stride: 1 };
+                    match in_rows {
+                        true => MatRef { row_stride: cols as isize, ..whole },
+                        false => MatRef { col_stride: rows as isize, ..whole },
+                    }
+                };
+                let (a, b) = (matrix(a, m, k), matrix(b, k, n));
+                for precision in SPLIT {
+                    with_matmul_precision(precision, || gemm(&[(a, b)], false, out));
+                    // Small integers: exact in any order.
+                    for (i, &x) in out.iter().enumerate() {
+                        let want: f32 = (0..k).map(|p| a.at(i / n, p) * b.at(p, i % n)).sum();
+                        assert_eq!(x, want, "{precision} {m}x{k}x{n} at {i}");
+                    }
+                }
+            }
+        }
     }
 }
 
