@@ -9,11 +9,11 @@ mod work;
 use protocol::Opened;
 use retrograd::machine::Machine;
 use retrograd::prelude::{MatmulPrecision, with_matmul_precision, with_threads};
-use retrograd::tensor::threads;
+use retrograd::tensor::{matmul_precision, threads};
 use serde_json::json;
 
 fn main() {
-    let precision = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
+    let precision = std::env::args().skip_while(|arg| arg != "--precision").nth(1);
     let precision = precision
         .map_or(MatmulPrecision::F32, |name| name.parse().unwrap_or_else(|e| panic!("{e}")));
     assert!(precision.is_supported(), "this CPU cannot make products of {precision}");
@@ -39,6 +39,7 @@ fn about() -> String {
     let about = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "threads": machine.threads,
+        "precision": matmul_precision().name(),
         "gflops": machine.peak().gflops.all,
         "memory": memory.collect::<Vec<_>>(),
         "report": machine.to_string(),

@@ -10,7 +10,8 @@ twentieth of a processor meanwhile; what stays disturbed is marked in the table 
 Before it is timed, every case is run on the same numbers by everybody and what comes out must
 agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
 
-What came out is printed, and written to target/compare as results.json, results.csv, ratios.svg
+What came out is printed, and written to target/compare (target/compare-bf16 and so on with another
+precision of products, which PyTorch is told as well) as results.json, results.csv, ratios.svg
 and roofline.svg. The default run takes some twenty minutes, once everything is built.
 """
 
@@ -136,7 +137,8 @@ def compare(programs, case, turns, seconds):
     if len(sides) < 2 or sides[0].label != "ours":
         return None
     ours, *others = sides
-    tolerances = {rival.name: rival.tolerance for rival in case.rivals}
+    digits = {"bf16": 10}.get(programs.precision, 1)  # fewer agree
+    tolerances = {rival.name: rival.tolerance * digits for rival in case.rivals}
     differences = {}
     for side in others:
         apart = difference(case, ours.numbers, side.numbers)
@@ -219,7 +221,10 @@ def main():
         sys.exit("nothing to compare")
     earlier = args.add and (args.out / "results.json").exists()
     results = read(args.out) if earlier else dict(about={}, rows=[])
-    limits = better(results["about"].get("ours"), programs.about["ours"])
+    before = results["about"].get("ours")
+    if before and before.get("precision", "f32") != args.precision:
+        sys.exit(f"{args.out} has results of another precision")
+    limits = better(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
     started = time.time()

@@ -150,7 +150,7 @@ class Programs:
                 try:
                     command = PROGRAMS[name]()
                     if name in WITH_PRECISION:
-                        command = [*command, self.precision]
+                        command = [*command, "--precision", self.precision]
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
                     print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
             self.commands[name] = command

@@ -96,7 +96,7 @@ def report(results):
     about = results["about"]
     others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
     note = (
-        "of FMA peak: operations that the work needs, by what multiply-adds of all threads can do;\n"
+        "of FMA peak: operations that the work needs, by what f32 multiply-adds of all threads can;\n"
         "for training, the model FLOP utilisation. of the limit: the least time that arithmetic or\n"
         "moving inputs and outputs once takes, by ours."
     )

@@ -140,6 +140,7 @@ fn probability(text: &str) -> std::result::Result<f64, String> {
 impl Args {
     /// The recipe that is asked for: that of the preset, else `base`, with what flags change.
     pub fn recipe(&self, base: &Recipe) -> Recipe {
+        let (seed, precision) = (base.seed, base.precision);
         let base = self.preset.map_or_else(|| base.clone(), Preset::recipe);
         let size = |flag: Option<u64>, base: usize| flag.map_or(base, |n| n as usize);
         Recipe {
@@ -151,9 +152,9 @@ impl Args {
             batch: size(self.batch, base.batch),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),
-            // A seed is no part of a preset: resuming with `--preset` alone is not a change.
-            seed: self.seed.unwrap_or(base.seed),
-            precision: self.precision.unwrap_or(base.precision),
+            // No part of a preset: resuming with `--preset` alone is not a change.
+            seed: self.seed.unwrap_or(seed),
+            precision: self.precision.unwrap_or(precision),
         }
     }
 

@@ -66,7 +66,9 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let run = Run::load(&Folder::earlier(args.out.as_deref())?)?;
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
-    samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed))
+    with_matmul_precision(run.recipe.precision, || {
+        samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed))
+    })
 }
 
 /// Training, from the beginning or from a checkpoint, to the end.
@@ -77,6 +79,9 @@ fn learn(args: &Args) -> Result<()> {
     let seconds_before = log.steps().map(|step| step.ms / 1e3).sum::<f64>();
     if !args.quiet {
         introduce(&run, &corpus, &folder);
+    }
+    if !recipe.precision.is_supported() {
+        note!("Products in f32: they cannot be made of {} here", recipe.precision);
     }
     watch_for_ctrl_c()?;
     let start = Instant::now();
@@ -158,9 +163,7 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         r.batch,
         retrograd::tensor::threads(),
     );
-    if !r.precision.is_supported() {
-        note!("Products in f32: this CPU cannot make them of {}", r.precision);
-    } else if r.precision != MatmulPrecision::F32 {
+    if r.precision != MatmulPrecision::F32 && r.precision.is_supported() {
         note!("Products of {}", r.precision);
     }
     note!("Folder   {}\n", folder.name());

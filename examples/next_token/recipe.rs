@@ -32,7 +32,8 @@ pub enum Preset {
     Tiny,
 }
 
-/// Two runs with equal recipes and equal texts end with equal weights, bit for bit.
+/// Two runs with equal recipes and equal texts end with equal weights, bit for bit (with another
+/// precision than f32, if both CPUs make such products or neither does).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
     pub layers: usize,

@@ -7,23 +7,27 @@ use std::str::FromStr;
 /// What a product of `f32` matrices may be made of.
 ///
 /// Some CPUs multiply matrices of `bf16` (the upper half of an `f32`, 8 significant bits) many
-/// times faster than those of `f32`. A number is the sum of a few such terms, and a product of
-/// numbers that of products of terms; products of small terms are left out. Sums are `f32` always.
+/// times faster than those of `f32`. An `f32` is the sum of three such terms, of which the second
+/// is what rounding to the first has left, and so on. So the product of two is a sum of products
+/// of terms, and those of the smallest terms can be left out. What is added up is always `f32`.
 ///
-/// | precision | terms | products | bits of a factor | error of a product of factors | PyTorch |
-/// |---|---|---|---|---|---|
-/// | `F32` | | | 24 | fused into the sum | `"highest"` |
-/// | `Bf16x6` | 3 | 6 | 24 | 2⁻²⁴ | |
-/// | `Bf16x3` | 2 | 3 | 16 | 2⁻¹⁶ | `"high"` |
-/// | `Bf16` | 1 | 1 | 8 | 2⁻⁸ | `"medium"` |
+/// | precision | terms | products | error of a product of factors, relative, at most | PyTorch's name |
+/// |---|---|---|---|---|
+/// | `F32` | | | none: it is fused into the sum | `"highest"` |
+/// | `Bf16x6` | 3 | 6 | 2⁻²⁴ | |
+/// | `Bf16x3` | 2 | 3 | 2⁻¹⁵ | `"high"` |
+/// | `Bf16` | 1 | 1 | 2⁻⁷ | `"medium"` |
 ///
-/// With three terms results are as near to the exact ones as with `F32`; their bits differ. In any
-/// of them results do not depend on threads, nor those of a row on other rows. Subnormal factors
-/// count as 0. What is not finite is as with `F32`.
+/// With three terms results are as near to the exact ones as with `F32`; their bits differ. A row
+/// of a product depends neither on threads nor on other rows.
 ///
-/// It is a permission: made so are products with at least 16 rows, columns and terms in a sum,
-/// on an x86-64 CPU with AMX, under Linux, at level [`Avx512`](crate::simd::Level::Avx512); all
-/// others, and attention in tiles, remain `F32`. See [`MatmulPrecision::is_supported`].
+/// The range is smaller: whatever is below 2⁻¹²⁶ counts as 0, be it a factor, a term or a sum, so
+/// factors below 2⁻¹¹⁰ lose terms; and rounding up can overflow within 2⁻⁷ of the largest number.
+/// Factors that are not finite give what they give with `F32`.
+///
+/// It is a permission: made so are products with at least 16 columns and 16 terms in a sum, on an
+/// x86-64 CPU with AMX, under Linux, at level [`Avx512`](crate::simd::Level::Avx512); all others,
+/// and attention in tiles, remain `F32`. See [`MatmulPrecision::is_supported`].
 ///
 /// Reference: Henry, Tang and Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence
 /// Datatype For Higher-Precision Computations, arXiv 1904.06376.
@@ -60,6 +64,10 @@ impl MatmulPrecision {
     }
 
     /// Whether products are made so here and now, or as with `F32`.
+    ///
+    /// The first question (or product) asks Linux for room for tile registers, for as long as the
+    /// process lives. From then on signal stacks (`sigaltstack`) of less than about 12 KB are
+    /// refused; where there is one already, so is the room. Rust's own are large enough.
     pub fn is_supported(self) -> bool {
         self == MatmulPrecision::F32 || crate::gemm::has_bf16()
     }
@@ -102,8 +110,9 @@ pub fn matmul_precision() -> MatmulPrecision {
     PRECISION.get()
 }
 
-/// Runs `f` with products of `f32` matrices made as `precision` allows; those in backward passes,
-/// too, if they run inside.
+/// Runs `f` with products of `f32` matrices made as `precision` allows; those of backward passes,
+/// too, if they run inside. It holds for this thread, and for work that tensor operations share
+/// out; threads that `f` starts itself begin with `F32`.
 ///
 /// ```
 /// use retrograd_tensor::random::Rng;

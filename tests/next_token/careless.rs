@@ -17,7 +17,7 @@ fn place_with_run() -> Place {
 #[test]
 fn flags() {
     let place = Place::new();
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 15] = [
         (&["--width", "0"], &["'0'", "--width", "1..=16384"]),
         (&["--batch", "0"], &["'0'", "--batch"]),
         (&["--threads", "0"], &["'0'", "--threads"]),
@@ -31,6 +31,7 @@ fn flags() {
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
         (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, baby, tiny"]),
+        (&["--precision", "half"], &["'half'", "there are f32 bf16x6 bf16x3 bf16"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];
     for (args, said) in cases {
@@ -155,6 +156,7 @@ fn resuming_with_another_recipe_or_text() {
     let changed = ["--width", "64", "--steps", "9", "--lr", "0.1"];
     let said = ["--width: 32, not 64", "--steps: 3, not 9", "--lr: 0.003, not 0.1"];
     resume(&changed).failed(USAGE, &said);
+    resume(&["--precision", "bf16"]).failed(USAGE, &["--precision: \"f32\", not \"bf16\""]);
     resume(&["--preset", "nanogpt-cpu"])
         .failed(USAGE, &["--layers: 2, not 4", "--batch: 8, not 12"]);
     place.write("other", "Another text. ".repeat(99));

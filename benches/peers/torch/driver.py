@@ -1,6 +1,6 @@
 """PyTorch, doing what benches/compare asks for; see ../../compare/protocol.rs for how.
 
-usage: driver.py eager|fused|compile [f32|bf16x6|bf16x3|bf16], where `fused` takes AdamW's fused=True
+usage: driver.py eager|fused|compile [--precision f32|bf16x6|bf16x3|bf16], where `fused` takes AdamW's fused=True
 in training steps, and `compile` compiles the model; then what products of f32 may be made of.
 OMP_NUM_THREADS says how many threads.
 """
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from data import Text, digest, integers, numbers
 from gpt import CONFIGS, VOCAB, Gpt, adamw
 
-KIND, PRECISION = [*sys.argv[1:], "f32"][:2]
+KIND = sys.argv[1]
+PRECISION = [*sys.argv, "f32"][3] if "--precision" in sys.argv else "f32"
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
 
 

@@ -27,7 +27,7 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
     if out.is_empty() {
         return;
     }
-    let precision = T::precision(m, k, n);
+    let precision = T::precision(k, n);
     let cost = cost(k, precision);
     if pairs.len() >= 4 {
         let per = par::units_per_chunk(cost, m * n);
@@ -63,7 +63,7 @@ pub fn gemm_then<T: Real>(
     }
     let also = also.map(|also| MatMut::new(also, m, n));
     let then = Then { finish, at: (0, 0), also };
-    one(a, b, false, out, Some(then), T::precision(m, k, n));
+    one(a, b, false, out, Some(then), T::precision(k, n));
 }
 
 /// Picoseconds per element of a product.
@@ -110,25 +110,25 @@ fn one<T: Real>(
 /// Rows and columns of the blocks into which a product is cut: about two for each thread, and
 /// where copying operands anew for every block costs least.
 fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>, precision: MatmulPrecision) -> (usize, usize) {
-    /// What a block should have at least, and a multiple of: whole tiles of any kernel.
-    const ROWS: usize = 24;
-    const COLS: usize = 64;
+    // What a block should have at least, and a multiple of: whole tiles.
+    let split = precision != MatmulPrecision::F32;
+    let (least_rows, least_cols) = if split { (32, 64) } else { (24, 64) };
     let (m, n) = (a.rows, b.cols);
     let block =
         |len: usize, parts: usize, unit: usize| len.div_ceil(parts).next_multiple_of(unit).min(len);
     let wanted = 2 * par::threads();
     let copies = |(rows, cols): &(usize, usize)| {
-        let in_place = precision == MatmulPrecision::F32 && rows_in_place(a);
+        let in_place = !split && rows_in_place(a);
         let of_a = if in_place { 0 } else { 2 * m * n.div_ceil(*cols) };
         of_a + n * m.div_ceil(*rows)
     };
     (1..=wanted)
-        .map(|down| (block(m, down, ROWS), block(n, wanted.div_ceil(down), COLS)))
+        .map(|down| (block(m, down, least_rows), block(n, wanted.div_ceil(down), least_cols)))
         .filter(|(rows, cols)| {
-            m.div_ceil(*rows) * n.div_ceil(*cols) >= wanted.min(m.div_ceil(ROWS))
+            m.div_ceil(*rows) * n.div_ceil(*cols) >= wanted.min(m.div_ceil(least_rows))
         })
         .min_by_key(copies)
-        .unwrap_or((block(m, wanted, ROWS), block(n, wanted, COLS)))
+        .unwrap_or((block(m, wanted, least_rows), block(n, wanted, least_cols)))
 }
 
 /// A small product of long rows and columns: parts of the sum are made at the same time, and

@@ -17,7 +17,8 @@
 //! row of `a`, its column of `b` and nothing else: not on tiles, threads, strides or the
 //! instruction set, nor on how many other rows and columns there are.
 //!
-//! So it is with split factors, with another chain: see [`MatmulPrecision`].
+//! So it is with split factors ([`MatmulPrecision`]), with another chain: see `split.rs`. These
+//! exist on one instruction set only.
 //!
 //! `f64`, and `f32` in portable code, go through matrixmultiply.
 
@@ -67,9 +68,9 @@ pub trait Product: Sized {
         precision: MatmulPrecision,
     );
 
-    /// How a product of these sizes is made under the settings in force. To be asked once for all
-    /// parts of a product.
-    fn precision(m: usize, k: usize, n: usize) -> MatmulPrecision;
+    /// How a product of `k` terms in a sum and `n` columns is made under the settings in force. To
+    /// be asked once for all parts of a product.
+    fn precision(k: usize, n: usize) -> MatmulPrecision;
 
     /// How many terms of a sum of `k` are added up before they are added to the result: a
     /// product may be put together from products of so many, and have the same bits. `None` if
@@ -98,6 +99,8 @@ impl Product for f32 {
         if precision != MatmulPrecision::F32 {
             return by_splitting(a, b, add, out, then, precision);
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = precision;
         if Row::suits(&a, &b) {
             f32::dispatch(level, Row { a, b, add, out: out.part(0..1, 0..b.cols) });
             return then.map_or((), |then| then.run(out));
@@ -122,11 +125,11 @@ impl Product for f32 {
         });
     }
 
-    fn precision(m: usize, k: usize, n: usize) -> MatmulPrecision {
-        /// Half a tile.
+    fn precision(k: usize, n: usize) -> MatmulPrecision {
+        // Half of what tiles hold. Rows do not matter: a row is made in the same way alone.
         const LEAST: usize = 16;
         let precision = matmul_precision();
-        let large = m.min(k).min(n) >= LEAST;
+        let large = k.min(n) >= LEAST;
         if large && precision.is_supported() { precision } else { MatmulPrecision::F32 }
     }
 
@@ -206,7 +209,7 @@ impl Product for f64 {
         then.into_iter().for_each(|then| then.run(out.part(0..a.rows, 0..b.cols)));
     }
 
-    fn precision(_: usize, _: usize, _: usize) -> MatmulPrecision {
+    fn precision(_: usize, _: usize) -> MatmulPrecision {
         MatmulPrecision::F32
     }
 

@@ -1,10 +1,19 @@
 //! A product by tiles of `bf16`, into which every number is split.
+//!
+//! What is added to what, for every element: the sum is cut into blocks as without splitting, and
+//! a block into steps of 32. A step adds, for each pair of terms in the order of the loops in
+//! `amx.rs`, one number: the sum of two chains of 16 fused multiply-adds, over the first and the
+//! second half of the step. Nothing else counts, so bits do not depend on how a product is cut.
+//!
+//! Whole rows and columns with factors that are not finite (or not when rounded to `bf16`) are made
+//! without splitting: their terms would be infinite and cancel to NaN.
 
+use super::Product;
 use super::blocks::{depth, ranges};
 use super::finish::Then;
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::Lanes;
-use crate::simd::amx::{DEEP, Line, SIDE, Tiled, Tiles};
+use crate::simd::amx::{Amx, DEEP, Line, SIDE, Tiled, Tiles};
 use crate::simd::avx512::Avx512;
 use std::arch::x86_64::__m512;
 
@@ -29,7 +38,7 @@ pub(super) struct Split<'a, const T: usize> {
 
 impl<const T: usize> Tiled for Split<'_, T> {
     #[inline(always)]
-    fn run(self, tiles: Tiles) {
+    fn run(self, amx: Amx) {
         let Split { a, b, add, mut out, mut then, room } = self;
         let (k, depth) = (a.cols, depth(a.cols));
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
@@ -37,23 +46,14 @@ impl<const T: usize> Tiled for Split<'_, T> {
         let (height, width) = (ROWS_ROOM / lines * PANEL, COLUMNS_ROOM / lines * PANEL);
         for right in ranges(b.cols, width) {
             for sum in ranges(k, depth) {
-                let lines = panel_lines::<T>(sum.len());
                 let b = b.part(sum.clone(), right.clone());
-                let b_finite = pack::<T, false>(tiles, b, columns);
+                let b_finite = pack::<T, false>(amx, b, columns);
                 for down in ranges(a.rows, height) {
                     let a = a.part(down.clone(), sum.clone());
-                    let a_finite = pack::<T, true>(tiles, a, rows);
-                    let mut out = out.part(down.clone(), right.clone());
+                    let a_finite = pack::<T, true>(amx, a, rows);
                     let add = add || sum.start > 0;
-                    for (cols, columns) in ranges(b.cols, PANEL).zip(columns.chunks(lines)) {
-                        for (down, rows) in ranges(a.rows, PANEL).zip(rows.chunks(lines)) {
-                            let parts =
-                                (a.part(down.clone(), 0..a.cols), b.part(0..b.rows, cols.clone()));
-                            let parts = (!(a_finite && b_finite)).then_some(parts);
-                            let out = out.part(down, cols.clone());
-                            tile::<T>(tiles, rows, columns, parts, add, out);
-                        }
-                    }
+                    let mut out = out.part(down.clone(), right.clone());
+                    block::<T>(amx, (a, b), (rows, columns), a_finite && b_finite, add, &mut out);
                     if sum.end == k
                         && let Some(then) = &mut then
                     {
@@ -65,18 +65,40 @@ impl<const T: usize> Tiled for Split<'_, T> {
     }
 }
 
+/// All tiles of a block, whose rows and columns are packed.
+#[inline(always)]
+fn block<const T: usize>(
+    amx: Amx,
+    (a, b): (MatRef<'_, f32>, MatRef<'_, f32>),
+    (rows, columns): (&[Line], &[Line]),
+    finite: bool,
+    add: bool,
+    out: &mut MatMut<'_, f32>,
+) {
+    let tiles = amx.tiles();
+    let lines = panel_lines::<T>(a.cols);
+    for (right, columns) in ranges(b.cols, PANEL).zip(columns.chunks(lines)) {
+        for (down, rows) in ranges(a.rows, PANEL).zip(rows.chunks(lines)) {
+            let parts = (a.part(down.clone(), 0..a.cols), b.part(0..b.rows, right.clone()));
+            let parts = (!finite).then_some(parts);
+            let out = out.part(down, right.clone());
+            tile::<T>(amx.lanes(), &tiles, (rows, columns), parts, add, out);
+        }
+    }
+}
+
 /// Lines of a panel of `depth` terms of the sum.
 const fn panel_lines<const T: usize>(depth: usize) -> usize {
     depth.div_ceil(DEEP) * 2 * T * SIDE
 }
 
 /// A tile of the product from a panel of rows and one of columns. `parts` are the numbers they
-/// were made from, if some of them are not finite.
+/// were made from, if some of their block are not finite, or not as `bf16`.
 #[inline(always)]
 fn tile<const T: usize>(
-    tiles: Tiles,
-    rows: &[Line],
-    columns: &[Line],
+    s: Avx512,
+    tiles: &Tiles,
+    (rows, columns): (&[Line], &[Line]),
     parts: Option<(MatRef<'_, f32>, MatRef<'_, f32>)>,
     add: bool,
     mut out: MatMut<'_, f32>,
@@ -90,13 +112,10 @@ fn tile<const T: usize>(
     let mut square = Square([0.0; PANEL * PANEL]);
     let square = &mut square.0[..PANEL * width];
     tiles.product::<T>(rows, columns, &mut MatMut::new(square, PANEL, width));
-    let s = tiles.lanes();
-    for (i, sums) in square.chunks_exact_mut(width).take(out.rows()).enumerate() {
-        if let Some((a, b)) = parts {
-            for (j, sum) in sums[..b.cols].iter_mut().enumerate().filter(|(_, x)| !x.is_finite()) {
-                *sum = (0..a.cols).fold(0.0, |sum, p| a.at(i, p).mul_add(b.at(p, j), sum));
-            }
-        }
+    if let Some((a, b)) = parts {
+        repair(a, b, square, width);
+    }
+    for (i, sums) in square.chunks_exact(width).take(out.rows()).enumerate() {
         for (out, sums) in out.row(i).chunks_mut(SIDE).zip(sums.chunks_exact(SIDE)) {
             let sum = s.load(sums);
             s.store_part(if add { s.add(s.load_or(out, 0.0), sum) } else { sum }, out);
@@ -104,29 +123,46 @@ fn tile<const T: usize>(
     }
 }
 
+/// Makes sums with factors that are not finite, or not as `bf16`, as without splitting.
+#[cold]
+fn repair(a: MatRef<'_, f32>, b: MatRef<'_, f32>, square: &mut [f32], width: usize) {
+    let rounds_to_finite = |x: f32| x.abs() < f32::from_bits(0x7f7f_8000);
+    let spoiled = |m: MatRef<'_, f32>| -> Vec<bool> {
+        let row = |i| (0..m.cols).any(|p| !rounds_to_finite(m.at(i, p)));
+        (0..m.rows).map(row).collect()
+    };
+    let (rows, cols) = (spoiled(a), spoiled(b.t()));
+    if !rows.contains(&true) && !cols.contains(&true) {
+        return;
+    }
+    let mut plain = vec![0.0; a.rows * b.cols];
+    f32::gemm(a, b, false, MatMut::new(&mut plain, a.rows, b.cols));
+    for (i, plain) in plain.chunks_exact(b.cols).enumerate() {
+        for (j, &plain) in plain.iter().enumerate().filter(|&(j, _)| rows[i] || cols[j]) {
+            square[i * width + j] = plain;
+        }
+    }
+}
+
 /// Panels of 32 rows of a matrix, one after the other, or of columns; in the order in which
 /// [`Tiles::product`] reads them. Returns whether all numbers are finite.
 #[inline(always)]
-fn pack<const T: usize, const ROWS: bool>(
-    tiles: Tiles,
-    m: MatRef<'_, f32>,
-    out: &mut [Line],
-) -> bool {
-    let s = tiles.lanes();
+fn pack<const T: usize, const ROWS: bool>(amx: Amx, m: MatRef<'_, f32>, out: &mut [Line]) -> bool {
+    let s = amx.lanes();
     let (n, k) = if ROWS { (m.rows, m.cols) } else { (m.cols, m.rows) };
-    let mut seen = tiles.none_seen();
+    let mut seen = amx.none_seen();
     for (panel, out) in ranges(n, PANEL).zip(out.chunks_mut(panel_lines::<T>(k))) {
         for (p, out) in (0..k).step_by(DEEP).zip(out.chunks_mut(2 * T * SIDE)) {
             for (i, half) in panel.clone().step_by(SIDE).zip([0, SIDE]) {
                 let at = |p: usize| if ROWS { (i, p) } else { (p, i) };
                 let (x, y) = (square(s, m, at(p)), square(s, m, at(p + SIDE)));
                 for j in 0..SIDE {
-                    seen = tiles.split::<T>((x[j], y[j]), seen, 2 * SIDE, &mut out[half + j..]);
+                    seen = amx.split::<T>((x[j], y[j]), seen, 2 * SIDE, &mut out[half + j..]);
                 }
             }
         }
     }
-    tiles.all_finite(seen)
+    amx.all_finite(seen)
 }
 
 /// 16 rows of 16 columns from `(i, j)` on, 0 where the matrix has ended.

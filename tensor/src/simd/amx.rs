@@ -11,6 +11,8 @@ use super::avx512::Avx512;
 use crate::matrix::MatMut;
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// Proof that the CPU has AMX for bf16, AVX-512 with bf16, and that the operating system lets
@@ -37,12 +39,24 @@ pub const DEEP: usize = 2 * SIDE;
 /// [`Kernel`](super::Kernel).
 pub trait Tiled {
     /// Does it.
-    fn run(self, amx: Tiles);
+    fn run(self, amx: Amx);
 }
 
-/// Proof that the tile registers of this thread are set up.
-#[derive(Clone, Copy, Debug)]
-pub struct Tiles(Amx, std::marker::PhantomData<*const ()>);
+/// Tile registers, set up for this thread until it is dropped.
+#[derive(Debug)]
+pub struct Tiles(PhantomData<*const ()>);
+
+/// Instructions that change tile registers.
+macro_rules! tile_asm {
+    ($($code:tt)*) => {
+        asm!(
+            $($code)*
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
 
 impl Amx {
     /// The token, if the CPU has the instructions and the system allows them; asked once.
@@ -53,12 +67,22 @@ impl Amx {
         FOUND.get_or_init(found).then_some(Amx(avx512))
     }
 
-    /// Runs `k` inside a function compiled for AVX-512 with bf16, tile registers set up.
+    /// Runs `k` inside a function compiled for AVX-512 with bf16.
     pub fn run<K: Tiled>(self, k: K) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-        fn entry<K: Tiled>(tiles: Tiles, k: K) {
-            k.run(tiles);
+        fn entry<K: Tiled>(amx: Amx, k: K) {
+            k.run(amx);
         }
+        // SAFETY: 1. `self` proves that the CPU has all of these instructions.
+        unsafe { entry(self, k) }
+    }
+
+    /// Sets tile registers up, for a hundred nanoseconds. What other code does with them
+    /// meanwhile is not known, so none should run.
+    ///
+    /// # Panics
+    /// If this thread has set them up already.
+    pub fn tiles(self) -> Tiles {
         /// What `ldtilecfg` reads.
         #[repr(C, align(64))]
         struct Shapes {
@@ -77,26 +101,45 @@ impl Amx {
             }
             Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes, rows }
         };
+        assert!(!SET_UP.replace(true), "tile registers are in use");
         // SAFETY: 1. `self` proves that the CPU has AMX and the system allows it; 2. the 64 bytes
-        // are a valid description of 8 tiles. It is that of every call and never taken back, so
-        // a call inside `k` changes nothing.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &SHAPES, options(nostack, readonly)) };
-        // SAFETY: 1. `self` proves that the CPU has all of these instructions.
-        unsafe { entry(Tiles(self, std::marker::PhantomData), k) }
+        // are a valid description of 8 tiles; 3. registers that change are given.
+        unsafe { tile_asm!("ldtilecfg [{}]", in(reg) &SHAPES,) };
+        Tiles(PhantomData)
+    }
+}
+
+thread_local! {
+    /// Whether this thread has [`Tiles`].
+    static SET_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for Tiles {
+    /// Without live tiles, a thread has less to save.
+    fn drop(&mut self) {
+        // SAFETY: 1. tiles exist only where the CPU has AMX and the system allows it; 2. registers
+        // that change are given.
+        unsafe { tile_asm!("tilerelease",) };
+        SET_UP.set(false);
     }
 }
 
 /// Whether the CPU has AMX with bf16, and the system keeps tile registers.
+#[allow(unused_unsafe)] // `cpuid` is safe since Rust 1.94
 fn has_tiles() -> bool {
     const LEAF: u32 = 7;
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
     const SAVED: u64 = 1 << 17 | 1 << 18;
-    if __cpuid(0).eax < LEAF || __cpuid(1).ecx & (1 << 27) == 0 {
+    // SAFETY: 1. every x86-64 CPU has the instruction.
+    let (leaves, basic) = unsafe { (__cpuid(0).eax, __cpuid(1).ecx) };
+    if leaves < LEAF || basic & (1 << 27) == 0 {
         return false;
     }
+    // SAFETY: 1. as above.
+    let features = unsafe { __cpuid_count(LEAF, 0) }.edx;
     // SAFETY: 1. bit 27 above says that the system has enabled this instruction.
     let saved = unsafe { saved_state() };
-    __cpuid_count(LEAF, 0).edx & BF16_AND_TILE == BF16_AND_TILE && saved & SAVED == SAVED
+    features & BF16_AND_TILE == BF16_AND_TILE && saved & SAVED == SAVED
 }
 
 /// The state that the system saves for a thread.
@@ -138,17 +181,17 @@ fn is_allowed() -> bool {
     false
 }
 
-impl Tiles {
+impl Amx {
     /// The vector instructions.
     #[inline(always)]
     pub fn lanes(self) -> Avx512 {
-        self.0.0
+        self.0
     }
 
     /// Two vectors as pairs of `T` terms in `bf16`: term `t` of lane `i` of both vectors is pair
     /// `i` of line `t * step` of `out`. Each term is what the ones before have left, rounded to
     /// the nearest; subnormal numbers count as 0. Returns `seen`, or the largest magnitude of a
-    /// first term that is larger, for [`Tiles::all_finite`].
+    /// first term that is larger, for [`Amx::all_finite`].
     ///
     /// # Panics
     /// If `out` is too short.
@@ -191,7 +234,7 @@ impl Tiles {
         largest
     }
 
-    /// What [`Tiles::split`] has seen before the first number.
+    /// What [`Amx::split`] has seen before the first number.
     #[inline(always)]
     pub fn none_seen(self) -> __m512i {
         // SAFETY: 1. a token exists only where the CPU has AVX-512.
@@ -204,7 +247,9 @@ impl Tiles {
         // SAFETY: 1. a token exists only where the CPU has AVX-512 BW.
         unsafe { _mm512_cmpge_epu16_mask(seen, _mm512_set1_epi16(0x7f80)) == 0 }
     }
+}
 
+impl Tiles {
     /// `c = a · b` for 32 rows and 32 or 16 columns: the products of terms `s` of `a` and `t` of
     /// `b` for which `s + t < T`, summed in `f32` over all pairs. A step of 32 terms of the sum is
     /// `2 T` tiles of `a` and as many of `b`: for each term those of the upper 16 rows (left 16
@@ -214,13 +259,13 @@ impl Tiles {
     /// # Panics
     /// If `a` and `b` are not of equal length and whole steps, or `c` has other sizes.
     #[inline(always)]
-    pub fn product<const T: usize>(self, a: &[Line], b: &[Line], c: &mut MatMut<'_, f32>) {
+    pub fn product<const T: usize>(&self, a: &[Line], b: &[Line], c: &mut MatMut<'_, f32>) {
         let step = 2 * T * SIDE;
         assert!(a.len() == b.len() && a.len().is_multiple_of(step) && !a.is_empty());
         assert!(c.rows() == 2 * SIDE && (c.cols() == SIDE || c.cols() == 2 * SIDE));
         let c_row = 4 * c.row_stride();
         let at = Place { a: a.as_ptr(), b: b.as_ptr(), steps: a.len() / step, c: c.as_mut_ptr() };
-        // SAFETY: 1. the token proves that tile registers are there and set up; 2. `steps` steps
+        // SAFETY: 1. `self` proves that tile registers are there and set up; 2. `steps` steps
         // of `2 T` tiles of 16 lines can be read, by the first assertion; 3. `c` has 32 rows and
         // 16 or 32 columns, borrowed exclusively.
         unsafe {
@@ -247,7 +292,7 @@ struct Place {
 
 /// A loop over all steps. Sums are in `tmm0` to `tmm3`, row by row of tiles; `tmm4` and `tmm5`
 /// hold tiles of `a`, `tmm6` and `tmm7` of `b`. Terms are taken in an order in which few tiles are
-/// read twice, and largest products last.
+/// read twice.
 macro_rules! product {
     ($name:ident, $terms:literal, [$($body:tt)*], [$($store:literal),*]) => {
         /// # Safety
@@ -259,7 +304,7 @@ macro_rules! product {
         unsafe fn $name(at: Place, c_row: usize) {
             // SAFETY: 1. to 3. by the caller; 4. registers that change are given.
             unsafe {
-                asm!(
+                tile_asm!(
                     "tilezero tmm0",
                     "tilezero tmm1",
                     "tilezero tmm2",
@@ -278,15 +323,6 @@ macro_rules! product {
                     c = in(reg) at.c,
                     c_row = in(reg) c_row,
                     lower = in(reg) at.c.wrapping_byte_add(16 * c_row),
-                    out("tmm0") _,
-                    out("tmm1") _,
-                    out("tmm2") _,
-                    out("tmm3") _,
-                    out("tmm4") _,
-                    out("tmm5") _,
-                    out("tmm6") _,
-                    out("tmm7") _,
-                    options(nostack),
                 );
             }
         }

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 /// An instruction set that kernels are compiled for, from plainest to widest.
 ///
 /// [`Level::Avx2`] stands for AVX2 and FMA; [`Level::Avx512`] for these and AVX-512 F, BW, DQ
-/// and VL. Results on all levels but [`Level::Scalar`] have equal bits.
+/// and VL. Results on all levels but [`Level::Scalar`] have equal bits, unless another
+/// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Portable code, left to the compiler; multiplies and adds are not fused.
@@ -112,8 +113,8 @@ thread_local! {
 /// the CPU has, lowered by the environment variable `RETROGRAD_SIMD`
 /// (`scalar`, `neon`, `avx2` or `avx512`), which is read once.
 ///
-/// Tensor operations take it along to the threads that they share work out to. Who starts threads
-/// of their own should read it before, and set it there.
+/// Tensor operations take it along to the threads that they share work out to. Code that starts
+/// its own threads should read it first and set it there.
 ///
 /// # Panics
 /// If `RETROGRAD_SIMD` names no level, or one that this CPU does not have.
