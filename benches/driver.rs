@@ -1,10 +1,10 @@
 //! Our side of the comparison with other libraries: does what benches/compare asks for, see
-//! protocol.rs there for how. The argument, if there is one, is the precision of products.
+//! protocol.rs there for how. `--precision NAME` says what products may be made of.
 
 #[path = "compare/protocol.rs"]
 mod protocol;
-#[path = "work/mod.rs"]
-mod work;
+#[path = "tasks/mod.rs"]
+mod tasks;
 
 use protocol::Opened;
 use retrograd::machine::Machine;
@@ -23,7 +23,7 @@ fn main() {
 
 fn serve() {
     protocol::serve(about, |name| {
-        let work = work::work(name)?;
+        let work = tasks::work(name)?;
         Some(Opened { flops: work.flops, bytes: work.bytes, run: (work.start)() })
     });
 }

@@ -1,7 +1,7 @@
 //! What the benchmarks share: the work to be timed, and rates as shares of the machine's limits.
 
-#[path = "../work/mod.rs"]
-pub mod work;
+#[path = "../tasks/mod.rs"]
+pub mod tasks;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput};
@@ -27,11 +27,11 @@ pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
     });
 }
 
-/// One group of benchmarks: the work of each name, see [`work::work`].
+/// One group of benchmarks: the work of each name, see [`tasks::work`].
 pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Item = String>) {
     let mut group = c.benchmark_group(name);
     for case in cases {
-        let work = work::work(&case).unwrap_or_else(|| panic!("no work is called {case}"));
+        let work = tasks::work(&case).unwrap_or_else(|| panic!("no work is called {case}"));
         let (elements, bytes) = (work.flops as u64, work.bytes as u64);
         if let Some(throughput) = match (elements, bytes) {
             (0, 0) => None,

@@ -16,7 +16,7 @@ class Rival:
 @dataclass(frozen=True)
 class Case:
     group: str
-    name: str  # of the work, see benches/work
+    name: str  # of the work, see benches/tasks
     rivals: tuple  # the fastest of them counts
     aim: float | None = None
     each: bool = True  # whether the aim is for the case; else for the mean of its group

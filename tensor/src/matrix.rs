@@ -22,6 +22,15 @@ pub struct MatRef<'a, T> {
 }
 
 impl<'a, T> MatRef<'a, T> {
+    /// All of a slice as `rows` rows of `cols`, one after the other.
+    ///
+    /// # Panics
+    /// If the slice has another length.
+    pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
+        assert_eq!(data.len(), rows * cols, "MatRef: size of the slice");
+        MatRef { data, offset: 0, rows, cols, row_stride: cols as isize, col_stride: 1 }
+    }
+
     /// Whether every element lies inside the slice.
     pub fn is_inside(&self) -> bool {
         if self.rows == 0 || self.cols == 0 {

@@ -143,7 +143,7 @@ fn linear<T: Real, I: Integer>(
     let per_row = 1.0 / counted.max(1) as f64;
     let rows = targets.numel();
     let (x, w) = (x.contiguous(), weight.contiguous());
-    let w = matrix(w.as_slice(), classes, width);
+    let w = MatRef::new(w.as_slice(), classes, width);
     let level = simd::level();
     let scale = with_gradients.then(|| T::from_f64(per_row));
     let mut dx = Tensor::zeros(if with_gradients { *x.shape() } else { [0].into() });
@@ -154,7 +154,7 @@ fn linear<T: Real, I: Integer>(
     let starts = (0..if classes == 0 { 0 } else { rows }).step_by(at_once);
     for first in starts {
         let n = at_once.min(rows - first);
-        let x = matrix(&x.as_slice()[first * width..(first + n) * width], n, width);
+        let x = MatRef::new(&x.as_slice()[first * width..(first + n) * width], n, width);
         let mut losses = vec![0.0; n];
         let logits = Tensor::build("linear_cross_entropy", [n, classes].into(), |logits| {
             gemm(&[(x, w.t())], false, logits);
@@ -167,7 +167,7 @@ fn linear<T: Real, I: Integer>(
         });
         total += losses.iter().sum::<f64>();
         if with_gradients {
-            let g = matrix(logits.as_slice(), n, classes);
+            let g = MatRef::new(logits.as_slice(), n, classes);
             let out = &mut dx.make_mut()[first * width..(first + n) * width];
             gemm(&[(g, w)], false, out);
             gemm(&[(g.t(), x)], true, dw.make_mut());
@@ -175,9 +175,4 @@ fn linear<T: Real, I: Integer>(
     }
     let loss = Tensor::scalar(T::from_f64(total * per_row));
     (loss, with_gradients.then_some((dx, dw)))
-}
-
-/// A row-major matrix.
-fn matrix<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
-    MatRef { data, offset: 0, rows, cols, row_stride: cols as isize, col_stride: 1 }
 }

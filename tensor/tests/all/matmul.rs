@@ -174,18 +174,10 @@ fn recycled_memory_is_never_read() {
             assert!(a.matmul(&b).to_vec().iter().all(|&x| x == k as f32));
         }
         let (va, vb) = (vec![1.0f32; m * k], vec![1.0f32; k * n]);
-        let matrix = |data, rows, cols| MatRef {
-            data,
-            offset: 0,
-            rows,
-            cols,
-            row_stride: cols as isize,
-            col_stride: 1,
-        };
         let mut out = vec![f32::NAN; m * n];
-        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], false, &mut out);
+        gemm(&[(MatRef::new(&va, m, k), MatRef::new(&vb, k, n))], false, &mut out);
         assert!(out.iter().all(|&x| x == k as f32));
-        gemm(&[(matrix(&va, m, k), matrix(&vb, k, n))], true, &mut out);
+        gemm(&[(MatRef::new(&va, m, k), MatRef::new(&vb, k, n))], true, &mut out);
         assert!(out.iter().all(|&x| x == 2.0 * k as f32));
     }
 }
@@ -193,7 +185,7 @@ fn recycled_memory_is_never_read() {
 #[test]
 fn operands_that_leave_their_slice_are_refused() {
     let data = vec![0.0f32; 12];
-    let ok = MatRef { data: &data, offset: 0, rows: 3, cols: 4, row_stride: 4, col_stride: 1 };
+    let ok = MatRef::new(&data, 3, 4);
     assert!(ok.is_inside());
     let bad = [
         MatRef { offset: 1, ..ok },
@@ -202,7 +194,7 @@ fn operands_that_leave_their_slice_are_refused() {
         MatRef { col_stride: isize::MAX, ..ok },
         MatRef { offset: usize::MAX, ..ok },
     ];
-    let b = MatRef { data: &data, offset: 0, rows: 4, cols: 3, row_stride: 3, col_stride: 1 };
+    let b = MatRef::new(&data, 4, 3);
     for a in bad {
         assert!(!a.is_inside(), "{a:?}");
         let mut out = vec![0.0; a.rows * 3];

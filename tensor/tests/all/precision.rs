@@ -220,17 +220,10 @@ fn adding_to_rows_that_are_apart() {
         let mut out = old.to_vec();
         let whole = |t: &Tensor<f32>| (t.to_vec(), t.size(1));
         let ((a, k), (b, n)) = (whole(&a), whole(&b));
-        let of = |data, rows, cols: usize| MatRef {
-            data,
-            offset: 0,
-            rows,
-            cols,
-            row_stride: cols as isize,
-            col_stride: 1,
-        };
         let made = with_matmul_precision(precision, || f32::precision(k, n));
         let mut whole = MatMut::new(&mut out, m, n + 5);
-        f32::gemm_then(of(&a, m, k), of(&b, k, n), true, whole.part(0..m, 2..n + 2), None, made);
+        let (a, b) = (MatRef::new(&a, m, k), MatRef::new(&b, k, n));
+        f32::gemm_then(a, b, true, whole.part(0..m, 2..n + 2), None, made);
         let out = Tensor::from_vec(out, [m, n + 5]);
         let before = old.slice(1, 2..n + 2);
         same("added", &out.slice(1, 2..n + 2), &before.add(&parts[0]).add(&parts[1]));
@@ -298,13 +291,9 @@ fn nothing_beyond_the_operands_is_touched() {
                 let b = b.slice::<f32>(k * n, at_end);
                 let out = out.slice::<f32>(m * n, at_end);
                 a.iter_mut().chain(&mut *b).for_each(|x| *x = rng.below(7) as f32 - 3.0);
-                let matrix = |data, rows, cols| {
-                    let whole =
-                        MatRef { data, offset: 0, rows, cols, row_stride: 1, col_stride: 1 };
-                    match in_rows {
-                        true => MatRef { row_stride: cols as isize, ..whole },
-                        false => MatRef { col_stride: rows as isize, ..whole },
-                    }
+                let matrix = |data, rows, cols| match in_rows {
+                    true => MatRef::new(data, rows, cols),
+                    false => MatRef::new(data, cols, rows).t(),
                 };
                 let (a, b) = (matrix(a, m, k), matrix(b, k, n));
                 for precision in SPLIT {

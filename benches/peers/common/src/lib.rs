@@ -1,6 +1,6 @@
 //! What the other libraries' programs share: the protocol, the models, the data.
 //!
-//! The names of the work are those of benches/work.
+//! The names of the work are those of benches/tasks.
 
 #[path = "../../../compare/data.rs"]
 pub mod data;

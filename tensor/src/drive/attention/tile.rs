@@ -156,8 +156,7 @@ pub(super) fn add_product<T: Real>(
     }
     let (rows, cols) = (0..out.rows(), 0..out.cols());
     let finite = b.without_non_finite();
-    let finite =
-        MatRef { data: &finite, offset: 0, row_stride: b.cols as isize, col_stride: 1, ..b };
+    let finite = MatRef::new(&finite, b.rows, b.cols);
     T::gemm(a, finite, true, out.part(rows, cols));
     a.add_product_with_non_finite(b, out);
 }
