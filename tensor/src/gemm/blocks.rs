@@ -4,7 +4,7 @@ use super::finish::Then;
 use super::pack;
 use super::tile::{Place, tile};
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::{F32_LANES, Kernel, Lanes};
+use crate::simd::{F32_LANES, Kernel, Lanes, fetch_to_read};
 use std::ops::Range;
 
 /// The longest chain of multiply-adds.
@@ -73,6 +73,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
         let in_place = columns_in_place(&a, &b);
         let height = if rows_in_place(&a) { HEIGHT } else { PACKED_HEIGHT };
+        let fetch = Fetch::new(&a, b.cols, depth);
         for right in ranges(b.cols, WIDTH) {
             for sum in ranges(k, depth) {
                 let b = b.part(sum.clone(), right.clone());
@@ -105,8 +106,9 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                             at += data.len();
                             Panel { data, step }
                         };
+                        let fetch = Fetch { a: fetch.a && cols.start == 0, ..fetch };
                         let out = out.part(0..down.len(), cols);
-                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, out);
+                        tiles::<S, NV>(s, &left, panel, add || sum.start > 0, fetch, out);
                     }
                     // Not panel by panel: what is read beside the product comes from far away,
                     // and long rows of it are fetched ahead.
@@ -155,6 +157,18 @@ impl Left<'_> {
         }
     }
 
+    /// Asks for `height` rows from row `i` on, if rows lie in order.
+    #[inline(always)]
+    fn fetch(&self, i: usize, height: usize) {
+        if let Left::InPlace(a) = self {
+            for i in i..i + height {
+                for x in a.row(i).chunks(F32_LANES) {
+                    fetch_to_read(x.as_ptr());
+                }
+            }
+        }
+    }
+
     /// `height` rows from row `i` on, and the distances between their rows and columns.
     fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
         match self {
@@ -172,6 +186,26 @@ impl Left<'_> {
     }
 }
 
+/// What is to be fetched before it is needed: what is too large to be in the second cache, unless
+/// there is so little work for each number that asking takes longer.
+#[derive(Clone, Copy)]
+struct Fetch {
+    /// Rows of `a`, where they lie.
+    a: bool,
+    out: bool,
+}
+
+impl Fetch {
+    fn new(a: &MatRef<'_, f32>, cols: usize, depth: usize) -> Fetch {
+        const LARGE: usize = 1 << 17;
+        const WORK: usize = 256;
+        Fetch {
+            a: a.col_stride == 1 && a.rows * a.cols >= LARGE && cols >= WORK,
+            out: a.rows * cols >= LARGE && depth >= WORK,
+        }
+    }
+}
+
 /// Columns of the right matrix: row `p` begins at `p * step`.
 struct Panel<'a> {
     data: &'a [f32],
@@ -185,6 +219,7 @@ fn tiles<S: Lanes<f32>, const NV: usize>(
     left: &Left<'_>,
     panel: Panel<'_>,
     add: bool,
+    fetch: Fetch,
     mut out: MatMut<'_, f32>,
 ) {
     let (rows, k) = left.size();
@@ -194,6 +229,9 @@ fn tiles<S: Lanes<f32>, const NV: usize>(
     for i in (0..rows).step_by(TILE) {
         let height = TILE.min(rows - i);
         let (a, row, col) = left.tile(i, height);
+        if fetch.a && i + TILE < rows {
+            left.fetch(i + TILE, TILE.min(rows - i - TILE));
+        }
         let mut c = out.part(i..i + height, 0..cols);
         let at = Place {
             k,
@@ -206,6 +244,7 @@ fn tiles<S: Lanes<f32>, const NV: usize>(
             c: c.as_mut_ptr(),
             cols,
             add,
+            fetch: fetch.out,
         };
         macro_rules! by_height {
             ($vectors:literal) => {

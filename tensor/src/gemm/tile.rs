@@ -1,6 +1,6 @@
 //! The innermost loop: a tile of the product that stays in registers.
 
-use crate::simd::Lanes;
+use crate::simd::{Lanes, fetch_to_write};
 
 /// Where a tile reads and writes: rows of `a`, one panel of `b`, the corner of `c`.
 #[derive(Clone, Copy)]
@@ -21,6 +21,8 @@ pub(super) struct Place {
     pub cols: usize,
     /// Whether to add to what is there, or to replace it.
     pub add: bool,
+    /// Whether `c` is to be fetched while the sums are made.
+    pub fetch: bool,
 }
 
 /// `c (+)= a · b` for `MR` rows and up to `16 NV` columns. Every element is one chain of fused
@@ -37,6 +39,13 @@ pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S,
     const N: usize = crate::simd::F32_LANES;
     let mut acc = [[s.splat(0.0); NV]; MR];
     let (mut a, mut b) = (at.a, at.b);
+    if at.fetch {
+        for i in 0..MR {
+            for j in 0..NV {
+                fetch_to_write(at.c.wrapping_add(i * at.c_row + j * N));
+            }
+        }
+    }
     for _ in 0..at.k {
         let mut row = [s.splat(0.0); NV];
         for j in 0..NV {

@@ -25,10 +25,12 @@ mod math;
 pub(crate) mod neon;
 mod one;
 mod portable;
+mod prefetch;
 mod real;
 
 pub(crate) use level::at_level;
 pub use level::{Level, LevelError, level, with_level};
+pub(crate) use prefetch::{fetch_to_read, fetch_to_write};
 pub use real::Real;
 
 /// Number of lanes of an `f32` vector on every instruction set.
