@@ -1,7 +1,7 @@
 //! Threads around matrix products: the one door that matmul goes through.
 
+use super::cut::{Cut, Work};
 use crate::error::OrPanic;
-use crate::gemm::rows_in_place;
 pub use crate::gemm::{Finish, Then};
 pub use crate::matrix::{MatMut, MatRef};
 use crate::par::{self, Cost};
@@ -90,11 +90,13 @@ fn one<T: Real>(
     if !par::worth(cost, m * n) {
         return T::gemm_then(a, b, add, MatMut::new(out, m, n), then, precision);
     }
-    let (rows, cols) = blocks(&a, &b, precision);
-    if let Some(depth) = T::depth(k).filter(|&depth| rows == m && cols == n && k > depth) {
-        by_parts_of_the_sum(a, b, depth, add, out, precision);
-        return then.into_iter().for_each(|then| then.run(MatMut::new(out, m, n)));
-    }
+    let (rows, cols) = match Work::new(&a, &b, T::depth(k), precision).cut(par::threads()) {
+        Cut::Blocks { rows, cols } => (rows, cols),
+        Cut::Sums { depth } => {
+            by_parts_of_the_sum(a, b, depth, add, out, precision);
+            return then.into_iter().for_each(|then| then.run(MatMut::new(out, m, n)));
+        }
+    };
     let blocks = MatMut::new(out, m, n).blocks(rows, cols);
     let (finish, also) = then.map_or((None, None), |then| (Some(then.finish), then.also));
     let mut alsos = also.map(|also| also.blocks(rows, cols).into_iter());
@@ -105,30 +107,6 @@ fn one<T: Real>(
         let then = finish.map(|finish| Then { finish, at: (i, j), also });
         T::gemm_then(a, b, add, out, then, precision);
     });
-}
-
-/// Rows and columns of the blocks into which a product is cut: about two for each thread, and
-/// where copying operands anew for every block costs least.
-fn blocks<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>, precision: MatmulPrecision) -> (usize, usize) {
-    // What a block should have at least, and a multiple of: whole tiles.
-    let split = precision != MatmulPrecision::F32;
-    let (least_rows, least_cols) = if split { (32, 64) } else { (24, 64) };
-    let (m, n) = (a.rows, b.cols);
-    let block =
-        |len: usize, parts: usize, unit: usize| len.div_ceil(parts).next_multiple_of(unit).min(len);
-    let wanted = 2 * par::threads();
-    let copies = |(rows, cols): &(usize, usize)| {
-        let in_place = !split && rows_in_place(a);
-        let of_a = if in_place { 0 } else { 2 * m * n.div_ceil(*cols) };
-        of_a + n * m.div_ceil(*rows)
-    };
-    (1..=wanted)
-        .map(|down| (block(m, down, least_rows), block(n, wanted.div_ceil(down), least_cols)))
-        .filter(|(rows, cols)| {
-            m.div_ceil(*rows) * n.div_ceil(*cols) >= wanted.min(m.div_ceil(least_rows))
-        })
-        .min_by_key(copies)
-        .unwrap_or((block(m, wanted, least_rows), block(n, wanted, least_cols)))
 }
 
 /// A small product of long rows and columns: parts of the sum are made at the same time, and
@@ -148,10 +126,14 @@ fn by_parts_of_the_sum<T: Real>(
         let (a, b) = (a.part(0..m, sum.clone()), b.part(sum, 0..n));
         T::gemm_then(a, b, false, MatMut::new(part, m, n), None, precision);
     });
-    for (i, part) in parts.chunks_exact(m * n).enumerate() {
-        match i == 0 && !add {
-            true => out.copy_from_slice(part),
-            false => out.iter_mut().zip(part).for_each(|(x, y)| *x += *y),
+    let cost = Cost(u32::try_from(parts.len() / (m * n)).unwrap_or(u32::MAX).saturating_mul(100));
+    par::fill(out, par::chunk_len(cost), cost, |first, out| {
+        for (i, part) in parts.chunks_exact(m * n).enumerate() {
+            let part = &part[first..][..out.len()];
+            match i == 0 && !add {
+                true => out.copy_from_slice(part),
+                false => out.iter_mut().zip(part).for_each(|(x, y)| *x += *y),
+            }
         }
-    }
+    });
 }

@@ -16,6 +16,7 @@
 //! | [`gemm`] | matrix product | matmul |
 
 pub mod attention;
+mod cut;
 pub mod fold;
 pub mod gemm;
 pub mod rows;

@@ -15,7 +15,7 @@ const HEIGHT: usize = 120;
 /// The same of rows that are packed: many at once, since it is columns that lie in order then.
 const PACKED_HEIGHT: usize = 480;
 /// Columns that are packed at once.
-const WIDTH: usize = 512;
+pub const WIDTH: usize = 512;
 /// Rows of a tile.
 const TILE: usize = 6;
 
@@ -24,10 +24,11 @@ pub fn depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
 }
 
-/// Whether rows of `a` are read where they lie: if they lie in order, or if columns do that are
-/// not too far apart for the caches.
-pub fn rows_in_place<T>(a: &MatRef<'_, T>) -> bool {
-    a.col_stride == 1 || a.row_stride == 1 && a.col_stride.abs() <= 768
+/// Whether rows of `a` are read where they lie, in a product of `n` columns: if they lie in order,
+/// or if columns do that are close together, or not too far apart and read a few times only.
+pub fn rows_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
+    let (close, few) = (a.col_stride.abs() <= 128, n <= 128);
+    a.col_stride == 1 || a.row_stride == 1 && (close || few && a.col_stride.abs() <= 768)
 }
 
 /// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
@@ -72,7 +73,8 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
         let (k, depth) = (a.cols, depth(a.cols));
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
         let in_place = columns_in_place(&a, &b);
-        let height = if rows_in_place(&a) { HEIGHT } else { PACKED_HEIGHT };
+        let rows_in_place = rows_in_place(&a, b.cols);
+        let height = if rows_in_place { HEIGHT } else { PACKED_HEIGHT };
         let fetch = Fetch::new(&a, b.cols, depth);
         for right in ranges(b.cols, WIDTH) {
             for sum in ranges(k, depth) {
@@ -87,7 +89,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                 }
                 for down in ranges(a.rows, height) {
                     let a = a.part(down.clone(), sum.clone());
-                    let left = match rows_in_place(&a) {
+                    let left = match rows_in_place {
                         true => Left::InPlace(a),
                         false => {
                             pack::rows(s, a, rows);

@@ -1,0 +1,30 @@
+//! Asking for memory before it is needed.
+//!
+//! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. A
+//! product goes down many short rows that lie pages apart; there it pays to ask.
+
+/// Asks for the cache line at `at`, which may be anywhere, in the second cache.
+#[inline(always)]
+pub(crate) fn fetch_to_read(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which reads and writes nothing and never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Asks for the cache line at `at`, which may be anywhere, in the first cache and for oneself.
+#[inline(always)]
+pub(crate) fn fetch_to_write(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `fetch_to_read`; the hint to write is one to read where it is not known.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
