@@ -201,8 +201,9 @@ impl Fetch {
     fn new(a: &MatRef<'_, f32>, cols: usize, depth: usize) -> Fetch {
         const LARGE: usize = 1 << 17;
         const WORK: usize = 256;
+        const ONCE: usize = 64;
         Fetch {
-            a: a.col_stride == 1 && a.rows * a.cols >= LARGE && cols >= WORK,
+            a: a.col_stride == 1 && a.rows * a.cols >= if cols <= ONCE { LARGE / 4 } else { LARGE },
             out: a.rows * cols >= LARGE && depth >= WORK,
         }
     }
