@@ -33,10 +33,15 @@ pub fn rows_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
 
 /// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
 /// order, and all of them stay in the first cache, or would be read no more often than copied.
-fn columns_in_place(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
+fn columns_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
     let short = b.rows <= SHORT && stay_cached(b.rows, b.row_stride);
-    b.col_stride == 1 && b.row_stride >= 0 && (a.rows <= TILE || short)
+    let few = a.rows <= TILE || a.rows <= FEW * NV && b.row_stride <= CLOSE;
+    b.col_stride == 1 && b.row_stride >= 0 && (few || short)
 }
+
+/// Rows of a product that are few for each vector of a panel, if rows of `b` are close together.
+const FEW: usize = 128;
+const CLOSE: isize = 512;
 
 /// Terms of a sum that is short.
 const SHORT: usize = 64;
@@ -72,7 +77,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
         let Blocks { a, b, add, mut out, mut then, room } = self;
         let (k, depth) = (a.cols, depth(a.cols));
         let (columns, rows) = room.split_at_mut(COLUMNS_ROOM);
-        let in_place = columns_in_place(&a, &b);
+        let in_place = columns_in_place::<NV>(&a, &b);
         let rows_in_place = rows_in_place(&a, b.cols);
         let height = if rows_in_place { HEIGHT } else { PACKED_HEIGHT };
         let fetch = Fetch::new(&a, b.cols, depth);
