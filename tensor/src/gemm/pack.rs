@@ -1,7 +1,7 @@
 //! Copies of blocks in the order in which tiles read them.
 
 use crate::matrix::MatRef;
-use crate::simd::{F32_LANES as N, Lanes};
+use crate::simd::{F32_LANES as N, Lanes, fetch_to_read};
 
 /// Elements that [`columns`] writes at most.
 pub(super) const fn columns_room(k: usize, cols: usize) -> usize {
@@ -61,6 +61,10 @@ pub(super) fn rows<S: Lanes<f32>>(s: S, a: MatRef<'_, f32>, out: &mut [f32]) {
     }
 }
 
+/// How far ahead of what is copied memory is asked for: rows that lie apart are not fetched ahead
+/// by themselves when there are many.
+const AHEAD: usize = 4 * N;
+
 /// Row `p` of a matrix whose rows are not scattered.
 #[inline(always)]
 fn row(b: MatRef<'_, f32>, p: usize) -> &[f32] {
@@ -95,7 +99,9 @@ fn panel<S: Lanes<f32>>(s: S, b: MatRef<'_, f32>, step: usize, out: &mut [f32]) 
         for j in (0..b.cols).step_by(N) {
             let mut square = [s.splat(0.0); N];
             for i in 0..N.min(b.cols - j) {
-                square[i] = s.load(&b.data[at(p, j + i)..]);
+                let x = &b.data[at(p, j + i)..];
+                square[i] = s.load(x);
+                fetch_to_read(x.as_ptr().wrapping_add(AHEAD));
             }
             let square = s.transpose(square);
             for i in 0..N {

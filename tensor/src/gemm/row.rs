@@ -3,10 +3,12 @@
 
 use super::blocks::{depth, ranges};
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::{F32_LANES as N, Kernel, Lanes};
+use crate::simd::{F32_LANES as N, Kernel, Lanes, fetch_to_read};
 
 /// Columns that go side by side, so that chains of multiply-adds need not wait.
 const WIDTH: usize = 2 * N;
+/// How far ahead memory is asked for.
+const AHEAD: usize = 8 * N;
 
 /// `out = a · b`, or `out += a · b`, for one row `a`.
 pub(super) struct Row<'a> {
@@ -58,7 +60,9 @@ fn chains<S: Lanes<f32>>(s: S, a: MatRef<'_, f32>, rows: MatRef<'_, f32>) -> [S:
             let mut square = [s.splat(0.0); N];
             if rows.rows >= (half + 1) * N {
                 for i in 0..N {
-                    square[i] = s.load(&rows.row(half * N + i)[p..]);
+                    let x = &rows.row(half * N + i)[p..];
+                    square[i] = s.load(x);
+                    fetch_to_read(x.as_ptr().wrapping_add(AHEAD));
                 }
             } else {
                 for i in 0..rows.rows - half * N {
