@@ -1,7 +1,9 @@
 //! Measures the largest error, in units in the last place, of every `f32` function on lanes and
-//! on every level this CPU has, over all bit patterns or every k-th:
+//! on every level this CPU has, over all bit patterns or every k-th, and of some functions only if
+//! they are named:
 //!
 //!     cargo run --release -p retrograd-tensor --example ulp -- 257
+//!     cargo run --release -p retrograd-tensor --example ulp -- 1 exp ln
 //!
 //! The reference is the same function in `f64`.
 
@@ -128,11 +130,18 @@ fn worse(a: Error, b: Error) -> Error {
 }
 
 fn main() {
-    let stride = std::env::args().nth(1).map_or(1, |k| k.parse().expect("a stride: 1, 2, ..."));
+    let mut args = std::env::args().skip(1);
+    let stride = args.next().map_or(1, |k| k.parse().expect("a stride: 1, 2, ..."));
+    let named: Vec<String> = args.collect();
+    for name in &named {
+        assert!(FUNCTIONS.iter().any(|(known, ..)| known == name), "no function is named {name}");
+    }
     let levels: Vec<Level> = Level::available().into_iter().collect();
     println!("largest error in ULP over every {stride}-th of all f32 values");
     println!("{:8} {:8} {:>8}  at", "function", "level", "ULP");
-    for (which, (name, ..)) in FUNCTIONS.iter().enumerate() {
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|named| named == name);
+    let functions = FUNCTIONS.iter().enumerate().filter(|(_, (name, ..))| wanted(name));
+    for (which, (name, ..)) in functions {
         for (level, (error, x)) in levels.iter().zip(worst(&levels, which, stride)) {
             println!("{name:8} {level:8} {error:8.3}  {x:e} ({:#010x})", x.to_bits());
         }
