@@ -86,8 +86,18 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
         let Chunk { op, w, r } = self;
         let n = w[0].len();
         let full = n / S::N * S::N;
+        // Some pages of each operand are gone through side by side, and what a processor fetches
+        // ahead by itself ends at a page.
+        const AHEAD: usize = 512;
+        let lines = S::N * size_of::<T>() >= 64;
         let mut i = 0;
         while i < full {
+            for k in 0..if lines { W } else { 0 } {
+                simd::fetch_to_write(w[k].as_ptr().wrapping_add(i + AHEAD));
+            }
+            for k in 0..if lines { R } else { 0 } {
+                simd::fetch_to_read(r[k].as_ptr().wrapping_add(i + AHEAD));
+            }
             let old = std::array::from_fn(
                 #[inline(always)]
                 |k| s.load(&w[k][i..]),

@@ -1,11 +1,12 @@
 //! Asking for memory before it is needed.
 //!
-//! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. A
-//! product goes down many short rows that lie pages apart; there it pays to ask.
+//! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. It
+//! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
+//! where several large operands are gone through side by side.
 
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
-pub(crate) fn fetch_to_read(at: *const f32) {
+pub(crate) fn fetch_to_read<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which reads and writes nothing and never faults, whatever the address.
     unsafe {
@@ -18,7 +19,7 @@ pub(crate) fn fetch_to_read(at: *const f32) {
 
 /// Asks for the cache line at `at`, which may be anywhere, in the first cache and for oneself.
 #[inline(always)]
-pub(crate) fn fetch_to_write(at: *const f32) {
+pub(crate) fn fetch_to_write<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `fetch_to_read`; the hint to write is one to read where it is not known.
     unsafe {
