@@ -1,7 +1,7 @@
 //! Elementwise work that writes over its operands: accumulation and optimiser steps.
 
 use crate::par::{self, Cost};
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write};
 use crate::tensor::Tensor;
 
 /// A formula that replaces `W` numbers, given `R` more, on lanes.
@@ -88,15 +88,13 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
         let full = n / S::N * S::N;
         // Some pages of each operand are gone through side by side, and what a processor fetches
         // ahead by itself ends at a page.
-        const AHEAD: usize = 512;
-        let lines = S::N * size_of::<T>() >= 64;
         let mut i = 0;
         while i < full {
-            for k in 0..if lines { W } else { 0 } {
-                simd::fetch_to_write(w[k].as_ptr().wrapping_add(i + AHEAD));
+            for k in 0..W {
+                fetch_to_write(w[k].as_ptr().wrapping_add(i + FAR_AHEAD));
             }
-            for k in 0..if lines { R } else { 0 } {
-                simd::fetch_to_read(r[k].as_ptr().wrapping_add(i + AHEAD));
+            for k in 0..R {
+                fetch_to_read(r[k].as_ptr().wrapping_add(i + FAR_AHEAD));
             }
             let old = std::array::from_fn(
                 #[inline(always)]

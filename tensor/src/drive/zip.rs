@@ -5,7 +5,7 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -21,6 +21,9 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
 const BLOCK: usize = 256;
 /// Runs shorter than this are gathered several at a time.
 const SHORT: usize = 32;
+
+/// Bytes that no cache of a core has room for.
+const FAR: usize = 16 << 20;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -44,9 +47,11 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     let walk = Walk::new(&shape, std::array::from_fn(|k| &layouts[k]));
     let data = x.map(|t| t.data());
     let level = simd::level();
+    // What is calculated on for long is fetched meanwhile without being asked for.
+    let fetch = shape.numel() * size_of::<T>() >= FAR && E::COST.0 <= Cost::CHEAP.0;
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
-            T::dispatch(level, Chunk { op, walk: &walk, data, first, out });
+            T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });
         });
     })
 }
@@ -58,6 +63,8 @@ struct Chunk<'a, T: Real, E, const K: usize> {
     data: [&'a [T]; K],
     first: usize,
     out: &'a mut [T],
+    /// Whether to ask for memory ahead.
+    fetch: bool,
 }
 
 impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E, K> {
@@ -65,7 +72,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, walk, data, first, out } = self;
+        let Chunk { op, walk, data, first, out, fetch } = self;
         let mut cursor = walk.cursor(first);
         let in_order: [bool; K] = std::array::from_fn(|k| walk.stride(k) == 1);
         let all_in_order = in_order.iter().all(|&b| b);
@@ -76,7 +83,8 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
             let n = if walk.run_len() < SHORT && !(all_in_order && walk.run_len() >= left) {
                 let n = left.min(BLOCK);
                 gather_runs(&mut cursor, walk, data, &mut buffers, n);
-                slices(s, op, std::array::from_fn(|k| &buffers[k][..n]), &mut out[done..done + n]);
+                let x = std::array::from_fn(|k| &buffers[k][..n]);
+                slices(s, op, x, &mut out[done..done + n], false);
                 n
             } else {
                 let (n, start) = cursor.next(if all_in_order { left } else { left.min(BLOCK) });
@@ -89,7 +97,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
                     true => &data[k][start[k]..start[k] + n],
                     false => &buffers[k][..n],
                 });
-                slices(s, op, x, &mut out[done..done + n]);
+                slices(s, op, x, &mut out[done..done + n], fetch);
                 n
             };
             done += n;
@@ -122,10 +130,15 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     op: E,
     x: [&[T]; K],
     out: &mut [T],
+    fetch: bool,
 ) {
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
+        if fetch {
+            x.iter().for_each(|x| fetch_to_read(x.as_ptr().wrapping_add(i + FAR_AHEAD)));
+            fetch_to_write(out.as_ptr().wrapping_add(i + FAR_AHEAD));
+        }
         let v = std::array::from_fn(
             #[inline(always)]
             |k| s.load(&x[k][i..]),

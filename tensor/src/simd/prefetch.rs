@@ -4,6 +4,9 @@
 //! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
 //! where several large operands are gone through side by side.
 
+/// How many elements ahead to ask for what lies in main memory.
+pub(crate) const FAR_AHEAD: usize = 512;
+
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
 pub(crate) fn fetch_to_read<T>(at: *const T) {
