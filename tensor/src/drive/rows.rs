@@ -2,7 +2,7 @@
 
 use crate::error::OrPanic;
 use crate::par::{self, Cost};
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write, is_far};
 use crate::tensor::Tensor;
 use crate::walk::Walk;
 
@@ -39,11 +39,12 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     let walk = Walk::new(&shape.without(last), std::array::from_fn(|k| &heads[k]));
     let data: [&[T]; K] = std::array::from_fn(|k| x[k].data());
     let level = simd::level();
+    let fetch = is_far::<T>(shape.numel() * (K + 1));
     Tensor::build(name, shape, |out| {
         let chunk = par::units_per_chunk(R::COST, width) * width;
         par::fill(out, chunk, R::COST, |first, out| {
             let first = first / width;
-            T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out });
+            T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out, fetch });
         });
     })
 }
@@ -55,6 +56,8 @@ struct Chunk<'a, T: Real, R, const K: usize> {
     first: usize,
     width: usize,
     out: &'a mut [T],
+    /// Whether to ask for rows ahead.
+    fetch: bool,
 }
 
 impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, K> {
@@ -62,7 +65,7 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, walk, data, first, width, out } = self;
+        let Chunk { op, walk, data, first, width, out, fetch } = self;
         let mut cursor = walk.cursor(first);
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             let (_, start) = cursor.next(1);
@@ -70,8 +73,22 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
                 #[inline(always)]
                 |k| &data[k][start[k]..start[k] + width],
             );
+            if fetch {
+                fetch_rows(x, out);
+            }
             op.row(s, first + i, x, out);
         }
+    }
+}
+
+/// Asks for rows that lie some way behind these.
+#[inline(always)]
+fn fetch_rows<T: Real, const K: usize>(x: [&[T]; K], out: &[T]) {
+    const LINE: usize = 16;
+    let ahead = out.len().max(FAR_AHEAD);
+    for j in (0..out.len()).step_by(LINE) {
+        x.iter().for_each(|x| fetch_to_read(x.as_ptr().wrapping_add(j + ahead)));
+        fetch_to_write(out.as_ptr().wrapping_add(j + ahead));
     }
 }
 
@@ -127,10 +144,11 @@ where
     let chunk = par::units_per_chunk(R::COST, width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];
     let level = simd::level();
+    let fetch = is_far::<T>(shape.numel() * (K + 1));
     let (out, sums) = Tensor::build2(name, shape, sums.into(), |out, sums| {
         par::fill2((out, chunk), (sums, C * width), R::COST, |i, out, sums| {
             let x = x.map(|x| &x[i * chunk..i * chunk + out.len()]);
-            T::dispatch(level, ColumnChunk { op, x, width, out, sums });
+            T::dispatch(level, ColumnChunk { op, x, width, out, sums, fetch });
         });
     });
     (out, std::array::from_fn(|c| sums.select(1, c).sum(0)))
@@ -143,6 +161,8 @@ struct ColumnChunk<'a, T: Real, R, const K: usize, const C: usize> {
     out: &'a mut [T],
     /// `C` rows.
     sums: &'a mut [T],
+    /// Whether to ask for rows ahead.
+    fetch: bool,
 }
 
 impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T>
@@ -152,7 +172,7 @@ impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let ColumnChunk { op, x, width, out, sums } = self;
+        let ColumnChunk { op, x, width, out, sums, fetch } = self;
         sums.fill(T::ZERO);
         let mut columns = sums.chunks_exact_mut(width);
         let mut columns: [&mut [T]; C] =
@@ -162,6 +182,9 @@ impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T
                 #[inline(always)]
                 |k| &x[k][i * width..(i + 1) * width],
             );
+            if fetch {
+                fetch_rows(x, out);
+            }
             op.row(s, x, out, columns.each_mut().map(|c| &mut **c));
         }
     }

@@ -5,7 +5,7 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write, is_far};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -21,9 +21,6 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
 const BLOCK: usize = 256;
 /// Runs shorter than this are gathered several at a time.
 const SHORT: usize = 32;
-
-/// Bytes that no cache of a core has room for.
-const FAR: usize = 16 << 20;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -48,7 +45,7 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     let data = x.map(|t| t.data());
     let level = simd::level();
     // What is calculated on for long is fetched meanwhile without being asked for.
-    let fetch = shape.numel() * size_of::<T>() >= FAR && E::COST.0 <= Cost::CHEAP.0;
+    let fetch = is_far::<T>(shape.numel() * (K + 1)) && E::COST.0 <= Cost::CHEAP.0;
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
             T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });

@@ -4,8 +4,13 @@
 //! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
 //! where several large operands are gone through side by side.
 
-/// How many elements ahead to ask for what lies in main memory.
+/// How many elements ahead to ask for what is far.
 pub(crate) const FAR_AHEAD: usize = 512;
+
+/// Whether so many elements, all that an operation goes through, lie beyond a core's own caches.
+pub(crate) fn is_far<T>(elements: usize) -> bool {
+    elements * size_of::<T>() >= 16 << 20
+}
 
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
