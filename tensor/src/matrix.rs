@@ -1,6 +1,6 @@
 //! Matrices inside slices: views that a kernel reads from and writes to.
 
-use crate::simd::Real;
+use crate::simd::{Real, fetch_to_write};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -251,7 +251,17 @@ impl<'a, T> MatMut<'a, T> {
     where
         T: Copy,
     {
-        (0..self.rows).for_each(|i| self.row(i).fill(x));
+        // Rows that lie apart are not fetched ahead by themselves.
+        const ROWS_AHEAD: usize = 16;
+        const LINE: usize = 16;
+        let ahead = ROWS_AHEAD * self.row_stride;
+        for i in 0..self.rows {
+            let row = self.row(i);
+            for line in row.chunks(LINE) {
+                fetch_to_write(line.as_ptr().wrapping_add(ahead));
+            }
+            row.fill(x);
+        }
     }
 
     /// One row.

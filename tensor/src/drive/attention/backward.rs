@@ -1,6 +1,7 @@
 //! Gradients, from weights that are computed again.
 
 use super::tile::{Gradients, Square, add_product, row_dots};
+use super::turned::Turned;
 use super::{QUERIES, Sizes, TILE, Tiled, head, pieces};
 use crate::matrix::MatMut;
 use crate::par;
@@ -149,19 +150,26 @@ impl<'a, T: Real> Pass<'a, T> {
         let [mut s, mut dp] = [(); 2].map(|()| Square::new());
         let mut slopes = how.softcap.is_some().then(Square::new);
         let mut z = how.dropout.is_some().then(Square::new);
+        let [mut keys_turned, mut values_turned] = [sizes.dk, sizes.dv].map(Turned::new);
         dq.fill(T::ZERO);
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);
         for cols in pieces(0..sizes.lk, TILE) {
+            let mut turned = false;
             for (i, rows) in
                 (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
             {
                 let h = kh * sizes.group + i;
                 let Some(tile) = how.tile((b, h), rows.clone(), cols.clone()) else { continue };
-                let of_keys = |x| head(x, b, kh, tile.cols.clone());
+                if !std::mem::replace(&mut turned, true) {
+                    keys_turned.turn(head(k, b, kh, cols.clone()));
+                    values_turned.turn(head(v, b, kh, cols.clone()));
+                }
                 let of_queries = |x| head(x, b, h, rows.clone());
-                let (queries, keys, values) = (of_queries(q), of_keys(k), of_keys(v));
-                let factor = how.scores(&tile, queries, keys, &mut s, slopes.as_mut());
+                let (queries, keys) = (of_queries(q), head(k, b, kh, tile.cols.clone()));
+                let whole = tile.whole_cols(cols.start);
+                let keys_turned = keys_turned.of(whole.clone());
+                let factor = how.scores(&tile, queries, keys_turned, &mut s, slopes.as_mut());
                 let first = (b * sizes.heads + h) * sizes.lq;
                 let here = first + rows.start..first + rows.end;
                 let gradients = Gradients {
@@ -175,12 +183,12 @@ impl<'a, T: Real> Pass<'a, T> {
                     s: &mut s,
                     dp: &mut dp,
                 };
-                gradients.make(of_queries(g), values);
+                gradients.make(of_queries(g), values_turned.of(whole));
                 let (p, ds) = (s.of(&tile), dp.of(&tile));
-                let (cols, width) = (tile.cols.clone(), sizes.dk);
-                let into_queries = dq.part(rows.clone(), i * width..(i + 1) * width);
+                let cols = tile.cols.clone();
+                let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
                 add_product(ds, keys, tile.partial, into_queries);
-                let into_keys = dk.part(cols.clone(), 0..width);
+                let into_keys = dk.part(cols.clone(), 0..sizes.dk);
                 add_product(ds.t(), queries, tile.partial, into_keys);
                 add_product(p.t(), of_queries(g), tile.partial, dv.part(cols, 0..sizes.dv));
             }

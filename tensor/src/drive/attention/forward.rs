@@ -1,6 +1,7 @@
 //! The output, and the log-sum-exp that the backward pass wants.
 
 use super::tile::{Online, Square, add_product, scale_rows};
+use super::turned::Turned;
 use super::{QUERIES, Sizes, TILE, Tiled, head, pieces};
 use crate::matrix::MatMut;
 use crate::par;
@@ -41,54 +42,67 @@ pub fn forward<T: Real>(
                 })
                 .collect();
             let cost = sizes.cost(1);
-            par::each(tasks, TASK.min(lq) * lk, cost, |((b, h), first, mut out, lse)| {
-                for rows in pieces(first..first + lse.len(), QUERIES) {
-                    let here = rows.start - first..rows.end - first;
-                    let out = out.part(here.clone(), 0..dv);
-                    queries((q, k, v), how, &sizes, (b, h, h / group), rows, out, &mut lse[here]);
-                }
+            par::each(tasks, TASK.min(lq) * lk, cost, |((b, h), first, out, lse)| {
+                queries((q, k, v), how, &sizes, (b, h, h / group), first, out, lse);
             });
         });
     (out.transpose(1, 2), lse)
 }
 
-/// A few queries of one head against all keys.
+/// Some queries of one head, from number `first` on, against all keys.
 fn queries<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     how: &Tiled<'_, T>,
     sizes: &Sizes,
     (b, h, kh): (usize, usize, usize),
-    rows: Range<usize>,
+    first: usize,
     mut out: MatMut<'_, T>,
     lse: &mut [T],
 ) {
     let (mut s, mut z) = (Square::new(), how.dropout.is_some().then(Square::new));
-    let mut online = Online::new(how.sink.map(|sink| sink[h]));
-    let all = (0..out.rows(), 0..out.cols());
+    let online = || Online::new(how.sink.map(|sink| sink[h]));
+    let mut blocks: Vec<(Range<usize>, Online<T>)> =
+        pieces(first..first + lse.len(), QUERIES).map(|rows| (rows, online())).collect();
+    // Of a single query, each key is met once only.
+    let mut turned = (lse.len() > 1).then(|| Turned::new(sizes.dk));
     out.fill(T::ZERO);
     for cols in pieces(0..sizes.lk, TILE) {
-        let Some(tile) = how.tile((b, h), rows.clone(), cols) else { continue };
-        let (keys, values) = (head(k, b, kh, tile.cols.clone()), head(v, b, kh, tile.cols.clone()));
-        let factor = how.scores(&tile, head(q, b, h, rows.clone()), keys, &mut s, None);
-        online.step(&tile, &mut s, factor);
-        if online.shrink[..rows.len()].iter().any(|&x| x != T::ONE) {
-            scale_rows(out.part(all.0.clone(), all.1.clone()), &online.shrink);
+        let mut done = false;
+        for (rows, online) in &mut blocks {
+            let Some(tile) = how.tile((b, h), rows.clone(), cols.clone()) else { continue };
+            let keys = match &mut turned {
+                None => head(k, b, kh, tile.cols.clone()).t(),
+                Some(turned) => {
+                    if !std::mem::replace(&mut done, true) {
+                        turned.turn(head(k, b, kh, cols.clone()));
+                    }
+                    turned.of(tile.whole_cols(cols.start))
+                }
+            };
+            let factor = how.scores(&tile, head(q, b, h, rows.clone()), keys, &mut s, None);
+            online.step(&tile, &mut s, factor);
+            let mut out = out.part(rows.start - first..rows.end - first, 0..sizes.dv);
+            if online.shrink[..rows.len()].iter().any(|&x| x != T::ONE) {
+                scale_rows(out.part(0..rows.len(), 0..sizes.dv), &online.shrink);
+            }
+            if let Some(kept) = how.kept(sizes, &tile, z.as_mut()) {
+                s.multiply(&tile, kept);
+            }
+            let values = head(v, b, kh, tile.cols.clone());
+            add_product(s.of(&tile), values, tile.partial, out);
         }
-        if let Some(kept) = how.kept(sizes, &tile, z.as_mut()) {
-            s.multiply(&tile, kept);
-        }
-        let out = out.part(all.0.clone(), all.1.clone());
-        add_product(s.of(&tile), values, tile.partial, out);
     }
-    let mut scale = [T::ZERO; QUERIES];
-    for (i, lse) in lse.iter_mut().enumerate() {
-        let total = online.sum[i];
-        if total == T::ZERO {
-            *lse = T::NEG_INFINITY;
-        } else {
-            *lse = online.top[i] + T::from_f64(total.to_f64().ln());
-            scale[i] = T::ONE / total;
+    for ((rows, online), lse) in blocks.into_iter().zip(lse.chunks_mut(QUERIES)) {
+        let mut scale = [T::ZERO; QUERIES];
+        for (i, lse) in lse.iter_mut().enumerate() {
+            let total = online.sum[i];
+            if total == T::ZERO {
+                *lse = T::NEG_INFINITY;
+            } else {
+                *lse = online.top[i] + T::from_f64(total.to_f64().ln());
+                scale[i] = T::ONE / total;
+            }
         }
+        scale_rows(out.part(rows.start - first..rows.end - first, 0..sizes.dv), &scale);
     }
-    scale_rows(out, &scale);
 }

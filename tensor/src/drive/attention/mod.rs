@@ -16,6 +16,7 @@
 mod backward;
 mod forward;
 mod tile;
+mod turned;
 
 pub use backward::{Cotangents, Vjp, backward, backward_packed};
 pub use forward::forward;

@@ -2,7 +2,7 @@
 
 use super::{At, Class, QUERIES, Sizes, TILE, Tiled};
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{self, F32_LANES, Kernel, Lanes, Real};
 use std::ops::Range;
 
 /// Numbers of a tile, row by row, `TILE` of them in each.
@@ -28,9 +28,11 @@ impl<T: Real> Square<T> {
         }
     }
 
-    fn of_mut(&mut self, tile: &Tile) -> MatMut<'_, T> {
-        let Tile { rows, cols, .. } = tile;
-        MatMut::new(&mut self.0, QUERIES, TILE).into_part(0..rows.len(), 0..cols.len())
+    /// Makes the numbers of a tile the products of queries and keys, which may be more than those
+    /// of the tile.
+    fn set_product<'a>(&mut self, queries: MatRef<'a, T>, keys: MatRef<'a, T>) {
+        let out = MatMut::new(&mut self.0, QUERIES, TILE);
+        T::gemm(queries, keys, false, out.into_part(0..queries.rows, 0..keys.cols));
     }
 }
 
@@ -47,6 +49,12 @@ pub(super) struct Tile {
 }
 
 impl Tile {
+    /// Keys of the tile among those from `first` on, up to whole vectors of `f32`.
+    pub(super) fn whole_cols(&self, first: usize) -> Range<usize> {
+        let start = self.cols.start - first;
+        start..start + self.cols.len().next_multiple_of(F32_LANES)
+    }
+
     /// The columns of a row of numbers, up to whole vectors; what is too much is not seen.
     #[inline(always)]
     fn width<T: Real, S: Lanes<T>>(&self) -> usize {
@@ -88,7 +96,8 @@ impl<T: Real> Tiled<'_, T> {
     }
 
     /// The scores of a tile, but for a factor that is returned; with `slopes`, the derivatives
-    /// by the product, unless they are that factor. Pairs that are not seen have any score.
+    /// by the product, unless they are that factor. Pairs that are not seen have any score. Keys
+    /// `k` are columns.
     pub(super) fn scores(
         &self,
         tile: &Tile,
@@ -97,7 +106,7 @@ impl<T: Real> Tiled<'_, T> {
         s: &mut Square<T>,
         slopes: Option<&mut Square<T>>,
     ) -> T {
-        T::gemm(q, k.t(), false, s.of_mut(tile));
+        s.set_product(q, k);
         if self.softcap.is_none() && self.bias.is_none() {
             return self.scale;
         }
@@ -332,9 +341,9 @@ pub(super) struct Gradients<'a, T: Real> {
 }
 
 impl<'a, T: Real> Gradients<'a, T> {
-    /// Makes them, with `dp = g · vᵀ`.
+    /// Makes them, with `dp = g · v`, where values are columns.
     pub fn make(self, g: MatRef<'_, T>, v: MatRef<'_, T>) {
-        T::gemm(g, v.t(), false, self.dp.of_mut(self.tile));
+        self.dp.set_product(g, v);
         T::dispatch(simd::level(), self);
     }
 }
