@@ -1,6 +1,6 @@
 //! Matrices inside slices: views that a kernel reads from and writes to.
 
-use crate::simd::{Real, fetch_to_write};
+use crate::simd::{LINE, Real, prefetch_near};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -253,12 +253,14 @@ impl<'a, T> MatMut<'a, T> {
     {
         // Rows that lie apart are not fetched ahead by themselves.
         const ROWS_AHEAD: usize = 16;
-        const LINE: usize = 16;
-        let ahead = ROWS_AHEAD * self.row_stride;
+        let ahead = self.row_stride.wrapping_mul(ROWS_AHEAD);
         for i in 0..self.rows {
+            let more = i + ROWS_AHEAD < self.rows;
             let row = self.row(i);
-            for line in row.chunks(LINE) {
-                fetch_to_write(line.as_ptr().wrapping_add(ahead));
+            if more {
+                for line in row.chunks(LINE) {
+                    prefetch_near(line.as_ptr().wrapping_add(ahead));
+                }
             }
             row.fill(x);
         }

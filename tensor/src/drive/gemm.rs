@@ -12,8 +12,8 @@ use crate::storage::Storage;
 /// `out = a · b`, or `out += a · b` if `add`, for each pair, all of the same sizes; `out` holds
 /// the products row-major one after the other.
 ///
-/// Several products are shared out whole. A few are cut into blocks, or, if they are too small
-/// for that and their sums long, each sum into parts. Bits of `f32` do not depend on it.
+/// Several products are shared out whole. A few are cut into blocks, or, if they are small and
+/// their sums long, each sum into parts. Bits of `f32` do not depend on it.
 ///
 /// # Panics
 /// If sizes do not agree or an operand leaves its slice.
@@ -136,4 +136,32 @@ fn by_parts_of_the_sum<T: Real>(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Rng;
+    use crate::tensor::Tensor;
+    use crate::{simd, with_threads};
+
+    #[test]
+    fn parts_of_sums_are_added_as_one_thread_adds_them() {
+        let (m, k, n) = (150, 4100, 160); // more than one chunk of additions
+        let [a, b] = [[m, k], [k, n]].map(|shape| Tensor::<f32>::randn(shape, &mut Rng::new(1)));
+        let (a, b) = (MatRef::new(a.as_slice(), m, k), MatRef::new(b.as_slice(), k, n));
+        for level in simd::Level::available().into_iter().filter(|&l| l != simd::Level::Scalar) {
+            for add in [false, true] {
+                let [mut one, mut parts] = [(); 2].map(|()| vec![0.5_f32; m * n]);
+                simd::with_level(level, || {
+                    let depth = <f32 as crate::gemm::Product>::depth(k).expect("known");
+                    <f32 as crate::gemm::Product>::gemm(a, b, add, MatMut::new(&mut one, m, n));
+                    with_threads(3, || {
+                        by_parts_of_the_sum(a, b, depth, add, &mut parts, MatmulPrecision::F32);
+                    });
+                });
+                assert_eq!(one, parts, "{level}, add {add}");
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::OrPanic;
 use crate::par::{self, Cost};
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write, is_far};
+use crate::simd::{self, FAR_AHEAD, Kernel, LINE, Lanes, Real, is_far, prefetch, prefetch_near};
 use crate::tensor::Tensor;
 use crate::walk::Walk;
 
@@ -39,7 +39,7 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     let walk = Walk::new(&shape.without(last), std::array::from_fn(|k| &heads[k]));
     let data: [&[T]; K] = std::array::from_fn(|k| x[k].data());
     let level = simd::level();
-    let fetch = is_far::<T>(shape.numel() * (K + 1));
+    let fetch = is_far::<T>(K + 1, shape.numel());
     Tensor::build(name, shape, |out| {
         let chunk = par::units_per_chunk(R::COST, width) * width;
         par::fill(out, chunk, R::COST, |first, out| {
@@ -84,11 +84,12 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
 /// Asks for rows that lie some way behind these.
 #[inline(always)]
 fn fetch_rows<T: Real, const K: usize>(x: [&[T]; K], out: &[T]) {
-    const LINE: usize = 16;
     let ahead = out.len().max(FAR_AHEAD);
     for j in (0..out.len()).step_by(LINE) {
-        x.iter().for_each(|x| fetch_to_read(x.as_ptr().wrapping_add(j + ahead)));
-        fetch_to_write(out.as_ptr().wrapping_add(j + ahead));
+        for k in 0..K {
+            prefetch(x[k].as_ptr().wrapping_add(j + ahead));
+        }
+        prefetch_near(out.as_ptr().wrapping_add(j + ahead));
     }
 }
 
@@ -144,7 +145,7 @@ where
     let chunk = par::units_per_chunk(R::COST, width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];
     let level = simd::level();
-    let fetch = is_far::<T>(shape.numel() * (K + 1));
+    let fetch = is_far::<T>(K + 1, shape.numel());
     let (out, sums) = Tensor::build2(name, shape, sums.into(), |out, sums| {
         par::fill2((out, chunk), (sums, C * width), R::COST, |i, out, sums| {
             let x = x.map(|x| &x[i * chunk..i * chunk + out.len()]);

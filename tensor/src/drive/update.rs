@@ -1,7 +1,7 @@
 //! Elementwise work that writes over its operands: accumulation and optimiser steps.
 
 use crate::par::{self, Cost};
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, is_far, prefetch, prefetch_near};
 use crate::tensor::Tensor;
 
 /// A formula that replaces `W` numbers, given `R` more, on lanes.
@@ -55,6 +55,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
     let read: Vec<[Tensor<T>; R]> =
         items.iter().map(|item| item.r.map(|t| t.contiguous())).collect();
+    let fetch = is_far::<T>(W + R, elements);
     let mut chunks = Vec::new();
     for (Item { op, w, .. }, r) in items.into_iter().zip(&read) {
         let n = w[0].numel();
@@ -63,7 +64,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
             let w = parts.each_mut().map(|p| p.next().expect("equal lengths"));
             let end = start + w[0].len();
             let r = std::array::from_fn(|k| &r[k].as_slice()[start..end]);
-            chunks.push(Chunk { op, w, r });
+            chunks.push(Chunk { op, w, r, fetch });
         }
     }
     let each = elements.div_ceil(chunks.len().max(1));
@@ -74,6 +75,8 @@ struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {
     op: U,
     w: [&'a mut [T]; W],
     r: [&'a [T]; R],
+    /// Whether to ask for memory ahead.
+    fetch: bool,
 }
 
 impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
@@ -83,18 +86,18 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, w, r } = self;
+        let Chunk { op, w, r, fetch } = self;
         let n = w[0].len();
         let full = n / S::N * S::N;
-        // Some pages of each operand are gone through side by side, and what a processor fetches
-        // ahead by itself ends at a page.
         let mut i = 0;
         while i < full {
-            for k in 0..W {
-                fetch_to_write(w[k].as_ptr().wrapping_add(i + FAR_AHEAD));
-            }
-            for k in 0..R {
-                fetch_to_read(r[k].as_ptr().wrapping_add(i + FAR_AHEAD));
+            if fetch {
+                for k in 0..W {
+                    prefetch_near(w[k].as_ptr().wrapping_add(i + FAR_AHEAD));
+                }
+                for k in 0..R {
+                    prefetch(r[k].as_ptr().wrapping_add(i + FAR_AHEAD));
+                }
             }
             let old = std::array::from_fn(
                 #[inline(always)]

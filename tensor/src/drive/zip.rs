@@ -5,7 +5,7 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, fetch_to_read, fetch_to_write, is_far};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, is_far, prefetch, prefetch_near};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -45,7 +45,7 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     let data = x.map(|t| t.data());
     let level = simd::level();
     // What is calculated on for long is fetched meanwhile without being asked for.
-    let fetch = is_far::<T>(shape.numel() * (K + 1)) && E::COST.0 <= Cost::CHEAP.0;
+    let fetch = is_far::<T>(K + 1, shape.numel()) && E::COST.0 <= Cost::CHEAP.0;
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
             T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });
@@ -94,7 +94,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
                     true => &data[k][start[k]..start[k] + n],
                     false => &buffers[k][..n],
                 });
-                slices(s, op, x, &mut out[done..done + n], fetch);
+                slices(s, op, x, &mut out[done..done + n], fetch && all_in_order);
                 n
             };
             done += n;
@@ -133,8 +133,10 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     let mut i = 0;
     while i < full {
         if fetch {
-            x.iter().for_each(|x| fetch_to_read(x.as_ptr().wrapping_add(i + FAR_AHEAD)));
-            fetch_to_write(out.as_ptr().wrapping_add(i + FAR_AHEAD));
+            for k in 0..K {
+                prefetch(x[k].as_ptr().wrapping_add(i + FAR_AHEAD));
+            }
+            prefetch_near(out.as_ptr().wrapping_add(i + FAR_AHEAD));
         }
         let v = std::array::from_fn(
             #[inline(always)]

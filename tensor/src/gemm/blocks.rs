@@ -4,7 +4,7 @@ use super::finish::Then;
 use super::pack;
 use super::tile::{Place, tile};
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::{F32_LANES, Kernel, Lanes, fetch_to_read};
+use crate::simd::{F32_LANES, Kernel, Lanes, prefetch};
 use std::ops::Range;
 
 /// The longest chain of multiply-adds.
@@ -17,7 +17,7 @@ const PACKED_HEIGHT: usize = 480;
 /// Columns that are packed at once.
 pub const WIDTH: usize = 512;
 /// Rows of a tile.
-const TILE: usize = 6;
+pub const TILE: usize = 6;
 
 /// Terms of a sum of `k` in a block; the last one may have fewer.
 pub fn depth(k: usize) -> usize {
@@ -25,22 +25,25 @@ pub fn depth(k: usize) -> usize {
 }
 
 /// Whether rows of `a` are read where they lie, in a product of `n` columns: if they lie in order,
-/// or if columns do that are close together, or not too far apart and read a few times only.
+/// or if columns do that are close together; less close if they are read twice only.
 pub fn rows_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
-    let (close, few) = (a.col_stride.abs() <= 128, n <= 128);
-    a.col_stride == 1 || a.row_stride == 1 && (close || few && a.col_stride.abs() <= 768)
+    let distance = a.col_stride.unsigned_abs();
+    let close = distance <= if n <= 128 { 768 } else { 128 };
+    a.col_stride == 1 || a.row_stride == 1 && close
 }
 
 /// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
-/// order, and all of them stay in the first cache, or would be read no more often than copied.
+/// order, and all of them stay in the first cache, or lie close together and are met by a few
+/// rows only, or are read no more often than they would be copied.
 fn columns_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
     let short = b.rows <= SHORT && stay_cached(b.rows, b.row_stride);
     let few = a.rows <= TILE || a.rows <= FEW * NV && b.row_stride <= CLOSE;
     b.col_stride == 1 && b.row_stride >= 0 && (few || short)
 }
 
-/// Rows of a product that are few for each vector of a panel, if rows of `b` are close together.
+/// Rows of a product that are few, for each vector of a panel.
 const FEW: usize = 128;
+/// The distance of rows that lie close together.
 const CLOSE: isize = 512;
 
 /// Terms of a sum that is short.
@@ -170,7 +173,7 @@ impl Left<'_> {
         if let Left::InPlace(a) = self {
             for i in i..i + height {
                 for x in a.row(i).chunks(F32_LANES) {
-                    fetch_to_read(x.as_ptr());
+                    prefetch(x.as_ptr());
                 }
             }
         }

@@ -41,7 +41,7 @@ use row::Row;
 use split::Split;
 use std::cell::Cell;
 
-pub use blocks::{WIDTH as COLUMNS_AT_ONCE, rows_in_place};
+pub use blocks::{TILE as ROWS_OF_A_TILE, WIDTH as COLUMNS_AT_ONCE, rows_in_place};
 pub use finish::{Finish, Then};
 
 /// An element type that has a matrix product.

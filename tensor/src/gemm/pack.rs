@@ -1,7 +1,7 @@
 //! Copies of blocks in the order in which tiles read them.
 
 use crate::matrix::MatRef;
-use crate::simd::{F32_LANES as N, Lanes, fetch_to_read};
+use crate::simd::{F32_LANES as N, Lanes, prefetch};
 
 /// Elements that [`columns`] writes at most.
 pub(super) const fn columns_room(k: usize, cols: usize) -> usize {
@@ -101,7 +101,7 @@ fn panel<S: Lanes<f32>>(s: S, b: MatRef<'_, f32>, step: usize, out: &mut [f32]) 
             for i in 0..N.min(b.cols - j) {
                 let x = &b.data[at(p, j + i)..];
                 square[i] = s.load(x);
-                fetch_to_read(x.as_ptr().wrapping_add(AHEAD));
+                prefetch(x.as_ptr().wrapping_add(AHEAD));
             }
             let square = s.transpose(square);
             for i in 0..N {

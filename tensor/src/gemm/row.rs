@@ -3,7 +3,7 @@
 
 use super::blocks::{depth, ranges};
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::{F32_LANES as N, Kernel, Lanes, fetch_to_read};
+use crate::simd::{F32_LANES as N, Kernel, Lanes, prefetch};
 
 /// Columns that go side by side, so that chains of multiply-adds need not wait.
 const WIDTH: usize = 2 * N;
@@ -62,7 +62,7 @@ fn chains<S: Lanes<f32>>(s: S, a: MatRef<'_, f32>, rows: MatRef<'_, f32>) -> [S:
                 for i in 0..N {
                     let x = &rows.row(half * N + i)[p..];
                     square[i] = s.load(x);
-                    fetch_to_read(x.as_ptr().wrapping_add(AHEAD));
+                    prefetch(x.as_ptr().wrapping_add(AHEAD));
                 }
             } else {
                 for i in 0..rows.rows - half * N {

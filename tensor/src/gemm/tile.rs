@@ -1,6 +1,6 @@
 //! The innermost loop: a tile of the product that stays in registers.
 
-use crate::simd::{Lanes, fetch_to_write};
+use crate::simd::{Lanes, prefetch_near};
 
 /// Where a tile reads and writes: rows of `a`, one panel of `b`, the corner of `c`.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S,
     if at.fetch {
         for i in 0..MR {
             for j in 0..NV {
-                fetch_to_write(at.c.wrapping_add(i * at.c_row + j * N));
+                prefetch_near(at.c.wrapping_add(i * at.c_row + j * N));
             }
         }
     }

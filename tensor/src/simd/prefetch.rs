@@ -2,19 +2,23 @@
 //!
 //! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. It
 //! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
-//! where several large operands are gone through side by side.
+//! where several large operands are gone through side by side. It does not pay for what is in the
+//! second cache already, and more than some lines at once are waited for.
+
+/// Elements of `f32` in a cache line: the distance at which to ask.
+pub(crate) const LINE: usize = 16;
 
 /// How many elements ahead to ask for what is far.
 pub(crate) const FAR_AHEAD: usize = 512;
 
 /// Whether so many elements, all that an operation goes through, lie beyond a core's own caches.
-pub(crate) fn is_far<T>(elements: usize) -> bool {
-    elements * size_of::<T>() >= 16 << 20
+pub(crate) fn is_far<T>(operands: usize, elements: usize) -> bool {
+    operands.saturating_mul(elements).saturating_mul(size_of::<T>()) >= 16 << 20
 }
 
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
-pub(crate) fn fetch_to_read<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which reads and writes nothing and never faults, whatever the address.
     unsafe {
@@ -25,14 +29,15 @@ pub(crate) fn fetch_to_read<T>(at: *const T) {
     let _ = at;
 }
 
-/// Asks for the cache line at `at`, which may be anywhere, in the first cache and for oneself.
+/// Asks for the cache line at `at`, which may be anywhere, in the first cache, as for what will be
+/// written.
 #[inline(always)]
-pub(crate) fn fetch_to_write<T>(at: *const T) {
+pub(crate) fn prefetch_near<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `fetch_to_read`; the hint to write is one to read where it is not known.
+    // SAFETY: as in `prefetch`.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -121,6 +121,12 @@ fn long_sums_and_many_blocks() {
     }
     // More rows and columns than go through at once.
     check_bits((245, 9, 70), (Columns, Rows), false);
+    check_bits((490, 20, 130), (Columns, Rows), true);
+    check_bits((250, 600, 129), (Columns, Rows), false);
+    // On either side of where operands are copied: few rows, rows close together.
+    for (m, n) in [(127, 96), (129, 96), (511, 80), (513, 80), (64, 528)] {
+        check_bits((m, 70, n), (Rows, Rows), m % 2 == 0);
+    }
     check_bits((121, 5, 1030), (Rows, Columns), false);
     check_bits((3, 5, 1100), (Rows, Rows), true);
 }
@@ -129,19 +135,22 @@ fn long_sums_and_many_blocks() {
 #[test]
 fn threads_change_no_bit() {
     let mut rng = Rng(5);
-    for (m, k, n) in
-        [(512, 256, 512), (768, 128, 65), (48, 9000, 32), (16, 40_000, 8), (1, 700, 5000)]
-    {
+    let shapes = [(512, 256, 512), (768, 128, 65), (48, 9000, 32), (16, 40_000, 8), (1, 700, 5000)];
+    for (m, k, n) in shapes {
         let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
         let pair = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
-        let product = |threads| {
+        let product = |threads, add| {
             let mut out = vec![0.5f32; m * n];
-            with_threads(threads, || gemm(&[pair], threads % 2 == 0, &mut out));
+            with_threads(threads, || gemm(&[pair], add, &mut out));
             out
         };
-        for (one, other) in [(1, 3), (1, 5), (2, 4), (2, 8)] {
-            let (x, y) = (product(one), product(other));
-            assert!(x.iter().zip(&y).all(|(x, y)| x.to_bits() == y.to_bits()), "{m}x{k}x{n}");
+        for add in [false, true] {
+            let one = product(1, add);
+            for threads in [2, 3, 5, 8] {
+                let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits();
+                let others = product(threads, add);
+                assert!(one.iter().zip(&others).all(same), "{m}x{k}x{n}, {threads} threads");
+            }
         }
     }
 }

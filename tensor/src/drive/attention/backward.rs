@@ -155,13 +155,13 @@ impl<'a, T: Real> Pass<'a, T> {
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);
         for cols in pieces(0..sizes.lk, TILE) {
-            let mut turned = false;
+            let mut done = false;
             for (i, rows) in
                 (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
             {
                 let h = kh * sizes.group + i;
                 let Some(tile) = how.tile((b, h), rows.clone(), cols.clone()) else { continue };
-                if !std::mem::replace(&mut turned, true) {
+                if !std::mem::replace(&mut done, true) {
                     keys_turned.turn(head(k, b, kh, cols.clone()));
                     values_turned.turn(head(v, b, kh, cols.clone()));
                 }

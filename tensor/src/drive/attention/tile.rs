@@ -28,11 +28,11 @@ impl<T: Real> Square<T> {
         }
     }
 
-    /// Makes the numbers of a tile the products of queries and keys, which may be more than those
-    /// of the tile.
-    fn set_product<'a>(&mut self, queries: MatRef<'a, T>, keys: MatRef<'a, T>) {
+    /// The products of the rows of a tile with its columns, which may be more than those that are
+    /// in the tile.
+    fn set_product<'a>(&mut self, rows: MatRef<'a, T>, cols: MatRef<'a, T>) {
         let out = MatMut::new(&mut self.0, QUERIES, TILE);
-        T::gemm(queries, keys, false, out.into_part(0..queries.rows, 0..keys.cols));
+        T::gemm(rows, cols, false, out.into_part(0..rows.rows, 0..cols.cols));
     }
 }
 
@@ -89,7 +89,8 @@ impl<T: Real> Tiled<'_, T> {
             return None;
         }
         // Only what some query sees, from whole vectors on.
-        let (from, to) = (any.trailing_zeros() as usize / 16 * 16, 64 - any.leading_zeros());
+        let from = any.trailing_zeros() as usize / F32_LANES * F32_LANES;
+        let to = 64 - any.leading_zeros();
         tile.cols = tile.cols.start + from..tile.cols.start + to as usize;
         tile.seen.iter_mut().for_each(|seen| *seen >>= from);
         Some(tile)

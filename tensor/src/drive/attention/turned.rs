@@ -2,10 +2,11 @@
 
 use super::TILE;
 use crate::matrix::MatRef;
-use crate::simd::{self, F32_LANES, Kernel, Lanes, Real, fetch_to_read};
+use crate::simd::{self, F32_LANES, Kernel, Lanes, Real, prefetch};
 use std::ops::Range;
 
-/// Up to [`TILE`] rows of keys or values as columns `[D, TILE]`; others are of any numbers.
+/// Up to [`TILE`] rows of keys or values as columns `[D, TILE]`. Columns behind the last row that
+/// was put in hold anything; nobody sees them.
 pub(super) struct Turned<T> {
     data: Vec<T>,
     /// Where they begin: at a cache line.
@@ -14,16 +15,20 @@ pub(super) struct Turned<T> {
 }
 
 impl<T: Real> Turned<T> {
+    /// Without memory, until there is something to turn.
     pub fn new(width: usize) -> Turned<T> {
-        const LINE: usize = 64;
-        let data = vec![T::ZERO; width.next_multiple_of(F32_LANES) * TILE + LINE];
-        let start = data.as_ptr().align_offset(LINE);
-        Turned { data, start, width }
+        Turned { data: Vec::new(), start: 0, width }
     }
 
     /// Puts rows `x`, of the width, in place of what was there.
     pub fn turn(&mut self, x: MatRef<'_, T>) {
         assert!(x.rows <= TILE && x.cols == self.width, "attention: size of a tile");
+        if self.data.is_empty() {
+            const LINE: usize = 64; // bytes, and more than enough elements
+            let size = self.width.next_multiple_of(F32_LANES) * TILE;
+            self.data = vec![T::ZERO; size + LINE];
+            self.start = self.data.as_ptr().align_offset(LINE);
+        }
         if x.col_stride == 1 {
             T::dispatch(simd::level(), Turn { x, out: &mut self.data[self.start..] });
             return;
@@ -37,6 +42,7 @@ impl<T: Real> Turned<T> {
 
     /// Columns `cols`.
     pub fn of(&self, cols: Range<usize>) -> MatRef<'_, T> {
+        debug_assert!(cols.end <= TILE);
         MatRef {
             data: &self.data,
             offset: self.start + cols.start,
@@ -65,7 +71,8 @@ impl<T: Real> Kernel<T> for Turn<'_, T> {
                 for r in 0..S::N.min(x.rows - i) {
                     let row = &x.row(i + r)[j..];
                     // Those of the next tile.
-                    fetch_to_read(row.as_ptr().wrapping_offset(TILE as isize * x.row_stride));
+                    let ahead = x.row_stride.wrapping_mul(TILE as isize);
+                    prefetch(row.as_ptr().wrapping_offset(ahead));
                     square[r] =
                         if row.len() >= S::N { s.load(row) } else { s.load_or(row, T::ZERO) };
                 }
