@@ -106,6 +106,47 @@ fn keys_and_values() {
     }
 }
 
+/// Tiles of several vectors, some of them partly hidden, and tiles behind one that is hidden.
+#[test]
+fn keys_and_values_of_many_tiles() {
+    let hidden = |x: &Tensor<f32>, seen: usize, with: f32| {
+        Tensor::from_fn(x.shape(), |i| if i[2] >= seen { with } else { x.at(i) })
+    };
+    for (seen, lk) in [(5, 69), (64, 69), (67, 145), (130, 145)] {
+        let draw = |shape: [usize; 4], seed| Tensor::<f32>::randn(shape, &mut Rng::new(seed));
+        let (q, x) = (draw([1, 2, 40, 20], 1), [draw([1, 2, lk, 20], 2), draw([1, 2, lk, 24], 3)]);
+        type Part<'a> = &'a dyn Fn(Spec<f32>) -> Spec<f32>;
+        let parts: [(&str, Part<'_>); 4] = [
+            ("nothing more", &|s| s),
+            ("softcap", &|s| s.softcap(2.0)),
+            ("causal", &|s| s.mask(Mask::causal() & Mask::lengths(&[seen]))),
+            ("dropout", &|s| s.dropout(0.3, &mut Pass::train(1))),
+        ];
+        for (name, part) in parts {
+            for turned in [false, true] {
+                let run = |with: f32| {
+                    let lie = |x: Tensor<f32>| match turned {
+                        true => Var::leaf(x.transpose(2, 3).contiguous().transpose(2, 3)),
+                        false => Var::leaf(x),
+                    };
+                    let (q, [k, v]) =
+                        (Var::leaf(q.clone()), x.each_ref().map(|x| lie(hidden(x, seen, with))));
+                    let spec = part(Spec::new().mask(Mask::lengths(&[seen]))).path(Path::Tiled);
+                    let y = attend(&q, &k, &v, &spec);
+                    let of = grad(&[(&y.square().sum(..), None)], &[&q, &k, &v]);
+                    let gradients = of.into_iter().flatten().map(|g| g.value().to_vec());
+                    std::iter::once(y.value().to_vec()).chain(gradients).collect::<Vec<_>>()
+                };
+                let clean = run(0.0);
+                assert!(clean.iter().flatten().all(|x| x.is_finite()), "{name}");
+                for with in [f32::NAN, f32::INFINITY, 1e30] {
+                    assert_eq!(run(with), clean, "{name}, {seen} of {lk}, {with}, {turned}");
+                }
+            }
+        }
+    }
+}
+
 /// Modules, by what they are given; what each of them sees is a token of `SEEN`.
 #[test]
 fn sources() {
