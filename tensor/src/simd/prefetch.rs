@@ -19,25 +19,26 @@ pub(crate) fn is_far<T>(operands: usize, elements: usize) -> bool {
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which reads and writes nothing and never faults, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
+    ask::<false, T>(at);
 }
 
 /// Asks for the cache line at `at`, which may be anywhere, in the first cache, as for what will be
 /// written.
 #[inline(always)]
 pub(crate) fn prefetch_near<T>(at: *const T) {
+    ask::<true, T>(at);
+}
+
+#[inline(always)]
+fn ask<const NEAR: bool, T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`.
+    // SAFETY: hints, which read and write nothing and never fault, whatever the address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match NEAR {
+            true => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
+            false => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
