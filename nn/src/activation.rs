@@ -58,9 +58,14 @@ impl Activation {
         }
     }
 
-    /// `down(self(up(x)))`, as one operation.
-    pub(crate) fn between<T: Real>(self, x: &Var<T>, up: &Linear<T>, down: &Linear<T>) -> Var<T> {
-        self.apply(Between { x, up, down })
+    /// `residual + down(self(up(x)))`, as one operation; without a residual, the rest of it.
+    pub(crate) fn between<T: Real>(
+        self,
+        x: &Var<T>,
+        [up, down]: [&Linear<T>; 2],
+        residual: Option<&Var<T>>,
+    ) -> Var<T> {
+        self.apply(Between { x, up, down, residual })
     }
 }
 
@@ -85,16 +90,25 @@ struct Between<'a, T: Real> {
     x: &'a Var<T>,
     up: &'a Linear<T>,
     down: &'a Linear<T>,
+    residual: Option<&'a Var<T>>,
 }
 
 impl<T: Real> Then<T> for Between<'_, T> {
     fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
         let [up, down] = [self.up, self.down]
             .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
-        self.x.feed_forward((&up.0, up.1.as_ref()), op, (&down.0, down.1.as_ref()))
+        let (up, down) = ((&up.0, up.1.as_ref()), (&down.0, down.1.as_ref()));
+        match self.residual {
+            Some(residual) => self.x.feed_forward_add(up, op, down, residual),
+            None => self.x.feed_forward(up, op, down),
+        }
     }
     fn without(self) -> Var<T> {
-        self.down.affine(&self.up.affine(self.x))
+        let hidden = self.up.affine(self.x);
+        match self.residual {
+            Some(residual) => self.down.affine_add(&hidden, residual),
+            None => self.down.affine(&hidden),
+        }
     }
 }
 

@@ -37,7 +37,7 @@ impl<T: Real> Block<T> {
     /// The output, and the attention weights `[.., heads, L, L]`.
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let (attended, weights) = self.attn.forward_with_weights(&self.ln_1.forward(x, pass), pass);
-        (self.add(x, &attended, pass), weights)
+        (self.rest(&(x + &attended), pass), weights)
     }
 
     /// The output for the next tokens of a sequence, in evaluation; see
@@ -47,14 +47,13 @@ impl<T: Real> Block<T> {
         let pass = &mut Pass::eval();
         no_grad(|| {
             let attended = self.attn.forward_cached(&self.ln_1.forward(x, pass), cache);
-            self.add(x, &attended, pass)
+            self.rest(&(x + &attended), pass)
         })
     }
 
-    /// Both additions to the residual stream, of which the attention is done.
-    fn add(&self, x: &Var<T>, attended: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let x = x + attended;
-        &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass)
+    /// The second half.
+    fn rest(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.mlp.forward_add(&self.ln_2.forward(x, pass), x, pass)
     }
 }
 
@@ -69,7 +68,6 @@ impl<T: Real> Module<T> for Block<T> {
 
 impl<T: Real> Layer<T> for Block<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let attended = self.attn.forward(&self.ln_1.forward(x, pass), pass);
-        self.add(x, &attended, pass)
+        self.rest(&self.attn.forward_add(&self.ln_1.forward(x, pass), x, pass), pass)
     }
 }

@@ -32,6 +32,11 @@ impl Dropout {
     pub fn p(&self) -> f64 {
         self.p
     }
+
+    /// Whether this pass drops anything.
+    pub(crate) fn drops(&self, pass: &Pass) -> bool {
+        self.p > 0.0 && pass.is_training()
+    }
 }
 
 impl<T: Real> Module<T> for Dropout {

@@ -54,6 +54,13 @@ impl<T: Real> Linear<T> {
     pub(crate) fn affine(&self, x: &Var<T>) -> Var<T> {
         x.linear(&self.weight.var(), self.bias.as_ref().map(Param::var).as_ref())
     }
+
+    /// `residual + (x · Wᵀ + b)`
+    #[track_caller]
+    pub(crate) fn affine_add(&self, x: &Var<T>, residual: &Var<T>) -> Var<T> {
+        let bias = self.bias.as_ref().map(Param::var);
+        x.linear_add(&self.weight.var(), bias.as_ref(), residual)
+    }
 }
 
 impl<T: Real> Module<T> for Linear<T> {

@@ -42,6 +42,18 @@ impl<T: Real> Mlp<T> {
             dropout: Dropout::new(config.dropout),
         }
     }
+
+    /// `residual + self.forward(x, pass)`: as one operation, unless something is dropped.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, or the residual has another shape.
+    #[track_caller]
+    pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
+        if self.dropout.drops(pass) {
+            return residual + &self.forward(x, pass);
+        }
+        self.activation.between(x, [&self.c_fc, &self.c_proj], Some(residual))
+    }
 }
 
 impl<T: Real> Module<T> for Mlp<T> {
@@ -53,6 +65,7 @@ impl<T: Real> Module<T> for Mlp<T> {
 
 impl<T: Real> Layer<T> for Mlp<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.dropout.forward(&self.activation.between(x, &self.c_fc, &self.c_proj), pass)
+        let y = self.activation.between(x, [&self.c_fc, &self.c_proj], None);
+        self.dropout.forward(&y, pass)
     }
 }

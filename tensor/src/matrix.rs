@@ -191,6 +191,11 @@ impl<'a, T> MatMut<'a, T> {
         self.sub(rows, cols)
     }
 
+    /// All of it, borrowed for a while.
+    pub fn whole(&mut self) -> MatMut<'_, T> {
+        self.part(0..self.rows, 0..self.cols)
+    }
+
     /// Rows `rows` of columns `cols`, and nothing of the rest.
     ///
     /// # Panics

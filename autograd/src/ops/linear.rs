@@ -28,7 +28,35 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn linear(&self, weight: &Var<T>, bias: Option<&Var<T>>) -> Var<T> {
         let value = self.value().linear(weight.value(), bias.map(Var::value));
-        Var::from_op(value, &with_bias([self, weight], bias), |needs| Linear {
+        self.linear_of(value, weight, [bias, None])
+    }
+
+    /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: [`Var::linear`] and a sum in one
+    /// pass over memory, as at the end of each half of a transformer block.
+    ///
+    /// # Panics
+    /// If shapes do not agree; the residual is not broadcast.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::Tensor;
+    /// let (x, w) = (Var::leaf(Tensor::from([1.0f32, -1.0])), Var::leaf(Tensor::eye(2)));
+    /// let y = x.linear_add(&w, None, &x);
+    /// assert_eq!(y.value().to_vec(), [2.0, -2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn linear_add(&self, weight: &Var<T>, bias: Option<&Var<T>>, residual: &Var<T>) -> Var<T> {
+        let bias_value = bias.map(Var::value);
+        let value = self.value().linear_add(weight.value(), bias_value, residual.value());
+        self.linear_of(value, weight, [bias, Some(residual)])
+    }
+
+    /// The result `value` of a linear layer, and what was added to the product.
+    fn linear_of(&self, value: Tensor<T>, weight: &Var<T>, added: [Option<&Var<T>>; 2]) -> Var<T> {
+        let inputs: Vec<_> =
+            [self, weight].into_iter().chain(added.into_iter().flatten()).collect();
+        Var::from_op(value, &inputs, |needs| Linear {
             x: needs.at(1).then(|| self.value().clone()),
             weight: needs.at(0).then(|| weight.value().clone()),
         })
@@ -55,7 +83,7 @@ impl<T: Real> Var<T> {
         bias: Option<&Var<T>>,
         op: P,
     ) -> Var<T> {
-        let inputs = with_bias([self, weight], bias);
+        let inputs: Vec<_> = [self, weight].into_iter().chain(bias).collect();
         if !is_recorded(&inputs) {
             return self.linear(weight, bias).map(op);
         }
@@ -90,32 +118,79 @@ impl<T: Real> Var<T> {
         op: P,
         down: Affine<'_, T>,
     ) -> Var<T> {
-        let inputs: Vec<_> = [self, up.0, down.0].into_iter().chain(up.1).chain(down.1).collect();
+        self.feed_forward_to(up, op, down, None)
+    }
+
+    /// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)` with a residual `r`: [`Var::feed_forward`] and a sum
+    /// in one pass over memory.
+    ///
+    /// # Panics
+    /// If shapes do not agree; the residual is not broadcast.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::{Tensor, ops::activation::Relu};
+    /// let (x, eye) = (Var::leaf(Tensor::from([1.0f32, -1.0])), Var::leaf(Tensor::eye(2)));
+    /// let y = x.feed_forward_add((&eye, None), Relu, (&eye, None), &x);
+    /// assert_eq!(y.value().to_vec(), [2.0, -1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn feed_forward_add<P: Differentiable<T>>(
+        &self,
+        up: Affine<'_, T>,
+        op: P,
+        down: Affine<'_, T>,
+        residual: &Var<T>,
+    ) -> Var<T> {
+        self.feed_forward_to(up, op, down, Some(residual))
+    }
+
+    #[track_caller]
+    fn feed_forward_to<P: Differentiable<T>>(
+        &self,
+        up: Affine<'_, T>,
+        op: P,
+        down: Affine<'_, T>,
+        residual: Option<&Var<T>>,
+    ) -> Var<T> {
+        let some = [up.1, down.1, residual];
+        let inputs: Vec<_> =
+            [self, up.0, down.0].into_iter().chain(some.into_iter().flatten()).collect();
         if !is_recorded(&inputs) {
-            return self.linear(up.0, up.1).map(op).linear(down.0, down.1);
+            return linear_plus(&self.linear(up.0, up.1).map(op), down, residual);
         }
         let (hidden, slope) = self.value().linear_map(up.0.value(), up.1.map(Var::value), op);
-        let value = hidden.linear(down.0.value(), down.1.map(Var::value));
+        let (weight, bias) = (down.0.value(), down.1.map(Var::value));
+        let value = match residual {
+            Some(residual) => hidden.linear_add(weight, bias, residual.value()),
+            None => hidden.linear(weight, bias),
+        };
         Var::from_op(value, &inputs, |_| FeedForward {
             op,
             inputs: inputs.iter().map(|x| x.value().clone()).collect(),
-            biases: [up.1.is_some(), down.1.is_some()],
+            has: some.map(|input| input.is_some()),
             hidden,
             slope,
         })
     }
 }
 
-fn with_bias<'a, T: Real>(inputs: [&'a Var<T>; 2], bias: Option<&'a Var<T>>) -> Vec<&'a Var<T>> {
-    inputs.into_iter().chain(bias).collect()
+/// [`Var::linear_add`], or [`Var::linear`] if there is no residual.
+#[track_caller]
+fn linear_plus<T: Real>(x: &Var<T>, layer: Affine<'_, T>, residual: Option<&Var<T>>) -> Var<T> {
+    match residual {
+        Some(residual) => x.linear_add(layer.0, layer.1, residual),
+        None => x.linear(layer.0, layer.1),
+    }
 }
 
 fn is_recorded<T: Real>(inputs: &[&Var<T>]) -> bool {
     grad_enabled() && inputs.iter().any(|x| x.is_tracked())
 }
 
-/// Each operand is saved only if the other one needs a gradient. Inputs are `x`, the weight and
-/// the bias.
+/// Each operand is saved only if the other one needs a gradient. Inputs are `x`, the weight, and
+/// those of bias and residual that there are.
 #[derive(Debug)]
 struct Linear<T: Real> {
     x: Option<Tensor<T>>,
@@ -131,8 +206,8 @@ impl<T: Real> Backward<T> for Linear<T> {
         let dx = self.weight.as_ref().map(|w| g.matmul(&cx.input(1, w)));
         let dw = self.x.as_ref().map(|x| of_right_transposed(&cx.input(0, x), g));
         // The bias was broadcast, which the engine undoes.
-        let db = (cx.inputs() > 2).then(|| Some(g.clone()));
-        [dx, dw].into_iter().chain(db).collect()
+        let added = (2..cx.inputs()).map(|_| Some(g.clone()));
+        [dx, dw].into_iter().chain(added).collect()
     }
 }
 
@@ -164,12 +239,12 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for LinearMap<T, P> {
     }
 }
 
-/// Inputs are `x`, both weights, and those biases that there are.
+/// Inputs are `x`, both weights, and those of both biases and the residual that there are.
 #[derive(Debug)]
 struct FeedForward<T: Real, P> {
     op: P,
     inputs: Vec<Tensor<T>>,
-    biases: [bool; 2],
+    has: [bool; 3],
     hidden: Tensor<T>,
     slope: Tensor<T>,
 }
@@ -180,12 +255,12 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for FeedForward<T, P> {
     }
 
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let [has_up, has_down] = self.biases;
+        let [has_up, has_down, has_residual] = self.has;
         if cx.recording() {
             return through(&connected(cx, &self.inputs), g, |x| {
-                let up = has_up.then(|| &x[3]);
-                let down = has_down.then(|| &x[3 + usize::from(has_up)]);
-                x[0].linear(&x[1], up).map(self.op).linear(&x[2], down)
+                let mut rest = x[3..].iter();
+                let [up, down, residual] = self.has.map(|has| has.then(|| rest.next()).flatten());
+                linear_plus(&x[0].linear(&x[1], up).map(self.op), (&x[2], down), residual)
             });
         }
         let [x, up, down] = [0, 1, 2].map(|i| Var::constant(self.inputs[i].clone()));
@@ -200,6 +275,7 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for FeedForward<T, P> {
             .into_iter()
             .chain(has_up.then(|| dh.cloned()))
             .chain(has_down.then(|| Some(g.clone())))
+            .chain(has_residual.then(|| Some(g.clone())))
             .collect()
     }
 }

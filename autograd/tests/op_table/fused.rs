@@ -193,23 +193,40 @@ fn linear_and_feed_forward() {
             &x,
         );
         agree(
+            "linear_add",
+            Box::new(|x| {
+                let residual = x[0].sum(-1).unsqueeze(-1) * &x[3];
+                x[0].linear_add(&x[1], Some(&x[3]), &residual)
+            }),
+            Box::new(move |x| {
+                let residual = x[0].sum(-1).unsqueeze(-1) * &x[3];
+                residual + plain(&x[0], &x[1], Some(&x[3]))
+            }),
+            &x,
+        );
+        agree(
             "linear_map",
             Box::new(|x| x[0].linear_map(&x[1], Some(&x[3]), Gelu)),
             Box::new(move |x| plain(&x[0], &x[1], Some(&x[3])).gelu()),
             &x,
         );
-        for biases in 0..4 {
-            let has = move |i: usize| biases >> i & 1 == 1;
+        for parts in 0..8 {
+            let has = move |i: usize| parts >> i & 1 == 1;
             agree(
                 "feed_forward",
                 Box::new(move |x| {
                     let (up, down) =
                         ((&x[1], has(0).then_some(&x[3])), (&x[2], has(1).then_some(&x[4])));
-                    x[0].feed_forward(up, Gelu, down)
+                    let residual = x[0].sum(-1).unsqueeze(-1) * &x[4];
+                    match has(2) {
+                        true => x[0].feed_forward_add(up, Gelu, down, &residual),
+                        false => x[0].feed_forward(up, Gelu, down),
+                    }
                 }),
                 Box::new(move |x| {
                     let h = plain(&x[0], &x[1], has(0).then_some(&x[3])).gelu();
-                    plain(&h, &x[2], has(1).then_some(&x[4]))
+                    let y = plain(&h, &x[2], has(1).then_some(&x[4]));
+                    if has(2) { y + x[0].sum(-1).unsqueeze(-1) * &x[4] } else { y }
                 }),
                 &x,
             );

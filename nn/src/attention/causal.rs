@@ -92,6 +92,27 @@ impl<T: Real> CausalSelfAttention<T> {
         })
     }
 
+    /// `residual + self.forward(x, pass)`, with a sum that costs nothing, unless something is
+    /// dropped.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, or the residual has another shape.
+    #[track_caller]
+    pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
+        if self.resid_dropout.drops(pass) {
+            return residual + &self.forward(x, pass);
+        }
+        self.c_proj.affine_add(&self.heads_joined(x, pass), residual)
+    }
+
+    /// Outputs of all heads side by side.
+    #[track_caller]
+    fn heads_joined(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let qkv = self.qkv(x, pass);
+        let o = attend_packed(&qkv, self.heads, self.heads, &self.spec(pass));
+        join_heads(&o).reshape(x.shape())
+    }
+
     /// Queries, keys and values side by side, `[B, L, 3·width]`.
     #[track_caller]
     fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
@@ -119,8 +140,6 @@ impl<T: Real> Module<T> for CausalSelfAttention<T> {
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let qkv = self.qkv(x, pass);
-        let o = attend_packed(&qkv, self.heads, self.heads, &self.spec(pass));
-        self.project(&join_heads(&o).reshape(x.shape()), pass)
+        self.project(&self.heads_joined(x, pass), pass)
     }
 }

@@ -57,6 +57,31 @@ fn layers() -> Vec<(&'static str, Sequential<f64>)> {
     all
 }
 
+/// What a layer adds to a residual is what it gives, plus the residual: the same bits, with and
+/// without dropout, and so are the gradients up to the order of two sums.
+#[test]
+fn residuals_are_added_in_one_pass() {
+    for (dropout, bias) in [(0.0, true), (0.0, false), (0.4, true)] {
+        let (config, rng) = (GptConfig { dropout, bias, ..config() }, &mut Rng::new(7));
+        let (mlp, attn) = (Mlp::<f32>::new(&config, rng), CausalSelfAttention::new(&config, rng));
+        shake(&mlp, rng);
+        shake(&attn, rng);
+        let x = Var::leaf(Tensor::randn([2, 3, 5, 8], rng));
+        for pass in [Pass::train(3), Pass::eval()] {
+            let [p0, p1, p2, p3] = &mut [(); 4].map(|()| pass.clone());
+            let pairs = [
+                (mlp.forward_add(&x, &x, p0), &x + &mlp.forward(&x, p1)),
+                (attn.forward_add(&x, &x, p2), &x + &attn.forward(&x, p3)),
+            ];
+            for (fused, plain) in pairs {
+                assert_eq!(bits(fused.value()), bits(plain.value()));
+                let [fused, plain] = [fused, plain].map(|y| y.square().sum(..).backward());
+                close("gradient", 1e-4, fused.get(&x).unwrap(), plain.get(&x).unwrap());
+            }
+        }
+    }
+}
+
 #[test]
 fn every_parameter_is_walked_and_trained() {
     let x = Var::constant(randn(&[2, 4, 8], 1));

@@ -29,14 +29,57 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn linear(&self, weight: &Tensor<T>, bias: Option<&Tensor<T>>) -> Tensor<T> {
         let shape = linear_shape(self, weight, bias).or_panic();
-        let Some(bias) = bias else {
+        if bias.is_none() {
             return self.matmul(&weight.t());
+        }
+        self.linear_plus(weight, bias, None, shape)
+    }
+
+    /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: the same numbers as from
+    /// [`Tensor::linear`] and a sum, in one pass.
+    ///
+    /// # Panics
+    /// If shapes do not agree; the residual is not broadcast.
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// let y = Tensor::from([1.0, -1.0]).linear_add(&w, None, &Tensor::from([10.0, 20.0]));
+    /// assert_eq!(y.to_vec(), [9.0, 19.0]);
+    /// ```
+    #[track_caller]
+    pub fn linear_add(
+        &self,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+        residual: &Tensor<T>,
+    ) -> Tensor<T> {
+        let shape = linear_shape(self, weight, bias).or_panic();
+        assert!(
+            *residual.shape() == shape,
+            "linear_add: a residual {:?} to a result {shape:?}",
+            residual.shape()
+        );
+        self.linear_plus(weight, bias, Some(residual), shape)
+    }
+
+    fn linear_plus(
+        &self,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+        residual: Option<&Tensor<T>>,
+        shape: Shape,
+    ) -> Tensor<T> {
+        let [bias, residual] = [bias, residual].map(|x| x.map(Tensor::contiguous));
+        let plus = Plus {
+            bias: bias.as_ref().map(Tensor::as_slice),
+            residual: residual.as_ref().map(Tensor::as_slice),
+            cols: weight.size(0),
+            level: simd::level(),
         };
-        let bias = bias.contiguous();
-        let add = PlusBias { bias: bias.as_slice(), level: simd::level() };
         Tensor::build("linear", shape, |out| {
             let x = self.rows();
-            gemm_then(matrix_of(&x), matrix_of(weight).t(), &add, out, None);
+            gemm_then(matrix_of(&x), matrix_of(weight).t(), &plus, out, None);
         })
     }
 
@@ -128,15 +171,29 @@ pub fn linear_shape<T: Real>(
     Shape::checked("linear", &dims)
 }
 
-/// Adds a bias to every row.
-struct PlusBias<'a, T> {
-    bias: &'a [T],
+/// Adds a bias to every row, and the elements of a row-major matrix of so many columns, if there
+/// are these.
+struct Plus<'a, T> {
+    bias: Option<&'a [T]>,
+    residual: Option<&'a [T]>,
+    cols: usize,
     level: Level,
 }
 
-impl<T: Real> Finish<T> for PlusBias<'_, T> {
-    fn finish(&self, (_, col): (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
-        T::dispatch(self.level, AddRow { row: &self.bias[col..], block });
+impl<T: Real> Finish<T> for Plus<'_, T> {
+    fn finish(
+        &self,
+        (row, col): (usize, usize),
+        mut block: MatMut<'_, T>,
+        _: Option<MatMut<'_, T>>,
+    ) {
+        if let Some(bias) = self.bias {
+            T::dispatch(self.level, AddRow { row: &bias[col..], block: block.whole() });
+        }
+        if let Some(residual) = self.residual {
+            let matrix = &residual[row * self.cols + col..];
+            T::dispatch(self.level, Add { matrix, cols: self.cols, block });
+        }
     }
 }
 
@@ -155,11 +212,7 @@ impl<T: Real, P: Pointwise<T>> Finish<T> for Map<'_, T, P> {
         also: Option<MatMut<'_, T>>,
     ) {
         if let Some(bias) = self.bias {
-            let (rows, cols) = (block.rows(), block.cols());
-            T::dispatch(
-                self.level,
-                AddRow { row: &bias[col..], block: block.part(0..rows, 0..cols) },
-            );
+            T::dispatch(self.level, AddRow { row: &bias[col..], block: block.whole() });
         }
         let slopes = also.expect("a second result");
         T::dispatch(self.level, Apply { op: self.op, block, slopes });
@@ -196,6 +249,28 @@ impl<T: Real> Kernel<T> for AddRow<'_, T> {
                 [self.block.row(i)],
                 #[inline(always)]
                 |[b], [x]| [s.add(x, b)],
+            );
+        }
+    }
+}
+
+struct Add<'a, T> {
+    matrix: &'a [T],
+    cols: usize,
+    block: MatMut<'a, T>,
+}
+
+impl<T: Real> Kernel<T> for Add<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(mut self, s: S) {
+        for i in 0..self.block.rows() {
+            write_rows(
+                s,
+                [&self.matrix[i * self.cols..][..self.block.cols()]],
+                [self.block.row(i)],
+                #[inline(always)]
+                |[r], [x]| [s.add(x, r)],
             );
         }
     }

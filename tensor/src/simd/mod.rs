@@ -68,6 +68,12 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, fused where the instruction set fuses.
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// What rounding took from the product `p = mul(a, b)`: exactly `a * b - p`, unless that is
+    /// subnormal.
+    #[inline(always)]
+    fn lost(self, a: Self::V, b: Self::V, p: Self::V) -> Self::V {
+        self.fma(a, b, self.neg(p))
+    }
     /// `-a` (flips the sign bit).
     fn neg(self, a: Self::V) -> Self::V;
     /// `|a|` (clears the sign bit).

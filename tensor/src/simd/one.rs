@@ -60,6 +60,10 @@ impl Lanes<f64> for One {
         a * b + c
     }
     #[inline(always)]
+    fn lost(self, a: f64, b: f64, p: f64) -> f64 {
+        a.mul_add(b, -p)
+    }
+    #[inline(always)]
     fn neg(self, a: f64) -> f64 {
         -a
     }

@@ -137,6 +137,16 @@ impl Lanes<f32> for Portable {
     fn fma(self, a: V, b: V, c: V) -> V {
         self.add(self.mul(a, b), c)
     }
+    /// Products of two `f32` are exact in `f64`.
+    #[inline(always)]
+    fn lost(self, a: V, b: V, p: V) -> V {
+        let exact = |i: usize| f64::from(a[i]) * f64::from(b[i]);
+        let mut out = p;
+        for (i, p) in out.iter_mut().enumerate() {
+            *p = (exact(i) - f64::from(*p)) as f32;
+        }
+        out
+    }
     #[inline(always)]
     fn neg(self, a: V) -> V {
         each(a, |a| f32::from_bits(a.to_bits() ^ SIGN))

@@ -36,6 +36,8 @@ fn equals_one_by_one<T: Real>() {
                 same("linear", &x.linear(&w, None), &plain);
                 let h = plain.add(&b);
                 same("with a bias", &x.linear(&w, Some(&b)), &h);
+                same("with a residual", &x.linear_add(&w, None, &c), &c.add(&plain));
+                same("with both", &x.linear_add(&w, Some(&b), &c), &c.add(&h));
                 let (y, slope) = x.linear_map(&w, Some(&b), Gelu);
                 same("gelu", &y, &h.gelu());
                 same("its derivative", &slope, &h.map_vjp(Gelu, &Tensor::ones([m, n])));
@@ -72,6 +74,7 @@ fn any_layout_and_any_leading_axes() {
     let factor: Tensor<f32> = random(&[7, 2, 5, 3], 4);
     let factor = factor.permute([3, 2, 1, 0]);
     same("times", &x.matmul_times(&w.t(), &factor), &x.matmul(&w.t()).mul(&factor));
+    same("with a residual", &x.linear_add(&w, Some(&b), &factor), &factor.add(&h));
     let row: Tensor<f32> = random(&[4], 5);
     same("a vector", &row.linear(&w, Some(&b)), &row.matmul(&w.t()).add(&b));
 }
@@ -96,6 +99,7 @@ fn wrong_shapes() {
         assert!(text.contains(what), "{text}");
     };
     fails("[3, 4], weight [2, 5]", &|| drop(of(&[3, 4]).linear(&of(&[2, 5]), None)));
+    fails("residual [4]", &|| drop(of(&[3, 4]).linear_add(&of(&[4, 4]), None, &of(&[4]))));
     fails("bias [3]", &|| drop(of(&[3, 4]).linear(&of(&[2, 4]), Some(&of(&[3])))));
     fails("weight [4]", &|| drop(of(&[3, 4]).linear_map(&of(&[4]), None, Gelu)));
     fails("linear", &|| drop(of(&[]).linear(&of(&[2, 5]), None)));
