@@ -42,6 +42,7 @@ impl<T: Real> Module<T> for Activation {
 
 impl Activation {
     /// Gives the operation to `then`, or nothing for the identity.
+    #[track_caller]
     fn apply<T: Real, F: Then<T>>(self, then: F) -> Var<T> {
         match self {
             Activation::Identity => then.without(),
@@ -58,7 +59,9 @@ impl Activation {
         }
     }
 
-    /// `residual + down(self(up(x)))`, as one operation; without a residual, the rest of it.
+    /// `residual + down(self(up(x)))`, in as few passes over memory as can be; without a residual,
+    /// the rest of it.
+    #[track_caller]
     pub(crate) fn between<T: Real>(
         self,
         x: &Var<T>,
@@ -71,16 +74,20 @@ impl Activation {
 
 /// What is done with an operation that is known when the program runs.
 trait Then<T: Real> {
+    #[track_caller]
     fn with<P: Differentiable<T>>(self, op: P) -> Var<T>;
+    #[track_caller]
     fn without(self) -> Var<T>;
 }
 
 struct To<'a, T: Real>(&'a Var<T>);
 
 impl<T: Real> Then<T> for To<'_, T> {
+    #[track_caller]
     fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
         self.0.map(op)
     }
+    #[track_caller]
     fn without(self) -> Var<T> {
         self.0.clone()
     }
@@ -94,6 +101,7 @@ struct Between<'a, T: Real> {
 }
 
 impl<T: Real> Then<T> for Between<'_, T> {
+    #[track_caller]
     fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
         let [up, down] = [self.up, self.down]
             .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
@@ -103,6 +111,7 @@ impl<T: Real> Then<T> for Between<'_, T> {
             None => self.x.feed_forward(up, op, down),
         }
     }
+    #[track_caller]
     fn without(self) -> Var<T> {
         let hidden = self.up.affine(self.x);
         match self.residual {
@@ -113,6 +122,7 @@ impl<T: Real> Then<T> for Between<'_, T> {
 }
 
 impl<T: Real> Layer<T> for Activation {
+    #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
         self.apply(To(x))
     }

@@ -52,6 +52,7 @@ impl<T: Real> Block<T> {
     }
 
     /// The second half.
+    #[track_caller]
     fn rest(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.mlp.forward_add(&self.ln_2.forward(x, pass), x, pass)
     }
@@ -67,7 +68,15 @@ impl<T: Real> Module<T> for Block<T> {
 }
 
 impl<T: Real> Layer<T> for Block<T> {
+    #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.rest(&self.attn.forward_add(&self.ln_1.forward(x, pass), x, pass), pass)
     }
+}
+
+/// Panics unless `residual` has the shape of `x`, to the half of a block `who`.
+#[track_caller]
+pub(crate) fn check_residual<T: Real>(who: &str, x: &Var<T>, residual: &Var<T>) {
+    let (x, r) = (x.shape(), residual.shape());
+    assert!(x == r, "{who}: an input {x:?} goes with a residual {x:?}, got {r:?}");
 }

@@ -4,6 +4,7 @@ use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::random::Key;
 
 /// In training, drops each element with probability `p` and divides the others by `1 - p`;
 /// in evaluation, the identity.
@@ -33,9 +34,10 @@ impl Dropout {
         self.p
     }
 
-    /// Whether this pass drops anything.
-    pub(crate) fn drops(&self, pass: &Pass) -> bool {
-        self.p > 0.0 && pass.is_training()
+    /// The key of this layer in a pass, which is drawn even if nothing is dropped, so that those
+    /// after it stay as they are; `None` if nothing is.
+    pub(crate) fn key(&self, pass: &mut Pass) -> Option<Key> {
+        pass.key().filter(|_| self.p > 0.0)
     }
 }
 
@@ -45,9 +47,9 @@ impl<T: Real> Module<T> for Dropout {
 
 impl<T: Real> Layer<T> for Dropout {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        match pass.key() {
-            Some(key) if self.p > 0.0 => x.dropout(self.p, key),
-            _ => x.clone(),
+        match self.key(pass) {
+            Some(key) => x.dropout(self.p, key),
+            None => x.clone(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The feed-forward half of a transformer block.
 
 use crate::activation::Activation;
+use crate::block::check_residual;
 use crate::dropout::Dropout;
 use crate::gpt::GptConfig;
 use crate::init::{Init, gpt2_residual};
@@ -43,16 +44,22 @@ impl<T: Real> Mlp<T> {
         }
     }
 
-    /// `residual + self.forward(x, pass)`: as one operation, unless something is dropped.
+    /// `residual + self.forward(x, pass)`, with a sum that costs nothing unless something is
+    /// dropped.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
-        if self.dropout.drops(pass) {
-            return residual + &self.forward(x, pass);
+        check_residual("mlp", x, residual);
+        let layers = [&self.c_fc, &self.c_proj];
+        match self.dropout.key(pass) {
+            Some(key) => {
+                let y = self.activation.between(x, layers, None);
+                residual + &y.dropout(self.dropout.p(), key)
+            }
+            None => self.activation.between(x, layers, Some(residual)),
         }
-        self.activation.between(x, [&self.c_fc, &self.c_proj], Some(residual))
     }
 }
 
@@ -64,6 +71,7 @@ impl<T: Real> Module<T> for Mlp<T> {
 }
 
 impl<T: Real> Layer<T> for Mlp<T> {
+    #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let y = self.activation.between(x, [&self.c_fc, &self.c_proj], None);
         self.dropout.forward(&y, pass)

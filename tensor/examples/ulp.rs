@@ -43,13 +43,15 @@ functions! {
     "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
     "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
     "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| slope(Silu, s, x);
-    "gelu" above NORMAL, |x| x * normal_cdf(x), |s, x| Gelu.f(s, x);
+    "gelu" above NORMAL, |x| if x <= -VANISHED { -0.0 } else { x * normal_cdf(x) }, |s, x| Gelu.f(s, x);
     "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| slope(Gelu, s, x);
     "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
 }
 
-/// These are products with a factor that may be subnormal, and has fewer digits or none then.
-const NORMAL: f64 = 1e-29;
+/// These are products with a factor that may be subnormal, and has fewer digits then.
+const NORMAL: f64 = 1e-36;
+/// GELU is 0 below minus this.
+const VANISHED: f64 = 12.94_f32 as f64;
 /// These are sums that cross zero.
 const CROSSING: f64 = 0.25;
 

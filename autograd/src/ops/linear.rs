@@ -118,7 +118,7 @@ impl<T: Real> Var<T> {
         op: P,
         down: Affine<'_, T>,
     ) -> Var<T> {
-        self.feed_forward_to(up, op, down, None)
+        self.feed_forward_with(up, op, down, None)
     }
 
     /// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)` with a residual `r`: [`Var::feed_forward`] and a sum
@@ -143,22 +143,25 @@ impl<T: Real> Var<T> {
         down: Affine<'_, T>,
         residual: &Var<T>,
     ) -> Var<T> {
-        self.feed_forward_to(up, op, down, Some(residual))
+        self.feed_forward_with(up, op, down, Some(residual))
     }
 
     #[track_caller]
-    fn feed_forward_to<P: Differentiable<T>>(
+    fn feed_forward_with<P: Differentiable<T>>(
         &self,
         up: Affine<'_, T>,
         op: P,
         down: Affine<'_, T>,
         residual: Option<&Var<T>>,
     ) -> Var<T> {
-        let some = [up.1, down.1, residual];
-        let inputs: Vec<_> =
-            [self, up.0, down.0].into_iter().chain(some.into_iter().flatten()).collect();
+        let saved: Vec<_> = [self, up.0, down.0].into_iter().chain(up.1).chain(down.1).collect();
+        let inputs: Vec<_> = saved.iter().copied().chain(residual).collect();
         if !is_recorded(&inputs) {
-            return linear_plus(&self.linear(up.0, up.1).map(op), down, residual);
+            let hidden = self.linear(up.0, up.1).map(op);
+            return match residual {
+                Some(residual) => hidden.linear_add(down.0, down.1, residual),
+                None => hidden.linear(down.0, down.1),
+            };
         }
         let (hidden, slope) = self.value().linear_map(up.0.value(), up.1.map(Var::value), op);
         let (weight, bias) = (down.0.value(), down.1.map(Var::value));
@@ -168,20 +171,11 @@ impl<T: Real> Var<T> {
         };
         Var::from_op(value, &inputs, |_| FeedForward {
             op,
-            inputs: inputs.iter().map(|x| x.value().clone()).collect(),
-            has: some.map(|input| input.is_some()),
+            inputs: saved.iter().map(|x| x.value().clone()).collect(),
+            has: [up.1, down.1, residual].map(|input| input.is_some()),
             hidden,
             slope,
         })
-    }
-}
-
-/// [`Var::linear_add`], or [`Var::linear`] if there is no residual.
-#[track_caller]
-fn linear_plus<T: Real>(x: &Var<T>, layer: Affine<'_, T>, residual: Option<&Var<T>>) -> Var<T> {
-    match residual {
-        Some(residual) => x.linear_add(layer.0, layer.1, residual),
-        None => x.linear(layer.0, layer.1),
     }
 }
 
@@ -205,7 +199,7 @@ impl<T: Real> Backward<T> for Linear<T> {
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let dx = self.weight.as_ref().map(|w| g.matmul(&cx.input(1, w)));
         let dw = self.x.as_ref().map(|x| of_right_transposed(&cx.input(0, x), g));
-        // The bias was broadcast, which the engine undoes.
+        // The bias was broadcast, which the engine undoes; the residual was not.
         let added = (2..cx.inputs()).map(|_| Some(g.clone()));
         [dx, dw].into_iter().chain(added).collect()
     }
@@ -239,7 +233,8 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for LinearMap<T, P> {
     }
 }
 
-/// Inputs are `x`, both weights, and those of both biases and the residual that there are.
+/// Inputs are `x`, both weights, and those of both biases and the residual that there are; all
+/// but the residual are saved.
 #[derive(Debug)]
 struct FeedForward<T: Real, P> {
     op: P,
@@ -256,12 +251,14 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for FeedForward<T, P> {
 
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let [has_up, has_down, has_residual] = self.has;
+        let d_residual = has_residual.then(|| Some(g.clone()));
         if cx.recording() {
-            return through(&connected(cx, &self.inputs), g, |x| {
-                let mut rest = x[3..].iter();
-                let [up, down, residual] = self.has.map(|has| has.then(|| rest.next()).flatten());
-                linear_plus(&x[0].linear(&x[1], up).map(self.op), (&x[2], down), residual)
+            let without_residual = through(&connected(cx, &self.inputs), g, |x| {
+                let up = has_up.then(|| &x[3]);
+                let down = has_down.then(|| &x[3 + usize::from(has_up)]);
+                x[0].linear(&x[1], up).map(self.op).linear(&x[2], down)
             });
+            return without_residual.into_iter().chain(d_residual).collect();
         }
         let [x, up, down] = [0, 1, 2].map(|i| Var::constant(self.inputs[i].clone()));
         let d_down =
@@ -275,7 +272,7 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for FeedForward<T, P> {
             .into_iter()
             .chain(has_up.then(|| dh.cloned()))
             .chain(has_down.then(|| Some(g.clone())))
-            .chain(has_residual.then(|| Some(g.clone())))
+            .chain(d_residual)
             .collect()
     }
 }

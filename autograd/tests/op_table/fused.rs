@@ -237,21 +237,28 @@ fn linear_and_feed_forward() {
 /// Gradients of frozen inputs are not made, and those of the others are the same.
 #[test]
 fn feed_forward_of_which_some_is_frozen() {
-    let x = [random(&[4, 5], 1), random(&[7, 5], 2), random(&[7], 4), random(&[3, 7], 3)];
-    let gradients = |trained: usize| {
+    let x = [&[4, 5][..], &[7, 5], &[7], &[3, 7], &[4, 3]];
+    let x = [0, 1, 2, 3, 4].map(|i| random(x[i], i as u64 + 1));
+    let gradients = |trained: usize, with_residual: bool| {
         let var = |i: usize| match trained >> i & 1 {
             1 => Var::leaf(x[i].clone()),
             _ => Var::constant(x[i].clone()),
         };
-        let v = [0, 1, 2, 3].map(var);
-        let y = v[0].feed_forward((&v[1], Some(&v[2])), Gelu, (&v[3], None));
-        let found = y.sum(..).backward();
+        let v = [0, 1, 2, 3, 4].map(var);
+        let (up, down) = ((&v[1], Some(&v[2])), (&v[3], None));
+        let y = match with_residual {
+            true => v[0].feed_forward_add(up, Gelu, down, &v[4]),
+            false => v[0].feed_forward(up, Gelu, down),
+        };
+        let found = y.square().sum(..).backward();
         v.each_ref().map(|v| found.get(v).map(|g| g.to_vec()))
     };
-    let all = gradients(15);
-    for trained in 1..15 {
-        for (i, g) in gradients(trained).into_iter().enumerate() {
-            assert_eq!(g, if trained >> i & 1 == 1 { all[i].clone() } else { None });
+    for (inputs, with_residual) in [(4, false), (5, true)] {
+        let all = gradients((1 << inputs) - 1, with_residual);
+        for trained in 1..1 << inputs {
+            for (i, g) in gradients(trained, with_residual).into_iter().enumerate() {
+                assert_eq!(g, if trained >> i & 1 == 1 { all[i].clone() } else { None });
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::cache::KvCache;
 use super::engine::{Align, Spec, attend_packed};
 use super::heads::{InHeads, join_heads};
 use super::incremental::Past;
+use crate::block::check_residual;
 use crate::dropout::Dropout;
 use crate::gpt::GptConfig;
 use crate::init::{Init, gpt2_residual};
@@ -92,17 +93,21 @@ impl<T: Real> CausalSelfAttention<T> {
         })
     }
 
-    /// `residual + self.forward(x, pass)`, with a sum that costs nothing, unless something is
+    /// `residual + self.forward(x, pass)`, with a sum that costs nothing unless something is
     /// dropped.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
-        if self.resid_dropout.drops(pass) {
-            return residual + &self.forward(x, pass);
+        check_residual("attention", x, residual);
+        let joined = self.heads_joined(x, pass);
+        match self.resid_dropout.key(pass) {
+            Some(key) => {
+                residual + &self.c_proj.affine(&joined).dropout(self.resid_dropout.p(), key)
+            }
+            None => self.c_proj.affine_add(&joined, residual),
         }
-        self.c_proj.affine_add(&self.heads_joined(x, pass), residual)
     }
 
     /// Outputs of all heads side by side.

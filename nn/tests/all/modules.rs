@@ -61,9 +61,11 @@ fn layers() -> Vec<(&'static str, Sequential<f64>)> {
 /// without dropout, and so are the gradients up to the order of two sums.
 #[test]
 fn residuals_are_added_in_one_pass() {
-    for (dropout, bias) in [(0.0, true), (0.0, false), (0.4, true)] {
+    for (dropout, weights, bias) in [(0.0, 0.0, true), (0.0, 0.3, false), (0.4, 0.0, true)] {
         let (config, rng) = (GptConfig { dropout, bias, ..config() }, &mut Rng::new(7));
-        let (mlp, attn) = (Mlp::<f32>::new(&config, rng), CausalSelfAttention::new(&config, rng));
+        let mlp = Mlp::<f32>::new(&config, rng);
+        let mut attn = CausalSelfAttention::new(&config, rng);
+        attn.attn_dropout = Dropout::new(weights);
         shake(&mlp, rng);
         shake(&attn, rng);
         let x = Var::leaf(Tensor::randn([2, 3, 5, 8], rng));
@@ -73,6 +75,11 @@ fn residuals_are_added_in_one_pass() {
                 (mlp.forward_add(&x, &x, p0), &x + &mlp.forward(&x, p1)),
                 (attn.forward_add(&x, &x, p2), &x + &attn.forward(&x, p3)),
             ];
+            // What comes after them draws the same.
+            assert_eq!((p0.key(), p2.key()), (p1.key(), p3.key()));
+            refuses("residual [2, 3, 5, 8], got [8]", || {
+                mlp.forward_add(&x, &x.select(0, 0).select(0, 0).select(0, 0), p0)
+            });
             for (fused, plain) in pairs {
                 assert_eq!(bits(fused.value()), bits(plain.value()));
                 let [fused, plain] = [fused, plain].map(|y| y.square().sum(..).backward());

@@ -32,7 +32,7 @@ impl<T: Real> Tensor<T> {
         if bias.is_none() {
             return self.matmul(&weight.t());
         }
-        self.linear_plus(weight, bias, None, shape)
+        self.linear_with(weight, bias, None, shape)
     }
 
     /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: the same numbers as from
@@ -60,10 +60,10 @@ impl<T: Real> Tensor<T> {
             "linear_add: a residual {:?} to a result {shape:?}",
             residual.shape()
         );
-        self.linear_plus(weight, bias, Some(residual), shape)
+        self.linear_with(weight, bias, Some(residual), shape)
     }
 
-    fn linear_plus(
+    fn linear_with(
         &self,
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
@@ -188,11 +188,14 @@ impl<T: Real> Finish<T> for Plus<'_, T> {
         _: Option<MatMut<'_, T>>,
     ) {
         if let Some(bias) = self.bias {
-            T::dispatch(self.level, AddRow { row: &bias[col..], block: block.whole() });
+            T::dispatch(
+                self.level,
+                Add { matrix: &bias[col..], row_stride: 0, block: block.whole() },
+            );
         }
         if let Some(residual) = self.residual {
             let matrix = &residual[row * self.cols + col..];
-            T::dispatch(self.level, Add { matrix, cols: self.cols, block });
+            T::dispatch(self.level, Add { matrix, row_stride: self.cols, block });
         }
     }
 }
@@ -212,7 +215,10 @@ impl<T: Real, P: Pointwise<T>> Finish<T> for Map<'_, T, P> {
         also: Option<MatMut<'_, T>>,
     ) {
         if let Some(bias) = self.bias {
-            T::dispatch(self.level, AddRow { row: &bias[col..], block: block.whole() });
+            T::dispatch(
+                self.level,
+                Add { matrix: &bias[col..], row_stride: 0, block: block.whole() },
+            );
         }
         let slopes = also.expect("a second result");
         T::dispatch(self.level, Apply { op: self.op, block, slopes });
@@ -233,30 +239,10 @@ impl<T: Real> Finish<T> for Times<'_, T> {
     }
 }
 
-struct AddRow<'a, T> {
-    row: &'a [T],
-    block: MatMut<'a, T>,
-}
-
-impl<T: Real> Kernel<T> for AddRow<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<S: Lanes<T>>(mut self, s: S) {
-        for i in 0..self.block.rows() {
-            write_rows(
-                s,
-                [&self.row[..self.block.cols()]],
-                [self.block.row(i)],
-                #[inline(always)]
-                |[b], [x]| [s.add(x, b)],
-            );
-        }
-    }
-}
-
+/// Adds a row-major matrix; its rows are so far apart, so of distance 0 it is one row for all.
 struct Add<'a, T> {
     matrix: &'a [T],
-    cols: usize,
+    row_stride: usize,
     block: MatMut<'a, T>,
 }
 
@@ -267,7 +253,7 @@ impl<T: Real> Kernel<T> for Add<'_, T> {
         for i in 0..self.block.rows() {
             write_rows(
                 s,
-                [&self.matrix[i * self.cols..][..self.block.cols()]],
+                [&self.matrix[i * self.row_stride..][..self.block.cols()]],
                 [self.block.row(i)],
                 #[inline(always)]
                 |[r], [x]| [s.add(x, r)],

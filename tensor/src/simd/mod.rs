@@ -68,11 +68,11 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, fused where the instruction set fuses.
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// What rounding took from the product `p = mul(a, b)`: exactly `a * b - p`, unless that is
-    /// subnormal.
+    /// What rounding took from a product: `a * b - c`, where `c` is next to `a * b`, exact (unless
+    /// it is subnormal) on every instruction set. This is `fma` where that is fused.
     #[inline(always)]
-    fn lost(self, a: Self::V, b: Self::V, p: Self::V) -> Self::V {
-        self.fma(a, b, self.neg(p))
+    fn lost(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        self.fma(a, b, self.neg(c))
     }
     /// `-a` (flips the sign bit).
     fn neg(self, a: Self::V) -> Self::V;

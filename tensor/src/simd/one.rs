@@ -60,8 +60,8 @@ impl Lanes<f64> for One {
         a * b + c
     }
     #[inline(always)]
-    fn lost(self, a: f64, b: f64, p: f64) -> f64 {
-        a.mul_add(b, -p)
+    fn lost(self, a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, -c)
     }
     #[inline(always)]
     fn neg(self, a: f64) -> f64 {

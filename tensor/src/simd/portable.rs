@@ -139,11 +139,10 @@ impl Lanes<f32> for Portable {
     }
     /// Products of two `f32` are exact in `f64`.
     #[inline(always)]
-    fn lost(self, a: V, b: V, p: V) -> V {
-        let exact = |i: usize| f64::from(a[i]) * f64::from(b[i]);
-        let mut out = p;
-        for (i, p) in out.iter_mut().enumerate() {
-            *p = (exact(i) - f64::from(*p)) as f32;
+    fn lost(self, a: V, b: V, c: V) -> V {
+        let mut out = c;
+        for i in 0..16 {
+            out[i] = (f64::from(a[i]) * f64::from(b[i]) - f64::from(c[i])) as f32;
         }
         out
     }

@@ -140,6 +140,12 @@ fn ternary<T: Real, S: Lanes<T>>(s: S, fma: fn(T, T, T) -> T) {
     let c = -(one + e + e);
     let got = lanes(s, s.fma(s.splat(one + e), s.splat(one + e), s.splat(c)))[0];
     same("fma", &[one + e, one + e, c], got, fma(one + e, one + e, c));
+    // What rounding takes from a product is known everywhere.
+    for (a, rounded, lost) in [(one + e, one + e + e, e * e), (one - e, one, -(e * e))] {
+        let (a, b) = (s.splat(a), s.splat(one + e));
+        same("mul", &[], lanes(s, s.mul(a, b))[0], rounded);
+        same("lost", &[], lanes(s, s.lost(a, b, s.splat(rounded)))[0], lost);
+    }
 
     for x in windows(&all, S::N) {
         for (lo, hi) in [(-1.0, 1.0), (0.0, 1e9), (-20.0, -0.0)] {

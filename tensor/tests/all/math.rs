@@ -27,7 +27,9 @@ const fn odd(name: &'static str, exact: fn(f64) -> f64, bound: f64) -> Function 
 }
 
 /// Products with a factor that may be subnormal are measured so.
-const NORMAL: f64 = 1e-29;
+const NORMAL: f64 = 1e-36;
+/// GELU is 0 below minus this.
+const VANISHED: f64 = 12.94_f32 as f64;
 /// Sums that cross zero are measured so.
 const CROSSING: f64 = 0.25;
 
@@ -49,7 +51,7 @@ const ACTIVATIONS: [Function; 6] = [
         floor: CROSSING,
         ..function("silu'", |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), 4.0)
     },
-    Function { floor: NORMAL, portable: 5.5, ..odd("gelu", |x| x * normal(x), 4.0) },
+    Function { floor: NORMAL, portable: 4.5, ..odd("gelu", gelu, 4.0) },
     Function { floor: CROSSING, ..function("gelu'", |x| normal(x) + x * density(x), 3.0) },
     function("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), 2.0),
 ];
@@ -60,6 +62,10 @@ fn all() -> impl Iterator<Item = &'static Function> {
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
+}
+
+fn gelu(x: f64) -> f64 {
+    if x <= -VANISHED { -0.0 } else { x * normal(x) }
 }
 
 fn normal(x: f64) -> f64 {
@@ -261,6 +267,25 @@ fn edges() {
         ("cos", 1e-40, 1.0),
         ("cos", inf, nan),
         ("cos", -inf, nan),
+        ("sigmoid", 0.0, 0.5),
+        ("sigmoid", inf, 1.0),
+        ("sigmoid", -inf, 0.0),
+        ("silu", -0.0, -0.0),
+        ("silu", inf, inf),
+        ("silu", -104.5, -0.0),
+        ("gelu", 0.0, 0.0),
+        ("gelu", -0.0, -0.0),
+        ("gelu", inf, inf),
+        ("gelu", -12.94, -0.0),
+        ("gelu", 12.94, 12.94),
+        ("gelu", f32::MIN, -0.0),
+        ("gelu", f32::MAX, f32::MAX),
+        ("gelu'", 0.0, 0.5),
+        ("gelu'", 1e30, 1.0),
+        ("gelu'", -1e30, 0.0),
+        ("softplus", inf, inf),
+        ("softplus", -inf, 0.0),
+        ("softplus", -104.5, 0.0),
     ];
     for level in Level::available() {
         for &(name, x, want) in cases {
