@@ -14,7 +14,7 @@ mod wrong;
 
 use checks::{CHECKS, Done, check, check_threads};
 use draw::{Case, case};
-use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,11 +27,10 @@ use table::{ROWS, Row, Second};
 const CASES: u32 = 48;
 
 fn config() -> Config {
-    let chosen = |name| std::env::var_os(name).is_some();
+    let chosen = std::env::var_os("PROPTEST_CASES").is_some();
     let config = Config::default();
     Config {
-        cases: if chosen("PROPTEST_CASES") { config.cases } else { CASES },
-        rng_seed: if chosen("PROPTEST_RNG_SEED") { config.rng_seed } else { RngSeed::Fixed(1) },
+        cases: if chosen { config.cases } else { CASES },
         failure_persistence: None,
         max_shrink_iters: 500,
         ..config

@@ -121,7 +121,7 @@ fn huge_sizes() {
 }
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// The class of a tile never contradicts its pairs, and a row of it has just these.
     #[test]

@@ -2,7 +2,7 @@
 //! see nothing in a third of the cases), numbers (with NaN and infinities where nobody looks),
 //! dtypes and layouts.
 
-use crate::common::{Worst, cases};
+use crate::common::Worst;
 use proptest::prelude::*;
 use retrograd_autograd::Var;
 use retrograd_nn::Pass;
@@ -209,9 +209,22 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         Tensor::from_vec(x.to_vec().iter().map(|x| x.to_f64()).collect(), x.shape())
     };
     let exact = results(p, &mask, &operands.each_ref().map(precise), &precise(&g), Path::Composed);
-    let terms = (p.group * lq).max(lk) as f64;
+    // The composed path may meet a number exactly, so the tiled one is allowed some rounding of its
+    // own, in units of the floor: a constant, and a part that grows with the root of the terms of a
+    // sum. Gradients of scores are differences that cancel, so what is made of them errs more. The
+    // worst of 12000 problems takes two thirds of it.
+    let allowed =
+        |constant: f64, growth: f64, terms: usize| constant + growth * (terms as f64).sqrt();
+    let of_a_key = p.group * lq;
+    let results = [
+        ("output", 1.0),
+        ("dq", allowed(6.0, 1.5, lk)),
+        ("dk", allowed(6.0, 1.5, of_a_key)),
+        ("dv", allowed(1.0, 0.3, of_a_key)),
+        ("dsink", allowed(1.0, 0.3, p.batch * lq)),
+    ];
     let mut worst = 0.0f64;
-    for (i, name) in ["output", "dq", "dk", "dv", "dsink"].iter().enumerate() {
+    for (i, (name, allowed)) in results.into_iter().enumerate() {
         let error = |x: &Tensor<T>| {
             prop_assert_eq!(x.shape(), exact[i].shape());
             let mut worst = Worst::default();
@@ -222,9 +235,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
             Ok(worst.0)
         };
         let (tiled, composed) = (error(&tiled[i])?, error(&composed[i])?);
-        // Gradients are sums of terms that cancel; the composed path may meet 0 exactly.
-        let floor = if i == 0 { floor } else { floor * (10.0 + 3.0 * terms.sqrt()) };
-        let bound = 2.0 * composed + floor;
+        let bound = 2.0 * composed + allowed * floor;
         prop_assert!(tiled <= bound, "{name}: tiled is off by {tiled:e}, composed by {composed:e}");
         worst = worst.max(tiled);
     }
@@ -277,6 +288,10 @@ fn results<T: Real>(
     let of =
         |x: &Var<T>| grads.get(x).cloned().unwrap_or_else(|| Tensor::zeros(x.shape())).contiguous();
     [y.value().contiguous(), of(q), of(k), of(v), of(sink)]
+}
+
+fn cases(n: u32) -> ProptestConfig {
+    ProptestConfig { cases: n, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 #[test]

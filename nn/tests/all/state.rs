@@ -193,7 +193,7 @@ fn any_layout_can_be_loaded() {
 }
 
 proptest! {
-    #![proptest_config(cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever is done to a state dict, either all of it is loaded or nothing.
     #[test]

@@ -310,18 +310,20 @@ fn edges() {
     }
 }
 
-/// A lane must not feel its neighbours, even where some of them take a slower path. Any NaN is as
-/// good as another.
+/// A lane must not feel its neighbours, even where some of them take a slower path. Activations are
+/// made of sums and maxima, and which NaN comes out of those is the compiler's choice.
 #[test]
 fn lanes_are_independent() {
     let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];
     for level in Level::available() {
-        for f in all() {
-            for (&x, together) in x.iter().zip(apply(level, f.name, &x)) {
-                let alone = one(level, f.name, x);
-                let same =
-                    alone.to_bits() == together.to_bits() || alone.is_nan() && together.is_nan();
-                assert!(same, "{}({x:e}) is {alone:e} or {together:e} on {level}", f.name);
+        for (functions, any_nan) in [(&FUNCTIONS[..], false), (&ACTIVATIONS, true)] {
+            for f in functions {
+                for (&x, together) in x.iter().zip(apply(level, f.name, &x)) {
+                    let alone = one(level, f.name, x);
+                    let same = alone.to_bits() == together.to_bits()
+                        || any_nan && alone.is_nan() && together.is_nan();
+                    assert!(same, "{}({x:e}) is {alone:e} or {together:e} on {level}", f.name);
+                }
             }
         }
     }

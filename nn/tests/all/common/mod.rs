@@ -1,8 +1,6 @@
 //! What several tests need.
 #![allow(dead_code)]
 
-use proptest::prelude::ProptestConfig;
-use proptest::test_runner::RngSeed;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Projections};
 use retrograd_nn::{Gpt, GptConfig, Module, Param, Pass, StateDict};
@@ -13,19 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 mod table;
 
 pub use table::{Table, Worst, close};
-
-/// So many cases, always the same, unless `PROPTEST_CASES` and `PROPTEST_RNG_SEED` say otherwise.
-/// Failures print their input, nothing is written next to the sources.
-pub fn cases(n: u32) -> ProptestConfig {
-    let chosen = |name| std::env::var_os(name).is_some();
-    let config = ProptestConfig::default();
-    ProptestConfig {
-        cases: if chosen("PROPTEST_CASES") { config.cases } else { n },
-        rng_seed: if chosen("PROPTEST_RNG_SEED") { config.rng_seed } else { RngSeed::Fixed(1) },
-        failure_persistence: None,
-        ..config
-    }
-}
 
 /// Normal numbers, the same for the same seed.
 pub fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {

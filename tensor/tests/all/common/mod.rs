@@ -6,7 +6,6 @@ pub mod guard;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::RngSeed;
 use retrograd_tensor::simd::{Level, with_level};
 use retrograd_tensor::{Real, Tensor, with_threads};
 
@@ -14,17 +13,9 @@ use retrograd_tensor::{Real, Tensor, with_threads};
 const SIZES: [usize; 17] = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65];
 const MAX_NUMEL: usize = 4096;
 
-/// So many cases, always the same, unless `PROPTEST_CASES` and `PROPTEST_RNG_SEED` say otherwise.
-/// Failures print their input, nothing is written next to the sources.
+/// So many cases. Failures print their input, nothing is written next to the sources.
 pub fn cases(n: u32) -> ProptestConfig {
-    let chosen = |name| std::env::var_os(name).is_some();
-    let config = ProptestConfig::default();
-    ProptestConfig {
-        cases: if chosen("PROPTEST_CASES") { config.cases } else { n },
-        rng_seed: if chosen("PROPTEST_RNG_SEED") { config.rng_seed } else { RngSeed::Fixed(1) },
-        failure_persistence: None,
-        ..config
-    }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(n) }
 }
 
 /// Shapes of at most `rank` axes and 4096 elements.
