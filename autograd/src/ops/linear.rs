@@ -156,25 +156,24 @@ impl<T: Real> Var<T> {
     ) -> Var<T> {
         let saved: Vec<_> = [self, up.0, down.0].into_iter().chain(up.1).chain(down.1).collect();
         let inputs: Vec<_> = saved.iter().copied().chain(residual).collect();
-        if !is_recorded(&inputs) {
-            let hidden = self.linear(up.0, up.1).map(op);
-            return match residual {
-                Some(residual) => hidden.linear_add(down.0, down.1, residual),
-                None => hidden.linear(down.0, down.1),
-            };
-        }
-        let (hidden, slope) = self.value().linear_map(up.0.value(), up.1.map(Var::value), op);
-        let (weight, bias) = (down.0.value(), down.1.map(Var::value));
+        let (x, inner, outer) = (self.value(), up.1.map(Var::value), down.1.map(Var::value));
+        let (hidden, slope) = match is_recorded(&inputs) {
+            true => {
+                let (hidden, slope) = x.linear_map(up.0.value(), inner, op);
+                (hidden, Some(slope))
+            }
+            false => (x.linear(up.0.value(), inner).map(op), None),
+        };
         let value = match residual {
-            Some(residual) => hidden.linear_add(weight, bias, residual.value()),
-            None => hidden.linear(weight, bias),
+            Some(residual) => hidden.linear_add(down.0.value(), outer, residual.value()),
+            None => hidden.linear(down.0.value(), outer),
         };
         Var::from_op(value, &inputs, |_| FeedForward {
             op,
             inputs: saved.iter().map(|x| x.value().clone()).collect(),
             has: [up.1, down.1, residual].map(|input| input.is_some()),
             hidden,
-            slope,
+            slope: slope.expect("made where it is recorded"),
         })
     }
 }

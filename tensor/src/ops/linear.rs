@@ -105,7 +105,9 @@ impl<T: Real> Tensor<T> {
         let shape = linear_shape(self, weight, bias).or_panic();
         let bias = bias.map(Tensor::contiguous);
         let bias = bias.as_ref().map(Tensor::as_slice);
-        let map = Map { bias, op, level: simd::level() };
+        let level = simd::level();
+        let plus = Plus { bias, residual: None, cols: weight.size(0), level };
+        let map = Map { plus, op };
         Tensor::build2(P::NAME, shape, shape, |y, slopes| {
             let x = self.rows();
             gemm_then(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(slopes));
@@ -200,28 +202,17 @@ impl<T: Real> Finish<T> for Plus<'_, T> {
     }
 }
 
-/// Adds a bias, if there is one, and applies a function; the second result is its derivative.
+/// Adds what [`Plus`] adds, and applies a function; the second result is its derivative.
 struct Map<'a, T, P> {
-    bias: Option<&'a [T]>,
+    plus: Plus<'a, T>,
     op: P,
-    level: Level,
 }
 
 impl<T: Real, P: Pointwise<T>> Finish<T> for Map<'_, T, P> {
-    fn finish(
-        &self,
-        (_, col): (usize, usize),
-        mut block: MatMut<'_, T>,
-        also: Option<MatMut<'_, T>>,
-    ) {
-        if let Some(bias) = self.bias {
-            T::dispatch(
-                self.level,
-                Add { matrix: &bias[col..], row_stride: 0, block: block.whole() },
-            );
-        }
+    fn finish(&self, at: (usize, usize), mut block: MatMut<'_, T>, also: Option<MatMut<'_, T>>) {
+        self.plus.finish(at, block.whole(), None);
         let slopes = also.expect("a second result");
-        T::dispatch(self.level, Apply { op: self.op, block, slopes });
+        T::dispatch(self.plus.level, Apply { op: self.op, block, slopes });
     }
 }
 
