@@ -130,8 +130,9 @@ impl Settings {
     }
 }
 
-/// `f` for other threads, with the settings of this one.
-fn as_here<A, R>(f: impl Fn(A) -> R + Send + Sync) -> impl Fn(A) -> R + Send + Sync {
+/// `f` for other threads, with the settings of this one. It is behind a pointer, so that what rayon
+/// makes of it is compiled for each type of argument, not for each `f`.
+fn as_here<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Sync {
     let here = Settings::here();
     move |argument| here.run(|| f(argument))
 }
@@ -144,8 +145,8 @@ pub fn fill<T: Send>(
     f: impl Fn(usize, &mut [T]) + Send + Sync,
 ) {
     if worth(cost, out.len()) && out.len() > chunk {
-        let f = as_here(|(i, part)| f(i * chunk, part));
-        out.par_chunks_mut(chunk).enumerate().for_each(f);
+        let f = |(i, part): (usize, _)| f(i * chunk, part);
+        out.par_chunks_mut(chunk).enumerate().for_each(as_here(&f));
     } else {
         out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
     }
@@ -160,8 +161,8 @@ pub fn fill2<T: Send, U: Send>(
 ) {
     if worth(cost, a.len().max(b.len())) {
         let b = b.par_chunks_mut(chunk_b);
-        let f = as_here(|(i, (a, b))| f(i, a, b));
-        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f);
+        let f = |(i, (a, b)): (usize, _)| f(i, a, b);
+        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(as_here(&f));
     } else {
         let b = b.chunks_mut(chunk_b);
         a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
@@ -176,7 +177,7 @@ pub fn map<R: Send>(
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
     if n > 1 && worth(cost, n.saturating_mul(elements)) {
-        (0..n).into_par_iter().map(as_here(f)).collect()
+        (0..n).into_par_iter().map(as_here(&f)).collect()
     } else {
         (0..n).map(f).collect()
     }
@@ -185,7 +186,7 @@ pub fn map<R: Send>(
 /// Does every item, each worth `elements` elements of work.
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
     if items.len() > 1 && worth(cost, items.len() * elements) {
-        items.into_par_iter().for_each(as_here(f));
+        items.into_par_iter().for_each(as_here(&f));
     } else {
         items.into_iter().for_each(f);
     }

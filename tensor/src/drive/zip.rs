@@ -77,12 +77,11 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
         let mut done = 0;
         while done < out.len() {
             let left = out.len() - done;
-            let n = if walk.run_len() < SHORT && !(all_in_order && walk.run_len() >= left) {
+            let short = walk.run_len() < SHORT && !(all_in_order && walk.run_len() >= left);
+            let (n, start, direct) = if short {
                 let n = left.min(BLOCK);
                 gather_runs(&mut cursor, walk, data, &mut buffers, n);
-                let x = std::array::from_fn(|k| &buffers[k][..n]);
-                slices(s, op, x, &mut out[done..done + n], false);
-                n
+                (n, [0; K], [false; K])
             } else {
                 let (n, start) = cursor.next(if all_in_order { left } else { left.min(BLOCK) });
                 for k in 0..K {
@@ -90,13 +89,13 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
                         gather(data[k], start[k], walk.stride(k), &mut buffers[k][..n]);
                     }
                 }
-                let x: [&[T]; K] = std::array::from_fn(|k| match in_order[k] {
-                    true => &data[k][start[k]..start[k] + n],
-                    false => &buffers[k][..n],
-                });
-                slices(s, op, x, &mut out[done..done + n], fetch && all_in_order);
-                n
+                (n, start, in_order)
             };
+            let x: [&[T]; K] = std::array::from_fn(|k| match direct[k] {
+                true => &data[k][start[k]..start[k] + n],
+                false => &buffers[k][..n],
+            });
+            slices(s, op, x, &mut out[done..done + n], fetch && all_in_order && !short);
             done += n;
         }
     }
