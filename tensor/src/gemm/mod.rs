@@ -8,7 +8,7 @@
 //! | `blocks.rs` | cuts the product into blocks that fit the caches |
 //! | `pack.rs` | copies blocks into the order in which they are read |
 //! | `tile.rs` | makes a tile of the product in registers |
-//! | `row.rs` | one row, where copying would take longer than multiplying |
+//! | `few.rs` | a few rows, where copying would take longer than multiplying |
 //! | `finish.rs` | what else is done to a block before it leaves the cache |
 //! | `split.rs` | all of the first three for factors that are split into terms of `bf16` |
 //!
@@ -23,9 +23,9 @@
 //! `f64`, and `f32` in portable code, go through matrixmultiply.
 
 mod blocks;
+mod few;
 mod finish;
 mod pack;
-mod row;
 #[cfg(target_arch = "x86_64")]
 mod split;
 mod tile;
@@ -36,7 +36,7 @@ use crate::precision::{MatmulPrecision, matmul_precision};
 use crate::simd::amx::{Amx, Line};
 use crate::simd::{self, Level, Real};
 use blocks::Blocks;
-use row::Row;
+use few::Few;
 #[cfg(target_arch = "x86_64")]
 use split::Split;
 use std::cell::Cell;
@@ -101,8 +101,8 @@ impl Product for f32 {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = precision;
-        if Row::suits(&a, &b) {
-            f32::dispatch(level, Row { a, b, add, out: out.part(0..1, 0..b.cols) });
+        if Few::suits(&a, &b) {
+            f32::dispatch(level, Few { a, b, add, out: out.part(0..a.rows, 0..b.cols) });
             return then.map_or((), |then| then.run(out));
         }
         with_room(|room| match level {

@@ -131,6 +131,18 @@ fn long_sums_and_many_blocks() {
     check_bits((3, 5, 1100), (Rows, Rows), true);
 }
 
+/// Columns that lie in order, few rows: in registers, or copied; near and far, whole vectors and
+/// parts of them, more than one block of the sum.
+#[test]
+fn few_rows_and_columns_in_order() {
+    for m in 1..=9 {
+        check_bits((m, 15 + m, 30 + m), (Rows, Columns), m % 2 == 0);
+        check_bits((m, 530, 490 + 2 * m), (Rows, Columns), m % 2 == 1);
+        check_bits((m, 600, 440), (Columns, Columns), m % 3 == 0);
+        check_bits((m, 8300, 31 + m), (Sparse, Columns), false);
+    }
+}
+
 /// However it is cut: by rows, by columns, or by parts of the sum.
 #[test]
 fn threads_change_no_bit() {
