@@ -15,6 +15,7 @@
 //! | [`attention`] | [`attention::Rule`]: which pairs attend | tiled attention |
 //! | [`gemm`] | matrix product | matmul |
 
+mod abreast;
 pub mod attention;
 mod cut;
 pub mod fold;

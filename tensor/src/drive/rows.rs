@@ -1,5 +1,6 @@
 //! Work on whole rows: operations that need all of the last axis at once.
 
+use super::abreast;
 use crate::error::OrPanic;
 use crate::par::{self, Cost};
 use crate::simd::{self, FAR_AHEAD, Kernel, LINE, Lanes, Real, is_far, prefetch, prefetch_near};
@@ -69,10 +70,7 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
         let mut cursor = walk.cursor(first);
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             let (_, start) = cursor.next(1);
-            let x = std::array::from_fn(
-                #[inline(always)]
-                |k| &data[k][start[k]..start[k] + width],
-            );
+            let x = abreast::parts(&data, start, width);
             if fetch {
                 fetch_rows(x, out);
             }
@@ -179,25 +177,13 @@ impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T
         let mut columns: [&mut [T]; C] =
             std::array::from_fn(|_| columns.next().expect("as many as columns"));
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
-            let x = std::array::from_fn(
-                #[inline(always)]
-                |k| &x[k][i * width..(i + 1) * width],
-            );
+            let x = abreast::parts(&x, [i * width; K], width);
             if fetch {
                 fetch_rows(x, out);
             }
             op.row(s, x, out, columns.each_mut().map(|c| &mut **c));
         }
     }
-}
-
-/// A vector of each row.
-#[inline(always)]
-fn vectors<T: Real, S: Lanes<T>, const K: usize>(s: S, x: [&[T]; K], at: usize) -> [S::V; K] {
-    std::array::from_fn(
-        #[inline(always)]
-        |k| s.load(&x[k][at..]),
-    )
 }
 
 /// [`fold_rows`] of one row in one accumulator.
@@ -238,22 +224,18 @@ pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
     let (mut acc, mut i) = ([init; 4], 0);
     while i + 4 * S::N <= n {
         for (k, acc) in acc.iter_mut().enumerate() {
-            *acc = f(*acc, vectors(s, x, i + k * S::N));
+            *acc = f(*acc, abreast::load(s, &x, i + k * S::N));
         }
         i += 4 * S::N;
     }
     for acc in &mut acc[..3] {
         if i + S::N <= n {
-            *acc = f(*acc, vectors(s, x, i));
+            *acc = f(*acc, abreast::load(s, &x, i));
             i += S::N;
         }
     }
     if i < n {
-        let rest = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load_or(&x[k][i..n], fill[k]),
-        );
-        acc[3] = f(acc[3], rest);
+        acc[3] = f(acc[3], abreast::load_rest(s, &x, i, fill));
     }
     join(join(acc[0], acc[1]), join(acc[2], acc[3]))
 }
@@ -284,13 +266,14 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
 /// `K` is `x.len().div_ceil(S::N)`, see `in_registers`.
 #[inline(always)]
 pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [S::V; K] {
-    std::array::from_fn(
-        #[inline(always)]
-        |k| match k + 1 < K {
+    let mut v = [s.splat(fill); K];
+    for k in 0..K {
+        v[k] = match k + 1 < K {
             true => s.load(&x[k * S::N..]),
             false => s.load_or(&x[k * S::N..], fill),
-        },
-    )
+        };
+    }
+    v
 }
 
 /// Writes what [`load_row`] reads.
@@ -346,18 +329,11 @@ pub fn map_row<T: Real, S: Lanes<T>, const K: usize>(
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load(&x[k][i..]),
-        );
-        s.store(f(v), &mut out[i..]);
+        s.store(f(abreast::load(s, &x, i)), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load_or(&x[k][full..], T::ONE),
-        );
+        let v = abreast::load_rest(s, &x, full, [T::ONE; K]);
         s.store_part(f(v), &mut out[full..]);
     }
 }
@@ -388,29 +364,15 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     let full = n / S::N * S::N;
     let mut i = 0;
     while i < full {
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load(&x[k][i..]),
-        );
-        let old = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load(&out[k][i..]),
-        );
-        let new = f(v, old);
+        let new = f(abreast::load(s, &x, i), abreast::load(s, &out, i));
         for k in 0..W {
             s.store(new[k], &mut out[k][i..]);
         }
         i += S::N;
     }
     if full < n {
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load_or(&x[k][full..], T::ONE),
-        );
-        let old = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load_or(&out[k][full..], T::ONE),
-        );
+        let v = abreast::load_rest(s, &x, full, [T::ONE; K]);
+        let old = abreast::load_rest(s, &out, full, [T::ONE; W]);
         let new = f(v, old);
         for k in 0..W {
             s.store_part(new[k], &mut out[k][full..]);

@@ -1,5 +1,6 @@
 //! Elementwise work that writes over its operands: accumulation and optimiser steps.
 
+use super::abreast;
 use crate::par::{self, Cost};
 use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, is_far, prefetch, prefetch_near};
 use crate::tensor::Tensor;
@@ -99,14 +100,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
                     prefetch(r[k].as_ptr().wrapping_add(i + FAR_AHEAD));
                 }
             }
-            let old = std::array::from_fn(
-                #[inline(always)]
-                |k| s.load(&w[k][i..]),
-            );
-            let given = std::array::from_fn(
-                #[inline(always)]
-                |k| s.load(&r[k][i..]),
-            );
+            let old = abreast::load(s, &w, i);
+            let given = abreast::load(s, &r, i);
             let new = op.f(s, old, given);
             for k in 0..W {
                 s.store(new[k], &mut w[k][i..]);
@@ -114,14 +109,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
             i += S::N;
         }
         if full < n {
-            let old = std::array::from_fn(
-                #[inline(always)]
-                |k| s.load_or(&w[k][full..], T::ONE),
-            );
-            let given = std::array::from_fn(
-                #[inline(always)]
-                |k| s.load_or(&r[k][full..], T::ONE),
-            );
+            let old = abreast::load_rest(s, &w, full, [T::ONE; W]);
+            let given = abreast::load_rest(s, &r, full, [T::ONE; R]);
             let new = op.f(s, old, given);
             for k in 0..W {
                 s.store_part(new[k], &mut w[k][full..]);

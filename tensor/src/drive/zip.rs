@@ -1,5 +1,6 @@
 //! Elementwise work over any number of operands, broadcast together.
 
+use super::abreast;
 use crate::element::Element;
 use crate::error::OrPanic;
 use crate::layout::Layout;
@@ -71,8 +72,11 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
     fn run<S: Lanes<T>>(self, s: S) {
         let Chunk { op, walk, data, first, out, fetch } = self;
         let mut cursor = walk.cursor(first);
-        let in_order: [bool; K] = std::array::from_fn(|k| walk.stride(k) == 1);
-        let all_in_order = in_order.iter().all(|&b| b);
+        let mut in_order = [true; K];
+        for k in 0..K {
+            in_order[k] = walk.stride(k) == 1;
+        }
+        let all_in_order = in_order == [true; K];
         let mut buffers = [[T::ZERO; BLOCK]; K];
         let mut done = 0;
         while done < out.len() {
@@ -91,10 +95,10 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E
                 }
                 (n, start, in_order)
             };
-            let x: [&[T]; K] = std::array::from_fn(|k| match direct[k] {
-                true => &data[k][start[k]..start[k] + n],
-                false => &buffers[k][..n],
-            });
+            let mut x: [&[T]; K] = [&[]; K];
+            for k in 0..K {
+                x[k] = if direct[k] { &data[k][start[k]..start[k] + n] } else { &buffers[k][..n] };
+            }
             slices(s, op, x, &mut out[done..done + n], fetch && all_in_order && !short);
             done += n;
         }
@@ -137,18 +141,11 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
             }
             prefetch_near(out.as_ptr().wrapping_add(i + FAR_AHEAD));
         }
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load(&x[k][i..]),
-        );
-        s.store(op.f(s, v), &mut out[i..]);
+        s.store(op.f(s, abreast::load(s, &x, i)), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
-        let v = std::array::from_fn(
-            #[inline(always)]
-            |k| s.load_or(&x[k][full..], T::ONE),
-        );
+        let v = abreast::load_rest(s, &x, full, [T::ONE; K]);
         s.store_part(op.f(s, v), &mut out[full..]);
     }
 }
