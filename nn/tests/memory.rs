@@ -49,7 +49,8 @@ fn a_steady_step_takes_no_fresh_memory() {
         (5..25).for_each(&mut step);
         let (pool_now, faults_now) = (pool_stats(), page_faults());
         let faults = (faults_now - faults) as f64 / 20.0;
-        println!("blocks per step: {} reused", (pool_now.reused - pool.reused) / 20);
+        let [fresh, reused] = [pool_now.fresh - pool.fresh, pool_now.reused - pool.reused];
+        println!("blocks per step: {} new, {} used again", fresh as f64 / 20.0, reused / 20);
         println!("page faults per step: {faults}");
         assert_eq!(pool_now.fresh, pool.fresh, "{pool:?} {pool_now:?}");
         assert_eq!(pool_now.live, pool.live);

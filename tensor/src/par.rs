@@ -130,9 +130,9 @@ impl Settings {
     }
 }
 
-/// `f` for other threads, with the settings of this one. It is behind a pointer, so that what rayon
+/// `f` for other threads, with the settings of this one. `f` is behind a pointer, so that what rayon
 /// makes of it is compiled for each type of argument, not for each `f`.
-fn as_here<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Sync {
+fn as_here<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {
     let here = Settings::here();
     move |argument| here.run(|| f(argument))
 }

@@ -178,6 +178,7 @@ impl<T: Real> Var<T> {
     }
 }
 
+/// Whether [`Var::from_op`] will record an operation on these.
 fn is_recorded<T: Real>(inputs: &[&Var<T>]) -> bool {
     grad_enabled() && inputs.iter().any(|x| x.is_tracked())
 }

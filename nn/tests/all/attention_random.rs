@@ -144,8 +144,7 @@ fn problems() -> impl Strategy<Value = Problem> {
 }
 
 /// How far the tiled path is off the exact one at most, which must be no further than twice what
-/// the composed path is, and `floor` (of gradients more, by the root of the pairs in a sum). (The
-/// exact path is composed, in `f64`.)
+/// the composed path is, and some times `floor`. (The exact path is composed, in `f64`.)
 fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let heads = p.key_heads * p.group;
     let (lq, lk) = (p.lq, p.lk);
@@ -211,8 +210,8 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let exact = results(p, &mask, &operands.each_ref().map(precise), &precise(&g), Path::Composed);
     // The composed path may meet a number exactly, so the tiled one is allowed some rounding of its
     // own, in units of the floor: a constant, and a part that grows with the root of the terms of a
-    // sum. Gradients of scores are differences that cancel, so what is made of them errs more. The
-    // worst of 12000 problems takes two thirds of it.
+    // sum. Gradients of scores are differences that cancel, so what is made of them errs more. In f32,
+    // the worst of 6000 cases of each of the seeds 11 and 12 took up three quarters of what is allowed.
     let allowed =
         |constant: f64, growth: f64, terms: usize| constant + growth * (terms as f64).sqrt();
     let of_a_key = p.group * lq;
@@ -290,14 +289,10 @@ fn results<T: Real>(
     [y.value().contiguous(), of(q), of(k), of(v), of(sink)]
 }
 
-fn cases(n: u32) -> ProptestConfig {
-    ProptestConfig { cases: n, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 #[test]
 fn tiled_is_composed_in_f64() {
     let worst = std::cell::Cell::new(0.0f64);
-    proptest!(cases(120), |(p in problems())| {
+    proptest!(ProptestConfig::with_cases(120), |(p in problems())| {
         worst.set(worst.get().max(run::<f64>(&p, 1e-12)?));
     });
     println!("tiled = composed on random problems, f64: worst {:.1e}", worst.get());
@@ -306,7 +301,7 @@ fn tiled_is_composed_in_f64() {
 #[test]
 fn tiled_is_composed_in_f32() {
     let worst = std::cell::Cell::new(0.0f64);
-    proptest!(cases(120), |(p in problems())| {
+    proptest!(ProptestConfig::with_cases(120), |(p in problems())| {
         worst.set(worst.get().max(run::<f32>(&p, 1e-6)?));
     });
     println!("tiled = composed on random problems, f32: worst {:.1e}", worst.get());

@@ -1,12 +1,12 @@
 //! Several slices side by side: parts of them, and vectors from the same place of each.
 //!
-//! Loops, and not `array::from_fn`: what that does is not inlined into functions with target features,
-//! and would be a call for every vector. `K` is known when a kernel is compiled, so the loops vanish.
+//! By loops: a call of `array::from_fn` may stay one inside a function with target features, even if
+//! its closure is inlined. `K` is known when a kernel is compiled, so the loops vanish.
 
 use crate::simd::{Lanes, Real};
 use std::ops::Deref;
 
-/// `n` elements of each slice, from its place on.
+/// `n` elements of each slice, from its `start` on.
 #[inline(always)]
 pub fn parts<'a, T, const K: usize>(x: &[&'a [T]; K], start: [usize; K], n: usize) -> [&'a [T]; K] {
     let mut parts: [&[T]; K] = [&[]; K];

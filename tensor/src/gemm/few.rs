@@ -5,6 +5,8 @@ use super::blocks::{depth, ranges};
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{F32_LANES as N, Kernel, Lanes, prefetch};
 
+/// Numbers of a matrix that is far away: a megabyte.
+const FAR: usize = 1 << 18;
 /// How far ahead memory is asked for.
 const AHEAD: usize = 8 * N;
 
@@ -17,10 +19,10 @@ pub(super) struct Few<'a> {
 }
 
 impl Few<'_> {
-    /// Whether it is for such a product: columns are read and turned for one or two rows in less
-    /// time than it takes to copy them, and for eight if they come from far away.
+    /// Whether this is the faster way: transposing columns in registers beats packing them for one
+    /// or two rows, and for up to eight if the matrix (a thread's share of it) is a large part of a
+    /// second cache.
     pub(super) fn suits(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
-        const FAR: usize = 1 << 18;
         let most = if b.rows * b.cols >= FAR { 8 } else { 2 };
         a.rows <= most && b.row_stride == 1 && b.rows >= N
     }
@@ -28,7 +30,7 @@ impl Few<'_> {
     /// The product for at most `R` rows, with `V` vectors of columns side by side, so that chains
     /// of multiply-adds need not wait.
     #[inline(always)]
-    fn make<const R: usize, const V: usize, S: Lanes<f32>>(self, s: S) {
+    fn multiply<const R: usize, const V: usize, S: Lanes<f32>>(self, s: S) {
         let Few { a, b, add, mut out } = self;
         let (width, columns) = (V * N, b.t());
         for group in ranges(b.cols, width) {
@@ -37,12 +39,19 @@ impl Few<'_> {
                 let (a, columns) =
                     (a.part(0..a.rows, sum.clone()), columns.part(0..columns.rows, sum.clone()));
                 let sums = chains::<R, V, S>(s, a, columns);
-                for (i, sums) in sums.into_iter().enumerate().take(a.rows) {
-                    let out = &mut out.row(i)[group.clone()];
-                    for (out, sums) in out.chunks_mut(N).zip(sums) {
-                        let old = || s.load_or(out, 0.0);
-                        let new = if add || sum.start > 0 { s.add(old(), sums) } else { sums };
-                        s.store_part(new, out);
+                // A constant number of turns, as below: registers have no index.
+                for i in 0..R {
+                    for v in 0..V {
+                        if i < a.rows && v * N < group.len() {
+                            let end = group.end.min(group.start + (v + 1) * N);
+                            let out = &mut out.row(i)[group.start + v * N..end];
+                            let old = add || sum.start > 0;
+                            let new = match old {
+                                true => s.add(s.load_or(out, 0.0), sums[i][v]),
+                                false => sums[i][v],
+                            };
+                            s.store_part(new, out);
+                        }
                     }
                 }
             }
@@ -56,10 +65,10 @@ impl Kernel<f32> for Few<'_> {
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         match self.a.rows {
-            1 => self.make::<1, 2, S>(s),
-            2 => self.make::<2, 2, S>(s),
-            3 | 4 => self.make::<4, 1, S>(s),
-            _ => self.make::<8, 1, S>(s),
+            1 => self.multiply::<1, 2, S>(s),
+            2 => self.multiply::<2, 2, S>(s),
+            3 | 4 => self.multiply::<4, 1, S>(s),
+            _ => self.multiply::<8, 1, S>(s),
         }
     }
 }
@@ -82,10 +91,10 @@ fn chains<const R: usize, const V: usize, S: Lanes<f32>>(
                 _ => (0..N).for_each(|t| terms[t] = a.at(i, p + t)),
             }
         }
-        // Not as many as there are, so that sums have places known beforehand: registers.
+        // A constant number of turns, so that the compiler keeps `sums` in registers.
         for v in 0..V {
             if v * N < rows.rows {
-                let square = s.transpose(square(s, rows, v * N, p));
+                let square = s.transpose(load_square(s, rows, v * N, p));
                 for t in 0..N {
                     for i in 0..R {
                         sums[i][v] = s.fma(s.splat(terms[i][t]), square[t], sums[i][v]);
@@ -95,23 +104,24 @@ fn chains<const R: usize, const V: usize, S: Lanes<f32>>(
         }
     }
     for p in whole..a.cols {
-        for v in 0..rows.rows.div_ceil(N) {
+        for v in 0..V {
             let mut column = [0.0; N];
-            for (t, x) in column.iter_mut().enumerate().take(rows.rows - v * N) {
-                *x = rows.at(v * N + t, p);
+            for t in 0..N.min(rows.rows.saturating_sub(v * N)) {
+                column[t] = rows.at(v * N + t, p);
             }
             let column = s.load(&column);
-            for i in 0..a.rows {
-                sums[i][v] = s.fma(s.splat(a.at(i, p)), column, sums[i][v]);
+            for i in 0..R {
+                let term = if i < a.rows { a.at(i, p) } else { 0.0 };
+                sums[i][v] = s.fma(s.splat(term), column, sums[i][v]);
             }
         }
     }
     sums
 }
 
-/// A vector of each of 16 rows from `first` on, from place `p` on; 0 where there is no such row.
+/// A vector of each of `N` rows from `first` on, from place `p` on; 0 where there is no such row.
 #[inline(always)]
-fn square<S: Lanes<f32>>(s: S, rows: MatRef<'_, f32>, first: usize, p: usize) -> [S::V; N] {
+fn load_square<S: Lanes<f32>>(s: S, rows: MatRef<'_, f32>, first: usize, p: usize) -> [S::V; N] {
     let mut square = [s.splat(0.0); N];
     if rows.rows >= first + N {
         for t in 0..N {
@@ -125,4 +135,22 @@ fn square<S: Lanes<f32>>(s: S, rows: MatRef<'_, f32>, first: usize, p: usize) ->
         }
     }
     square
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_and_columns_in_order_are_for_it() {
+        let (k, n) = (512, FAR / 512);
+        let data = vec![0.0; 9 * k + k * n];
+        let a = |rows| MatRef::new(&data[..rows * k], rows, k);
+        let far = MatRef::new(&data[..n * k], n, k);
+        let near = far.part(0..n - 1, 0..k);
+        assert!(Few::suits(&a(1), &near.t()) && Few::suits(&a(2), &near.t()));
+        assert!(!Few::suits(&a(3), &near.t()) && Few::suits(&a(3), &far.t()));
+        assert!(Few::suits(&a(8), &far.t()) && !Few::suits(&a(9), &far.t()));
+        assert!(!Few::suits(&a(1), &MatRef::new(&data[..n * k], k, n)), "rows in order");
+    }
 }

@@ -104,7 +104,10 @@ impl<const ACC: usize> Kernel<f32> for MultiplyAdds<ACC> {
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) -> f32 {
         let (a, b) = (s.splat(black_box(0.999)), s.splat(black_box(0.001)));
-        let mut acc: [S::V; ACC] = std::array::from_fn(|i| s.splat(i as f32));
+        let mut acc = [s.splat(0.0); ACC];
+        for i in 0..ACC {
+            acc[i] = s.splat(i as f32);
+        }
         for _ in 0..self.steps {
             for x in &mut acc {
                 *x = s.fma(*x, a, b);

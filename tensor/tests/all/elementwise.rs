@@ -3,7 +3,7 @@
 
 #![allow(clippy::type_complexity)] // tables of functions
 
-use crate::common::{Rng, SPECIAL, cases, everywhere, fused, layouts, near, same, shapes, ulp};
+use crate::common::{Rng, SPECIAL, everywhere, fused, layouts, near, same, shapes, ulp};
 use proptest::prelude::*;
 use retrograd_tensor::ops::activation::*;
 use retrograd_tensor::ops::unary::*;
@@ -429,7 +429,7 @@ fn pick<T: Real>(x: &Tensor<T>, index: &[usize]) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn any_layout_has_the_bits_of_the_contiguous(dims in shapes(5), seed: u64) {

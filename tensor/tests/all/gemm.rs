@@ -147,7 +147,15 @@ fn few_rows_and_columns_in_order() {
 #[test]
 fn threads_change_no_bit() {
     let mut rng = Rng(5);
-    let shapes = [(512, 256, 512), (768, 128, 65), (48, 9000, 32), (16, 40_000, 8), (1, 700, 5000)];
+    let shapes = [
+        (512, 256, 512),
+        (768, 128, 65),
+        (48, 9000, 32),
+        (16, 40_000, 8),
+        (1, 700, 5000),
+        (5, 700, 3000),
+        (8, 384, 1152),
+    ];
     for (m, k, n) in shapes {
         let (a, b) = (normals(&mut rng, m * k), normals(&mut rng, k * n));
         let pair = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
@@ -193,15 +201,19 @@ fn special_values() {
 #[test]
 fn nothing_beyond_the_operands_is_touched() {
     use crate::common::guard::Guarded;
-    let mut pages = [(); 3].map(|()| Guarded::new(40));
+    let mut pages = [(); 3].map(|()| Guarded::new(700));
     let mut rng = Rng(7);
-    for tail in 0..=130 {
-        let few = 1 + tail % 2;
-        for (m, k, n) in
-            [(tail, 5, 70), (13, tail, 17), (7, 19, tail), (few, tail, 37), (few, 35, tail)]
-        {
+    for tail in 0..=130usize {
+        let few = [1, 2].into_iter().flat_map(|m| [(m, tail, 37), (m, 35, tail)]);
+        // More rows of a far matrix, at every 26th tail.
+        let far = [(3, 512 + tail, 515), (8, 520, 510 + tail)].into_iter();
+        let far = far.filter(|_| tail.is_multiple_of(26));
+        let some = [(tail, 5, 70), (13, tail, 17), (7, 19, tail)].into_iter();
+        for (m, k, n) in some.chain(few).chain(far) {
             for at_end in [true, false] {
-                for orders in [(Rows, Rows), (Columns, Columns), (Backwards, Sparse)] {
+                let orders =
+                    [(Rows, Rows), (Columns, Columns), (Rows, Columns), (Backwards, Sparse)];
+                for orders in orders {
                     let [a, b, out] = &mut pages;
                     let a = a.slice::<f32>(span(orders.0, m, k), at_end);
                     let b = b.slice::<f32>(span(orders.1, k, n), at_end);

@@ -310,8 +310,8 @@ fn edges() {
     }
 }
 
-/// A lane must not feel its neighbours, even where some of them take a slower path. Activations are
-/// made of sums and maxima, and which NaN comes out of those is the compiler's choice.
+/// A lane must not feel its neighbours, even where some of them take a slower path. Activations
+/// bring two NaNs of their own together, and which of them goes on is the compiler's choice.
 #[test]
 fn lanes_are_independent() {
     let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];

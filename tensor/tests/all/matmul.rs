@@ -1,6 +1,6 @@
 //! Matrix products and einsum against loops, within the classic bound on their error.
 
-use crate::common::{Rng, bits, cases, indices, layouts, same};
+use crate::common::{Rng, bits, indices, layouts, same};
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_tensor::drive::gemm::{MatRef, gemm};
@@ -47,7 +47,7 @@ fn sizes() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn any_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {

@@ -1,6 +1,6 @@
 //! Reductions against f64 loops, and bits that depend on the logical elements alone.
 
-use crate::common::{Rng, bits, cases, everywhere, indices, layouts, same, shapes};
+use crate::common::{Rng, bits, everywhere, indices, layouts, same, shapes};
 use proptest::prelude::*;
 use retrograd_tensor::simd::{Level, with_level};
 use retrograd_tensor::{AxisSet, Real, Tensor, with_threads};
@@ -110,7 +110,7 @@ fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) -> Vec<(&'static str, Tenso
 }
 
 proptest! {
-    #![proptest_config(cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn over_any_axes(dims in shapes(5), seed: u64) {

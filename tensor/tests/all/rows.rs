@@ -1,6 +1,6 @@
 //! Softmax, normalisation and cross-entropy against naive formulas in f64.
 
-use crate::common::{Rng, cases, everywhere, layouts, same, shapes};
+use crate::common::{Rng, everywhere, layouts, same, shapes};
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_tensor::ops::loss::CrossEntropy;
@@ -254,7 +254,7 @@ fn cross_entropies<T: Real>(dims: &[usize], classes: usize, seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn softmax_along_every_axis(dims in shapes(4), seed: u64) {

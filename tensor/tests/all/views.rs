@@ -254,7 +254,7 @@ fn check(x: &Tensor<f32>, m: &Model) {
 }
 
 proptest! {
-    #![proptest_config(crate::common::cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn chains_of_views_show_the_elements_of_the_model(dims in shapes(5), steps in steps()) {

@@ -13,11 +13,6 @@ use retrograd_tensor::{Real, Tensor, with_threads};
 const SIZES: [usize; 17] = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65];
 const MAX_NUMEL: usize = 4096;
 
-/// So many cases. Failures print their input, nothing is written next to the sources.
-pub fn cases(n: u32) -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(n) }
-}
-
 /// Shapes of at most `rank` axes and 4096 elements.
 pub fn shapes(rank: usize) -> impl Strategy<Value = Vec<usize>> {
     let size = prop_oneof![1 => Just(0), 3 => Just(1), 20 => select(&SIZES[2..])];
