@@ -169,6 +169,7 @@ def peak_memory(programs, case):
             continue
         program = programs.fresh(name)
         try:
+            program.forget_peak()
             before = program.memory("VmRSS")
             if program.open(case.name) is not None:
                 program.run(0)
