@@ -25,7 +25,13 @@ fn main() {
             let all = MODELS.iter().flat_map(|(n, l)| l.map(|(i, o)| of(*n, i, o)));
             group(c, name, all);
         }
-        let thin = ["nt 1 4096 4096", "nt 8 4096 4096", "tn 128 16384 128"];
+        let thin = [
+            "nt 1 4096 4096",
+            "nt 8 4096 4096",
+            "nt 1 1536 384",
+            "nt 4 1536 384",
+            "tn 128 16384 128",
+        ];
         group(c, "thin", thin.map(|x| format!("gemm {x}")));
         let batched = [
             "nt 48 64 32 64",

@@ -80,6 +80,7 @@ def products():
     yield from layers(768, [(128, 384), (128, 128), (128, 512), (512, 128), (128, 65)])
     yield from layers(16384, [(384, 1152), (384, 384), (384, 1536), (1536, 384), (384, 65)])
     yield from ("gemm nt 1 4096 4096", "gemm nt 8 4096 4096", "gemm tn 128 16384 128")
+    yield from ("gemm nt 1 1536 384", "gemm nt 4 1536 384")
     yield from ("bmm nt 48 64 32 64", "bmm nn 48 64 64 32")
     yield from ("bmm nt 384 256 64 256", "bmm nn 384 256 256 64")
 

@@ -180,11 +180,12 @@ fn a_refusal_of_the_system_is_an_error() {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
     let alive = Tensor::<f32>::full([1000], 3.0);
-    let old = limit(pages * 4096 + (200 << 20));
-    let refused = Tensor::<f32>::try_full(&[1 << 28], 1.0);
-    // 120 MB, kept when it is dropped; then as much of another size, which needs its place.
-    drop(Tensor::<f32>::try_full(&[30 << 20], 1.0).unwrap());
-    let other = Tensor::<f32>::try_full(&[36 << 20], 1.0);
+    // Large, since threads that start meanwhile take addresses too, 64 MB or more each.
+    let old = limit(pages * 4096 + (1000 << 20));
+    let refused = Tensor::<f32>::try_full(&[1 << 29], 1.0);
+    // 600 MB, kept when it is dropped; then as much of another size, which needs its place.
+    drop(Tensor::<f32>::try_full(&[150 << 20], 1.0).unwrap());
+    let other = Tensor::<f32>::try_full(&[170 << 20], 1.0);
     limit(old);
     assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
     assert!(other.is_ok(), "kept memory was not given up");

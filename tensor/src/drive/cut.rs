@@ -1,7 +1,7 @@
 //! How a product is cut into tasks for several threads: in the way that, by an estimate, is done
 //! first.
 
-use crate::gemm::{COLUMNS_AT_ONCE, ROWS_OF_A_TILE, rows_in_place};
+use crate::gemm::{COLUMNS_AT_ONCE, ROWS_OF_A_TILE, columns_in_registers, rows_in_place};
 use crate::matrix::MatRef;
 use crate::precision::MatmulPrecision;
 use crate::simd::F32_LANES;
@@ -34,6 +34,8 @@ pub(super) struct Work {
 /// Time to read an element where it lies, and to copy it; beside multiply-adds of `f32`.
 const READ: usize = 20;
 const COPY: usize = 28;
+/// Time to read and to transpose one in registers.
+const TURN: usize = 8;
 /// Time to begin with a task: a microsecond.
 const BEGIN: usize = 1 << 16;
 /// Elements that parts of sums may have in all, until they are added up.
@@ -54,7 +56,8 @@ impl Work {
             return Work { m, k, n, depth, unit: (32, 64), of_a: copy, of_b: copy };
         }
         let of_a = if rows_in_place(a, n) { READ } else { READ + COPY };
-        Work { m, k, n, depth, unit: (ROWS_OF_A_TILE, 64), of_a, of_b: COPY }
+        let of_b = if columns_in_registers(a, b) { TURN } else { COPY };
+        Work { m, k, n, depth, unit: (ROWS_OF_A_TILE, 64), of_a, of_b }
     }
 
     /// The cut that is done first. Sums are cut only if that is clearly faster, and if their parts

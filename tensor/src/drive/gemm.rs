@@ -28,7 +28,7 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
         return;
     }
     let precision = T::precision(k, n);
-    let cost = cost(k, precision);
+    let cost = cost(m, k, precision);
     if pairs.len() >= 4 {
         let per = par::units_per_chunk(cost, m * n);
         par::fill(out, per * m * n, cost, |first, out| {
@@ -66,15 +66,16 @@ pub fn gemm_then<T: Real>(
     one(a, b, false, out, Some(then), T::precision(k, n));
 }
 
-/// Picoseconds per element of a product.
-fn cost(k: usize, precision: MatmulPrecision) -> Cost {
+/// Picoseconds per element of a product of `m` rows, which share the right matrix between them.
+fn cost(m: usize, k: usize, precision: MatmulPrecision) -> Cost {
     let per_term = match precision {
         MatmulPrecision::F32 => 16, // about 120 GFLOP/s
         MatmulPrecision::Bf16x6 => 7,
         MatmulPrecision::Bf16x3 => 4,
         MatmulPrecision::Bf16 => 2,
     };
-    Cost(u32::try_from(k * per_term).unwrap_or(u32::MAX).saturating_add(200))
+    let bring = 130 / m.max(1);
+    Cost(u32::try_from(k * (per_term + bring)).unwrap_or(u32::MAX).saturating_add(200))
 }
 
 fn one<T: Real>(
@@ -86,7 +87,7 @@ fn one<T: Real>(
     precision: MatmulPrecision,
 ) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
-    let cost = cost(k, precision);
+    let cost = cost(m, k, precision);
     if !par::worth(cost, m * n) {
         return T::gemm_then(a, b, add, MatMut::new(out, m, n), then, precision);
     }
@@ -121,7 +122,7 @@ fn by_parts_of_the_sum<T: Real>(
 ) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     let mut parts = Storage::recycled("matmul", k.div_ceil(depth) * m * n).or_panic();
-    par::fill(&mut parts, m * n, cost(depth, precision), |first, part| {
+    par::fill(&mut parts, m * n, cost(m, depth, precision), |first, part| {
         let sum = first / (m * n) * depth..k.min((first / (m * n) + 1) * depth);
         let (a, b) = (a.part(0..m, sum.clone()), b.part(sum, 0..n));
         T::gemm_then(a, b, false, MatMut::new(part, m, n), None, precision);

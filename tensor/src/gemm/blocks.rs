@@ -87,14 +87,7 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
         for right in ranges(b.cols, WIDTH) {
             for sum in ranges(k, depth) {
                 let b = b.part(sum.clone(), right.clone());
-                let mut at = 0;
-                for cols in panels::<NV>(b.cols) {
-                    if !(in_place && cols.len().is_multiple_of(F32_LANES)) {
-                        let b = b.part(0..b.rows, cols.clone());
-                        pack::columns(s, b, &mut columns[at..]);
-                        at += b.rows * b.cols.next_multiple_of(F32_LANES);
-                    }
-                }
+                let columns = Right::new::<S, NV>(s, b, in_place, columns);
                 for down in ranges(a.rows, height) {
                     let a = a.part(down.clone(), sum.clone());
                     let left = match rows_in_place {
@@ -105,17 +98,8 @@ impl<const NV: usize> Kernel<f32> for Blocks<'_, NV> {
                         }
                     };
                     let mut out = out.part(down.clone(), right.clone());
-                    let mut at = 0;
                     for cols in panels::<NV>(b.cols) {
-                        let b = b.part(0..b.rows, cols.clone());
-                        let panel = if in_place && b.cols.is_multiple_of(F32_LANES) {
-                            Panel { data: &b.data[b.offset..], step: b.row_stride as usize }
-                        } else {
-                            let step = b.cols.next_multiple_of(F32_LANES);
-                            let data = &columns[at..][..b.rows * step];
-                            at += data.len();
-                            Panel { data, step }
-                        };
+                        let panel = columns.panel(cols.clone());
                         let fetch = Fetch { a: fetch.a && cols.start == 0, ..fetch };
                         let out = out.part(0..down.len(), cols);
                         tiles::<S, NV>(s, &left, panel, add || sum.start > 0, fetch, out);
@@ -217,7 +201,59 @@ impl Fetch {
     }
 }
 
-/// Columns of the right matrix: row `p` begins at `p * step`.
+/// Columns of the right matrix.
+struct Right<'a> {
+    b: MatRef<'a, f32>,
+    /// Whether panels that fill their vectors are read where they lie.
+    in_place: bool,
+    /// The others.
+    packed: &'a [f32],
+}
+
+impl<'a> Right<'a> {
+    #[inline(always)]
+    fn new<S: Lanes<f32>, const NV: usize>(
+        s: S,
+        b: MatRef<'a, f32>,
+        in_place: bool,
+        room: &'a mut [f32],
+    ) -> Right<'a> {
+        let is_whole = |cols: &Range<usize>| cols.len() == NV * F32_LANES;
+        let whole = match b.col_stride {
+            1 if !in_place => panels::<NV>(b.cols).take_while(is_whole).count(),
+            _ => 0,
+        };
+        let whole = whole * NV * F32_LANES;
+        pack::whole_panels::<S, NV>(s, b.part(0..b.rows, 0..whole), room);
+        let right = |packed| Right { b, in_place, packed };
+        for cols in panels::<NV>(b.cols).filter(|cols| cols.start >= whole) {
+            if let Some(at) = right(&[]).place(&cols) {
+                pack::columns(s, b.part(0..b.rows, cols), &mut room[at..]);
+            }
+        }
+        right(room)
+    }
+
+    /// Where a panel begins in what is packed, if it is.
+    fn place(&self, cols: &Range<usize>) -> Option<usize> {
+        match self.in_place {
+            true if cols.len().is_multiple_of(F32_LANES) => None,
+            true => Some(0), // the last one alone
+            false => Some(cols.start * self.b.rows),
+        }
+    }
+
+    fn panel(&self, cols: Range<usize>) -> Panel<'_> {
+        let step = cols.len().next_multiple_of(F32_LANES);
+        if let Some(at) = self.place(&cols) {
+            return Panel { data: &self.packed[at..][..self.b.rows * step], step };
+        }
+        let b = self.b.part(0..self.b.rows, cols);
+        Panel { data: &b.data[b.offset..], step: b.row_stride as usize }
+    }
+}
+
+/// A panel of columns: row `p` begins at `p * step`.
 struct Panel<'a> {
     data: &'a [f32],
     step: usize,

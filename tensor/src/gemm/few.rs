@@ -1,12 +1,11 @@
 //! A few rows times a matrix whose columns lie in order, as when a model writes the next tokens of
-//! a few texts: every number of the matrix is read once, so nothing is copied first.
+//! a few texts: every number of the matrix is read once, so it is not copied first but transposed
+//! in registers, 16 by 16.
 
 use super::blocks::{depth, ranges};
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{F32_LANES as N, Kernel, Lanes, prefetch};
 
-/// Numbers of a matrix that is far away: a megabyte.
-const FAR: usize = 1 << 18;
 /// How far ahead memory is asked for.
 const AHEAD: usize = 8 * N;
 
@@ -19,39 +18,30 @@ pub(super) struct Few<'a> {
 }
 
 impl Few<'_> {
-    /// Whether this is the faster way: transposing columns in registers beats packing them for one
-    /// or two rows, and for up to eight if the matrix (a thread's share of it) is a large part of a
-    /// second cache.
-    pub(super) fn suits(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
-        let most = if b.rows * b.cols >= FAR { 8 } else { 2 };
-        a.rows <= most && b.row_stride == 1 && b.rows >= N
+    /// Whether this is the faster way.
+    pub(super) fn suits<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
+        a.rows <= 8 && a.col_stride == 1 && b.row_stride == 1 && b.rows >= N
     }
 
-    /// The product for at most `R` rows, with `V` vectors of columns side by side, so that chains
-    /// of multiply-adds need not wait.
+    /// The product for at most `R` rows.
     #[inline(always)]
-    fn multiply<const R: usize, const V: usize, S: Lanes<f32>>(self, s: S) {
+    fn multiply<const R: usize, S: Lanes<f32>>(self, s: S) {
         let Few { a, b, add, mut out } = self;
-        let (width, columns) = (V * N, b.t());
-        for group in ranges(b.cols, width) {
-            let columns = columns.part(group.clone(), 0..b.rows);
+        for group in ranges(b.cols, N) {
+            let columns = b.t().part(group.clone(), 0..b.rows);
             for sum in ranges(a.cols, depth(a.cols)) {
-                let (a, columns) =
-                    (a.part(0..a.rows, sum.clone()), columns.part(0..columns.rows, sum.clone()));
-                let sums = chains::<R, V, S>(s, a, columns);
-                // A constant number of turns, as below: registers have no index.
+                let rows = Rows::<R>::new(a.part(0..a.rows, sum.clone()));
+                let columns = Rows::<N>::new(columns.part(0..columns.rows, sum.clone()));
+                let sums = chains(s, rows, columns);
+                // A constant number of turns: registers have no index.
                 for i in 0..R {
-                    for v in 0..V {
-                        if i < a.rows && v * N < group.len() {
-                            let end = group.end.min(group.start + (v + 1) * N);
-                            let out = &mut out.row(i)[group.start + v * N..end];
-                            let old = add || sum.start > 0;
-                            let new = match old {
-                                true => s.add(s.load_or(out, 0.0), sums[i][v]),
-                                false => sums[i][v],
-                            };
-                            s.store_part(new, out);
-                        }
+                    if i < a.rows {
+                        let out = &mut out.row(i)[group.clone()];
+                        let sum = match add || sum.start > 0 {
+                            true => s.add(s.load_or(out, 0.0), sums[i]),
+                            false => sums[i],
+                        };
+                        s.store_part(sum, out);
                     }
                 }
             }
@@ -65,76 +55,89 @@ impl Kernel<f32> for Few<'_> {
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         match self.a.rows {
-            1 => self.multiply::<1, 2, S>(s),
-            2 => self.multiply::<2, 2, S>(s),
-            3 | 4 => self.multiply::<4, 1, S>(s),
-            _ => self.multiply::<8, 1, S>(s),
+            1 => self.multiply::<1, S>(s),
+            2 => self.multiply::<2, S>(s),
+            3 | 4 => self.multiply::<4, S>(s),
+            _ => self.multiply::<8, S>(s),
         }
     }
 }
 
-/// The products of at most `R` rows of `a` with each of at most `V` vectors of rows that lie in
-/// order: chains of fused multiply-adds.
-#[inline(always)]
-fn chains<const R: usize, const V: usize, S: Lanes<f32>>(
-    s: S,
-    a: MatRef<'_, f32>,
-    rows: MatRef<'_, f32>,
-) -> [[S::V; V]; R] {
-    let mut sums = [[s.splat(0.0); V]; R];
-    let mut terms = [[0.0; N]; R];
-    let whole = a.cols / N * N;
-    for p in (0..whole).step_by(N) {
-        for (i, terms) in terms.iter_mut().enumerate().take(a.rows) {
-            match a.col_stride {
-                1 => terms.copy_from_slice(&a.row(i)[p..p + N]),
-                _ => (0..N).for_each(|t| terms[t] = a.at(i, p + t)),
-            }
+/// `M` rows of equal length; the last one again where there are fewer.
+#[derive(Clone, Copy)]
+struct Rows<'a, const M: usize> {
+    rows: [&'a [f32]; M],
+    len: usize,
+}
+
+impl<'a, const M: usize> Rows<'a, M> {
+    #[inline(always)]
+    fn new(m: MatRef<'a, f32>) -> Rows<'a, M> {
+        let mut rows = [m.row(m.rows - 1); M];
+        for i in 0..M.min(m.rows) {
+            rows[i] = m.row(i);
         }
-        // A constant number of turns, so that the compiler keeps `sums` in registers.
-        for v in 0..V {
-            if v * N < rows.rows {
-                let square = s.transpose(load_square(s, rows, v * N, p));
-                for t in 0..N {
-                    for i in 0..R {
-                        sums[i][v] = s.fma(s.splat(terms[i][t]), square[t], sums[i][v]);
-                    }
-                }
+        Rows { rows, len: m.cols }
+    }
+
+    /// Element `p` of row `i`.
+    ///
+    /// # Safety
+    /// `p < len`.
+    #[inline(always)]
+    unsafe fn at(&self, i: usize, p: usize) -> f32 {
+        // SAFETY: every row has `len` elements, by `new`.
+        unsafe { *self.rows[i].get_unchecked(p) }
+    }
+
+    /// A vector of row `i`, from element `p` on; asks for one that comes later.
+    ///
+    /// # Safety
+    /// `p + N <= len`.
+    #[inline(always)]
+    unsafe fn vector<S: Lanes<f32>>(&self, s: S, i: usize, p: usize) -> S::V {
+        prefetch(self.rows[i].as_ptr().wrapping_add(p + AHEAD));
+        // SAFETY: every row has `len` elements, by `new`.
+        s.load(unsafe { self.rows[i].get_unchecked(p..p + N) })
+    }
+}
+
+/// The products of `R` rows with 16 columns: chains of fused multiply-adds.
+#[inline(always)]
+fn chains<const R: usize, S: Lanes<f32>>(s: S, a: Rows<'_, R>, columns: Rows<'_, N>) -> [S::V; R] {
+    let k = a.len;
+    assert_eq!(k, columns.len);
+    let mut sums = [s.splat(0.0); R];
+    let whole = k / N * N;
+    for p in (0..whole).step_by(N) {
+        let mut square = [s.splat(0.0); N];
+        for t in 0..N {
+            // SAFETY: `p + N <= whole <= k`, the length of both.
+            square[t] = unsafe { columns.vector(s, t, p) };
+        }
+        let square = s.transpose(square);
+        for t in 0..N {
+            for i in 0..R {
+                // SAFETY: `p + t < p + N <= k`, the length of both.
+                let x = unsafe { a.at(i, p + t) };
+                sums[i] = s.fma(s.splat(x), square[t], sums[i]);
             }
         }
     }
-    for p in whole..a.cols {
-        for v in 0..V {
-            let mut column = [0.0; N];
-            for t in 0..N.min(rows.rows.saturating_sub(v * N)) {
-                column[t] = rows.at(v * N + t, p);
-            }
-            let column = s.load(&column);
-            for i in 0..R {
-                let term = if i < a.rows { a.at(i, p) } else { 0.0 };
-                sums[i][v] = s.fma(s.splat(term), column, sums[i][v]);
-            }
+    for p in whole..k {
+        let mut column = [0.0; N];
+        for t in 0..N {
+            // SAFETY: `p < k`, the length of both.
+            column[t] = unsafe { columns.at(t, p) };
+        }
+        let column = s.load(&column);
+        for i in 0..R {
+            // SAFETY: as above.
+            let x = unsafe { a.at(i, p) };
+            sums[i] = s.fma(s.splat(x), column, sums[i]);
         }
     }
     sums
-}
-
-/// A vector of each of `N` rows from `first` on, from place `p` on; 0 where there is no such row.
-#[inline(always)]
-fn load_square<S: Lanes<f32>>(s: S, rows: MatRef<'_, f32>, first: usize, p: usize) -> [S::V; N] {
-    let mut square = [s.splat(0.0); N];
-    if rows.rows >= first + N {
-        for t in 0..N {
-            let x = &rows.row(first + t)[p..];
-            square[t] = s.load(x);
-            prefetch(x.as_ptr().wrapping_add(AHEAD));
-        }
-    } else {
-        for t in 0..rows.rows - first {
-            square[t] = s.load(&rows.row(first + t)[p..]);
-        }
-    }
-    square
 }
 
 #[cfg(test)]
@@ -143,14 +146,14 @@ mod tests {
 
     #[test]
     fn few_rows_and_columns_in_order_are_for_it() {
-        let (k, n) = (512, FAR / 512);
-        let data = vec![0.0; 9 * k + k * n];
+        let (k, n) = (64, 32);
+        let data = vec![0.0; 16 * k + k * n];
         let a = |rows| MatRef::new(&data[..rows * k], rows, k);
-        let far = MatRef::new(&data[..n * k], n, k);
-        let near = far.part(0..n - 1, 0..k);
-        assert!(Few::suits(&a(1), &near.t()) && Few::suits(&a(2), &near.t()));
-        assert!(!Few::suits(&a(3), &near.t()) && Few::suits(&a(3), &far.t()));
-        assert!(Few::suits(&a(8), &far.t()) && !Few::suits(&a(9), &far.t()));
+        let b = MatRef::new(&data[..n * k], n, k).t();
+        assert!(Few::suits(&a(1), &b) && Few::suits(&a(8), &b) && !Few::suits(&a(9), &b));
         assert!(!Few::suits(&a(1), &MatRef::new(&data[..n * k], k, n)), "rows in order");
+        assert!(!Few::suits(&MatRef::new(&data[..8 * k], k, 8).t(), &b), "columns of a in order");
+        let short = MatRef::new(&data[..n * 15], n, 15).t();
+        assert!(!Few::suits(&MatRef::new(&data[..15], 1, 15), &short), "nothing to transpose");
     }
 }

@@ -44,6 +44,11 @@ use std::cell::Cell;
 pub use blocks::{TILE as ROWS_OF_A_TILE, WIDTH as COLUMNS_AT_ONCE, rows_in_place};
 pub use finish::{Finish, Then};
 
+/// Whether columns of `b` are read where they lie, and transposed in registers.
+pub fn columns_in_registers<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
+    Few::suits(a, b)
+}
+
 /// An element type that has a matrix product.
 pub trait Product: Sized {
     /// `out = a · b`, or `out += a · b` if `add`, on one thread.

@@ -31,6 +31,28 @@ pub(super) fn columns<S: Lanes<f32>>(s: S, b: MatRef<'_, f32>, out: &mut [f32]) 
     panel(s, b, b.cols.next_multiple_of(N), out);
 }
 
+/// [`columns`] for several panels of `NV` vectors, one after the other, of a matrix whose rows lie
+/// in order: row by row through all of them, as long rows are fetched ahead by themselves.
+///
+/// # Panics
+/// If `out` has less than [`columns_room`].
+#[inline(always)]
+pub(super) fn whole_panels<S: Lanes<f32>, const NV: usize>(
+    s: S,
+    b: MatRef<'_, f32>,
+    out: &mut [f32],
+) {
+    let step = NV * N;
+    for p in 0..b.rows {
+        for (i, piece) in row(b, p).chunks_exact(step).enumerate() {
+            let out = &mut out[(i * b.rows + p) * step..][..step];
+            for j in (0..step).step_by(N) {
+                s.store(s.load(&piece[j..]), &mut out[j..]);
+            }
+        }
+    }
+}
+
 /// Panels of [`HEIGHT`] rows one after the other, each column after column; a last panel has
 /// the rows that are left.
 ///

@@ -1,6 +1,7 @@
 //! The innermost loop: a tile of the product that stays in registers.
 
-use crate::simd::{Lanes, prefetch_near};
+use super::blocks::TILE;
+use crate::simd::{F32_LANES as N, Lanes, prefetch_near};
 
 /// Where a tile reads and writes: rows of `a`, one panel of `b`, the corner of `c`.
 #[derive(Clone, Copy)]
@@ -25,6 +26,19 @@ pub(super) struct Place {
     pub fetch: bool,
 }
 
+impl Place {
+    /// The same from term `p` of the sum on.
+    #[inline(always)]
+    fn from(self, p: usize) -> Place {
+        Place {
+            k: self.k - p,
+            a: self.a.wrapping_offset(p as isize * self.col),
+            b: self.b.wrapping_add(p * self.step),
+            ..self
+        }
+    }
+}
+
 /// `c (+)= a · b` for `MR` rows and up to `16 NV` columns. Every element is one chain of fused
 /// multiply-adds over `p = 0, 1, ..`, whatever the tile is.
 ///
@@ -36,9 +50,7 @@ pub(super) struct Place {
 /// 4. `16 (NV - 1) < cols`.
 #[inline(always)]
 pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S, at: Place) {
-    const N: usize = crate::simd::F32_LANES;
     let mut acc = [[s.splat(0.0); NV]; MR];
-    let (mut a, mut b) = (at.a, at.b);
     if at.fetch {
         for i in 0..MR {
             for j in 0..NV {
@@ -46,21 +58,23 @@ pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S,
             }
         }
     }
-    for _ in 0..at.k {
-        let mut row = [s.splat(0.0); NV];
-        for j in 0..NV {
-            // SAFETY: 16 of the elements at row p of the panel, by 2.
-            row[j] = s.load(unsafe { std::slice::from_raw_parts(b.add(j * N), N) });
-        }
-        for i in 0..MR {
-            // SAFETY: element (i, p) of `a`, by 1.
-            let x = s.splat(unsafe { *a.offset(i as isize * at.row) });
-            for j in 0..NV {
-                acc[i][j] = s.fma(x, row[j], acc[i][j]);
+    let rounds = if MR == TILE { at.k / AT_ONCE * AT_ONCE } else { 0 };
+    let most = Place { k: rounds, ..at };
+    // SAFETY: 1. and 2. hold for the first terms and for the rest.
+    unsafe {
+        // A distance that is known when this is compiled need not be added up in the loop.
+        let done = match (at.row, at.col) {
+            (_, 1) => {
+                add_up::<S, MR, NV, AT_ONCE>(s, &mut acc, Place { col: 1, ..most });
+                rounds
             }
-        }
-        a = a.wrapping_offset(at.col);
-        b = b.wrapping_add(at.step);
+            (1, _) => {
+                add_up::<S, MR, NV, AT_ONCE>(s, &mut acc, Place { row: 1, ..most });
+                rounds
+            }
+            _ => 0,
+        };
+        add_up::<S, MR, NV, 1>(s, &mut acc, at.from(done));
     }
     // Plain loops of constant length, so that the sums stay in registers above.
     for i in 0..MR {
@@ -73,5 +87,41 @@ pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S,
         }
         let sum = acc[i][NV - 1];
         s.store_part(if at.add { s.add(s.load_or(last, 0.0), sum) } else { sum }, last);
+    }
+}
+
+/// Terms that are added in a round of the loop, where counting would take a tenth of the time.
+const AT_ONCE: usize = 4;
+
+/// Adds `at.k` products, a multiple of `STEPS`, to every sum.
+///
+/// # Safety
+/// 1. and 2. of [`tile`].
+#[inline(always)]
+unsafe fn add_up<S: Lanes<f32>, const MR: usize, const NV: usize, const STEPS: usize>(
+    s: S,
+    acc: &mut [[S::V; NV]; MR],
+    at: Place,
+) {
+    let Place { mut a, mut b, row: down, col: right, .. } = at;
+    for _ in 0..at.k / STEPS {
+        for p in 0..STEPS {
+            let mut row = [s.splat(0.0); NV];
+            for j in 0..NV {
+                // SAFETY: 16 of the elements at row p of the panel, by 2.
+                let b = unsafe { std::slice::from_raw_parts(b.add(p * at.step + j * N), N) };
+                row[j] = s.load(b);
+            }
+            for i in 0..MR {
+                // SAFETY: element (i, p) of `a`, by 1.
+                let x = unsafe { *a.offset(i as isize * down + p as isize * right) };
+                let x = s.splat(x);
+                for j in 0..NV {
+                    acc[i][j] = s.fma(x, row[j], acc[i][j]);
+                }
+            }
+        }
+        a = a.wrapping_offset(STEPS as isize * right);
+        b = b.wrapping_add(STEPS * at.step);
     }
 }
