@@ -43,7 +43,7 @@ functions! {
     "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
     "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
     "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| slope(Silu, s, x);
-    "gelu" above NORMAL, |x| if x <= -VANISHED { -0.0 } else { x * normal_cdf(x) }, |s, x| Gelu.f(s, x);
+    "gelu" above NORMAL, gelu, |s, x| Gelu.f(s, x);
     "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| slope(Gelu, s, x);
     "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
 }
@@ -57,6 +57,11 @@ const CROSSING: f64 = 0.25;
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
+}
+
+fn gelu(x: f64) -> f64 {
+    let vanished = x <= -VANISHED && x.is_finite(); // -∞ · 0 is no number
+    if vanished { -0.0 } else { x * normal_cdf(x) }
 }
 
 fn normal_cdf(x: f64) -> f64 {
