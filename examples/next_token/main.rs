@@ -169,7 +169,8 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
     note!("Folder   {}\n", folder.name());
 }
 
-/// The first Ctrl-C is a wish, to be granted after the step; the second an order.
+/// The first Ctrl-C is a wish, to be granted after the step; the second an order. So is what a
+/// system says that shuts down, SIGTERM.
 fn watch_for_ctrl_c() -> Result<()> {
     ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Relaxed) {
