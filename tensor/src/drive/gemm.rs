@@ -74,8 +74,8 @@ fn cost(m: usize, k: usize, precision: MatmulPrecision) -> Cost {
         MatmulPrecision::Bf16x3 => 4,
         MatmulPrecision::Bf16 => 2,
     };
-    let bring = 130 / m.max(1);
-    Cost(u32::try_from(k * (per_term + bring)).unwrap_or(u32::MAX).saturating_add(200))
+    const BRING: usize = 130; // a number of the right matrix
+    Cost(u32::try_from(k * (per_term + BRING / m)).unwrap_or(u32::MAX).saturating_add(200))
 }
 
 fn one<T: Real>(

@@ -51,7 +51,7 @@ const ACTIVATIONS: [Function; 6] = [
         floor: CROSSING,
         ..function("silu'", |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), 4.0)
     },
-    Function { floor: NORMAL, portable: 4.6, ..odd("gelu", gelu, 4.1) },
+    Function { floor: NORMAL, portable: 4.5, ..odd("gelu", gelu, 4.0) },
     Function { floor: CROSSING, ..function("gelu'", |x| normal(x) + x * density(x), 3.0) },
     function("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), 2.0),
 ];
