@@ -73,6 +73,9 @@ impl Folder {
         if folder.has_log() {
             return failed(folder.log_alone());
         }
+        if folder.path.is_file() {
+            return failed(format!("there is no run in {}: it is a file", folder.name()));
+        }
         failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
     }
 

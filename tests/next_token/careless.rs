@@ -76,6 +76,7 @@ fn folders() {
     place.write("file", "no folder");
     place.run(&["--out", "file/run"]).failed(FAILED, &["cannot make the folder file/run"]);
     place.run(&["--out", "file"]).failed(FAILED, &["cannot make the folder file"]);
+    place.run(&["--out", "file", "--resume"]).failed(FAILED, &["no run in file: it is a file"]);
     place.run(&["--resume"]).failed(FAILED, &["there is no run in out/next_token"]);
     place.run(&["--sample", "a", "--out", "none"]).failed(FAILED, &["there is no run in none"]);
 }

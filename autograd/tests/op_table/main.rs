@@ -31,7 +31,6 @@ fn config() -> Config {
     let config = Config::default();
     Config {
         cases: if chosen { config.cases } else { CASES },
-        failure_persistence: None,
         max_shrink_iters: 500,
         ..config
     }
