@@ -28,8 +28,10 @@ impl Cost {
     }
 }
 
-/// Below this estimate (picoseconds) waking another thread costs more than it saves.
+/// Below this estimate (picoseconds) waking another thread costs more than it saves: when asked
+/// from outside of the pool, and from one of its threads, whose work others find at once.
 const WORTH_THREADS: u64 = 25_000_000;
+const WORTH_THREADS_INSIDE: u64 = 12_000_000;
 /// Aim for chunks of about this estimate (picoseconds).
 const CHUNK: u64 = 20_000_000;
 
@@ -110,7 +112,9 @@ pub fn chunk_len(cost: Cost) -> usize {
 
 /// Whether work of this estimate is shared out here and now.
 pub fn worth(cost: Cost, elements: usize) -> bool {
-    cost.of(elements) >= WORTH_THREADS && threads() > 1
+    let inside = rayon::current_thread_index().is_some();
+    let least = if inside { WORTH_THREADS_INSIDE } else { WORTH_THREADS };
+    cost.of(elements) >= least && threads() > 1
 }
 
 /// What is in force on a thread, and goes along with the work that it shares out.

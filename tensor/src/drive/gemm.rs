@@ -30,7 +30,8 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
     let precision = T::precision(k, n);
     let cost = cost(m, k, precision);
     if pairs.len() >= 4 {
-        let per = par::units_per_chunk(cost, m * n);
+        // Few in a chunk: shares that differ by one cost more than another chunk.
+        let per = (par::units_per_chunk(cost, m * n) / 3).max(1);
         par::fill(out, per * m * n, cost, |first, out| {
             let some = &pairs[first / (m * n)..];
             for ((a, b), out) in some.iter().zip(out.chunks_exact_mut(m * n)) {

@@ -6,11 +6,12 @@
 //! | file | what |
 //! |---|---|
 //! | `blocks.rs` | cuts the product into blocks that fit the caches |
+//! | `operands.rs` | tells what of the operands is read where it lies, and what is copied |
 //! | `pack.rs` | copies blocks into the order in which they are read |
 //! | `tile.rs` | makes a tile of the product in registers |
 //! | `few.rs` | a few rows, where copying would take longer than multiplying |
 //! | `finish.rs` | what else is done to a block before it leaves the cache |
-//! | `split.rs` | all of the first three for factors that are split into terms of `bf16` |
+//! | `split.rs` | blocks, copies and tiles of factors that are split into terms of `bf16` |
 //!
 //! Every element is made in the same way: a chain of fused multiply-adds over each block of
 //! [`Product::depth`] terms of the sum, and the blocks added in order. So its bits depend on its
@@ -25,6 +26,7 @@
 mod blocks;
 mod few;
 mod finish;
+mod operands;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod split;
@@ -41,8 +43,9 @@ use few::Few;
 use split::Split;
 use std::cell::Cell;
 
-pub use blocks::{TILE as ROWS_OF_A_TILE, WIDTH as COLUMNS_AT_ONCE, rows_in_place};
+pub use blocks::{TILE as ROWS_OF_A_TILE, WIDTH as COLUMNS_AT_ONCE};
 pub use finish::{Finish, Then};
+pub use operands::rows_in_place;
 
 /// Whether columns of `b` are read where they lie, and transposed in registers.
 pub fn columns_in_registers<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
