@@ -29,11 +29,7 @@ const CASES: u32 = 48;
 fn config() -> Config {
     let chosen = std::env::var_os("PROPTEST_CASES").is_some();
     let config = Config::default();
-    Config {
-        cases: if chosen { config.cases } else { CASES },
-        max_shrink_iters: 500,
-        ..config
-    }
+    Config { cases: if chosen { config.cases } else { CASES }, max_shrink_iters: 500, ..config }
 }
 
 fn message(panic: Box<dyn std::any::Any + Send>) -> String {
