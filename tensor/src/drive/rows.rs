@@ -3,7 +3,9 @@
 use super::abreast;
 use crate::error::OrPanic;
 use crate::par::{self, Cost};
-use crate::simd::{self, FAR_AHEAD, Kernel, LINE, Lanes, Real, is_far, prefetch, prefetch_near};
+use crate::simd::{
+    self, FAR_AHEAD, Kernel, LINE, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
+};
 use crate::tensor::Tensor;
 use crate::walk::Walk;
 
@@ -40,7 +42,7 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     let walk = Walk::new(&shape.without(last), std::array::from_fn(|k| &heads[k]));
     let data: [&[T]; K] = std::array::from_fn(|k| x[k].data());
     let level = simd::level();
-    let fetch = is_far::<T>(K + 1, shape.numel());
+    let fetch = pays_to_ask::<T>(K + 1, shape.numel());
     Tensor::build(name, shape, |out| {
         let chunk = par::units_per_chunk(R::COST, width) * width;
         par::fill(out, chunk, R::COST, |first, out| {
@@ -143,7 +145,7 @@ where
     let chunk = par::units_per_chunk(R::COST, width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];
     let level = simd::level();
-    let fetch = is_far::<T>(K + 1, shape.numel());
+    let fetch = pays_to_ask::<T>(K + 1, shape.numel());
     let (out, sums) = Tensor::build2(name, shape, sums.into(), |out, sums| {
         par::fill2((out, chunk), (sums, C * width), R::COST, |i, out, sums| {
             let x = x.map(|x| &x[i * chunk..i * chunk + out.len()]);

@@ -6,7 +6,7 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, is_far, prefetch, prefetch_near};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -46,7 +46,7 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     let data = x.map(|t| t.data());
     let level = simd::level();
     // What is calculated on for long is fetched meanwhile without being asked for.
-    let fetch = is_far::<T>(K + 1, shape.numel()) && E::COST.0 <= Cost::CHEAP.0;
+    let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && E::COST.0 <= Cost::CHEAP.0;
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
             T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });

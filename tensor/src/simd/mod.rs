@@ -30,7 +30,7 @@ mod real;
 
 pub(crate) use level::at_level;
 pub use level::{Level, LevelError, level, with_level};
-pub(crate) use prefetch::{FAR_AHEAD, LINE, is_far, prefetch, prefetch_near};
+pub(crate) use prefetch::{FAR_AHEAD, LINE, is_far, pays_to_ask, prefetch, prefetch_near};
 pub use real::Real;
 
 /// Number of lanes of an `f32` vector on every instruction set.
