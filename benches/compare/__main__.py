@@ -11,7 +11,7 @@ Before it is timed, every case is run on the same numbers by everybody and what 
 agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
 
 What came out is printed, and written to target/compare (target/compare-bf16 and so on with another
-precision of products, which PyTorch is told as well) as results.json, results.csv, ratios.svg
+precision of products, which PyTorch is told as well, or with MKL as on Intel's CPUs) as results.json, results.csv, ratios.svg
 and roofline.svg. The default run takes some twenty minutes, once everything is built.
 """
 
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from cases import cases
-from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
+from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, mkl_as_intel, others_seconds
 from report import read, report, write
 
 SETTLE = 0.05  # seconds for threads that wait actively to give up
@@ -37,6 +37,8 @@ def arguments():
     parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of products")
+    told = "let the MKL of PyTorch use AVX-512 on a CPU that is not Intel's; needs cc"
+    parser.add_argument("--mkl-as-intel", action="store_true", help=told)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of a turn")
     parser.add_argument("--out", type=Path, help="folder of the results [target/compare..]")
@@ -46,6 +48,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="the cases, and stop")
     args = parser.parse_args()
     suffix = "" if args.precision == "f32" else f"-{args.precision}"
+    suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
     args.out = args.out or ROOT / "target" / f"compare{suffix}"
     return args
 
@@ -211,6 +214,8 @@ def main():
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
         sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    if args.mkl_as_intel:
+        mkl_as_intel()
     programs = Programs({*args.programs.split(","), "ours"}, args.threads, args.precision)
     needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
     for name in PROGRAMS:

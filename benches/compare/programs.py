@@ -53,6 +53,15 @@ def built(command, target):
     raise FileNotFoundError(target)
 
 
+def mkl_as_intel():
+    """Lets the MKL of PyTorch take this CPU for one of Intel's."""
+    library = ROOT / "target" / "peers" / "mkl_as_intel.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    source = PEERS / "torch" / "mkl_as_intel.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    TORCH[:0] = ["env", f"LD_PRELOAD={library}"]
+
+
 class Died(Exception):
     """A program has ended, and was not asked to."""
 

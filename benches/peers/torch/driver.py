@@ -211,7 +211,9 @@ def check(f, calls):
 
 def about():
     cpu = torch.backends.cpu.get_cpu_capability()
-    return json.dumps({"version": f"PyTorch {torch.__version__}, {cpu}, {KIND}, {PRECISION}"})
+    mkl = ", MKL as on Intel's" if "mkl_as_intel" in os.environ.get("LD_PRELOAD", "") else ""
+    version = f"PyTorch {torch.__version__}, {cpu}{mkl}, {KIND}, {PRECISION}"
+    return json.dumps({"version": version})
 
 
 def main():
