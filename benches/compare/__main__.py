@@ -11,8 +11,9 @@ Before it is timed, every case is run on the same numbers by everybody and what 
 agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
 
 What came out is printed, and written to target/compare (target/compare-bf16 and so on with another
-precision of products, which PyTorch is told as well, or with MKL as on Intel's CPUs) as results.json, results.csv, ratios.svg
-and roofline.svg. The default run takes some twenty minutes, once everything is built.
+precision of products, which PyTorch is told as well; target/compare-mkl-as-intel), as results.json,
+results.csv, ratios.svg and roofline.svg. The default run takes some twenty minutes, once everything
+is built.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 
 from cases import cases
-from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, mkl_as_intel, others_seconds
+from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
 from report import read, report, write
 
 SETTLE = 0.05  # seconds for threads that wait actively to give up
@@ -214,9 +215,8 @@ def main():
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
         sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
-    if args.mkl_as_intel:
-        mkl_as_intel()
-    programs = Programs({*args.programs.split(","), "ours"}, args.threads, args.precision)
+    chosen_programs = {*args.programs.split(","), "ours"}
+    programs = Programs(chosen_programs, args.threads, args.precision, args.mkl_as_intel)
     needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
     for name in PROGRAMS:
         if name in needed:
@@ -230,6 +230,9 @@ def main():
     before = results["about"].get("ours")
     if before and before.get("precision", "f32") != args.precision:
         sys.exit(f"{args.out} has results of another precision")
+    if earlier and results.get("mkl_as_intel", False) != args.mkl_as_intel:
+        sys.exit(f"{args.out} has results of another MKL")
+    results["mkl_as_intel"] = args.mkl_as_intel
     limits = better(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]

@@ -54,12 +54,12 @@ def built(command, target):
 
 
 def mkl_as_intel():
-    """Lets the MKL of PyTorch take this CPU for one of Intel's."""
+    """Builds what makes the MKL of PyTorch take this CPU for one of Intel's."""
     library = ROOT / "target" / "peers" / "mkl_as_intel.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     source = PEERS / "torch" / "mkl_as_intel.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    TORCH[:0] = ["env", f"LD_PRELOAD={library}"]
+    return str(library)
 
 
 class Died(Exception):
@@ -151,8 +151,9 @@ def others_seconds(program):
 class Programs:
     """Those that have been asked for; started when first needed."""
 
-    def __init__(self, allowed, threads, precision):
+    def __init__(self, allowed, threads, precision, mkl_as_intel):
         self.allowed, self.threads, self.precision = allowed, threads, precision
+        self.mkl_as_intel = mkl_as_intel
         self.commands, self.running, self.about = {}, {}, {}
 
     def command(self, name):
@@ -164,6 +165,8 @@ class Programs:
                     command = PROGRAMS[name]()
                     if name in WITH_PRECISION:
                         command = [*command, "--precision", self.precision]
+                    if self.mkl_as_intel and name.startswith("torch"):
+                        command = [*command, "--mkl-as-intel", mkl_as_intel()]
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
                     print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
             self.commands[name] = command

@@ -2,7 +2,7 @@
 //!
 //! Work is cut into chunks whose size depends on the shape of the work alone, and every chunk
 //! is done the same way whoever does it. So results do not depend on the number of threads;
-//! whether to use threads at all is a matter of estimated time and nothing else.
+//! whether to use threads at all is a matter of estimated time, and of where it is asked for.
 
 use crate::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use crate::simd;
@@ -28,12 +28,15 @@ impl Cost {
     }
 }
 
-/// Below this estimate (picoseconds) waking another thread costs more than it saves: when asked
-/// from outside of the pool, and from one of its threads, whose work others find at once.
+/// Below this estimate (picoseconds) waking another thread costs more than it saves.
 const WORTH_THREADS: u64 = 25_000_000;
+/// The same if a thread of the pool asks: others look at its work without being woken, unless they
+/// have slept for long.
 const WORTH_THREADS_INSIDE: u64 = 12_000_000;
 /// Aim for chunks of about this estimate (picoseconds).
 const CHUNK: u64 = 20_000_000;
+/// The same of whole products in a batch: shares that differ by one cost more than another chunk.
+const CHUNK_OF_PRODUCTS: u64 = 7_000_000;
 
 thread_local! {
     /// Whether this thread does a shard of something larger, and should do it alone.
@@ -105,6 +108,11 @@ pub fn units_per_chunk(cost: Cost, elements: usize) -> usize {
     (CHUNK / cost.of(elements).max(1)).max(1) as usize
 }
 
+/// How many products of `elements` elements each belong to a chunk: at least 1.
+pub fn products_per_chunk(cost: Cost, elements: usize) -> usize {
+    (CHUNK_OF_PRODUCTS / cost.of(elements).max(1)).max(1) as usize
+}
+
 /// Elements in a chunk of elementwise work: a multiple of 1024.
 pub fn chunk_len(cost: Cost) -> usize {
     (units_per_chunk(cost, 1) / 1024 * 1024).max(1024)
@@ -163,7 +171,7 @@ pub fn fill2<T: Send, U: Send>(
     cost: Cost,
     f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
 ) {
-    if worth(cost, a.len().max(b.len())) {
+    if worth(cost, a.len().max(b.len())) && a.len() > chunk_a {
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
         a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(as_here(&f));

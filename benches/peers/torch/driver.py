@@ -1,15 +1,22 @@
 """PyTorch, doing what benches/compare asks for; see ../../compare/protocol.rs for how.
 
-usage: driver.py eager|fused|compile [--precision f32|bf16x6|bf16x3|bf16], where `fused` takes AdamW's fused=True
-in training steps, and `compile` compiles the model; then what products of f32 may be made of.
+usage: driver.py eager|fused|compile [--precision f32|bf16x6|bf16x3|bf16] [--mkl-as-intel LIBRARY]
+
+`fused` takes AdamW's fused=True in training steps, and `compile` compiles the model; then what products
+of f32 may be made of; then what makes MKL take this CPU for one of Intel's (mkl_as_intel.c).
 OMP_NUM_THREADS says how many threads.
 """
 
+import ctypes
 import json
 import os
 import statistics
 import sys
 import time
+
+AS_INTEL = "--mkl-as-intel" in sys.argv
+if AS_INTEL:  # before MKL, whose question it answers, is there
+    ctypes.CDLL(sys.argv[sys.argv.index("--mkl-as-intel") + 1], mode=ctypes.RTLD_GLOBAL)
 
 import torch
 import torch.nn.functional as F
@@ -211,7 +218,7 @@ def check(f, calls):
 
 def about():
     cpu = torch.backends.cpu.get_cpu_capability()
-    mkl = ", MKL as on Intel's" if "mkl_as_intel" in os.environ.get("LD_PRELOAD", "") else ""
+    mkl = ", MKL as on Intel's" if AS_INTEL else ""
     version = f"PyTorch {torch.__version__}, {cpu}{mkl}, {KIND}, {PRECISION}"
     return json.dumps({"version": version})
 

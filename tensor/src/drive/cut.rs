@@ -49,14 +49,14 @@ impl Work {
         precision: MatmulPrecision,
     ) -> Work {
         let (m, k, n) = (a.rows, a.cols, b.cols);
-        let ours = depth.is_some(); // else it is matrixmultiply that copies
+        let ours = depth.is_some(); // matrixmultiply copies everything
         let depth = depth.filter(|&depth| depth < k);
         if precision != MatmulPrecision::F32 {
             // A multiply-add takes a fraction of the time, and all is copied.
             let copy = 4 * COPY;
             return Work { m, k, n, depth, unit: (32, 64), of_a: copy, of_b: copy };
         }
-        let of_a = if rows_in_place(a, n) { READ } else { READ + COPY };
+        let of_a = if ours && rows_in_place(a, n) { READ } else { READ + COPY };
         let of_b = if ours && columns_in_registers(a, b) { TURN } else { COPY };
         Work { m, k, n, depth, unit: (ROWS_OF_A_TILE, 64), of_a, of_b }
     }

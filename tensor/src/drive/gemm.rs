@@ -30,8 +30,7 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
     let precision = T::precision(k, n);
     let cost = cost(m, k, precision);
     if pairs.len() >= 4 {
-        // Few in a chunk: shares that differ by one cost more than another chunk.
-        let per = (par::units_per_chunk(cost, m * n) / 3).max(1);
+        let per = par::products_per_chunk(cost, m * n);
         par::fill(out, per * m * n, cost, |first, out| {
             let some = &pairs[first / (m * n)..];
             for ((a, b), out) in some.iter().zip(out.chunks_exact_mut(m * n)) {

@@ -56,6 +56,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
     let read: Vec<[Tensor<T>; R]> =
         items.iter().map(|item| item.r.map(|t| t.contiguous())).collect();
+    // What is read and written is worth asking for everywhere.
     let fetch = is_far::<T>(W + R, elements);
     let mut chunks = Vec::new();
     for (Item { op, w, .. }, r) in items.into_iter().zip(&read) {

@@ -46,14 +46,14 @@ pub(super) enum Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    /// With room for [`pack::rows_room`] elements.
+    /// With room for [`pack::rows_room`] elements, if it is to be packed.
     #[inline(always)]
     pub fn new<S: Lanes<f32>>(
         s: S,
         a: MatRef<'a, f32>,
         in_place: bool,
         room: &'a mut [f32],
-    ) -> Self {
+    ) -> Left<'a> {
         if in_place {
             return Left::InPlace(a);
         }

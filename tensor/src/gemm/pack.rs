@@ -46,7 +46,7 @@ pub(super) fn whole_panels<S: Lanes<f32>, const NV: usize>(
     for p in 0..b.rows {
         for (i, piece) in row(b, p).chunks_exact(step).enumerate() {
             let out = &mut out[(i * b.rows + p) * step..][..step];
-            let ahead = piece.as_ptr().wrapping_offset(ROWS_AHEAD * b.row_stride);
+            let ahead = piece.as_ptr().wrapping_offset(b.row_stride.wrapping_mul(ROWS_AHEAD));
             for j in (0..step).step_by(N) {
                 prefetch(ahead.wrapping_add(j));
                 s.store(s.load(&piece[j..]), &mut out[j..]);
@@ -68,7 +68,9 @@ pub(super) fn rows<S: Lanes<f32>>(s: S, a: MatRef<'_, f32>, out: &mut [f32]) {
         for p in 0..k {
             let (pieces, _) = row(a.t(), p)[..whole].as_chunks::<HEIGHT>();
             for (i, piece) in pieces.iter().enumerate() {
-                prefetch(piece.as_ptr().wrapping_offset(ROWS_AHEAD * a.col_stride));
+                let ahead = piece.as_ptr().wrapping_offset(a.col_stride.wrapping_mul(ROWS_AHEAD));
+                prefetch(ahead);
+                prefetch(ahead.wrapping_add(N));
                 let out = &mut out[i * panel_step(k) + p * HEIGHT..];
                 s.store(s.load(piece), out);
                 s.store(s.load_or(&piece[N..], 0.0), &mut out[N..]);
@@ -90,7 +92,8 @@ pub(super) fn rows<S: Lanes<f32>>(s: S, a: MatRef<'_, f32>, out: &mut [f32]) {
 /// by themselves when there are many.
 const AHEAD: usize = 4 * N;
 
-/// The same in long rows, of which each is fetched ahead by itself, but for its beginning.
+/// The same in rows: what a CPU fetches ahead by itself it begins anew in each of them. What is in a
+/// cache already loses nothing here.
 const ROWS_AHEAD: isize = 4;
 
 /// Row `p` of a matrix whose rows are not scattered.

@@ -268,7 +268,7 @@ pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     let weight = poly(s, t, TAIL);
     let tail = s.mul(inverse, weight);
     // `inverse · (a + 7/2)` exceeds 1 by this much. Φ(-a) / φ(a), made from `inverse`, then exceeds
-    // what it is at `a` by about as much of itself (0.7 to 1.6 times).
+    // what it is at `a` by about as much of itself (0.7 to 1.6 times, from 3/4 on).
     let missing = s.sub(a, s.sub(shifted, shift));
     let excess = s.fma(inverse, missing, s.lost(inverse, shifted, one));
     let q_tail = s.sub(q, excess);

@@ -2,8 +2,8 @@
 //!
 //! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. It
 //! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
-//! where several large operands are gone through side by side. It does not pay for what is in the
-//! second cache already, and more than some lines at once are waited for.
+//! where several large operands are gone through side by side, unless the CPU follows these. It does
+//! not pay for what is in the second cache already, and more than some lines at once are waited for.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__cpuid;
@@ -23,22 +23,25 @@ pub(crate) fn is_far<T>(operands: usize, elements: usize) -> bool {
 /// Whether to ask for what [is far](is_far) of operands that are gone through from end to end,
 /// none of them read and written: not where the CPU follows these by itself.
 pub(crate) fn pays_to_ask<T>(operands: usize, elements: usize) -> bool {
-    static FOLLOWED: LazyLock<bool> = LazyLock::new(is_amd);
+    static FOLLOWED: LazyLock<bool> = LazyLock::new(is_zen_5);
     is_far::<T>(operands, elements) && !*FOLLOWED
 }
 
-/// Whether this CPU is one of AMD's. On Zen 5 softmax, norms and sums of what is far take 1.1 to
-/// 1.5 times as long if they ask for it.
+/// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of what is far take 1.1 to
+/// 1.5 times as long there if they ask for it.
 #[cfg(target_arch = "x86_64")]
 #[allow(unused_unsafe)] // `cpuid` is safe since Rust 1.94
-fn is_amd() -> bool {
+fn is_zen_5() -> bool {
+    const FAMILY: u32 = 0x1A;
     // SAFETY: 1. every x86-64 CPU has the instruction.
-    let vendor = unsafe { __cpuid(0) };
-    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
+    let (vendor, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
+    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+    let family = (version >> 8 & 0xF) + (version >> 20 & 0xFF);
+    name.as_flattened() == b"AuthenticAMD" && family >= FAMILY
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn is_amd() -> bool {
+fn is_zen_5() -> bool {
     false
 }
 
