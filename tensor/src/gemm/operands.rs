@@ -82,6 +82,7 @@ impl<'a> Left<'a> {
     }
 
     /// `height` rows from row `i` on, and the distances between their rows and columns.
+    #[inline(always)]
     pub fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
         match self {
             Left::InPlace(a) => {
