@@ -120,9 +120,10 @@ pub fn chunk_len(cost: Cost) -> usize {
 
 /// Whether work of this estimate is shared out here and now.
 pub fn worth(cost: Cost, elements: usize) -> bool {
-    let inside = rayon::current_thread_index().is_some();
-    let least = if inside { WORTH_THREADS_INSIDE } else { WORTH_THREADS };
-    cost.of(elements) >= least && threads() > 1
+    let time = cost.of(elements);
+    time >= WORTH_THREADS_INSIDE
+        && (time >= WORTH_THREADS || rayon::current_thread_index().is_some())
+        && threads() > 1
 }
 
 /// What is in force on a thread, and goes along with the work that it shares out.
