@@ -1,5 +1,6 @@
 """The programs that do the work: how they are built, started, talked to and watched."""
 
+import functools
 import json
 import os
 import subprocess
@@ -53,6 +54,7 @@ def built(command, target):
     raise FileNotFoundError(target)
 
 
+@functools.cache
 def mkl_as_intel():
     """Builds what makes the MKL of PyTorch take this CPU for one of Intel's."""
     library = ROOT / "target" / "peers" / "mkl_as_intel.so"
