@@ -15,6 +15,8 @@
 //! that do not fit panic at the caller's line, and say why. Results do not depend on the number
 //! of threads. Random tensors are functions of a [key](random::Key).
 
+#[doc(hidden)]
+pub mod compiled;
 mod display;
 pub mod drive;
 pub mod element;

@@ -157,6 +157,17 @@ pub fn fill<T: Send>(
     cost: Cost,
     f: impl Fn(usize, &mut [T]) + Send + Sync,
 ) {
+    fill_dyn(out, chunk, cost, &f);
+}
+
+/// [`fill`], compiled once for each type of element and not for each `f`.
+#[inline(never)]
+fn fill_dyn<T: Send>(
+    out: &mut [T],
+    chunk: usize,
+    cost: Cost,
+    f: &(dyn Fn(usize, &mut [T]) + Send + Sync),
+) {
     if worth(cost, out.len()) && out.len() > chunk {
         let f = |(i, part): (usize, _)| f(i * chunk, part);
         out.par_chunks_mut(chunk).enumerate().for_each(as_here(&f));

@@ -14,7 +14,7 @@
 //! through tables.
 
 use crate::element::Element;
-use crate::error::{ErrorKind, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use std::alloc::{Layout as Alloc, alloc, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -228,6 +228,13 @@ pub struct Storage<T: Element> {
 unsafe impl<T: Element> Sync for Storage<T> {}
 
 impl<T: Element> Storage<T> {
+    /// [`Storage::recycled`], or a panic that says why there is none.
+    #[track_caller]
+    #[inline(never)]
+    pub(crate) fn recycled_or_panic(op: &'static str, len: usize) -> Storage<T> {
+        Storage::recycled(op, len).or_panic()
+    }
+
     /// Room for `len` elements whose values are whatever a recycled block holds.
     pub fn recycled(op: &'static str, len: usize) -> Result<Storage<T>> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&b| b <= isize::MAX as usize);

@@ -118,7 +118,10 @@ impl<T: Element> Tensor<T> {
     /// memory with arbitrary contents.
     #[track_caller]
     pub(crate) fn build(op: &'static str, shape: Shape, write: impl FnOnce(&mut [T])) -> Tensor<T> {
-        Tensor::try_build(op, shape, write).or_panic()
+        // As little as possible depends on `write`, for each of which this is compiled again.
+        let mut storage = Storage::recycled_or_panic(op, shape.numel());
+        write(&mut storage);
+        Tensor::contiguous_from(storage, shape)
     }
 
     fn try_build(
@@ -128,7 +131,12 @@ impl<T: Element> Tensor<T> {
     ) -> Result<Tensor<T>> {
         let mut storage = Storage::recycled(op, shape.numel())?;
         write(&mut storage);
-        Ok(Tensor { storage: Arc::new(storage), layout: Layout::contiguous(shape) })
+        Ok(Tensor::contiguous_from(storage, shape))
+    }
+
+    #[inline(never)]
+    fn contiguous_from(storage: Storage<T>, shape: Shape) -> Tensor<T> {
+        Tensor { storage: Arc::new(storage), layout: Layout::contiguous(shape) }
     }
 }
 

@@ -36,6 +36,7 @@ const ROWS: usize = 256;
 const NARROW: usize = 64;
 
 /// Folds `x` over `axes`, which vanish.
+#[inline(never)]
 #[track_caller]
 pub fn fold<T: Real, F: Fold<T>>(
     name: &'static str,
@@ -300,6 +301,7 @@ impl<T: Real, F: Fold<T>> Kernel<T> for Stack<'_, T, F> {
 /// # Panics
 /// If an axis does not exist; or if `needs_one` and a reduced axis is empty while the result is
 /// not.
+#[inline(never)]
 #[track_caller]
 pub fn lines<A: crate::Element, R: crate::Element>(
     name: &'static str,

@@ -17,6 +17,7 @@ use crate::storage::Storage;
 ///
 /// # Panics
 /// If sizes do not agree or an operand leaves its slice.
+#[inline(never)]
 pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &mut [T]) {
     let Some((a, b)) = pairs.first() else {
         return;
@@ -49,6 +50,7 @@ pub fn gemm<T: Real>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], add: bool, out: &
 ///
 /// # Panics
 /// If sizes do not agree or an operand leaves its slice.
+#[inline(never)]
 pub fn gemm_then<T: Real>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,

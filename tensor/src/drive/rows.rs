@@ -3,8 +3,9 @@
 use super::abreast;
 use crate::error::OrPanic;
 use crate::par::{self, Cost};
+use crate::shape::Shape;
 use crate::simd::{
-    self, FAR_AHEAD, Kernel, LINE, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
+    self, FAR_AHEAD, Kernel, LINE, Lanes, Level, Real, pays_to_ask, prefetch, prefetch_near,
 };
 use crate::tensor::Tensor;
 use crate::walk::Walk;
@@ -21,28 +22,19 @@ pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
 ///
 /// Rows whose elements lie in order are read in place, wherever they are; so an operand that
 /// was broadcast over leading axes is not copied.
+#[inline(never)]
 #[track_caller]
 pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     name: &'static str,
     op: R,
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
-    let shape = *x[0].shape();
-    for other in &x[1..] {
-        assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
-    }
-    let last = shape.rank() - 1;
-    let width = shape[last];
+    let shape = same_shape(name, &x);
     if shape.numel() == 0 {
         return Tensor::zeros(shape);
     }
-    let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
-    let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
-    let heads: [_; K] = std::array::from_fn(|k| x[k].layout().select(name, -1, 0).or_panic());
-    let walk = Walk::new(&shape.without(last), std::array::from_fn(|k| &heads[k]));
-    let data: [&[T]; K] = std::array::from_fn(|k| x[k].data());
-    let level = simd::level();
-    let fetch = pays_to_ask::<T>(K + 1, shape.numel());
+    let Operands { x, width, walk, level, fetch } = Operands::new(name, x);
+    let data = x.each_ref().map(|t| t.data());
     Tensor::build(name, shape, |out| {
         let chunk = par::units_per_chunk(R::COST, width) * width;
         par::fill(out, chunk, R::COST, |first, out| {
@@ -50,6 +42,44 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
             T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out, fetch });
         });
     })
+}
+
+/// What [`rows`] prepares, the same for all formulas.
+struct Operands<T: Real, const K: usize> {
+    /// Tensors whose rows lie in order.
+    x: [Tensor<T>; K],
+    width: usize,
+    /// A walk over the first elements of rows.
+    walk: Walk<K>,
+    level: Level,
+    /// Whether to prefetch.
+    fetch: bool,
+}
+
+impl<T: Real, const K: usize> Operands<T, K> {
+    #[track_caller]
+    #[inline(never)]
+    fn new(name: &'static str, x: [&Tensor<T>; K]) -> Self {
+        let shape = *x[0].shape();
+        let last = shape.rank() - 1;
+        let width = shape[last];
+        let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
+        let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
+        let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
+        let walk = Walk::new(&shape.without(last), heads.each_ref());
+        let fetch = pays_to_ask::<T>(K + 1, shape.numel());
+        Operands { x, width, walk, level: simd::level(), fetch }
+    }
+}
+
+/// The one shape of all operands.
+#[track_caller]
+fn same_shape<T: Real>(name: &'static str, x: &[&Tensor<T>]) -> Shape {
+    let shape = *x[0].shape();
+    for other in &x[1..] {
+        assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
+    }
+    shape
 }
 
 struct Chunk<'a, T: Real, R, const K: usize> {
@@ -123,6 +153,7 @@ pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + S
 
 /// Applies a column kernel along the last axis of `K` tensors of equal shape. Rows are added to
 /// the columns in chunks whose size depends on the width alone, and the chunks in order.
+#[inline(never)]
 #[track_caller]
 pub fn rows_and_columns<T: Real, R, const K: usize, const C: usize>(
     name: &'static str,
@@ -132,10 +163,7 @@ pub fn rows_and_columns<T: Real, R, const K: usize, const C: usize>(
 where
     R: ColumnKernel<T, K, C>,
 {
-    let shape = *x[0].shape();
-    for other in &x[1..] {
-        assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
-    }
+    let shape = same_shape(name, &x);
     let width = shape[shape.rank() - 1];
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));

@@ -19,6 +19,7 @@ const CHUNK: usize = 8 * BLOCK;
 /// let (a, b) = (Tensor::from([3.0f32, 4.0]), Tensor::<f32>::zeros([0]));
 /// assert_eq!(square_sums(&[&a, &b]), [25.0, 0.0]);
 /// ```
+#[inline(never)]
 pub fn square_sums<T: Real>(tensors: &[&Tensor<T>]) -> Vec<f64> {
     let level = simd::level();
     let tensors: Vec<Tensor<T>> = tensors.iter().map(|t| t.contiguous()).collect();

@@ -40,6 +40,7 @@ pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
 ///
 /// # Panics
 /// If the shapes of an item differ; then nothing has been changed.
+#[inline(never)]
 #[track_caller]
 pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     name: &'static str,

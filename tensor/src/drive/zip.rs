@@ -6,7 +6,9 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near};
+use crate::simd::{
+    self, FAR_AHEAD, Kernel, Lanes, Level, Real, pays_to_ask, prefetch, prefetch_near,
+};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -33,25 +35,51 @@ pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Sh
     all
 }
 
+/// The shape that all operands broadcast to, and a walk over them.
+#[track_caller]
+#[inline(never)]
+fn common_walk<const K: usize>(op: &'static str, layouts: [&Layout; K]) -> (Shape, Walk<K>) {
+    let shape = common_shape(op, layouts.map(|l| l.shape()));
+    let layouts = layouts.map(|l| l.broadcast_to(op, &shape).or_panic());
+    (shape, Walk::new(&shape, layouts.each_ref()))
+}
+
 /// `out[i] = op.f(x₀[i], x₁[i], ..)` over the common shape.
+#[inline(never)]
 #[track_caller]
 pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     name: &'static str,
     op: E,
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
-    let shape = common_shape(name, x.map(|t| t.shape()));
-    let layouts = x.map(|t| t.layout().broadcast_to(name, &shape).or_panic());
-    let walk = Walk::new(&shape, std::array::from_fn(|k| &layouts[k]));
-    let data = x.map(|t| t.data());
-    let level = simd::level();
-    // What is calculated on for long is fetched meanwhile without being asked for.
-    let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && E::COST.0 <= Cost::CHEAP.0;
+    let Operands { shape, walk, data, level, fetch } = Operands::new(name, x, E::COST);
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
             T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });
         });
     })
+}
+
+/// What [`zip`] prepares, the same for all formulas.
+struct Operands<'a, T, const K: usize> {
+    shape: Shape,
+    walk: Walk<K>,
+    data: [&'a [T]; K],
+    level: Level,
+    /// Whether to prefetch.
+    fetch: bool,
+}
+
+impl<'a, T: Real, const K: usize> Operands<'a, T, K> {
+    #[track_caller]
+    #[inline(never)]
+    fn new(name: &'static str, x: [&'a Tensor<T>; K], cost: Cost) -> Self {
+        let (shape, walk) = common_walk(name, x.map(|t| t.layout()));
+        let data = x.map(|t| t.data());
+        // What is calculated on for long is fetched meanwhile without being asked for.
+        let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+        Operands { shape, walk, data, level: simd::level(), fetch }
+    }
 }
 
 /// The work of one task.
@@ -173,6 +201,7 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
 
 /// [`map_with`] for three operands, broadcast together. Functions that are simple enough become
 /// vector code: they are run over slices, whatever the strides.
+#[inline(never)]
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     name: &'static str,
@@ -181,9 +210,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     c: &Tensor<C>,
     f: impl Fn(A, B, C) -> R + Send + Sync,
 ) -> Tensor<R> {
-    let shape = common_shape(name, [a.shape(), b.shape(), c.shape()]);
-    let wide = |l: &Layout| l.broadcast_to(name, &shape).or_panic();
-    let walk = Walk::new(&shape, [&wide(a.layout()), &wide(b.layout()), &wide(c.layout())]);
+    let (shape, walk) = common_walk(name, [a.layout(), b.layout(), c.layout()]);
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| walk.stride(k));
     Tensor::build(name, shape, |out| {

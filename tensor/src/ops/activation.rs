@@ -1,5 +1,6 @@
 //! Activation functions.
 
+use crate::compiled;
 use crate::ops::pointwise::{Pointwise, Saves};
 use crate::par::Cost;
 use crate::simd::{Lanes, Real};
@@ -290,4 +291,18 @@ fn sigmoid<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     let e = T::exp(s, s.neg(s.abs(x)));
     let top = s.select(s.lt(x, s.splat(T::ZERO)), e, one);
     s.div(top, s.add(one, e))
+}
+
+/// Compiles the functions of this file, see [`compiled`].
+pub(crate) fn compiled<T: Real>() {
+    compiled::activation::<T, Relu>();
+    compiled::activation::<T, LeakyRelu<T>>();
+    compiled::activation::<T, Elu<T>>();
+    compiled::activation::<T, Sigmoid>();
+    compiled::activation::<T, Tanh>();
+    compiled::activation::<T, Silu>();
+    compiled::activation::<T, Softplus>();
+    compiled::activation::<T, Mish>();
+    compiled::activation::<T, Gelu>();
+    compiled::activation::<T, GeluTanh>();
 }

@@ -26,16 +26,16 @@ fn rows_at_once(classes: usize) -> usize {
 }
 
 /// Some rows of logits, and whether they become their gradient; gives the sum of their losses.
-struct Rows<'a, T: Real, I> {
+struct Rows<'a, T: Real> {
     logits: &'a mut [T],
-    classes: &'a Classes<'a, I>,
+    classes: &'a Classes,
     first: usize,
     smoothing: f64,
     /// What the loss of a row counts in the result, if the gradient is wanted.
     scale: Option<T>,
 }
 
-impl<T: Real, I: Integer> Kernel<T> for Rows<'_, T, I> {
+impl<T: Real> Kernel<T> for Rows<'_, T> {
     type Out = f64;
 
     #[inline(always)]
@@ -97,7 +97,8 @@ impl<T: Real> Tensor<T> {
         targets: &Tensor<I>,
         how: CrossEntropy,
     ) -> Tensor<T> {
-        linear(self, weight, targets, how, false).0
+        let classes = check(self, weight, targets, how);
+        linear(self, weight, &classes, how, false).0
     }
 
     /// [`Tensor::linear_cross_entropy`], and its gradients with respect to `self` and the
@@ -112,7 +113,8 @@ impl<T: Real> Tensor<T> {
         targets: &Tensor<I>,
         how: CrossEntropy,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
-        let (loss, gradients) = linear(self, weight, targets, how, true);
+        let classes = check(self, weight, targets, how);
+        let (loss, gradients) = linear(self, weight, &classes, how, true);
         let (dx, dw) = gradients.expect("wanted");
         (loss, dx, dw)
     }
@@ -121,14 +123,14 @@ impl<T: Real> Tensor<T> {
 /// Gradients with respect to the input and the weight.
 type Gradients<T> = (Tensor<T>, Tensor<T>);
 
+/// Checks everything before any number is computed.
 #[track_caller]
-fn linear<T: Real, I: Integer>(
+fn check<T: Real, I: Integer>(
     x: &Tensor<T>,
     weight: &Tensor<T>,
     targets: &Tensor<I>,
     how: CrossEntropy,
-    with_gradients: bool,
-) -> (Tensor<T>, Option<Gradients<T>>) {
+) -> Classes {
     assert!(
         x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1),
         "linear_cross_entropy: inputs {:?} need a weight [classes, {}], got {:?}",
@@ -136,12 +138,21 @@ fn linear<T: Real, I: Integer>(
         x.shape().last().unwrap_or(&0),
         weight.shape()
     );
+    let logits_shape = [&x.shape()[..x.rank() - 1], &[weight.size(0)]].concat();
+    how.check(&Shape::from(logits_shape), targets)
+}
+
+#[inline(never)]
+fn linear<T: Real>(
+    x: &Tensor<T>,
+    weight: &Tensor<T>,
+    of_rows: &Classes,
+    how: CrossEntropy,
+    with_gradients: bool,
+) -> (Tensor<T>, Option<Gradients<T>>) {
     let (classes, width) = (weight.size(0), weight.size(1));
-    let targets = targets.contiguous();
-    let logits_shape = [&x.shape()[..x.rank() - 1], &[classes]].concat();
-    let (of_rows, counted) = how.check(&Shape::from(logits_shape), &targets);
-    let per_row = 1.0 / counted.max(1) as f64;
-    let rows = targets.numel();
+    let per_row = 1.0 / of_rows.counted.max(1) as f64;
+    let rows = of_rows.rows();
     let (x, w) = (x.contiguous(), weight.contiguous());
     let w = MatRef::new(w.as_slice(), classes, width);
     let level = simd::level();
@@ -161,7 +172,7 @@ fn linear<T: Real, I: Integer>(
             let parts: Vec<_> =
                 logits.chunks_exact_mut(classes).zip(&mut losses).enumerate().collect();
             par::each(parts, classes, Cost::COSTLY, |(i, (logits, loss))| {
-                let (classes, first, smoothing) = (&of_rows, first + i, how.label_smoothing);
+                let (classes, first, smoothing) = (of_rows, first + i, how.label_smoothing);
                 *loss = T::dispatch(level, Rows { logits, classes, first, smoothing, scale });
             });
         });

@@ -35,32 +35,40 @@ pub struct LogSums<T: Real> {
 }
 
 /// The class of each row, all of them checked.
-pub(crate) struct Classes<'a, I> {
-    targets: &'a [I],
+pub(crate) struct Classes {
+    /// The number of classes in place of a class that is ignored.
+    targets: Vec<usize>,
     /// How many there are.
     pub(crate) classes: usize,
-    ignored: Option<i128>,
+    /// Rows that are not ignored.
+    pub(crate) counted: usize,
 }
 
-impl<I: Integer> Classes<'_, I> {
+impl Classes {
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.targets.len()
+    }
+
     /// `None` is ignored.
+    #[inline(always)]
     pub(crate) fn at(&self, row: usize) -> Option<usize> {
         let target = self.targets[row];
-        if self.ignored == Some(target.to_i128()) { None } else { target.index_in(self.classes) }
+        if target < self.classes { Some(target) } else { None }
     }
 }
 
 /// Some rows of logits: their sums, and the sum of their losses.
-struct Losses<'a, T: Real, I> {
+struct Losses<'a, T: Real> {
     logits: &'a [T],
-    classes: &'a Classes<'a, I>,
+    classes: &'a Classes,
     smoothing: f64,
     first: usize,
     top: &'a mut [T],
     rest: &'a mut [T],
 }
 
-impl<T: Real, I: Integer> Kernel<T> for Losses<'_, T, I> {
+impl<T: Real> Kernel<T> for Losses<'_, T> {
     type Out = f64;
 
     #[inline(always)]
@@ -98,15 +106,15 @@ impl<T: Real, I: Integer> Kernel<T> for Losses<'_, T, I> {
 }
 
 #[derive(Clone, Copy)]
-struct RowLossVjp<'a, T, I> {
-    classes: &'a Classes<'a, I>,
+struct RowLossVjp<'a, T> {
+    classes: &'a Classes,
     top: &'a [T],
     rest: &'a [T],
     smoothing: T,
     scale: T,
 }
 
-impl<T: Real, I: Integer> RowKernel<T, 1> for RowLossVjp<'_, T, I> {
+impl<T: Real> RowKernel<T, 1> for RowLossVjp<'_, T> {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, index: usize, [x]: [&[T]; 1], out: &mut [T]) {
@@ -128,13 +136,9 @@ impl<T: Real, I: Integer> RowKernel<T, 1> for RowLossVjp<'_, T, I> {
 }
 
 impl CrossEntropy {
-    /// Checks everything before any number is computed. Also the number of rows that count.
+    /// Checks everything before any number is computed.
     #[track_caller]
-    pub(crate) fn check<'a, I: Integer>(
-        &self,
-        logits: &Shape,
-        targets: &'a Tensor<I>,
-    ) -> (Classes<'a, I>, usize) {
+    pub(crate) fn check<I: Integer>(&self, logits: &Shape, targets: &Tensor<I>) -> Classes {
         assert!(
             (0.0..=1.0).contains(&self.label_smoothing),
             "cross_entropy: label_smoothing must be in [0, 1], got {}",
@@ -147,22 +151,20 @@ impl CrossEntropy {
              classes are the last axis)",
             targets.shape()
         );
-        let classes = Classes {
-            targets: targets.as_slice(),
-            classes: logits[rank - 1],
-            ignored: self.ignore_index.map(i128::from),
-        };
-        let mut counted = 0;
-        for (at, t) in classes.targets.iter().enumerate() {
-            let ignored = classes.ignored == Some(t.to_i128());
-            assert!(
-                ignored || t.index_in(classes.classes).is_some(),
-                "cross_entropy: target {t} at position {at} is outside 0..{}",
-                classes.classes
-            );
-            counted += usize::from(!ignored);
+        let classes = logits[rank - 1];
+        let ignored = self.ignore_index.map(i128::from);
+        let mut checked =
+            Classes { targets: Vec::with_capacity(targets.numel()), classes, counted: 0 };
+        for (at, t) in targets.contiguous().as_slice().iter().enumerate() {
+            let counts = ignored != Some(t.to_i128());
+            match t.index_in(classes) {
+                Some(class) if counts => checked.targets.push(class),
+                _ if !counts => checked.targets.push(classes),
+                _ => panic!("cross_entropy: target {t} at position {at} is outside 0..{classes}"),
+            }
+            checked.counted += usize::from(counts);
         }
-        (classes, counted)
+        checked
     }
 }
 
@@ -194,27 +196,7 @@ impl<T: Real> Tensor<T> {
         targets: &Tensor<I>,
         how: CrossEntropy,
     ) -> (Tensor<T>, LogSums<T>) {
-        let targets = targets.contiguous();
-        let (classes, counted) = how.check(self.shape(), &targets);
-        let (level, smoothing) = (simd::level(), how.label_smoothing);
-        let logits = self.contiguous();
-        let rows = targets.numel();
-        let chunk = par::units_per_chunk(Cost::COSTLY, classes.classes);
-        let mut losses = vec![0.0; rows.div_ceil(chunk)];
-        let (top, rest) = Tensor::build2("cross_entropy", [rows].into(), [rows].into(), |a, b| {
-            let logits = logits.as_slice().chunks((chunk * classes.classes).max(1));
-            let sums = a.chunks_mut(chunk).zip(b.chunks_mut(chunk));
-            let parts: Vec<_> = logits.zip(sums).zip(&mut losses).enumerate().collect();
-            let each = chunk * classes.classes;
-            par::each(parts, each, Cost::COSTLY, |(i, ((logits, (top, rest)), loss))| {
-                let first = i * chunk;
-                let classes = &classes;
-                let part = Losses { logits, classes, smoothing, first, top, rest };
-                *loss = T::dispatch(level, part);
-            });
-        });
-        let loss = losses.iter().sum::<f64>() / counted.max(1) as f64;
-        (Tensor::scalar(T::from_f64(loss)), LogSums { top, rest, counted })
+        losses(self, &how.check(self.shape(), targets), how.label_smoothing)
     }
 
     /// VJP of [`Tensor::cross_entropy`] with respect to the logits, for the cotangent `g` of
@@ -243,8 +225,7 @@ impl<T: Real> Tensor<T> {
         how: CrossEntropy,
         g: T,
     ) -> Tensor<T> {
-        let targets = targets.contiguous();
-        let (classes, _) = how.check(self.shape(), &targets);
+        let classes = how.check(self.shape(), targets);
         assert!(
             sums.top.numel() == targets.numel(),
             "cross_entropy_vjp: {} rows, but sums of {}",
@@ -260,4 +241,25 @@ impl<T: Real> Tensor<T> {
         };
         rows("cross_entropy_vjp", op, [self])
     }
+}
+
+/// The mean loss of logits `x`, and the sums of their rows.
+#[inline(never)]
+fn losses<T: Real>(x: &Tensor<T>, classes: &Classes, smoothing: f64) -> (Tensor<T>, LogSums<T>) {
+    let (level, logits, rows) = (simd::level(), x.contiguous(), classes.rows());
+    let chunk = par::units_per_chunk(Cost::COSTLY, classes.classes);
+    let mut losses = vec![0.0; rows.div_ceil(chunk)];
+    let (top, rest) = Tensor::build2("cross_entropy", [rows].into(), [rows].into(), |a, b| {
+        let logits = logits.as_slice().chunks((chunk * classes.classes).max(1));
+        let sums = a.chunks_mut(chunk).zip(b.chunks_mut(chunk));
+        let parts: Vec<_> = logits.zip(sums).zip(&mut losses).enumerate().collect();
+        let each = chunk * classes.classes;
+        par::each(parts, each, Cost::COSTLY, |(i, ((logits, (top, rest)), loss))| {
+            let first = i * chunk;
+            let part = Losses { logits, classes, smoothing, first, top, rest };
+            *loss = T::dispatch(level, part);
+        });
+    });
+    let loss = losses.iter().sum::<f64>() / classes.counted.max(1) as f64;
+    (Tensor::scalar(T::from_f64(loss)), LogSums { top, rest, counted: classes.counted })
 }

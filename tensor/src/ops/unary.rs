@@ -1,5 +1,6 @@
 //! Functions of one number.
 
+use crate::compiled;
 use crate::ops::pointwise::{Pointwise, Saves};
 use crate::par::Cost;
 use crate::simd::{Lanes, Real};
@@ -457,4 +458,26 @@ impl<T: Real> Tensor<T> {
 fn signum<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     let zero = s.or(s.eq(x, s.splat(T::ZERO)), s.is_nan(x));
     s.select(zero, x, s.copysign(s.splat(T::ONE), x))
+}
+
+/// Compiles the functions of this file, see [`compiled`].
+pub(crate) fn compiled<T: Real>() {
+    compiled::pointwise::<T, Neg>();
+    compiled::pointwise::<T, Abs>();
+    compiled::pointwise::<T, Sign>();
+    compiled::pointwise::<T, Square>();
+    compiled::pointwise::<T, Sqrt>();
+    compiled::pointwise::<T, Rsqrt>();
+    compiled::pointwise::<T, Recip>();
+    compiled::pointwise::<T, Exp>();
+    compiled::pointwise::<T, Expm1>();
+    compiled::pointwise::<T, Ln>();
+    compiled::pointwise::<T, Log1p>();
+    compiled::pointwise::<T, Sin>();
+    compiled::pointwise::<T, Cos>();
+    compiled::pointwise::<T, Erf>();
+    compiled::pointwise::<T, Powf<T>>();
+    compiled::pointwise::<T, AddScalar<T>>();
+    compiled::pointwise::<T, MulScalar<T>>();
+    compiled::pointwise::<T, Clamp<T>>();
 }

@@ -30,6 +30,7 @@ impl Avx2 {
     /// Runs `k` inside a function compiled for AVX2 and FMA.
     #[inline]
     pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        #[inline(never)]
         #[target_feature(enable = "avx2,fma")]
         fn entry<K: Kernel<f32>>(s: Avx2, k: K) -> K::Out {
             k.run(s)

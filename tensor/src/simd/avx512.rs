@@ -32,6 +32,7 @@ impl Avx512 {
     /// Runs `k` inside a function compiled for AVX-512.
     #[inline]
     pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        #[inline(never)]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
         fn entry<K: Kernel<f32>>(s: Avx512, k: K) -> K::Out {
             k.run(s)

@@ -137,6 +137,13 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     /// The square of the first `N` vectors, transposed: lane `j` of vector `i` becomes lane `i`
     /// of vector `j`.
     fn transpose(self, rows: [Self::V; F32_LANES]) -> [Self::V; F32_LANES];
+    /// `f(x)`, where `f` is a function of many operations. It is inlined, except in portable code:
+    /// sixteen lanes in an array take long to compile, so there each function is compiled once and
+    /// not in every kernel.
+    #[inline(always)]
+    fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
+        f(x)
+    }
     /// Lane by lane through a scalar function, for what has no vector form.
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
     /// Lane by lane through a scalar function of two values.

@@ -47,6 +47,7 @@ impl Neon {
     /// Runs `k` inside a function compiled for NEON.
     #[inline]
     pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        #[inline(never)]
         #[target_feature(enable = "neon")]
         fn entry<K: Kernel<f32>>(s: Neon, k: K) -> K::Out {
             k.run(s)

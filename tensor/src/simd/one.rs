@@ -1,10 +1,18 @@
 //! One `f64` lane: the same formulas without vectors, to check `f32` against.
 
-use super::Lanes;
+use super::{Kernel, Lanes};
 
 /// Token of single `f64` lanes; no CPU lacks it.
 #[derive(Clone, Copy, Debug)]
 pub struct One;
+
+impl One {
+    /// Runs `k` one lane at a time.
+    #[inline(never)]
+    pub fn run<K: Kernel<f64>>(self, k: K) -> K::Out {
+        k.run(self)
+    }
+}
 
 const MANTISSA: u64 = (1 << 52) - 1;
 

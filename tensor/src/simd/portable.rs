@@ -3,11 +3,19 @@
 //! The reference for every other instruction set, with one difference: [`Lanes::fma`] is
 //! `a * b + c` with two roundings, because a fused one would be a library call.
 
-use super::Lanes;
+use super::{Kernel, Lanes};
 
 /// Token of the portable level; no CPU lacks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
+
+impl Portable {
+    /// Runs `k` with portable vectors.
+    #[inline(never)]
+    pub fn run<K: Kernel<f32>>(self, k: K) -> K::Out {
+        k.run(self)
+    }
+}
 
 type V = [f32; 16];
 type M = [bool; 16];
@@ -262,6 +270,10 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn transpose(self, rows: [V; 16]) -> [V; 16] {
         std::array::from_fn(|j| std::array::from_fn(|i| rows[i][j]))
+    }
+    #[inline(never)]
+    fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
+        f(x)
     }
     #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {

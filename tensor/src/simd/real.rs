@@ -145,7 +145,7 @@ impl Real for f32 {
     #[inline]
     fn dispatch<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
         match level {
-            Level::Scalar => k.run(Portable),
+            Level::Scalar => Portable.run(k),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => match super::neon::Neon::detect() {
                 Some(s) => s.run(k),
@@ -166,20 +166,24 @@ impl Real for f32 {
     }
 
     on_lanes! { f32;
-        exp(s, x) = math::exp(s, x);
-        expm1(s, x) = math::expm1(s, x);
-        ln(s, x) = math::ln(s, x);
-        log1p(s, x) = math::log1p(s, x);
-        tanh(s, x) = math::tanh(s, x);
-        erf(s, x) = math::erf(s, x);
-        sin(s, x) = math::sin(s, x);
-        cos(s, x) = math::cos(s, x);
+        exp(s, x) = s.call(x, #[inline(always)] |x| math::exp(s, x));
+        expm1(s, x) = s.call(x, #[inline(always)] |x| math::expm1(s, x));
+        ln(s, x) = s.call(x, #[inline(always)] |x| math::ln(s, x));
+        log1p(s, x) = s.call(x, #[inline(always)] |x| math::log1p(s, x));
+        tanh(s, x) = s.call(x, #[inline(always)] |x| math::tanh(s, x));
+        erf(s, x) = s.call(x, #[inline(always)] |x| math::erf(s, x));
+        sin(s, x) = s.call(x, #[inline(always)] |x| math::sin(s, x));
+        cos(s, x) = s.call(x, #[inline(always)] |x| math::cos(s, x));
         pow(s, a, b) = math::pow(s, a, b);
     }
 
     #[inline(always)]
     fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
-        math::normal(s, x)
+        s.call(
+            x,
+            #[inline(always)]
+            |x| math::normal(s, x),
+        )
     }
 }
 
@@ -200,7 +204,7 @@ impl Real for f64 {
         if !level.is_available() {
             absent(level);
         }
-        k.run(One)
+        One.run(k)
     }
 
     on_lanes! { f64;

@@ -30,6 +30,7 @@ pub type Cotangents<'a, T> = (&'a Tensor<T>, Option<&'a Tensor<T>>);
 /// of its log-sum-exp, whose derivatives by the scores are the weights: `dV = Pᵀ g`,
 /// `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, where `P` has passed dropout in `dV` and in
 /// `g Vᵀ`. Gradients lie in memory as `[B, L, H, D]`.
+#[inline(never)]
 pub fn backward<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     (out, lse): (&Tensor<T>, &Tensor<T>),
@@ -59,6 +60,7 @@ pub fn backward<T: Real>(
 
 /// [`backward`] for operands that were cut from one tensor `[B, L, (H + 2 Hk) D]`: its gradient,
 /// and that of the sinks.
+#[inline(never)]
 pub fn backward_packed<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     (out, lse): (&Tensor<T>, &Tensor<T>),

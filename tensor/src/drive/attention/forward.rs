@@ -19,6 +19,7 @@ const TASK: usize = 256;
 ///
 /// A query that sees nothing gives 0, and a log-sum-exp of -inf (or its sink). What stands at
 /// keys that a query does not see has no influence on it.
+#[inline(never)]
 pub fn forward<T: Real>(
     q: &Tensor<T>,
     k: &Tensor<T>,
