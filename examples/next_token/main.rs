@@ -35,7 +35,7 @@ use indicatif::HumanCount;
 use log::Log;
 use output::note;
 use progress::Progress;
-use recipe::Preset;
+use recipe::{LESS_MEMORY, Preset};
 use retrograd::prelude::*;
 use run::{Purpose, Run};
 use std::path::Path;
@@ -49,7 +49,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("a smaller --width, --layers, --context or --batch takes less");
+    surroundings::check(LESS_MEMORY);
     let done = args.check().and_then(|()| with_threads(args.threads(), || begin(&args)));
     output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
 }
@@ -103,6 +103,7 @@ fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
     recipe.check()?;
     let corpus = Corpus::read(args.data.as_deref())?;
     corpus.check(recipe.context)?;
+    recipe.check_memory(corpus.vocabulary.len())?;
     let folder = Folder::fresh(args.out.as_deref())?;
     Ok((Run::new(recipe, &corpus)?, corpus, folder))
 }

@@ -1,6 +1,6 @@
 //! Everything that decides what a run learns, apart from its text.
 
-use crate::stop::{Result, usage};
+use crate::stop::{Result, failed, usage};
 use clap::ValueEnum;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
@@ -16,6 +16,9 @@ pub const CLIP: f64 = 1.0;
 const WARMUP: u64 = 100;
 /// The last learning rate, relative to the highest.
 const FINAL_LR: f64 = 0.1;
+
+/// What to do if memory runs out.
+pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch takes less";
 
 /// Recipes with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,6 +146,25 @@ impl Recipe {
             Ok(()) => Ok(()),
             Err(e) => usage(e),
         }
+    }
+
+    /// Checks that there may be memory for the batch, and for weights, gradients and the two
+    /// averages of AdamW. Many systems hand out any amount in small parts, and kill the process
+    /// that uses it; what is more than they have, they refuse only in one piece.
+    pub fn check_memory(&self, vocab: usize) -> Result<()> {
+        let [batch, context, layers, width, vocab] =
+            [self.batch, self.context, self.layers, self.width, vocab].map(|n| n as f64);
+        let parameters = (vocab + context + layers * 12.0 * width) * width;
+        let bytes = parameters * 4.0 * 4.0 + batch * context * 2.0 * 8.0;
+        let mut piece = Vec::<u8>::new();
+        if std::hint::black_box(&mut piece).try_reserve_exact(bytes as usize).is_ok() {
+            return Ok(());
+        }
+        failed(format!(
+            "no memory for {parameters:.2e} parameters and {batch} windows of {context} characters, \
+             which take more than {:.0} GB; {LESS_MEMORY}",
+            bytes / 1e9
+        ))
     }
 
     /// Where another recipe differs, each in words; a recipe's fields are named like the flags.

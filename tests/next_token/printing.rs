@@ -92,11 +92,19 @@ fn an_unknown_instruction_set_is_told_before_anything_is_done() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_model_that_does_not_fit_into_memory_is_told() {
-    let place = Place::new();
-    let large = place.example("next_token", &["--width", "16384", "--layers", "64"]);
-    // The shell limits itself, and becomes the program.
-    let mut limited = Command::new("sh");
-    limited.args(["-c", r#"ulimit -v 3000000; exec "$0" "$@""#]).arg(large.get_program());
-    limited.args(large.get_args()).current_dir(place.path("")).stdout(Stdio::piped());
-    run(&mut limited).failed(1, &["no memory for ", "a smaller --width, --layers"]);
+    let large = [
+        ["--preset", "tiny", "--width", "16384", "--layers", "64"],
+        ["--preset", "tiny", "--width", "16384", "--layers", "1"],
+        ["--preset", "tiny", "--context", "30000", "--batch", "65536"],
+    ];
+    for args in large {
+        let place = Place::new();
+        let large = place.example("next_token", &args);
+        // The shell limits itself, and becomes the program.
+        let mut limited = Command::new("sh");
+        limited.args(["-c", r#"ulimit -v 3000000; exec "$0" "$@""#]).arg(large.get_program());
+        limited.args(large.get_args()).current_dir(place.path("")).stdout(Stdio::piped());
+        run(&mut limited).failed(1, &["no memory for ", "a smaller --width, --layers"]);
+        assert!(!place.path("out").exists());
+    }
 }
