@@ -1,12 +1,14 @@
 //! The text: its characters, the part to learn from, the part held out, and batches.
 
+use crate::files;
+use crate::output::note;
 use crate::stop::{OrFailed, Result, failed};
 use crate::tales::tales;
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The default text.
 const TALES: (u64, usize) = (1, 400_000);
@@ -77,7 +79,7 @@ impl Corpus {
         let text = match file {
             None => tales(TALES.0, TALES.1),
             Some(path) => {
-                let bytes = fs::read(path).or_failed(format!("cannot read {}", path.display()))?;
+                let bytes = bytes_of(path).or_failed(format!("cannot read {}", path.display()))?;
                 text_of(bytes).or_failed(path.display())?
             }
         };
@@ -172,6 +174,30 @@ impl Batch {
         let tensor = |data| Tensor::from_vec(data, [rows, length]);
         Batch { tokens: tensor(tokens), targets: tensor(targets) }
     }
+}
+
+/// What is in a file or comes through a pipe; never what is in a device, which may have no end.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    if !is_pipe(path) {
+        return files::read(path);
+    }
+    note!(
+        "note: {} is a pipe: waiting until all of it was written. --resume will need its text in a \
+         file, by --data",
+        path.display()
+    );
+    fs::read(path)
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
 }
 
 fn text_of(bytes: Vec<u8>) -> std::result::Result<String, String> {

@@ -116,7 +116,9 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
         let svg = svg.or_failed(format!("cannot draw {name}"))?;
         write_atomically(path, svg.as_bytes()).or_failed(format!("cannot write {name}"))
     };
-    write(&folder.loss_curve(), loss_curve::picture(log))?;
+    let steps: Vec<(u64, f64)> = log.steps().map(|s| (s.step, s.loss)).collect();
+    let held_out: Vec<(u64, f64)> = log.evaluations().map(|e| (e.step, e.val_loss)).collect();
+    write(&folder.loss_curve(), loss_curve::picture(&steps, &held_out))?;
 
     let sentence = first_words(&beginnings[0], SENTENCE.min(run.recipe.context));
     let tokens = run.encode(&sentence)?;

@@ -1,5 +1,6 @@
 //! The folder of a run, and which one it is when none is named.
 
+use crate::files::check_regular;
 use crate::stop::{OrFailed, Result, failed, usage};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -73,8 +74,9 @@ impl Folder {
         if folder.has_log() {
             return failed(folder.log_alone());
         }
-        if folder.path.is_file() {
-            return failed(format!("there is no run in {}: it is a file", folder.name()));
+        if folder.path.exists() && !folder.path.is_dir() {
+            let kind = if folder.path.is_file() { "a file" } else { "no folder" };
+            return failed(format!("there is no run in {}: it is {kind}", folder.name()));
         }
         failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
     }
@@ -92,8 +94,12 @@ impl Folder {
     fn try_lock(&mut self) -> Result<bool> {
         let path = self.path.join(LOCK);
         let locking = format!("cannot lock {}", path.display());
-        let open = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = open.or_failed(&locking)?;
+        let regular = check_regular(&path).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => Ok(()),
+            _ => Err(e),
+        });
+        let open = || File::options().create(true).truncate(false).write(true).open(&path);
+        let file = regular.and_then(|()| open()).or_failed(&locking)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(false),

@@ -1,14 +1,20 @@
 //! `log.jsonl`: a line of JSON for each step, each look at the held-out text, and the end.
 
+use crate::files;
 use crate::folder::Folder;
 use crate::output::note;
 use crate::stop::{OrFailed, Result};
 use retrograd::nn::checkpoint::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
+
+/// The largest magnitude of a loss: the model computes it in f32.
+const LOSS: f64 = f32::MAX as f64;
+/// The longest step, in milliseconds: 30 years.
+const MS: f64 = 1e12;
 
 /// A line of the log. Which it is, the fields say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +29,25 @@ impl Line {
     /// Which step it tells of, if it does.
     fn step(&self) -> Option<u64> {
         if let Line::Step(step) = self { Some(step.step) } else { None }
+    }
+
+    /// A line from its JSON, or what about it cannot be read, or was not written by a run.
+    fn read(json: &str) -> std::result::Result<Line, String> {
+        let line = serde_json::from_str(json).map_err(|_| "no line of a log".to_string())?;
+        let within = |name: &str, x: f64, low: f64, high: f64| {
+            let inside = (low..=high).contains(&x);
+            inside.then_some(()).ok_or_else(|| format!("{name} cannot be {x:e}"))
+        };
+        match &line {
+            Line::Step(s) => {
+                within("step", s.step as f64, 1.0, f64::INFINITY)?;
+                within("loss", s.loss, -LOSS, LOSS)?;
+                within("ms", s.ms, 0.0, MS)?;
+            }
+            Line::Evaluation(e) => within("val_loss", e.val_loss, -LOSS, LOSS)?,
+            Line::Done(_) => {}
+        }
+        Ok(line)
     }
 }
 
@@ -71,9 +96,12 @@ impl Log {
     /// The log of a run that has taken `step` steps. What a process that was killed wrote after
     /// its last checkpoint is taken away, so that each step is there once. What else is not there
     /// or cannot be read is told; the run does not need it.
+    ///
+    /// # Errors
+    /// If it is something other than a file, or cannot be read or written.
     pub fn open(folder: &Folder, step: u64, steps: u64) -> Result<Log> {
         let path = folder.log();
-        let bytes = if path.exists() { fs::read(&path) } else { Ok(Vec::new()) };
+        let bytes = if path.exists() { files::read(&path) } else { Ok(Vec::new()) };
         let bytes = bytes.or_failed(format!("cannot read {}", path.display()))?;
         let text = String::from_utf8_lossy(&bytes);
         let stays = |line: &Line| match line {
@@ -82,25 +110,28 @@ impl Log {
             Line::Evaluation(e) => e.step <= step && e.step < steps,
             Line::Done(_) => false,
         };
-        let (mut kept, mut lines, mut unreadable) = (String::new(), Vec::new(), 0);
-        for text in text.split_inclusive('\n') {
-            match serde_json::from_str(text) {
+        let (mut kept, mut lines, mut unreadable) = (String::new(), Vec::new(), Vec::new());
+        for (number, text) in (1..).zip(text.split_inclusive('\n')) {
+            match Line::read(text) {
                 Ok(line) if stays(&line) => {
                     lines.push(line);
                     kept.extend([text.trim_end(), "\n"]);
                 }
                 Ok(_) => {}
                 // The last line may have been cut off with the process that wrote it.
-                Err(_) => unreadable += u64::from(text.ends_with('\n')),
+                Err(_) if !text.ends_with('\n') => {}
+                Err(why) => unreadable.push(format!(" (line {number}: {why})")),
             }
         }
         let known: BTreeSet<u64> = lines.iter().filter_map(Line::step).collect();
         let missing = step.saturating_sub(known.len() as u64);
-        if unreadable > 0 || missing > 0 {
+        if !unreadable.is_empty() || missing > 0 {
             note!(
-                "note: {}: unreadable lines, left out: {unreadable}; steps missing: {missing} of \
-                 {step}. The pictures and the time lack them too",
-                path.display()
+                "note: {}: unreadable lines, left out: {}{}; steps missing: {missing} of {step}. The \
+                 pictures and the time lack them too",
+                path.display(),
+                unreadable.len(),
+                unreadable.first().map_or("", String::as_str),
             );
         }
         let file = write_atomically(&path, kept.as_bytes())

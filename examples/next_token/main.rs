@@ -7,6 +7,7 @@
 mod attention;
 mod cli;
 mod corpus;
+mod files;
 mod finish;
 mod folder;
 mod log;

@@ -132,11 +132,53 @@ fn a_damaged_log() {
     let step_2 = whole.find("{\"step\":2").unwrap();
     let mut bytes = whole.clone().into_bytes();
     bytes[step_2 + 3] = 0xff;
-    let lost = "run/log.jsonl: unreadable lines, left out: 1; steps missing: 1 of 3.";
+    let lost = "run/log.jsonl: unreadable lines, left out: 1 (line 4: no line of a log); steps \
+                missing: 1 of 3.";
     assert!(note(&bytes).contains(lost));
     let cut = note(&whole.as_bytes()[..step_2]);
     assert!(cut.contains("unreadable lines, left out: 0; steps missing: 2 of 3."), "{cut}");
     assert!(note(b"").contains("steps missing: 3 of 3."));
+}
+
+#[test]
+fn a_log_that_no_run_writes() {
+    let place = place_with_run();
+    let log = place.path("run/log.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    // Lines with even numbers are steps; between them are looks at the held-out text.
+    let resume = |line: usize, field: &str, value: &str| {
+        let mut lines: Vec<String> = whole.lines().map(str::to_string).collect();
+        let mut json: serde_json::Value = serde_json::from_str(&lines[line - 1]).unwrap();
+        assert!(json.get(field).is_some());
+        json[field] = serde_json::from_str(value).unwrap();
+        lines[line - 1] = json.to_string();
+        place.write("run/log.jsonl", lines.join("\n") + "\n");
+        let ended = place.run(&["--resume", "--out", "run", "--quiet"]);
+        let said = ended.err.clone();
+        ended.ok();
+        let picture = fs::read_to_string(place.path("run/loss.svg")).unwrap();
+        assert!(picture.trim_end().ends_with("</svg>"));
+        said
+    };
+    let wrong = [
+        (2, "loss", "1e308"),
+        (4, "loss", "-1e308"),
+        (1, "val_loss", "1e308"),
+        (6, "ms", "1e308"),
+        (2, "ms", "-1.0"),
+        (4, "step", "0"),
+    ];
+    for (line, field, value) in wrong {
+        let said = resume(line, field, value);
+        let number: f64 = value.parse().unwrap();
+        let words = format!("left out: 1 (line {line}: {field} cannot be {number:e})");
+        assert!(said.contains(&words), "{words:?} is not in {said}");
+    }
+    // What a model may have said is drawn.
+    for value in ["3.4e38", "1e30", "0.0", "5e-324", "1e-300"] {
+        assert_eq!(resume(2, "loss", value), "");
+        assert_eq!(resume(1, "val_loss", value), "");
+    }
 }
 
 #[test]

@@ -4,16 +4,24 @@ mod careless;
 mod printing;
 mod program;
 mod resume;
+mod special_files;
 mod whole;
 
 // Files of the example that have unit tests of their own.
 #[allow(dead_code)]
 #[path = "../../examples/next_token/corpus.rs"]
 mod corpus;
+#[allow(dead_code)]
+#[path = "../../examples/next_token/files.rs"]
+mod files;
+#[path = "../../examples/next_token/loss_curve.rs"]
+mod loss_curve;
 #[path = "../../examples/common/output.rs"]
 mod output;
 #[allow(dead_code)]
 #[path = "../../examples/next_token/stop.rs"]
 mod stop;
+#[path = "../../examples/common/svg.rs"]
+mod svg;
 #[path = "../../examples/next_token/tales.rs"]
 mod tales;

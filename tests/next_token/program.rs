@@ -1,9 +1,11 @@
 //! Running the example.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
@@ -66,20 +68,19 @@ impl Place {
         command
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        self.example("next_token", args)
-    }
-
     pub fn run(&self, args: &[&str]) -> Ended {
-        Ended::new(self.command(args).output().unwrap())
+        Ended::of(self.start(args))
     }
 
     /// Starts it, and does not wait.
     pub fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
+        let mut command = self.example("next_token", args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
+
+/// When a program is taken to wait for something that does not come.
+const TOO_LONG: Duration = Duration::from_secs(300);
 
 /// Waits until something holds.
 ///
@@ -89,8 +90,8 @@ pub fn wait_until(child: &mut Child, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-        assert!(start.elapsed() < Duration::from_secs(300), "it takes too long");
-        std::thread::sleep(Duration::from_millis(2));
+        assert!(start.elapsed() < TOO_LONG, "it takes too long");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -106,6 +107,35 @@ impl Ended {
     pub fn new(output: Output) -> Ended {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Waits for the end of a program.
+    ///
+    /// # Panics
+    /// If it takes minutes. It is killed then.
+    #[track_caller]
+    pub fn of(mut child: Child) -> Ended {
+        fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
+                bytes
+            })
+        }
+        let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > TOO_LONG {
+                child.kill().unwrap();
+                panic!("it takes too long");
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let [stdout, stderr] = [out, err].map(|reader| reader.join().unwrap());
+        Ended::new(Output { status, stdout, stderr })
     }
 
     /// Checks that all went well, and returns what was printed.

@@ -1,0 +1,116 @@
+//! Pipes, devices and folders where files are expected: an error, and never a program that waits or
+//! reads without end.
+#![cfg(unix)]
+
+use crate::program::{Ended, Place};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+const FAILED: i32 = 1;
+const SHORT: [&str; 5] = ["--preset", "tiny", "--steps", "3", "--quiet"];
+
+fn make_pipe(place: &Place, name: &str) {
+    assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
+}
+
+/// Puts something else in the place of a file, if there is one.
+fn put(place: &Place, name: &str, kind: &str) {
+    let path = place.path(name);
+    let _ = fs::remove_file(&path);
+    match kind {
+        "pipe" => make_pipe(place, name),
+        "folder" => fs::create_dir(&path).unwrap(),
+        device => symlink(device, &path).unwrap(),
+    }
+}
+
+fn remove(place: &Place, name: &str) {
+    let path = place.path(name);
+    fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).unwrap();
+}
+
+#[test]
+fn in_a_folder_of_a_run() {
+    let place = Place::new();
+    place.run(&[&SHORT[..], &["--out", "run"]].concat()).ok();
+    let resume = || place.run(&["--resume", "--out", "run", "--quiet"]);
+    let files = [
+        ("log.jsonl", "cannot read run/log.jsonl: "),
+        ("checkpoint.safetensors", "cannot load: run/checkpoint.safetensors: "),
+        ("run.lock", "cannot lock run/run.lock: "),
+        ("loss.svg", "cannot write run/loss.svg: "),
+    ];
+    for (file, tried) in files {
+        let name = format!("run/{file}");
+        let whole = fs::read(place.path(&name)).unwrap();
+        for kind in ["pipe", "/dev/zero", "folder"] {
+            // The link is replaced, and the device stays as it is.
+            if file == "loss.svg" && kind == "/dev/zero" {
+                continue;
+            }
+            put(&place, &name, kind);
+            let why = match (kind, file) {
+                ("folder", "loss.svg") => "it is not a regular file",
+                ("folder", _) => "Is a directory",
+                _ => "it is not a regular file",
+            };
+            resume().failed(FAILED, &[&format!("{tried}{why}")]);
+            if file == "checkpoint.safetensors" {
+                place.run(&["--sample", "a", "--out", "run"]).failed(FAILED, &[tried, why]);
+            }
+            remove(&place, &name);
+        }
+        place.write(&name, whole);
+    }
+    resume().ok();
+}
+
+#[test]
+fn in_a_folder_for_a_new_run() {
+    let place = Place::new();
+    for (file, tried) in [("log.jsonl", "cannot read new/log.jsonl"), ("run.lock", "cannot lock")] {
+        for kind in ["pipe", "/dev/zero"] {
+            fs::create_dir(place.path("new")).unwrap();
+            put(&place, &format!("new/{file}"), kind);
+            place
+                .run(&[&SHORT[..], &["--out", "new"]].concat())
+                .failed(FAILED, &[tried, "it is not a regular file"]);
+            fs::remove_dir_all(place.path("new")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn as_folder() {
+    let place = Place::new();
+    make_pipe(&place, "pipe");
+    place.run(&["--out", "pipe"]).failed(FAILED, &["cannot make the folder pipe: File exists"]);
+    for more in [["--resume", "--quiet"], ["--sample", "a"]] {
+        place
+            .run(&[&["--out", "pipe"], &more[..]].concat())
+            .failed(FAILED, &["there is no run in pipe: it is no folder"]);
+    }
+}
+
+#[test]
+fn as_text() {
+    let place = Place::new();
+    let learn = |data| [&SHORT[..], &["--out", "run", "--data", data]].concat();
+    for device in ["/dev/zero", "/dev/null"] {
+        let said = format!("cannot read {device}: it is not a regular file");
+        place.run(&learn(device)).failed(FAILED, &[&said]);
+    }
+    assert!(!place.path("run").exists());
+    // What a shell passes as <(command) is a pipe.
+    make_pipe(&place, "pipe");
+    let (child, text) = (place.start(&learn("pipe")), "word ".repeat(200));
+    fs::write(place.path("pipe"), &text).unwrap();
+    let ended = Ended::of(child);
+    let said = "note: pipe is a pipe: waiting until all of it was written. --resume will need its \
+                text in a file, by --data";
+    assert!(ended.err.contains(said), "{ended:?}");
+    ended.ok();
+    place.write("text", text);
+    place.run(&["--resume", "--out", "run", "--data", "text"]).ok();
+}
