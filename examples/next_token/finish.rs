@@ -9,14 +9,14 @@ use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::run::{Purpose, Run};
 use crate::samples::{first_words, prompts, tell};
+use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result};
-use crate::train::{held_out_loss, stopped};
+use crate::train::{held_out_loss, interrupted};
 use crate::{attention, loss_curve};
 use indicatif::HumanCount;
 use retrograd::nn::checkpoint::write_atomically;
 use retrograd::prelude::*;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Characters of a sample after training.
 const SAMPLE: u64 = 300;
@@ -31,12 +31,12 @@ pub fn finish(
     log: &mut Log,
     args: &Args,
     seconds: f64,
-    interrupted: &AtomicBool,
+    request: &StopRequest,
 ) -> Result<()> {
-    let Some(val_loss) =
-        held_out_loss(&run.model, &corpus.windows(run.recipe.context), interrupted)
-    else {
-        return Err(stopped(run, folder));
+    let val_loss = held_out_loss(&run.model, &corpus.windows(run.recipe.context), request);
+    let stop = || request.exit_code().map(|code| interrupted(run, folder, code));
+    let Some(val_loss) = val_loss else {
+        return stop().map_or(Ok(()), Err);
     };
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
@@ -53,12 +53,17 @@ pub fn finish(
     if !args.quiet {
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
         for prompt in &prompts {
-            if interrupted.load(Relaxed) {
-                return Err(stopped(run, folder));
+            if let Some(stop) = stop() {
+                return Err(stop);
             }
             say!("\n\x20   ~ ~ ~\n");
             let count = args.tokens.unwrap_or(SAMPLE) as usize;
-            tell(run, prompt, count, args.sampler(), &mut rng)?;
+            tell(run, prompt, count, args.sampler(), &mut rng, || {
+                if let Some(stop) = stop() {
+                    say!("");
+                    stop.leave();
+                }
+            })?;
         }
         say!("\n\x20   ~ ~ ~\n");
     }

@@ -18,6 +18,7 @@ mod progress;
 mod recipe;
 mod run;
 mod samples;
+mod signals;
 mod stop;
 #[path = "../common/surroundings.rs"]
 mod surroundings;
@@ -39,14 +40,11 @@ use progress::Progress;
 use recipe::{LESS_MEMORY, Preset};
 use retrograd::prelude::*;
 use run::{Purpose, Run};
+use signals::StopRequest;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
-use stop::{OrFailed, Result, Stop, failed, usage};
-
-/// Set by the first Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+use stop::{Result, Stop, failed, usage};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -68,7 +66,7 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed))
+        samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
     })
 }
 
@@ -84,18 +82,17 @@ fn learn(args: &Args) -> Result<()> {
     if !recipe.precision.is_supported() {
         note!("Products in f32: they cannot be made of {} here", recipe.precision);
     }
-    watch_for_ctrl_c()?;
+    let request = StopRequest::watch()?;
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let mut progress = Progress::new(&recipe, run.step, args.quiet);
     with_matmul_precision(recipe.precision, || {
-        let stop = &INTERRUPTED;
         let trained =
-            train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, stop);
+            train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, &request);
         progress.end();
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
-        finish::finish(&run, &corpus, &folder, &mut log, args, seconds, stop)
+        finish::finish(&run, &corpus, &folder, &mut log, args, seconds, &request)
     })
 }
 
@@ -169,15 +166,4 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         note!("Products of {}", r.precision);
     }
     note!("Folder   {}\n", folder.name());
-}
-
-/// The first Ctrl-C is a wish, to be granted after the step; the second an order. So is what a
-/// system says that shuts down, SIGTERM.
-fn watch_for_ctrl_c() -> Result<()> {
-    ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .or_failed("cannot watch for Ctrl-C")
 }

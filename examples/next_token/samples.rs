@@ -33,8 +33,16 @@ pub fn first_words(text: &str, most: usize) -> String {
     text.chars().take(end).collect()
 }
 
-/// Prints the prompt and what the model makes of it, as it comes.
-pub fn tell(run: &Run, prompt: &str, count: usize, sampler: Sampler, rng: &mut Rng) -> Result<()> {
+/// Prints the prompt and what the model makes of it, as it comes; `each` is called after each
+/// character.
+pub fn tell(
+    run: &Run,
+    prompt: &str,
+    count: usize,
+    sampler: Sampler,
+    rng: &mut Rng,
+    each: impl Fn(),
+) -> Result<()> {
     let tokens = run.encode(prompt)?;
     print(format_args!("{prompt}"));
     run.model.generate(&tokens, count, sampler, rng, |token| {
@@ -43,6 +51,7 @@ pub fn tell(run: &Run, prompt: &str, count: usize, sampler: Sampler, rng: &mut R
             // Samples come last, and `generate` does not stop early.
             output::leave();
         }
+        each();
     });
     say!("");
     Ok(())

@@ -14,8 +14,8 @@ pub enum Stop {
     Usage(String),
     /// It makes sense, but did not work: exit code 1.
     Failed(String),
-    /// Ctrl-C: exit code 130, which is what shells expect. What it says is no error.
-    Interrupted(String),
+    /// A signal: 128 and its number, which is what shells expect. What it says is no error.
+    Interrupted(String, u8),
 }
 
 /// A [`Stop::Usage`] with this text.
@@ -31,13 +31,22 @@ pub fn failed<T>(text: impl fmt::Display) -> Result<T> {
 impl Stop {
     /// Says why on stderr, and how in the exit code.
     pub fn report(self) -> ExitCode {
+        ExitCode::from(self.told())
+    }
+
+    /// Does so in the middle of what cannot stop early.
+    pub fn leave(self) -> ! {
+        std::process::exit(self.told().into())
+    }
+
+    fn told(self) -> u8 {
         let (text, code) = match self {
             Stop::Usage(text) => (format!("error: {text}\n\nFor more, try --help."), 2),
             Stop::Failed(text) => (format!("error: {text}"), 1),
-            Stop::Interrupted(text) => (text, 130),
+            Stop::Interrupted(text, code) => (text, code),
         };
         note!("{text}");
-        ExitCode::from(code)
+        code
     }
 }
 

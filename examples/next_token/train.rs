@@ -7,10 +7,10 @@ use crate::log::{Evaluation, Line, Log, Step};
 use crate::progress::Progress;
 use crate::recipe::{CLIP, Recipe};
 use crate::run::{Purpose, Run};
+use crate::signals::StopRequest;
 use crate::stop::{Result, Stop, failed};
 use retrograd::nn::optim::StepError;
 use retrograd::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Held-out windows in an evaluation while training.
@@ -27,7 +27,7 @@ pub fn train(
     eval_every: u64,
     log: &mut Log,
     progress: &mut Progress,
-    interrupted: &AtomicBool,
+    request: &StopRequest,
 ) -> Result<()> {
     let windows = corpus.windows(run.recipe.context);
     let windows = spread(&windows, QUICK);
@@ -46,26 +46,27 @@ pub fn train(
         if look_now {
             look(run, &windows, folder, log, progress)?;
         }
-        let stop = interrupted.load(Relaxed);
-        if look_now || stop || run.step == last {
+        let stop = request.exit_code();
+        if look_now || stop.is_some() || run.step == last {
             run.save(folder)?;
         }
-        if stop {
-            return Err(stopped(run, folder));
+        if let Some(code) = stop {
+            return Err(interrupted(run, folder, code));
         }
     }
     Ok(())
 }
 
-/// What Ctrl-C ends with.
-pub fn stopped(run: &Run, folder: &Folder) -> Stop {
+/// What a signal ends with; the exit code says which signal.
+pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
     let name = folder.name();
-    Stop::Interrupted(format!(
+    let text = format!(
         "Stopped after step {} of {}, saved in {name}. To go on:\n    {COMMAND} -- --resume --out {}",
         run.step,
         run.recipe.steps,
         quoted(&name)
-    ))
+    );
+    Stop::Interrupted(text, code)
 }
 
 /// One step, from batch to weights.
@@ -108,7 +109,7 @@ fn look(
     log: &mut Log,
     progress: &mut Progress,
 ) -> Result<()> {
-    let never = AtomicBool::new(false);
+    let never = StopRequest::default();
     let val_loss = held_out_loss(&run.model, windows, &never).unwrap_or(f64::NAN);
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
@@ -120,12 +121,12 @@ fn look(
 
 /// The mean loss of the model's guesses at all tokens but the first of each window; `None` if it
 /// was interrupted.
-pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], interrupted: &AtomicBool) -> Option<f64> {
+pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], request: &StopRequest) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0);
     // The last window may be shorter, and then goes on its own.
     let equal = windows.chunk_by(|a, b| a.len() == b.len());
     for group in equal.flat_map(|windows| windows.chunks(TOGETHER)) {
-        if interrupted.load(Relaxed) {
+        if request.is_made() {
             return None;
         }
         let Batch { tokens, targets } = Batch::new(group.iter().copied());

@@ -4,6 +4,7 @@ mod careless;
 mod printing;
 mod program;
 mod resume;
+mod signals;
 mod special_files;
 mod whole;
 

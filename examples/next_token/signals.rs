@@ -1,0 +1,73 @@
+//! What asks the program to end: Ctrl-C, a system that shuts down, a terminal that is closed.
+
+use crate::stop::{OrFailed, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Whether the program has been asked to end. Clones share the answer; the default is never asked.
+#[derive(Clone, Debug, Default)]
+pub struct StopRequest {
+    /// The number of the signal; 0 if there was none.
+    signal: Arc<AtomicUsize>,
+}
+
+impl StopRequest {
+    /// Watches for SIGINT (Ctrl-C), SIGTERM and SIGHUP from now on. The first one is granted after
+    /// the step. A second Ctrl-C ends the program at once; a second SIGTERM or SIGHUP does not,
+    /// because `timeout` and shells often send them twice.
+    pub fn watch() -> Result<StopRequest> {
+        let request = StopRequest::default();
+        install(&request.signal).or_failed("cannot watch for Ctrl-C")?;
+        Ok(request)
+    }
+
+    pub fn is_made(&self) -> bool {
+        self.signal.load(Relaxed) != 0
+    }
+
+    /// The exit code by which shells know the signal, 128 and its number, if there was one.
+    pub fn exit_code(&self) -> Option<u8> {
+        let signal = self.signal.load(Relaxed) as u8;
+        (signal != 0).then_some(128 + signal)
+    }
+}
+
+#[cfg(unix)]
+fn install(asked: &Arc<AtomicUsize>) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::flag;
+    use std::sync::atomic::AtomicBool;
+
+    let again = Arc::new(AtomicBool::new(false));
+    // Before the flag is set for the first time. What is registered first acts first.
+    flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&again))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // `nohup` means that the run survives its terminal.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        flag::register_usize(signal, Arc::clone(asked), signal as usize)?;
+        flag::register(signal, Arc::clone(&again))?;
+    }
+    Ok(())
+}
+
+/// Whether who started this process made it ignore a signal. Only Linux tells without `unsafe`.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(not(unix))]
+fn install(asked: &Arc<AtomicUsize>) -> std::result::Result<(), ctrlc::Error> {
+    const SIGINT: usize = 2;
+    let asked = Arc::clone(asked);
+    ctrlc::set_handler(move || {
+        if asked.swap(SIGINT, Relaxed) != 0 {
+            std::process::exit(128 + SIGINT as i32);
+        }
+    })
+}

@@ -1,0 +1,93 @@
+//! Signals end a run, after it was saved, with the exit code by which shells know them.
+#![cfg(unix)]
+
+use crate::program::{Ended, Place, wait_until};
+use crate::resume::{FOLDER, RECIPE, assert_same, lines, remains, start, wait_for_lines};
+use retrograd::nn::checkpoint::Checkpoint;
+use std::process::{Child, Command, Stdio};
+
+/// Sends signals, one right after the other.
+fn send(child: &Child, signals: &[&str]) {
+    let kill = |signal: &&str| format!("kill -{signal} {};", child.id());
+    let script: String = signals.iter().map(kill).collect();
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}
+
+/// Whether this test was started by `nohup` or the like, and with it all that it starts.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1)
+}
+
+#[test]
+fn each_has_its_exit_code_after_saving() {
+    // Programs such as `timeout` may send theirs twice.
+    let cases: [(&[&str], i32); 4] =
+        [(&["INT"], 130), (&["TERM"], 143), (&["HUP"], 129), (&["TERM", "TERM"], 143)];
+    for (signals, code) in cases {
+        if signals == ["HUP"] && hangup_is_ignored() {
+            continue;
+        }
+        let place = Place::new();
+        let mut child = start(&place, false, "1");
+        wait_for_lines(&place, &mut child, 40);
+        send(&child, signals);
+        let ended = Ended::of(child);
+        let path = place.path("out/next_token/checkpoint.safetensors");
+        let step: u64 = Checkpoint::load(&path).unwrap().read_note("step").unwrap();
+        let words = format!("Stopped after step {step} of 400, saved in out/next_token.");
+        ended.failed(code, &[&words, "--resume"]);
+        if signals == ["INT"] {
+            Ended::of(start(&place, true, "2")).ok();
+            assert_same(&remains(&place, FOLDER));
+        }
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    let place = Place::new();
+    // Steps that take long enough for both.
+    let args = ["--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
+    let mut child = place.start(&args);
+    wait_for_lines(&place, &mut child, 1);
+    // Two that come before the program runs again are one.
+    while child.try_wait().unwrap().is_none() {
+        send(&child, &["INT"]);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let ended = Ended::of(child);
+    assert!(!ended.err.contains("Stopped"), "{ended:?}");
+    ended.failed(130, &[]);
+}
+
+#[test]
+fn a_long_sample_after_training_is_ended() {
+    let place = Place::new();
+    let args = ["--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
+    let mut command = place.example("next_token", &args);
+    // Nobody would read it.
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(&mut child, || place.path("run/attention-2.svg").exists());
+    send(&child, &["TERM"]);
+    Ended::of(child).failed(143, &["Stopped after step 2 of 2, saved in run."]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let place = Place::new();
+    let example = place.example("next_token", &RECIPE);
+    // What `nohup` does.
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(example.get_program());
+    ignoring.args(example.get_args()).current_dir(place.path(""));
+    let mut child = ignoring.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_lines(&place, &mut child, 40);
+    send(&child, &["HUP"]);
+    let before = lines(&place, FOLDER).count();
+    wait_until(&mut child, || lines(&place, FOLDER).count() > before + 10);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
