@@ -1,6 +1,6 @@
 //! Files that are read as they are found: something else may stand in their place.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -22,4 +22,20 @@ pub fn check_regular(path: &Path) -> io::Result<()> {
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     check_regular(path)?;
     fs::read(path)
+}
+
+/// Whether a path still leads to a file that was opened by it.
+///
+/// # Errors
+/// If nothing is there, or it cannot be told.
+pub fn is_same(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, there) = (file.metadata()?, fs::metadata(path)?);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
+    }
+    // Elsewhere an open file cannot be replaced.
+    #[cfg(not(unix))]
+    Ok(open.is_file() && there.is_file())
 }

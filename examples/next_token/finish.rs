@@ -7,11 +7,12 @@ use crate::log::{Done, Evaluation, Line, Log};
 use crate::output::{note, say};
 use crate::progress::duration;
 use crate::recipe::Recipe;
+use crate::rescue::interrupted;
 use crate::run::{Purpose, Run};
 use crate::samples::{first_words, prompts, tell};
 use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result};
-use crate::train::{held_out_loss, interrupted};
+use crate::train::held_out_loss;
 use crate::{attention, loss_curve};
 use indicatif::HumanCount;
 use retrograd::nn::checkpoint::write_atomically;
@@ -34,6 +35,7 @@ pub fn finish(
     request: &StopRequest,
 ) -> Result<()> {
     let val_loss = held_out_loss(&run.model, &corpus.windows(run.recipe.context), request);
+    folder.check()?;
     let stop = || request.exit_code().map(|code| interrupted(run, folder, code));
     let Some(val_loss) = val_loss else {
         return stop().map_or(Ok(()), Err);
@@ -42,8 +44,8 @@ pub fn finish(
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
     let (steps, params) = (run.step, run.model.num_parameters());
-    log.write(Line::Evaluation(Evaluation { step: steps, val_loss }))?;
-    log.write(Line::Done(Done { done: true, params, steps, seconds, val_loss }))?;
+    log.write(folder, Line::Evaluation(Evaluation { step: steps, val_loss }))?;
+    log.write(folder, Line::Done(Done { done: true, params, steps, seconds, val_loss }))?;
 
     let beginnings = corpus.beginnings();
     let layers = draw(run, &beginnings, folder, log)?;
@@ -77,6 +79,7 @@ pub fn finish(
     if !args.quiet {
         warn_if_it_was_better(log, steps);
     }
+    folder.check()?;
     say!("Everything is in {}", folder.name());
     if !args.quiet {
         farewell(run, folder, layers, &prompts[0]);

@@ -1,6 +1,6 @@
 //! The folder of a run, and which one it is when none is named.
 
-use crate::files::check_regular;
+use crate::files::{check_regular, is_same};
 use crate::stop::{OrFailed, Result, failed, usage};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -16,13 +16,16 @@ const LOCK: &str = "run.lock";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// The path as seen from the root, if the folder is locked: that of the working folder may be
+    /// no more when it is needed.
+    absolute: PathBuf,
     /// Held for the lifetime of the folder, once [`Folder::lock`] has taken it.
     lock: Option<File>,
 }
 
 impl From<PathBuf> for Folder {
     fn from(path: PathBuf) -> Self {
-        Folder { path, lock: None }
+        Folder { path, absolute: PathBuf::new(), lock: None }
     }
 }
 
@@ -35,7 +38,7 @@ impl Folder {
             fs::create_dir_all(&folder.path).or_failed(making).map(|()| folder)
         };
         let Some(asked) = asked else {
-            for path in numbered().filter(|path| is_free(path)) {
+            for path in numbered(DEFAULT.into()).filter(|path| is_free(path)) {
                 let mut folder = made(path)?;
                 // Another process may just have found it, and have begun or even ended a run.
                 if folder.try_lock()? && is_free(&folder.path) {
@@ -60,7 +63,7 @@ impl Folder {
 
     /// The folder of an earlier run: the one asked for, or the latest that was not named.
     pub fn earlier(asked: Option<&Path>) -> Result<Folder> {
-        let runs = || numbered().take_while(|path| !is_free(path)).map(Folder::from);
+        let runs = || numbered(DEFAULT.into()).take_while(|path| !is_free(path)).map(Folder::from);
         let folder = match asked {
             Some(path) => Folder::from(PathBuf::from(path)),
             None => runs()
@@ -107,8 +110,33 @@ impl Folder {
             Err(TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => {}
             Err(TryLockError::Error(e)) => return failed(format!("{locking}: {e}")),
         }
+        self.absolute = std::path::absolute(&self.path).unwrap_or_default();
         self.lock = Some(file);
         Ok(true)
+    }
+
+    /// Checks that the path still leads to the folder that was locked: it may have been deleted
+    /// or renamed, and another made in its place.
+    pub fn check(&self) -> Result<()> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        let what = match is_same(lock, &self.path.join(LOCK)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => "was replaced by another".to_string(),
+            Err(e) if e.kind() != ErrorKind::NotFound => format!("cannot be reached: {e}"),
+            Err(_) => "was deleted, emptied or renamed".to_string(),
+        };
+        failed(format!("the folder of the run, {}, {what}", self.name()))
+    }
+
+    /// New folders, locked, for what can no longer be kept here: one beside this one, or else
+    /// among the temporary files.
+    pub fn fallbacks(&self) -> impl Iterator<Item = Result<Folder>> {
+        let name = self.absolute.file_name().unwrap_or("next_token".as_ref());
+        let temporary = std::env::temp_dir().join(name);
+        [self.absolute.clone(), temporary].into_iter().map(|path| {
+            let free = numbered(path).skip(1).find(|path| is_free(path)).expect("many numbers");
+            Folder::fresh(Some(&free))
+        })
     }
 
     fn has_log(&self) -> bool {
@@ -161,8 +189,14 @@ impl Folder {
     }
 }
 
-fn numbered() -> impl Iterator<Item = PathBuf> {
-    std::iter::once(DEFAULT.into()).chain((2..).map(|n| format!("{DEFAULT}-{n}").into()))
+/// A path, and `-2` and so on behind it.
+fn numbered(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_os_string();
+    std::iter::once(path.clone()).chain((2..).map(move |n| {
+        let mut name = name.clone();
+        name.push(format!("-{n}"));
+        path.with_file_name(name)
+    }))
 }
 
 /// Whether nothing is there, or a folder that is empty but for a lock.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The largest magnitude of a loss: the model computes it in f32.
 const LOSS: f64 = f32::MAX as f64;
@@ -134,19 +134,31 @@ impl Log {
                 unreadable.first().map_or("", String::as_str),
             );
         }
-        let file = write_atomically(&path, kept.as_bytes())
-            .and_then(|()| OpenOptions::new().append(true).open(&path))
-            .or_failed(format!("cannot write {}", path.display()))?;
+        let file = begin(&path, &kept)?;
         Ok(Log { path, file, lines })
     }
 
-    /// Adds a line, at once and whole, so that the file can be watched.
-    pub fn write(&mut self, line: Line) -> Result<()> {
-        let mut text = serde_json::to_string(&line).expect("numbers have a JSON form");
-        text.push('\n');
-        let written = self.file.write_all(text.as_bytes());
+    /// Adds a line, at once and whole, so that the file can be watched. If that is no longer
+    /// there, it is written again, from the first line.
+    pub fn write(&mut self, folder: &Folder, line: Line) -> Result<()> {
+        let text = json(&line);
         self.lines.push(line);
-        written.or_failed(format!("cannot write {}", self.path.display()))
+        folder.check()?;
+        if files::is_same(&self.file, &self.path).is_ok_and(|same| same) {
+            let written = self.file.write_all(text.as_bytes());
+            return written.or_failed(format!("cannot write {}", self.path.display()));
+        }
+        self.move_to(folder)?;
+        note!("note: {} was removed or replaced; it is written anew", self.path.display());
+        Ok(())
+    }
+
+    /// Writes all lines to a new file, in this folder, and goes on there.
+    pub fn move_to(&mut self, folder: &Folder) -> Result<()> {
+        let text: String = self.lines.iter().map(json).collect();
+        self.file = begin(&folder.log(), &text)?;
+        self.path = folder.log();
+        Ok(())
     }
 
     pub fn steps(&self) -> impl Iterator<Item = Step> {
@@ -158,4 +170,16 @@ impl Log {
             .iter()
             .filter_map(|line| if let Line::Evaluation(e) = line { Some(*e) } else { None })
     }
+}
+
+/// A line as it stands in the file.
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).expect("numbers have a JSON form") + "\n"
+}
+
+/// Writes a log that begins with this text, open at its end.
+fn begin(path: &Path, text: &str) -> Result<File> {
+    write_atomically(path, text.as_bytes())
+        .and_then(|()| OpenOptions::new().append(true).open(path))
+        .or_failed(format!("cannot write {}", path.display()))
 }

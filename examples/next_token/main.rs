@@ -16,6 +16,7 @@ mod loss_curve;
 mod output;
 mod progress;
 mod recipe;
+mod rescue;
 mod run;
 mod samples;
 mod signals;
@@ -93,6 +94,7 @@ fn learn(args: &Args) -> Result<()> {
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
         finish::finish(&run, &corpus, &folder, &mut log, args, seconds, &request)
+            .or_else(|stop| rescue::rescue(&run, &folder, &mut log, stop))
     })
 }
 

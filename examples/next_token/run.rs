@@ -55,6 +55,7 @@ impl Run {
 
     /// Writes the checkpoint; a crash at any moment leaves the one before or this one.
     pub fn save(&self, folder: &Folder) -> Result<()> {
+        folder.check()?;
         let weights = self.model.state_dict();
         if let Some((name, _)) = weights.iter().find(|(_, w)| !w.abs().max(..).item().is_finite()) {
             return self.diverged(folder, format!("the weights are not finite in {name}"));

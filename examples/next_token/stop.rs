@@ -29,6 +29,13 @@ pub fn failed<T>(text: impl fmt::Display) -> Result<T> {
 }
 
 impl Stop {
+    /// Why.
+    pub fn text(&self) -> &str {
+        match self {
+            Stop::Usage(text) | Stop::Failed(text) | Stop::Interrupted(text, _) => text,
+        }
+    }
+
     /// Says why on stderr, and how in the exit code.
     pub fn report(self) -> ExitCode {
         ExitCode::from(self.told())

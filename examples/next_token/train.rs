@@ -1,14 +1,14 @@
 //! The training loop.
 
-use crate::cli::{COMMAND, quoted};
 use crate::corpus::{Batch, Corpus};
 use crate::folder::Folder;
 use crate::log::{Evaluation, Line, Log, Step};
 use crate::progress::Progress;
 use crate::recipe::{CLIP, Recipe};
+use crate::rescue::{interrupted, rescue, stopped};
 use crate::run::{Purpose, Run};
 use crate::signals::StopRequest;
-use crate::stop::{Result, Stop, failed};
+use crate::stop::{Result, failed};
 use retrograd::nn::optim::StepError;
 use retrograd::prelude::*;
 use std::time::Instant;
@@ -35,38 +35,32 @@ pub fn train(
     // At the beginning, and once. Saved first, so that where there is a log there is a checkpoint.
     if run.step == 0 && log.lines.is_empty() {
         run.save(folder)?;
-        look(run, &windows, folder, log, progress)?;
+        log.write(folder, look(run, &windows, folder, progress)?)?;
     }
     while run.step < last {
         let step = take_step(run, corpus, folder)?;
-        log.write(Line::Step(step))?;
-        progress.step(&step);
-        // The last look is at all of the held-out text, and not part of the loop.
-        let look_now = run.step.is_multiple_of(eval_every) && run.step < last;
-        if look_now {
-            look(run, &windows, folder, log, progress)?;
-        }
-        let stop = request.exit_code();
-        if look_now || stop.is_some() || run.step == last {
-            run.save(folder)?;
-        }
-        if let Some(code) = stop {
-            return Err(interrupted(run, folder, code));
-        }
+        let mut keep = || {
+            let mut logged = log.write(folder, Line::Step(step));
+            progress.step(&step);
+            // The last look is at all of the held-out text, and not part of the loop.
+            let look_now = run.step.is_multiple_of(eval_every) && run.step < last;
+            if look_now {
+                let line = look(run, &windows, folder, progress)?;
+                logged = logged.and_then(|()| log.write(folder, line));
+            }
+            let stop = request.exit_code();
+            if look_now || stop.is_some() || run.step == last || logged.is_err() {
+                run.save(folder)?;
+            }
+            match (logged, stop) {
+                (Err(why), _) => failed(format!("{}. {}", why.text(), stopped(run, folder))),
+                (Ok(()), Some(code)) => Err(interrupted(run, folder, code)),
+                (Ok(()), None) => Ok(()),
+            }
+        };
+        keep().or_else(|stop| rescue(run, folder, log, stop))?;
     }
     Ok(())
-}
-
-/// What a signal ends with; the exit code says which signal.
-pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
-    let name = folder.name();
-    let text = format!(
-        "Stopped after step {} of {}, saved in {name}. To go on:\n    {COMMAND} -- --resume --out {}",
-        run.step,
-        run.recipe.steps,
-        quoted(&name)
-    );
-    Stop::Interrupted(text, code)
 }
 
 /// One step, from batch to weights.
@@ -101,14 +95,8 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     Ok(Step { step: run.step, loss: value, lr, grad_norm, ms: seconds * 1e3, tokens_per_s })
 }
 
-/// A quick look at the held-out text.
-fn look(
-    run: &Run,
-    windows: &[&[i64]],
-    folder: &Folder,
-    log: &mut Log,
-    progress: &mut Progress,
-) -> Result<()> {
+/// A quick look at the held-out text, as a line for the log.
+fn look(run: &Run, windows: &[&[i64]], folder: &Folder, progress: &mut Progress) -> Result<Line> {
     let never = StopRequest::default();
     let val_loss = held_out_loss(&run.model, windows, &never).unwrap_or(f64::NAN);
     if !val_loss.is_finite() {
@@ -116,7 +104,7 @@ fn look(
     }
     let evaluation = Evaluation { step: run.step, val_loss };
     progress.evaluation(&evaluation);
-    log.write(Line::Evaluation(evaluation))
+    Ok(Line::Evaluation(evaluation))
 }
 
 /// The mean loss of the model's guesses at all tokens but the first of each window; `None` if it

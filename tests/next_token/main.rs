@@ -1,6 +1,7 @@
 //! The example `next_token` as its users meet it: from the outside; and what holds of all examples.
 
 mod careless;
+mod folder_gone;
 mod printing;
 mod program;
 mod resume;

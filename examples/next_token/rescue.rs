@@ -1,0 +1,41 @@
+//! The end of a run before its last step, and where it is saved if its folder is gone.
+
+use crate::cli::{COMMAND, quoted};
+use crate::folder::Folder;
+use crate::log::Log;
+use crate::run::Run;
+use crate::stop::{Result, Stop, failed};
+
+/// `stop`, if the folder is still there. Otherwise the run is saved in another one.
+pub fn rescue(run: &Run, folder: &Folder, log: &mut Log, stop: Stop) -> Result<()> {
+    let Err(gone) = folder.check() else { return Err(stop) };
+    let mut said = gone.text().to_string();
+    for fallback in folder.fallbacks() {
+        let saved = fallback.and_then(|other| {
+            run.save(&other)?;
+            log.move_to(&other)?;
+            Ok(other)
+        });
+        match saved {
+            Ok(other) => return failed(format!("{said}. {}", stopped(run, &other))),
+            Err(why) => said = format!("{said}; {}", why.text()),
+        }
+    }
+    failed(said)
+}
+
+/// What a signal ends with; the exit code says which signal.
+pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
+    Stop::Interrupted(stopped(run, folder), code)
+}
+
+/// Where a run stopped, and how it goes on.
+pub fn stopped(run: &Run, folder: &Folder) -> String {
+    let name = folder.name();
+    format!(
+        "Stopped after step {} of {}, saved in {name}. To go on:\n    {COMMAND} -- --resume --out {}",
+        run.step,
+        run.recipe.steps,
+        quoted(&name)
+    )
+}

@@ -1,0 +1,142 @@
+//! A folder or a log that goes away in the middle of a run: nothing that was learnt is lost.
+#![cfg(unix)]
+
+use crate::program::{Ended, Place, wait_until};
+use crate::resume::{
+    FOLDER, RECIPE, RESUME, Remains, assert_same, assert_same_lines, lines, remains, start,
+    wait_for_lines,
+};
+use retrograd::nn::checkpoint::Checkpoint;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+fn saved_step(folder: &Path) -> u64 {
+    let file = Checkpoint::load(&folder.join("checkpoint.safetensors")).unwrap();
+    file.read_note("step").unwrap()
+}
+
+/// Checks that the run, stopped for this reason, was saved in this other folder, with all that it
+/// had done so far.
+fn rescued(place: &Place, ended: Ended, reason: &str, other: &str) {
+    let step = saved_step(&place.path(other));
+    let folder = format!("the folder of the run, out/next_token, {reason}");
+    let saved = format!("Stopped after step {step} of 400, saved in ");
+    ended.failed(1, &[&folder, &saved, &format!("{other}. To go on:"), "--resume --out"]);
+    let Remains { log, .. } = remains(place, other);
+    assert_same_lines(&log);
+    let steps = log.iter().filter(|line| line.contains("grad_norm")).count();
+    assert_eq!(steps as u64, step);
+}
+
+/// Goes on to the end, as if nothing had happened.
+fn goes_on(place: &Place, folder: &str) {
+    place.run(&[&RESUME[..], &["--out", folder]].concat()).ok();
+    assert_same(&remains(place, folder));
+}
+
+const GONE: &str = "was deleted, emptied or renamed";
+
+#[test]
+fn a_folder_that_is_deleted() {
+    let place = Place::new();
+    let mut child = start(&place, false, "2");
+    wait_for_lines(&place, &mut child, 40);
+    // The run may write into the folder while it is being deleted.
+    while place.path(FOLDER).exists() {
+        let _ = fs::remove_dir_all(place.path(FOLDER));
+    }
+    rescued(&place, Ended::of(child), GONE, "out/next_token-2");
+    assert!(!place.path(FOLDER).exists());
+    goes_on(&place, "out/next_token-2");
+}
+
+#[test]
+fn a_folder_that_is_renamed() {
+    let place = Place::new();
+    let mut child = start(&place, false, "2");
+    wait_for_lines(&place, &mut child, 40);
+    fs::rename(place.path(FOLDER), place.path("kept")).unwrap();
+    let ended = Ended::of(child);
+    // Noticed at once: the old log lacks one step, and at most a look after it.
+    let [kept, saved] = ["kept", "out/next_token-2"].map(|folder| lines(&place, folder).count());
+    assert!((kept + 1..=kept + 2).contains(&saved), "{kept} lines, then {saved}");
+    assert!(saved_step(&place.path("kept")) <= saved_step(&place.path("out/next_token-2")));
+    rescued(&place, ended, GONE, "out/next_token-2");
+    // The old one is as it was, and goes on too.
+    goes_on(&place, "kept");
+}
+
+#[test]
+fn a_folder_in_whose_place_is_another() {
+    let place = Place::new();
+    let files = ["checkpoint.safetensors", "log.jsonl", "run.lock"];
+    fs::create_dir(place.path("other")).unwrap();
+    for file in files {
+        place.write(&format!("other/{file}"), "another run");
+    }
+    let mut child = start(&place, false, "2");
+    wait_for_lines(&place, &mut child, 40);
+    fs::rename(place.path(FOLDER), place.path("kept")).unwrap();
+    fs::rename(place.path("other"), place.path(FOLDER)).unwrap();
+    let ended = Ended::of(child);
+    for file in files {
+        let text = fs::read(place.path(FOLDER).join(file)).unwrap();
+        assert_eq!(text, b"another run", "{file}");
+    }
+    // Between the two there was none.
+    let reason = if ended.err.contains(GONE) { GONE } else { "was replaced by another" };
+    rescued(&place, ended, reason, "out/next_token-2");
+}
+
+#[test]
+fn no_place_beside_the_folder() {
+    let place = Place::new();
+    fs::create_dir(place.path("tmp")).unwrap();
+    let mut command = place.example("next_token", &RECIPE);
+    command.env("TMPDIR", place.path("tmp")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    wait_for_lines(&place, &mut child, 40);
+    fs::rename(place.path("out"), place.path("kept")).unwrap();
+    place.write("out", "no folder");
+    let ended = Ended::of(child);
+    assert!(ended.err.contains("cannot make the folder"), "{ended:?}");
+    let reason = if ended.err.contains(GONE) { GONE } else { "cannot be reached: Not a directory" };
+    rescued(&place, ended, reason, "tmp/next_token-2");
+}
+
+#[test]
+fn a_log_that_is_removed_is_written_again() {
+    let place = Place::new();
+    let mut child = start(&place, false, "2");
+    let log = place.path(FOLDER).join("log.jsonl");
+    wait_for_lines(&place, &mut child, 40);
+    fs::remove_file(&log).unwrap();
+    // There, and written to.
+    wait_until(&mut child, || lines(&place, FOLDER).count() >= 50);
+    place.write("another", "another file");
+    fs::rename(place.path("another"), &log).unwrap();
+    let ended = Ended::of(child);
+    assert!(ended.err.contains("log.jsonl was removed or replaced; it is written anew"));
+    ended.ok();
+    assert_same(&remains(&place, FOLDER));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_the_run_after_saving() {
+    let place = Place::new();
+    let mut child = start(&place, false, "2");
+    let log = place.path(FOLDER).join("log.jsonl");
+    wait_for_lines(&place, &mut child, 40);
+    fs::create_dir(place.path("folder")).unwrap();
+    // A file that has just been written anew is removed again.
+    while fs::rename(place.path("folder"), &log).is_err() {
+        let _ = fs::remove_file(&log);
+    }
+    let ended = Ended::of(child);
+    let step = saved_step(&place.path(FOLDER));
+    let saved = format!("Stopped after step {step} of 400, saved in out/next_token.");
+    let cannot = "cannot write out/next_token/log.jsonl: it is not a regular file";
+    ended.failed(1, &[cannot, &saved]);
+    assert!(step >= 38, "{step}");
+}
