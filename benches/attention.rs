@@ -1,4 +1,6 @@
-//! Attention at the sizes of two models and over a long sequence. `cargo bench --bench attention`.
+//! Attention at the sizes of two models and over a long sequence.
+//!
+//! `cargo bench -p retrograd-benches --bench attention`.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What an operation costs besides its work. `cargo bench --bench dispatch`.
+//! What an operation costs besides its work. `cargo bench -p retrograd-benches --bench dispatch`.
 
 mod common;
 

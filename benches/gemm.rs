@@ -1,5 +1,5 @@
 //! Matrix products: squares, the linear layers of two models in all three forms, thin ones, many
-//! small ones; and the same by other crates. `cargo bench --bench gemm`.
+//! small ones; and the same by other crates. `cargo bench -p retrograd-benches --bench gemm`.
 
 mod common;
 

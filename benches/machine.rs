@@ -1,4 +1,4 @@
-//! The limits of this machine. `cargo bench --bench machine`.
+//! The limits of this machine. `cargo bench -p retrograd-benches --bench machine`.
 
 use retrograd::machine::Machine;
 

@@ -1,5 +1,5 @@
 //! The optimiser's step and the norm of all gradients, for 0.8 and 10.7 million parameters.
-//! `cargo bench --bench optim`.
+//! `cargo bench -p retrograd-benches --bench optim`.
 
 mod common;
 

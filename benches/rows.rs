@@ -1,5 +1,5 @@
 //! Operations bound by memory: rows of softmax, norms and losses, elements, embeddings.
-//! `cargo bench --bench rows`.
+//! `cargo bench -p retrograd-benches --bench rows`.
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Whole training steps: nanoGPT's CPU recipe and its "baby GPT". The share of the peak is the
 //! model FLOP utilisation: what the model needs, with causal attention counted as such, by what
-//! all threads' multiply-adds could do. `cargo bench --bench train_step`.
+//! all threads' multiply-adds could do. `cargo bench -p retrograd-benches --bench train_step`.
 
 mod common;
 

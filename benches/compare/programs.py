@@ -13,7 +13,7 @@ TORCH = [os.environ.get("PYTHON", sys.executable), str(PEERS / "torch" / "driver
 
 
 def ours():
-    command = ["cargo", "bench", "--bench", "driver", "--no-run"]
+    command = ["cargo", "bench", "--package", "retrograd-benches", "--bench", "driver", "--no-run"]
     return [built(command, "driver")]
 
 
