@@ -124,6 +124,7 @@ impl<T: Real> Var<T> {
 /// # Panics
 /// As [`Backprop::run`]; or if an input is not tracked.
 #[track_caller]
+#[inline(never)]
 pub fn grad<T: Real>(
     outputs: &[(&Var<T>, Option<&Var<T>>)],
     inputs: &[&Var<T>],
@@ -147,6 +148,7 @@ pub fn grad<T: Real>(
 
 /// Roots with the gradients they begin with, checked.
 #[track_caller]
+#[inline(never)]
 fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Vec<(&Var<T>, Var<T>)> {
     let mut out = Vec::with_capacity(roots.len());
     for (root, g) in roots {
@@ -197,6 +199,7 @@ impl<T: Real> Pass<T> {
         Pass { retain, recording, keep, oldest, ready: BTreeMap::new(), found: BTreeMap::new() }
     }
 
+    #[inline(never)]
     fn run(mut self, roots: Vec<(&Var<T>, Var<T>)>) -> BTreeMap<Id, Var<T>> {
         for (root, g) in roots {
             self.deliver(root.edge(), g);

@@ -59,6 +59,7 @@ impl<T: Real> Gradients<T> {
     }
 
     /// Adds those of another pass: gradient accumulation.
+    #[inline(never)]
     pub fn accumulate(&mut self, other: Gradients<T>) {
         self.known_finite = false;
         for (id, g) in other.by_id {
@@ -70,6 +71,7 @@ impl<T: Real> Gradients<T> {
     }
 
     /// Multiplies all by a number.
+    #[inline(never)]
     pub fn scale(&mut self, factor: T) {
         self.known_finite = false;
         let tensors = self.by_id.values_mut();
@@ -80,6 +82,7 @@ impl<T: Real> Gradients<T> {
     /// The Euclidean norm of all gradients as one vector, `√Σg²`, NaN if one is not finite.
     /// Squares are added up in `T` within blocks and in f64 across them; the result
     /// neither overflows nor vanishes where the norm itself does not.
+    #[inline(never)]
     pub fn norm(&self) -> f64 {
         let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
         let sums = square_sums(&tensors);
@@ -103,6 +106,7 @@ impl<T: Real> Gradients<T> {
     /// # Panics
     /// If `max` is negative or NaN.
     #[track_caller]
+    #[inline(never)]
     pub fn clip_norm(&mut self, max: f64) -> f64 {
         assert!(max >= 0.0, "clip_norm: the largest norm must be at least 0, got {max}");
         let norm = self.norm();

@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// let dot = to_dot(&[&x.exp().sum(..)]);
 /// assert!(dot.contains("label=\"exp\\n[2, 3]\""));
 /// ```
+#[inline(never)]
 pub fn to_dot<T: Real>(roots: &[&Var<T>]) -> String {
     let mut out = String::from("digraph {\n  rankdir=BT;\n  node [shape=box];\n");
     // Youngest first, like the engine: every node is met before its inputs.

@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+#[doc(hidden)]
+pub mod compiled;
 mod engine;
 mod gradients;
 mod graph;

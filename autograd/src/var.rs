@@ -127,7 +127,14 @@ impl<T: Real> Var<T> {
         if !needs.any() || !grad_enabled() {
             return Var::constant(value);
         }
-        let node = Node::new(inputs, *value.shape(), Arc::new(op(needs)));
+        Var::recorded(value, inputs, op(needs))
+    }
+
+    /// The result of an operation that is recorded: compiled for each rule in the crate that first
+    /// uses it, and the rule with it.
+    #[inline(never)]
+    fn recorded<B: Backward<T>>(value: Tensor<T>, inputs: &[&Var<T>], op: B) -> Var<T> {
+        let node = Node::new(inputs, *value.shape(), Arc::new(op));
         Var { value, edge: Edge::Node(Arc::new(node)) }
     }
 

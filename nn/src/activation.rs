@@ -62,6 +62,7 @@ impl Activation {
     /// `residual + down(self(up(x)))`, in as few passes over memory as can be; without a residual,
     /// the rest of it.
     #[track_caller]
+    #[inline(never)]
     pub(crate) fn between<T: Real>(
         self,
         x: &Var<T>,
@@ -123,6 +124,7 @@ impl<T: Real> Then<T> for Between<'_, T> {
 
 impl<T: Real> Layer<T> for Activation {
     #[track_caller]
+    #[inline(never)]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
         self.apply(To(x))
     }

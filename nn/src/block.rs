@@ -35,6 +35,7 @@ impl<T: Real> Block<T> {
     }
 
     /// The output, and the attention weights `[.., heads, L, L]`.
+    #[inline(never)]
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let (attended, weights) = self.attn.forward_with_weights(&self.ln_1.forward(x, pass), pass);
         (self.rest(&(x + &attended), pass), weights)
@@ -43,6 +44,7 @@ impl<T: Real> Block<T> {
     /// The output for the next tokens of a sequence, in evaluation; see
     /// [`CausalSelfAttention::forward_cached`].
     #[track_caller]
+    #[inline(never)]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         let pass = &mut Pass::eval();
         no_grad(|| {
@@ -69,6 +71,7 @@ impl<T: Real> Module<T> for Block<T> {
 
 impl<T: Real> Layer<T> for Block<T> {
     #[track_caller]
+    #[inline(never)]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.rest(&self.attn.forward_add(&self.ln_1.forward(x, pass), x, pass), pass)
     }

@@ -26,6 +26,7 @@ impl Sampler {
     /// If the temperature is negative or NaN, `top_k` is 0, there are no logits, or they are
     /// no distribution: one is NaN or +∞, or all are -∞.
     #[track_caller]
+    #[inline(never)]
     pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {
         assert!(
             self.temperature >= 0.0,

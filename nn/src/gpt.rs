@@ -196,6 +196,7 @@ impl<T: Real> Gpt<T> {
     /// # Panics
     /// As [`Gpt::forward`], of all tokens together.
     #[track_caller]
+    #[inline(never)]
     pub fn forward_cached<I: Integer>(
         &self,
         tokens: &Tensor<I>,
@@ -284,6 +285,7 @@ impl<T: Real> Gpt<T> {
 
     /// All of it around the blocks, for tokens from position `start` on.
     #[track_caller]
+    #[inline(never)]
     fn run<I: Integer>(
         &self,
         tokens: &Tensor<I>,
@@ -297,6 +299,7 @@ impl<T: Real> Gpt<T> {
 
     /// What the head is given, `[.., L, width]`.
     #[track_caller]
+    #[inline(never)]
     fn hidden<I: Integer>(
         &self,
         tokens: &Tensor<I>,

@@ -27,6 +27,8 @@ mod activation;
 pub mod attention;
 mod block;
 pub mod checkpoint;
+#[doc(hidden)]
+pub mod compiled;
 mod config_error;
 mod dropout;
 mod embedding;

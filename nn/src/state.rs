@@ -43,6 +43,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 /// Sets parameters (named in walking order, tied ones under every name) from `dict`.
+#[inline(never)]
 pub(crate) fn load<T: Real>(
     names: &[(String, Param<T>)],
     dict: &StateDict<T>,

@@ -77,6 +77,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.sum(..).backward().get(&w).unwrap().to_vec(), [1.0, 1.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[inline(never)]
     pub fn linear_map<P: Differentiable<T>>(
         &self,
         weight: &Var<T>,
@@ -147,6 +148,7 @@ impl<T: Real> Var<T> {
     }
 
     #[track_caller]
+    #[inline(never)]
     fn feed_forward_with<P: Differentiable<T>>(
         &self,
         up: Affine<'_, T>,

@@ -102,6 +102,7 @@ impl<T: Real> Moments<T> {
         Ok(Moments { config, slots: Slots::new(["m", "v"], groups)?, steps: 0 })
     }
 
+    #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
         let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
         let n = self.steps as f64 + 1.0;

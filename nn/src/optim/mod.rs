@@ -118,6 +118,7 @@ struct Slots<T: Real, const N: usize> {
 }
 
 impl<T: Real, const N: usize> Slots<T, N> {
+    #[inline(never)]
     fn new(names: [&'static str; N], groups: Vec<Group<T>>) -> Result<Self, ConfigError> {
         let mut slots: Vec<Slot<T, N>> = Vec::new();
         for group in groups {

@@ -40,6 +40,7 @@ pub struct Attended<T: Real = f32> {
 /// # Panics
 /// If shapes do not fit one another or the parts of the spec.
 #[track_caller]
+#[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
     let call = Call::new(q, k, v, spec);
     let output = if goes_by_tiles(spec) { tiled::attend(&call) } else { call.composed() };
@@ -69,6 +70,7 @@ pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Va
 /// # Panics
 /// As [`attend`].
 #[track_caller]
+#[inline(never)]
 pub fn attend_with_lse<T: Real>(
     q: &Var<T>,
     k: &Var<T>,
@@ -93,6 +95,7 @@ pub fn attend_with_lse<T: Real>(
 /// # Panics
 /// If the heads do not divide the last axis, or shapes do not fit the parts of the spec.
 #[track_caller]
+#[inline(never)]
 pub fn attend_packed<T: Real>(
     qkv: &Var<T>,
     heads: usize,
@@ -128,6 +131,7 @@ fn goes_by_tiles<T: Real>(spec: &Spec<T>) -> bool {
 /// # Panics
 /// As [`attend`], or if the spec asks for the tiled path, which has no weights to give.
 #[track_caller]
+#[inline(never)]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
     assert!(spec.path != Path::Tiled, "attend: the tiled path cannot: weights are asked for");
     let call = Call::new(q, k, v, spec);

@@ -1,0 +1,112 @@
+//! The operations of this crate, compiled for `f32`, so that programs link them; see
+//! [`retrograd_tensor::compiled`]. Nothing here is ever called.
+//!
+//! Rules are small beside kernels. Those for `f64`, and for indices of `u32`, are left to the few
+//! programs that use them.
+
+use crate::engine::{Backprop, grad};
+use crate::graph::to_dot;
+use crate::ops::pointwise::Differentiable;
+use crate::var::Var;
+use retrograd_tensor::ops::activation::*;
+use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::unary::*;
+use retrograd_tensor::random::Key;
+use retrograd_tensor::{AxisSet, Integer, Real, Tensor};
+use std::hint::black_box;
+
+/// All operations on `f32`.
+#[doc(hidden)]
+pub fn operations_on_f32(x: &Var<f32>, other: &Other<'_>) {
+    operations(x, other);
+}
+
+/// Operands of other types.
+pub struct Other<'a> {
+    indices: &'a Tensor<i64>,
+    bools: &'a Tensor<bool>,
+    axes: AxisSet,
+    key: Key,
+}
+
+fn operations<T: Real>(x: &Var<T>, other: &Other<'_>) {
+    activations::<T>();
+    pointwise::<T>();
+    arithmetic(x);
+    matrices(x);
+    rows(x, other);
+    reductions(x, other.axes);
+    views(x, other.bools);
+    indices(x, other.indices);
+    passes(x);
+}
+
+macro_rules! each {
+    ($function:ident: $($op:ty),+ $(,)?) => {
+        $($function::<T, $op>();)+
+    };
+}
+
+fn activations<T: Real>() {
+    fn activation<T: Real, P: Differentiable<T>>() {
+        map::<T, P>();
+        black_box(Var::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
+        black_box(Var::<T>::feed_forward::<P> as fn(_, _, _, _) -> _);
+    }
+    each!(activation: Relu, LeakyRelu<T>, Elu<T>, Sigmoid, Tanh, Silu, Softplus, Mish, Gelu, GeluTanh);
+}
+
+fn pointwise<T: Real>() {
+    each!(map: Neg, Abs, Sign, Square, Sqrt, Rsqrt, Recip, Exp, Expm1, Ln, Log1p, Sin, Cos, Erf);
+    each!(map: Powf<T>, AddScalar<T>, MulScalar<T>, Clamp<T>);
+}
+
+fn map<T: Real, P: Differentiable<T>>() {
+    black_box(Var::<T>::map::<P> as fn(_, _) -> _);
+}
+
+fn arithmetic<T: Real>(x: &Var<T>) {
+    let _ = [x.add(x), x.sub(x), x.mul(x), x.div(x), x.pow(x), x.maximum(x), x.minimum(x)];
+}
+
+fn matrices<T: Real>(x: &Var<T>) {
+    let _ = [x.matmul(x), x.dot(x), x.outer(x), Var::einsum("ij->ji", &[x])];
+    let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x)];
+}
+
+fn rows<T: Real>(x: &Var<T>, other: &Other<'_>) {
+    let _ = [x.softmax(-1), x.masked_softmax(other.bools, -1), x.log_softmax(-1), x.cumsum(-1)];
+    let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
+    let _ = (x.dropout(0.5, other.key), x.sort(-1, false), x.topk(1, -1, true));
+}
+
+fn reductions<T: Real>(x: &Var<T>, axes: AxisSet) {
+    let _ = [x.sum(axes), x.sum_keepdim(axes), x.mean(axes), x.mean_keepdim(axes)];
+    let _ = [x.prod(axes), x.max(axes), x.min(axes), x.var(axes, 1), x.std(axes, 1)];
+    let _ = [x.logsumexp(axes), x.norm(axes), x.sum_to(*x.shape())];
+}
+
+fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
+    let layout = *x.value().layout();
+    let _ = [x.as_strided(layout), x.as_strided_adjoint(*x.shape(), layout), x.flatten()];
+    let _ = [x.t(), x.permute([0, 1]), x.broadcast_to(*x.shape()), x.squeeze(0), x.unsqueeze(0)];
+    let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 0, 1), x.unfold(0, 1, 1)];
+    let _ = [x.split(0, &[1]), x.chunk(1, 0)];
+    let _ = [Var::cat(&[x], 0), Var::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
+    let _ = [Var::where_(keep, x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
+}
+
+fn indices<T: Real, I: Integer>(x: &Var<T>, i: &Tensor<I>) {
+    let _ = [x.gather(0, i), x.index_select(0, i), x.embedding(i)];
+    let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x)];
+    let loss = CrossEntropy::default();
+    let _ = [x.cross_entropy(i, loss), x.linear_cross_entropy(x, i, loss)];
+}
+
+fn passes<T: Real>(x: &Var<T>) {
+    let mut gradients = Backprop::from(x).run();
+    gradients.accumulate(x.backward());
+    gradients.scale(T::ONE);
+    let _ = (gradients.clip_norm(1.0), gradients.is_finite(), gradients.not_finite());
+    let _ = (grad(&[(x, None)], &[x]), to_dot(&[x]));
+}

@@ -1,0 +1,47 @@
+//! The modules of this crate that programs use most, compiled for `f32`, so that programs link
+//! them; see [`retrograd_autograd::compiled`]. Nothing here is ever called.
+
+use crate::activation::Activation;
+use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
+use crate::generate::Sampler;
+use crate::gpt::{Gpt, GptConfig};
+use crate::module::{Layer, Module};
+use crate::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd};
+use crate::pass::Pass;
+use crate::state::StateDict;
+use retrograd_autograd::{Gradients, Var};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Integer, Real, Tensor};
+use std::hint::black_box;
+
+/// All of them on `f32`.
+#[doc(hidden)]
+pub fn modules_on_f32(x: &Var<f32>, spec: &Spec<f32>) {
+    modules(x, spec);
+}
+
+fn modules<T: Real>(x: &Var<T>, spec: &Spec<T>) {
+    let _ = [attend(x, x, x, spec), attend_packed(x, 1, 1, spec)];
+    let _ = (attend_all(x, x, x, spec), attend_with_lse(x, x, x, spec));
+    let _ = Activation::Gelu.forward(x, &mut Pass::eval());
+    let _ = Sampler::default().draw(x.value(), &mut Rng::new(0));
+    black_box(Gpt::<T>::new as fn(GptConfig, _) -> _);
+    black_box(gpt::<T, i64> as fn(_, _));
+    black_box(optimisers::<T> as fn(_, _));
+}
+
+fn gpt<T: Real, I: Integer>(model: &Gpt<T>, tokens: &Tensor<I>) {
+    let mut pass = Pass::eval();
+    let _ = [model.forward(tokens, &mut pass), model.loss(tokens, tokens, &mut pass)];
+    let _ = model.forward_cached(tokens, &mut model.cache());
+    let _ = (model.loss_and_gradients(tokens, tokens, &mut pass), model.attention_maps(tokens));
+    model.generate(&[], 0, Sampler::default(), &mut Rng::new(0), |_| ());
+    let _ = (model.state_dict(), model.load_state_dict(&StateDict::new()));
+}
+
+fn optimisers<T: Real>(model: &Gpt<T>, grads: &Gradients<T>) {
+    let config = AdamConfig::default();
+    let _ = Adam::new(model, config.clone()).map(|mut adam| adam.step(grads));
+    let _ = AdamW::new(model, config).map(|mut adam| adam.step(grads));
+    let _ = Sgd::new(model, Default::default()).map(|mut sgd| sgd.step(grads));
+}
