@@ -21,7 +21,8 @@ impl<T: Real> RowKernel<T, 1> for LayerNorm<'_, T> {
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let m = moments(s, x, self.eps);
         let (mean, scale, shift) = (s.splat(m.mean), s.splat(m.scale), s.splat(m.shift));
-        let hat = |x| s.fma(s.sub(x, mean), scale, shift);
+        let hat = #[inline(always)]
+        |x| s.fma(s.sub(x, mean), scale, shift);
         match (self.weight, self.bias) {
             (Some(w), Some(b)) => map_row(
                 s,
@@ -70,7 +71,8 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
         let Self { weight, eps } = self;
         let m = moments(s, x, eps);
         let (mean, r, shift) = (s.splat(m.mean), s.splat(m.scale), s.splat(m.shift));
-        let hat = |x| s.fma(s.sub(x, mean), r, shift);
+        let hat = #[inline(always)]
+        |x| s.fma(s.sub(x, mean), r, shift);
         let zero = s.splat(T::ZERO);
         let (sum, dot) = fold_rows(
             s,

@@ -359,8 +359,10 @@ impl<T: Real> Kernel<T> for Gradients<'_, T> {
         for i in 0..self.tile.rows.len() {
             let row = i * TILE..i * TILE + width;
             if self.lse[i] == T::NEG_INFINITY {
-                self.s.0[row.clone()].fill(T::ZERO);
-                self.dp.0[row].fill(T::ZERO);
+                for at in row.step_by(S::N) {
+                    s.store(zero, &mut self.s.0[at..]);
+                    s.store(zero, &mut self.dp.0[at..]);
+                }
                 continue;
             }
             let (lse, dot) = (s.splat(self.lse[i]), s.splat(self.dots[i]));
