@@ -200,8 +200,15 @@ impl Block {
         let bytes = class_bytes(self.class as usize);
         LIVE.fetch_sub(bytes, Relaxed);
         let class = self.class as usize;
+        let mut free = FREE[class].lock().unwrap_or_else(|e| e.into_inner());
+        // A list that cannot grow is a reason to give memory up, and none to abort.
+        if free.try_reserve(1).is_err() {
+            drop(free);
+            return self.free();
+        }
         KEPT.fetch_add(bytes, Relaxed);
-        FREE[class].lock().unwrap_or_else(|e| e.into_inner()).push(self);
+        free.push(self);
+        drop(free);
         if KEPT.load(Relaxed) > PEAK.load(Relaxed) {
             evict(class);
         }

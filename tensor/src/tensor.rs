@@ -296,8 +296,18 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The elements in row-major order.
+    ///
+    /// # Panics
+    /// If there is no memory for them.
+    #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
-        self.contiguous().as_slice().to_vec()
+        let source = self.contiguous();
+        let (mut out, elements) = (Vec::new(), source.as_slice());
+        if out.try_reserve_exact(elements.len()).is_err() {
+            panic!("to_vec: no memory for {} bytes", size_of_val(elements));
+        }
+        out.extend_from_slice(elements);
+        out
     }
 
     /// The only element.
@@ -322,6 +332,10 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The same elements in row-major order without gaps: itself if they are already.
+    ///
+    /// # Panics
+    /// If there is no memory for a copy.
+    #[track_caller]
     pub fn contiguous(&self) -> Tensor<T> {
         if self.is_contiguous() {
             return self.clone();
@@ -335,6 +349,10 @@ impl<T: Element> Tensor<T> {
 
     /// The elements for writing, in row-major order: in place if no other tensor shares the
     /// storage and this one covers it contiguously, else in a copy of its own.
+    ///
+    /// # Panics
+    /// If there is no memory for a copy.
+    #[track_caller]
     pub fn make_mut(&mut self) -> &mut [T] {
         let whole = self.is_contiguous() && self.numel() == self.storage.len();
         if !whole || Arc::get_mut(&mut self.storage).is_none() {
@@ -390,6 +408,10 @@ impl<T: Element> Tensor<T> {
     }
 
     /// All elements along one axis.
+    ///
+    /// # Panics
+    /// If they are not in order and there is no memory for a copy.
+    #[track_caller]
     pub fn flatten(&self) -> Tensor<T> {
         self.reshape([self.numel()])
     }
@@ -544,6 +566,7 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Tensor<T>
 
 /// Same shape and equal elements (so not, if any is NaN).
 impl<T: Element> PartialEq for Tensor<T> {
+    #[track_caller]
     fn eq(&self, other: &Self) -> bool {
         self.shape() == other.shape()
             && self.contiguous().as_slice() == other.contiguous().as_slice()

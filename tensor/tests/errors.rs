@@ -273,6 +273,52 @@ fn rows() {
 
 /// After a panic, in whatever thread, everything still works.
 #[test]
+fn padding() {
+    let t = x(&[2, 3]);
+    let most = isize::MAX as usize;
+    for (before, after) in [(usize::MAX, 0), (0, usize::MAX), (usize::MAX, 1), (most / 2, most / 2)]
+    {
+        let want = format!(
+            "pad: [2, 3] with {before} before and {after} after axis 1 has more than {most} elements"
+        );
+        panics(|| drop(t.pad(1, before, after, 0.0)), &want);
+        panics(|| drop(t.pad(-1, before, after, 0.0)), &want);
+    }
+    panics(
+        || drop(t.pad(2, 1, 1, 0.0)),
+        "pad: axis 2 is out of range for [2, 3], which has rank 2",
+    );
+    panics(|| drop(t.pad(0, 1 << 45, 0, 0.0)), "pad: no memory for 422212465066008 bytes");
+    assert_eq!(*x(&[0, 3]).pad(0, 1, 2, 0.0).shape(), [3, 3]);
+}
+
+#[test]
+fn memory_for_copies() {
+    // So many elements that no machine has room for them, of which each is the same.
+    let one = Tensor::scalar(1.0f32);
+    let wide = one.broadcast_to([1 << 45]);
+    let no_memory = |op: &str| format!("{op}: no memory for {} bytes", 4u64 << 45);
+    panics(|| drop(wide.contiguous()), &no_memory("contiguous"));
+    panics(|| drop(wide.to_vec()), &no_memory("contiguous"));
+    let rows = x(&[2, 1]).broadcast_to([2, 1 << 44]);
+    panics(|| drop(rows.flatten()), &no_memory("contiguous"));
+    panics(|| drop(rows.reshape([1 << 45])), &no_memory("contiguous"));
+    panics(|| wide.clone().make_mut()[0] = 0.0, &no_memory("contiguous"));
+    panics(|| assert!(wide == wide.clone()), &no_memory("contiguous"));
+    let few = one.broadcast_to([1 << 23]);
+    panics(|| drop(few.unsqueeze(1).mul(&few)), "mul: no memory for 281474976710656 bytes");
+    panics(|| drop(&wide + &wide), &no_memory("add"));
+    panics(|| drop(Tensor::cat(&[&wide, &wide], 0)), "cat: no memory for 281474976710656 bytes");
+    panics(|| drop(wide.as_strided(wide.layout())), &no_memory("contiguous"));
+    panics(
+        || drop(few.unsqueeze(1).matmul(&few.unsqueeze(0))),
+        "matmul: no memory for 281474976710656 bytes",
+    );
+    let wider = one.broadcast_to([1 << 47]);
+    panics(|| drop(wider.gt(&one)), "gt: no memory for 140737488355328 bytes");
+}
+
+#[test]
 fn a_panic_leaves_nothing_behind() {
     for _ in 0..20 {
         let t = Tensor::<f32>::ones([300, 300]);

@@ -186,7 +186,11 @@ fn a_refusal_of_the_system_is_an_error() {
     // 600 MB, kept when it is dropped; then as much of another size, which needs its place.
     drop(Tensor::<f32>::try_full(&[150 << 20], 1.0).unwrap());
     let other = Tensor::<f32>::try_full(&[170 << 20], 1.0);
+    // A vector of 680 MB beside them does not come from the pool.
+    let vector = std::panic::catch_unwind(|| other.as_ref().map(Tensor::to_vec).map(drop));
     limit(old);
+    let text = vector.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(*text, "to_vec: no memory for 713031680 bytes");
     assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
     assert!(other.is_ok(), "kept memory was not given up");
     assert!(alive.to_vec().iter().all(|&x| x == 3.0));

@@ -109,6 +109,7 @@ impl<T: Real> Var<T> {
     }
 
     /// All elements along one axis.
+    #[track_caller]
     pub fn flatten(&self) -> Var<T> {
         self.reshape([self.value().numel()])
     }

@@ -54,11 +54,32 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Tensor<T> {
-        let at = self.shape().axis("pad", axis).or_panic();
+        let edges = edges(self.shape(), axis, before, after).or_panic();
         let value = Tensor::scalar(value);
-        let edge = |n| value.broadcast_to(self.shape().with(at, n).or_panic());
-        join("pad", &[&edge(before), self, &edge(after)], axis)
+        let [before, after] = edges.map(|edge| value.broadcast_to(edge));
+        join("pad", &[&before, self, &after], axis)
     }
+}
+
+/// The shapes of what is put before and after an axis, if the result is not too large.
+fn edges(shape: &Shape, axis: isize, before: usize, after: usize) -> Result<[Shape; 2]> {
+    let axis = shape.axis("pad", axis)?;
+    let with = |size| {
+        let mut dims = shape.to_vec();
+        dims[axis] = size;
+        Shape::checked("pad", &dims)
+    };
+    let sizes = [before, shape[axis], after];
+    let total = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
+    let fits = total.is_some_and(|n| with(n).is_ok());
+    if !fits {
+        let text = format!(
+            "{shape:?} with {before} before and {after} after axis {axis} has more than {} elements",
+            isize::MAX
+        );
+        return Err(ShapeError::new("pad", ErrorKind::Overflow, text));
+    }
+    Ok([with(before)?, with(after)?])
 }
 
 fn same_shapes<T: Element>(parts: &[&Tensor<T>]) -> Result<()> {

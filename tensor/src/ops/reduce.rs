@@ -254,6 +254,7 @@ impl Tensor<bool> {
     }
 
     /// Number of true elements.
+    #[track_caller]
     pub fn count_true(&self) -> usize {
         self.contiguous().as_slice().iter().filter(|&&b| b).count()
     }
