@@ -25,6 +25,7 @@ pub struct Block<T: Real = f32> {
 
 impl<T: Real> Block<T> {
     /// As the configuration says.
+    #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         Block {
             ln_1: config.norm(),

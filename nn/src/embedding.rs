@@ -18,11 +18,13 @@ pub struct Embedding<T: Real = f32> {
 
 impl<T: Real> Embedding<T> {
     /// A table of `entries` vectors.
+    #[track_caller]
     pub fn new(entries: usize, width: usize, rng: &mut Rng) -> Self {
         Embedding { weight: Param::new(Init::Normal { std: 1.0 }.sample([entries, width], rng)) }
     }
 
     /// With entries drawn anew.
+    #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));
         self

@@ -37,12 +37,16 @@ pub struct GptConfig {
     pub tied: bool,
 }
 
+/// Ten times as many as the deepest transformers have (Wang et al. 2022, arXiv 2203.00555).
+const MOST_LAYERS: usize = 10_000;
+
 impl GptConfig {
     /// Checks that there can be such a model.
     ///
     /// # Errors
     /// Says which size is 0, that heads do not divide the width, that the dropout is no
-    /// probability, or that no memory can hold so many parameters.
+    /// probability, or that no memory can hold so many parameters or more than 10,000 blocks
+    /// are asked for.
     pub fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocab", self.vocab),
@@ -68,9 +72,15 @@ impl GptConfig {
         {
             return Err(ConfigError(format!("more parameters than memory can hold: {self:?}")));
         }
+        // However narrow it is, a block has parameters and names that take memory by themselves.
+        if self.layers > MOST_LAYERS {
+            let layers = self.layers;
+            return Err(ConfigError(format!("layers must be at most {MOST_LAYERS}, got {layers}")));
+        }
         Ok(())
     }
 
+    #[track_caller]
     pub(crate) fn linear<T: Real>(
         &self,
         inputs: usize,
@@ -85,6 +95,7 @@ impl GptConfig {
         layer.init(init, rng)
     }
 
+    #[track_caller]
     pub(crate) fn norm<T: Real>(&self) -> LayerNorm<T> {
         match self.bias {
             true => LayerNorm::new(self.width),
@@ -132,6 +143,10 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Errors
     /// As [`GptConfig::check`].
+    ///
+    /// # Panics
+    /// If there is no memory for a parameter.
+    #[track_caller]
     pub fn new(config: GptConfig, rng: &mut Rng) -> Result<Self, ConfigError> {
         config.check()?;
         let normal = Init::Normal { std: 0.02 };
@@ -141,15 +156,14 @@ impl<T: Real> Gpt<T> {
             true => Linear::tied(&wte.weight),
             false => Linear::without_bias(width, vocab, rng).init(normal, rng),
         };
-        Ok(Gpt {
-            wpe: Embedding::new(config.context, width, rng).init(normal, rng),
-            dropout: Dropout::new(config.dropout),
-            blocks: (0..config.layers).map(|_| Block::new(&config, rng)).collect(),
-            ln_f: config.norm(),
-            wte,
-            lm_head,
-            config,
-        })
+        let wpe = Embedding::new(config.context, width, rng).init(normal, rng);
+        let mut blocks = Vec::new();
+        // A loop, because a closure would stand between a panic and the caller's line.
+        for _ in 0..config.layers {
+            blocks.push(Block::new(&config, rng));
+        }
+        let dropout = Dropout::new(config.dropout);
+        Ok(Gpt { wpe, dropout, blocks, ln_f: config.norm(), wte, lm_head, config })
     }
 
     /// The shape of the model.

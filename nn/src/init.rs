@@ -48,6 +48,10 @@ impl Init {
     /// A tensor drawn from the distribution. The first axis counts outputs and the second
     /// inputs; the sizes of further axes multiply both, as in PyTorch. Without a second axis
     /// (where PyTorch refuses) there are as many inputs as outputs.
+    ///
+    /// # Panics
+    /// If there is no memory for such a tensor.
+    #[track_caller]
     pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
         let shape = shape.into();
         let field: usize = shape.iter().skip(2).product();
@@ -56,20 +60,31 @@ impl Init {
             Some(&n) => (n * field).max(1) as f64,
             None => outputs,
         };
-        let normal =
-            |std: f64, rng: &mut Rng| Tensor::randn(shape, rng).mul_scalar(T::from_f64(std));
-        let uniform = |bound: f64, rng: &mut Rng| Tensor::uniform(shape, -bound, bound, rng);
         match self {
             Init::Constant(c) => Tensor::full(shape, T::from_f64(c)),
-            Init::Normal { std } => normal(std, rng),
-            Init::Uniform { bound } => uniform(bound, rng),
-            Init::TorchLinear => uniform(1.0 / inputs.sqrt(), rng),
-            Init::XavierUniform { gain } => uniform(gain * (6.0 / (inputs + outputs)).sqrt(), rng),
-            Init::XavierNormal { gain } => normal(gain * (2.0 / (inputs + outputs)).sqrt(), rng),
-            Init::KaimingUniform => uniform((6.0 / inputs).sqrt(), rng),
-            Init::KaimingNormal => normal((2.0 / inputs).sqrt(), rng),
+            Init::Normal { std } => normal(shape, std, rng),
+            Init::Uniform { bound } => uniform(shape, bound, rng),
+            Init::TorchLinear => uniform(shape, 1.0 / inputs.sqrt(), rng),
+            Init::XavierUniform { gain } => {
+                uniform(shape, gain * (6.0 / (inputs + outputs)).sqrt(), rng)
+            }
+            Init::XavierNormal { gain } => {
+                normal(shape, gain * (2.0 / (inputs + outputs)).sqrt(), rng)
+            }
+            Init::KaimingUniform => uniform(shape, (6.0 / inputs).sqrt(), rng),
+            Init::KaimingNormal => normal(shape, (2.0 / inputs).sqrt(), rng),
         }
     }
+}
+
+#[track_caller]
+fn normal<T: Real>(shape: Shape, std: f64, rng: &mut Rng) -> Tensor<T> {
+    Tensor::randn(shape, rng).mul_scalar(T::from_f64(std))
+}
+
+#[track_caller]
+fn uniform<T: Real>(shape: Shape, bound: f64, rng: &mut Rng) -> Tensor<T> {
+    Tensor::uniform(shape, -bound, bound, rng)
 }
 
 #[cfg(test)]

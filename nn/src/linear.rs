@@ -5,8 +5,9 @@ use crate::module::{Layer, Module, Walk};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_tensor::Real;
+use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Shape};
 
 /// `y = x · Wᵀ + b`: `[.., inputs]` to `[.., outputs]`.
 ///
@@ -22,6 +23,10 @@ pub struct Linear<T: Real = f32> {
 
 impl<T: Real> Linear<T> {
     /// With a bias.
+    ///
+    /// # Panics
+    /// If there is no memory for so many weights.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
         let layer = Linear::without_bias(inputs, outputs, rng);
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
@@ -30,12 +35,18 @@ impl<T: Real> Linear<T> {
     }
 
     /// Without a bias.
+    ///
+    /// # Panics
+    /// If there is no memory for so many weights.
+    #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
-        let weight = Param::new(Init::TorchLinear.sample([outputs, inputs], rng));
+        let shape = Shape::checked("linear", &[outputs, inputs]).or_panic();
+        let weight = Param::new(Init::TorchLinear.sample(shape, rng));
         Linear { weight, bias: None }
     }
 
     /// With a weight drawn anew, and a bias of 0 if there is one.
+    #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));
         if let Some(bias) = &self.bias {

@@ -22,12 +22,14 @@ pub struct LayerNorm<T: Real = f32> {
 
 impl<T: Real> LayerNorm<T> {
     /// With a bias.
+    #[track_caller]
     pub fn new(width: usize) -> Self {
         let bias = Some(Param::new(Tensor::zeros([width])));
         LayerNorm { bias, ..LayerNorm::without_bias(width) }
     }
 
     /// Without a bias.
+    #[track_caller]
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
     }
@@ -61,6 +63,7 @@ pub struct RmsNorm<T: Real = f32> {
 
 impl<T: Real> RmsNorm<T> {
     /// Over an axis of this width.
+    #[track_caller]
     pub fn new(width: usize) -> Self {
         RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }
     }

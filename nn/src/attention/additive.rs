@@ -55,6 +55,7 @@ pub struct AdditiveAttention<T: Real = f32> {
 
 impl<T: Real> AdditiveAttention<T> {
     /// For queries and keys of these widths, with `hidden` units.
+    #[track_caller]
     pub fn new(query_width: usize, key_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         AdditiveAttention {
             query: Linear::without_bias(query_width, hidden, rng),
@@ -93,6 +94,7 @@ impl<T: Real> Module<T> for AdditiveAttention<T> {
 }
 
 /// A vector over hidden units, as a linear layer with one output begins.
+#[track_caller]
 pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> {
     Param::new(Init::TorchLinear.sample::<T>([1, hidden], rng).reshape([hidden]))
 }

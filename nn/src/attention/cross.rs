@@ -39,6 +39,7 @@ pub struct CrossAttention<T: Real = f32> {
 
 impl<T: Real> CrossAttention<T> {
     /// From widths `d_query` and `d_other` of the two sequences, without biases.
+    #[track_caller]
     pub fn new(d_query: usize, d_other: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         CrossAttention {
             query: Linear::without_bias(d_query, d_k, rng),
@@ -49,6 +50,7 @@ impl<T: Real> CrossAttention<T> {
     }
 
     /// The same with biases.
+    #[track_caller]
     pub fn with_bias(
         d_query: usize,
         d_other: usize,

@@ -28,6 +28,7 @@ pub struct GatedAttention<T: Real = f32> {
 
 impl<T: Real> GatedAttention<T> {
     /// With a random gate.
+    #[track_caller]
     pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();
         let gate_proj = Linear::new(sizes.width, sizes.heads * sizes.head_width, rng);
@@ -68,6 +69,7 @@ pub struct HeadScaleAttention<T: Real = f32> {
 
 impl<T: Real> HeadScaleAttention<T> {
     /// With scales of 1.
+    #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let head_scale = Param::new(Tensor::ones([projections.sizes().heads]));
         HeadScaleAttention { projections, head_scale }
@@ -107,6 +109,7 @@ pub struct ValueResidualAttention<T: Real = f32> {
 
 impl<T: Real> ValueResidualAttention<T> {
     /// With a half of both.
+    #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         ValueResidualAttention { projections, mix: Param::new(Tensor::full([2], T::from_f64(0.5))) }
     }

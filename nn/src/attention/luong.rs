@@ -43,6 +43,7 @@ pub struct LuongGeneral<T: Real = f32> {
 
 impl<T: Real> LuongGeneral<T> {
     /// For targets and sources of these widths.
+    #[track_caller]
     pub fn new(target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         LuongGeneral {
             weight: Param::new(Init::TorchLinear.sample([target_width, source_width], rng)),
@@ -76,6 +77,7 @@ pub struct LuongConcat<T: Real = f32> {
 
 impl<T: Real> LuongConcat<T> {
     /// For targets and sources of these widths, with `hidden` units.
+    #[track_caller]
     pub fn new(target_width: usize, source_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         LuongConcat {
             weight: Param::new(
@@ -113,6 +115,7 @@ pub struct LuongLocation<T: Real = f32> {
 
 impl<T: Real> LuongLocation<T> {
     /// For targets of this width and sources of up to `longest` positions.
+    #[track_caller]
     pub fn new(target_width: usize, longest: usize, rng: &mut Rng) -> Self {
         LuongLocation { weight: Param::new(Init::TorchLinear.sample([longest, target_width], rng)) }
     }
@@ -169,6 +172,7 @@ pub struct LuongAttention<T: Real, S> {
 
 impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// With a score for targets and sources of these widths.
+    #[track_caller]
     pub fn new(score: S, target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         let combine = Linear::without_bias(source_width + target_width, target_width, rng);
         LuongAttention { score, combine }

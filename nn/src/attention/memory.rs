@@ -59,6 +59,7 @@ pub struct MemoryAttention<T: Real = f32> {
 
 impl<T: Real> MemoryAttention<T> {
     /// With `m` keys and values per key head.
+    #[track_caller]
     pub fn new(projections: Projections<T>, m: usize, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();
         let mut normal = |n: usize| {

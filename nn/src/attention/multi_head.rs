@@ -130,16 +130,14 @@ impl<T: Real> MultiHeadAttention<T> {
             "MultiHeadAttention: {heads} heads do not divide a width of {width}"
         );
         Dropout::new(config.dropout);
-        let mut xavier = |rows, columns| {
-            Param::new(Init::XavierUniform { gain: 1.0 }.sample([rows, columns], rng))
-        };
+        let xavier = Init::XavierUniform { gain: 1.0 };
         let in_proj = if key_width == width && value_width == width {
-            InProjection::Fused(xavier(3 * width, width))
+            InProjection::Fused(Param::new(xavier.sample([3 * width, width], rng)))
         } else {
             InProjection::Separate {
-                query: xavier(width, width),
-                key: xavier(width, key_width),
-                value: xavier(width, value_width),
+                query: Param::new(xavier.sample([width, width], rng)),
+                key: Param::new(xavier.sample([width, key_width], rng)),
+                value: Param::new(xavier.sample([width, value_width], rng)),
             }
         };
         let out_proj = match config.bias {

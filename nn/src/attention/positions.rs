@@ -20,6 +20,7 @@ pub struct LearnedPositions<T: Real = f32> {
 
 impl<T: Real> LearnedPositions<T> {
     /// For positions below `context`.
+    #[track_caller]
     pub fn new(context: usize, width: usize, rng: &mut Rng) -> Self {
         let weight = Init::Normal { std: 0.02 }.sample([context, width], rng);
         LearnedPositions { weight: Param::new(weight) }

@@ -112,6 +112,7 @@ pub struct Projections<T: Real = f32> {
 
 impl<T: Real> Projections<T> {
     /// Without biases, positions and dropout.
+    #[track_caller]
     pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
         Projections {

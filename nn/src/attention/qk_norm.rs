@@ -86,6 +86,7 @@ pub struct QkRmsAttention<T: Real = f32> {
 
 impl<T: Real> QkRmsAttention<T> {
     /// Norms with weights of 1.
+    #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let width = projections.sizes().head_width;
         QkRmsAttention { projections, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }

@@ -54,6 +54,7 @@ pub struct RenormalizedSelfAttention<T: Real = f32> {
 
 impl<T: Real> RenormalizedSelfAttention<T> {
     /// Without biases.
+    #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         RenormalizedSelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
     }

@@ -46,6 +46,7 @@ pub struct SelfAttention<T: Real = f32> {
 
 impl<T: Real> SelfAttention<T> {
     /// Without biases.
+    #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         SelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
     }

@@ -27,6 +27,7 @@ pub struct SinkAttention<T: Real = f32> {
 
 impl<T: Real> SinkAttention<T> {
     /// With logits of 0.
+    #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let sinks = Param::new(Tensor::zeros([projections.sizes().heads]));
         SinkAttention { projections, sinks }

@@ -30,6 +30,7 @@ pub struct TalkingHeadsAttention<T: Real = f32> {
 
 impl<T: Real> TalkingHeadsAttention<T> {
     /// With identities.
+    #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let heads = projections.sizes().heads;
         let identity = || Param::new(Tensor::eye(heads));

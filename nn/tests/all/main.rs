@@ -15,4 +15,5 @@ mod misfits;
 mod modules;
 mod optim;
 mod state;
+mod too_large;
 mod variants;

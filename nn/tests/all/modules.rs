@@ -317,6 +317,16 @@ fn wrong_configurations_say_what_is_wrong() {
     ] {
         assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
     }
+    // Not many parameters, but each block takes memory, too: also if it is a file that asks.
+    for layers in [10_001, 1 << 30, 1 << 40] {
+        let want = format!("layers must be at most 10000, got {layers}");
+        assert_eq!(text(GptConfig { layers, ..config() }), want);
+        let mut file = retrograd_nn::checkpoint::Checkpoint::new();
+        file.note("config", &GptConfig { layers, width: 1, heads: 1, ..config() });
+        let read: GptConfig = file.read_note("config").unwrap();
+        assert_eq!(text(read), want);
+    }
+    GptConfig { layers: 10_000, ..config() }.check().unwrap();
     let odd = GptConfig { heads: 3, ..config() };
     let text = panic_text(|| Block::<f32>::new(&odd, &mut Rng::new(0)));
     assert_eq!(text, "attention: 3 heads do not divide a width of 8");

@@ -1,0 +1,84 @@
+//! Modules that no memory can hold: the panic says so at the caller's line.
+
+use crate::common::*;
+use retrograd_nn::attention::*;
+use retrograd_nn::*;
+use retrograd_tensor::random::Rng;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
+}
+
+/// Asserts that `f` panics with a text that begins with `want`, in the line of this call.
+#[track_caller]
+fn panics_here<R>(want: &str, f: impl FnOnce() -> R) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |info| {
+            let place = info.location().map(|l| (l.file().to_string(), l.line()));
+            PLACE.set(place.unwrap_or_default());
+            usual(info);
+        }));
+    });
+    let here = Location::caller();
+    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
+        panic!("no panic, wanted {want:?}");
+    };
+    let text = panic.downcast::<String>().unwrap();
+    assert!(text.starts_with(want), "{text:?} does not begin with {want:?}");
+    let (file, line) = PLACE.take();
+    let near = file == here.file() && line.abs_diff(here.line()) <= 5;
+    assert!(near, "{text:?} is said to be at {file}:{line}");
+}
+
+#[test]
+fn layers() {
+    let r = &mut Rng::new(1);
+    let (wide, overflow) = (1 << 25, usize::MAX);
+    let no_memory = "uniform: no memory for 4503599627370496 bytes";
+    panics_here(no_memory, || Linear::<f32>::new(wide, wide, r));
+    panics_here(no_memory, || Linear::<f32>::without_bias(wide, wide, r));
+    let text = "linear: shape [2, 18446744073709551615] has more than 9223372036854775807 elements";
+    panics_here(text, || Linear::<f32>::new(overflow, 2, r));
+    panics_here(text, || Linear::<f32>::without_bias(overflow, 2, r));
+    panics_here("randn: no memory for ", || Embedding::<f32>::new(wide, wide, r));
+    panics_here("full: no memory for ", || LayerNorm::<f32>::new(1 << 50));
+    panics_here("full: no memory for ", || LayerNorm::<f32>::without_bias(1 << 50));
+    panics_here("full: no memory for ", || RmsNorm::<f32>::new(1 << 50));
+}
+
+#[test]
+fn models() {
+    let r = &mut Rng::new(1);
+    let tokens = GptConfig { vocab: 1 << 45, ..config() };
+    panics_here("randn: no memory for ", || Gpt::<f32>::new(tokens, r).map(drop));
+    let context = GptConfig { context: 1 << 45, ..config() };
+    panics_here("randn: no memory for ", || Gpt::<f32>::new(context, r).map(drop));
+    let wide = GptConfig { width: 1 << 22, vocab: 1, context: 1, ..config() };
+    let no_memory = "uniform: no memory for 211106232532992 bytes";
+    panics_here(no_memory, || Gpt::<f32>::new(wide.clone(), r).map(drop));
+    panics_here(no_memory, || Block::<f32>::new(&wide, r));
+    panics_here(no_memory, || CausalSelfAttention::<f32>::new(&wide, r));
+    panics_here("uniform: no memory for ", || Mlp::<f32>::new(&wide, r));
+    assert!(Gpt::<f32>::new(GptConfig { layers: 1 << 40, ..config() }, r).is_err());
+}
+
+#[test]
+fn attention() {
+    let r = &mut Rng::new(1);
+    let n = 1 << 24;
+    let no_memory = "uniform: no memory for ";
+    panics_here(no_memory, || Projections::<f32>::new(HeadSizes::new(n, 1), r));
+    panics_here(no_memory, || CrossAttention::<f32>::new(n, 4, n, 4, r));
+    panics_here(no_memory, || CrossAttention::<f32>::with_bias(n, 4, n, 4, r));
+    panics_here(no_memory, || SelfAttention::<f32>::new(n, n, 4, r));
+    panics_here(no_memory, || LuongGeneral::<f32>::new(n, n, r));
+    panics_here(no_memory, || LuongLocation::<f32>::new(n, n, r));
+    panics_here("randn: no memory for ", || LearnedPositions::<f32>::new(n, n, r));
+    panics_here("", || MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(n, 1), r));
+    panics_here("", || GroupedQueryAttention::<f32>::new(n, 2, 1, r));
+}
