@@ -3,8 +3,9 @@
 use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
-use retrograd_autograd::Var;
-use retrograd_tensor::Real;
+use retrograd_autograd::{Id, Var};
+use retrograd_tensor::{Real, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that owns parameters and says which.
 ///
@@ -37,8 +38,9 @@ pub trait Module<T: Real = f32> {
         Self: Sized,
     {
         let mut found: Vec<(String, Param<T>)> = Vec::new();
+        let mut seen = BTreeSet::new();
         self.visit(&mut |name, param| {
-            if !found.iter().any(|(_, p)| p.id() == param.id()) {
+            if seen.insert(param.id()) {
                 found.push((name.to_string(), param.clone()));
             }
         });
@@ -63,6 +65,10 @@ pub trait Module<T: Real = f32> {
 
     /// All parameter values by name, a tied one under each of its names, as in PyTorch.
     ///
+    /// Each parameter is read once, so a tied one has the same value under all of its names, even
+    /// if another thread changes it meanwhile. Different parameters may then be of different
+    /// moments.
+    ///
     /// # Panics
     /// If the walk gives one name twice.
     #[track_caller]
@@ -71,8 +77,10 @@ pub trait Module<T: Real = f32> {
         Self: Sized,
     {
         let mut dict = StateDict::new();
+        let mut read: BTreeMap<Id, Tensor<T>> = BTreeMap::new();
         self.visit(&mut |name, param| {
-            let before = dict.insert(name.to_string(), param.value());
+            let value = read.entry(param.id()).or_insert_with(|| param.value()).clone();
+            let before = dict.insert(name.to_string(), value);
             assert!(before.is_none(), "state_dict: two parameters are named {name}");
         });
         dict
@@ -80,7 +88,9 @@ pub trait Module<T: Real = f32> {
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
     /// names. Nothing is left out unasked: what a dict of PyTorch holds besides parameters, take
-    /// out of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get).
+    /// out of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get), which also
+    /// says what to transpose in a checkpoint of GPT-2: a square matrix that is transposed loads
+    /// without an error.
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs, the error lists every such

@@ -1,7 +1,9 @@
 //! State dicts: parameter values by name, and loading them all or not at all.
 
 use crate::param::Param;
+use retrograd_autograd::Id;
 use retrograd_tensor::{Real, Shape, Tensor};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -21,23 +23,89 @@ pub struct LoadError {
     pub torn: Vec<(String, String)>,
 }
 
+/// Of a list in a message, this many items are shown.
+const SHOWN: usize = 8;
+
+/// The first few of a list, and how many more there are.
+pub(crate) fn some_of(items: &[String], separator: &str) -> String {
+    let shown = items[..items.len().min(SHOWN)].join(separator);
+    match items.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}{separator}and {more} more"),
+    }
+}
+
 impl fmt::Display for LoadError {
+    /// The first few of each kind, how many more there are, and what explains them, if it can be
+    /// told. The fields list all.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = |(name, want, got): &(String, Shape, Shape)| {
+            format!("shape of {name}: wanted is {want:?}, the state dict has {got:?}")
+        };
+        let tie =
+            |(a, b): &(String, String)| format!("{a} and {b} are one tied parameter, but differ");
+        let missing = self.missing.iter().map(|name| format!("missing: {name}"));
+        let unexpected = self.unexpected.iter().map(|name| format!("unexpected: {name}"));
+        let kinds: [(&str, Vec<String>); 4] = [
+            ("missing", missing.collect()),
+            ("unexpected", unexpected.collect()),
+            ("of another shape", self.misshapen.iter().map(shape).collect()),
+            ("tied, but different", self.torn.iter().map(tie).collect()),
+        ];
         write!(f, "the state dict does not fit; nothing was loaded")?;
-        for name in &self.missing {
-            write!(f, "\n  missing: {name}")?;
+        for (kind, lines) in &kinds {
+            for line in lines.iter().take(SHOWN) {
+                write!(f, "\n  {line}")?;
+            }
+            if lines.len() > SHOWN {
+                write!(f, "\n  and {} more {kind}", lines.len() - SHOWN)?;
+            }
         }
-        for name in &self.unexpected {
-            write!(f, "\n  unexpected: {name}")?;
+        if let Some(prefix) = common_prefix(&self.unexpected, &self.missing) {
+            let key = prefix.trim_end_matches('.');
+            let who = match prefix {
+                "_orig_mod." => ", which torch.compile puts there",
+                "module." => ", which DataParallel and DistributedDataParallel put there",
+                _ => "",
+            };
+            write!(
+                f,
+                "\n  (hint: names in the state dict begin with `{prefix}`{who}; \
+                 `Checkpoint::get({key:?})` takes it off)"
+            )?;
+        } else if let Some(prefix) = common_prefix(&self.missing, &self.unexpected) {
+            write!(f, "\n  (hint: names in the state dict lack `{prefix}` at their beginning)")?;
         }
-        for (name, want, got) in &self.misshapen {
-            write!(f, "\n  shape of {name}: wanted is {want:?}, the state dict has {got:?}")?;
-        }
-        for (a, b) in &self.torn {
-            write!(f, "\n  {a} and {b} are one tied parameter, but differ")?;
+        let transposed = |(_, want, got): &&(String, Shape, Shape)| {
+            want.rank() == 2 && got.rank() == 2 && want[0] == got[1] && want[1] == got[0]
+        };
+        if self.misshapen.iter().any(|m| transposed(&m)) {
+            write!(
+                f,
+                "\n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, \
+                 mlp.c_fc and mlp.c_proj transposed, as Conv1D does; transpose all of them, the \
+                 square ones too: they have the same shape either way, so they are not listed)"
+            )?;
         }
         Ok(())
     }
+}
+
+/// What has to be taken off the names in `long` to make them those in `short`, if that explains
+/// most of `short`.
+fn common_prefix<'a>(long: &'a [String], short: &[String]) -> Option<&'a str> {
+    let wanted: BTreeSet<&str> = short.iter().map(String::as_str).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in long {
+        let ends = name.match_indices('.').map(|(at, _)| name.split_at(at + 1));
+        for (prefix, rest) in ends {
+            if wanted.contains(rest) {
+                *counts.entry(prefix).or_default() += 1;
+            }
+        }
+    }
+    let (prefix, count) = counts.into_iter().max_by_key(|&(_, count)| count)?;
+    (2 * count > short.len()).then_some(prefix)
 }
 
 impl std::error::Error for LoadError {}
@@ -49,24 +117,26 @@ pub(crate) fn load<T: Real>(
     dict: &StateDict<T>,
 ) -> Result<(), LoadError> {
     let mut error = LoadError::default();
-    let mut chosen: Vec<(&String, &Param<T>, &Tensor<T>)> = Vec::new();
+    // The name whose value a parameter takes, by its identity.
+    let mut chosen: BTreeMap<Id, (&String, &Param<T>, &Tensor<T>)> = BTreeMap::new();
     for (name, param) in names {
         let Some(value) = dict.get(name) else { continue };
         if *value.shape() != param.shape() {
             error.misshapen.push((name.clone(), param.shape(), *value.shape()));
         }
-        match chosen.iter().find(|(_, p, _)| p.id() == param.id()) {
-            Some((first, _, other)) if !same_bits(other, value) => {
-                error.torn.push(((*first).clone(), name.clone()));
+        match chosen.entry(param.id()) {
+            Entry::Occupied(first) => {
+                let (first, _, other) = first.get();
+                if !same_bits(other, value) {
+                    error.torn.push(((*first).clone(), name.clone()));
+                }
             }
-            Some(_) => {}
-            None => chosen.push((name, param, value)),
+            Entry::Vacant(place) => drop(place.insert((name, param, value))),
         }
     }
     let mut seen = BTreeSet::new();
     for (name, param) in names {
-        let has_value = chosen.iter().any(|(_, p, _)| p.id() == param.id());
-        if !has_value && seen.insert(param.id()) {
+        if !chosen.contains_key(&param.id()) && seen.insert(param.id()) {
             error.missing.push(name.clone());
         }
     }
@@ -75,16 +145,14 @@ pub(crate) fn load<T: Real>(
     if error != LoadError::default() {
         return Err(error);
     }
-    for (_, param, value) in chosen {
+    for (_, param, value) in chosen.into_values() {
         param.set(value.contiguous());
     }
     Ok(())
 }
 
 fn same_bits<T: Real>(a: &Tensor<T>, b: &Tensor<T>) -> bool {
-    a.shape() == b.shape()
-        && a.to_vec()
-            .iter()
-            .zip(b.to_vec())
-            .all(|(x, y)| x.to_f64().to_bits() == y.to_f64().to_bits())
+    let (a, b) = (a.contiguous(), b.contiguous());
+    let mut pairs = a.as_slice().iter().zip(b.as_slice());
+    a.shape() == b.shape() && pairs.all(|(x, y)| x.to_f64().to_bits() == y.to_f64().to_bits())
 }

@@ -136,11 +136,141 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
          \n  unexpected: transformer.h.2.ln_1.weight\
          \n  shape of transformer.h.0.mlp.c_fc.weight: wanted is [32, 8], the state dict has [8, 32]\
          \n  shape of transformer.ln_f.weight: wanted is [8], the state dict has [9]\
-         \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ"
+         \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ\
+         \n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, mlp.c_fc \
+         and mlp.c_proj transposed, as Conv1D does; transpose all of them, the square ones too: \
+         they have the same shape either way, so they are not listed)"
     );
     assert_eq!(state_bits(&model), before);
     assert_eq!(model.load_state_dict(&StateDict::new()).unwrap_err().missing.len(), 28);
     assert_eq!(state_bits(&model), before);
+}
+
+#[test]
+fn names_that_differ_by_a_prefix_are_explained() {
+    let model = gpt::<f32>(config(), 1);
+    let with = |prefix: &str| -> StateDict {
+        let dict = gpt::<f32>(config(), 2).state_dict();
+        dict.into_iter().map(|(name, w)| (format!("{prefix}{name}"), w)).collect()
+    };
+    let text = |dict: &StateDict| model.load_state_dict(dict).unwrap_err().to_string();
+    assert_eq!(
+        text(&with("_orig_mod.")),
+        "the state dict does not fit; nothing was loaded\
+         \n  missing: transformer.wte.weight\
+         \n  missing: transformer.wpe.weight\
+         \n  missing: transformer.h.0.ln_1.weight\
+         \n  missing: transformer.h.0.ln_1.bias\
+         \n  missing: transformer.h.0.attn.c_attn.weight\
+         \n  missing: transformer.h.0.attn.c_attn.bias\
+         \n  missing: transformer.h.0.attn.c_proj.weight\
+         \n  missing: transformer.h.0.attn.c_proj.bias\
+         \n  and 20 more missing\
+         \n  unexpected: _orig_mod.lm_head.weight\
+         \n  unexpected: _orig_mod.transformer.h.0.attn.c_attn.bias\
+         \n  unexpected: _orig_mod.transformer.h.0.attn.c_attn.weight\
+         \n  unexpected: _orig_mod.transformer.h.0.attn.c_proj.bias\
+         \n  unexpected: _orig_mod.transformer.h.0.attn.c_proj.weight\
+         \n  unexpected: _orig_mod.transformer.h.0.ln_1.bias\
+         \n  unexpected: _orig_mod.transformer.h.0.ln_1.weight\
+         \n  unexpected: _orig_mod.transformer.h.0.ln_2.bias\
+         \n  and 21 more unexpected\
+         \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile puts there; \
+         `Checkpoint::get(\"_orig_mod\")` takes it off)"
+    );
+    // The fields hold them all.
+    let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
+    assert_eq!((error.missing.len(), error.unexpected.len()), (28, 29));
+    let hint =
+        |dict: &StateDict| text(dict).split_once("(hint: ").map(|(_, hint)| hint.to_string());
+    let data_parallel = "names in the state dict begin with `module.`, which DataParallel and \
+                         DistributedDataParallel put there; `Checkpoint::get(\"module\")` takes it off)";
+    assert_eq!(hint(&with("module.")).unwrap(), data_parallel);
+    let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` takes \
+               it off)";
+    assert_eq!(hint(&with("model.gpt.")).unwrap(), own);
+    // With other names among them, and the other way round.
+    let mut dict = with("module.");
+    dict.insert("step".into(), Tensor::ones([]));
+    dict.remove("module.transformer.wpe.weight");
+    assert_eq!(hint(&dict).unwrap(), data_parallel);
+    let below: StateDict = with("")
+        .into_iter()
+        .filter_map(|(name, w)| Some((name.strip_prefix("transformer.")?.to_string(), w)))
+        .collect();
+    assert_eq!(
+        hint(&below).unwrap(),
+        "names in the state dict lack `transformer.` at their beginning)"
+    );
+    // No prefix explains these.
+    assert_eq!(hint(&StateDict::new()), None);
+    let mut dict = with("");
+    dict.remove("transformer.wpe.weight");
+    dict.insert("wpe".into(), Tensor::ones([6, 8]));
+    assert_eq!(hint(&dict), None);
+}
+
+#[test]
+fn transposed_weights_are_explained() {
+    // As GPT-2's Conv1D has them: all four matrices of a block, of which one is square.
+    let model = gpt::<f32>(config(), 1);
+    let mut dict = model.state_dict();
+    for (name, w) in &mut dict {
+        if name.contains(".c_") && name.ends_with(".weight") {
+            *w = w.t();
+        }
+    }
+    let error = model.load_state_dict(&dict).unwrap_err();
+    assert_eq!(error.misshapen.len(), 6);
+    assert!(error.to_string().contains("transpose all of them, the square ones too"), "{error}");
+    // Another shape is no transposition.
+    let mut dict = model.state_dict();
+    dict.insert("transformer.h.0.mlp.c_fc.weight".into(), Tensor::ones([8, 33]));
+    assert!(!model.load_state_dict(&dict).unwrap_err().to_string().contains("hint"));
+}
+
+/// A parameter under two names, which is changed between the two visits of a walk.
+struct Tied {
+    param: Param,
+    change: bool,
+}
+
+impl Module for Tied {
+    fn walk(&self, w: &mut Walk<'_, f32>) {
+        w.param("a", &self.param);
+        if self.change {
+            self.param.update(|x| x.make_mut()[0] += 1.0);
+        }
+        w.param("b", &self.param);
+    }
+}
+
+#[test]
+fn a_tied_parameter_is_read_once() {
+    let module = Tied { param: Param::new(Tensor::zeros([3])), change: true };
+    let dict = module.state_dict();
+    assert_eq!(bits(&dict["a"]), bits(&dict["b"]));
+    Tied { change: false, ..module }.load_state_dict(&dict).unwrap();
+}
+
+#[test]
+fn a_state_dict_fits_while_another_thread_trains() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let model = gpt::<f32>(config(), 1);
+    let fresh = gpt::<f32>(config(), 2);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Relaxed) {
+                for (_, p) in model.named_parameters() {
+                    p.update(|w| w.make_mut().iter_mut().for_each(|x| *x += 0.5));
+                }
+            }
+        });
+        let loaded = (0..3000).try_for_each(|_| fresh.load_state_dict(&model.state_dict()));
+        stop.store(true, Relaxed);
+        loaded.unwrap();
+    });
 }
 
 #[test]
