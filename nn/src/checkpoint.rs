@@ -4,98 +4,36 @@
 //! The file can be read by any reader of safetensors. In its metadata stand a format
 //! version, notes as JSON, and a checksum over everything, so that a damaged file is an
 //! error and never a wrong model.
+//!
+//! Tensors are written from where they are and read to where they stay, piece by piece. Memory
+//! that runs out is an error.
 
+mod any_tensor;
+mod atomic;
+mod error;
 mod header;
+mod reader;
 
-use crate::state::StateDict;
-use retrograd_tensor::{DType, Element, Real, Tensor};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+pub use any_tensor::{AnyTensor, Storable};
+pub use atomic::write_atomically;
+pub use error::CheckpointError;
+
+use crate::state::{StateDict, some_of};
+use header::{Growing, byte_len, format_name, in_file_order};
+use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::{fmt, io};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
 
 /// Version of the metadata this build writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 /// Where the version, the checksum and the notes stand: one entry, because the order of
 /// several would be random, and equal checkpoints should be equal files.
 const KEY: &str = "retrograd";
-
-/// A tensor of any element type that a file may hold.
-#[derive(Clone, Debug)]
-pub enum AnyTensor {
-    /// 32-bit floats.
-    F32(Tensor<f32>),
-    /// 64-bit floats.
-    F64(Tensor<f64>),
-    /// 64-bit signed integers.
-    I64(Tensor<i64>),
-    /// 32-bit unsigned integers.
-    U32(Tensor<u32>),
-    /// Booleans.
-    Bool(Tensor<bool>),
-}
-
-impl AnyTensor {
-    /// The element type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            AnyTensor::F32(_) => DType::F32,
-            AnyTensor::F64(_) => DType::F64,
-            AnyTensor::I64(_) => DType::I64,
-            AnyTensor::U32(_) => DType::U32,
-            AnyTensor::Bool(_) => DType::Bool,
-        }
-    }
-}
-
-/// What can go wrong with a checkpoint.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// The operating system refused.
-    Io(PathBuf, io::Error),
-    /// The file is no (whole) safetensors file.
-    Malformed(PathBuf, String),
-    /// The contents differ from what was written.
-    Damaged(PathBuf),
-    /// Written by a later version.
-    Newer(PathBuf, u32),
-    /// A tensor, note or type that was expected is not there.
-    Absent(String),
-}
-
-impl fmt::Display for CheckpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CheckpointError::Io(path, e) => write!(f, "{}: {e}", path.display()),
-            CheckpointError::Malformed(path, why) => {
-                write!(f, "{} is no checkpoint: {why}", path.display())
-            }
-            CheckpointError::Damaged(path) => {
-                write!(f, "{} is damaged: its contents do not match its checksum", path.display())
-            }
-            CheckpointError::Newer(path, version) => write!(
-                f,
-                "{} has format version {version}, this build reads up to {FORMAT}",
-                path.display()
-            ),
-            CheckpointError::Absent(what) => write!(f, "the checkpoint has no {what}"),
-        }
-    }
-}
-
-impl std::error::Error for CheckpointError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CheckpointError::Io(_, e) => Some(e),
-            _ => None,
-        }
-    }
-}
 
 /// Tensors by name, and notes by name.
 ///
@@ -119,8 +57,38 @@ impl std::error::Error for CheckpointError {
 pub struct Checkpoint {
     /// The tensors, by full name.
     pub tensors: BTreeMap<String, AnyTensor>,
-    /// The notes: each a JSON value.
-    pub notes: BTreeMap<String, serde_json::Value>,
+    /// The notes.
+    pub notes: BTreeMap<String, Note>,
+    /// Tensors of the file that no [`AnyTensor`] can hold, by full name: of 16-bit floats, say,
+    /// or of more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes. Their contents were not
+    /// read.
+    pub unsupported: BTreeMap<String, Unsupported>,
+}
+
+/// A value in JSON, as [`Checkpoint::note`] writes it and [`Checkpoint::read_note`] reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note(Box<str>);
+
+impl Note {
+    /// The text of the value.
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a file says of a tensor that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The element type as safetensors calls it, such as `BF16`.
+    pub dtype: String,
+    /// The sizes of the axes.
+    pub shape: Vec<usize>,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.dtype, self.shape)
+    }
 }
 
 impl Checkpoint {
@@ -129,10 +97,15 @@ impl Checkpoint {
         Self::default()
     }
 
-    /// Adds a state dict under a prefix.
+    /// Adds a state dict under a prefix: names become `prefix.name`, or stay as they are if the
+    /// prefix is empty.
     pub fn put<T: Storable>(&mut self, prefix: &str, dict: &StateDict<T>) {
         for (name, value) in dict {
-            self.tensors.insert(format!("{prefix}.{name}"), T::wrap(value.clone()));
+            let name = match prefix {
+                "" => name.clone(),
+                _ => format!("{prefix}.{name}"),
+            };
+            self.tensors.insert(name, T::wrap(value.clone()));
         }
     }
 
@@ -155,22 +128,55 @@ impl Checkpoint {
     /// # }
     /// ```
     ///
+    /// The weights of GPT-2, as its authors and Hugging Face publish them, are those of `Conv1D`
+    /// modules: `[inputs, outputs]`, where [`Linear`](crate::Linear) has `[outputs, inputs]`. Of
+    /// each block, `attn.c_attn`, `attn.c_proj`, `mlp.c_fc` and `mlp.c_proj` must be transposed
+    /// before they are loaded. That of `attn.c_proj` is square: it has the same shape either way,
+    /// so it **loads without an error if it is not transposed**, and the model is wrong. Transpose
+    /// all four, and not only those that an error lists:
+    ///
+    /// ```no_run
+    /// # use retrograd_nn::{Gpt, Module, checkpoint::Checkpoint};
+    /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut dict = Checkpoint::load(path)?.get("")?;
+    /// let conv1d = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
+    /// for (name, w) in &mut dict {
+    ///     if conv1d.iter().any(|layer| name.ends_with(&format!(".{layer}.weight"))) {
+    ///         *w = w.t();
+    ///     }
+    /// }
+    /// # model.load_state_dict(&dict)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// If one of its tensors has another element type.
+    /// If one of its tensors has another element type, or is
+    /// [unsupported](Checkpoint::unsupported).
     pub fn get<T: Storable>(&self, prefix: &str) -> Result<StateDict<T>, CheckpointError> {
-        let mut dict = StateDict::new();
+        let below = |name: &str| -> Option<String> {
+            match prefix {
+                "" => Some(name.to_string()),
+                _ => Some(name.strip_prefix(prefix)?.strip_prefix('.')?.to_string()),
+            }
+        };
+        let (mut dict, mut others) = (StateDict::new(), Vec::new());
         for (name, value) in &self.tensors {
-            let below = || name.strip_prefix(prefix)?.strip_prefix('.');
-            let Some(rest) = (if prefix.is_empty() { Some(name.as_str()) } else { below() }) else {
-                continue;
-            };
-            let value = T::unwrap(value).ok_or_else(|| {
-                let found = value.dtype();
-                CheckpointError::Absent(format!("{} tensor {name}: it is {found}", T::DTYPE))
-            })?;
-            dict.insert(rest.to_string(), value);
+            let Some(rest) = below(name) else { continue };
+            match T::unwrap(value) {
+                Some(value) => drop(dict.insert(rest, value)),
+                None => others.push(format!("{name}: it is {}", value.dtype())),
+            }
         }
-        Ok(dict)
+        for (name, tensor) in &self.unsupported {
+            if below(name).is_some() {
+                others.push(format!("{name}: it is {tensor}, which is not supported"));
+            }
+        }
+        if others.is_empty() {
+            return Ok(dict);
+        }
+        Err(CheckpointError::Absent(format!("{} tensor {}", T::DTYPE, some_of(&others, "; "))))
     }
 
     /// Adds a note. Numbers are read back exactly, but JSON has none for NaN and infinities:
@@ -180,9 +186,10 @@ impl Checkpoint {
     /// If the value has no JSON form.
     #[track_caller]
     pub fn note(&mut self, name: &str, value: &impl Serialize) {
+        // By way of a value, whose objects are in order: equal notes are equal texts.
         let value = serde_json::to_value(value)
             .unwrap_or_else(|e| panic!("checkpoint: note {name} has no JSON form: {e}"));
-        self.notes.insert(name.to_string(), value);
+        self.notes.insert(name.to_string(), Note(value.to_string().into()));
     }
 
     /// A note.
@@ -191,21 +198,31 @@ impl Checkpoint {
     /// If there is none, or it has another form.
     pub fn read_note<D: DeserializeOwned>(&self, name: &str) -> Result<D, CheckpointError> {
         let absent = |why: String| CheckpointError::Absent(format!("note {name}{why}"));
-        let value = self.notes.get(name).ok_or_else(|| absent(String::new()))?;
-        serde_json::from_value(value.clone()).map_err(|e| absent(format!(" of this form: {e}")))
+        let note = self.notes.get(name).ok_or_else(|| absent(String::new()))?;
+        serde_json::from_str(&note.0).map_err(|e| absent(format!(" of this form: {e}")))
     }
 
     /// Writes the file: to a temporary one beside it, flushed to disk, and renamed. Equal
-    /// checkpoints become equal files.
+    /// checkpoints become equal files. Little memory is needed: elements are written from where
+    /// they are.
     ///
     /// # Errors
     /// If the operating system refuses, as [`write_atomically`]; or a tensor has the reserved
     /// name `__metadata__`, or names and notes take more than the 100 MB that readers of
-    /// safetensors accept.
+    /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which
+    /// would be lost.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
-        self.to_bytes()
-            .and_then(|bytes| write_atomically(path, &bytes))
-            .map_err(|e| CheckpointError::Io(path.into(), e))
+        let write = || {
+            let header = self.header()?;
+            atomic::replace(&atomic::System, path, |file| {
+                file.write_all(&header)?;
+                for (_, tensor) in in_file_order(self.tensors.iter()) {
+                    tensor.write(&mut |bytes| file.write_all(bytes))?;
+                }
+                Ok(())
+            })
+        };
+        write().map_err(|e| CheckpointError::Io(path.into(), e))
     }
 
     /// Reads a file, checked before anything of it is used. A safetensors file that was not
@@ -213,160 +230,171 @@ impl Checkpoint {
     /// each a string, and there is nothing to check its contents against.
     ///
     /// # Errors
-    /// If it cannot be read, is no safetensors file, is damaged, or is of a later version.
+    /// If it cannot be read, is no safetensors file, is damaged, or is of a later version; or
+    /// if there is no memory for one of its tensors. That a tensor is
+    /// [unsupported](Checkpoint::unsupported) is an error only when it is asked for.
     pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
-        let read = || {
-            // Devices and pipes may have no end.
-            let kind = fs::metadata(path)?.file_type();
-            if kind.is_file() || kind.is_dir() { fs::read(path) } else { Err(not_a_file()) }
-        };
-        let bytes = read().map_err(|e| CheckpointError::Io(path.into(), e))?;
-        Checkpoint::from_bytes(path, &bytes)
+        Checkpoint::load_filtered(path, |_| true)
     }
 
-    fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-        if self.tensors.contains_key("__metadata__") {
-            return Err(refused("a tensor cannot be named __metadata__".into()));
-        }
-        let encoded: Vec<(&String, Dtype, Vec<usize>, Vec<u8>)> =
-            self.tensors.iter().map(|(name, t)| encode(name, t)).collect();
-        let views: Vec<(&String, TensorView<'_>)> = encoded
-            .iter()
-            .map(|(name, dtype, shape, bytes)| {
-                let view = TensorView::new(*dtype, shape.clone(), bytes);
-                (*name, view.expect("as many bytes as the shape says"))
-            })
-            .collect();
-        let notes = serde_json::to_string(&self.notes).expect("values have a JSON form");
-        let sum = checksum(&notes, views.iter().map(|(name, view)| (name.as_str(), view)));
-        let stamp = format!("{FORMAT} {sum:08x} {notes}");
-        let metadata = HashMap::from([(KEY.to_string(), stamp)]);
-        safetensors::serialize(views, Some(metadata)).map_err(|e| refused(e.to_string()))
-    }
-
-    fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
-        let malformed = |why: String| CheckpointError::Malformed(path.into(), why);
-        header::check(bytes).map_err(malformed)?;
-        let file = SafeTensors::deserialize(bytes).map_err(|e| malformed(e.to_string()))?;
-        let (_, header) =
-            SafeTensors::read_metadata(bytes).map_err(|e| malformed(e.to_string()))?;
-        let empty = HashMap::new();
-        let metadata = header.metadata().as_ref().unwrap_or(&empty);
-
-        let mut views: Vec<(&str, TensorView<'_>)> = file.iter().collect();
-        views.sort_by_key(|(name, _)| *name);
-        let mut out = Checkpoint::new();
+    /// Reads the notes of a file, and those of its tensors whose full name passes the test; no
+    /// memory is needed for the others. The file is checked as a whole, as by
+    /// [`Checkpoint::load`].
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
+    /// # use retrograd_nn::optim::{Adam, Optimizer};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let optimizer = Adam::new(&model, Default::default()).unwrap();
+    /// # let path = std::env::temp_dir().join(format!("doc-filter-{}", std::process::id()));
+    /// let mut checkpoint = Checkpoint::new();
+    /// checkpoint.put("model", &model.state_dict());
+    /// checkpoint.put("optimizer", &optimizer.state_dict());
+    /// checkpoint.save(&path).unwrap();
+    ///
+    /// // To use the model, its optimiser is not needed.
+    /// let file = Checkpoint::load_filtered(&path, |name| name.starts_with("model.")).unwrap();
+    /// assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["model.bias", "model.weight"]);
+    /// model.load_state_dict(&file.get("model").unwrap()).unwrap();
+    /// # std::fs::remove_file(&path).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`].
+    pub fn load_filtered(
+        path: &Path,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Checkpoint, CheckpointError> {
+        let mut file = Reader::open(path)?;
+        let header::Header { parts, metadata } = std::mem::take(&mut file.header);
         let damaged = || CheckpointError::Damaged(path.into());
-        match metadata.get(KEY) {
-            Some(stamp) => {
+        let mut out = Checkpoint::new();
+        let mut sums = None;
+        match metadata.iter().find(|(key, _)| key == KEY) {
+            Some((_, stamp)) => {
                 let (version, sum, notes) = read_stamp(stamp).ok_or_else(damaged)?;
                 if version > FORMAT {
                     return Err(CheckpointError::Newer(path.into(), version));
                 }
-                let found = checksum(notes, views.iter().map(|(name, view)| (*name, view)));
-                if version != FORMAT || sum != found || metadata.len() != 1 {
+                if version != FORMAT || metadata.len() != 1 {
                     return Err(damaged());
                 }
-                out.notes = serde_json::from_str(notes).map_err(|e| malformed(e.to_string()))?;
+                sums = Some((sum, Checksum::new(notes), notes));
             }
             // One damaged letter in the key must not make a checkpoint pass for a foreign file.
-            None if metadata.values().any(|stamp| read_stamp(stamp).is_some()) => {
+            None if metadata.iter().any(|(_, stamp)| read_stamp(stamp).is_some()) => {
                 return Err(damaged());
             }
             None => {
-                let notes = metadata.iter().map(|(name, text)| (name.clone(), text.clone().into()));
-                out.notes = notes.collect();
+                let note = |(name, text): &(String, String)| {
+                    (name.clone(), Note(serde_json::Value::from(text.as_str()).to_string().into()))
+                };
+                out.notes = metadata.iter().map(note).collect();
             }
         }
-        for (name, view) in views {
-            let tensor = decode(&view).map_err(|e| malformed(format!("tensor `{name}`: {e}")))?;
-            out.tensors.insert(name.to_string(), tensor);
+        let summed = sums.is_some();
+        for part in &parts {
+            if let Some((_, found, _)) = &mut sums {
+                found.tensor(&part.name, &part.dtype, &part.shape, part.end - part.begin);
+            }
+            let look = &mut |bytes: &[u8]| {
+                if let Some((_, found, _)) = &mut sums {
+                    found.data(bytes);
+                }
+            };
+            let taken = wanted(&part.name);
+            match part.known() {
+                Some(dtype) if taken => {
+                    let tensor = file.tensor(part, dtype, look)?;
+                    out.tensors.insert(part.name.clone(), tensor);
+                }
+                _ if summed => file.pass(part, look)?,
+                _ => {}
+            }
+            if taken && part.known().is_none() {
+                let (dtype, shape) = (part.dtype.clone(), part.shape.clone());
+                out.unsupported.insert(part.name.clone(), Unsupported { dtype, shape });
+            }
+        }
+        if let Some((sum, found, notes)) = sums {
+            if found.value() != sum {
+                return Err(damaged());
+            }
+            let notes: BTreeMap<String, Box<RawValue>> = serde_json::from_str(notes)
+                .map_err(|e| CheckpointError::Malformed(path.into(), e.to_string()))?;
+            out.notes = notes.into_iter().map(|(name, raw)| (name, Note(raw.into()))).collect();
         }
         Ok(out)
     }
-}
 
-/// A real element type, stored as itself.
-pub trait Storable: Real {
-    /// As a tensor of any type.
-    fn wrap(tensor: Tensor<Self>) -> AnyTensor;
-    /// If it is of this type.
-    fn unwrap(tensor: &AnyTensor) -> Option<Tensor<Self>>;
-}
-
-macro_rules! storable {
-    ($t:ty, $variant:ident) => {
-        impl Storable for $t {
-            fn wrap(tensor: Tensor<$t>) -> AnyTensor {
-                AnyTensor::$variant(tensor)
-            }
-            fn unwrap(tensor: &AnyTensor) -> Option<Tensor<$t>> {
-                match tensor {
-                    AnyTensor::$variant(tensor) => Some(tensor.clone()),
-                    _ => None,
-                }
-            }
+    /// All that stands in the file before the elements.
+    fn header(&self) -> io::Result<Vec<u8>> {
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if self.tensors.contains_key("__metadata__") {
+            return refused("a tensor cannot be named __metadata__".into());
         }
-    };
-}
-
-storable!(f32, F32);
-storable!(f64, F64);
-
-/// Name, type, shape and little-endian bytes of a tensor.
-fn encode<'a>(name: &'a String, tensor: &AnyTensor) -> (&'a String, Dtype, Vec<usize>, Vec<u8>) {
-    fn bytes<T: Element, const N: usize>(t: &Tensor<T>, f: impl Fn(T) -> [u8; N]) -> Vec<u8> {
-        t.contiguous().as_slice().iter().flat_map(|&x| f(x)).collect()
-    }
-    let (dtype, shape, bytes) = match tensor {
-        AnyTensor::F32(t) => (Dtype::F32, t.shape(), bytes(t, f32::to_le_bytes)),
-        AnyTensor::F64(t) => (Dtype::F64, t.shape(), bytes(t, f64::to_le_bytes)),
-        AnyTensor::I64(t) => (Dtype::I64, t.shape(), bytes(t, i64::to_le_bytes)),
-        AnyTensor::U32(t) => (Dtype::U32, t.shape(), bytes(t, u32::to_le_bytes)),
-        AnyTensor::Bool(t) => (Dtype::BOOL, t.shape(), bytes(t, |b| [b as u8])),
-    };
-    (name, dtype, shape.to_vec(), bytes)
-}
-
-fn decode(view: &TensorView<'_>) -> Result<AnyTensor, String> {
-    fn tensor<T: Element, const N: usize>(
-        view: &TensorView<'_>,
-        f: impl Fn([u8; N]) -> T,
-    ) -> Result<Tensor<T>, String> {
-        let items = view.data().chunks_exact(N).map(|c| f(c.try_into().expect("N bytes")));
-        Tensor::try_from_vec(items.collect(), view.shape()).map_err(|e| e.to_string())
-    }
-    Ok(match view.dtype() {
-        Dtype::F32 => AnyTensor::F32(tensor(view, f32::from_le_bytes)?),
-        Dtype::F64 => AnyTensor::F64(tensor(view, f64::from_le_bytes)?),
-        Dtype::I64 => AnyTensor::I64(tensor(view, i64::from_le_bytes)?),
-        Dtype::U32 => AnyTensor::U32(tensor(view, u32::from_le_bytes)?),
-        Dtype::BOOL => AnyTensor::Bool(tensor(view, |[b]: [u8; 1]| b != 0)?),
-        other => {
-            let known = [DType::F32, DType::F64, DType::I64, DType::U32, DType::Bool];
-            return Err(format!("it has type {other:?}, known are {known:?}"));
+        if let Some((name, tensor)) = self.unsupported.first_key_value() {
+            return refused(format!(
+                "the contents of tensor {name} were not read, because {tensor} is not supported \
+                 (hint: what is not to be kept, remove from `unsupported`)"
+            ));
         }
-    })
+        let mut text = Growing::default();
+        text.write_all(b"{")?;
+        for (i, (name, Note(json))) in self.notes.iter().enumerate() {
+            text.write_all(if i > 0 { b"," } else { b"" })?;
+            serde_json::to_writer(&mut text, name)?;
+            text.write_all(b":")?;
+            text.write_all(json.as_bytes())?;
+        }
+        text.write_all(b"}")?;
+        let notes = str::from_utf8(&text.0).expect("JSON is text");
+        let mut sum = Checksum::new(notes);
+        for (name, tensor) in &self.tensors {
+            sum.tensor(name, format_name(tensor.dtype()), tensor.sizes(), byte_len(tensor));
+            tensor.write(&mut |bytes| {
+                sum.data(bytes);
+                Ok(())
+            })?;
+        }
+        let mut stamp = Growing::default();
+        write!(stamp, "{FORMAT} {:08x} {notes}", sum.value())?;
+        let stamp = str::from_utf8(&stamp.0).expect("made of text");
+        header::write(in_file_order(self.tensors.iter()), (KEY, stamp))
+    }
 }
 
-/// CRC-32 of the notes and of every tensor's name, type, shape and bytes, by name.
-fn checksum<'a, 'b: 'a>(
-    notes: &str,
-    tensors: impl Iterator<Item = (&'a str, &'a TensorView<'b>)>,
-) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut add = |bytes: &[u8]| {
-        hasher.update(&(bytes.len() as u64).to_le_bytes());
-        hasher.update(bytes);
-    };
-    add(notes.as_bytes());
-    for (name, view) in tensors {
-        add(name.as_bytes());
-        add(format!("{:?} {:?}", view.dtype(), view.shape()).as_bytes());
-        add(view.data());
+/// CRC-32 of the notes and of every tensor's name, type, shape and bytes, by name. Each is
+/// preceded by its length.
+struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    fn new(notes: &str) -> Checksum {
+        let mut sum = Checksum(crc32fast::Hasher::new());
+        sum.text(notes);
+        sum
     }
-    hasher.finalize()
+
+    fn text(&mut self, text: &str) {
+        self.data(&(text.len() as u64).to_le_bytes());
+        self.data(text.as_bytes());
+    }
+
+    /// Of a tensor, all but its bytes.
+    fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: u64) {
+        self.text(name);
+        self.text(&format!("{dtype} {shape:?}"));
+        self.data(&bytes.to_le_bytes());
+    }
+
+    fn data(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn value(self) -> u32 {
+        self.0.finalize()
+    }
 }
 
 /// Format version, checksum and notes of the metadata that [`Checkpoint::save`] writes.
@@ -377,46 +405,4 @@ fn read_stamp(stamp: &str) -> Option<(u32, u32, &str)> {
     let sum = u32::from_str_radix(text, 16).ok()?;
     // As it was written and not otherwise: capitals would be a damaged letter.
     (text == format!("{sum:08x}")).then_some((version, sum, parts.next()?))
-}
-
-fn not_a_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
-}
-
-/// Writes a file so that a crash leaves the old contents or the new. A symbolic link is
-/// replaced by the file.
-///
-/// # Errors
-/// If the operating system refuses, or there is something other than a file, such as a
-/// folder or a device. The old file is then still there, and no temporary one is.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a path to a file"))?;
-    // A rename would replace even a device such as /dev/null, given the rights.
-    if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
-        return Err(not_a_file());
-    }
-    let count = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let mut temporary = name.to_os_string();
-    temporary.push(format!(".{}-{count}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let result = (|| {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        // The rename itself must survive a crash too.
-        #[cfg(unix)]
-        {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        }
-        Ok(())
-    })();
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    result
 }

@@ -1,119 +1,382 @@
-//! Checks the header of a safetensors file, and says what is wrong with which tensor.
+//! The header of a safetensors file: written, read, and checked, with words for what is wrong with
+//! which tensor.
 //!
-//! The crate that reads the file checks most of this again, but in fewer words; and of
-//! tensors with the same name it takes the last.
+//! A file begins with the length of the header in 8 bytes, then the header, JSON, then the bytes
+//! of all tensors without gaps: <https://huggingface.co/docs/safetensors>.
 
-use safetensors::tensor::TensorInfo;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use super::any_tensor::AnyTensor;
+use retrograd_tensor::{DType, MAX_RANK};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::fmt;
+use std::io::{self, Write};
 
-/// The largest header that is read, as in the safetensors crate.
-const LIMIT: u64 = 100_000_000;
+/// The largest header that is read, as in the reference implementation.
+pub(super) const LIMIT: u64 = 100_000_000;
+/// The most axes that are listed. NumPy and PyTorch have no more.
+const MOST_AXES: usize = 64;
 
-/// What is wrong with the header of a whole file, if anything.
-pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
-    let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
-        return Err(format!("it has {} bytes, a safetensors file has at least 8", bytes.len()));
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Header {
+    /// The tensors, by name.
+    pub parts: Vec<Part>,
+    /// The entries of `__metadata__`, in the order of the file.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// A tensor of a file.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub name: String,
+    /// The element type as the format calls it.
+    pub dtype: String,
+    pub shape: Vec<usize>,
+    /// Where its bytes begin in the data.
+    pub begin: u64,
+    /// And where they end.
+    pub end: u64,
+}
+
+impl Part {
+    /// The element type, if such a tensor can be made.
+    pub fn known(&self) -> Option<DType> {
+        let dtype = match &*self.dtype {
+            "F32" => DType::F32,
+            "F64" => DType::F64,
+            "I64" => DType::I64,
+            "U32" => DType::U32,
+            "BOOL" => DType::Bool,
+            _ => return None,
+        };
+        (self.shape.len() <= MAX_RANK).then_some(dtype)
+    }
+}
+
+/// Why a header cannot be used.
+#[derive(Debug)]
+pub(super) enum Problem {
+    Malformed(String),
+    /// There is no memory for so many bytes.
+    OutOfMemory(usize),
+}
+
+/// How the format calls an element type.
+pub(super) fn format_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "F32",
+        DType::F64 => "F64",
+        DType::I64 => "I64",
+        DType::U32 => "U32",
+        DType::Bool => "BOOL",
+    }
+}
+
+/// The tensors in the order in which their bytes lie in a file: widest elements first, so that
+/// all are aligned, then by name. It is the order of the reference implementation.
+pub(super) fn in_file_order<'a>(
+    tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)> + Clone,
+) -> impl Iterator<Item = (&'a String, &'a AnyTensor)> {
+    let order = [DType::I64, DType::F64, DType::F32, DType::U32, DType::Bool];
+    order.into_iter().flat_map(move |dtype| tensors.clone().filter(move |t| t.1.dtype() == dtype))
+}
+
+/// Number of bytes of a tensor.
+pub(super) fn byte_len(tensor: &AnyTensor) -> u64 {
+    let width = match tensor.dtype() {
+        DType::F64 | DType::I64 => 8,
+        DType::F32 | DType::U32 => 4,
+        DType::Bool => 1,
     };
-    let length = u64::from_le_bytes(*length);
+    width * tensor.sizes().iter().product::<usize>() as u64
+}
+
+/// Bytes that are written into memory, which may run out.
+#[derive(Default)]
+pub(super) struct Growing(pub Vec<u8>);
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_reserve(bytes.len()).map_err(|_| {
+            let text = format!("no memory for {} bytes of the header", self.0.len() + bytes.len());
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        })?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// All that stands in a file before the data. `tensors` are in the order of the file, and
+/// `__metadata__` is one entry.
+pub(super) fn write<'a>(
+    tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)>,
+    (key, value): (&str, &str),
+) -> io::Result<Vec<u8>> {
+    let mut out = Growing::default();
+    out.write_all(&[0; 8])?;
+    out.write_all(br#"{"__metadata__":{"#)?;
+    serde_json::to_writer(&mut out, key)?;
+    out.write_all(b":")?;
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"}")?;
+    let mut end = 0;
+    for (name, tensor) in tensors {
+        let begin = end;
+        end += byte_len(tensor);
+        out.write_all(b",")?;
+        serde_json::to_writer(&mut out, name)?;
+        write!(out, r#":{{"dtype":"{}","shape":"#, format_name(tensor.dtype()))?;
+        serde_json::to_writer(&mut out, tensor.sizes())?;
+        write!(out, r#","data_offsets":[{begin},{end}]}}"#)?;
+    }
+    out.write_all(b"}")?;
+    // With spaces at its end, so that the data are aligned.
+    let missing = out.0.len().next_multiple_of(8) - out.0.len();
+    out.write_all(&[b' '; 8][..missing])?;
+    let Growing(mut out) = out;
+    let length = out.len() as u64 - 8;
     if length > LIMIT {
-        return Err(format!("a header of {length} bytes exceeds the limit of {LIMIT}"));
+        let text = format!("names and notes take {length} bytes, a header has at most {LIMIT}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    let Some((text, data)) = rest.split_at_checked(length as usize) else {
-        return Err(format!("a header of {length} bytes exceeds the {} of the file", bytes.len()));
-    };
-    let text = std::str::from_utf8(text)
-        .map_err(|e| format!("byte {} of the header is not UTF-8", e.valid_up_to()))?;
-    let Entries(entries) =
-        serde_json::from_str(text).map_err(|e| format!("the header is no JSON object: {e}"))?;
+    out[..8].copy_from_slice(&length.to_le_bytes());
+    Ok(out)
+}
 
-    let mut names = BTreeSet::new();
-    let mut parts = Vec::new();
-    for (name, value) in &entries {
-        if !names.insert(name) {
-            return Err(format!("duplicate tensor name `{name}`"));
-        }
-        if name == "__metadata__" {
-            check_metadata(value)?;
-        } else {
-            let (begin, end) =
-                span(value, data.len()).map_err(|e| format!("tensor `{name}`: {e}"))?;
-            parts.push((begin, end, name));
-        }
+/// Reads and checks a header that is followed by so many bytes of data.
+///
+/// Numbers in lists are read one by one, and what is of no use is passed over: a header costs a
+/// few times its length, whatever stands in it.
+pub(super) fn parse(text: &[u8], data: u64) -> Result<Header, Problem> {
+    // Strings are unescaped in memory that cannot be asked for politely.
+    room(4 * text.len())?;
+    let text = std::str::from_utf8(text).map_err(|e| {
+        Problem::Malformed(format!("byte {} of the header is not UTF-8", e.valid_up_to()))
+    })?;
+    let mut found = Found { header: Header::default(), has_metadata: false, data, problem: None };
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = json.deserialize_map(&mut found).and_then(|()| json.end());
+    if let Some(problem) = found.problem {
+        return Err(problem);
     }
-    parts.sort();
+    read.map_err(|e| Problem::Malformed(format!("the header is no JSON object: {e}")))?;
+    let Header { mut parts, metadata } = found.header;
+    check_order(&mut parts, data)?;
+    Ok(Header { parts, metadata })
+}
+
+/// Checks that the parts are all of the data, and sorts them by name.
+fn check_order(parts: &mut [Part], data: u64) -> Result<(), Problem> {
+    let malformed = |why| Err(Problem::Malformed(why));
+    parts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    if let Some(pair) = parts.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return malformed(format!("duplicate tensor name `{}`", pair[0].name));
+    }
+    parts.sort_unstable_by(|a, b| (a.begin, a.end, &a.name).cmp(&(b.begin, b.end, &b.name)));
     let mut covered = 0;
-    for (i, &(begin, end, name)) in parts.iter().enumerate() {
-        if begin < covered {
-            return Err(format!("tensors `{}` and `{name}` overlap", parts[i - 1].2));
+    for (i, Part { name, begin, end, .. }) in parts.iter().enumerate() {
+        if *begin < covered {
+            return malformed(format!("tensors `{}` and `{name}` overlap", parts[i - 1].name));
         }
-        if begin > covered {
-            return Err(format!("bytes {covered}..{begin} before tensor `{name}` belong to none"));
+        if *begin > covered {
+            return malformed(format!(
+                "bytes {covered}..{begin} before tensor `{name}` belong to none"
+            ));
         }
-        covered = end;
+        covered = *end;
     }
-    match data.len() - covered {
-        0 => Ok(()),
-        rest => Err(format!("{rest} bytes at the end belong to no tensor")),
+    if covered < data {
+        let rest = data - covered;
+        return malformed(format!("{rest} bytes at the end belong to no tensor"));
+    }
+    parts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(())
+}
+
+/// Whether there is memory for so many bytes, without keeping it.
+pub(super) fn room(bytes: usize) -> Result<(), Problem> {
+    let mut memory = Vec::<u8>::new();
+    let asked = memory.try_reserve_exact(bytes);
+    // Or the compiler leaves both the allocation and its refusal out.
+    std::hint::black_box(&mut memory);
+    asked.map_err(|_| Problem::OutOfMemory(bytes))
+}
+
+/// Adds an item to a list, if there is memory for the list and as much for what its items own.
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Problem> {
+    if list.len() == list.capacity() {
+        let more = list.len().max(16);
+        room(4 * more * size_of::<T>())?;
+        let bytes = (list.len() + more) * size_of::<T>();
+        list.try_reserve_exact(more).map_err(|_| Problem::OutOfMemory(bytes))?;
+    }
+    list.push(item);
+    Ok(())
+}
+
+/// What of a header has been read.
+struct Found {
+    header: Header,
+    has_metadata: bool,
+    /// Number of bytes after the header.
+    data: u64,
+    /// Why it was not read to the end, if that is not for its JSON.
+    problem: Option<Problem>,
+}
+
+impl Found {
+    /// Takes up an entry.
+    fn entry(&mut self, name: String, value: &RawValue) -> Result<(), Problem> {
+        if name == "__metadata__" {
+            if std::mem::replace(&mut self.has_metadata, true) {
+                return Err(Problem::Malformed(format!("duplicate tensor name `{name}`")));
+            }
+            return self.metadata(value);
+        }
+        let Info { dtype, shape: Sizes(shape), data_offsets: (begin, end) } =
+            info(value, self.data)
+                .map_err(|why| Problem::Malformed(format!("tensor `{name}`: {why}")))?;
+        push(&mut self.header.parts, Part { name, dtype, shape, begin, end })
+    }
+
+    fn metadata(&mut self, value: &RawValue) -> Result<(), Problem> {
+        let no_object = || Problem::Malformed("`__metadata__` is no JSON object".into());
+        let mut problem = None;
+        let mut json = serde_json::Deserializer::from_str(value.get());
+        let read = json.deserialize_map(Each(|name: String, value: &RawValue| {
+            let item = match serde_json::from_str(value.get()) {
+                Ok(text) => push(&mut self.header.metadata, (name, text)),
+                Err(_) => {
+                    let why = format!("`{name}` in `__metadata__` is no string");
+                    Err(Problem::Malformed(why))
+                }
+            };
+            item.map_err(|p| problem = Some(p)).is_ok()
+        }));
+        match problem {
+            Some(problem) => Err(problem),
+            None => read.map_err(|_| no_object()),
+        }
     }
 }
 
-fn check_metadata(value: &Value) -> Result<(), String> {
-    let entries = value.as_object().ok_or("`__metadata__` is no JSON object")?;
-    match entries.iter().find(|(_, v)| !v.is_string()) {
-        Some((name, _)) => Err(format!("`{name}` in `__metadata__` is no string")),
-        None => Ok(()),
+impl<'de> Visitor<'de> for &mut Found {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        Each(|name: String, value: &RawValue| {
+            let entry = self.entry(name, value);
+            entry.map_err(|p| self.problem = Some(p)).is_ok()
+        })
+        .visit_map(map)
     }
 }
 
-/// Where a tensor's bytes begin and end.
-fn span(value: &Value, len: usize) -> Result<(usize, usize), String> {
-    let info = TensorInfo::deserialize(value).map_err(|e| e.to_string())?;
-    let (begin, end) = info.data_offsets;
+/// Calls a function for each entry of an object, of one name too, until it returns false. Values
+/// are read by the function: here they are text, which costs nothing.
+struct Each<F>(F);
+
+impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for Each<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if !(self.0)(name, value) {
+                return Err(A::Error::custom("see the problem that was noted"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tensor as the header describes it, checked by itself.
+fn info(value: &RawValue, data: u64) -> Result<Info, String> {
+    let info: Info = serde_json::from_str(value.get()).map_err(|e| {
+        let place = format!(" at line {} column {}", e.line(), e.column());
+        let text = e.to_string();
+        // The place within this entry would mislead.
+        text.strip_suffix(&place).unwrap_or(&text).to_string()
+    })?;
+    let Info { dtype, shape: Sizes(shape), data_offsets: (begin, end) } = &info;
+    let (begin, end) = (*begin, *end);
     if begin > end {
         return Err(format!("offsets [{begin}, {end}] are reversed"));
     }
-    if end > len {
-        return Err(format!("offsets [{begin}, {end}] exceed the {len} bytes of data"));
+    if end > data {
+        return Err(format!("offsets [{begin}, {end}] exceed the {data} bytes of data"));
     }
-    // Sizes other than 0 must not overflow by themselves, so that their order does not count.
-    let bits = info
-        .shape
-        .iter()
-        .filter(|&&n| n > 0)
-        .try_fold(info.dtype.bitsize(), |bits, &n| bits.checked_mul(n));
-    let bits = bits.ok_or_else(|| format!("shape {:?} is too large", info.shape))?;
-    let bytes = if info.shape.contains(&0) { 0 } else { bits.div_ceil(8) };
-    if bytes != end - begin {
-        let (dtype, shape, given) = (info.dtype, info.shape, end - begin);
-        return Err(format!("{dtype} {shape:?} takes {bytes} bytes, the offsets give {given}"));
+    // Of a type of which nothing else is known, the offsets say how long it is.
+    if let Some(bits) = bits(dtype) {
+        // Sizes other than 0 must not overflow by themselves, so that their order does not count.
+        let bits = shape.iter().filter(|&&n| n > 0).try_fold(bits, |b, &n| b.checked_mul(n as u64));
+        let bits = bits.ok_or_else(|| format!("shape {shape:?} is too large"))?;
+        let bytes = if shape.contains(&0) { 0 } else { bits.div_ceil(8) };
+        if bytes != end - begin {
+            let given = end - begin;
+            return Err(format!("{dtype} {shape:?} takes {bytes} bytes, the offsets give {given}"));
+        }
     }
-    Ok((begin, end))
+    Ok(info)
 }
 
-/// The entries of a JSON object in order, of one name too.
-struct Entries(Vec<(String, Value)>);
+/// Bits of an element, of the types that the format had when this was written.
+fn bits(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "F4" => 4,
+        "F6_E2M3" | "F6_E3M2" => 6,
+        "BOOL" | "U8" | "I8" => 8,
+        "F8_E5M2" | "F8_E4M3" | "F8_E8M0" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => 8,
+        "I16" | "U16" | "F16" | "BF16" => 16,
+        "I32" | "U32" | "F32" => 32,
+        "C64" | "F64" | "I64" | "U64" => 64,
+        _ => return None,
+    })
+}
 
-impl<'de> Deserialize<'de> for Entries {
+#[derive(serde::Deserialize)]
+struct Info {
+    dtype: String,
+    shape: Sizes,
+    data_offsets: (u64, u64),
+}
+
+/// The sizes of a tensor's axes, not more than there can be.
+struct Sizes(Vec<usize>);
+
+impl<'de> Deserialize<'de> for Sizes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All;
-        impl<'de> Visitor<'de> for All {
-            type Value = Entries;
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Sizes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
+                f.write_str("a sequence")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sizes, A::Error> {
+                let mut sizes = Vec::new();
+                while let Some(size) = list.next_element()? {
+                    if sizes.len() == MOST_AXES {
+                        let text = format!("its shape has more than {MOST_AXES} axes");
+                        return Err(A::Error::custom(text));
+                    }
+                    sizes.push(size);
                 }
-                Ok(Entries(entries))
+                Ok(Sizes(sizes))
             }
         }
-        deserializer.deserialize_map(All)
+        deserializer.deserialize_seq(List)
     }
 }

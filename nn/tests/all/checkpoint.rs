@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
 /// Every element type, odd values, odd shapes.
-fn everything() -> Checkpoint {
+pub fn everything() -> Checkpoint {
     let mut file = Checkpoint::new();
     let f32s = [0.0f32, -0.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 4.0, f32::MAX];
     let tensors = [
@@ -123,7 +123,9 @@ fn a_model_comes_back() {
     assert!(file.get::<f32>("nothing").unwrap().is_empty());
     // Another element type is not converted behind one's back.
     let error = file.get::<f64>("model").unwrap_err().to_string();
-    assert_eq!(error, "the checkpoint has no f64 tensor model.lm_head.weight: it is f32");
+    let all =
+        "the checkpoint has no f64 tensor model.lm_head.weight: it is f32; model.transformer.h.0.";
+    assert!(error.starts_with(all) && error.ends_with(": it is f32; and 21 more"), "{error}");
     assert_eq!(
         file.read_note::<u64>("step").unwrap_err().to_string(),
         "the checkpoint has no note step"
@@ -205,14 +207,15 @@ fn every_truncation_and_every_addition_is_noticed() {
 }
 
 /// A file of a header and so many bytes of data.
-fn raw(header: &str, data: usize) -> Vec<u8> {
+pub fn raw(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
     bytes.resize(bytes.len() + data, 0);
     bytes
 }
 
-fn one(name: &str, dtype: &str, shape: &str, from: u64, to: u64) -> String {
+/// A header's entry for a tensor.
+pub fn one(name: &str, dtype: &str, shape: &str, from: u64, to: u64) -> String {
     format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{from},{to}]}}"#)
 }
 
@@ -277,10 +280,14 @@ fn malformed_files_say_what_is_wrong() {
     ] {
         assert_eq!(text(&raw(header, 0)), format!("the header is no JSON object: {why}"));
     }
-    for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+    for (open, close, why) in [
+        ("[", "]", "tensor `a`: invalid type: sequence, expected a string"),
+        (r#"{"a":"#, "}", "tensor `a`: missing field `dtype`"),
+        ("[", "", "the header is no JSON object: expected `,` or `]` at line 1 column 100007"),
+    ] {
         let deep = format!(r#"{{"a":{}1{}}}"#, open.repeat(100_000), close.repeat(100_000));
         let text = text(&raw(&deep, 0));
-        assert!(text.contains("recursion limit exceeded at line 1 column"), "{text}");
+        assert!(text.starts_with(why), "{text}");
     }
     // A name given twice, with other and with the same offsets
     for second in [f32s("w", 4, 8), f32s("w", 0, 4)] {
@@ -321,23 +328,9 @@ fn malformed_files_say_what_is_wrong() {
         let sizes: Vec<usize> = serde_json::from_str(shape).unwrap();
         assert_eq!(single("F32", shape, 0, 0), format!("tensor `w`: shape {sizes:?} is too large"));
     }
-    // Types that are not there, and types that tensors cannot have
-    let strange = single("F33", "[2]", 0, 8);
-    assert!(
-        strange.starts_with("tensor `w`: unknown variant `F33`, expected one of `BOOL`"),
-        "{strange}"
-    );
-    for dtype in ["BF16", "F16", "I32"] {
-        let shape = if dtype == "I32" { "[2]" } else { "[4]" };
-        let text = single(dtype, shape, 0, 8);
-        assert!(
-            text.starts_with(&format!("tensor `w`: it has type {dtype}, known are [")),
-            "{text}"
-        );
-    }
-    // More axes than a tensor has
-    let deep = single("F32", "[1,1,1,1,1,1,1,1,2]", 0, 8);
-    assert!(deep.starts_with("tensor `w`: ") && deep.ends_with("9 axes, the most is 8"), "{deep}");
+    // More axes than any library has
+    let deep = format!("[{}2]", "1,".repeat(64));
+    assert_eq!(single("F32", &deep, 0, 8), "tensor `w`: its shape has more than 64 axes");
     // Notes that are no text
     let header = r#"{"__metadata__":{"a":"x","step":7}}"#;
     assert_eq!(text(&raw(header, 0)), "`step` in `__metadata__` is no string");

@@ -7,6 +7,8 @@ mod attention;
 mod attention_maps;
 mod attention_random;
 mod checkpoint;
+mod checkpoint_foreign;
+mod checkpoint_memory;
 mod formulas;
 mod generate;
 mod hidden;

@@ -1,0 +1,62 @@
+//! What can go wrong with a checkpoint.
+
+use super::FORMAT;
+use std::path::PathBuf;
+use std::{fmt, io};
+
+/// What can go wrong with a checkpoint.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The operating system refused.
+    Io(PathBuf, io::Error),
+    /// The file is no (whole) safetensors file.
+    Malformed(PathBuf, String),
+    /// The contents differ from what was written.
+    Damaged(PathBuf),
+    /// Written by a later version.
+    Newer(PathBuf, u32),
+    /// A tensor, note or type that was expected is not there.
+    Absent(String),
+    /// There is no memory for a part of the file.
+    OutOfMemory {
+        /// The file.
+        path: PathBuf,
+        /// How much could not be allocated.
+        bytes: usize,
+        /// For which part.
+        part: String,
+    },
+}
+
+impl fmt::Display for CheckpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CheckpointError::Io(path, e) => write!(f, "{}: {e}", path.display()),
+            CheckpointError::Malformed(path, why) => {
+                write!(f, "{} is no checkpoint: {why}", path.display())
+            }
+            CheckpointError::Damaged(path) => {
+                write!(f, "{} is damaged: its contents do not match its checksum", path.display())
+            }
+            CheckpointError::Newer(path, version) => write!(
+                f,
+                "{} has format version {version}, this build reads up to {FORMAT}",
+                path.display()
+            ),
+            CheckpointError::Absent(what) => write!(f, "the checkpoint has no {what}"),
+            CheckpointError::OutOfMemory { path, bytes, part } => {
+                write!(f, "{}: no memory for {bytes} bytes of {part}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CheckpointError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CheckpointError::Io(_, e) => Some(e),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading a file part by part.
+
+use super::any_tensor::{AnyTensor, ReadError};
+use super::atomic::not_a_file;
+use super::error::CheckpointError;
+use super::header::{self, Header, LIMIT, Part, Problem};
+use retrograd_tensor::{DType, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read together where they are only looked at.
+const PIECE: usize = 1 << 15;
+
+/// A file whose header has been read and checked.
+pub(super) struct Reader {
+    path: PathBuf,
+    file: File,
+    pub header: Header,
+    /// Where the data begin.
+    data: u64,
+    /// Where the next byte comes from.
+    at: u64,
+}
+
+impl Reader {
+    pub fn open(path: &Path) -> Result<Reader, CheckpointError> {
+        let failed = |e| CheckpointError::Io(path.into(), e);
+        let (mut file, length) = open(path).map_err(failed)?;
+        let mut start = Vec::new();
+        file.by_ref().take(9).read_to_end(&mut start).map_err(failed)?;
+        let malformed = |why: String| {
+            let why = other_format(&start).map_or(why, str::to_string);
+            CheckpointError::Malformed(path.into(), why)
+        };
+        let Some(&first) = start.first_chunk() else {
+            let n = start.len();
+            return Err(malformed(format!("it has {n} bytes, a safetensors file has at least 8")));
+        };
+        let header = u64::from_le_bytes(first);
+        if header > LIMIT {
+            return Err(malformed(format!(
+                "a header of {header} bytes exceeds the limit of {LIMIT}"
+            )));
+        }
+        let Some(data) = length.checked_sub(8 + header) else {
+            let text = format!("a header of {header} bytes exceeds the {length} of the file");
+            return Err(malformed(text));
+        };
+        let out_of_memory = |bytes| CheckpointError::OutOfMemory {
+            path: path.into(),
+            bytes,
+            part: "its header".into(),
+        };
+        let mut text = Vec::new();
+        let size = header as usize;
+        text.try_reserve_exact(size).map_err(|_| out_of_memory(size))?;
+        text.resize(size, 0);
+        file.seek(SeekFrom::Start(8)).and_then(|_| file.read_exact(&mut text)).map_err(failed)?;
+        match header::parse(&text, data) {
+            Ok(parsed) => {
+                let data = 8 + header;
+                Ok(Reader { path: path.into(), file, header: parsed, data, at: data })
+            }
+            Err(Problem::Malformed(why)) => Err(malformed(why)),
+            Err(Problem::OutOfMemory(bytes)) => Err(out_of_memory(bytes)),
+        }
+    }
+
+    /// A tensor of the file. `look` is shown all of its bytes.
+    pub fn tensor(
+        &mut self,
+        part: &Part,
+        dtype: DType,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Result<AnyTensor, CheckpointError> {
+        let tensor = self.go_to(part.begin).map_err(ReadError::Io).and_then(|()| {
+            AnyTensor::read(dtype, &part.shape, &mut |bytes| {
+                self.bytes(bytes)?;
+                look(bytes);
+                Ok(())
+            })
+        });
+        tensor.map_err(|e| match e {
+            ReadError::Io(e) => self.failed(e),
+            ReadError::Shape(e) if e.kind == ErrorKind::OutOfMemory => {
+                CheckpointError::OutOfMemory {
+                    path: self.path.clone(),
+                    bytes: (part.end - part.begin) as usize,
+                    part: format!("tensor `{}`", part.name),
+                }
+            }
+            ReadError::Shape(e) => {
+                let why = format!("tensor `{}`: {e}", part.name);
+                CheckpointError::Malformed(self.path.clone(), why)
+            }
+        })
+    }
+
+    /// Shows all bytes of a tensor.
+    pub fn pass(
+        &mut self,
+        part: &Part,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), CheckpointError> {
+        let mut read = || {
+            self.go_to(part.begin)?;
+            let mut left = part.end - part.begin;
+            let mut buffer = [0; PIECE];
+            while left > 0 {
+                let bytes = &mut buffer[..left.min(PIECE as u64) as usize];
+                self.bytes(bytes)?;
+                look(bytes);
+                left -= bytes.len() as u64;
+            }
+            Ok(())
+        };
+        read().map_err(|e| self.failed(e))
+    }
+
+    fn failed(&self, e: io::Error) -> CheckpointError {
+        CheckpointError::Io(self.path.clone(), e)
+    }
+
+    fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        let to = self.data + offset;
+        if to != self.at {
+            self.at = self.file.seek(SeekFrom::Start(to))?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// A regular file, and its length.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    // Devices and pipes may have no end, and a pipe may even block when it is opened. A folder
+    // says what it is when it is read.
+    let kind = fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(not_a_file());
+    }
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
+}
+
+/// What a file is that is no safetensors file, by its first bytes; these are the length of the
+/// header and, in every safetensors file, a brace.
+fn other_format(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [.., b'{'] => None,
+        [b'P', b'K', 3, 4, ..] => Some(
+            "it is a zip archive, as torch.save and numpy.savez write (hint: in Python, \
+             `safetensors.torch.save_file(model.state_dict(), path)` writes what can be read here)",
+        ),
+        [0x80, 2..=5, ..] if start.len() == 9 => Some(
+            "it is a pickle, as torch.save writes with _use_new_zipfile_serialization=False \
+             (hint: in Python, `safetensors.torch.save_file(model.state_dict(), path)` writes what \
+             can be read here)",
+        ),
+        _ => None,
+    }
+}
