@@ -63,7 +63,7 @@ fn begin(args: &Args) -> Result<()> {
 
 /// Text from a run that is there already.
 fn sample(args: &Args, prompt: &str) -> Result<()> {
-    let run = Run::load(&Folder::earlier(args.out.as_deref())?)?;
+    let run = Run::load_model(&Folder::earlier(args.out.as_deref())?)?;
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {

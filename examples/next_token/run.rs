@@ -4,19 +4,24 @@ use crate::corpus::{Corpus, Source, Vocabulary};
 use crate::folder::Folder;
 use crate::recipe::Recipe;
 use crate::stop::{OrFailed, Result, Stop, failed, usage};
+use retrograd::nn::ConfigError;
 use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
 use retrograd::prelude::*;
 use retrograd::tensor::random::Key;
 use std::fmt::Display;
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// Everything there is to know about a run. Saved and loaded, it goes on as if nothing had
 /// happened: batches and dropout follow from the seed and the number of the step alone.
-pub struct Run {
+///
+/// Without an optimiser, `Run<()>`, it can write text but not learn.
+pub struct Run<O = AdamW> {
     pub recipe: Recipe,
     pub source: Source,
     pub vocabulary: Vocabulary,
     pub model: Gpt,
-    pub optimizer: AdamW,
+    pub optimizer: O,
     /// Steps taken.
     pub step: u64,
 }
@@ -39,25 +44,18 @@ impl Recipe {
 impl Run {
     /// A run that has not begun.
     pub fn new(recipe: Recipe, corpus: &Corpus) -> Result<Run> {
-        Run::build(recipe, corpus.source.clone(), corpus.vocabulary.clone()).or_else(usage)
-    }
-
-    fn build(
-        recipe: Recipe,
-        source: Source,
-        vocabulary: Vocabulary,
-    ) -> std::result::Result<Run, retrograd::nn::ConfigError> {
-        let mut rng = Rng::new(recipe.seed_for(Purpose::Weights));
-        let model = Gpt::new(recipe.model(vocabulary.len()), &mut rng)?;
-        let optimizer = AdamW::new(&model, recipe.adam())?;
-        Ok(Run { recipe, source, vocabulary, model, optimizer, step: 0 })
+        Run::build(recipe, corpus.source.clone(), corpus.vocabulary.clone())
+            .and_then(Run::with_optimizer)
+            .or_else(usage)
     }
 
     /// Writes the checkpoint; a crash at any moment leaves the one before or this one.
     pub fn save(&self, folder: &Folder) -> Result<()> {
         folder.check()?;
         let weights = self.model.state_dict();
-        if let Some((name, _)) = weights.iter().find(|(_, w)| !w.abs().max(..).item().is_finite()) {
+        // In place: there may be no memory for a copy, which is no reason to lose the run.
+        let wild = |w: &Tensor| w.contiguous().as_slice().iter().any(|x| !x.is_finite());
+        if let Some((name, _)) = weights.iter().find(|(_, w)| wild(w)) {
             return self.diverged(folder, format!("the weights are not finite in {name}"));
         }
         let mut file = Checkpoint::new();
@@ -75,14 +73,7 @@ impl Run {
         let path = folder.checkpoint();
         let read = || -> std::result::Result<Run, Box<dyn std::error::Error>> {
             let file = Checkpoint::load(&path)?;
-            let note =
-                |e: CheckpointError| format!("{} is of another program: {e}", path.display());
-            let recipe = file.read_note("recipe").map_err(note)?;
-            let source = file.read_note("text").map_err(note)?;
-            let vocabulary = file.read_note("vocabulary").map_err(note)?;
-            let mut run = Run::build(recipe, source, vocabulary)?;
-            run.step = file.read_note("step").map_err(note)?;
-            run.model.load_state_dict(&file.get("model")?)?;
+            let mut run = Run::restore(&path, &file)?.with_optimizer()?;
             run.optimizer.load_state_dict(run.step, &file.get("optimizer")?)?;
             Ok(run)
         };
@@ -91,9 +82,15 @@ impl Run {
 
     /// The end of a run that has lost its way. What it had saved is still there.
     pub fn diverged<T>(&self, folder: &Folder, why: impl Display) -> Result<T> {
-        let kept = match Run::load(folder) {
-            Ok(run) => format!("{} still holds step {}", folder.checkpoint().display(), run.step),
-            Err(_) => "Nothing was saved".to_string(),
+        let path = folder.checkpoint();
+        // Its notes, for which there is always memory.
+        let saved = Checkpoint::load_filtered(&path, |_| false);
+        let kept = match saved.and_then(|file| file.read_note::<u64>("step")) {
+            Ok(step) => format!("{} still holds step {step}", path.display()),
+            Err(CheckpointError::Io(_, e)) if e.kind() == ErrorKind::NotFound => {
+                "Nothing was saved".to_string()
+            }
+            Err(e) => format!("What was saved cannot be read: {e}"),
         };
         failed(format!(
             "stopped at step {}: {why}. {kept}. The learning rate may be too high: try a --lr below \
@@ -101,7 +98,51 @@ impl Run {
             self.step, self.recipe.lr
         ))
     }
+}
 
+/// What needs no optimiser.
+impl Run<()> {
+    fn build(
+        recipe: Recipe,
+        source: Source,
+        vocabulary: Vocabulary,
+    ) -> std::result::Result<Run<()>, ConfigError> {
+        let mut rng = Rng::new(recipe.seed_for(Purpose::Weights));
+        let model = Gpt::new(recipe.model(vocabulary.len()), &mut rng)?;
+        Ok(Run { recipe, source, vocabulary, model, optimizer: (), step: 0 })
+    }
+
+    fn with_optimizer(self) -> std::result::Result<Run, ConfigError> {
+        let optimizer = AdamW::new(&self.model, self.recipe.adam())?;
+        let Run { recipe, source, vocabulary, model, step, .. } = self;
+        Ok(Run { recipe, source, vocabulary, model, optimizer, step })
+    }
+
+    /// Reads of the checkpoint what text is written with: a third of it.
+    pub fn load_model(folder: &Folder) -> Result<Run<()>> {
+        let path = folder.checkpoint();
+        Checkpoint::load_filtered(&path, |name| name.starts_with("model."))
+            .map_err(Into::into)
+            .and_then(|file| Run::restore(&path, &file))
+            .or_failed("cannot load")
+    }
+
+    fn restore(
+        path: &Path,
+        file: &Checkpoint,
+    ) -> std::result::Result<Run<()>, Box<dyn std::error::Error>> {
+        let note = |e: CheckpointError| format!("{} is of another program: {e}", path.display());
+        let recipe = file.read_note("recipe").map_err(note)?;
+        let source = file.read_note("text").map_err(note)?;
+        let vocabulary = file.read_note("vocabulary").map_err(note)?;
+        let mut run = Run::build(recipe, source, vocabulary)?;
+        run.step = file.read_note("step").map_err(note)?;
+        run.model.load_state_dict(&file.get("model")?)?;
+        Ok(run)
+    }
+}
+
+impl<O> Run<O> {
     /// The tokens of a prompt.
     pub fn encode(&self, prompt: &str) -> Result<Vec<i64>> {
         self.vocabulary.encode(prompt).map_err(|unknown| {

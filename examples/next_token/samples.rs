@@ -35,8 +35,8 @@ pub fn first_words(text: &str, most: usize) -> String {
 
 /// Prints the prompt and what the model makes of it, as it comes; `each` is called after each
 /// character.
-pub fn tell(
-    run: &Run,
+pub fn tell<O>(
+    run: &Run<O>,
     prompt: &str,
     count: usize,
     sampler: Sampler,

@@ -110,3 +110,17 @@ fn a_run_that_is_complete_can_be_resumed() {
     place.run(&["--resume"]).ok();
     assert_same(&remains(&place, FOLDER));
 }
+
+#[test]
+fn sampling_needs_no_optimiser() {
+    let place = Place::new();
+    place.run(&[&RECIPE[..], &["--threads", "1"]].concat()).ok();
+    let sample = ["--sample", "Once", "--tokens", "20", "--seed", "3"];
+    let with_all = place.run(&sample).ok();
+    let path = place.path("out/next_token/checkpoint.safetensors");
+    let mut file = Checkpoint::load(&path).unwrap();
+    file.tensors.retain(|name, _| name.starts_with("model."));
+    file.save(&path).unwrap();
+    assert_eq!(place.run(&sample).ok(), with_all);
+    place.run(&["--resume"]).failed(1, &["cannot load", "missing: m."]);
+}
