@@ -6,7 +6,8 @@
 
 use crate::gradients::Gradients;
 use crate::node::{Cx, Node};
-use crate::var::{Edge, Id, Var, grad_enabled, no_grad};
+use crate::var::{Edge, Id, Var, no_grad};
+use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -33,5 +33,7 @@ pub use gradients::Gradients;
 pub use graph::to_dot;
 pub use node::{Backward, Cx, Grads, Needs, Node};
 pub use ops::through;
+pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
+pub use retrograd_tensor::with_threads;
 pub use shards::sharded;
-pub use var::{Id, Var, grad_enabled, no_grad, with_threads};
+pub use var::{Id, Var, no_grad};

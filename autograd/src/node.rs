@@ -10,6 +10,10 @@ use std::sync::{Arc, Mutex};
 /// The rule is written with ordinary operations on [`Var`]. In a first-order backward pass
 /// all of them are constants, and nothing is recorded; when the pass itself is being
 /// differentiated ([`Cx::recording`]), they carry on the graph.
+///
+/// The rule runs within [`no_grad`](crate::no_grad) in a first-order pass. If it shares out work of
+/// its own, it does so by [`par`](retrograd_tensor::par) and not by rayon, which would run tasks of
+/// others in that state; see [`settings`](retrograd_tensor::settings).
 pub trait Backward<T: Real>: Debug + Send + Sync + 'static {
     /// The name of the operation.
     fn name(&self) -> &'static str;

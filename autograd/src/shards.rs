@@ -1,7 +1,7 @@
 //! A loss in shards: parts of a batch that are computed at the same time.
 
 use crate::gradients::Gradients;
-use crate::var::{Var, grad_enabled, no_grad};
+use crate::var::Var;
 use retrograd_tensor::{Real, Tensor, par};
 
 /// The losses `loss(0), .., loss(n - 1)`, and the gradients of their sum: gradient accumulation,
@@ -33,9 +33,8 @@ pub fn sharded<T: Real>(
     n: usize,
     loss: impl Fn(usize) -> Var<T> + Send + Sync,
 ) -> (Vec<Tensor<T>>, Gradients<T>) {
-    let enabled = grad_enabled();
     let part = |i| {
-        let loss = if enabled { loss(i) } else { no_grad(|| loss(i)) };
+        let loss = loss(i);
         let value = loss.value().clone();
         (value, loss.backward())
     };

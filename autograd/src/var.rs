@@ -1,8 +1,8 @@
 //! Variables: tensors that remember where they came from.
 
 use crate::node::{Backward, Needs, Node};
+use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -254,49 +254,22 @@ impl<T: Real> fmt::Debug for Var<T> {
     }
 }
 
-thread_local! {
-    static GRAD_ENABLED: Cell<bool> = const { Cell::new(true) };
-}
-
-/// Whether operations on this thread record how to differentiate them.
-pub fn grad_enabled() -> bool {
-    GRAD_ENABLED.get()
-}
-
-/// Runs `f` with exactly `n` threads, as [`retrograd_tensor::with_threads`] does, and within
-/// [`no_grad`] if that is where it was called.
+/// Runs `f` without recording: every result in it is a constant. May be nested; a panic
+/// restores the state.
+///
+/// It holds for this thread, and for work that is shared out by tensor operations,
+/// [`sharded`](crate::sharded) and [`with_threads`](crate::with_threads). Threads and rayon tasks
+/// that `f` starts itself record as usual, see [`settings`](retrograd_tensor::settings): where
+/// batches are evaluated by `par_iter`, `no_grad` belongs inside the closure that is given to it.
 ///
 /// ```
 /// use retrograd_autograd::{Var, no_grad, with_threads};
 /// use retrograd_tensor::Tensor;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
-/// assert!(with_threads(2, || x.exp()).is_tracked());
-/// assert!(!no_grad(|| with_threads(2, || x.exp())).is_tracked());
-/// ```
-///
-/// # Panics
-/// As [`retrograd_tensor::with_threads`].
-pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
-    let enabled = grad_enabled();
-    retrograd_tensor::with_threads(n, || if enabled { f() } else { no_grad(f) })
-}
-
-/// Runs `f` without recording: every result in it is a constant. May be nested; a panic
-/// restores the state. It is a matter of one thread, and handed on by [`with_threads`].
-///
-/// ```
-/// use retrograd_autograd::{Var, no_grad};
-/// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// assert!(!no_grad(|| x.exp()).is_tracked());
+/// assert!(!no_grad(|| with_threads(2, || x.exp())).is_tracked());
+/// assert!(with_threads(2, || x.exp()).is_tracked());
 /// ```
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            GRAD_ENABLED.set(self.0);
-        }
-    }
-    let _restore = Restore(GRAD_ENABLED.replace(false));
-    f()
+    with_grad_enabled(false, f)
 }

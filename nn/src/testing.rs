@@ -5,7 +5,7 @@ use crate::param::{Param, made_on_this_thread};
 use retrograd_autograd::Var;
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Tensor, with_threads};
+use retrograd_tensor::{Real, Tensor, par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Builds a module and checks that its walk shows every parameter that building it made,
@@ -19,7 +19,8 @@ pub fn check_module<T: Real, M: Module<T>>(
     loss: impl FnOnce(&M) -> Var<T>,
 ) {
     let before = made_on_this_thread();
-    let module = build();
+    // Not shared out: who waits for other threads may make the parameters of somebody else.
+    let module = par::alone(build);
     let made = made_on_this_thread() - before;
     let walked = module.named_parameters();
     assert_eq!(made, walked.len(), "parameters made and parameters that walk() shows");

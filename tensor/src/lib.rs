@@ -29,6 +29,7 @@ pub mod ops;
 pub mod par;
 pub mod precision;
 pub mod random;
+pub mod settings;
 pub mod shape;
 pub mod simd;
 pub mod storage;

@@ -3,11 +3,13 @@
 //! Work is cut into chunks whose size depends on the shape of the work alone, and every chunk
 //! is done the same way whoever does it. So results do not depend on the number of threads;
 //! whether to use threads at all is a matter of estimated time, and of where it is asked for.
+//!
+//! A thread that waits in rayon may run any other task of its pool. So every share of work runs in
+//! the [`settings`](crate::settings) of the thread that shared it out, and that thread waits in the
+//! default ones.
 
-use crate::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
-use crate::simd;
+use crate::settings::Settings;
 use rayon::prelude::*;
-use std::cell::Cell;
 
 /// Estimated time of work per element, in picoseconds: the one place to tune.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,14 +40,9 @@ const CHUNK: u64 = 20_000_000;
 /// The same of whole products in a batch: shares that differ by one cost more than another chunk.
 const CHUNK_OF_PRODUCTS: u64 = 7_000_000;
 
-thread_local! {
-    /// Whether this thread does a shard of something larger, and should do it alone.
-    static ALONE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// The number of threads that parallel work uses here and now.
 pub fn threads() -> usize {
-    if ALONE.get() { 1 } else { rayon::current_num_threads() }
+    if Settings::here().alone { 1 } else { rayon::current_num_threads() }
 }
 
 /// `f(0), f(1), ..` in order: large pieces of work, each with parallel work in it. If there are
@@ -57,24 +54,28 @@ pub fn threads() -> usize {
 /// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
 /// ```
 pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            ALONE.set(self.0);
-        }
-    }
-    let (threads, here) = (threads(), Settings::here());
+    let threads = threads();
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
     }
-    let one = |i| {
-        let _restore = Restore(ALONE.replace(n >= threads));
-        here.run(|| f(i))
-    };
-    (0..n).into_par_iter().with_max_len(1).map(one).collect()
+    let settings = Settings { alone: n >= threads, ..Settings::here() };
+    let one = |i| settings.run(|| f(i));
+    waiting(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
 }
 
-/// Runs `f` with exactly `n` threads for all parallel work in it.
+/// Runs `f` on this thread alone: parallel work in it is not shared out, so that the thread neither
+/// waits for others nor begins their tasks meanwhile.
+///
+/// ```
+/// use retrograd_tensor::par;
+/// assert_eq!(par::alone(par::threads), 1);
+/// ```
+pub fn alone<R>(f: impl FnOnce() -> R) -> R {
+    Settings { alone: true, ..Settings::here() }.run(f)
+}
+
+/// Runs `f` with exactly `n` threads for all parallel work in it, and in the
+/// [`settings`](crate::settings) of this thread.
 ///
 /// Entering a pool once around a whole training loop also makes every parallel operation in
 /// it cheaper to start. Without it, rayon's global pool is used: one thread per core, or
@@ -93,13 +94,15 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         .num_threads(n)
         .build()
         .unwrap_or_else(|e| panic!("with_threads: cannot start {n} threads: {e}"));
-    let here = Settings::here();
-    pool.install(|| here.run(f))
+    let settings = Settings { alone: false, ..Settings::here() };
+    // Called from a thread of another pool, this waits there.
+    waiting(|| pool.install(|| settings.run(f)))
 }
 
 /// Runs `f` once on every thread that parallel work uses, at the same time.
 pub fn on_every_thread(f: impl Fn() + Sync) {
-    rayon::broadcast(|_| f());
+    let here = Settings::here();
+    waiting(|| rayon::broadcast(|_| here.run(&f)));
 }
 
 /// How many of `n` units of `elements` elements each belong to a chunk: at least 1, and a
@@ -126,21 +129,10 @@ pub fn worth(cost: Cost, elements: usize) -> bool {
         && threads() > 1
 }
 
-/// What is in force on a thread, and goes along with the work that it shares out.
-#[derive(Clone, Copy)]
-struct Settings {
-    level: simd::Level,
-    precision: MatmulPrecision,
-}
-
-impl Settings {
-    fn here() -> Settings {
-        Settings { level: simd::level(), precision: matmul_precision() }
-    }
-
-    fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        simd::at_level(self.level, || with_matmul_precision(self.precision, f))
-    }
+/// A call of rayon that waits: whatever else the thread does meanwhile begins in the defaults. The
+/// work that is shared out brings its own settings, see [`as_here`].
+fn waiting<R>(call: impl FnOnce() -> R) -> R {
+    Settings::DEFAULT.run(call)
 }
 
 /// `f` for other threads, with the settings of this one. `f` is behind a pointer, so that what rayon
@@ -170,7 +162,8 @@ fn fill_dyn<T: Send>(
 ) {
     if worth(cost, out.len()) && out.len() > chunk {
         let f = |(i, part): (usize, _)| f(i * chunk, part);
-        out.par_chunks_mut(chunk).enumerate().for_each(as_here(&f));
+        let f = as_here(&f);
+        waiting(|| out.par_chunks_mut(chunk).enumerate().for_each(f));
     } else {
         out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
     }
@@ -186,7 +179,8 @@ pub fn fill2<T: Send, U: Send>(
     if worth(cost, a.len().max(b.len())) && a.len() > chunk_a {
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
-        a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(as_here(&f));
+        let f = as_here(&f);
+        waiting(|| a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f));
     } else {
         let b = b.chunks_mut(chunk_b);
         a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
@@ -201,7 +195,8 @@ pub fn map<R: Send>(
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
     if n > 1 && worth(cost, n.saturating_mul(elements)) {
-        (0..n).into_par_iter().map(as_here(&f)).collect()
+        let f = as_here(&f);
+        waiting(|| (0..n).into_par_iter().map(f).collect())
     } else {
         (0..n).map(f).collect()
     }
@@ -210,7 +205,8 @@ pub fn map<R: Send>(
 /// Does every item, each worth `elements` elements of work.
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
     if items.len() > 1 && worth(cost, items.len() * elements) {
-        items.into_par_iter().for_each(as_here(&f));
+        let f = as_here(&f);
+        waiting(|| items.into_par_iter().for_each(f));
     } else {
         items.into_iter().for_each(f);
     }
@@ -219,24 +215,119 @@ pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) +
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::precision::MatmulPrecision;
     use crate::simd::Level;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    const MUCH: Cost = Cost(1_000_000_000);
+    /// None is the default, except that work is shared out.
+    const UNUSUAL: Settings = Settings {
+        level: Some(Level::Scalar),
+        precision: MatmulPrecision::Bf16,
+        grad: false,
+        alone: false,
+    };
 
     #[test]
     fn settings_go_along_to_other_threads() {
-        const MUCH: Cost = Cost(1_000_000_000);
-        for (level, precision) in Level::available().into_iter().zip(MatmulPrecision::ALL) {
-            let right = || assert_eq!((simd::level(), matmul_precision()), (level, precision));
-            simd::with_level(level, || {
-                with_matmul_precision(precision, || {
-                    with_threads(3, || {
-                        fill(&mut [0; 64], 1, MUCH, |_, _| right());
-                        fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
-                        map(64, 1, MUCH, |_| right());
-                        each(vec![(); 64], 1, MUCH, |()| right());
-                        shards(64, |_| right());
-                    });
+        let alone = Settings { alone: true, ..UNUSUAL };
+        for here in [Settings::DEFAULT, UNUSUAL] {
+            let right = || assert_eq!(Settings::here(), here);
+            here.run(|| {
+                with_threads(3, || {
+                    right();
+                    fill(&mut [0; 64], 1, MUCH, |_, _| right());
+                    fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
+                    map(64, 1, MUCH, |_| right());
+                    each(vec![(); 64], 1, MUCH, |()| right());
+                    shards(2, |_| right());
+                    on_every_thread(right);
+                    right();
                 });
             });
         }
+        UNUSUAL.run(|| {
+            with_threads(3, || {
+                shards(3, |_| {
+                    assert_eq!(Settings::here(), alone);
+                    with_threads(2, || assert_eq!(Settings::here(), UNUSUAL));
+                });
+            });
+        });
+    }
+
+    fn wait_for(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The settings in which a thread runs the task of somebody else while it waits for `share`,
+    /// which is called in unusual settings and given two pieces of work to share out.
+    fn while_waiting_for(share: impl Fn(&(dyn Fn() + Sync)) + Sync) -> Settings {
+        let (both_began, seen) = (AtomicBool::new(false), OnceLock::new());
+        let (both_began, seen) = (&both_began, &seen);
+        with_threads(2, || {
+            rayon::scope(|scope| {
+                let waiter = rayon::current_thread_index();
+                UNUSUAL.run(|| {
+                    share(&|| {
+                        if rayon::current_thread_index() != waiter {
+                            both_began.store(true, SeqCst);
+                            return wait_for(|| seen.get().is_some());
+                        }
+                        wait_for(|| both_began.load(SeqCst));
+                        // Of the two threads only this one will have time for it.
+                        scope.spawn(move |_| {
+                            let here = (rayon::current_thread_index(), Settings::here());
+                            seen.set(here).expect("once");
+                        });
+                    });
+                    assert_eq!(Settings::here(), UNUSUAL);
+                });
+                assert_eq!(seen.get().map(|(thread, _)| *thread), Some(waiter));
+            });
+        });
+        seen.get().expect("has run").1
+    }
+
+    #[test]
+    fn who_waits_runs_the_tasks_of_others_in_the_defaults() {
+        let seen = [
+            while_waiting_for(|f| fill(&mut [0; 2], 1, MUCH, |_, _| f())),
+            while_waiting_for(|f| fill2((&mut [0; 2], 1), (&mut [0; 2], 1), MUCH, |_, _, _| f())),
+            while_waiting_for(|f| drop(map(2, 1, MUCH, |_| f()))),
+            while_waiting_for(|f| each(vec![(); 2], 1, MUCH, |()| f())),
+            while_waiting_for(|f| drop(shards(2, |_| f()))),
+            while_waiting_for(|f| on_every_thread(f)),
+        ];
+        assert_eq!(seen, [Settings::DEFAULT; 6]);
+    }
+
+    #[test]
+    fn who_waits_for_another_pool_does_too() {
+        let seen = OnceLock::new();
+        with_threads(1, || {
+            rayon::scope(|scope| {
+                scope.spawn(|_| seen.set(Settings::here()).expect("once"));
+                UNUSUAL.run(|| with_threads(1, || wait_for(|| seen.get().is_some())));
+            });
+        });
+        assert_eq!(seen.get(), Some(&Settings::DEFAULT));
+    }
+
+    #[test]
+    fn a_panic_in_shared_work_restores_the_settings() {
+        with_threads(3, || {
+            UNUSUAL.run(|| {
+                let work = || map(64, 1, MUCH, |i| assert!(i != 40, "piece 40"));
+                let panicked = std::panic::catch_unwind(work);
+                assert!(panicked.is_err());
+                assert_eq!(Settings::here(), UNUSUAL);
+            });
+            assert_eq!(Settings::here(), Settings::DEFAULT);
+            on_every_thread(|| assert_eq!(Settings::here(), Settings::DEFAULT));
+        });
     }
 }

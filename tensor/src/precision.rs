@@ -1,6 +1,6 @@
 //! How exactly products of `f32` matrices are made.
 
-use std::cell::Cell;
+use crate::settings::Settings;
 use std::fmt;
 use std::str::FromStr;
 
@@ -101,18 +101,15 @@ impl FromStr for MatmulPrecision {
     }
 }
 
-thread_local! {
-    static PRECISION: Cell<MatmulPrecision> = const { Cell::new(MatmulPrecision::F32) };
-}
-
 /// The precision in force: that of the innermost [`with_matmul_precision`], else `F32`.
 pub fn matmul_precision() -> MatmulPrecision {
-    PRECISION.get()
+    Settings::here().precision
 }
 
 /// Runs `f` with products of `f32` matrices made as `precision` allows; those of backward passes,
 /// too, if they run inside. It holds for this thread, and for work that tensor operations share
-/// out; threads that `f` starts itself begin with `F32`.
+/// out; threads and rayon tasks that `f` starts itself begin with `F32`, see
+/// [`settings`](crate::settings).
 ///
 /// ```
 /// use retrograd_tensor::random::Rng;
@@ -123,12 +120,5 @@ pub fn matmul_precision() -> MatmulPrecision {
 /// assert!(b.cast::<f64>().sub(&exact).abs().max(..).item() < 1e-5);
 /// ```
 pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> R) -> R {
-    struct Restore(MatmulPrecision);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            PRECISION.set(self.0);
-        }
-    }
-    let _restore = Restore(PRECISION.replace(precision));
-    f()
+    Settings { precision, ..Settings::here() }.run(f)
 }

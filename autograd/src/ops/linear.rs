@@ -4,7 +4,8 @@ use crate::node::{Backward, Cx, Grads};
 use crate::ops::matmul::of_right_transposed;
 use crate::ops::pointwise::Differentiable;
 use crate::ops::through;
-use crate::var::{Var, grad_enabled};
+use crate::var::Var;
+use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Tensor};
 
 /// Weight and bias of a linear layer.

@@ -2,8 +2,9 @@
 
 use crate::node::{Backward, Cx, Grads};
 use crate::ops::through;
-use crate::var::{Var, grad_enabled};
+use crate::var::Var;
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums};
+use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Integer, Real, Tensor};
 
 #[derive(Debug)]

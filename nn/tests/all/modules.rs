@@ -161,6 +161,31 @@ fn the_walk_is_checked() {
     assert_eq!(text, "a: gradient sums to 0");
 }
 
+/// Those that a thread makes for somebody else while it waits do not count.
+#[test]
+fn the_walk_is_checked_among_other_tasks() {
+    use retrograd_tensor::par::{self, Cost};
+    let sleep = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    with_threads(2, || {
+        rayon::scope(|scope| {
+            let waiter = rayon::current_thread_index();
+            let build = || {
+                // Two pieces of work: this thread makes a task while another is busy with one.
+                par::each(vec![(); 2], 1, Cost(u32::MAX), |()| {
+                    if rayon::current_thread_index() != waiter {
+                        return sleep(100);
+                    }
+                    sleep(10);
+                    scope.spawn(|_| drop(Param::new(Tensor::<f32>::ones([2]))));
+                });
+                Linear::<f64>::new(2, 2, &mut Rng::new(1))
+            };
+            let x = Var::constant(Tensor::ones([2]));
+            check_module(build, |m| m.forward(&x, &mut Pass::eval()).sum(..));
+        });
+    });
+}
+
 #[test]
 fn gradients_agree_with_differences() {
     let mut worst = 0.0f64;

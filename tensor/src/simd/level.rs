@@ -1,6 +1,6 @@
 //! Which instruction set to use: detected once, lowered by `RETROGRAD_SIMD` or for one thread.
 
-use std::cell::Cell;
+use crate::settings::Settings;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -105,22 +105,18 @@ fn choose(request: Option<&str>, available: &[Level]) -> Result<Level, LevelErro
     }
 }
 
-thread_local! {
-    static OVERRIDE: Cell<Option<Level>> = const { Cell::new(None) };
-}
-
 /// The level in force: that of the innermost [`with_level`] on this thread, else the best one
 /// the CPU has, lowered by the environment variable `RETROGRAD_SIMD`
 /// (`scalar`, `neon`, `avx2` or `avx512`), which is read once.
 ///
-/// Tensor operations take it along to the threads that they share work out to. Code that starts
-/// its own threads should read it first and set it there.
+/// Tensor operations take it along to the threads that they share work out to. Threads and rayon
+/// tasks that a program starts itself begin with the default; see [`settings`](crate::settings).
 ///
 /// # Panics
 /// If `RETROGRAD_SIMD` names no level, or one that this CPU does not have.
 pub fn level() -> Level {
     static DEFAULT: OnceLock<Level> = OnceLock::new();
-    OVERRIDE.get().unwrap_or_else(|| {
+    Settings::here().level.unwrap_or_else(|| {
         *DEFAULT.get_or_init(|| {
             let request =
                 std::env::var_os("RETROGRAD_SIMD").map(|v| v.to_string_lossy().into_owned());
@@ -129,7 +125,8 @@ pub fn level() -> Level {
     })
 }
 
-/// Runs `f` with [`level`] answering `level` on this thread; for tests and comparisons.
+/// Runs `f` with [`level`] answering `level` on this thread; for tests and comparisons. See
+/// [`settings`](crate::settings) for what this means in rayon tasks.
 ///
 /// # Panics
 /// If this CPU does not have the level.
@@ -144,19 +141,7 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     if let Err(e) = require(level, &Level::available()) {
         panic!("with_level: {e}");
     }
-    at_level(level, f)
-}
-
-/// [`with_level`] for a level that was in force on another thread, and need not be checked.
-pub(crate) fn at_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Level>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OVERRIDE.set(self.0);
-        }
-    }
-    let _restore = Restore(OVERRIDE.replace(Some(level)));
-    f()
+    Settings { level: Some(level), ..Settings::here() }.run(f)
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ mod portable;
 mod prefetch;
 mod real;
 
-pub(crate) use level::at_level;
 pub use level::{Level, LevelError, level, with_level};
 pub(crate) use prefetch::{FAR_AHEAD, LINE, is_far, pays_to_ask, prefetch, prefetch_near};
 pub use real::Real;

@@ -1,0 +1,139 @@
+//! Programs that train and evaluate in tasks of one pool of threads. More threads than cores find
+//! each other's tasks often while they wait.
+
+use rayon::prelude::*;
+use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded, with_grad_enabled};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::simd::{Level, level, with_level};
+use retrograd_tensor::{MatmulPrecision, Tensor, matmul_precision, with_matmul_precision};
+use retrograd_tensor::{par, with_threads};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const WIDTH: usize = 192;
+/// Products of so many rows are shared out in many pieces.
+const MANY: usize = 256;
+/// And of so many in few.
+const FEW: usize = 64;
+
+/// Two layers, and their inputs.
+struct Model {
+    w: [Var; 2],
+    x: Vec<Tensor>,
+}
+
+impl Model {
+    fn new(rows: usize, inputs: u64) -> Model {
+        let normal = |rows, seed| Tensor::<f32>::randn([rows, WIDTH], &mut Rng::new(seed));
+        Model {
+            w: [1, 2].map(|seed| Var::leaf(normal(WIDTH, seed) * 0.1)),
+            x: (0..inputs).map(|i| normal(rows, 100 + i)).collect(),
+        }
+    }
+
+    fn loss(&self, input: usize) -> Var {
+        let x = Var::constant(self.x[input].clone());
+        x.matmul(&self.w[0]).tanh().matmul(&self.w[1]).square().mean(..)
+    }
+
+    fn bits(&self, gradients: &Gradients) -> Vec<u32> {
+        let all = self.w.iter().flat_map(|w| gradients.get(w).expect("was reached").to_vec());
+        all.map(f32::to_bits).collect()
+    }
+
+    /// The loss and the gradients of an input.
+    fn step(&self, input: usize) -> Vec<u32> {
+        let loss = self.loss(input);
+        let mut bits = vec![loss.item().to_bits()];
+        bits.extend(self.bits(&loss.backward()));
+        bits
+    }
+}
+
+/// How many of `n` tasks go wrong, or panic, that all wait for a thread at first.
+fn wrong(threads: usize, n: usize, right: impl Fn(usize) -> bool + Sync) -> usize {
+    let (wrong, right) = (&AtomicUsize::new(0), &right);
+    let task = move |i| {
+        let is_right = catch_unwind(AssertUnwindSafe(|| right(i)));
+        wrong.fetch_add(usize::from(!is_right.unwrap_or(false)), Relaxed);
+    };
+    with_threads(threads, || {
+        rayon::scope(|scope| (0..n).for_each(|i| scope.spawn(move |_| task(i))));
+    });
+    wrong.load(Relaxed)
+}
+
+#[test]
+fn tasks_that_train_are_not_touched_by_tasks_that_evaluate() {
+    const TASKS: usize = 60;
+    let state = || (grad_enabled(), matmul_precision(), level());
+    let (model, usual) = (Model::new(MANY, 2), state());
+    let want = [0, 1].map(|i| model.step(i));
+    for threads in [3, 8, 16] {
+        let wrong = wrong(threads, TASKS, |i| {
+            let began = state();
+            let right = if i.is_multiple_of(2) {
+                let plain = || with_level(Level::Scalar, || no_grad(|| model.loss(0).item()));
+                let loss = with_matmul_precision(MatmulPrecision::Bf16, plain);
+                let exact = f32::from_bits(want[0][0]);
+                (loss - exact).abs() < 1e-2 * exact
+            } else {
+                model.step(i / 2 % 2) == want[i / 2 % 2]
+            };
+            right && (began, state()) == (usual, usual)
+        });
+        assert_eq!(wrong, 0, "of {TASKS} tasks on {threads} threads");
+    }
+}
+
+#[test]
+fn forward_and_backward_in_tasks() {
+    const TASKS: usize = 60;
+    let model = Model::new(MANY, 4);
+    let want: Vec<_> = (0..4).map(|i| model.step(i)).collect();
+    for threads in [3, 8, 16] {
+        let right = |i: usize| model.step(i % 4) == want[i % 4];
+        assert_eq!(wrong(threads, TASKS, right), 0, "of {TASKS} tasks on {threads} threads");
+        let steps: Vec<Vec<u32>> = with_threads(threads, || {
+            (0..TASKS).into_par_iter().with_max_len(1).map(|i| model.step(i % 4)).collect()
+        });
+        assert!(steps.iter().enumerate().all(|(i, step)| *step == want[i % 4]), "{threads}");
+    }
+}
+
+#[test]
+fn fewer_shards_than_threads() {
+    let model = Model::new(FEW, 8);
+    let run = || {
+        let (losses, gradients) = sharded(8, |i| model.loss(i));
+        (
+            losses.iter().map(|loss| loss.item().to_bits()).collect::<Vec<_>>(),
+            model.bits(&gradients),
+        )
+    };
+    let want = with_threads(1, run);
+    for (threads, times) in [(3, 10), (16, 60)] {
+        with_threads(threads, || (0..times).for_each(|_| assert!(run() == want, "{threads}")));
+    }
+}
+
+/// Gradient mode goes along both ways, to whatever thread.
+#[test]
+fn shards_are_in_the_mode_of_the_caller() {
+    for threads in [1, 3, 8] {
+        with_threads(threads, || {
+            for enabled in [true, false] {
+                let modes = with_grad_enabled(!enabled, || {
+                    with_grad_enabled(enabled, || par::shards(20, |_| grad_enabled()))
+                });
+                assert_eq!(modes, [enabled; 20]);
+                assert!(!no_grad(|| with_threads(2, grad_enabled)));
+            }
+            let x = Var::leaf(Tensor::scalar(3.0f64));
+            let (losses, gradients) =
+                no_grad(|| with_grad_enabled(true, || sharded(3, |_| x.square())));
+            assert_eq!(losses.iter().map(Tensor::item).collect::<Vec<_>>(), [9.0; 3]);
+            assert_eq!(gradients.get(&x).unwrap().item(), 18.0);
+        });
+    }
+}
