@@ -82,9 +82,14 @@ impl<'a, T: Real> Backprop<'a, T> {
     /// another shape; if the graph was consumed by an earlier pass.
     #[track_caller]
     pub fn run(self) -> Gradients<T> {
-        let roots = seeds(self.roots);
-        let found = no_grad(|| Pass::new(self.retain, false, self.keep, None).run(roots));
-        Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect())
+        or_panic(self.try_run())
+    }
+
+    /// [`Backprop::run`], or what it panics with.
+    pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
+        let roots = seeds(self.roots)?;
+        let found = no_grad(|| Pass::new(self.retain, false, self.keep, None).run(roots))?;
+        Ok(Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect()))
     }
 }
 
@@ -102,6 +107,9 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::backward`] of a variable of any shape, given its own gradient.
+    ///
+    /// # Panics
+    /// As [`Backprop::run`].
     #[track_caller]
     pub fn backward_with(&self, cotangent: &Tensor<T>) -> Gradients<T> {
         Backprop::from(self).cotangent(cotangent.clone()).run()
@@ -134,7 +142,7 @@ pub fn grad<T: Real>(
     assert!(untracked.is_none(), "grad: input {} is not tracked", untracked.unwrap_or(0));
     let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
     let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
-    let mut seeds = seeds(roots);
+    let mut seeds = or_panic(seeds(roots));
     let recording = grad_enabled();
     for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
         if let Some(given) = given.filter(|_| recording) {
@@ -143,44 +151,53 @@ pub fn grad<T: Real>(
     }
     // Nothing older than the oldest wanted variable can lead to any of them.
     let oldest = wanted.iter().min().copied();
-    let found = Pass::new(true, recording, wanted.clone(), oldest).run(seeds);
+    let found = or_panic(Pass::new(true, recording, wanted.clone(), oldest).run(seeds));
     wanted.iter().map(|id| found.get(id).cloned()).collect()
 }
 
-/// Roots with the gradients they begin with, checked.
+/// The value, or a panic at the line of the caller: closures do not know it.
 #[track_caller]
+fn or_panic<R>(result: Result<R, String>) -> R {
+    match result {
+        Ok(value) => value,
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Roots, each with the gradient it begins with.
+type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
+
+/// Roots with the gradients they begin with, checked.
 #[inline(never)]
-fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Vec<(&Var<T>, Var<T>)> {
+fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Result<Seeds<'_, T>, String> {
     let mut out = Vec::with_capacity(roots.len());
     for (root, g) in roots {
-        assert!(
-            root.is_tracked(),
-            "backward: the variable is a constant, computed from no leaf (hint: Var::leaf makes \
-             a variable whose gradient is wanted)"
-        );
+        if !root.is_tracked() {
+            return Err("backward: the variable is a constant, computed from no leaf (hint: \
+                        Var::leaf makes a variable whose gradient is wanted)"
+                .into());
+        }
         let g = match g {
+            Some(g) if g.shape() == root.shape() => g,
             Some(g) => {
-                assert!(
-                    g.shape() == root.shape(),
+                return Err(format!(
                     "backward: the variable is {:?}, its cotangent {:?}",
                     root.shape(),
                     g.shape()
-                );
-                g
+                ));
             }
+            None if root.value().numel() == 1 => Tensor::ones(root.shape()),
             None => {
-                assert!(
-                    root.value().numel() == 1,
+                return Err(format!(
                     "backward: the variable has shape {:?}, not one element (hint: reduce it to a \
                      scalar, or give a cotangent with backward_with)",
                     root.shape()
-                );
-                Tensor::ones(root.shape())
+                ));
             }
         };
         out.push((root, Var::constant(g)));
     }
-    out
+    Ok(out)
 }
 
 /// The state of a backward pass.
@@ -200,8 +217,12 @@ impl<T: Real> Pass<T> {
         Pass { retain, recording, keep, oldest, ready: BTreeMap::new(), found: BTreeMap::new() }
     }
 
+    /// The gradients that were asked for.
+    ///
+    /// # Errors
+    /// If an operation was freed by an earlier pass.
     #[inline(never)]
-    fn run(mut self, roots: Vec<(&Var<T>, Var<T>)>) -> BTreeMap<Id, Var<T>> {
+    fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
         for (root, g) in roots {
             self.deliver(root.edge(), g);
         }
@@ -212,12 +233,12 @@ impl<T: Real> Pass<T> {
             if self.oldest == Some(id) {
                 break;
             }
-            let op = node.take_op(self.retain).unwrap_or_else(|| {
-                panic!(
+            let op = node.take_op(self.retain).ok_or_else(|| {
+                format!(
                     "backward: the graph at {node:?} was consumed by an earlier backward pass \
                      (hint: Backprop::retain_graph keeps it)"
                 )
-            });
+            })?;
             let cx = Cx { node: &node, recording: self.recording };
             let grads = op.backward(&cx, &g);
             assert_eq!(grads.len(), node.inputs.len(), "{}: one gradient per input", node.name());
@@ -230,7 +251,7 @@ impl<T: Real> Pass<T> {
                 }
             }
         }
-        self.found
+        Ok(self.found)
     }
 
     fn deliver(&mut self, edge: &Edge<T>, g: Var<T>) {

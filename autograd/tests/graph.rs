@@ -1,8 +1,10 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
-use retrograd_autograd::{Backprop, Var, grad, no_grad};
+use retrograd_autograd::{Backprop, Var, grad, no_grad, with_threads};
 use retrograd_tensor::Tensor;
-use std::panic::catch_unwind;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 fn leaf(x: f64) -> Var<f64> {
     Var::leaf(Tensor::scalar(x))
@@ -15,6 +17,50 @@ fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
         .cloned()
         .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
         .unwrap()
+}
+
+/// The message of the panic that `f` ends with, which must be reported at a line of this call.
+#[track_caller]
+fn reported_here(f: impl FnOnce()) -> String {
+    thread_local! {
+        static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |info| {
+            PLACE.set(info.location().map(|l| (l.file().to_string(), l.line())));
+            before(info);
+        }));
+    });
+    let here = Location::caller();
+    let text = message(AssertUnwindSafe(f));
+    let (file, line) = PLACE.take().expect("a place");
+    assert!(file == here.file() && line.abs_diff(here.line()) <= 2, "{file}:{line}: {text}");
+    text
+}
+
+#[test]
+fn wrong_calls_are_reported_at_the_line_of_the_caller() {
+    let x = leaf(2.0);
+    let y = x.exp();
+    drop(y.backward());
+    for text in [
+        reported_here(|| drop(y.backward())),
+        reported_here(|| drop(y.backward_with(&Tensor::scalar(1.0)))),
+        reported_here(|| drop(Backprop::from(&y).retain_graph().run())),
+        reported_here(|| drop(grad(&[(&y, None)], &[&x]))),
+    ] {
+        assert!(text.contains("consumed by an earlier backward"), "{text}");
+    }
+    let three = Var::leaf(Tensor::<f64>::ones([3]));
+    for (text, want) in [
+        (reported_here(|| drop(three.backward())), "has shape [3], not one element"),
+        (reported_here(|| drop(no_grad(|| x.exp()).backward())), "is a constant"),
+        (reported_here(|| with_threads(0, || ())), "with_threads: needs at least 1 thread, got 0"),
+    ] {
+        assert!(text.contains(want), "{text}");
+    }
 }
 
 #[test]

@@ -88,12 +88,13 @@ pub fn alone<R>(f: impl FnOnce() -> R) -> R {
 /// use retrograd_tensor::with_threads;
 /// assert_eq!(with_threads(2, retrograd_tensor::threads), 2);
 /// ```
+#[track_caller]
 pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
     assert!(n > 0, "with_threads: needs at least 1 thread, got 0");
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(n)
-        .build()
-        .unwrap_or_else(|e| panic!("with_threads: cannot start {n} threads: {e}"));
+    let pool = match rayon::ThreadPoolBuilder::new().num_threads(n).build() {
+        Ok(pool) => pool,
+        Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
+    };
     let settings = Settings { alone: false, ..Settings::here() };
     // Called from a thread of another pool, this waits there.
     waiting(|| pool.install(|| settings.run(f)))

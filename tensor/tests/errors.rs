@@ -2,7 +2,7 @@
 //! line. The texts are part of the interface; the same in debug and release.
 
 use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::{ErrorKind, INFER, Shape, Tensor};
+use retrograd_tensor::{ErrorKind, INFER, Shape, Tensor, with_threads};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook};
 use std::sync::Once;
@@ -269,6 +269,11 @@ fn rows() {
         || drop(t.cross_entropy(&Tensor::from([0i64, 1]), how)),
         "cross_entropy: label_smoothing must be in [0, 1], got NaN",
     );
+}
+
+#[test]
+fn threads() {
+    panics(|| with_threads(0, || ()), "with_threads: needs at least 1 thread, got 0");
 }
 
 /// After a panic, in whatever thread, everything still works.
