@@ -1,16 +1,29 @@
 //! A loss in shards: parts of a batch that are computed at the same time.
 
+use crate::engine::Backprop;
 use crate::gradients::Gradients;
 use crate::var::Var;
-use retrograd_tensor::{Real, Tensor, par};
+use retrograd_tensor::{Real, par};
 
-/// The losses `loss(0), .., loss(n - 1)`, and the gradients of their sum: gradient accumulation,
-/// but of all parts at the same time.
+/// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, but of
+/// all parts at the same time.
+///
+/// `mean(i)` is the mean loss of part `i`, a scalar, and `counts[i]` is the number of elements that
+/// this mean is over, such as the targets that are not ignored. The result is that of one mean over
+/// all elements:
+///
+/// ```text
+/// loss = Σ counts[i] / N · mean(i),   N = Σ counts[i]
+/// ```
+///
+/// Parts of equal size do not have equal counts if some of their elements are ignored. A part whose
+/// count is 0 is not computed. If all counts are 0, all parts are computed and have equal weights,
+/// so that the loss is what `mean` gives for no elements.
 ///
 /// Each part has a graph of its own; they share leaves only. Where there are as many parts as
 /// threads, each is done by one thread from beginning to end, which neither waits for others nor
-/// fetches what they wrote. Gradients are added in order, so results depend on the number of
-/// parts and not on threads. Weigh the losses so that their sum is what you want:
+/// fetches what they wrote. Gradients are added in order, so results depend on the parts and not on
+/// threads. Every part is computed in the [`settings`](retrograd_tensor::settings) of the caller.
 ///
 /// ```
 /// use retrograd_autograd::{Var, sharded};
@@ -19,30 +32,60 @@ use retrograd_tensor::{Real, Tensor, par};
 /// let w = Var::leaf(Tensor::from([2.0f32, -1.0]));
 /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]);
 /// let mean = |x: &Tensor| Var::constant(x.clone()).matmul(&w).square().mean(..);
-/// let (losses, grads) = sharded(2, |i| mean(&x.narrow(0, 2 * i, 2)) * 0.5);
+/// // The first three rows, and the last.
+/// let (loss, grads) = sharded(&[3, 1], |i| mean(&x.narrow(0, 3 * i, [3, 1][i])));
 ///
 /// let whole = mean(&x);
-/// assert_eq!(losses[0].item() + losses[1].item(), whole.item());
+/// assert_eq!(loss, whole.item());
 /// assert_eq!(grads.get(&w), whole.backward().get(&w));
 /// ```
 ///
 /// # Panics
-/// As [`Var::backward`], of each loss.
+/// If `counts` is empty; as [`Var::backward`], of each loss.
 #[track_caller]
 pub fn sharded<T: Real>(
-    n: usize,
-    loss: impl Fn(usize) -> Var<T> + Send + Sync,
-) -> (Vec<Tensor<T>>, Gradients<T>) {
+    counts: &[usize],
+    mean: impl Fn(usize) -> Var<T> + Send + Sync,
+) -> (T, Gradients<T>) {
+    assert!(!counts.is_empty(), "sharded: needs the count of at least 1 part, got none");
+    let parts = weights(counts);
+    // Errors are returned, so that they are reported at the caller's line.
     let part = |i| {
-        let loss = loss(i);
+        let (index, weight) = parts[i];
+        let loss = mean(index) * T::from_f64(weight);
         let value = loss.value().clone();
-        (value, loss.backward())
+        Backprop::from(&loss).try_run().map(|gradients| (value.item(), gradients))
     };
-    let mut values = Vec::with_capacity(n);
+    let mut losses = Vec::with_capacity(parts.len());
     let mut sum = Gradients::empty();
-    for (value, grads) in par::shards(n, part) {
-        values.push(value);
-        sum.accumulate(grads);
+    for part in par::shards(parts.len(), part) {
+        match part {
+            Ok((loss, gradients)) => {
+                losses.push(loss);
+                sum.accumulate(gradients);
+            }
+            Err(why) => panic!("{why}"),
+        }
     }
-    (values, sum)
+    (losses.into_iter().sum(), sum)
+}
+
+/// The parts to be computed, and the weights of their means.
+fn weights(counts: &[usize]) -> Vec<(usize, f64)> {
+    let all: f64 = counts.iter().map(|&n| n as f64).sum();
+    let weight = |n: usize| if all > 0.0 { n as f64 / all } else { 1.0 / counts.len() as f64 };
+    let weights = counts.iter().map(|&n| weight(n)).enumerate();
+    weights.filter(|&(_, weight)| weight > 0.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_shares_of_what_counts() {
+        assert_eq!(weights(&[3, 1]), [(0, 0.75), (1, 0.25)]);
+        assert_eq!(weights(&[0, 5, 0, 3]), [(1, 0.625), (3, 0.375)]);
+        assert_eq!(weights(&[0, 0, 0, 0]), [(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.25)]);
+    }
 }

@@ -1,6 +1,6 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
-use retrograd_autograd::{Backprop, Var, grad, no_grad, with_threads};
+use retrograd_autograd::{Backprop, Var, grad, no_grad, sharded, with_threads};
 use retrograd_tensor::Tensor;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
@@ -50,6 +50,7 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
         reported_here(|| drop(y.backward_with(&Tensor::scalar(1.0)))),
         reported_here(|| drop(Backprop::from(&y).retain_graph().run())),
         reported_here(|| drop(grad(&[(&y, None)], &[&x]))),
+        reported_here(|| drop(sharded(&[1, 1, 1], |_| y.clone()))),
     ] {
         assert!(text.contains("consumed by an earlier backward"), "{text}");
     }
@@ -57,10 +58,18 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
     for (text, want) in [
         (reported_here(|| drop(three.backward())), "has shape [3], not one element"),
         (reported_here(|| drop(no_grad(|| x.exp()).backward())), "is a constant"),
+        (reported_here(|| drop(sharded(&[1], |_| three.exp()))), "has shape [3], not one element"),
+        (reported_here(|| drop(sharded(&[1, 1], |_| x.detach()))), "is a constant"),
+        (reported_here(|| drop(sharded(&[], |_| x.exp()))), "sharded: needs the count"),
         (reported_here(|| with_threads(0, || ())), "with_threads: needs at least 1 thread, got 0"),
     ] {
         assert!(text.contains(want), "{text}");
     }
+    // In a pool, too: whatever thread has found the mistake.
+    with_threads(3, || {
+        let text = reported_here(|| drop(sharded(&[1; 8], |_| y.clone())));
+        assert!(text.contains("consumed by an earlier backward"), "{text}");
+    });
 }
 
 #[test]

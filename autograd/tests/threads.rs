@@ -105,11 +105,8 @@ fn forward_and_backward_in_tasks() {
 fn fewer_shards_than_threads() {
     let model = Model::new(FEW, 8);
     let run = || {
-        let (losses, gradients) = sharded(8, |i| model.loss(i));
-        (
-            losses.iter().map(|loss| loss.item().to_bits()).collect::<Vec<_>>(),
-            model.bits(&gradients),
-        )
+        let (loss, gradients) = sharded(&[FEW; 8], |i| model.loss(i));
+        (loss.to_bits(), model.bits(&gradients))
     };
     let want = with_threads(1, run);
     for (threads, times) in [(3, 10), (16, 60)] {
@@ -130,10 +127,39 @@ fn shards_are_in_the_mode_of_the_caller() {
                 assert!(!no_grad(|| with_threads(2, grad_enabled)));
             }
             let x = Var::leaf(Tensor::scalar(3.0f64));
-            let (losses, gradients) =
-                no_grad(|| with_grad_enabled(true, || sharded(3, |_| x.square())));
-            assert_eq!(losses.iter().map(Tensor::item).collect::<Vec<_>>(), [9.0; 3]);
-            assert_eq!(gradients.get(&x).unwrap().item(), 18.0);
+            let (loss, gradients) =
+                no_grad(|| with_grad_enabled(true, || sharded(&[1, 1, 1], |_| x.square())));
+            assert!((loss - 9.0).abs() < 1e-14);
+            assert!((gradients.get(&x).unwrap().item() - 6.0).abs() < 1e-14);
         });
     }
+}
+
+#[test]
+fn parts_count_by_what_their_means_are_over() {
+    let x = Tensor::<f64>::randn([10, 3], &mut Rng::new(1));
+    let w = Var::leaf(Tensor::from([1.0, -2.0, 0.5]));
+    let mean = |first, n| Var::constant(x.narrow(0, first, n)).matmul(&w).exp().mean(..);
+    let check = |counts: &[usize]| {
+        let first = |i: usize| counts[..i].iter().sum::<usize>();
+        let (loss, gradients) = sharded(counts, |i| mean(first(i), counts[i]));
+        let whole = mean(0, 10);
+        assert!((loss - whole.item()).abs() < 1e-14, "{counts:?}");
+        let difference = gradients.get(&w).unwrap() - whole.backward().get(&w).unwrap();
+        assert!(difference.abs().max(..).item() < 1e-14, "{counts:?}");
+    };
+    check(&[10]);
+    check(&[5, 5]);
+    check(&[1, 7, 2]);
+    // The mean over nothing is NaN, and does not count.
+    check(&[0, 4, 0, 6, 0]);
+}
+
+#[test]
+fn if_nothing_counts_the_loss_is_that_of_nothing() {
+    let w = Var::leaf(Tensor::scalar(2.0f64));
+    let (loss, gradients) = sharded(&[0, 0, 0], |_| w.mul_scalar(0.0));
+    assert_eq!((loss, gradients.get(&w).unwrap().item()), (0.0, 0.0));
+    let (loss, _) = sharded(&[0, 0], |_| w.mul_scalar(f64::NAN));
+    assert!(loss.is_nan());
 }

@@ -104,6 +104,12 @@ impl GptConfig {
     }
 }
 
+/// The first element with a property, and its position in row-major order.
+fn first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
+    let x = x.contiguous();
+    x.as_slice().iter().copied().enumerate().find(|&(_, element)| property(element))
+}
+
 /// From this size on, the logits of a batch are the largest tensor by far.
 const LARGE_VOCAB: usize = 8192;
 
@@ -136,6 +142,7 @@ pub struct Gpt<T: Real = f32> {
     blocks: Vec<Block<T>>,
     ln_f: LayerNorm<T>,
     lm_head: Linear<T>,
+    ignore_index: Option<i64>,
 }
 
 impl<T: Real> Gpt<T> {
@@ -163,7 +170,36 @@ impl<T: Real> Gpt<T> {
             blocks.push(Block::new(&config, rng));
         }
         let dropout = Dropout::new(config.dropout);
-        Ok(Gpt { wpe, dropout, blocks, ln_f: config.norm(), wte, lm_head, config })
+        let ln_f = config.norm();
+        let ignore_index = CrossEntropy::default().ignore_index;
+        Ok(Gpt { wpe, dropout, blocks, ln_f, wte, lm_head, config, ignore_index })
+    }
+
+    /// With another target that does not count in the loss: -100 at first, as in PyTorch; -1 in
+    /// nanoGPT; `None` if every target counts. It is no part of the configuration, and checkpoints
+    /// do not hold it.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
+    /// #     dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().with_ignore_index(Some(-1));
+    /// let loss = |tokens, targets| model.loss(&tokens, &targets, &mut Pass::eval()).item();
+    /// let padded = loss(Tensor::from([[1i64, 2, 3, 0]]), Tensor::from([[2i64, 3, -1, -1]]));
+    /// let short = loss(Tensor::from([[1i64, 2]]), Tensor::from([[2i64, 3]]));
+    /// assert!((padded - short).abs() < 1e-5);
+    /// ```
+    pub fn with_ignore_index(mut self, ignore_index: Option<i64>) -> Self {
+        self.ignore_index = ignore_index;
+        self
+    }
+
+    /// The target that does not count in the loss, see [`Gpt::with_ignore_index`].
+    pub fn ignore_index(&self) -> Option<i64> {
+        self.ignore_index
     }
 
     /// The shape of the model.
@@ -224,12 +260,12 @@ impl<T: Real> Gpt<T> {
         })
     }
 
-    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`. With a
-    /// vocabulary of 8192 or more the logits are never held all at once, see
-    /// [`Var::linear_cross_entropy`].
+    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`. Targets that
+    /// are ignored do not count ([`Gpt::with_ignore_index`]). With a vocabulary of 8192 or more the
+    /// logits are never held all at once, see [`Var::linear_cross_entropy`].
     ///
     /// # Panics
-    /// As [`Gpt::forward`], or if shapes differ or a target is outside the vocabulary.
+    /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor ignored.
     #[track_caller]
     pub fn loss<I: Integer>(
         &self,
@@ -237,7 +273,8 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let how = CrossEntropy::default();
+        self.check_targets(targets);
+        let how = CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() };
         if self.config.vocab < LARGE_VOCAB {
             return self.forward(tokens, pass).cross_entropy(targets, how);
         }
@@ -248,12 +285,13 @@ impl<T: Real> Gpt<T> {
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
     ///
     /// A large batch is cut into shards that are computed at the same time, each from the tokens
-    /// to its gradients; see [`sharded`]. Their number, at most 4, depends on the sizes of the
-    /// batch alone, so results do not depend on threads; they differ from those of
-    /// `loss(..).backward()` by rounding, and by what dropout leaves out.
+    /// to its gradients, and weighted by its number of targets that count; see [`sharded`]. The
+    /// number of shards, at most 4, depends on the sizes of the batch alone, so results do not depend
+    /// on threads; they differ from those of `loss(..).backward()` by rounding, and by what dropout
+    /// leaves out.
     ///
     /// # Panics
-    /// As [`Gpt::loss`], or if tokens have another rank than 2.
+    /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
     #[track_caller]
     pub fn loss_and_gradients<I: Integer>(
         &self,
@@ -267,20 +305,57 @@ impl<T: Real> Gpt<T> {
             tokens.shape(),
             targets.shape()
         );
+        assert!(tokens.size(0) > 0, "gpt: a batch of 0 sequences has no mean loss");
+        // Here and not in a shard, so that errors are reported at the caller's line.
+        self.check_length(tokens.size(1));
+        let vocab = self.config.vocab;
+        if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
+            panic!("gpt: token {token} at position {at} is outside 0..{vocab}");
+        }
+        self.check_targets(targets);
         // Less is not worth gradients of its own.
         const TOKENS: usize = 384;
         let (batch, all) = (tokens.size(0), tokens.numel());
         let most = batch.min(all / TOKENS).clamp(1, 4);
         let shards = 1 << most.ilog2();
         let passes = pass.split(shards);
-        let (losses, gradients) = sharded(shards, |i| {
+        let part = |x: &Tensor<I>, i| {
             let first = batch * i / shards;
-            let n = batch * (i + 1) / shards - first;
-            let part = |x: &Tensor<I>| x.narrow(0, first, n);
-            let loss = self.loss(&part(tokens), &part(targets), &mut passes[i].clone());
-            loss * T::from_f64(n as f64 / batch as f64)
-        });
-        (losses.iter().map(Tensor::item).sum(), gradients)
+            x.narrow(0, first, batch * (i + 1) / shards - first)
+        };
+        let counted = |targets: Tensor<I>| {
+            let targets = targets.contiguous();
+            targets.as_slice().iter().filter(|&&target| !self.is_ignored(target)).count()
+        };
+        let counts: Vec<usize> = (0..shards).map(|i| counted(part(targets, i))).collect();
+        sharded(&counts, |i| self.loss(&part(tokens, i), &part(targets, i), &mut passes[i].clone()))
+    }
+
+    fn is_ignored<I: Integer>(&self, target: I) -> bool {
+        self.ignore_index.is_some_and(|ignored| target.to_i128() == i128::from(ignored))
+    }
+
+    /// Before anything is computed, and with the name of the option.
+    #[track_caller]
+    fn check_targets<I: Integer>(&self, targets: &Tensor<I>) {
+        let vocab = self.config.vocab;
+        let wrong = |target: I| target.index_in(vocab).is_none() && !self.is_ignored(target);
+        if let Some((at, target)) = first(targets, wrong) {
+            let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
+            panic!(
+                "gpt: target {target} at position {at} is outside 0..{vocab}, and the ignored target \
+                 (ignore_index) is {ignored} (hint: Gpt::with_ignore_index sets it)"
+            );
+        }
+    }
+
+    #[track_caller]
+    fn check_length(&self, length: usize) {
+        assert!(
+            length <= self.config.context,
+            "gpt: a sequence of {length} tokens is longer than the context of {}",
+            self.config.context
+        );
     }
 
     /// The attention weights `[.., heads, L, L]` of every block.
@@ -323,11 +398,7 @@ impl<T: Real> Gpt<T> {
     ) -> Var<T> {
         assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
         let length = start + tokens.size(-1);
-        assert!(
-            length <= self.config.context,
-            "gpt: a sequence of {length} tokens is longer than the context of {}",
-            self.config.context
-        );
+        self.check_length(length);
         let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
         let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
         let mut x = self.dropout.forward(&x, pass);

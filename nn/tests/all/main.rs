@@ -11,6 +11,7 @@ mod checkpoint_foreign;
 mod checkpoint_memory;
 mod formulas;
 mod generate;
+mod gpt_loss;
 mod hidden;
 mod lattice;
 mod misfits;

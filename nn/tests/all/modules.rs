@@ -543,7 +543,7 @@ fn a_loss_in_shards_is_that_of_the_batch() {
         tied: true,
     };
     let model = Gpt::<f64>::new(config(0.0), &mut Rng::new(1)).unwrap();
-    for (batch, length) in [(1, 5), (9, 96), (16, 96), (0, 4)] {
+    for (batch, length) in [(1, 5), (9, 96), (16, 96)] {
         let draw = || Tensor::<i64>::randint(0, 11, [batch, length], &mut Rng::new(batch as u64));
         let (tokens, targets) = (draw(), draw());
         let whole = model.loss(&tokens, &targets, &mut Pass::train(1));
@@ -553,14 +553,14 @@ fn a_loss_in_shards_is_that_of_the_batch() {
             })
         };
         let ((loss, grads), (again, same)) = (in_shards(2), in_shards(3));
-        assert!((loss - whole.item()).abs() < 1e-12 || batch == 0 && loss.is_nan());
+        assert!((loss - whole.item()).abs() < 1e-12);
         assert!(loss.to_bits() == again.to_bits() && grads.len() == same.len());
         let want = whole.backward();
         for (((id, got), (_, again)), (_, want)) in grads.iter().zip(same.iter()).zip(want.iter()) {
             assert_eq!(got.to_vec().len(), want.numel());
-            let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12 || batch == 0;
+            let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
             assert!(got.to_vec().iter().zip(&want.to_vec()).all(close), "{id:?}");
-            assert!(batch == 0 || got.to_vec() == again.to_vec());
+            assert!(got.to_vec() == again.to_vec());
         }
     }
     // The same sequence in every shard, and yet not the same loss.

@@ -1,0 +1,147 @@
+//! The loss of a [`Gpt`] and its gradients: what counts in them, and in shards.
+
+use crate::common::*;
+use retrograd_autograd::Gradients;
+use retrograd_nn::*;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor, with_threads};
+use std::cell::Cell;
+use std::panic::{set_hook, take_hook};
+
+const VOCAB: i64 = 11;
+
+fn model<T: Real>() -> Gpt<T> {
+    let config = GptConfig {
+        vocab: VOCAB as usize,
+        context: 100,
+        layers: 2,
+        heads: 2,
+        width: 16,
+        dropout: 0.0,
+        bias: true,
+        tied: true,
+    };
+    gpt(config, 1)
+}
+
+/// Tokens and targets of a batch of sequences.
+fn batch(batch: usize, length: usize) -> [Tensor<i64>; 2] {
+    let rng = &mut Rng::new(7);
+    [(); 2].map(|()| Tensor::randint(0, VOCAB, [batch, length], rng))
+}
+
+/// The targets for which `counts` (a sequence and a position in it) is true; elsewhere `ignored`.
+fn only(targets: &Tensor<i64>, ignored: i64, counts: impl Fn(usize, usize) -> bool) -> Tensor<i64> {
+    let keep = |i: &[usize]| if counts(i[0], i[1]) { targets.at(i) } else { ignored };
+    Tensor::from_fn(targets.shape(), keep)
+}
+
+/// The largest difference between two sets of gradients, which must have the same members.
+fn difference(a: &Gradients<f64>, b: &Gradients<f64>) -> f64 {
+    let ids = |g: &Gradients<f64>| g.iter().map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!(ids(a), ids(b));
+    let pairs = a.iter().zip(b.iter());
+    pairs.map(|((_, a), (_, b))| (a - b).abs().max(..).item()).fold(0.0, f64::max)
+}
+
+/// Shards are weighted by what counts in them, however it is spread over the sequences.
+#[test]
+fn ignored_targets_do_not_count_in_any_shard() {
+    let model = model::<f64>();
+    let check = |name: &str, [tokens, targets]: [Tensor<i64>; 2]| {
+        let whole = model.loss(&tokens, &targets, &mut Pass::eval());
+        let (loss, gradients) = model.loss_and_gradients(&tokens, &targets, &mut Pass::eval());
+        assert!((loss - whole.item()).abs() < 1e-13, "{name}: {loss}, not {}", whole.item());
+        let difference = difference(&gradients, &whole.backward());
+        assert!(difference < 1e-14, "{name}: gradients differ by {difference}");
+        loss
+    };
+    let [tokens, all] = batch(8, 100);
+    let with = |counts: &dyn Fn(usize, usize) -> bool| [tokens.clone(), only(&all, -100, counts)];
+    check("all", with(&|_, _| true));
+    check("half of the sequences", with(&|row, _| row < 4));
+    check("every other sequence", with(&|row, _| row % 2 == 0));
+    check("sequences of different lengths", with(&|row, at| at < 100 >> row));
+    check("one target", with(&|row, at| (row, at) == (5, 40)));
+    assert_eq!(check("none", with(&|_, _| false)), 0.0);
+    // An odd number of sequences in four shards.
+    let [tokens, all] = batch(17, 96);
+    check("odd", [tokens, only(&all, -100, |row, at| at % (row + 1) == 0)]);
+}
+
+#[test]
+fn the_ignored_target_can_be_chosen() {
+    let [tokens, all] = batch(8, 100);
+    let counts = |row: usize, at: usize| at < 100 >> row;
+    let run = |model: Gpt<f64>, targets: &Tensor<i64>| {
+        let whole = model.loss(&tokens, targets, &mut Pass::eval()).item();
+        let (loss, gradients) = model.loss_and_gradients(&tokens, targets, &mut Pass::eval());
+        assert!((loss - whole).abs() < 1e-13);
+        (loss, gradients.norm())
+    };
+    assert_eq!(model::<f64>().ignore_index(), Some(-100));
+    let want = run(model(), &only(&all, -100, counts));
+    let ignoring = |target| model::<f64>().with_ignore_index(target);
+    assert_eq!(ignoring(Some(-1)).ignore_index(), Some(-1));
+    assert_eq!(run(ignoring(Some(-1)), &only(&all, -1, counts)), want);
+    // It may be a token, as a padding token is: then it never counts.
+    let without_3 = |row, at| all.at(&[row, at]) != 3;
+    let want = run(model(), &only(&all, -100, without_3));
+    assert_eq!(run(ignoring(Some(3)), &all), want);
+    assert_ne!(run(ignoring(None), &all), want);
+    assert_eq!(run(ignoring(None), &all), run(model(), &all));
+    // A clone ignores the same.
+    assert_eq!(ignoring(Some(-1)).clone().ignore_index(), Some(-1));
+}
+
+#[test]
+fn wrong_batches_say_what_is_wrong() {
+    let model = model::<f32>();
+    let [tokens, targets] = batch(8, 100);
+    let run = |model: &Gpt, tokens: &Tensor<i64>, targets: &Tensor<i64>| {
+        panic_text(|| model.loss_and_gradients(tokens, targets, &mut Pass::eval()))
+    };
+    let none = Tensor::zeros([0, 4]);
+    assert_eq!(run(&model, &none, &none), "gpt: a batch of 0 sequences has no mean loss");
+
+    let padded = only(&targets, -1, |row, at| (row, at) != (7, 2));
+    let want = "gpt: target -1 at position 702 is outside 0..11, and the ignored target \
+                (ignore_index) is -100 (hint: Gpt::with_ignore_index sets it)";
+    assert_eq!(run(&model, &tokens, &padded), want);
+    assert_eq!(panic_text(|| model.loss(&tokens, &padded, &mut Pass::eval())), want);
+    let all = model.clone().with_ignore_index(None);
+    let text = run(&all, &tokens, &padded);
+    assert!(text.contains("the ignored target (ignore_index) is none"), "{text}");
+
+    let wrong = only(&tokens, 11, |row, at| (row, at) != (3, 5));
+    assert_eq!(run(&model, &wrong, &targets), "gpt: token 11 at position 305 is outside 0..11");
+    let long = Tensor::zeros([8, 101]);
+    let want = "gpt: a sequence of 101 tokens is longer than the context of 100";
+    assert_eq!(run(&model, &long, &long), want);
+    let text = run(&model, &tokens, &targets.narrow(0, 0, 7));
+    assert!(text.contains("[8, 100] and [7, 100]"), "{text}");
+}
+
+/// At the line of the call, though shards are computed by other threads.
+#[test]
+fn wrong_batches_are_reported_at_the_line_of_the_caller() {
+    thread_local! {
+        static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) };
+    }
+    // The hook is that of the whole program: panics of other tests go on to the one before.
+    let before = take_hook();
+    set_hook(Box::new(move |info| {
+        PLACE.set(info.location().map(|l| (l.file().to_string(), l.line())));
+        before(info);
+    }));
+    let model = model::<f32>();
+    let [tokens, targets] = batch(8, 100);
+    let (wrong, none) = (only(&targets, -1, |row, _| row > 0), Tensor::zeros([0, 4]));
+    with_threads(3, || {
+        for (tokens, targets) in [(&tokens, &wrong), (&wrong, &targets), (&none, &none)] {
+            let call = || model.loss_and_gradients(tokens, targets, &mut Pass::eval());
+            panic_text(call);
+            assert_eq!(PLACE.take(), Some((file!().to_string(), line!() - 2)));
+        }
+    });
+}
