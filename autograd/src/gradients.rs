@@ -17,6 +17,41 @@ pub struct Gradients<T: Real = f32> {
     known_finite: bool,
 }
 
+/// Something that [`Gradients`] are asked for: a variable, or what stands for a leaf, as the
+/// parameters of a module do.
+///
+/// ```
+/// use retrograd_autograd::{GradientKey, Id, Var};
+/// use retrograd_tensor::Tensor;
+///
+/// struct Weight(Var);
+///
+/// impl GradientKey<f32> for Weight {
+///     fn gradient_id(&self) -> Option<Id> {
+///         self.0.id()
+///     }
+/// }
+///
+/// let w = Weight(Var::leaf(Tensor::scalar(3.0)));
+/// assert_eq!(w.0.square().backward().get(&w).unwrap().item(), 6.0);
+/// ```
+pub trait GradientKey<T: Real> {
+    /// The identity under which its gradient is kept; `None` of a constant.
+    fn gradient_id(&self) -> Option<Id>;
+}
+
+impl<T: Real> GradientKey<T> for Var<T> {
+    fn gradient_id(&self) -> Option<Id> {
+        self.id()
+    }
+}
+
+impl<T: Real, K: GradientKey<T> + ?Sized> GradientKey<T> for &K {
+    fn gradient_id(&self) -> Option<Id> {
+        (**self).gradient_id()
+    }
+}
+
 impl<T: Real> Gradients<T> {
     pub(crate) fn new(by_id: BTreeMap<Id, Tensor<T>>) -> Self {
         Gradients { by_id, known_finite: false }
@@ -27,10 +62,10 @@ impl<T: Real> Gradients<T> {
         Gradients::new(BTreeMap::new())
     }
 
-    /// The gradient of a leaf (or of a variable that the pass was told to keep); `None` if
-    /// the pass did not reach it.
-    pub fn get(&self, x: &Var<T>) -> Option<&Tensor<T>> {
-        self.by_id.get(&x.id()?)
+    /// The gradient of a leaf or a parameter (or of a variable that the pass was told to keep);
+    /// `None` if the pass did not reach it.
+    pub fn get(&self, x: &(impl GradientKey<T> + ?Sized)) -> Option<&Tensor<T>> {
+        self.by_id.get(&x.gradient_id()?)
     }
 
     /// [`Gradients::get`], by identity.
@@ -38,9 +73,9 @@ impl<T: Real> Gradients<T> {
         self.by_id.get(&id)
     }
 
-    /// Takes the gradient of a variable out.
-    pub fn remove(&mut self, x: &Var<T>) -> Option<Tensor<T>> {
-        self.by_id.remove(&x.id()?)
+    /// Takes the gradient of a variable or a parameter out.
+    pub fn remove(&mut self, x: &(impl GradientKey<T> + ?Sized)) -> Option<Tensor<T>> {
+        self.by_id.remove(&x.gradient_id()?)
     }
 
     /// Number of variables with a gradient.

@@ -29,7 +29,7 @@ mod shards;
 mod var;
 
 pub use engine::{Backprop, grad};
-pub use gradients::Gradients;
+pub use gradients::{GradientKey, Gradients};
 pub use graph::to_dot;
 pub use node::{Backward, Cx, Grads, Needs, Node};
 pub use ops::through;

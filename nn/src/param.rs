@@ -1,10 +1,11 @@
 //! Parameters: the tensors that training changes.
 
-use retrograd_autograd::{Id, Var};
+use retrograd_autograd::{GradientKey, Id, Var};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
@@ -16,12 +17,24 @@ pub struct Param<T: Real = f32>(Arc<Inner<T>>);
 
 struct Inner<T: Real> {
     leaf: RwLock<Var<T>>,
+    /// The thread that holds the lock for writing, see [`this_thread`]; 0 if none does.
+    writer: AtomicU64,
     id: Id,
+    shape: Shape,
     trainable: AtomicBool,
 }
 
 thread_local! {
     static MADE: Cell<usize> = const { Cell::new(0) };
+    static THREAD: u64 = {
+        static COUNTER: AtomicU64 = AtomicU64::new(1);
+        COUNTER.fetch_add(1, Relaxed)
+    };
+}
+
+/// A number of this thread, from 1.
+fn this_thread() -> u64 {
+    THREAD.with(|&n| n)
 }
 
 /// How many parameters this thread has made, for [`crate::testing`].
@@ -34,32 +47,64 @@ impl<T: Real> Param<T> {
     pub fn new(value: Tensor<T>) -> Param<T> {
         MADE.set(MADE.get() + 1);
         let leaf = Var::leaf(value);
-        let id = leaf.id().expect("leaves have an id");
-        Param(Arc::new(Inner { leaf: RwLock::new(leaf), id, trainable: AtomicBool::new(true) }))
+        let (id, shape) = (leaf.id().expect("leaves have an id"), *leaf.shape());
+        Param(Arc::new(Inner {
+            leaf: RwLock::new(leaf),
+            writer: AtomicU64::new(0),
+            id,
+            shape,
+            trainable: AtomicBool::new(true),
+        }))
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Var<T>> {
+    /// The lock is not reentrant: this thread would wait for itself.
+    #[track_caller]
+    fn refuse_reentry(&self, method: &str) {
+        // Relaxed: a thread always sees what it has stored itself, and no other stores its number.
+        assert!(
+            self.0.writer.load(Relaxed) != this_thread(),
+            "Param::{method}: this thread is in the middle of changing the parameter (hint: the \
+             closure given to `update` must not use it; take what it needs before, and gradients \
+             by `grads.get(&param)`)"
+        );
+    }
+
+    #[track_caller]
+    fn read(&self, method: &str) -> RwLockReadGuard<'_, Var<T>> {
+        self.refuse_reentry(method);
         self.0.leaf.read().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Var<T>> {
-        self.0.leaf.write().unwrap_or_else(|e| e.into_inner())
+    #[track_caller]
+    fn write(&self, method: &str) -> Writing<'_, T> {
+        self.refuse_reentry(method);
+        let leaf = self.0.leaf.write().unwrap_or_else(|e| e.into_inner());
+        self.0.writer.store(this_thread(), Relaxed);
+        Writing { leaf, writer: &self.0.writer }
     }
 
     /// The parameter as a variable: a leaf, or a constant while it is frozen.
+    ///
+    /// # Panics
+    /// Within [`Param::update`] of this parameter.
+    #[track_caller]
     pub fn var(&self) -> Var<T> {
-        let leaf = self.read();
+        let leaf = self.read("var");
         if self.is_trainable() { leaf.clone() } else { leaf.detach() }
     }
 
     /// The current value.
+    ///
+    /// # Panics
+    /// Within [`Param::update`] of this parameter.
+    #[track_caller]
     pub fn value(&self) -> Tensor<T> {
-        self.read().value().clone()
+        self.read("value").value().clone()
     }
 
     /// The sizes of the axes.
     pub fn shape(&self) -> Shape {
-        *self.read().shape()
+        self.0.shape
     }
 
     /// The identity under which [`Gradients`](retrograd_autograd::Gradients) keep the
@@ -71,23 +116,34 @@ impl<T: Real> Param<T> {
     /// Replaces the value.
     ///
     /// # Panics
-    /// If the shape differs.
+    /// If the shape differs, or within [`Param::update`] of this parameter.
     #[track_caller]
     pub fn set(&self, value: Tensor<T>) {
-        let mut leaf = self.write();
+        let mut leaf = self.write("set");
         *leaf = leaf.with_value(value);
     }
 
     /// Changes the value in place, or in a copy if a graph still uses it.
     ///
-    /// `f` must not use the parameter itself: it is locked.
+    /// The parameter is locked while `f` runs: other threads that want its value wait, and `f`
+    /// itself must not ask for it. Shape, identity and gradient of the parameter are no secret:
+    ///
+    /// ```
+    /// use retrograd_nn::Param;
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// let grads = p.var().square().sum(..).backward();
+    /// p.update(|w| w.add_assign(&(grads.get(&p).unwrap() * -0.25)));
+    /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
+    /// ```
     ///
     /// # Panics
-    /// If `f` leaves another shape behind.
+    /// If `f` leaves another shape behind, or within [`Param::update`] of the same parameter.
     #[track_caller]
     pub fn update<R>(&self, f: impl FnOnce(&mut Tensor<T>) -> R) -> R {
-        let mut leaf = self.write();
-        let shape = *leaf.shape();
+        let mut leaf = self.write("update");
+        let shape = self.shape();
         let result = f(leaf.leaf_value_mut());
         assert!(*leaf.shape() == shape, "update: {shape:?} has become {:?}", leaf.shape());
         result
@@ -97,6 +153,7 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// As [`Param::update`]; or if a parameter is given twice.
+    #[track_caller]
     pub(crate) fn update_all<R>(
         params: &[&Param<T>],
         f: impl FnOnce(Vec<&mut Tensor<T>>) -> R,
@@ -107,14 +164,14 @@ impl<T: Real> Param<T> {
         order.sort_by_key(|&i| params[i].id());
         let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
         assert!(!twice, "update_all: a parameter is given twice");
-        let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write())).collect();
+        let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
         f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())
     }
 
     /// Lets another variable stand for the parameter, and returns the one that did.
     pub(crate) fn swap(&self, var: Var<T>) -> Var<T> {
-        std::mem::replace(&mut *self.write(), var)
+        std::mem::replace(&mut *self.write("swap"), var)
     }
 
     /// Whether it is trained: true until it is frozen.
@@ -125,6 +182,39 @@ impl<T: Real> Param<T> {
     /// Freezes it (`false`) or has it trained again (`true`).
     pub fn set_trainable(&self, trainable: bool) {
         self.0.trainable.store(trainable, Relaxed);
+    }
+}
+
+/// The lock of a parameter, held for writing.
+struct Writing<'a, T: Real> {
+    leaf: RwLockWriteGuard<'a, Var<T>>,
+    writer: &'a AtomicU64,
+}
+
+impl<T: Real> Deref for Writing<'_, T> {
+    type Target = Var<T>;
+    fn deref(&self) -> &Var<T> {
+        &self.leaf
+    }
+}
+
+impl<T: Real> DerefMut for Writing<'_, T> {
+    fn deref_mut(&mut self) -> &mut Var<T> {
+        &mut self.leaf
+    }
+}
+
+/// Also when a closure panics. The lock, a field, is released afterwards.
+impl<T: Real> Drop for Writing<'_, T> {
+    fn drop(&mut self) {
+        self.writer.store(0, Relaxed);
+    }
+}
+
+/// Also while it is frozen.
+impl<T: Real> GradientKey<T> for Param<T> {
+    fn gradient_id(&self) -> Option<Id> {
+        Some(self.id())
     }
 }
 

@@ -17,6 +17,7 @@ mod lattice;
 mod misfits;
 mod modules;
 mod optim;
+mod param;
 mod state;
 mod too_large;
 mod variants;

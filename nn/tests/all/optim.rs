@@ -12,9 +12,9 @@ use std::path::Path;
 
 /// A matrix and a vector.
 #[derive(Debug)]
-struct Two<T: Real = f64> {
-    matrix: Param<T>,
-    vector: Param<T>,
+pub struct Two<T: Real = f64> {
+    pub matrix: Param<T>,
+    pub vector: Param<T>,
 }
 
 impl<T: Real> Module<T> for Two<T> {
@@ -24,7 +24,7 @@ impl<T: Real> Module<T> for Two<T> {
     }
 }
 
-fn two<T: Real>() -> Two<T> {
+pub fn two<T: Real>() -> Two<T> {
     let rng = &mut Rng::new(4);
     Two {
         matrix: Param::new(Tensor::randn([2, 3], rng)),
@@ -32,16 +32,16 @@ fn two<T: Real>() -> Two<T> {
     }
 }
 
-/// A backward pass that gives exactly these gradients.
-fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
+/// A backward pass that gives exactly these gradients, of what is not frozen.
+pub fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
     let mut all = Gradients::empty();
-    for (param, g) in pairs {
+    for (param, g) in pairs.iter().filter(|(param, _)| param.is_trainable()) {
         all.accumulate(Backprop::from(&param.var()).cotangent(g.clone()).run());
     }
     all
 }
 
-fn both<T: Real>(m: &Two<T>, seed: u64) -> Gradients<T> {
+pub fn both<T: Real>(m: &Two<T>, seed: u64) -> Gradients<T> {
     let rng = &mut Rng::new(seed);
     let (a, b) = (Tensor::randn([2, 3], rng), Tensor::randn([4], rng));
     gradients(&[(&m.matrix, a), (&m.vector, b)])
@@ -104,7 +104,7 @@ fn five_steps_agree_with_pytorch() {
 }
 
 /// One of each, under a name.
-fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
+pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
     let adam = AdamConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
     let nesterov = SgdConfig { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.1 };
     vec![

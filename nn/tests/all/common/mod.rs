@@ -6,7 +6,9 @@ use retrograd_nn::attention::{HeadSizes, MultiHeadAttention, MultiHeadConfig, Pr
 use retrograd_nn::{Gpt, GptConfig, Module, Param, Pass, StateDict};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 mod table;
 
@@ -37,6 +39,28 @@ pub fn eval() -> Pass {
 pub fn refuses<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_text(f);
     assert!(text.contains(part), "{text:?} does not say {part:?}");
+}
+
+thread_local! {
+    static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
+}
+
+/// [`refuses`], and the panic is said to be in the lines of this call.
+#[track_caller]
+pub fn refuses_here<R>(part: &str, f: impl FnOnce() -> R) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |info| {
+            let place = info.location().map(|l| (l.file().to_string(), l.line()));
+            PLACE.set(place.unwrap_or_default());
+            usual(info);
+        }));
+    });
+    let here = Location::caller();
+    refuses(part, f);
+    let (file, line) = PLACE.take();
+    assert!(file == here.file() && line.abs_diff(here.line()) <= 6, "said to be at {file}:{line}");
 }
 
 /// The bits of every number.

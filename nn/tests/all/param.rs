@@ -1,0 +1,137 @@
+//! Parameters: what is locked while one is changed.
+
+use crate::common::*;
+use crate::optim::{both, two};
+use retrograd_nn::optim::{Optimizer, Sgd};
+use retrograd_nn::{Module, Param};
+use retrograd_tensor::Tensor;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Runs `f` on another thread, which is given up if it does not end: a deadlock must be a failed
+/// test and not one that never ends.
+#[track_caller]
+fn ends(f: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        f();
+        let _ = done.send(());
+    });
+    match ended.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it waits for itself"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+fn param() -> Param<f32> {
+    Param::new(Tensor::from([1.0, 2.0]))
+}
+
+#[test]
+fn what_needs_the_value_within_an_update_panics() {
+    let uses: [(&str, fn(&Param<f32>)); 5] = [
+        ("var", |p| drop(p.var())),
+        ("value", |p| drop(p.value())),
+        ("set", |p| p.set(Tensor::zeros([2]))),
+        ("update", |p| p.update(|_| ())),
+        ("var", |p| drop(p.clone().var())),
+    ];
+    for (method, again) in uses {
+        ends(move || {
+            let p = param();
+            let text = panic_text(|| p.update(|_| again(&p)));
+            let start = format!("Param::{method}: this thread is in the middle of changing");
+            assert!(text.starts_with(&start), "{text}");
+            // Afterwards it can be used as before.
+            p.update(|w| w.add_assign(&Tensor::ones([2])));
+            assert_eq!(p.value().to_vec(), [2.0, 3.0]);
+        });
+    }
+    // Through another parameter, too.
+    ends(|| {
+        let (p, q) = (param(), param());
+        let text = panic_text(|| p.update(|_| q.update(|_| p.value())));
+        assert!(text.starts_with("Param::value: "), "{text}");
+        assert_eq!((p.value(), q.value()), (q.value(), p.value()));
+    });
+}
+
+#[test]
+fn the_panic_names_the_line_of_the_caller() {
+    ends(|| {
+        let p = param();
+        let again = "the closure given to `update` must not use it";
+        refuses_here(again, || p.update(|_| p.var()));
+        refuses_here(again, || p.update(|_| p.value()));
+        refuses_here(again, || p.update(|_| p.set(Tensor::zeros([2]))));
+        refuses_here(again, || p.update(|_| p.update(|_| ())));
+    });
+}
+
+#[test]
+fn shape_identity_and_gradient_are_free_within_an_update() {
+    ends(|| {
+        let p = param();
+        let grads = p.var().square().sum(..).backward();
+        p.update(|w| {
+            assert_eq!((p.shape(), format!("{p:?}")), ([2].into(), "Param(f32[2])".into()));
+            assert!(p.is_trainable());
+            w.add_assign(&(grads.get(&p).unwrap() * -0.5));
+        });
+        assert_eq!(p.value().to_vec(), [0.0, 0.0]);
+    });
+}
+
+#[test]
+fn other_threads_wait_for_an_update() {
+    ends(|| {
+        let p = param();
+        std::thread::scope(|s| {
+            let (started, begin) = mpsc::channel();
+            let q = &p;
+            let reader = s.spawn(move || {
+                begin.recv().unwrap();
+                q.value().to_vec()
+            });
+            p.update(|w| {
+                started.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                w.add_assign(&Tensor::ones([2]));
+            });
+            assert_eq!(reader.join().unwrap(), [2.0, 3.0]);
+        });
+    });
+}
+
+#[test]
+fn gradients_are_found_by_parameter() {
+    let model = two::<f64>();
+    let mut grads = both(&model, 3);
+    for p in [&model.matrix, &model.vector] {
+        let by_var = grads.get(&p.var()).unwrap();
+        assert_eq!(bits(grads.get(p).unwrap()), bits(by_var));
+        assert_eq!(bits(grads.get(&p.clone()).unwrap()), bits(by_var));
+    }
+    // As soon as it is frozen its variable is a constant; the gradient is still that of the pass.
+    model.vector.set_trainable(false);
+    assert!(grads.get(&model.vector.var()).is_none());
+    assert!(grads.get(&model.vector).is_some());
+    assert!(grads.get(&Param::new(Tensor::<f64>::zeros([4]))).is_none());
+    assert_eq!(*grads.remove(&model.vector).unwrap().shape(), [4]);
+    assert!(grads.get(&model.vector).is_none() && grads.len() == 1);
+}
+
+/// An update by hand is what the optimiser does.
+#[test]
+fn gradient_descent_by_hand() {
+    let (a, b) = (two::<f32>(), two::<f32>());
+    let mut sgd = Sgd::new(&a, Default::default()).unwrap();
+    sgd.step(&both(&a, 5)).unwrap();
+    let grads = both(&b, 5);
+    for (_, p) in b.named_parameters() {
+        p.update(|w| *w = &*w + &(grads.get(&p).unwrap() * -0.01));
+    }
+    for (x, y) in a.state_dict().values().zip(b.state_dict().values()) {
+        assert!((x - y).abs().max(..).item() < 1e-7);
+    }
+}
