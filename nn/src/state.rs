@@ -21,6 +21,8 @@ pub struct LoadError {
     pub misshapen: Vec<(String, Shape, Shape)>,
     /// Names of one tied parameter that are given different values.
     pub torn: Vec<(String, String)>,
+    /// Values that cannot be right, whatever the parameter, and what is wanted.
+    pub invalid: Vec<(String, String)>,
 }
 
 /// Of a list in a message, this many items are shown.
@@ -86,6 +88,9 @@ impl fmt::Display for LoadError {
                  mlp.c_fc and mlp.c_proj transposed, as Conv1D does; transpose all of them, the \
                  square ones too: they have the same shape either way, so they are not listed)"
             )?;
+        }
+        for (name, want) in &self.invalid {
+            write!(f, "\n  value of {name}: wanted is {want}")?;
         }
         Ok(())
     }

@@ -5,10 +5,10 @@ use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
-use retrograd_tensor::Real;
 use retrograd_tensor::drive::update::Update;
 use retrograd_tensor::par::Cost;
 use retrograd_tensor::simd::Lanes;
+use retrograd_tensor::{Real, Tensor};
 
 /// Hyperparameters of [`Adam`] and [`AdamW`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,8 +55,9 @@ struct Moments<T: Real> {
     steps: u64,
 }
 
-/// One parameter's step. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and `v̂`
-/// corrected for their start at 0: `p -= lr · m̂ / (√v̂ + eps)`.
+/// One parameter's `n`-th step. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and `v̂`
+/// corrected for their start at 0, `m̂ = m / (1 - β₁ⁿ)` and `v̂ = v / (1 - β₂ⁿ)`:
+/// `p -= lr · m̂ / (√v̂ + eps)`.
 #[derive(Clone, Copy)]
 struct Step<T> {
     /// Multiplies the parameter: decoupled weight decay.
@@ -105,10 +106,17 @@ impl<T: Real> Moments<T> {
     #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
         let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
-        let n = self.steps as f64 + 1.0;
-        let (fix1, fix2) = (1.0 - b1.powf(n), 1.0 - b2.powf(n));
+        let fixes = |steps: u64| {
+            let n = steps as f64 + 1.0;
+            (1.0 - b1.powf(n), 1.0 - b2.powf(n))
+        };
+        // Nearly always all parameters have taken as many steps.
+        let mut last = (self.steps, fixes(self.steps));
         self.slots.step("adam", grads, |slot| {
-            let decay = slot.weight_decay;
+            if slot.steps != last.0 {
+                last = (slot.steps, fixes(slot.steps));
+            }
+            let (decay, (fix1, fix2)) = (slot.weight_decay, last.1);
             Step {
                 shrink: T::from_f64(if decoupled { 1.0 - lr * decay } else { 1.0 }),
                 decay: T::from_f64(if decoupled { 0.0 } else { decay }),
@@ -122,6 +130,59 @@ impl<T: Real> Moments<T> {
         self.steps = self.steps.saturating_add(1);
         Ok(())
     }
+
+    /// The counts of parameters that have taken part in every step are that of the optimiser,
+    /// and not part of the dictionary.
+    fn state_dict(&self) -> StateDict<T> {
+        let mut dict = self.slots.state_dict();
+        for slot in self.slots.slots.iter().filter(|slot| slot.steps != self.steps) {
+            dict.insert(format!("step.{}", slot.name), count_to_tensor(slot.steps));
+        }
+        dict
+    }
+
+    fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        let (mut rest, mut counts, mut invalid) = (dict.clone(), Vec::new(), Vec::new());
+        for slot in &self.slots.slots {
+            let name = format!("step.{}", slot.name);
+            let count = rest.remove(&name).map_or(Some(steps), |count| tensor_to_count(&count));
+            if count.is_none() {
+                invalid.push((name, "a whole number of steps, at least 0".to_string()));
+            }
+            counts.push(count);
+        }
+        self.slots.load_state_dict(&rest, invalid)?;
+        self.steps = steps;
+        for (slot, count) in self.slots.slots.iter_mut().zip(counts) {
+            slot.steps = count.expect("checked");
+        }
+        Ok(())
+    }
+}
+
+/// Bits of a count that one element holds: an `f32` represents whole numbers below 2²⁴.
+const COUNT_BITS: u32 = 24;
+
+/// A count as a tensor: of rank 0, as in PyTorch, or, if it has more than 24 bits, of rank 1, the
+/// lowest 24 bits first.
+fn count_to_tensor<T: Real>(count: u64) -> Tensor<T> {
+    let digit = |i: u32| T::from_f64((count >> (i * COUNT_BITS) & ((1 << COUNT_BITS) - 1)) as f64);
+    match count >> COUNT_BITS {
+        0 => Tensor::scalar(digit(0)),
+        _ => Tensor::from_vec((0..u64::BITS.div_ceil(COUNT_BITS)).map(digit).collect(), [3]),
+    }
+}
+
+/// `None` if it is no count. A single element may be any whole number.
+fn tensor_to_count<T: Real>(tensor: &Tensor<T>) -> Option<u64> {
+    let digits: Vec<f64> = tensor.to_vec().into_iter().map(|x| x.to_f64()).collect();
+    let below = |bits: u32| (bits as f64).exp2();
+    let most = if digits.len() == 1 { below(u64::BITS) } else { below(COUNT_BITS) };
+    if digits.is_empty() || digits.iter().any(|&x| !(0.0 <= x && x < most && x.fract() == 0.0)) {
+        return None;
+    }
+    let add = |sum: u64, &x: &f64| sum.checked_mul(1 << COUNT_BITS)?.checked_add(x as u64);
+    digits.iter().rev().try_fold(0, add)
 }
 
 macro_rules! adam {
@@ -171,7 +232,7 @@ macro_rules! adam {
             }
 
             fn state_dict(&self) -> StateDict<T> {
-                self.0.slots.state_dict()
+                self.0.state_dict()
             }
 
             fn load_state_dict(
@@ -179,9 +240,7 @@ macro_rules! adam {
                 steps: u64,
                 dict: &StateDict<T>,
             ) -> Result<(), LoadError> {
-                self.0.slots.load_state_dict(dict)?;
-                self.0.steps = steps;
-                Ok(())
+                self.0.load_state_dict(steps, dict)
             }
         }
     };
@@ -190,11 +249,17 @@ macro_rules! adam {
 adam! {
     /// Adam: weight decay, if any, is added to the gradient. Kingma, Ba 2014
     /// (arXiv 1412.6980).
+    ///
+    /// The averages are corrected for their start at 0 by the number of steps that the parameter
+    /// itself has taken, as in PyTorch: those while it was frozen do not count. Its state is
+    /// `m.<parameter>` and `v.<parameter>`, and `step.<parameter>` if it has taken fewer steps
+    /// than the optimiser; without that, loading takes it to have taken part in all.
     Adam, Group::all, false
 }
 
 adam! {
     /// Adam with decoupled weight decay: parameters shrink by `lr · decay` at each step,
-    /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101).
+    /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101). Steps are counted as
+    /// by [`Adam`].
     AdamW, Group::by_rank, true
 }

@@ -108,6 +108,8 @@ struct Slot<T: Real, const N: usize> {
     param: Param<T>,
     weight_decay: f64,
     memory: [Tensor<T>; N],
+    /// Steps that changed it: not those while it was frozen.
+    steps: u64,
 }
 
 /// All slots of an optimiser, whose memories are named `NAMES`.
@@ -132,7 +134,8 @@ impl<T: Real, const N: usize> Slots<T, N> {
                     return Err(ConfigError(format!("two parameters are named {name}")));
                 }
                 let memory = std::array::from_fn(|_| Tensor::zeros(param.shape()));
-                slots.push(Slot { name, param, weight_decay: group.weight_decay, memory });
+                let weight_decay = group.weight_decay;
+                slots.push(Slot { name, param, weight_decay, memory, steps: 0 });
             }
         }
         if slots.is_empty() {
@@ -148,7 +151,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         &mut self,
         name: &'static str,
         grads: &Gradients<T>,
-        rule: impl Fn(&Slot<T, N>) -> U,
+        mut rule: impl FnMut(&Slot<T, N>) -> U,
     ) -> Result<(), StepError> {
         const { assert!(W == N + 1, "the parameter and its memories") };
         let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
@@ -167,6 +170,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         let (mut params, mut rest) = (Vec::new(), Vec::new());
         for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
             let op = rule(slot);
+            slot.steps = slot.steps.saturating_add(1);
             params.push(&slot.param);
             let g = grads.by_id(slot.param.id()).expect("checked above");
             rest.push((op, &mut slot.memory, g));
@@ -192,8 +196,13 @@ impl<T: Real, const N: usize> Slots<T, N> {
         dict
     }
 
-    fn load_state_dict(&mut self, dict: &StateDict<T>) -> Result<(), LoadError> {
-        let mut error = LoadError::default();
+    /// `invalid` is what the optimiser has found wrong in the rest of its state.
+    fn load_state_dict(
+        &mut self,
+        dict: &StateDict<T>,
+        invalid: Vec<(String, String)>,
+    ) -> Result<(), LoadError> {
+        let mut error = LoadError { invalid, ..LoadError::default() };
         let mut known = Vec::new();
         for slot in &self.slots {
             for name in self.names {

@@ -112,7 +112,7 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
     }
 
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
-        self.slots.load_state_dict(dict)?;
+        self.slots.load_state_dict(dict, Vec::new())?;
         self.steps = steps;
         Ok(())
     }

@@ -20,4 +20,5 @@ mod optim;
 mod param;
 mod state;
 mod too_large;
+mod unfrozen;
 mod variants;

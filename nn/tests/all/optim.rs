@@ -87,9 +87,11 @@ fn five_steps_agree_with_pytorch() {
             other => panic!("{other}"),
         };
         let path = file.get::<f64>(name).unwrap();
+        let frozen: Vec<usize> = serde_json::from_value(case["frozen"].clone()).unwrap_or_default();
         for (step, &lr) in rates.iter().enumerate() {
             let g = |name: &str| grads[name].select(0, step);
             optimizer.set_lr(lr);
+            model.vector.set_trainable(!frozen.contains(&step));
             let pairs = [(&model.matrix, g("matrix")), (&model.vector, g("vector"))];
             optimizer.step(&gradients(&pairs)).unwrap();
             for (p, value) in model.state_dict() {

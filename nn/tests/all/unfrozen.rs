@@ -1,0 +1,171 @@
+//! Steps are counted for each parameter: what was frozen is corrected by its own count.
+
+use crate::common::*;
+use crate::optim::{Two, both, every, gradients, two};
+use retrograd_nn::Module;
+use retrograd_nn::checkpoint::Checkpoint;
+use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer};
+use retrograd_tensor::Tensor;
+
+const PLAIN: AdamConfig = AdamConfig { lr: 0.1, betas: (0.9, 0.999), eps: 0.0, weight_decay: 0.0 };
+
+/// At its first step a parameter moves by the learning rate, whatever its gradient: the averages
+/// are `(1 - β₁) g` and `(1 - β₂) g²`, and corrected `g` and `g²`.
+#[test]
+fn the_first_step_after_unfreezing_is_a_first_step() {
+    let model = two::<f64>();
+    let optimizers: [Box<dyn Optimizer<f64>>; 2] =
+        [Box::new(Adam::new(&model, PLAIN).unwrap()), Box::new(AdamW::new(&model, PLAIN).unwrap())];
+    for mut optimizer in optimizers {
+        model.vector.set_trainable(false);
+        for step in 0..10 {
+            optimizer.step(&both(&model, step)).unwrap();
+        }
+        model.vector.set_trainable(true);
+        let (before, g) = (model.vector.value(), Tensor::from([3.0, -0.5, 1e-3, -20.0]));
+        let grads = [(&model.matrix, Tensor::ones([2, 3])), (&model.vector, g.clone())];
+        optimizer.step(&gradients(&grads)).unwrap();
+        let moved = before - model.vector.value();
+        let error = (moved - g.sign() * 0.1).abs().max(..).item();
+        assert!(error < 1e-15, "off by {error:e}");
+        assert_eq!(optimizer.steps(), 11);
+    }
+}
+
+/// By hand, with `n` the number of steps in which the vector was trained.
+#[test]
+fn each_parameter_has_its_own_correction() {
+    let model = two::<f64>();
+    let config = AdamConfig { betas: (0.5, 0.75), ..PLAIN };
+    let mut adam = Adam::new(&model, config).unwrap();
+    let g = |step: usize| 1.0 + step as f64;
+    let (mut m, mut v, mut n) = (0.0f64, 0.0f64, 0);
+    let mut expected = model.vector.value().at(&[0]);
+    for step in 0..12 {
+        let trained = step % 3 != 1;
+        model.vector.set_trainable(trained);
+        let vector = Tensor::full([4], g(step));
+        let grads = [(&model.matrix, Tensor::ones([2, 3])), (&model.vector, vector)];
+        adam.step(&gradients(&grads)).unwrap();
+        if trained {
+            n += 1;
+            (m, v) = (0.5 * m + 0.5 * g(step), 0.75 * v + 0.25 * g(step).powi(2));
+            let (m, v) = (m / (1.0 - 0.5f64.powi(n)), v / (1.0 - 0.75f64.powi(n)));
+            expected -= 0.1 * m / v.sqrt();
+        }
+        let error = (model.vector.value().at(&[0]) - expected).abs();
+        assert!(error < 1e-14, "step {step}: off by {error:e}");
+    }
+}
+
+fn step(model: &Two<f32>, optimizer: &mut dyn Optimizer<f32>, step: u64) {
+    model.vector.set_trainable(step >= 3 && step != 5);
+    optimizer.step(&both(model, step)).unwrap();
+}
+
+#[test]
+fn a_run_with_a_frozen_layer_resumes_bit_for_bit() {
+    for i in 0..every(&two::<f32>()).len() {
+        let reference = two::<f32>();
+        let (name, mut whole) = every(&reference).remove(i);
+        (0..10).for_each(|n| step(&reference, &mut *whole, n));
+        for cut in [0, 1, 2, 4, 6, 9] {
+            let first = two::<f32>();
+            let (_, mut optimizer) = every(&first).remove(i);
+            (0..cut).for_each(|n| step(&first, &mut *optimizer, n));
+            let mut file = Checkpoint::new();
+            file.put("optimizer", &optimizer.state_dict());
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("checkpoint.safetensors");
+            file.save(&path).unwrap();
+            let dict = Checkpoint::load(&path).unwrap().get("optimizer").unwrap();
+
+            let second = two::<f32>();
+            second.load_state_dict(&first.state_dict()).unwrap();
+            let (_, mut resumed) = every(&second).remove(i);
+            resumed.load_state_dict(optimizer.steps(), &dict).unwrap();
+            (cut..10).for_each(|n| step(&second, &mut *resumed, n));
+            assert_eq!(state_bits(&second), state_bits(&reference), "{name} cut at {cut}");
+            assert_eq!(dict_bits(&resumed.state_dict()), dict_bits(&whole.state_dict()));
+        }
+    }
+}
+
+/// Names of the counts in a state.
+fn counts(optimizer: &dyn Optimizer<f32>) -> Vec<(String, Vec<f32>)> {
+    let dict = optimizer.state_dict().into_iter();
+    let counts = dict.filter(|(name, _)| name.starts_with("step."));
+    counts.map(|(name, count)| (name, count.to_vec())).collect()
+}
+
+#[test]
+fn a_count_is_saved_where_it_is_not_that_of_the_optimiser() {
+    let model = two::<f32>();
+    let mut adam = Adam::new(&model, PLAIN).unwrap();
+    adam.step(&both(&model, 1)).unwrap();
+    assert_eq!(counts(&adam), []);
+    model.vector.set_trainable(false);
+    adam.step(&both(&model, 2)).unwrap();
+    assert_eq!(counts(&adam), [("step.vector".to_string(), vec![1.0])]);
+    // A state without counts, as earlier versions wrote it, is of a run that froze nothing.
+    let mut dict = adam.state_dict();
+    dict.remove("step.vector");
+    adam.load_state_dict(7, &dict).unwrap();
+    assert_eq!(counts(&adam), []);
+    // PyTorch has a count, of rank 0, for every parameter.
+    dict.insert("step.vector".into(), Tensor::scalar(3.0));
+    dict.insert("step.matrix".into(), Tensor::scalar(7.0));
+    adam.load_state_dict(7, &dict).unwrap();
+    assert_eq!(counts(&adam), [("step.vector".to_string(), vec![3.0])]);
+}
+
+#[test]
+fn counts_are_exact_beyond_24_bits() {
+    let model = two::<f32>();
+    for count in [0, 1, (1 << 24) - 1, 1 << 24, (1 << 24) + 1, (1 << 48) + 12345, u64::MAX - 1] {
+        let mut adam = Adam::new(&model, PLAIN).unwrap();
+        adam.load_state_dict(count, &adam.state_dict()).unwrap();
+        model.vector.set_trainable(false);
+        adam.step(&both(&model, 1)).unwrap();
+        let dict = adam.state_dict();
+        let saved = &dict["step.vector"];
+        let exact = |x: f32| x as u128;
+        let sum = saved.to_vec().into_iter().rev().fold(0, |sum, x| (sum << 24) + exact(x));
+        assert_eq!(sum, u128::from(count));
+        let mut other = Adam::new(&model, PLAIN).unwrap();
+        other.load_state_dict(adam.steps(), &dict).unwrap();
+        assert_eq!(dict_bits(&other.state_dict()), dict_bits(&dict));
+    }
+}
+
+#[test]
+fn a_count_that_is_none_is_refused() {
+    let model = two::<f32>();
+    let mut adam = Adam::new(&model, PLAIN).unwrap();
+    adam.step(&both(&model, 1)).unwrap();
+    let before = dict_bits(&adam.state_dict());
+    let bad = [
+        Tensor::scalar(f32::NAN),
+        Tensor::scalar(-1.0),
+        Tensor::scalar(2.5),
+        Tensor::scalar(f32::INFINITY),
+        Tensor::scalar(1e20),
+        Tensor::zeros([0]),
+        Tensor::from([0.0, 16_777_216.0]),
+        Tensor::from([0.0, 0.0, 65_536.0]),
+    ];
+    for count in bad {
+        let mut dict = adam.state_dict();
+        dict.insert("step.matrix".into(), count);
+        let error = adam.load_state_dict(5, &dict).unwrap_err().to_string();
+        let line = "value of step.matrix: wanted is a whole number of steps, at least 0";
+        assert!(error.contains(line), "{error}");
+        assert_eq!((adam.steps(), dict_bits(&adam.state_dict())), (1, before.clone()));
+    }
+    // Counts are no part of what SGD remembers.
+    let (_, mut sgd) = every(&model).remove(1);
+    let mut dict = sgd.state_dict();
+    dict.insert("step.matrix".into(), Tensor::scalar(1.0));
+    let error = sgd.load_state_dict(1, &dict).unwrap_err().to_string();
+    assert!(error.contains("unexpected: step.matrix"), "{error}");
+}
