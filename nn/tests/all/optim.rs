@@ -434,6 +434,63 @@ fn clipping_by_the_common_norm() {
     check::<f64>(1e-6);
 }
 
+/// Nothing that is done after clipping passes as finite because clipping has looked.
+#[test]
+fn what_comes_after_clipping_is_looked_at_again() {
+    fn check<T: Real>() {
+        let model = two::<T>();
+        let pair = |x: f64| {
+            let full = |shape: &[usize]| Tensor::full(shape, T::from_f64(x));
+            gradients(&[(&model.matrix, full(&[2, 3])), (&model.vector, full(&[4]))])
+        };
+        let clipped = |x: f64| {
+            let mut g = pair(x);
+            assert!(g.clip_norm(1.0).is_finite() && g.is_finite());
+            g
+        };
+        let of_both = |g: &Gradients<T>| {
+            assert_eq!(g.not_finite(), [model.matrix.id(), model.vector.id()]);
+            assert!(!g.is_finite());
+        };
+        let largest = if T::DTYPE == retrograd_tensor::DType::F32 { 3e38 } else { 1.5e308 };
+        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut g = clipped(2.0);
+            g.accumulate(pair(wild));
+            of_both(&g);
+            for (name, mut optimizer) in every(&model) {
+                let before = state_bits(&model);
+                let refused = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
+                assert_eq!(optimizer.step(&g).unwrap_err(), refused, "{name}, {wild}");
+                assert_eq!(state_bits(&model), before);
+            }
+            // The other way round, a finite sum does not make finite what is not.
+            let mut g = pair(wild);
+            g.clip_norm(1.0);
+            g.accumulate(clipped(2.0));
+            of_both(&g);
+            let mut g = clipped(2.0);
+            g.scale(T::from_f64(wild));
+            of_both(&g);
+        }
+        // Both summands are finite, their sum is not.
+        let mut g = pair(largest);
+        g.clip_norm(f64::INFINITY);
+        g.accumulate(pair(largest));
+        of_both(&g);
+        // A parameter of which there was no gradient before.
+        let ones = || gradients(&[(&model.matrix, Tensor::ones([2, 3]))]);
+        let mut g = ones();
+        g.clip_norm(1.0);
+        g.accumulate(gradients(&[(&model.vector, Tensor::full([4], T::from_f64(f64::NAN)))]));
+        assert_eq!(g.not_finite(), [model.vector.id()]);
+        let mut g = clipped(2.0);
+        g.accumulate(ones());
+        assert!(g.is_finite());
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
 #[test]
 fn the_norm_of_many_small_gradients_is_exact() {
     // A running f32 sum would stop at 2^24.
