@@ -14,10 +14,11 @@ impl<T: Real> RowKernel<T, 1> for Cumsum {
     const COST: Cost = Cost::SCALAR;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let mut sum = T::ZERO;
+        // In f64: the rounding errors of a running sum are themselves summed.
+        let mut sum = 0.0;
         for (y, &x) in out.iter_mut().zip(x) {
-            sum += x;
-            *y = sum;
+            sum += x.to_f64();
+            *y = T::from_f64(sum);
         }
     }
 }
@@ -44,7 +45,8 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
 }
 
 impl<T: Real> Tensor<T> {
-    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order.
+    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order, in `f64` (as PyTorch does on
+    /// the CPU), and each sum rounded once.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumsum", axis).or_panic();

@@ -297,6 +297,26 @@ fn reductions_over_nothing() {
     assert_eq!(x.prod_of_others(1).shape()[..], [2, 0, 3]);
 }
 
+/// The sum of each element is right to half a unit of its last place, however long the line.
+#[test]
+fn running_sums_do_not_add_up_their_errors() {
+    let n = 100_000;
+    let line = Tensor::<f32>::rand([n], &mut retrograd_tensor::random::Rng::new(5));
+    for line in [line.slice(0, 0..2500), line.clone(), &line - 0.5] {
+        let mut sum = 0.0f64;
+        for (i, (x, y)) in line.to_vec().into_iter().zip(line.cumsum(0).to_vec()).enumerate() {
+            sum += f64::from(x);
+            assert_eq!(y, sum as f32, "at {i}");
+        }
+    }
+    // Along the other axis, and on every level.
+    let tall = line.slice(0, 0..99_999).reshape([33_333, 3]);
+    let turned = tall.t().contiguous().cumsum(1).t().to_vec();
+    for level in Level::available() {
+        assert_eq!(with_level(level, || tall.cumsum(0)).to_vec(), turned);
+    }
+}
+
 /// A single number.
 #[test]
 fn rank_zero() {
