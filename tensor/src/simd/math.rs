@@ -27,8 +27,9 @@
 //! | softplus | 1.77 | -0.7531293 | 1.77 | -0.7531293 | 2 |
 //!
 //! The derivatives cross zero, and below 1/4 their errors are in units of the last place of 1/4;
-//! those of SiLU below `1e-36` in that of `1e-36`. From -12.94 down GELU is 0, and counts as
-//! right; of -∞ it is NaN, as -∞ · 0.
+//! those of SiLU below `1e-36` in that of `1e-36`. GELU is -0 of every finite number from
+//! `-12.94_f32` down, which is counted as right: the exact value is there between `-1.74e-37` and 0,
+//! and could be represented down to about -14.3. Of -∞ it is NaN, as -∞ · 0.
 
 use super::{F32_LANES, Lanes};
 
