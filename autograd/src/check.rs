@@ -73,6 +73,10 @@ impl Check {
     /// `rtol` 1e-8 and `atol` 1e-10. Finds constants that are wrong in the eighth digit, of
     /// functions that are smooth over `4h` around every input.
     ///
+    /// The truncation error grows with the fifth power of the slope in the direction of the step.
+    /// Projections (of more than `full` elements) are steeper than any single element: for
+    /// functions that are strongly curved, raise `full`.
+    ///
     /// ```
     /// use retrograd_autograd::{Var, check::{Check, gradcheck}};
     /// use retrograd_tensor::Tensor;

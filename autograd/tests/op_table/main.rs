@@ -106,12 +106,12 @@ type Results<'a> = [(&'a Row, (Done, Option<String>, u32))];
 fn report(results: &Results, seconds: f64) {
     print!("{:<32}{:>7}", "operation", "cases");
     CHECKS.iter().for_each(|c| print!("{c:>12}"));
-    println!("{:>12}{:>12}{:>10}{:>8}", "derivatives", "elements", "worst", "f32");
+    println!("{:>12}{:>12}{:>10}{:>8}{:>8}", "derivatives", "elements", "worst", "share", "f32");
     for (row, (done, ..)) in results {
         print!("{:<32}{:>7}", format!("{} {}", row.name, row.variant), done.cases);
         CHECKS.iter().for_each(|c| print!("{:>12}", done.checks.get(c).copied().unwrap_or(0)));
         print!("{:>12}{:>12}", done.derivatives, done.elements);
-        println!("{:>10.1e}{:>8.3}", done.worst, done.worst_f32);
+        println!("{:>10.1e}{:>8.3}{:>8.3}", done.worst, done.worst_share, done.worst_f32);
     }
     let all = || results.iter().map(|(row, (done, ..))| (*row, done));
     let names: BTreeSet<&str> = all().map(|(row, _)| row.name).collect();
@@ -122,7 +122,7 @@ fn report(results: &Results, seconds: f64) {
     println!(
         "op_table: ops={} rows={} checks={} executed={} cases={} proptest_cases={proptest} \
          derivatives={} elements={} worst={:.2e} worst_op={} \
-         worst_f32={:.3} failed={failed} seconds={seconds:.1}",
+         worst_share={:.3} worst_f32={:.3} failed={failed} seconds={seconds:.1}",
         names.len(),
         results.len(),
         CHECKS.len(),
@@ -132,6 +132,7 @@ fn report(results: &Results, seconds: f64) {
         sum(&|d| d.elements),
         worst.1.worst,
         worst.0.name,
+        all().map(|(_, d)| d.worst_share).fold(0.0, f64::max),
         all().map(|(_, d)| d.worst_f32).fold(0.0, f64::max),
     );
 }
