@@ -50,9 +50,11 @@ impl Init {
     /// (where PyTorch refuses) there are as many inputs as outputs.
     ///
     /// # Panics
-    /// If there is no memory for such a tensor.
+    /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if there is no
+    /// memory for such a tensor.
     #[track_caller]
     pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+        self.check();
         let shape = shape.into();
         let field: usize = shape.iter().skip(2).product();
         let outputs = (shape.first().copied().unwrap_or(1) * field).max(1) as f64;
@@ -74,6 +76,24 @@ impl Init {
             Init::KaimingUniform => uniform(shape, (6.0 / inputs).sqrt(), rng),
             Init::KaimingNormal => normal(shape, (2.0 / inputs).sqrt(), rng),
         }
+    }
+
+    #[track_caller]
+    fn check(self) {
+        let (name, x) = match self {
+            Init::Constant(c) => {
+                assert!(!c.is_nan(), "init: the constant must be a number, got NaN");
+                return;
+            }
+            Init::Normal { std } => ("standard deviation", std),
+            Init::Uniform { bound } => ("bound", bound),
+            Init::XavierUniform { gain } | Init::XavierNormal { gain } => ("gain", gain),
+            Init::TorchLinear | Init::KaimingUniform | Init::KaimingNormal => return,
+        };
+        assert!(
+            x >= 0.0 && x.is_finite(),
+            "init: the {name} must be finite and at least 0, got {x}"
+        );
     }
 }
 

@@ -128,7 +128,12 @@ impl Key {
     }
 
     /// Whether the event of probability `p` happens at `index`: `word / 2³² < p`.
+    ///
+    /// # Panics
+    /// If `p` is outside `[0, 1]` or NaN.
+    #[track_caller]
     pub fn happens(self, index: u64, p: f64) -> bool {
+        assert!((0.0..=1.0).contains(&p), "happens: p must be in [0, 1], got {p}");
         u64::from(self.word(index)) < threshold(p)
     }
 }

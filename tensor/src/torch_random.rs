@@ -113,9 +113,16 @@ impl TorchRng {
     }
 
     /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, rounded once.
+    ///
+    /// # Panics
+    /// If a bound or their distance is not finite in `T`, or they are out of order.
     #[track_caller]
     pub fn uniform<T: Real>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
+        assert!(
+            lo <= hi && (hi - lo).to_f64().is_finite(),
+            "uniform: [{lo}, {hi}) must be in order and of finite width"
+        );
         self.each(shape, |rng| mul_add(rng.unit(), hi - lo, lo))
     }
 
@@ -131,8 +138,15 @@ impl TorchRng {
     /// first of the next call. From 16 on, all elements are filled with uniform numbers, and
     /// then blocks of 16 of them are transformed, the first half giving radii and the second
     /// angles. A last block that is not whole overlaps the one before, and is drawn anew.
+    ///
+    /// # Panics
+    /// If `std` is negative, or either is NaN.
     #[track_caller]
     pub fn normal<T: Real>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+        assert!(
+            std >= 0.0 && !mean.is_nan(),
+            "normal: needs a mean and a deviation of at least 0, got {mean} and {std}"
+        );
         let shape = shape.into();
         let n = shape.numel();
         if n < BLOCK {

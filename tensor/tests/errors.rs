@@ -2,6 +2,8 @@
 //! line. The texts are part of the interface; the same in debug and release.
 
 use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::random::{Key, Rng};
+use retrograd_tensor::torch_random::TorchRng;
 use retrograd_tensor::{ErrorKind, INFER, Shape, Tensor, with_threads};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook};
@@ -254,6 +256,15 @@ fn rows() {
         || drop(x(&[]).rms_norm(None, 1e-5)),
         "rms_norm: needs an axis to normalise, got rank 0",
     );
+    for (eps, shown) in [(f64::NAN, "NaN"), (-1.0, "-1"), (f64::INFINITY, "inf")] {
+        let text = |op: &str| format!("{op}: eps must be finite and at least 0, got {shown}");
+        panics(|| drop(t.layer_norm(None, None, eps)), &text("layer_norm"));
+        panics(|| drop(t.layer_norm_vjp(None, eps, &t)), &text("layer_norm"));
+        panics(|| drop(t.layer_norm_vjps(None, eps, &t)), &text("layer_norm"));
+        panics(|| drop(t.rms_norm(None, eps)), &text("rms_norm"));
+        panics(|| drop(t.rms_norm_vjp(None, eps, &t)), &text("rms_norm"));
+        panics(|| drop(t.rms_norm_vjps(None, eps, &t)), &text("rms_norm"));
+    }
     let how = CrossEntropy::default();
     panics(
         || drop(t.cross_entropy(&Tensor::from([0i64, 3]), how)),
@@ -274,6 +285,33 @@ fn rows() {
 #[test]
 fn threads() {
     panics(|| with_threads(0, || ()), "with_threads: needs at least 1 thread, got 0");
+}
+
+#[test]
+fn random_numbers() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let mut torch = TorchRng::manual_seed(1);
+    for (lo, hi, shown) in [(nan, 1.0, "[NaN, 1)"), (0.0, nan, "[0, NaN)"), (1.0, 0.0, "[1, 0)")] {
+        let text = format!("uniform: {shown} must be in order and of finite width");
+        panics(|| drop(torch.uniform::<f32>([2], lo, hi)), &text);
+        panics(|| drop(Tensor::<f32>::uniform([2], lo, hi, &mut Rng::new(1))), &text);
+    }
+    panics(
+        || drop(torch.uniform::<f32>([2], -3e38, 3e38)),
+        &format!("uniform: [{}, {}) must be in order and of finite width", -3e38f32, 3e38f32),
+    );
+    for (mean, std, shown) in
+        [(nan, 1.0, "NaN and 1"), (0.0, nan, "0 and NaN"), (0.0, -inf, "0 and -inf")]
+    {
+        let text = format!("normal: needs a mean and a deviation of at least 0, got {shown}");
+        panics(|| drop(torch.normal::<f32>([2], mean, std)), &text);
+    }
+    for p in [nan, -0.1, 1.1] {
+        let text = |op: &str| format!("{op}: p must be in [0, 1], got {p}");
+        panics(|| drop(Tensor::bernoulli([2], p, &mut Rng::new(1))), &text("bernoulli"));
+        panics(|| drop(x(&[2]).dropout(p, Key::new(1, 1))), &text("dropout"));
+        panics(|| drop(Key::new(1, 1).happens(0, p)), &text("happens"));
+    }
 }
 
 /// After a panic, in whatever thread, everything still works.

@@ -1,6 +1,7 @@
 //! What a check has found: a [`Report`], or a [`CheckError`] that names the worst element.
 
 use retrograd_tensor::Shape;
+use std::cmp::Ordering;
 use std::fmt;
 
 /// What a successful check has done.
@@ -44,7 +45,8 @@ pub struct Compared {
 
 impl Compared {
     fn is_wrong(&self) -> bool {
-        self.error.is_nan() || self.error > self.allowed
+        // Also if either is NaN.
+        !matches!(self.error.partial_cmp(&self.allowed), Some(Ordering::Less | Ordering::Equal))
     }
 
     /// How much of the tolerance is used; above 1 it is exceeded.

@@ -322,6 +322,19 @@ fn the_checker_names_the_culprit() {
     assert_eq!(message(Box::new("text")), "text");
 }
 
+/// Nothing is within a tolerance that is no number.
+#[test]
+fn a_tolerance_of_nan_accepts_nothing() {
+    let x = || [leaf(Tensor::from([0.5, 2.0]))];
+    let nan = f64::NAN;
+    for check in [Check { atol: nan, ..Check::default() }, Check { rtol: nan, ..Check::default() }]
+    {
+        rejected(|x| missing_factor(&x[0]), &x(), check.clone());
+        rejected(|x| x[0].square(), &x(), check);
+    }
+    rejected(|x| x[0].square(), &x(), Check { step: nan, ..Check::default() });
+}
+
 #[test]
 fn second_order_is_checked_separately() {
     let x = || [leaf([0.5, -1.0])];

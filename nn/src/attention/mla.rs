@@ -135,7 +135,12 @@ impl<T: Real> MlaAttention<T> {
     }
 
     /// With another epsilon in the norms of latent vectors; 1e-6 at first.
+    ///
+    /// # Panics
+    /// If it is negative or not finite.
+    #[track_caller]
     pub fn with_eps(mut self, eps: f64) -> Self {
+        assert!(eps >= 0.0 && eps.is_finite(), "mla: eps must be finite and at least 0, got {eps}");
         self.kv_norm.eps = eps;
         if let Queries::Latent { q_norm, .. } = &mut self.queries {
             q_norm.eps = eps;

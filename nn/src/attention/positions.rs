@@ -86,8 +86,22 @@ impl Default for SinusoidalPositions {
 }
 
 impl SinusoidalPositions {
+    #[track_caller]
+    fn check(&self) {
+        let base = self.base;
+        assert!(
+            base > 0.0 && base.is_finite(),
+            "sinusoidal positions: a base must be finite and above 0, got {base}"
+        );
+    }
+
     /// The vectors of positions `start..start + length`, `[length, width]`.
+    ///
+    /// # Panics
+    /// If the base is not finite and above 0.
+    #[track_caller]
     pub fn table<T: Real>(&self, start: usize, length: usize, width: usize) -> Tensor<T> {
+        self.check();
         let rows = (start..start + length).flat_map(|p| self.vector(p as f64, width));
         Tensor::from_vec(rows.collect(), [length, width])
     }
@@ -105,6 +119,7 @@ impl SinusoidalPositions {
     /// ([`Packed::positions`](super::Packed::positions)).
     #[track_caller]
     pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
+        self.check();
         let width = x.size(-1);
         let at = positions.to_vec().into_iter().flat_map(|p| self.vector(p as f64, width));
         let mut dims = positions.shape().to_vec();
@@ -113,6 +128,7 @@ impl SinusoidalPositions {
     }
 
     /// Adds positions `start..start + L`.
+    #[track_caller]
     pub fn forward<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         x.add(&Var::constant(self.table(start, x.size(-2), x.size(-1))))
     }

@@ -231,6 +231,13 @@ fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
 }
 
+/// Checks what keeps the root of a normalisation away from 0.
+#[track_caller]
+fn epsilon<T: Real>(op: &str, eps: f64) -> T {
+    assert!(eps >= 0.0 && eps.is_finite(), "{op}: eps must be finite and at least 0, got {eps}");
+    T::from_f64(eps)
+}
+
 /// Checks a weight or bias of a normalisation.
 #[track_caller]
 fn parameter<T: Real>(
@@ -266,7 +273,7 @@ impl<T: Real> Tensor<T> {
     /// Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
     ///
     /// # Panics
-    /// If `self` has rank 0 or a parameter has another shape.
+    /// If `self` has rank 0, a parameter has another shape, or `eps` is negative or not finite.
     #[track_caller]
     pub fn layer_norm(
         &self,
@@ -279,7 +286,7 @@ impl<T: Real> Tensor<T> {
         let op = LayerNorm {
             weight: weight.as_ref().map(|w| w.as_slice()),
             bias: bias.as_ref().map(|b| b.as_slice()),
-            eps: T::from_f64(eps),
+            eps: epsilon("layer_norm", eps),
         };
         rows("layer_norm", op, [self])
     }
@@ -311,7 +318,8 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("layer_norm", self, weight);
-        let op = LayerNormVjp { weight: weight.as_slice(), eps: T::from_f64(eps) };
+        let eps = epsilon("layer_norm", eps);
+        let op = LayerNormVjp { weight: weight.as_slice(), eps };
         let (x, [weight, bias]) = rows_and_columns("layer_norm_vjp", op, [self, g]);
         (x, weight, bias)
     }
@@ -321,12 +329,12 @@ impl<T: Real> Tensor<T> {
     /// Zhang, Sennrich 2019 (arXiv 1910.07467).
     ///
     /// # Panics
-    /// If `self` has rank 0 or the weight has another shape.
+    /// If `self` has rank 0, the weight has another shape, or `eps` is negative or not finite.
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Tensor<T>>, eps: f64) -> Tensor<T> {
         let weight = parameter("rms_norm", "weight", self, weight);
         let weight = weight.as_ref().map(|w| w.as_slice());
-        rows("rms_norm", RmsNorm { weight, eps: T::from_f64(eps) }, [self])
+        rows("rms_norm", RmsNorm { weight, eps: epsilon("rms_norm", eps) }, [self])
     }
 
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
@@ -347,7 +355,8 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("rms_norm", self, weight);
-        let op = RmsNormVjp { weight: weight.as_slice(), eps: T::from_f64(eps) };
+        let eps = epsilon("rms_norm", eps);
+        let op = RmsNormVjp { weight: weight.as_slice(), eps };
         let (x, [weight]) = rows_and_columns("rms_norm_vjp", op, [self, g]);
         (x, weight)
     }

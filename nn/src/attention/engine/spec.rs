@@ -164,7 +164,13 @@ impl<T: Real> Spec<T> {
     }
 
     /// Multiplies `q·k`; `1/√Dk` unless given.
+    ///
+    /// # Panics
+    /// If it is not finite as a number of this type.
+    #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
+        let finite = T::from_f64(scale).to_f64().is_finite();
+        assert!(finite, "attention: a scale must be finite in {}, got {scale}", T::DTYPE);
         self.scale = Some(scale);
         self
     }
@@ -236,7 +242,14 @@ impl<T: Real> Spec<T> {
     }
 
     /// How scores become weights.
+    ///
+    /// # Panics
+    /// If the bias of [`Normalizer::Sigmoid`] is NaN.
+    #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
+        if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
+            assert!(!bias.is_nan(), "attention: the bias of a sigmoid must be a number, got NaN");
+        }
         self.normalizer = normalizer;
         self
     }

@@ -9,6 +9,7 @@ mod classic;
 mod modern;
 mod multi_head;
 mod nothing;
+mod numbers;
 mod parts;
 
 /// Attention over [`uneven`] projections with nothing added.
