@@ -23,8 +23,9 @@ impl<T: Real> Differentiable<T> for LeakyRelu<T> {
 impl<T: Real> Differentiable<T> for Elu<T> {
     fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
         // Capped at 0, where the other branch takes over: e^x might overflow above.
-        let low = &(g * &x.clamp(T::NEG_INFINITY, T::ZERO).exp()) * self.alpha;
-        Var::where_(&not_positive(x), &low, g)
+        let low = not_positive(x);
+        let slope = &(g * &x.masked_fill(&!&low, T::ZERO).exp()) * self.alpha;
+        Var::where_(&low, &slope, g)
     }
 }
 

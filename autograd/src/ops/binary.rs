@@ -97,11 +97,14 @@ impl<T: Real> Backward<T> for Pow<T> {
     }
 }
 
-/// Maximum, or minimum: all to the operand that was chosen, half each on a tie.
+/// Maximum, or minimum: all to the operand that was chosen, half each on a tie; all to both if one
+/// is NaN.
 #[derive(Debug)]
 struct Extreme {
     name: &'static str,
+    /// Where the first operand is the result, also on a tie; not where one is NaN.
     first: Tensor<bool>,
+    /// The same of the second.
     second: Tensor<bool>,
 }
 
@@ -110,9 +113,10 @@ impl<T: Real> Backward<T> for Extreme {
         self.name
     }
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let half = g.mul_scalar(T::from_f64(0.5));
-        let share = |wins: &Tensor<bool>, loses: &Tensor<bool>| {
-            Var::where_(wins, g, &half.masked_fill(loses, T::ZERO))
+        let tie = &self.first & &self.second;
+        let shared = Var::where_(&tie, &g.mul_scalar(T::from_f64(0.5)), g);
+        let share = |wins: &Tensor<bool>, other: &Tensor<bool>| {
+            shared.masked_fill(&(other & &!wins), T::ZERO)
         };
         vec![
             cx.needs(0).then(|| share(&self.first, &self.second)),
@@ -168,27 +172,27 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The larger of the two, broadcast; NaN if either is NaN. On a tie (and on NaN) each
-    /// gets half of the gradient.
+    /// The larger of the two, broadcast; NaN if either is NaN. On a tie each gets half of
+    /// the gradient, on NaN each all of it.
     #[track_caller]
     pub fn maximum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
         Var::from_op(a.maximum(b), &[self, other], |_| Extreme {
             name: "maximum",
-            first: a.gt(b),
-            second: a.lt(b),
+            first: a.ge(b),
+            second: a.le(b),
         })
     }
 
-    /// The smaller of the two, broadcast; NaN if either is NaN. On a tie (and on NaN) each
-    /// gets half of the gradient.
+    /// The smaller of the two, broadcast; NaN if either is NaN. On a tie each gets half of
+    /// the gradient, on NaN each all of it.
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
         Var::from_op(a.minimum(b), &[self, other], |_| Extreme {
             name: "minimum",
-            first: a.lt(b),
-            second: a.gt(b),
+            first: a.le(b),
+            second: a.ge(b),
         })
     }
 }

@@ -287,12 +287,14 @@ impl<T: Real> Var<T> {
         self.var(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Standard deviation over axes, `√var`. The derivative is infinite (and its product
-    /// with the deviations NaN) where all elements are equal.
+    /// Standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
-        self.var(axes, correction).sqrt()
+        let var = self.var(axes, correction);
+        // That of the root is infinite at 0.
+        let zero = var.value().eq(&Tensor::scalar(T::ZERO));
+        var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO)
     }
 
     /// [`Var::std`], axes kept.

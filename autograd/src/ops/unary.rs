@@ -115,7 +115,7 @@ impl<T: Real> Differentiable<T> for MulScalar<T> {
 impl<T: Real> Differentiable<T> for Clamp<T> {
     fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
         let (lo, hi) = (Tensor::scalar(self.lo), Tensor::scalar(self.hi));
-        let outside = !&(&x.value().ge(&lo) & &x.value().le(&hi));
+        let outside = !&(&x.value().gt(&lo) & &x.value().lt(&hi));
         g.masked_fill(&outside, T::ZERO)
     }
 }

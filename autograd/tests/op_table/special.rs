@@ -3,7 +3,7 @@
 use retrograd_autograd::ops::loss::composed_cross_entropy;
 use retrograd_autograd::{Var, grad};
 use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::random::Key;
+use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, Tensor};
 
 const INF: f64 = f64::INFINITY;
@@ -49,7 +49,10 @@ fn subgradients_at_kinks() {
     at!("abs", [-2.0, 0.0, 2.0], |x| x.abs() => [2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]);
     at!("sign", [-2.0, 0.0, 2.0], |x| x.sign() => [-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]);
     at!("clamp", [-2.0, -1.0, 0.0, 1.0, 2.0], |x| x.clamp(n(-1), n(1))
-        => [-1.0, -1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0, 0.0]);
+        => [-1.0, -1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0, 0.0]);
+    at!("clamp of NaN", [NAN], |x| x.clamp(n(-1), n(1)) => [NAN], [0.0]);
+    at!("clamp to a point", [0.0, 1.0, 2.0], |x| x.clamp(n(1), n(1))
+        => [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]);
     at!("leaky_relu", [-1.0, 0.0, 1.0], |x| x.leaky_relu(n(0.25))
         => [-0.25, 0.0, 1.0], [0.25, 0.25, 1.0]);
     at!("elu", [0.0, 200.0], |x| x.elu(n(1.5)) => [0.0, 200.0], [1.5, 1.0]);
@@ -60,6 +63,10 @@ fn subgradients_at_kinks() {
     at!("max", [1.0, 3.0, 3.0, 2.0], |x| x.max(..) => [3.0], [0.0, 1.0, 0.0, 0.0]);
     at!("max of NaN", [1.0, NAN, 3.0, NAN], |x| x.max(..) => [NAN], [0.0, 1.0, 0.0, 0.0]);
     at!("min", [1.0, 3.0, 1.0, 2.0], |x| x.min(..) => [1.0], [1.0, 0.0, 0.0, 0.0]);
+    at!("std of equal elements", [2.0, 2.0, 2.0], |x| x.std(.., 1) => [0.0], [0.0, 0.0, 0.0]);
+    at!("std of one element", [2.0], |x| x.std(.., 0) => [0.0], [0.0]);
+    at!("std of none too many", [2.0], |x| x.std(.., 1) => [NAN], [NAN]);
+    at!("std of two", [1.0, 3.0], |x| x.std(.., 0) => [1.0], [-0.5, 0.5]);
     at!("norm at 0", [0.0, 0.0], |x| x.norm(..) => [0.0], [0.0, 0.0]);
     at!("norm", [3.0, -4.0, 0.0, 12.0], |x| x.norm(..).mul_scalar(n(13.0)) => [169.0], [3.0, -4.0, 0.0, 12.0]);
     at!("prod without zeros", [2.0, 3.0, 4.0], |x| x.prod(..) => [24.0], [12.0, 8.0, 6.0]);
@@ -91,10 +98,10 @@ fn ties_of_two() {
     let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
     let (y, da, db) = two(Var::maximum, &a, &b);
     assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
-    assert_eq!((da, db), (vec![0.0, 0.5, 1.0, 0.5, 0.5], vec![1.0, 0.5, 0.0, 0.5, 0.5]));
+    assert_eq!((da, db), (vec![0.0, 0.5, 1.0, 1.0, 1.0], vec![1.0, 0.5, 0.0, 1.0, 1.0]));
     let (y, da, db) = two(Var::minimum, &a, &b);
     assert!(equal(&y, &[1.0, 2.0, 2.0, NAN, NAN]), "{y:?}");
-    assert_eq!((da, db), (vec![1.0, 0.5, 0.0, 0.5, 0.5], vec![0.0, 0.5, 1.0, 0.5, 0.5]));
+    assert_eq!((da, db), (vec![1.0, 0.5, 0.0, 1.0, 1.0], vec![0.0, 0.5, 1.0, 1.0, 1.0]));
 }
 
 #[test]
@@ -167,6 +174,10 @@ fn rows_of_nothing() {
     // -inf among others is a probability of 0 and a gradient of 0.
     at!("softmax of -inf", [0.0, -INF, 0.0], |x| x.softmax(0) => [0.5, 0.0, 0.5], [0.0, 0.0, 0.0]);
     at!("logsumexp of -inf", [0.0, -INF], |x| x.logsumexp(..) => [0.0], [1.0, 0.0]);
+    // Of -inf only it is -inf, as of nothing, with gradients of 0.
+    at!("logsumexp of -inf only", [-INF, -INF, -INF], |x| x.logsumexp(..) => [-INF], [0.0, 0.0, 0.0]);
+    at!("logsumexp of one -inf", [-INF], |x| x.logsumexp(..) => [-INF], [0.0]);
+    at!("logsumexp of inf", [INF, 0.0], |x| x.logsumexp(..) => [INF], [NAN, 0.0]);
 }
 
 #[test]
@@ -244,6 +255,20 @@ fn dropout_of_nothing_and_of_everything() {
     } else {
         dx.is_nan()
     }));
+}
+
+/// The gradient of a running sum is a running sum from the end, as exact as the sum itself.
+#[test]
+fn gradients_of_running_sums_do_not_add_up_their_errors() {
+    let n = 50_000;
+    let x = Var::leaf(Tensor::<f32>::zeros([n]));
+    let g = Tensor::<f32>::rand([n], &mut Rng::new(3));
+    let dx = x.cumsum(0).backward_with(&g).remove(&x).unwrap();
+    let mut sum = 0.0f64;
+    for (i, (g, dx)) in g.to_vec().into_iter().zip(dx.to_vec()).enumerate().rev() {
+        sum += f64::from(g);
+        assert_eq!(dx, sum as f32, "at {i}");
+    }
 }
 
 #[test]

@@ -346,7 +346,7 @@ impl<T: Real> Pointwise<T> for Clamp<T> {
     }
     #[inline(always)]
     fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let inside = s.and(s.le(s.splat(self.lo), x), s.le(x, s.splat(self.hi)));
+        let inside = s.and(s.lt(s.splat(self.lo), x), s.lt(x, s.splat(self.hi)));
         s.select(inside, g, s.splat(T::ZERO))
     }
 }
@@ -441,8 +441,8 @@ impl<T: Real> Tensor<T> {
         self.map(MulScalar { c })
     }
 
-    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 from `lo` to `hi`, bounds included,
-    /// and 0 outside.
+    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi` and 0 elsewhere,
+    /// also at the bounds.
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.
