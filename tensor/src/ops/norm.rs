@@ -20,37 +20,35 @@ impl<T: Real> RowKernel<T, 1> for LayerNorm<'_, T> {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let m = moments(s, x, self.eps);
-        let (mean, scale, shift) = (s.splat(m.mean), s.splat(m.scale), s.splat(m.shift));
-        let hat = #[inline(always)]
-        |x| s.fma(s.sub(x, mean), scale, shift);
+        let m = m.splat(s);
         match (self.weight, self.bias) {
             (Some(w), Some(b)) => map_row(
                 s,
                 [x, w, b],
                 out,
                 #[inline(always)]
-                |[x, w, b]| s.fma(hat(x), w, b),
+                |[x, w, b]| s.fma(m.hat(s, x), w, b),
             ),
             (Some(w), None) => map_row(
                 s,
                 [x, w],
                 out,
                 #[inline(always)]
-                |[x, w]| s.mul(hat(x), w),
+                |[x, w]| s.mul(m.hat(s, x), w),
             ),
             (None, Some(b)) => map_row(
                 s,
                 [x, b],
                 out,
                 #[inline(always)]
-                |[x, b]| s.add(hat(x), b),
+                |[x, b]| s.add(m.hat(s, x), b),
             ),
             (None, None) => map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| hat(x),
+                |[x]| m.hat(s, x),
             ),
         }
     }
@@ -70,9 +68,7 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
     fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: [&mut [T]; 2]) {
         let Self { weight, eps } = self;
         let m = moments(s, x, eps);
-        let (mean, r, shift) = (s.splat(m.mean), s.splat(m.scale), s.splat(m.shift));
-        let hat = #[inline(always)]
-        |x| s.fma(s.sub(x, mean), r, shift);
+        let m = m.splat(s);
         let zero = s.splat(T::ZERO);
         let (sum, dot) = fold_rows(
             s,
@@ -82,7 +78,7 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             #[inline(always)]
             |(sum, dot), [x, g, w]| {
                 let h = s.mul(g, w);
-                (s.add(sum, h), s.fma(h, hat(x), dot))
+                (s.add(sum, h), s.fma(h, m.hat(s, x), dot))
             },
             #[inline(always)]
             |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
@@ -96,8 +92,8 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             [out, d_weight, d_bias],
             #[inline(always)]
             |[x, g, w], [_, d_weight, d_bias]| {
-                let hat = hat(x);
-                let dx = s.mul(r, s.sub(s.sub(s.mul(g, w), mean_h), s.mul(hat, mean_dot)));
+                let hat = m.hat(s, x);
+                let dx = s.mul(m.scale, s.sub(s.sub(s.mul(g, w), mean_h), s.mul(hat, mean_dot)));
                 [dx, s.fma(g, hat, d_weight), s.add(d_bias, g)]
             },
         );
@@ -177,6 +173,22 @@ struct Moments<T> {
     mean: T,
     scale: T,
     shift: T,
+}
+
+impl<T: Real> Moments<T> {
+    /// In every lane of a vector.
+    #[inline(always)]
+    fn splat<S: Lanes<T>>(self, s: S) -> Moments<S::V> {
+        Moments { mean: s.splat(self.mean), scale: s.splat(self.scale), shift: s.splat(self.shift) }
+    }
+}
+
+impl<V: Copy> Moments<V> {
+    /// `x̂`
+    #[inline(always)]
+    fn hat<T: Real, S: Lanes<T, V = V>>(&self, s: S, x: V) -> V {
+        s.fma(s.sub(x, self.mean), self.scale, self.shift)
+    }
 }
 
 /// Mean of a row and `1 / √(var + eps)`, from deviations.
