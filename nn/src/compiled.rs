@@ -41,7 +41,7 @@ fn gpt<T: Real, I: Integer>(model: &Gpt<T>, tokens: &Tensor<I>) {
 
 fn optimisers<T: Real>(model: &Gpt<T>, grads: &Gradients<T>) {
     let config = AdamConfig::default();
-    let _ = Adam::new(model, config.clone()).map(|mut adam| adam.step(grads));
+    let _ = Adam::new(model, config).map(|mut adam| adam.step(grads));
     let _ = AdamW::new(model, config).map(|mut adam| adam.step(grads));
     let _ = Sgd::new(model, Default::default()).map(|mut sgd| sgd.step(grads));
 }

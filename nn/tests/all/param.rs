@@ -29,7 +29,8 @@ fn param() -> Param<f32> {
 
 #[test]
 fn what_needs_the_value_within_an_update_panics() {
-    let uses: [(&str, fn(&Param<f32>)); 5] = [
+    type Use = fn(&Param<f32>);
+    let uses: [(&str, Use); 5] = [
         ("var", |p| drop(p.var())),
         ("value", |p| drop(p.value())),
         ("set", |p| p.set(Tensor::zeros([2]))),
