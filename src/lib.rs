@@ -7,6 +7,8 @@
 //! * [`autograd`]: variables that remember where they came from,
 //! * [`nn`]: modules, attention, optimisers, checkpoints.
 //!
+//! [`conventions`] says where results differ from PyTorch's, and why.
+//!
 //! ```
 //! use retrograd::prelude::*;
 //!
@@ -21,6 +23,9 @@ pub use retrograd_autograd as autograd;
 pub use retrograd_nn as nn;
 pub use retrograd_tensor as tensor;
 pub use retrograd_tensor::machine;
+
+#[doc = include_str!("conventions.md")]
+pub mod conventions {}
 
 /// What most programs need.
 pub mod prelude {
