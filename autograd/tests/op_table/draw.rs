@@ -72,9 +72,9 @@ pub fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// The longest axes cut until there are few elements.
+/// The longest axes cut until there are few elements, also if an axis without any gets one.
 fn limited(mut sizes: Vec<usize>) -> Vec<usize> {
-    while sizes.iter().product::<usize>() > MOST {
+    while sizes.iter().map(|&d| d.max(1)).product::<usize>() > MOST {
         let longest = sizes.iter_mut().max().expect("not a scalar");
         *longest = (*longest / 2).max(1);
     }
