@@ -33,6 +33,15 @@ fn main() {
             "tn 128 16384 128",
         ];
         group(c, "thin", thin.map(|x| format!("gemm {x}")));
+        // Rows a power of two apart map to few sets of a cache; their neighbours do not.
+        let distances = [128, 256, 512, 1024, 2048, 4096].into_iter().flat_map(|d| {
+            let k = d.min(512);
+            [d, d + 8].map(|d| (format!("gemm nn 512 {k} {k}"), d, k + 24))
+        });
+        let left = distances.clone().map(|(product, d, other)| format!("{product} {d} {other}"));
+        group(c, "rows of the left matrix apart", left);
+        let right = distances.map(|(product, d, other)| format!("{product} {other} {d}"));
+        group(c, "rows of the right matrix apart", right);
         let batched = [
             "nt 48 64 32 64",
             "nn 48 64 64 32",

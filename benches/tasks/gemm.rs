@@ -6,12 +6,17 @@ use super::{Work, data, digest, numbers, operand, timed};
 
 /// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
 /// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
-/// its weight, `tt`). `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same
+/// its weight, `tt`). `gemm FORM M K N A B` is the same with rows of the operands, as they are
+/// stored, at distances `A` and `B`. `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same
 /// by other crates, and `bmm FORM B M K N` is `b` products at once.
 pub fn work(words: &[&str]) -> Option<Work> {
     let (op, form, sizes) = match words {
         [op, form, sizes @ ..] => (*op, *form, sizes),
         _ => return None,
+    };
+    let (sizes, distances) = match sizes {
+        [sizes @ .., a, b] if op == "gemm" && sizes.len() == 3 => (sizes, numbers(&[*a, *b])?),
+        _ => (sizes, [0, 0]),
     };
     let [b, m, k, n] = match op {
         "bmm" => numbers(sizes)?,
@@ -31,8 +36,8 @@ pub fn work(words: &[&str]) -> Option<Work> {
             let op = op.to_string();
             Work::new(flops, bytes, move || {
                 let operand = |i: usize, rows, cols| {
-                    let stored = if transposed[i] { [b, cols, rows] } else { [b, rows, cols] };
-                    let x = operand(i, &stored);
+                    let [rows, cols] = if transposed[i] { [cols, rows] } else { [rows, cols] };
+                    let x = operand(i, &[b, rows, cols.max(distances[i])]).narrow(2, 0, cols);
                     let x = if transposed[i] { x.transpose(-1, -2) } else { x };
                     if op == "gemm" { x.squeeze(0) } else { x }
                 };

@@ -14,29 +14,49 @@ pub fn rows_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
     a.col_stride == 1 || a.row_stride == 1 && close
 }
 
-/// Whether columns of `b` are read where they lie, as far as they fill vectors: if rows lie in
-/// order, and all of them stay in the first cache, or lie close together and are met by a few
-/// rows only, or are read no more often than they would be copied.
+/// Whether columns of `b` are read in place, as far as they fill vectors. Rows of `b` must be
+/// contiguous, and one of these must hold:
+///
+/// * The sum is short, and a panel of columns stays in the first cache.
+/// * There are few rows of `a`, rows of `b` are close together, and a panel stays in the second
+///   cache between one tile and the next.
+/// * There is one tile of rows, so every element is read once, as it would be for packing.
 pub(super) fn columns_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
-    let short = b.rows <= SHORT && stay_cached(b.rows, b.row_stride);
-    let few = a.rows <= TILE || a.rows <= FEW * NV && b.row_stride <= CLOSE;
-    b.col_stride == 1 && b.row_stride >= 0 && (few || short)
+    let distance = b.row_stride.unsigned_abs();
+    let short = b.rows <= SHORT && FIRST.holds(b.rows, distance);
+    let few = a.rows <= FEW * NV && distance <= CLOSE && SECOND.holds(b.rows, distance);
+    b.col_stride == 1 && b.row_stride >= 0 && (a.rows <= TILE || few || short)
 }
 
 /// Rows of a product that are few, for each vector of a panel.
 const FEW: usize = 128;
 /// The distance of rows that lie close together.
-const CLOSE: isize = 512;
+const CLOSE: usize = 512;
 
 /// Terms of a sum that is short.
 const SHORT: usize = 64;
 
-/// Whether `n` cache lines at this distance find places in the first cache: lines a page apart
-/// compete for the same ones.
-fn stay_cached(n: usize, stride: isize) -> bool {
-    const PAGE: usize = 1024;
-    let places = PAGE >> stride.unsigned_abs().trailing_zeros().min(PAGE.trailing_zeros());
-    n <= 8 * places
+/// A set-associative cache, as far as the rows of one panel may fill it.
+struct Cache {
+    /// Elements after which lines map to the same set again: sets times the length of a line.
+    period: usize,
+    /// Lines of a set.
+    ways: usize,
+}
+
+/// 32 KB in 8 ways.
+const FIRST: Cache = Cache { period: 1024, ways: 8 };
+/// 1 MB in 16 ways, or 512 KB in 8. Rows of `a` and of the product take their part of it, so a panel
+/// may have 4 ways: rows of 512 elements, 512 of which would take 16, are packed.
+const SECOND: Cache = Cache { period: 16_384, ways: 4 };
+
+impl Cache {
+    /// Whether `n` lines at this distance stay. Lines at a distance that is a multiple of a large
+    /// power of two share few sets.
+    fn holds(&self, n: usize, distance: usize) -> bool {
+        let sets = self.period >> distance.trailing_zeros().min(self.period.trailing_zeros());
+        n <= self.ways * sets
+    }
 }
 
 /// Rows of the left matrix.
@@ -170,4 +190,36 @@ impl<'a> Right<'a> {
 pub(super) struct Panel<'a> {
     pub data: &'a [f32],
     pub step: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether `b` `[k, n]` with rows at a distance is read in place by tiles of four vectors.
+    fn in_place(m: usize, k: usize, n: usize, distance: usize) -> bool {
+        let (a, b) = (vec![0.0; m * k], vec![0.0; k * distance]);
+        let b = MatRef { cols: n, row_stride: distance as isize, ..MatRef::new(&b, k, distance) };
+        columns_in_place::<4>(&MatRef::new(&a, m, k), &b)
+    }
+
+    #[test]
+    fn panels_that_would_evict_themselves_are_packed() {
+        for (m, k, distance, expected) in [
+            (512, 384, 384, true),
+            (512, 504, 504, true),
+            (512, 512, 512, false), // 16 lines to a set of the second cache
+            (256, 512, 512, false),
+            (256, 256, 256, true),
+            (512, 128, 512, true), // 4 lines to a set
+            (6, 512, 512, true),   // every element is read once
+            (516, 384, 384, false),
+            (512, 512, 520, false), // rows are too far apart
+            (4096, 32, 512, false), // 16 lines to a set of the first cache
+            (4096, 16, 512, true),
+            (4096, 64, 520, true),
+        ] {
+            assert_eq!(in_place(m, k, 384.min(distance), distance), expected, "{m} {k} {distance}");
+        }
+    }
 }
