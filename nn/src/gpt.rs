@@ -274,7 +274,17 @@ impl<T: Real> Gpt<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         self.check_targets(targets);
-        let how = CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() };
+        self.checked_loss(tokens, targets, pass)
+    }
+
+    #[track_caller]
+    fn checked_loss<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        targets: &Tensor<I>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let how = self.cross_entropy();
         if self.config.vocab < LARGE_VOCAB {
             return self.forward(tokens, pass).cross_entropy(targets, how);
         }
@@ -323,23 +333,27 @@ impl<T: Real> Gpt<T> {
             let first = batch * i / shards;
             x.narrow(0, first, batch * (i + 1) / shards - first)
         };
+        let how = self.cross_entropy();
         let counted = |targets: Tensor<I>| {
             let targets = targets.contiguous();
-            targets.as_slice().iter().filter(|&&target| !self.is_ignored(target)).count()
+            targets.as_slice().iter().filter(|&&target| !how.ignores(target)).count()
         };
         let counts: Vec<usize> = (0..shards).map(|i| counted(part(targets, i))).collect();
-        sharded(&counts, |i| self.loss(&part(tokens, i), &part(targets, i), &mut passes[i].clone()))
+        sharded(&counts, |i| {
+            self.checked_loss(&part(tokens, i), &part(targets, i), &mut passes[i].clone())
+        })
     }
 
-    fn is_ignored<I: Integer>(&self, target: I) -> bool {
-        self.ignore_index.is_some_and(|ignored| target.to_i128() == i128::from(ignored))
+    fn cross_entropy(&self) -> CrossEntropy {
+        CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() }
     }
 
     /// Before anything is computed, and with the name of the option.
     #[track_caller]
     fn check_targets<I: Integer>(&self, targets: &Tensor<I>) {
         let vocab = self.config.vocab;
-        let wrong = |target: I| target.index_in(vocab).is_none() && !self.is_ignored(target);
+        let how = self.cross_entropy();
+        let wrong = |target: I| target.index_in(vocab).is_none() && !how.ignores(target);
         if let Some((at, target)) = first(targets, wrong) {
             let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
             panic!(

@@ -17,11 +17,13 @@ fn place_with_run() -> Place {
 #[test]
 fn flags() {
     let place = Place::new();
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["--width", "0"], &["'0'", "--width", "1..=16384"]),
         (&["--batch", "0"], &["'0'", "--batch"]),
         (&["--threads", "0"], &["'0'", "--threads"]),
-        (&["--layers", "-1"], &["-1"]),
+        (&["--layers", "-1"], &["'-1'", "--layers", "1..=1024"]),
+        (&["--lr", "-1"], &["'-1'", "--lr", "must be above 0"]),
+        (&["--seed", "-1"], &["'-1'", "--seed"]),
         (&["--steps", "many"], &["'many'", "--steps"]),
         (&["--heads", "3"], &["3 heads do not divide a width of 128"]),
         (&["--lr", "NaN"], &["'NaN'", "--lr", "must be finite"]),

@@ -136,6 +136,16 @@ impl<T: Real> RowKernel<T, 1> for RowLossVjp<'_, T> {
 }
 
 impl CrossEntropy {
+    /// Whether a target does not count.
+    ///
+    /// ```
+    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// assert!(CrossEntropy::default().ignores(-100i64));
+    /// ```
+    pub fn ignores<I: Integer>(&self, target: I) -> bool {
+        self.ignore_index.is_some_and(|ignored| target.to_i128() == i128::from(ignored))
+    }
+
     /// Checks everything before any number is computed.
     #[track_caller]
     pub(crate) fn check<I: Integer>(&self, logits: &Shape, targets: &Tensor<I>) -> Classes {
@@ -152,11 +162,10 @@ impl CrossEntropy {
             targets.shape()
         );
         let classes = logits[rank - 1];
-        let ignored = self.ignore_index.map(i128::from);
         let mut checked =
             Classes { targets: Vec::with_capacity(targets.numel()), classes, counted: 0 };
         for (at, t) in targets.contiguous().as_slice().iter().enumerate() {
-            let counts = ignored != Some(t.to_i128());
+            let counts = !self.ignores(*t);
             match t.index_in(classes) {
                 Some(class) if counts => checked.targets.push(class),
                 _ if !counts => checked.targets.push(classes),

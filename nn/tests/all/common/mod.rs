@@ -48,6 +48,13 @@ thread_local! {
 /// [`refuses`], and the panic is said to be in the lines of this call.
 #[track_caller]
 pub fn refuses_here<R>(part: &str, f: impl FnOnce() -> R) {
+    let text = panic_here(f);
+    assert!(text.contains(part), "{text:?} does not say {part:?}");
+}
+
+/// The text of the panic of `f`, which is said to be in the lines of this call.
+#[track_caller]
+pub fn panic_here<R>(f: impl FnOnce() -> R) -> String {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();
@@ -58,9 +65,11 @@ pub fn refuses_here<R>(part: &str, f: impl FnOnce() -> R) {
         }));
     });
     let here = Location::caller();
-    refuses(part, f);
+    let text = panic_text(f);
     let (file, line) = PLACE.take();
-    assert!(file == here.file() && line.abs_diff(here.line()) <= 6, "said to be at {file}:{line}");
+    let near = file == here.file() && line.abs_diff(here.line()) <= 5;
+    assert!(near, "{text:?} is said to be at {file}:{line}");
+    text
 }
 
 /// The bits of every number.
