@@ -2,8 +2,8 @@
 
 use crate::recipe::{Preset, Recipe};
 use crate::stop::{Result, usage};
-use clap::Parser;
-use clap::builder::RangedU64ValueParser;
+use clap::builder::RangedI64ValueParser;
+use clap::{Arg, Parser};
 use retrograd::nn::Sampler;
 use retrograd::prelude::MatmulPrecision;
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ pub const COMMAND: &str = "cargo run --release --example next_token";
 /// a half, tells a few tales of its own, and leaves a checkpoint, a log and pictures in a folder.
 #[derive(Parser, Debug)]
 #[command(bin_name = format!("{COMMAND} --"), max_term_width = 100)]
+#[command(mut_args = negative_numbers_are_values)]
 pub struct Args {
     /// A text to learn from, in UTF-8 [default: tales that the program writes itself]
     #[arg(long, value_name = "FILE")]
@@ -27,39 +28,39 @@ pub struct Args {
     pub preset: Option<Preset>,
 
     /// Training steps
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(100_000_000), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RECIPE)]
     pub steps: Option<u64>,
 
     /// Windows of text in each step
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub batch: Option<u64>,
 
     /// Characters that the model sees at once
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub context: Option<u64>,
 
     /// Transformer blocks
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
     pub layers: Option<u64>,
 
     /// Attention heads in each block; must divide the width
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
     pub heads: Option<u64>,
 
     /// Numbers that describe each character on its way through the model
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(16384), help_heading = RECIPE)]
+    #[arg(long, value_name = "N", value_parser = count(16384), help_heading = RECIPE)]
     pub width: Option<u64>,
 
     /// Fraction of activations dropped in training, at least 0 and below 1
-    #[arg(long, allow_negative_numbers = true, value_name = "P", value_parser = probability, help_heading = RECIPE)]
+    #[arg(long, value_name = "P", value_parser = probability, help_heading = RECIPE)]
     pub dropout: Option<f64>,
 
     /// The highest learning rate; it ends at a tenth of it
-    #[arg(long, allow_negative_numbers = true, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
+    #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
     pub lr: Option<f64>,
 
     /// Decides the first weights, the batches, the dropout and the samples
-    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = RECIPE)]
+    #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
 
     /// What products of matrices are made of: f32, bf16x6, bf16x3 or bf16, from exact to fast,
@@ -68,12 +69,12 @@ pub struct Args {
     pub precision: Option<MatmulPrecision>,
 
     /// Threads; the result does not depend on them [default: one for each core]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(1024), help_heading = RUN)]
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
     pub threads: Option<u64>,
 
     /// Steps between looks at the held-out text, each with a checkpoint [default: an eighth of
     /// the run, at most 250]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
     pub eval_every: Option<u64>,
 
     /// The folder of the run [default: out/next_token, or the next free out/next_token-N]
@@ -97,16 +98,16 @@ pub struct Args {
     pub sample: Option<String>,
 
     /// Characters to write [default: 500; 300 in the samples after training]
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count(100_000_000), help_heading = SAMPLES)]
+    #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = SAMPLES)]
     pub tokens: Option<u64>,
 
     /// Low is careful, high is bold; 0 always writes the likeliest character
-    #[arg(long, allow_negative_numbers = true, value_name = "T", default_value_t = 0.8, value_parser = at_least_0)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_0)]
     #[arg(help_heading = SAMPLES)]
     pub temperature: f64,
 
     /// Choose among the K likeliest characters only
-    #[arg(long, allow_negative_numbers = true, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
+    #[arg(long, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
     pub top_k: Option<u64>,
 }
 
@@ -114,8 +115,14 @@ const RECIPE: &str = "The recipe (instead of what the preset says)";
 const RUN: &str = "The run";
 const SAMPLES: &str = "Samples";
 
-fn count(most: u64) -> RangedU64ValueParser {
-    RangedU64ValueParser::new().range(1..=most)
+/// So that `--lr -1` is a wrong value, not an unknown flag.
+fn negative_numbers_are_values(arg: Arg) -> Arg {
+    let takes_value = arg.get_action().takes_values();
+    arg.allow_negative_numbers(takes_value)
+}
+
+fn count(most: i64) -> RangedI64ValueParser<u64> {
+    RangedI64ValueParser::new().range(1..=most)
 }
 
 fn number(text: &str) -> std::result::Result<f64, String> {
