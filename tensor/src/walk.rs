@@ -94,7 +94,7 @@ pub struct Cursor<'a, const K: usize> {
 impl<const K: usize> Cursor<'_, K> {
     /// The next run of at most `most` elements: its length and where it starts in each
     /// operand. The caller stops at the end of the index space.
-    #[inline]
+    #[inline(never)]
     pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
         let walk = self.walk;
         let inner = walk.rank - 1;

@@ -5,10 +5,10 @@ use crate::error::OrPanic;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
 use crate::simd::{
-    self, FAR_AHEAD, Kernel, LINE, Lanes, Level, Real, pays_to_ask, prefetch, prefetch_near,
+    self, FAR_AHEAD, Kernel, LINE, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
 };
 use crate::tensor::Tensor;
-use crate::walk::Walk;
+use crate::walk::{Cursor, Walk};
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -29,47 +29,51 @@ pub fn rows<T: Real, R: RowKernel<T, K>, const K: usize>(
     op: R,
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
+    let level = simd::level();
+    over_rows(name, R::COST, x, &|rows| T::dispatch(level, Chunk { op, rows }))
+}
+
+/// All of [`rows`] but the formula, and so compiled once for all of them: `f` does a part of the work.
+#[inline(never)]
+#[track_caller]
+fn over_rows<T: Real, const K: usize>(
+    name: &'static str,
+    cost: Cost,
+    x: [&Tensor<T>; K],
+    f: &(dyn Fn(Rows<'_, T, K>) + Send + Sync),
+) -> Tensor<T> {
     let shape = same_shape(name, &x);
     if shape.numel() == 0 {
         return Tensor::zeros(shape);
     }
-    let Operands { x, width, walk, level, fetch } = Operands::new(name, x);
+    let last = shape.rank() - 1;
+    let width = shape[last];
+    let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
+    let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
     let data = x.each_ref().map(|t| t.data());
+    let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
+    let walk = Walk::new(&shape.without(last), heads.each_ref());
+    let fetch = pays_to_ask::<T>(K + 1, shape.numel());
     Tensor::build(name, shape, |out| {
-        let chunk = par::units_per_chunk(R::COST, width) * width;
-        par::fill(out, chunk, R::COST, |first, out| {
+        let chunk = par::units_per_chunk(cost, width) * width;
+        par::fill(out, chunk, cost, |first, out| {
             let first = first / width;
-            T::dispatch(level, Chunk { op, walk: &walk, data, first, width, out, fetch });
+            f(Rows { cursor: walk.cursor(first), first, data, width, out, fetch });
         });
     })
 }
 
-/// What [`rows`] prepares, the same for all formulas.
-struct Operands<T: Real, const K: usize> {
-    /// Tensors whose rows lie in order.
-    x: [Tensor<T>; K],
+/// Some rows of the operands, and of the result.
+struct Rows<'a, T, const K: usize> {
+    /// At the first element of each row.
+    cursor: Cursor<'a, K>,
+    /// The number of the first row.
+    first: usize,
+    data: [&'a [T]; K],
     width: usize,
-    /// A walk over the first elements of rows.
-    walk: Walk<K>,
-    level: Level,
+    out: &'a mut [T],
     /// Whether to prefetch.
     fetch: bool,
-}
-
-impl<T: Real, const K: usize> Operands<T, K> {
-    #[track_caller]
-    #[inline(never)]
-    fn new(name: &'static str, x: [&Tensor<T>; K]) -> Self {
-        let shape = *x[0].shape();
-        let last = shape.rank() - 1;
-        let width = shape[last];
-        let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
-        let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
-        let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
-        let walk = Walk::new(&shape.without(last), heads.each_ref());
-        let fetch = pays_to_ask::<T>(K + 1, shape.numel());
-        Operands { x, width, walk, level: simd::level(), fetch }
-    }
 }
 
 /// The one shape of all operands.
@@ -82,15 +86,10 @@ fn same_shape<T: Real>(name: &'static str, x: &[&Tensor<T>]) -> Shape {
     shape
 }
 
-struct Chunk<'a, T: Real, R, const K: usize> {
+/// The work of one task.
+struct Chunk<'a, T, R, const K: usize> {
     op: R,
-    walk: &'a Walk<K>,
-    data: [&'a [T]; K],
-    first: usize,
-    width: usize,
-    out: &'a mut [T],
-    /// Whether to ask for rows ahead.
-    fetch: bool,
+    rows: Rows<'a, T, K>,
 }
 
 impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, K> {
@@ -98,15 +97,14 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, walk, data, first, width, out, fetch } = self;
-        let mut cursor = walk.cursor(first);
+        let Rows { mut cursor, first, data, width, out, fetch } = self.rows;
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
             let (_, start) = cursor.next(1);
             let x = abreast::parts(&data, start, width);
             if fetch {
                 fetch_rows(x, out);
             }
-            op.row(s, first + i, x, out);
+            self.op.row(s, first + i, x, out);
         }
     }
 }

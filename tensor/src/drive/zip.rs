@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
 use crate::simd::{
-    self, FAR_AHEAD, Kernel, Lanes, Level, Real, pays_to_ask, prefetch, prefetch_near,
+    self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
 };
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
@@ -52,114 +52,136 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     op: E,
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
-    let Operands { shape, walk, data, level, fetch } = Operands::new(name, x, E::COST);
-    Tensor::build(name, shape, |out| {
-        par::fill(out, par::chunk_len(E::COST), E::COST, |first, out| {
-            T::dispatch(level, Chunk { op, walk: &walk, data, first, out, fetch });
-        });
-    })
-}
-
-/// What [`zip`] prepares, the same for all formulas.
-struct Operands<'a, T, const K: usize> {
-    shape: Shape,
-    walk: Walk<K>,
-    data: [&'a [T]; K],
-    level: Level,
-    /// Whether to prefetch.
-    fetch: bool,
-}
-
-impl<'a, T: Real, const K: usize> Operands<'a, T, K> {
-    #[track_caller]
-    #[inline(never)]
-    fn new(name: &'static str, x: [&'a Tensor<T>; K], cost: Cost) -> Self {
-        let (shape, walk) = common_walk(name, x.map(|t| t.layout()));
-        let data = x.map(|t| t.data());
-        // What is calculated on for long is fetched meanwhile without being asked for.
-        let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
-        Operands { shape, walk, data, level: simd::level(), fetch }
-    }
+    let level = simd::level();
+    over_runs(name, E::COST, x, &|runs| T::dispatch(level, Chunk { op, runs }))
 }
 
 /// The work of one task.
-struct Chunk<'a, T: Real, E, const K: usize> {
+struct Chunk<'r, 'a, T, E, const K: usize> {
     op: E,
-    walk: &'a Walk<K>,
-    data: [&'a [T]; K],
-    first: usize,
-    out: &'a mut [T],
-    /// Whether to ask for memory ahead.
-    fetch: bool,
+    runs: &'r mut Runs<'a, T, K>,
 }
 
-impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, E, K> {
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, '_, T, E, K> {
     type Out = ();
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Chunk { op, walk, data, first, out, fetch } = self;
-        let mut cursor = walk.cursor(first);
-        let mut in_order = [true; K];
-        for k in 0..K {
-            in_order[k] = walk.stride(k) == 1;
+        while let Some(run) = self.runs.next() {
+            slices(s, self.op, run);
         }
-        let all_in_order = in_order == [true; K];
-        let mut buffers = [[T::ZERO; BLOCK]; K];
-        let mut done = 0;
-        while done < out.len() {
-            let left = out.len() - done;
-            let short = walk.run_len() < SHORT && !(all_in_order && walk.run_len() >= left);
-            let (n, start, direct) = if short {
-                let n = left.min(BLOCK);
-                gather_runs(&mut cursor, walk, data, &mut buffers, n);
-                (n, [0; K], [false; K])
-            } else {
-                let (n, start) = cursor.next(if all_in_order { left } else { left.min(BLOCK) });
-                for k in 0..K {
-                    if !in_order[k] {
-                        gather(data[k], start[k], walk.stride(k), &mut buffers[k][..n]);
-                    }
+    }
+}
+
+/// All of [`zip`] but the formula, and so compiled once for all of them: `f` does a part of the work.
+#[inline(never)]
+#[track_caller]
+fn over_runs<T: Real, const K: usize>(
+    name: &'static str,
+    cost: Cost,
+    x: [&Tensor<T>; K],
+    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+) -> Tensor<T> {
+    let (shape, walk) = common_walk(name, x.map(|t| t.layout()));
+    let data = x.map(|t| t.data());
+    // What is calculated on for long is fetched meanwhile without being asked for.
+    let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    Tensor::build(name, shape, |out| {
+        par::fill(out, par::chunk_len(cost), cost, |first, out| {
+            f(&mut Runs::new(&walk, data, first, out, fetch));
+        });
+    })
+}
+
+/// A part of the common shape in runs, in which the elements of every operand lie in order.
+struct Runs<'a, T, const K: usize> {
+    walk: &'a Walk<K>,
+    cursor: Cursor<'a, K>,
+    data: [&'a [T]; K],
+    /// Which operands lie in order, and are not copied.
+    in_order: [bool; K],
+    /// What is still to be written.
+    out: &'a mut [T],
+    fetch: bool,
+    /// Elements of the operands that do not lie in order.
+    buffers: [[T; BLOCK]; K],
+}
+
+/// Slices of equal length.
+struct Run<'a, T, const K: usize> {
+    x: [&'a [T]; K],
+    out: &'a mut [T],
+    /// Whether to prefetch.
+    fetch: bool,
+}
+
+impl<'a, T: Real, const K: usize> Runs<'a, T, K> {
+    fn new(
+        walk: &'a Walk<K>,
+        data: [&'a [T]; K],
+        first: usize,
+        out: &'a mut [T],
+        fetch: bool,
+    ) -> Self {
+        let in_order = std::array::from_fn(|k| walk.stride(k) == 1);
+        let buffers = [[T::ZERO; BLOCK]; K];
+        Runs { walk, cursor: walk.cursor(first), data, in_order, out, fetch, buffers }
+    }
+
+    /// The next run: where it lies if it is long, else several in one from the buffers.
+    #[inline(never)]
+    fn next(&mut self) -> Option<Run<'_, T, K>> {
+        let left = self.out.len();
+        if left == 0 {
+            return None;
+        }
+        let len = self.walk.run_len();
+        let all_in_order = self.in_order == [true; K];
+        let direct = len >= SHORT || (all_in_order && len >= left);
+        let most = if direct && all_in_order { left } else { left.min(BLOCK) };
+        let (n, start) = if direct { self.cursor.next(most) } else { (most, [0; K]) };
+        if !direct {
+            self.gather_runs(n);
+        }
+        let mut x: [&[T]; K] = [&[]; K];
+        for (k, buffer) in self.buffers.iter_mut().enumerate() {
+            let (data, start) = (self.data[k], start[k]);
+            x[k] = match (direct, self.in_order[k]) {
+                (true, true) => &data[start..start + n],
+                (true, false) => {
+                    gather(data, start, self.walk.stride(k), &mut buffer[..n]);
+                    &buffer[..n]
                 }
-                (n, start, in_order)
+                (false, _) => &buffer[..n],
             };
-            let mut x: [&[T]; K] = [&[]; K];
+        }
+        let (out, rest) = std::mem::take(&mut self.out).split_at_mut(n);
+        self.out = rest;
+        Some(Run { x, out, fetch: self.fetch && direct && all_in_order })
+    }
+
+    /// Fills the first `n` elements of each buffer from several short runs.
+    fn gather_runs(&mut self, n: usize) {
+        let mut have = 0;
+        while have < n {
+            let (m, start) = self.cursor.next(n - have);
             for k in 0..K {
-                x[k] = if direct[k] { &data[k][start[k]..start[k] + n] } else { &buffers[k][..n] };
+                let out = &mut self.buffers[k][have..have + m];
+                gather(self.data[k], start[k], self.walk.stride(k), out);
             }
-            slices(s, op, x, &mut out[done..done + n], fetch && all_in_order && !short);
-            done += n;
+            have += m;
         }
     }
 }
 
-/// Fills the first `n` elements of each buffer from several short runs.
-fn gather_runs<T: Copy, const K: usize>(
-    cursor: &mut Cursor<'_, K>,
-    walk: &Walk<K>,
-    data: [&[T]; K],
-    buffers: &mut [[T; BLOCK]; K],
-    n: usize,
-) {
-    let mut have = 0;
-    while have < n {
-        let (m, start) = cursor.next(n - have);
-        for k in 0..K {
-            gather(data[k], start[k], walk.stride(k), &mut buffers[k][have..have + m]);
-        }
-        have += m;
-    }
-}
-
-/// The formula over slices of equal length.
+/// The formula over one run.
 #[inline(always)]
 fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     s: S,
     op: E,
-    x: [&[T]; K],
-    out: &mut [T],
-    fetch: bool,
+    run: Run<'_, T, K>,
 ) {
+    let Run { x, out, fetch } = run;
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {

@@ -102,13 +102,28 @@ impl<T: Real> Tensor<T> {
         bias: Option<&Tensor<T>>,
         op: P,
     ) -> (Tensor<T>, Tensor<T>) {
+        let level = simd::level();
+        self.linear_then(P::NAME, weight, bias, &|block, slopes| {
+            T::dispatch(level, Apply { op, block, slopes });
+        })
+    }
+
+    /// All of [`Tensor::linear_map`] but the formula, and so compiled once for all of them.
+    #[inline(never)]
+    #[track_caller]
+    fn linear_then(
+        &self,
+        name: &'static str,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+        apply: &(dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
+    ) -> (Tensor<T>, Tensor<T>) {
         let shape = linear_shape(self, weight, bias).or_panic();
         let bias = bias.map(Tensor::contiguous);
         let bias = bias.as_ref().map(Tensor::as_slice);
-        let level = simd::level();
-        let plus = Plus { bias, residual: None, cols: weight.size(0), level };
-        let map = Map { plus, op };
-        Tensor::build2(P::NAME, shape, shape, |y, slopes| {
+        let plus = Plus { bias, residual: None, cols: weight.size(0), level: simd::level() };
+        let map = Map { plus, apply };
+        Tensor::build2(name, shape, shape, |y, slopes| {
             let x = self.rows();
             gemm_then(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(slopes));
         })
@@ -203,16 +218,15 @@ impl<T: Real> Finish<T> for Plus<'_, T> {
 }
 
 /// Adds what [`Plus`] adds, and applies a function; the second result is its derivative.
-struct Map<'a, T, P> {
+struct Map<'a, T> {
     plus: Plus<'a, T>,
-    op: P,
+    apply: &'a (dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
 }
 
-impl<T: Real, P: Pointwise<T>> Finish<T> for Map<'_, T, P> {
+impl<T: Real> Finish<T> for Map<'_, T> {
     fn finish(&self, at: (usize, usize), mut block: MatMut<'_, T>, also: Option<MatMut<'_, T>>) {
         self.plus.finish(at, block.whole(), None);
-        let slopes = also.expect("a second result");
-        T::dispatch(self.plus.level, Apply { op: self.op, block, slopes });
+        (self.apply)(block, also.expect("a second result"));
     }
 }
 

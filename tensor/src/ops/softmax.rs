@@ -6,7 +6,7 @@ use crate::drive::rows::{
 };
 use crate::error::OrPanic;
 use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::simd::{Kernel, Lanes, Real};
 use crate::tensor::Tensor;
 
 /// `y = e^(x - max) / Σ`
@@ -208,10 +208,22 @@ fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([S::V; 
 /// The largest element of a row, and `Σ e^(x - max)`.
 #[inline(always)]
 pub(crate) fn max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
-    in_registers!(S, x.len(), K => {
-        let (_, top, sum) = exponentials::<T, S, K>(s, x);
-        (top, sum)
-    }, long_max_and_sum(s, x))
+    s.enter(MaxAndSum(x))
+}
+
+struct MaxAndSum<'a, T>(&'a [T]);
+
+impl<T: Real> Kernel<T> for MaxAndSum<'_, T> {
+    type Out = (T, T);
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) -> (T, T) {
+        let x = self.0;
+        in_registers!(S, x.len(), K => {
+            let (_, top, sum) = exponentials::<T, S, K>(s, x);
+            (top, sum)
+        }, long_max_and_sum(s, x))
+    }
 }
 
 #[inline(always)]

@@ -379,6 +379,10 @@ impl Lanes<f32> for Avx2 {
         out
     }
     #[inline(always)]
+    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        self.run(k)
+    }
+    #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
         let mut x = [0.0; 16];
         self.store(v, &mut x);

@@ -269,6 +269,10 @@ impl Lanes<f32> for Avx512 {
         out
     }
     #[inline(always)]
+    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        self.run(k)
+    }
+    #[inline(always)]
     fn map(self, v: __m512, f: impl Fn(f32) -> f32) -> __m512 {
         let mut x = [0.0; 16];
         self.store(v, &mut x);

@@ -302,6 +302,10 @@ impl Lanes<f32> for Neon {
         std::array::from_fn(|j| self.load(&std::array::from_fn::<_, 16, _>(|i| square[i][j])))
     }
     #[inline(always)]
+    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        self.run(k)
+    }
+    #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
         let mut x = [0.0; 16];
         self.store(v, &mut x);

@@ -183,6 +183,10 @@ impl Lanes<f64> for One {
         rows
     }
     #[inline(always)]
+    fn enter<K: Kernel<f64>>(self, k: K) -> K::Out {
+        self.run(k)
+    }
+    #[inline(always)]
     fn map(self, v: f64, f: impl Fn(f64) -> f64) -> f64 {
         f(v)
     }

@@ -276,6 +276,10 @@ impl Lanes<f32> for Portable {
         f(x)
     }
     #[inline(always)]
+    fn enter<K: Kernel<f32>>(self, k: K) -> K::Out {
+        self.run(k)
+    }
+    #[inline(always)]
     fn map(self, v: V, f: impl Fn(f32) -> f32) -> V {
         each(v, f)
     }
