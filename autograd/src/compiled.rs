@@ -17,6 +17,7 @@ use std::hint::black_box;
 
 /// All operations.
 #[doc(hidden)]
+#[inline(never)]
 pub fn operations() {
     operations_on::<f32>();
 }

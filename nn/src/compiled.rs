@@ -16,6 +16,7 @@ use std::hint::black_box;
 
 /// All of them.
 #[doc(hidden)]
+#[inline(never)]
 pub fn modules() {
     modules_on::<f32>();
 }

@@ -6,8 +6,9 @@
 //! operation with both element types, so their kernels are compiled here and programs link them. An
 //! operation that a program defines itself is compiled in that program, and only that one.
 //!
-//! Nothing here is ever called. An operation that is not named works all the same, but each program
-//! that uses it compiles its kernels again; `.ci/kernels` finds these.
+//! Nothing here is ever called. The root is `#[inline(never)]` too: a small function without calls
+//! would be left to the crates above. An operation that is not named works all the same, but each
+//! program that uses it compiles its kernels again; `.ci/kernels` finds these.
 
 use crate::drive::attention::{self, Cotangents, Tiled};
 use crate::drive::squares;
@@ -23,6 +24,7 @@ use std::hint::black_box;
 
 /// All operations, of both element types.
 #[doc(hidden)]
+#[inline(never)]
 pub fn operations() {
     operations_on::<f32>();
     operations_on::<f64>();
