@@ -33,33 +33,17 @@ pub trait Module<T: Real = f32> {
 
     /// All parameters with their dotted names, in the order of the walk; a tied one once,
     /// under its first name.
-    fn named_parameters(&self) -> Vec<(String, Param<T>)>
-    where
-        Self: Sized,
-    {
-        let mut found: Vec<(String, Param<T>)> = Vec::new();
-        let mut seen = BTreeSet::new();
-        self.visit(&mut |name, param| {
-            if seen.insert(param.id()) {
-                found.push((name.to_string(), param.clone()));
-            }
-        });
-        found
+    fn named_parameters(&self) -> Vec<(String, Param<T>)> {
+        named_parameters(&|w| self.walk(w))
     }
 
     /// Calls `f` for every parameter of the walk, a tied one under each of its names.
-    fn visit(&self, f: &mut dyn FnMut(&str, &Param<T>))
-    where
-        Self: Sized,
-    {
+    fn visit(&self, f: &mut dyn FnMut(&str, &Param<T>)) {
         self.walk(&mut Walk { path: String::new(), visit: f });
     }
 
     /// Number of numbers in all parameters.
-    fn num_parameters(&self) -> usize
-    where
-        Self: Sized,
-    {
+    fn num_parameters(&self) -> usize {
         self.named_parameters().iter().map(|(_, p)| p.shape().numel()).sum()
     }
 
@@ -72,18 +56,8 @@ pub trait Module<T: Real = f32> {
     /// # Panics
     /// If the walk gives one name twice.
     #[track_caller]
-    fn state_dict(&self) -> StateDict<T>
-    where
-        Self: Sized,
-    {
-        let mut dict = StateDict::new();
-        let mut read: BTreeMap<Id, Tensor<T>> = BTreeMap::new();
-        self.visit(&mut |name, param| {
-            let value = read.entry(param.id()).or_insert_with(|| param.value()).clone();
-            let before = dict.insert(name.to_string(), value);
-            assert!(before.is_none(), "state_dict: two parameters are named {name}");
-        });
-        dict
+    fn state_dict(&self) -> StateDict<T> {
+        state_dict(&|w| self.walk(w))
     }
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
@@ -95,22 +69,59 @@ pub trait Module<T: Real = f32> {
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs, the error lists every such
     /// name, and no parameter has been changed.
-    fn load_state_dict(&self, dict: &StateDict<T>) -> Result<(), LoadError>
-    where
-        Self: Sized,
-    {
-        let mut names = Vec::new();
-        self.visit(&mut |name, param| names.push((name.to_string(), param.clone())));
-        load(&names, dict)
+    fn load_state_dict(&self, dict: &StateDict<T>) -> Result<(), LoadError> {
+        load_state_dict(&|w| self.walk(w), dict)
     }
 
     /// Freezes all parameters (`false`) or has them trained again (`true`).
-    fn set_trainable(&self, trainable: bool)
-    where
-        Self: Sized,
-    {
+    fn set_trainable(&self, trainable: bool) {
         self.visit(&mut |_, param| param.set_trainable(trainable));
     }
+}
+
+impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        (**self).walk(w);
+    }
+}
+
+/// [`Module::walk`] of some module. What follows is compiled once for all types of modules.
+type WalkOf<'a, T> = &'a dyn Fn(&mut Walk<'_, T>);
+
+fn visit<T: Real>(walk: WalkOf<'_, T>, f: &mut dyn FnMut(&str, &Param<T>)) {
+    walk(&mut Walk { path: String::new(), visit: f });
+}
+
+#[inline(never)]
+fn named_parameters<T: Real>(walk: WalkOf<'_, T>) -> Vec<(String, Param<T>)> {
+    let mut found: Vec<(String, Param<T>)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    visit(walk, &mut |name, param| {
+        if seen.insert(param.id()) {
+            found.push((name.to_string(), param.clone()));
+        }
+    });
+    found
+}
+
+#[inline(never)]
+#[track_caller]
+fn state_dict<T: Real>(walk: WalkOf<'_, T>) -> StateDict<T> {
+    let mut dict = StateDict::new();
+    let mut read: BTreeMap<Id, Tensor<T>> = BTreeMap::new();
+    visit(walk, &mut |name, param| {
+        let value = read.entry(param.id()).or_insert_with(|| param.value()).clone();
+        let before = dict.insert(name.to_string(), value);
+        assert!(before.is_none(), "state_dict: two parameters are named {name}");
+    });
+    dict
+}
+
+#[inline(never)]
+fn load_state_dict<T: Real>(walk: WalkOf<'_, T>, dict: &StateDict<T>) -> Result<(), LoadError> {
+    let mut names = Vec::new();
+    visit(walk, &mut |name, param| names.push((name.to_string(), param.clone())));
+    load(&names, dict)
 }
 
 /// A module that maps one variable to one variable.

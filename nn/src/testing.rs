@@ -1,9 +1,9 @@
 //! What every module should be tested for.
 
-use crate::module::Module;
+use crate::module::{Module, Walk};
 use crate::param::{Param, made_on_this_thread};
-use retrograd_autograd::Var;
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
+use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor, par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,11 +22,20 @@ pub fn check_module<T: Real, M: Module<T>>(
     // Not shared out: who waits for other threads may make the parameters of somebody else.
     let module = par::alone(build);
     let made = made_on_this_thread() - before;
-    let walked = module.named_parameters();
-    assert_eq!(made, walked.len(), "parameters made and parameters that walk() shows");
+    check_walk(&module, made);
+    check_gradients(&module, &loss(&module).backward());
+}
+
+#[inline(never)]
+fn check_walk<T: Real>(module: &dyn Module<T>, made: usize) {
+    let walked = module.named_parameters().len();
+    assert_eq!(made, walked, "parameters made and parameters that walk() shows");
     drop(module.state_dict()); // panics if a name is given twice
-    let grads = loss(&module).backward();
-    for (name, param) in walked {
+}
+
+#[inline(never)]
+fn check_gradients<T: Real>(module: &dyn Module<T>, grads: &Gradients<T>) {
+    for (name, param) in module.named_parameters() {
         let g = grads.by_id(param.id()).unwrap_or_else(|| panic!("{name} got no gradient"));
         assert!(*g.shape() == param.shape(), "{name}: gradient {:?}", g.shape());
         let size = g.abs().sum(..).item().to_f64();
@@ -36,14 +45,13 @@ pub fn check_module<T: Real, M: Module<T>>(
         );
     }
 }
-
 /// Runs `f` while the given variables stand for the parameters of a module, in the order of
 /// [`Module::named_parameters`]: the module as a function of its parameters. They are put back
 /// afterwards, also if `f` panics.
 ///
 /// # Panics
 /// If their number or a shape differs.
-pub fn with_parameters<T: Real, M: Module<T>, R>(
+pub fn with_parameters<T: Real, M: Module<T> + ?Sized, R>(
     module: &M,
     vars: &[Var<T>],
     f: impl FnOnce(&M) -> R,
@@ -87,6 +95,46 @@ pub fn check_variant<M: Module<f64> + Sync>(
     inputs: &[Tensor<f64>],
     run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 ) -> VariantReport {
+    check_instances::<dyn Variant>(
+        name,
+        &|rng| Box::new(Instance { module: build(rng), run: &run }),
+        inputs,
+    )
+}
+
+/// A module with its forward pass.
+struct Instance<'a, M, F> {
+    module: M,
+    run: &'a F,
+}
+
+/// An [`Instance`] without its types, so that the checks are compiled once and not for every module.
+trait Variant: Module<f64> + Sync {
+    fn run(&self, inputs: &[Var<f64>]) -> Var<f64>;
+}
+
+impl<M: Module<f64>, F> Module<f64> for Instance<'_, M, F> {
+    fn walk(&self, w: &mut Walk<'_, f64>) {
+        self.module.walk(w);
+    }
+}
+
+impl<M, F> Variant for Instance<'_, M, F>
+where
+    M: Module<f64> + Sync,
+    F: Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
+{
+    fn run(&self, inputs: &[Var<f64>]) -> Var<f64> {
+        (self.run)(&self.module, inputs)
+    }
+}
+
+/// `V` is `dyn Variant`: a generic function is compiled in tests, which call it, and not here.
+fn check_instances<V: Variant + ?Sized>(
+    name: &str,
+    build: &(dyn Fn(&mut Rng) -> Box<V> + Sync),
+    inputs: &[Tensor<f64>],
+) -> VariantReport {
     let constants: Vec<Var<f64>> = inputs.iter().cloned().map(Var::constant).collect();
     let weigh = |y: &Var<f64>| {
         let weights = Tensor::randn(y.shape(), &mut Rng::new(77));
@@ -95,15 +143,14 @@ pub fn check_variant<M: Module<f64> + Sync>(
     let module = build(&mut Rng::new(1));
     let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.var()).collect();
     if !params.is_empty() {
-        check_module(|| build(&mut Rng::new(1)), |m| weigh(&run(m, &constants)));
+        check_module(|| build(&mut Rng::new(1)), |m| weigh(&m.run(&constants)));
     }
 
     let mut leaves: Vec<Var<f64>> = inputs.iter().cloned().map(Var::leaf).collect();
     leaves.extend(params.iter().map(|p| Var::leaf(p.value().clone())));
-    // Not generic: the checks are compiled once, and not for every module.
     let f: &dyn Fn(&[Var<f64>]) -> Var<f64> = &|x| {
         let (inputs, params) = x.split_at(constants.len());
-        with_parameters(&build(&mut Rng::new(1)), params, |m| run(m, inputs))
+        with_parameters(&build(&mut Rng::new(1)), params, |m| m.run(inputs))
     };
     let first = gradcheck(f, &leaves, &Check::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
     let second =
@@ -111,9 +158,9 @@ pub fn check_variant<M: Module<f64> + Sync>(
 
     let other = build(&mut Rng::new(2));
     other.load_state_dict(&module.state_dict()).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let bits = |m: &M, threads| {
+    let bits = |m: &V, threads| {
         with_threads(threads, || {
-            let y = run(m, &leaves[..inputs.len()]);
+            let y = m.run(&leaves[..inputs.len()]);
             let grads = weigh(&y).backward();
             let mut all = y.value().to_vec();
             let ids = leaves[..inputs.len()].iter().filter_map(|x| x.id());
@@ -124,9 +171,9 @@ pub fn check_variant<M: Module<f64> + Sync>(
         })
     };
     if !leaves.is_empty() {
-        let want = bits(&module, 1);
-        assert!(bits(&other, 1) == want, "{name}: a loaded state dict gives other results");
-        assert!(bits(&module, 2) == want, "{name}: two threads give other results");
+        let want = bits(&*module, 1);
+        assert!(bits(&*other, 1) == want, "{name}: a loaded state dict gives other results");
+        assert!(bits(&*module, 2) == want, "{name}: two threads give other results");
     }
     VariantReport { parameters: params.len(), first, second }
 }

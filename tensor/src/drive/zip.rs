@@ -6,9 +6,7 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{
-    self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
-};
+use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
