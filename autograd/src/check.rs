@@ -128,6 +128,18 @@ pub fn gradcheck(
     inputs: &[Var<f64>],
     check: &Check,
 ) -> Result<Report, CheckError> {
+    first_order::<Function<'_>>(&f, inputs, check)
+}
+
+/// A function without its type, so that the checks are compiled once and not for every function. They
+/// stay generic: only a crate that checks something compiles them.
+type Function<'a> = dyn Fn(&[Var<f64>]) -> Var<f64> + 'a;
+
+fn first_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
+    f: &F,
+    inputs: &[Var<f64>],
+    check: &Check,
+) -> Result<Report, CheckError> {
     Checker::new(f, inputs, check)?.run()
 }
 
@@ -146,6 +158,14 @@ pub fn gradcheck(
 /// A [`CheckError`]; inputs are numbered as for `f`, and `v` comes after them.
 pub fn gradgradcheck(
     f: impl Fn(&[Var<f64>]) -> Var<f64>,
+    inputs: &[Var<f64>],
+    check: &Check,
+) -> Result<Report, CheckError> {
+    second_order::<Function<'_>>(&f, inputs, check)
+}
+
+fn second_order<F: Fn(&[Var<f64>]) -> Var<f64> + ?Sized>(
+    f: &F,
     inputs: &[Var<f64>],
     check: &Check,
 ) -> Result<Report, CheckError> {

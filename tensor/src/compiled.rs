@@ -12,7 +12,7 @@
 
 use crate::drive::attention::{self, Cotangents, Tiled};
 use crate::drive::squares;
-use crate::element::Integer;
+use crate::element::{Element, Integer};
 use crate::ops::loss::CrossEntropy;
 use crate::ops::pointwise::Pointwise;
 use crate::ops::{activation, unary};
@@ -28,6 +28,9 @@ use std::hint::black_box;
 pub fn operations() {
     operations_on::<f32>();
     operations_on::<f64>();
+    black_box(elements_of_any_type::<bool> as fn(_));
+    black_box(elements_of_any_type::<i64> as fn(_));
+    black_box(elements_of_any_type::<u32> as fn(_));
 }
 
 /// The compiler cannot tell that nobody calls what is given to `black_box`, so it compiles it.
@@ -86,10 +89,16 @@ fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) {
 }
 
 fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
-    let _ = [x.contiguous(), keep.where_(x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
+    elements_of_any_type(x);
+    let _ = [keep.where_(x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
     let _ = [Tensor::cat(&[x], 0), Tensor::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
     let _ = [x.as_strided(x.layout()), x.as_strided_adjoint(*x.shape(), x.layout())];
-    let _ = (x.to_vec(), x.clone().make_mut().len(), format!("{x}{x:?}"));
+    x.clone().make_mut();
+}
+
+fn elements_of_any_type<E: Element>(x: &Tensor<E>) {
+    let _ = [x.contiguous(), Tensor::cat(&[x], 0)];
+    let _ = (x.to_vec(), format!("{x}{x:?}"));
 }
 
 fn random<T: Real>(x: &Tensor<T>, key: Key) {

@@ -40,6 +40,7 @@ impl<T: Element> Debug for Tensor<T> {
     }
 }
 
+#[inline(never)]
 fn text<T: Element>(x: &Tensor<T>) -> String {
     let mut out = PREFIX.to_owned();
     let mut suffixes = Vec::new();

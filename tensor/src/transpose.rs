@@ -12,6 +12,7 @@ use crate::walk::{Walk, gather};
 const SIDE: usize = 16;
 
 /// Writes the elements of an operand in row-major order, for any strides.
+#[inline(never)]
 pub fn copy<T: Copy + Default + Send + Sync>(walk: &Walk<1>, data: &[T], out: &mut [T]) {
     if let Some(turned) = Turned::new(walk) {
         return turned.copy(data, out);

@@ -201,6 +201,7 @@ impl<A: Operand> Named<A> {
 }
 
 /// Einsum over any operands; operands are multiplied from left to right.
+#[inline(never)]
 #[track_caller]
 pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {
     let shapes: Vec<Shape> = operands.iter().map(|x| x.shape()).collect();

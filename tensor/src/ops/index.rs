@@ -253,6 +253,7 @@ fn take<T: Element>(
 }
 
 /// `out[o, rows[i], :] += src[o, i, :]` for row-major `out[_, len, inner]`.
+#[inline(never)]
 fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], src: &[T]) {
     if src.is_empty() {
         return;

@@ -127,6 +127,7 @@ struct Part<'a, T> {
 }
 
 /// A row of the result holds one piece of each part, so that rows lie one after the other.
+#[inline(never)]
 #[track_caller]
 fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
     let (axis, shape) = joined(op, parts, axis).or_panic();

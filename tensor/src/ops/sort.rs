@@ -69,6 +69,7 @@ fn ascending<T: Real>(a: T, b: T) -> Ordering {
 }
 
 /// The first `k` of each line in order, with their indices.
+#[inline(never)]
 #[track_caller]
 fn first_in_order<T: Real>(
     op: &'static str,
