@@ -57,6 +57,11 @@ impl<const K: usize> Walk<K> {
         if self.run_len() == 1 { 1 } else { self.strides[k][self.rank - 1] }
     }
 
+    /// How far operand `k` goes on from one run to the next along the axis above.
+    pub fn step(&self, k: usize) -> isize {
+        if self.rank == 1 { 0 } else { self.strides[k][self.rank - 2] }
+    }
+
     /// Sizes of the merged axes.
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.rank]
@@ -68,6 +73,7 @@ impl<const K: usize> Walk<K> {
     }
 
     /// A cursor at the `index`-th element in row-major order.
+    #[inline(never)]
     pub fn cursor(&self, mut index: usize) -> Cursor<'_, K> {
         let mut at = [0; MAX_RANK];
         let mut position = self.start;
@@ -96,15 +102,35 @@ impl<const K: usize> Cursor<'_, K> {
     /// operand. The caller stops at the end of the index space.
     #[inline(never)]
     pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
-        let walk = self.walk;
-        let inner = walk.rank - 1;
-        let len = most.min(walk.dims[inner] - self.at[inner]);
-        let starts = self.position.map(|p| p as usize);
-        self.at[inner] += len;
-        for k in 0..K {
-            self.position[k] += len as isize * walk.strides[k][inner];
+        let inner = self.walk.rank - 1;
+        let len = most.min(self.walk.dims[inner] - self.at[inner]);
+        (len, self.advance(inner, len))
+    }
+
+    /// The next runs of at most `most` elements together, [`Walk::step`] apart: how many, their
+    /// length, and where the first starts in each operand. If there are several, all are whole.
+    #[inline(never)]
+    pub fn next_runs(&mut self, most: usize) -> (usize, usize, [usize; K]) {
+        let inner = self.walk.rank - 1;
+        let len = self.walk.dims[inner];
+        if inner == 0 || self.at[inner] > 0 || most < 2 * len {
+            let (len, start) = self.next(most);
+            return (1, len, start);
         }
-        let mut axis = inner;
+        let outer = inner - 1;
+        let count = (most / len).min(self.walk.dims[outer] - self.at[outer]);
+        (count, len, self.advance(outer, count))
+    }
+
+    /// Goes on by so many places along an axis, which stay on it; returns where it was before.
+    #[inline(always)]
+    fn advance(&mut self, mut axis: usize, places: usize) -> [usize; K] {
+        let walk = self.walk;
+        let starts = self.position.map(|p| p as usize);
+        self.at[axis] += places;
+        for k in 0..K {
+            self.position[k] += places as isize * walk.strides[k][axis];
+        }
         while self.at[axis] == walk.dims[axis] && axis > 0 {
             self.at[axis] = 0;
             self.at[axis - 1] += 1;
@@ -114,16 +140,22 @@ impl<const K: usize> Cursor<'_, K> {
             }
             axis -= 1;
         }
-        (len, starts)
+        starts
     }
 }
 
-/// Copies a run of elements `stride` apart into `out`.
-#[inline]
+/// Copies a run of elements `stride` apart into `out`. Inlined into kernels, which have wider vectors
+/// than other code.
+#[inline(always)]
 pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
     match stride {
         1 => out.copy_from_slice(&data[start..start + out.len()]),
-        0 => out.fill(data[start]),
+        0 => {
+            let x = data[start];
+            for y in out {
+                *y = x; // `fill` may stay a call
+            }
+        }
         _ => {
             let mut at = start as isize;
             for x in out {
@@ -161,6 +193,37 @@ mod tests {
             assert_eq!(seen, all.skip(from).collect::<Vec<_>>());
         }
         let one = Layout::contiguous(Shape::SCALAR);
+        assert_eq!(Walk::new(&Shape::SCALAR, [&one]).cursor(0).next_runs(9), (1, 1, [0]));
         assert_eq!(Walk::new(&Shape::SCALAR, [&one]).cursor(0).next(9), (1, [0]));
+    }
+
+    #[test]
+    fn several_runs_at_once_are_the_same_elements() {
+        let shape = Shape::from([3, 4, 5]);
+        let flipped = Layout::contiguous(shape).slice("t", 1, 0, 4, -1).unwrap();
+        let column = Layout::contiguous([3, 1, 1].into()).broadcast_to("t", &shape).unwrap();
+        let walk = Walk::new(&shape, [&flipped, &column]);
+        assert_eq!(walk.dims(), [3, 4, 5]);
+        let one_by_one: Vec<_> = {
+            let mut cursor = walk.cursor(0);
+            (0..60).map(|_| cursor.next(1).1).collect()
+        };
+        for (from, most) in [(0, 60), (3, 60), (5, 12), (17, 7), (20, 10), (0, 4), (59, 1)] {
+            let (mut cursor, mut seen, mut several) = (walk.cursor(from), Vec::new(), false);
+            while seen.len() < 60 - from {
+                let (count, len, start) = cursor.next_runs(most.min(60 - from - seen.len()));
+                assert!(count * len <= most);
+                several |= count > 1;
+                for (i, j) in (0..count).flat_map(|i| (0..len).map(move |j| (i, j))) {
+                    let at = |k: usize| {
+                        let at = i as isize * walk.step(k) + j as isize * walk.stride(k);
+                        start[k].wrapping_add_signed(at)
+                    };
+                    seen.push([at(0), at(1)]);
+                }
+            }
+            assert_eq!(seen, one_by_one[from..], "from {from}, at most {most}");
+            assert_eq!(several, most >= 10, "from {from}, at most {most}");
+        }
     }
 }

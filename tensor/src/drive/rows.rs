@@ -8,7 +8,7 @@ use crate::simd::{
     self, FAR_AHEAD, Kernel, LINE, Lanes, Real, pays_to_ask, prefetch, prefetch_near,
 };
 use crate::tensor::Tensor;
-use crate::walk::{Cursor, Walk};
+use crate::walk::Walk;
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -58,15 +58,15 @@ fn over_rows<T: Real, const K: usize>(
         let chunk = par::units_per_chunk(cost, width) * width;
         par::fill(out, chunk, cost, |first, out| {
             let first = first / width;
-            f(Rows { cursor: walk.cursor(first), first, data, width, out, fetch });
+            f(Rows { walk: &walk, first, data, width, out, fetch });
         });
     })
 }
 
 /// Some rows of the operands, and of the result.
 struct Rows<'a, T, const K: usize> {
-    /// At the first element of each row.
-    cursor: Cursor<'a, K>,
+    /// Over the first elements of rows.
+    walk: &'a Walk<K>,
     /// The number of the first row.
     first: usize,
     data: [&'a [T]; K],
@@ -97,14 +97,25 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let Rows { mut cursor, first, data, width, out, fetch } = self.rows;
+        let Rows { walk, first, data, width, out, fetch } = self.rows;
+        let mut cursor = walk.cursor(first);
+        let (mut left, mut start, mut step) = (0, [0; K], [0; K]);
+        for k in 0..K {
+            step[k] = walk.stride(k);
+        }
         for (i, out) in out.chunks_exact_mut(width).enumerate() {
-            let (_, start) = cursor.next(1);
+            if left == 0 {
+                (left, start) = cursor.next(usize::MAX);
+            }
             let x = abreast::parts(&data, start, width);
             if fetch {
                 fetch_rows(x, out);
             }
             self.op.row(s, first + i, x, out);
+            left -= 1;
+            for k in 0..K {
+                start[k] = start[k].wrapping_add_signed(step[k]);
+            }
         }
     }
 }

@@ -6,7 +6,9 @@ use crate::error::OrPanic;
 use crate::layout::Layout;
 use crate::par::{self, Cost};
 use crate::shape::Shape;
-use crate::simd::{self, FAR_AHEAD, Kernel, Lanes, Real, pays_to_ask, prefetch, prefetch_near};
+use crate::simd::{
+    self, FAR_AHEAD, Kernel, Lanes, Level, Real, pays_to_ask, prefetch, prefetch_near,
+};
 use crate::tensor::Tensor;
 use crate::walk::{Cursor, Walk, gather};
 
@@ -19,7 +21,11 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
 }
 
 /// Elements gathered at once when an operand does not lie in order.
-const BLOCK: usize = 256;
+const BLOCK: usize = 1024;
+/// Such elements. A vector that lies across two lines of the cache takes twice as long.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Block<T>([T; BLOCK]);
 /// Runs shorter than this are gathered several at a time.
 const SHORT: usize = 32;
 
@@ -51,32 +57,53 @@ pub fn zip<T: Real, E: Elementwise<T, K>, const K: usize>(
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
     let level = simd::level();
-    over_runs(name, E::COST, x, &|runs| T::dispatch(level, Chunk { op, runs }))
+    over_runs(name, E::COST, level, x, &|runs| T::dispatch(level, Apply { op, runs }))
 }
 
-/// The work of one task.
-struct Chunk<'r, 'a, T, E, const K: usize> {
+/// Runs of equal length, in which the elements of every operand lie in order.
+struct Runs<'a, T, const K: usize> {
+    x: [&'a [T]; K],
+    /// Where the first run starts, and how far the others are from one another.
+    start: [usize; K],
+    step: [isize; K],
+    len: usize,
+    out: &'a mut [T],
+    /// Whether to prefetch.
+    fetch: bool,
+}
+
+/// The formula over some runs.
+struct Apply<'r, 'a, T, E, const K: usize> {
     op: E,
+    /// Not by value: a structure that is copied right after it was written waits for the writes.
     runs: &'r mut Runs<'a, T, K>,
 }
 
-impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Chunk<'_, '_, T, E, K> {
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, T, E, K> {
     type Out = ();
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        while let Some(run) = self.runs.next() {
-            slices(s, self.op, run);
+        let Runs { x, start, step, len, out, fetch } = self.runs;
+        let (mut done, len) = (0, *len);
+        while done < out.len() {
+            let x = abreast::parts(x, *start, len);
+            slices(s, self.op, x, &mut out[done..done + len], *fetch);
+            for k in 0..K {
+                start[k] = start[k].wrapping_add_signed(step[k]);
+            }
+            done += len;
         }
     }
 }
 
-/// All of [`zip`] but the formula, and so compiled once for all of them: `f` does a part of the work.
+/// All of [`zip`] but the formula, and so compiled once for all of them.
 #[inline(never)]
 #[track_caller]
 fn over_runs<T: Real, const K: usize>(
     name: &'static str,
     cost: Cost,
+    level: Level,
     x: [&Tensor<T>; K],
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
 ) -> Tensor<T> {
@@ -84,102 +111,106 @@ fn over_runs<T: Real, const K: usize>(
     let data = x.map(|t| t.data());
     // What is calculated on for long is fetched meanwhile without being asked for.
     let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    let short = walk.run_len() < SHORT.min(shape.numel());
+    let in_order = !short && (0..K).all(|k| walk.stride(k) == 1);
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(cost), cost, |first, out| {
-            f(&mut Runs::new(&walk, data, first, out, fetch));
+            let chunk = Chunk { walk: &walk, cursor: walk.cursor(first), data, short, out };
+            if in_order { chunk.in_place(fetch, f) } else { chunk.copied(level, f) }
         });
     })
 }
 
-/// A part of the common shape in runs, in which the elements of every operand lie in order.
-struct Runs<'a, T, const K: usize> {
+/// The work of one task.
+struct Chunk<'a, T, const K: usize> {
     walk: &'a Walk<K>,
     cursor: Cursor<'a, K>,
     data: [&'a [T]; K],
-    /// Which operands lie in order, and are not copied.
-    in_order: [bool; K],
+    /// Whether runs are so short that several are copied to become one.
+    short: bool,
     /// What is still to be written.
     out: &'a mut [T],
-    fetch: bool,
-    /// Elements of the operands that do not lie in order.
-    buffers: [[T; BLOCK]; K],
 }
 
-/// Slices of equal length.
-struct Run<'a, T, const K: usize> {
-    x: [&'a [T]; K],
-    out: &'a mut [T],
-    /// Whether to prefetch.
-    fetch: bool,
-}
-
-impl<'a, T: Real, const K: usize> Runs<'a, T, K> {
-    fn new(
-        walk: &'a Walk<K>,
-        data: [&'a [T]; K],
-        first: usize,
-        out: &'a mut [T],
-        fetch: bool,
-    ) -> Self {
-        let in_order = std::array::from_fn(|k| walk.stride(k) == 1);
-        let buffers = [[T::ZERO; BLOCK]; K];
-        Runs { walk, cursor: walk.cursor(first), data, in_order, out, fetch, buffers }
+impl<T: Real, const K: usize> Chunk<'_, T, K> {
+    /// Operands that all lie in order are read where they are.
+    fn in_place(mut self, fetch: bool, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
+        let mut step = [0; K];
+        for k in 0..K {
+            step[k] = self.walk.step(k);
+        }
+        while !self.out.is_empty() {
+            let (count, len, start) = self.cursor.next_runs(self.out.len());
+            let (out, rest) = std::mem::take(&mut self.out).split_at_mut(count * len);
+            f(&mut Runs { x: self.data, start, step, len, out, fetch });
+            self.out = rest;
+        }
     }
 
-    /// The next run: where it lies if it is long, else several in one from the buffers.
+    /// What does not lie in order is copied, a block at a time.
     #[inline(never)]
-    fn next(&mut self) -> Option<Run<'_, T, K>> {
-        let left = self.out.len();
-        if left == 0 {
-            return None;
-        }
-        let len = self.walk.run_len();
-        let all_in_order = self.in_order == [true; K];
-        let direct = len >= SHORT || (all_in_order && len >= left);
-        let most = if direct && all_in_order { left } else { left.min(BLOCK) };
-        let (n, start) = if direct { self.cursor.next(most) } else { (most, [0; K]) };
-        if !direct {
-            self.gather_runs(n);
-        }
-        let mut x: [&[T]; K] = [&[]; K];
-        for (k, buffer) in self.buffers.iter_mut().enumerate() {
-            let (data, start) = (self.data[k], start[k]);
-            x[k] = match (direct, self.in_order[k]) {
-                (true, true) => &data[start..start + n],
-                (true, false) => {
-                    gather(data, start, self.walk.stride(k), &mut buffer[..n]);
-                    &buffer[..n]
-                }
-                (false, _) => &buffer[..n],
-            };
-        }
-        let (out, rest) = std::mem::take(&mut self.out).split_at_mut(n);
-        self.out = rest;
-        Some(Run { x, out, fetch: self.fetch && direct && all_in_order })
-    }
-
-    /// Fills the first `n` elements of each buffer from several short runs.
-    fn gather_runs(&mut self, n: usize) {
-        let mut have = 0;
-        while have < n {
-            let (m, start) = self.cursor.next(n - have);
-            for k in 0..K {
-                let out = &mut self.buffers[k][have..have + m];
-                gather(self.data[k], start[k], self.walk.stride(k), out);
-            }
-            have += m;
+    fn copied(mut self, level: Level, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
+        let mut buffers = [Block([T::ZERO; BLOCK]); K];
+        while !self.out.is_empty() {
+            f(&mut T::dispatch(level, Gather { chunk: &mut self, buffers: &mut buffers }));
         }
     }
 }
 
-/// The formula over one run.
+/// Takes the next runs of a chunk that is not done, as many as fit into the buffers. A kernel, so that
+/// vectors are copied.
+struct Gather<'r, 'a, T, const K: usize> {
+    chunk: &'r mut Chunk<'a, T, K>,
+    buffers: &'r mut [Block<T>; K],
+}
+
+impl<'r, T: Real, const K: usize> Kernel<T> for Gather<'r, '_, T, K> {
+    type Out = Runs<'r, T, K>;
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
+        let Chunk { walk, cursor, data, short, out } = self.chunk;
+        let most = out.len().min(BLOCK);
+        let (mut x, mut first, mut steps, mut run_len) = (*data, [0; K], [0; K], 0);
+        let mut taken = 0;
+        while taken < most && (taken == 0 || *short) {
+            let (count, len, start) = cursor.next_runs(most - taken);
+            for k in 0..K {
+                let (stride, step) = (walk.stride(k), walk.step(k));
+                if *short || stride != 1 {
+                    let (mut from, mut to) = (start[k], taken);
+                    for _ in 0..count {
+                        gather(data[k], from, stride, &mut self.buffers[k].0[to..to + len]);
+                        from = from.wrapping_add_signed(step);
+                        to += len;
+                    }
+                } else {
+                    (first[k], steps[k]) = (start[k], step);
+                }
+            }
+            taken += count * len;
+            run_len = if *short { taken } else { len };
+        }
+        for (k, Block(copies)) in self.buffers.iter().enumerate() {
+            if *short || walk.stride(k) != 1 {
+                (x[k], steps[k]) = (copies, run_len as isize);
+            }
+        }
+        let (done, rest) = std::mem::take(out).split_at_mut(taken);
+        *out = rest;
+        Runs { x, start: first, step: steps, len: run_len, out: done, fetch: false }
+    }
+}
+
+/// The formula over slices of equal length.
 #[inline(always)]
 fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     s: S,
     op: E,
-    run: Run<'_, T, K>,
+    x: [&[T]; K],
+    out: &mut [T],
+    fetch: bool,
 ) {
-    let Run { x, out, fetch } = run;
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
