@@ -171,9 +171,9 @@ fn check_instances<V: Variant + ?Sized>(
         })
     };
     if !leaves.is_empty() {
-        let want = bits(&*module, 1);
-        assert!(bits(&*other, 1) == want, "{name}: a loaded state dict gives other results");
-        assert!(bits(&*module, 2) == want, "{name}: two threads give other results");
+        let want = bits(&module, 1);
+        assert!(bits(&other, 1) == want, "{name}: a loaded state dict gives other results");
+        assert!(bits(&module, 2) == want, "{name}: two threads give other results");
     }
     VariantReport { parameters: params.len(), first, second }
 }
