@@ -138,6 +138,10 @@ impl<T: Real> Param<T> {
     /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
     /// ```
     ///
+    /// While `f` waits for work that it has shared out, the thread may run a rayon task of another part of
+    /// the program. If that task asks for the same parameter, it panics as `f` would: waiting for the
+    /// lock, it would wait for itself.
+    ///
     /// # Panics
     /// If `f` leaves another shape behind, or within [`Param::update`] of the same parameter.
     #[track_caller]
