@@ -65,6 +65,24 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
     ] {
         assert!(text.contains(want), "{text}");
     }
+    // So many elements that no machine has room for them, of which each is the same.
+    let wide = Var::leaf(Tensor::<f64>::ones([1]).broadcast_to([1 << 45]));
+    for (text, name) in [
+        (reported_here(|| drop(wide.relu())), "relu"),
+        (reported_here(|| drop(wide.exp())), "exp"),
+        (reported_here(|| drop(-&wide)), "neg"),
+        (reported_here(|| drop(&wide + 1.0)), "add_scalar"),
+        (reported_here(|| drop(&wide * &wide)), "mul"),
+        (reported_here(|| drop(wide.softmax(0))), "contiguous"),
+        (
+            reported_here(|| {
+                drop(wide.unsqueeze(1).linear(&Var::constant(Tensor::ones([1, 1])), None))
+            }),
+            "matmul",
+        ),
+    ] {
+        assert!(text.contains(&format!("{name}: no memory for")), "{text}");
+    }
     // In a pool, too: whatever thread has found the mistake.
     with_threads(3, || {
         let text = reported_here(|| drop(sharded(&[1; 8], |_| y.clone())));

@@ -1,6 +1,7 @@
 //! What is said about wrong shapes and indices, and where it is said to be: at the caller's
 //! line. The texts are part of the interface; the same in debug and release.
 
+use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
@@ -359,6 +360,18 @@ fn memory_for_copies() {
     );
     let wider = one.broadcast_to([1 << 47]);
     panics(|| drop(wider.gt(&one)), "gt: no memory for 140737488355328 bytes");
+    panics(|| drop(wide.map(Relu)), &no_memory("relu"));
+    panics(|| drop(wide.map_vjp(Relu, &wide)), &no_memory("relu"));
+    panics(|| drop(wide.abs()), &no_memory("abs"));
+    panics(|| drop(wide.add_scalar(1.0)), &no_memory("add_scalar"));
+    panics(|| drop(wide.clamp(0.0, 1.0)), &no_memory("clamp"));
+    panics(|| drop(-&wide), &no_memory("neg"));
+    panics(|| drop(&wide + 1.0), &no_memory("add_scalar"));
+    panics(|| drop(&wide / 2.0), &no_memory("div"));
+    let (row, column) = (Tensor::<f32>::zeros([1, 1]), one.broadcast_to([1 << 45, 1]));
+    panics(|| drop(column.softmax(-1)), &no_memory("softmax"));
+    panics(|| drop(column.linear(&row, Some(&Tensor::zeros([1])))), &no_memory("linear"));
+    panics(|| drop(column.linear_map(&row, None, Relu)), &no_memory("relu"));
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl<T: Real> Differentiable<T> for GeluTanh {
 
 impl<T: Real> Var<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
+    #[track_caller]
     pub fn relu(&self) -> Var<T> {
         self.map(Relu)
     }
@@ -105,11 +106,13 @@ impl<T: Real> Var<T> {
     }
 
     /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
+    #[track_caller]
     pub fn sigmoid(&self) -> Var<T> {
         self.map(Sigmoid)
     }
 
     /// Hyperbolic tangent.
+    #[track_caller]
     pub fn tanh(&self) -> Var<T> {
         self.map(Tanh)
     }
@@ -117,6 +120,7 @@ impl<T: Real> Var<T> {
     /// `x · sigmoid(x)`, also called swish.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn silu(&self) -> Var<T> {
         self.map(Silu)
     }
@@ -124,11 +128,13 @@ impl<T: Real> Var<T> {
     /// `x · tanh(ln(1 + eˣ))`
     ///
     /// Misra 2019 (arXiv 1908.08681).
+    #[track_caller]
     pub fn mish(&self) -> Var<T> {
         self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.
+    #[track_caller]
     pub fn softplus(&self) -> Var<T> {
         self.map(Softplus)
     }
@@ -137,6 +143,7 @@ impl<T: Real> Var<T> {
     /// form, PyTorch's default.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn gelu(&self) -> Var<T> {
         self.map(Gelu)
     }
@@ -144,6 +151,7 @@ impl<T: Real> Var<T> {
     /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn gelu_tanh(&self) -> Var<T> {
         self.map(GeluTanh)
     }

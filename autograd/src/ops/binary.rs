@@ -198,7 +198,7 @@ impl<T: Real> Var<T> {
 }
 
 macro_rules! operator {
-    ($trait:ident, $method:ident, $scalar:expr) => {
+    ($trait:ident, $method:ident, |$a:ident, $c:ident| $scalar:expr) => {
         operator!(@ $trait, $method, Var<T>, Var<T>);
         operator!(@ $trait, $method, &Var<T>, Var<T>);
         operator!(@ $trait, $method, Var<T>, &Var<T>);
@@ -206,14 +206,16 @@ macro_rules! operator {
 
         impl<T: Real> ops::$trait<T> for &Var<T> {
             type Output = Var<T>;
-            fn $method(self, other: T) -> Var<T> {
-                let f: fn(&Var<T>, T) -> Var<T> = $scalar;
-                f(self, other)
+            #[track_caller]
+            fn $method(self, $c: T) -> Var<T> {
+                let $a = self;
+                $scalar
             }
         }
 
         impl<T: Real> ops::$trait<T> for Var<T> {
             type Output = Var<T>;
+            #[track_caller]
             fn $method(self, other: T) -> Var<T> {
                 ops::$trait::$method(&self, other)
             }
@@ -238,6 +240,7 @@ operator!(Div, div, |a, c| Var::div(a, &Var::scalar(c)));
 
 impl<T: Real> ops::Neg for &Var<T> {
     type Output = Var<T>;
+    #[track_caller]
     fn neg(self) -> Var<T> {
         Var::neg(self)
     }
@@ -245,6 +248,7 @@ impl<T: Real> ops::Neg for &Var<T> {
 
 impl<T: Real> ops::Neg for Var<T> {
     type Output = Var<T>;
+    #[track_caller]
     fn neg(self) -> Var<T> {
         Var::neg(&self)
     }

@@ -54,6 +54,7 @@ impl<T: Real> Var<T> {
     }
 
     /// The result `value` of a linear layer, and what was added to the product.
+    #[track_caller]
     fn linear_of(&self, value: Tensor<T>, weight: &Var<T>, added: [Option<&Var<T>>; 2]) -> Var<T> {
         let inputs: Vec<_> =
             [self, weight].into_iter().chain(added.into_iter().flatten()).collect();

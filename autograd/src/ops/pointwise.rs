@@ -78,6 +78,7 @@ impl<T: Real, P: Differentiable<T>> Backward<T> for Rule<T, P> {
 impl<T: Real> Var<T> {
     /// `f` of every element.
     #[inline(never)]
+    #[track_caller]
     pub fn map<P: Differentiable<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();

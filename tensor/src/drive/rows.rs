@@ -48,8 +48,12 @@ fn over_rows<T: Real, const K: usize>(
     }
     let last = shape.rank() - 1;
     let width = shape[last];
-    let in_order = |t: &Tensor<T>| width == 1 || t.layout().strides()[last] == 1;
-    let x = x.map(|t| if in_order(t) { t.clone() } else { t.contiguous() });
+    let mut x = x.map(Tensor::clone);
+    for t in &mut x {
+        if width != 1 && t.layout().strides()[last] != 1 {
+            *t = t.contiguous();
+        }
+    }
     let data = x.each_ref().map(|t| t.data());
     let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
     let walk = Walk::new(&shape.without(last), heads.each_ref());
@@ -177,7 +181,10 @@ where
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
     }
-    let x = x.map(|t| t.contiguous());
+    let mut x = x.map(Tensor::clone);
+    for t in &mut x {
+        *t = t.contiguous();
+    }
     let x: [&[T]; K] = std::array::from_fn(|k| x[k].as_slice());
     let chunk = par::units_per_chunk(R::COST, width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];

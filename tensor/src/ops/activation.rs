@@ -208,6 +208,7 @@ impl<T: Real> Pointwise<T> for GeluTanh {
 
 impl<T: Real> Tensor<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
+    #[track_caller]
     pub fn relu(&self) -> Tensor<T> {
         self.map(Relu)
     }
@@ -229,11 +230,13 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
+    #[track_caller]
     pub fn sigmoid(&self) -> Tensor<T> {
         self.map(Sigmoid)
     }
 
     /// Hyperbolic tangent.
+    #[track_caller]
     pub fn tanh(&self) -> Tensor<T> {
         self.map(Tanh)
     }
@@ -241,6 +244,7 @@ impl<T: Real> Tensor<T> {
     /// `x · sigmoid(x)`, also called swish.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn silu(&self) -> Tensor<T> {
         self.map(Silu)
     }
@@ -248,11 +252,13 @@ impl<T: Real> Tensor<T> {
     /// `x · tanh(ln(1 + eˣ))`
     ///
     /// Misra 2019 (arXiv 1908.08681).
+    #[track_caller]
     pub fn mish(&self) -> Tensor<T> {
         self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.
+    #[track_caller]
     pub fn softplus(&self) -> Tensor<T> {
         self.map(Softplus)
     }
@@ -264,6 +270,7 @@ impl<T: Real> Tensor<T> {
     /// the derivative 0, where the exact value is between -1.74e-37 and 0.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn gelu(&self) -> Tensor<T> {
         self.map(Gelu)
     }
@@ -271,6 +278,7 @@ impl<T: Real> Tensor<T> {
     /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor<T> {
         self.map(GeluTanh)
     }

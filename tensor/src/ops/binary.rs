@@ -94,7 +94,7 @@ impl<T: Real> Update<T, 1, 1> for Accumulate {
 }
 
 macro_rules! operator {
-    ($trait:ident, $method:ident, $scalar:expr) => {
+    ($trait:ident, $method:ident, |$a:ident, $c:ident| $scalar:expr) => {
         impl<T: Real> ops::$trait<&Tensor<T>> for &Tensor<T> {
             type Output = Tensor<T>;
             #[track_caller]
@@ -129,14 +129,16 @@ macro_rules! operator {
 
         impl<T: Real> ops::$trait<T> for &Tensor<T> {
             type Output = Tensor<T>;
-            fn $method(self, other: T) -> Tensor<T> {
-                let f: fn(&Tensor<T>, T) -> Tensor<T> = $scalar;
-                f(self, other)
+            #[track_caller]
+            fn $method(self, $c: T) -> Tensor<T> {
+                let $a = self;
+                $scalar
             }
         }
 
         impl<T: Real> ops::$trait<T> for Tensor<T> {
             type Output = Tensor<T>;
+            #[track_caller]
             fn $method(self, other: T) -> Tensor<T> {
                 ops::$trait::$method(&self, other)
             }
@@ -151,6 +153,7 @@ operator!(Div, div, |a, c| Tensor::div(a, &Tensor::scalar(c)));
 
 impl<T: Real> ops::Neg for &Tensor<T> {
     type Output = Tensor<T>;
+    #[track_caller]
     fn neg(self) -> Tensor<T> {
         Tensor::neg(self)
     }
@@ -158,6 +161,7 @@ impl<T: Real> ops::Neg for &Tensor<T> {
 
 impl<T: Real> ops::Neg for Tensor<T> {
     type Output = Tensor<T>;
+    #[track_caller]
     fn neg(self) -> Tensor<T> {
         Tensor::neg(&self)
     }

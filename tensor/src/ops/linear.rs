@@ -63,6 +63,7 @@ impl<T: Real> Tensor<T> {
         self.linear_with(weight, bias, Some(residual), shape)
     }
 
+    #[track_caller]
     fn linear_with(
         &self,
         weight: &Tensor<T>,
@@ -159,6 +160,7 @@ impl<T: Real> Tensor<T> {
     }
 
     /// The leading axes as one.
+    #[track_caller]
     fn rows(&self) -> Tensor<T> {
         let [leading @ .., width] = &self.shape()[..] else { unreachable!("an axis at least") };
         self.reshape([leading.iter().product(), *width])

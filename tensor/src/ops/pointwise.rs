@@ -88,6 +88,7 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
 
 impl<T: Real> Tensor<T> {
     /// `f` of every element.
+    #[track_caller]
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Tensor<T> {
         zip(P::NAME, Forward(op), [self])
     }

@@ -353,71 +353,85 @@ impl<T: Real> Pointwise<T> for Clamp<T> {
 
 impl<T: Real> Tensor<T> {
     /// `-x`, as a method: the `-` operator does the same.
+    #[track_caller]
     pub fn neg(&self) -> Tensor<T> {
         self.map(Neg)
     }
 
     /// `|x|`. The derivative at 0 is 0.
+    #[track_caller]
     pub fn abs(&self) -> Tensor<T> {
         self.map(Abs)
     }
 
     /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
+    #[track_caller]
     pub fn sign(&self) -> Tensor<T> {
         self.map(Sign)
     }
 
     /// `x²`
+    #[track_caller]
     pub fn square(&self) -> Tensor<T> {
         self.map(Square)
     }
 
     /// `√x`, correctly rounded; NaN below 0. The derivative at 0 is infinite.
+    #[track_caller]
     pub fn sqrt(&self) -> Tensor<T> {
         self.map(Sqrt)
     }
 
     /// `1/√x`; infinite at 0, NaN below.
+    #[track_caller]
     pub fn rsqrt(&self) -> Tensor<T> {
         self.map(Rsqrt)
     }
 
     /// `1/x`
+    #[track_caller]
     pub fn recip(&self) -> Tensor<T> {
         self.map(Recip)
     }
 
     /// `eˣ`
+    #[track_caller]
     pub fn exp(&self) -> Tensor<T> {
         self.map(Exp)
     }
 
     /// `eˣ - 1`, accurate near 0.
+    #[track_caller]
     pub fn expm1(&self) -> Tensor<T> {
         self.map(Expm1)
     }
 
     /// Natural logarithm; -inf at 0, NaN below.
+    #[track_caller]
     pub fn ln(&self) -> Tensor<T> {
         self.map(Ln)
     }
 
     /// `ln(1 + x)`, accurate near 0; NaN below -1.
+    #[track_caller]
     pub fn log1p(&self) -> Tensor<T> {
         self.map(Log1p)
     }
 
     /// Sine, of radians.
+    #[track_caller]
     pub fn sin(&self) -> Tensor<T> {
         self.map(Sin)
     }
 
     /// Cosine, of radians.
+    #[track_caller]
     pub fn cos(&self) -> Tensor<T> {
         self.map(Cos)
     }
 
     /// Error function, `2/√π ∫₀ˣ e^(-t²) dt`.
+    #[track_caller]
     pub fn erf(&self) -> Tensor<T> {
         self.map(Erf)
     }
