@@ -1,7 +1,7 @@
 //! A SIMD tensor, reverse-mode autodiff and attention library, written to be read and to be
 //! fast.
 //!
-//! This crate re-exports three others and is the place of the examples and benchmarks:
+//! This crate re-exports three others and is the place of the examples:
 //!
 //! * [`tensor`]: strided tensors and SIMD kernels,
 //! * [`autograd`]: variables that remember where they came from,

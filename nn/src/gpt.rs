@@ -253,6 +253,7 @@ impl<T: Real> Gpt<T> {
         cache: &mut GptCache<T>,
     ) -> Var<T> {
         let start = cache.position();
+        self.check_tokens(tokens, start);
         no_grad(|| {
             self.run(tokens, start, &mut Pass::eval(), |i, block, x, _| {
                 block.forward_cached(x, &mut cache.0[i])
@@ -315,13 +316,12 @@ impl<T: Real> Gpt<T> {
             tokens.shape(),
             targets.shape()
         );
-        assert!(tokens.size(0) > 0, "gpt: a batch of 0 sequences has no mean loss");
-        // Here and not in a shard, so that errors are reported at the caller's line.
-        self.check_length(tokens.size(1));
-        let vocab = self.config.vocab;
-        if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
-            panic!("gpt: token {token} at position {at} is outside 0..{vocab}");
-        }
+        let [sequences, length] = tokens.shape()[..] else { unreachable!("rank 2") };
+        assert!(
+            tokens.numel() > 0,
+            "gpt: a batch of {sequences} sequences of {length} tokens has no mean loss"
+        );
+        self.check_tokens(tokens, 0);
         self.check_targets(targets);
         // Less is not worth gradients of its own.
         const TOKENS: usize = 384;
@@ -376,6 +376,7 @@ impl<T: Real> Gpt<T> {
     #[track_caller]
     pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
         let mut maps = Vec::new();
+        self.check_tokens(tokens, 0);
         no_grad(|| {
             self.run(tokens, 0, &mut Pass::eval(), |_, block, x, pass| {
                 let (y, weights) = block.forward_with_weights(x, pass);
@@ -398,6 +399,18 @@ impl<T: Real> Gpt<T> {
     ) -> Var<T> {
         let x = self.hidden(tokens, start, pass, through);
         self.lm_head.forward(&x, pass)
+    }
+
+    /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors are
+    /// reported at the caller's line.
+    #[track_caller]
+    fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
+        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        self.check_length(start + tokens.size(-1));
+        let vocab = self.config.vocab;
+        if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
+            panic!("gpt: token {token} at position {at} is outside 0..{vocab}");
+        }
     }
 
     /// What the head is given, `[.., L, width]`.

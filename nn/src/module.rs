@@ -39,7 +39,7 @@ pub trait Module<T: Real = f32> {
 
     /// Calls `f` for every parameter of the walk, a tied one under each of its names.
     fn visit(&self, f: &mut dyn FnMut(&str, &Param<T>)) {
-        self.walk(&mut Walk { path: String::new(), visit: f });
+        visit(&|w| self.walk(w), f);
     }
 
     /// Number of numbers in all parameters.
@@ -109,11 +109,16 @@ fn named_parameters<T: Real>(walk: WalkOf<'_, T>) -> Vec<(String, Param<T>)> {
 fn state_dict<T: Real>(walk: WalkOf<'_, T>) -> StateDict<T> {
     let mut dict = StateDict::new();
     let mut read: BTreeMap<Id, Tensor<T>> = BTreeMap::new();
+    let mut twice = None;
     visit(walk, &mut |name, param| {
         let value = read.entry(param.id()).or_insert_with(|| param.value()).clone();
-        let before = dict.insert(name.to_string(), value);
-        assert!(before.is_none(), "state_dict: two parameters are named {name}");
+        if dict.insert(name.to_string(), value).is_some() {
+            twice.get_or_insert(name.to_string());
+        }
     });
+    if let Some(name) = twice {
+        panic!("state_dict: two parameters are named {name}");
+    }
     dict
 }
 

@@ -1,12 +1,12 @@
 //! Parameters: the tensors that training changes.
 
 use retrograd_autograd::{GradientKey, Id, Var};
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 /// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
 /// are tied.
@@ -65,13 +65,23 @@ impl<T: Real> Param<T> {
             self.0.writer.load(Relaxed) != this_thread(),
             "Param::{method}: this thread is in the middle of changing the parameter (hint: the \
              closure given to `update` must not use it; take what it needs before, and gradients \
-             by `grads.get(&param)`)"
+             by `grads.get(&param)`; nor must other tasks of the thread pool that it waits in)"
         );
     }
 
     #[track_caller]
     fn read(&self, method: &str) -> RwLockReadGuard<'_, Var<T>> {
         self.refuse_reentry(method);
+        // A thread of the pool does not just wait: whoever has locked the parameter may have shared out
+        // the work on it, which then needs this thread.
+        loop {
+            match self.0.leaf.try_read() {
+                Ok(leaf) => return leaf,
+                Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+                Err(TryLockError::WouldBlock) if par::give_way() => {}
+                Err(TryLockError::WouldBlock) => break,
+            }
+        }
         self.0.leaf.read().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -138,9 +148,11 @@ impl<T: Real> Param<T> {
     /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
     /// ```
     ///
-    /// While `f` waits for work that it has shared out, the thread may run a rayon task of another part of
-    /// the program. If that task asks for the same parameter, it panics as `f` would: waiting for the
-    /// lock, it would wait for itself.
+    /// `f` itself must not ask for it on another thread either, where it would wait for ever. While `f`
+    /// waits for work that it has shared out, the thread may run a rayon task of another part of the
+    /// program. If that task asks for the same parameter, it panics as `f` would: it would wait for
+    /// itself. The same is true of the step of an optimiser, so let the tasks of one pool either step or
+    /// use the model.
     ///
     /// # Panics
     /// If `f` leaves another shape behind, or within [`Param::update`] of the same parameter.

@@ -45,6 +45,7 @@ fn check_gradients<T: Real>(module: &dyn Module<T>, grads: &Gradients<T>) {
         );
     }
 }
+
 /// Runs `f` while the given variables stand for the parameters of a module, in the order of
 /// [`Module::named_parameters`]: the module as a function of its parameters. They are put back
 /// afterwards, also if `f` panics.

@@ -22,7 +22,7 @@ use crate::simd::Real;
 use crate::tensor::Tensor;
 use std::hint::black_box;
 
-/// All operations, of both element types.
+/// All operations, of `f32` and `f64`, and what all types of elements have.
 #[doc(hidden)]
 #[inline(never)]
 pub fn operations() {

@@ -136,6 +136,19 @@ fn waiting<R>(call: impl FnOnce() -> R) -> R {
     Settings::DEFAULT.run(call)
 }
 
+/// Does other work of the thread pool while waiting for something; false on a thread outside of it,
+/// which may as well be blocked. A thread of the pool may not: what it waits for may wait for the pool.
+pub fn give_way() -> bool {
+    match waiting(rayon::yield_now) {
+        Some(rayon::Yield::Executed) => true,
+        Some(rayon::Yield::Idle) => {
+            std::thread::yield_now();
+            true
+        }
+        None => false,
+    }
+}
+
 /// `f` for other threads, with the settings of this one. `f` is behind a pointer, so that what rayon
 /// makes of it is compiled for each type of argument, not for each `f`.
 fn as_here<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {

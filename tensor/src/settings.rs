@@ -1,8 +1,8 @@
 //! The settings of a thread: what scopes change for as long as a closure runs.
 //!
-//! There are three scopes: [`with_level`](crate::simd::with_level),
-//! [`with_matmul_precision`](crate::with_matmul_precision), and [`with_grad_enabled`], of which
-//! `no_grad` of the autograd crate is the common case. A scope holds for the thread that enters it
+//! There are four scopes: [`with_level`](crate::simd::with_level),
+//! [`with_matmul_precision`](crate::with_matmul_precision), [`with_grad_enabled`], of which
+//! `no_grad` of the autograd crate is the common case, and [`par::alone`](crate::par::alone). A scope holds for the thread that enters it
 //! and for the work that tensor operations, [`par`](crate::par) and
 //! [`with_threads`](crate::with_threads) share out from inside. The scope ends when its closure
 //! returns or panics.

@@ -57,7 +57,7 @@ impl<const K: usize> Walk<K> {
         if self.run_len() == 1 { 1 } else { self.strides[k][self.rank - 1] }
     }
 
-    /// How far operand `k` goes on from one run to the next along the axis above.
+    /// How far operand `k` goes on from one run to the next along the axis above; 0 if there is none.
     pub fn step(&self, k: usize) -> isize {
         if self.rank == 1 { 0 } else { self.strides[k][self.rank - 2] }
     }
@@ -100,7 +100,7 @@ pub struct Cursor<'a, const K: usize> {
 impl<const K: usize> Cursor<'_, K> {
     /// The next run of at most `most` elements: its length and where it starts in each
     /// operand. The caller stops at the end of the index space.
-    #[inline(never)]
+    #[inline]
     pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
         let inner = self.walk.rank - 1;
         let len = most.min(self.walk.dims[inner] - self.at[inner]);

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 ///
 /// # Errors
 /// If the operating system refuses, or there is something other than a file, such as a
-/// folder or a device. The old file is then still there, and no temporary one is.
+/// folder or a device. The old file is then still there, and no temporary one is; only if the folder
+/// cannot be synchronised at the end, the new file has its name, but might lose it with the power.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(&System, path, |file| file.write_all(bytes))
 }

@@ -5,8 +5,6 @@ use retrograd_autograd::Gradients;
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor, with_threads};
-use std::cell::Cell;
-use std::panic::{set_hook, take_hook};
 
 const VOCAB: i64 = 11;
 
@@ -102,7 +100,10 @@ fn wrong_batches_say_what_is_wrong() {
         panic_text(|| model.loss_and_gradients(tokens, targets, &mut Pass::eval()))
     };
     let none = Tensor::zeros([0, 4]);
-    assert_eq!(run(&model, &none, &none), "gpt: a batch of 0 sequences has no mean loss");
+    assert_eq!(
+        run(&model, &none, &none),
+        "gpt: a batch of 0 sequences of 4 tokens has no mean loss"
+    );
 
     let padded = only(&targets, -1, |row, at| (row, at) != (7, 2));
     let want = "gpt: target -1 at position 702 is outside 0..11, and the ignored target \
@@ -125,23 +126,22 @@ fn wrong_batches_say_what_is_wrong() {
 /// At the line of the call, though shards are computed by other threads.
 #[test]
 fn wrong_batches_are_reported_at_the_line_of_the_caller() {
-    thread_local! {
-        static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) };
-    }
-    // The hook is that of the whole program: panics of other tests go on to the one before.
-    let before = take_hook();
-    set_hook(Box::new(move |info| {
-        PLACE.set(info.location().map(|l| (l.file().to_string(), l.line())));
-        before(info);
-    }));
     let model = model::<f32>();
     let [tokens, targets] = batch(8, 100);
-    let (wrong, none) = (only(&targets, -1, |row, _| row > 0), Tensor::zeros([0, 4]));
+    let wrong = only(&targets, -1, |row, _| row > 0);
+    let (none, empty) = (Tensor::zeros([0, 4]), Tensor::zeros([4, 0]));
     with_threads(3, || {
-        for (tokens, targets) in [(&tokens, &wrong), (&wrong, &targets), (&none, &none)] {
-            let call = || model.loss_and_gradients(tokens, targets, &mut Pass::eval());
-            panic_text(call);
-            assert_eq!(PLACE.take(), Some((file!().to_string(), line!() - 2)));
+        for (tokens, targets, said) in [
+            (&tokens, &wrong, "target"),
+            (&wrong, &targets, "gpt: token -1 at position 0 is outside"),
+            (&none, &none, "gpt: a batch of 0 sequences of 4 tokens"),
+            (&empty, &empty, "gpt: a batch of 4 sequences of 0 tokens"),
+        ] {
+            refuses_here(said, || model.loss_and_gradients(tokens, targets, &mut Pass::eval()));
         }
+        refuses_here("gpt: token -1 at position 0 is outside", || model.attention_maps(&wrong));
+        refuses_here("gpt: token -1 at position 0 is outside", || {
+            model.forward_cached(&wrong, &mut model.cache())
+        });
     });
 }

@@ -5,8 +5,10 @@ use crate::optim::{both, two};
 use retrograd_nn::optim::{Optimizer, Sgd};
 use retrograd_nn::{Module, Param};
 use retrograd_tensor::Tensor;
+use retrograd_tensor::par::{self, Cost, threads};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs `f` on another thread, which is given up if it does not end: a deadlock must be a failed
 /// test and not one that never ends.
@@ -135,4 +137,36 @@ fn gradient_descent_by_hand() {
     for (x, y) in a.state_dict().values().zip(b.state_dict().values()) {
         assert!((x - y).abs().max(..).item() < 1e-7);
     }
+}
+
+#[test]
+fn threads_of_the_pool_do_other_work_while_a_parameter_is_locked() {
+    ends(|| {
+        let (p, locked, reading) = (param(), AtomicBool::new(false), AtomicUsize::new(0));
+        let threads = threads();
+        const MUCH: Cost = Cost(1_000_000_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                p.update(|_| {
+                    locked.store(true, SeqCst);
+                    // Until every thread of the pool waits for the parameter, or does other tests.
+                    let start = Instant::now();
+                    while reading.load(SeqCst) < threads && start.elapsed().as_secs() < 5 {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                    par::each(vec![(); 2 * threads], 1, MUCH, |()| ());
+                });
+            });
+            scope.spawn(|| {
+                par::each(vec![(); 4 * threads], 1, MUCH, |()| {
+                    while !locked.load(SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    reading.fetch_add(1, SeqCst);
+                    assert_eq!(p.value().to_vec(), [1.0, 2.0]);
+                });
+            });
+        });
+    });
 }

@@ -20,12 +20,14 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
 }
 
-/// Elements gathered at once when an operand does not lie in order.
-const BLOCK: usize = 1024;
+/// Elements of an operand that are copied at once if they do not lie in order: many, since every part of
+/// the work takes some time to begin, and few if there are no more, since room for them is cleared.
+const MANY: usize = 1024;
+const FEW: usize = 256;
 /// Such elements. A vector that lies across two lines of the cache takes twice as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Block<T>([T; BLOCK]);
+struct Block<T, const N: usize>([T; N]);
 /// Runs shorter than this are gathered several at a time.
 const SHORT: usize = 32;
 
@@ -111,12 +113,17 @@ fn over_runs<T: Real, const K: usize>(
     let data = x.map(|t| t.data());
     // What is calculated on for long is fetched meanwhile without being asked for.
     let fetch = pays_to_ask::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    // A tensor that is one run is never short.
     let short = walk.run_len() < SHORT.min(shape.numel());
     let in_order = !short && (0..K).all(|k| walk.stride(k) == 1);
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(cost), cost, |first, out| {
             let chunk = Chunk { walk: &walk, cursor: walk.cursor(first), data, short, out };
-            if in_order { chunk.in_place(fetch, f) } else { chunk.copied(level, f) }
+            match in_order {
+                true => chunk.in_place(fetch, f),
+                false if chunk.out.len() <= FEW => chunk.copied::<FEW>(level, f),
+                false => chunk.copied::<MANY>(level, f),
+            }
         });
     })
 }
@@ -147,10 +154,14 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
         }
     }
 
-    /// What does not lie in order is copied, a block at a time.
+    /// What does not lie in order is copied, `N` elements at a time.
     #[inline(never)]
-    fn copied(mut self, level: Level, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
-        let mut buffers = [Block([T::ZERO; BLOCK]); K];
+    fn copied<const N: usize>(
+        mut self,
+        level: Level,
+        f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    ) {
+        let mut buffers = [Block([T::ZERO; N]); K];
         while !self.out.is_empty() {
             f(&mut T::dispatch(level, Gather { chunk: &mut self, buffers: &mut buffers }));
         }
@@ -159,40 +170,44 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
 
 /// Takes the next runs of a chunk that is not done, as many as fit into the buffers. A kernel, so that
 /// vectors are copied.
-struct Gather<'r, 'a, T, const K: usize> {
+struct Gather<'r, 'a, T, const K: usize, const N: usize> {
     chunk: &'r mut Chunk<'a, T, K>,
-    buffers: &'r mut [Block<T>; K],
+    buffers: &'r mut [Block<T, N>; K],
 }
 
-impl<'r, T: Real, const K: usize> Kernel<T> for Gather<'r, '_, T, K> {
+impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T, K, N> {
     type Out = Runs<'r, T, K>;
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
         let Chunk { walk, cursor, data, short, out } = self.chunk;
-        let most = out.len().min(BLOCK);
+        let most = out.len().min(N);
         let (mut x, mut first, mut steps, mut run_len) = (*data, [0; K], [0; K], 0);
+        let mut copy = [true; K];
+        for k in 0..K {
+            copy[k] = *short || walk.stride(k) != 1;
+        }
         let mut taken = 0;
         while taken < most && (taken == 0 || *short) {
             let (count, len, start) = cursor.next_runs(most - taken);
             for k in 0..K {
                 let (stride, step) = (walk.stride(k), walk.step(k));
-                if *short || stride != 1 {
-                    let (mut from, mut to) = (start[k], taken);
-                    for _ in 0..count {
-                        gather(data[k], from, stride, &mut self.buffers[k].0[to..to + len]);
-                        from = from.wrapping_add_signed(step);
-                        to += len;
-                    }
-                } else {
+                if !copy[k] {
                     (first[k], steps[k]) = (start[k], step);
+                    continue;
+                }
+                let (mut from, mut to) = (start[k], taken);
+                for _ in 0..count {
+                    gather(data[k], from, stride, &mut self.buffers[k].0[to..to + len]);
+                    from = from.wrapping_add_signed(step);
+                    to += len;
                 }
             }
             taken += count * len;
             run_len = if *short { taken } else { len };
         }
         for (k, Block(copies)) in self.buffers.iter().enumerate() {
-            if *short || walk.stride(k) != 1 {
+            if copy[k] {
                 (x[k], steps[k]) = (copies, run_len as isize);
             }
         }
@@ -267,10 +282,10 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     Tensor::build(name, shape, |out| {
         par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
             let mut cursor = walk.cursor(first);
-            let mut buffers = ([A::ZERO; BLOCK], [B::ZERO; BLOCK], [C::ZERO; BLOCK]);
+            let mut buffers = ([A::ZERO; FEW], [B::ZERO; FEW], [C::ZERO; FEW]);
             let mut done = 0;
             while done < out.len() {
-                let (n, start) = cursor.next(BLOCK.min(out.len() - done));
+                let (n, start) = cursor.next(FEW.min(out.len() - done));
                 let a = run(da, start[0], strides[0], &mut buffers.0[..n]);
                 let b = run(db, start[1], strides[1], &mut buffers.1[..n]);
                 let c = run(dc, start[2], strides[2], &mut buffers.2[..n]);

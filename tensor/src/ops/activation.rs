@@ -266,8 +266,8 @@ impl<T: Real> Tensor<T> {
     /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact
     /// form, PyTorch's default. NaN of -∞, as in PyTorch.
     ///
-    /// In `f32` at most 4 ULP from the exact value above -12.94. From there down it is -0, as is
-    /// the derivative 0, where the exact value is between -1.74e-37 and 0.
+    /// In `f32` at most 4 ULP from the exact value above -12.94. From there down it is -0 and
+    /// the derivative 0; the exact value is between -1.74e-37 and 0.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     #[track_caller]

@@ -51,6 +51,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::from([1.9f32, -2.5]);
     /// assert_eq!(x.cast::<i64>().to_vec(), [1, -2]);
     /// ```
+    #[track_caller]
     pub fn cast<U: Element>(&self) -> Tensor<U>
     where
         T: Cast<U>,

@@ -169,7 +169,10 @@ impl CrossEntropy {
             match t.index_in(classes) {
                 Some(class) if counts => checked.targets.push(class),
                 _ if !counts => checked.targets.push(classes),
-                _ => panic!("cross_entropy: target {t} at position {at} is outside 0..{classes}"),
+                _ => panic!(
+                    "cross_entropy: target {t} at position {at} is outside 0..{classes} (hint: \
+                     CrossEntropy::ignore_index is the target that does not count)"
+                ),
             }
             checked.counted += usize::from(counts);
         }

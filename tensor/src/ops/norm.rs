@@ -246,8 +246,10 @@ fn inverse_root<T: Real>(x: T) -> T {
 /// Checks what keeps the root of a normalisation away from 0.
 #[track_caller]
 fn epsilon<T: Real>(op: &str, eps: f64) -> T {
-    assert!(eps >= 0.0 && eps.is_finite(), "{op}: eps must be finite and at least 0, got {eps}");
-    T::from_f64(eps)
+    let rounded = T::from_f64(eps); // may overflow
+    let fits = eps >= 0.0 && rounded.to_f64().is_finite();
+    assert!(fits, "{op}: eps must be finite and at least 0, got {eps}");
+    rounded
 }
 
 /// Checks a weight or bias of a normalisation.

@@ -143,8 +143,9 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
         f(x)
     }
-    /// Runs `k` as a function of its own, compiled once for all kernels that contain it. For whole
-    /// rows: a call takes about as long as a few operations on vectors.
+    /// Runs `k` as a function of its own on every instruction set, compiled once for all kernels that
+    /// contain it. For whole rows: a call takes about as long as a few operations on vectors. (What
+    /// takes and returns vectors is for [`Lanes::call`].)
     fn enter<K: Kernel<T>>(self, k: K) -> K::Out;
     /// Lane by lane through a scalar function, for what has no vector form.
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;

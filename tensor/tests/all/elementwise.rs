@@ -520,3 +520,48 @@ fn the_fused_levels_are_there() {
         assert!(!fused().is_empty());
     }
 }
+
+/// Runs that are gone over together, begin in the middle, are copied in blocks or are longer than one.
+#[test]
+fn runs_of_all_lengths() {
+    for n in [1, 2, 7, 31, 32, 33, 100, 255, 256, 257, 1023, 1024, 1025, 3000] {
+        let rows = 1 + 9000 / n;
+        let count = |from: usize| (0..rows * n).map(|i| (from + i) as f64).collect::<Vec<_>>();
+        let x = Tensor::from_vec(count(0), [rows, n]);
+        let row = Tensor::from_vec((0..n).map(|j| 0.5 * j as f64).collect(), [n]);
+        let column = Tensor::from_vec((0..rows).map(|i| 0.25 * i as f64).collect(), [rows, 1]);
+        let turned = Tensor::from_vec(count(7), [n, rows]);
+        let at = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+            (0..rows * n).map(|k| f(k / n, k % n)).collect()
+        };
+        let plain = |i: usize, j: usize| (i * n + j) as f64;
+        let upside_down = |i: usize, j: usize| ((rows - 1 - i) * n + j) as f64;
+        let backwards = |i: usize, j: usize| (i * n + n - 1 - j) as f64;
+        let half = |j: usize| 0.5 * j as f64;
+        let quarter = |i: usize| 0.25 * i as f64;
+        let cases: [(&str, Tensor<f64>, Vec<f64>); 7] = [
+            ("row", x.add(&row), at(&|i, j| plain(i, j) + half(j))),
+            ("column", x.add(&column), at(&|i, j| plain(i, j) + quarter(i))),
+            ("both", column.add(&row), at(&|i, j| quarter(i) + half(j))),
+            ("upside down", x.flip(0).add(&row), at(&|i, j| upside_down(i, j) + half(j))),
+            ("backwards", x.flip(1).add(&column), at(&|i, j| backwards(i, j) + quarter(i))),
+            ("turned", x.add(&turned.t()), at(&|i, j| plain(i, j) + (7 + j * rows + i) as f64)),
+            ("one operand", x.flip(1).neg(), at(&|i, j| -backwards(i, j))),
+        ];
+        for (name, got, want) in cases {
+            assert_eq!(got.to_vec(), want, "{name}, rows of {n}");
+            // What f32 holds exactly.
+            let (x, row, column) = (x.cast::<f32>(), row.cast::<f32>(), column.cast::<f32>());
+            let got = match name {
+                "row" => x.add(&row),
+                "column" => x.add(&column),
+                "both" => column.add(&row),
+                "upside down" => x.flip(0).add(&row),
+                "backwards" => x.flip(1).add(&column),
+                "turned" => x.add(&turned.cast::<f32>().t()),
+                _ => x.flip(1).neg(),
+            };
+            assert_eq!(got.cast::<f64>().to_vec(), want, "f32: {name}, rows of {n}");
+        }
+    }
+}

@@ -449,7 +449,10 @@ fn targets_outside_the_classes() {
         let text = |f: &dyn Fn()| {
             *catch_unwind(AssertUnwindSafe(f)).unwrap_err().downcast::<String>().unwrap()
         };
-        let want = format!("cross_entropy: target {bad} at position 1 is outside 0..3");
+        let want = format!(
+            "cross_entropy: target {bad} at position 1 is outside 0..3 (hint: \
+             CrossEntropy::ignore_index is the target that does not count)"
+        );
         assert_eq!(text(&|| drop(x.cross_entropy(&targets, how))), want);
         assert_eq!(text(&|| drop(x.cross_entropy_vjp(&targets, how, 1.0))), want);
     }
