@@ -46,9 +46,9 @@ struct Cache {
 
 /// 32 KB in 8 ways.
 const FIRST: Cache = Cache { period: 1024, ways: 8 };
-/// 1 MB in 16 ways, or 512 KB in 8. Rows of `a` and of the product take their part of it, so a panel
-/// may have 4 ways: rows of 512 elements, 512 of which would take 16, are packed.
-const SECOND: Cache = Cache { period: 16_384, ways: 4 };
+/// 1 MB in 16 ways. Rows of `a` and of the product take their part of it, so a panel may have 12:
+/// of rows of 512 elements, 384 are read in place, and 512, which would take 16 ways, are packed.
+const SECOND: Cache = Cache { period: 16_384, ways: 12 };
 
 impl Cache {
     /// Whether `n` lines at this distance stay. Lines at a distance that is a multiple of a large
