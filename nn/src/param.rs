@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, LockResult, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{TryLockError, TryLockResult};
 
 /// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
 /// are tied.
@@ -72,23 +73,13 @@ impl<T: Real> Param<T> {
     #[track_caller]
     fn read(&self, method: &str) -> RwLockReadGuard<'_, Var<T>> {
         self.refuse_reentry(method);
-        // A thread of the pool does not just wait: whoever has locked the parameter may have shared out
-        // the work on it, which then needs this thread.
-        loop {
-            match self.0.leaf.try_read() {
-                Ok(leaf) => return leaf,
-                Err(TryLockError::Poisoned(e)) => return e.into_inner(),
-                Err(TryLockError::WouldBlock) if par::give_way() => {}
-                Err(TryLockError::WouldBlock) => break,
-            }
-        }
-        self.0.leaf.read().unwrap_or_else(|e| e.into_inner())
+        locked(|| self.0.leaf.try_read(), || self.0.leaf.read())
     }
 
     #[track_caller]
     fn write(&self, method: &str) -> Writing<'_, T> {
         self.refuse_reentry(method);
-        let leaf = self.0.leaf.write().unwrap_or_else(|e| e.into_inner());
+        let leaf = locked(|| self.0.leaf.try_write(), || self.0.leaf.write());
         self.0.writer.store(this_thread(), Relaxed);
         Writing { leaf, writer: &self.0.writer }
     }
@@ -198,6 +189,19 @@ impl<T: Real> Param<T> {
     /// Freezes it (`false`) or has it trained again (`true`).
     pub fn set_trainable(&self, trainable: bool) {
         self.0.trainable.store(trainable, Relaxed);
+    }
+}
+
+/// A lock, once it is free. A thread of the pool does not just wait for it: whoever has locked the
+/// parameter may have shared out the work on it, which then needs this thread.
+fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> LockResult<G>) -> G {
+    loop {
+        match try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) if par::give_way() => {}
+            Err(TryLockError::WouldBlock) => return lock().unwrap_or_else(|e| e.into_inner()),
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! There are four scopes: [`with_level`](crate::simd::with_level),
 //! [`with_matmul_precision`](crate::with_matmul_precision), [`with_grad_enabled`], of which
-//! `no_grad` of the autograd crate is the common case, and [`par::alone`](crate::par::alone). A scope holds for the thread that enters it
-//! and for the work that tensor operations, [`par`](crate::par) and
-//! [`with_threads`](crate::with_threads) share out from inside. The scope ends when its closure
-//! returns or panics.
+//! `no_grad` of the autograd crate is the common case, and [`par::alone`](crate::par::alone). A scope
+//! holds for the thread that enters it and for the work that tensor operations,
+//! [`par`](crate::par) and [`with_threads`](crate::with_threads) share out from inside. The scope ends
+//! when its closure returns or panics.
 //!
 //! # Rayon tasks
 //!

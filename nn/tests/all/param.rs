@@ -159,12 +159,16 @@ fn threads_of_the_pool_do_other_work_while_a_parameter_is_locked() {
                 });
             });
             scope.spawn(|| {
-                par::each(vec![(); 4 * threads], 1, MUCH, |()| {
+                par::each((0..4 * threads).collect(), 1, MUCH, |i| {
                     while !locked.load(SeqCst) {
                         std::thread::yield_now();
                     }
                     reading.fetch_add(1, SeqCst);
-                    assert_eq!(p.value().to_vec(), [1.0, 2.0]);
+                    if i % 2 == 0 {
+                        assert_eq!(p.value().to_vec(), [1.0, 2.0]);
+                    } else {
+                        p.update(|value| assert_eq!(value.to_vec(), [1.0, 2.0]));
+                    }
                 });
             });
         });

@@ -524,44 +524,32 @@ fn the_fused_levels_are_there() {
 /// Runs that are gone over together, begin in the middle, are copied in blocks or are longer than one.
 #[test]
 fn runs_of_all_lengths() {
+    runs_of_all_lengths_of::<f32>(); // which holds all numbers here exactly
+    runs_of_all_lengths_of::<f64>();
+}
+
+fn runs_of_all_lengths_of<T: Real>() {
     for n in [1, 2, 7, 31, 32, 33, 100, 255, 256, 257, 1023, 1024, 1025, 3000] {
         let rows = 1 + 9000 / n;
-        let count = |from: usize| (0..rows * n).map(|i| (from + i) as f64).collect::<Vec<_>>();
-        let x = Tensor::from_vec(count(0), [rows, n]);
-        let row = Tensor::from_vec((0..n).map(|j| 0.5 * j as f64).collect(), [n]);
-        let column = Tensor::from_vec((0..rows).map(|i| 0.25 * i as f64).collect(), [rows, 1]);
-        let turned = Tensor::from_vec(count(7), [n, rows]);
-        let at = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
-            (0..rows * n).map(|k| f(k / n, k % n)).collect()
+        let tensor = |shape: [usize; 2], f: &dyn Fn(usize, usize) -> usize| {
+            Tensor::<T>::from_fn(shape, |i| T::from_f64(f(i[0], i[1]) as f64))
         };
-        let plain = |i: usize, j: usize| (i * n + j) as f64;
-        let upside_down = |i: usize, j: usize| ((rows - 1 - i) * n + j) as f64;
-        let backwards = |i: usize, j: usize| (i * n + n - 1 - j) as f64;
-        let half = |j: usize| 0.5 * j as f64;
-        let quarter = |i: usize| 0.25 * i as f64;
-        let cases: [(&str, Tensor<f64>, Vec<f64>); 7] = [
-            ("row", x.add(&row), at(&|i, j| plain(i, j) + half(j))),
-            ("column", x.add(&column), at(&|i, j| plain(i, j) + quarter(i))),
-            ("both", column.add(&row), at(&|i, j| quarter(i) + half(j))),
-            ("upside down", x.flip(0).add(&row), at(&|i, j| upside_down(i, j) + half(j))),
-            ("backwards", x.flip(1).add(&column), at(&|i, j| backwards(i, j) + quarter(i))),
-            ("turned", x.add(&turned.t()), at(&|i, j| plain(i, j) + (7 + j * rows + i) as f64)),
-            ("one operand", x.flip(1).neg(), at(&|i, j| -backwards(i, j))),
+        let x = tensor([rows, n], &|i, j| i * n + j);
+        let row = tensor([1, n], &|_, j| 3 * j);
+        let column = tensor([rows, 1], &|i, _| 5 * i);
+        let turned = tensor([n, rows], &|j, i| 7 + j * rows + i).t();
+        let (last_row, last) = (rows - 1, n - 1);
+        let cases: [(&str, Tensor<T>, &dyn Fn(usize, usize) -> usize); 7] = [
+            ("row", x.add(&row), &|i, j| i * n + j + 3 * j),
+            ("column", x.add(&column), &|i, j| i * n + j + 5 * i),
+            ("both", column.add(&row), &|i, j| 5 * i + 3 * j),
+            ("upside down", x.flip(0).add(&row), &|i, j| (last_row - i) * n + j + 3 * j),
+            ("backwards", x.flip(1).add(&column), &|i, j| i * n + last - j + 5 * i),
+            ("turned", x.add(&turned), &|i, j| i * n + j + 7 + j * rows + i),
+            ("one operand", x.flip(1).abs(), &|i, j| i * n + last - j),
         ];
         for (name, got, want) in cases {
-            assert_eq!(got.to_vec(), want, "{name}, rows of {n}");
-            // What f32 holds exactly.
-            let (x, row, column) = (x.cast::<f32>(), row.cast::<f32>(), column.cast::<f32>());
-            let got = match name {
-                "row" => x.add(&row),
-                "column" => x.add(&column),
-                "both" => column.add(&row),
-                "upside down" => x.flip(0).add(&row),
-                "backwards" => x.flip(1).add(&column),
-                "turned" => x.add(&turned.cast::<f32>().t()),
-                _ => x.flip(1).neg(),
-            };
-            assert_eq!(got.cast::<f64>().to_vec(), want, "f32: {name}, rows of {n}");
+            assert!(got == tensor([rows, n], want), "{name}, rows of {n}");
         }
     }
 }
