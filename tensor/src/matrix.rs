@@ -26,12 +26,14 @@ impl<'a, T> MatRef<'a, T> {
     ///
     /// # Panics
     /// If the slice has another length.
+    #[inline]
     pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
         assert_eq!(data.len(), rows * cols, "MatRef: size of the slice");
         MatRef { data, offset: 0, rows, cols, row_stride: cols as isize, col_stride: 1 }
     }
 
     /// Whether every element lies inside the slice.
+    #[inline]
     pub fn is_inside(&self) -> bool {
         if self.rows == 0 || self.cols == 0 {
             return true;
@@ -46,6 +48,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 
     /// The same matrix, rows and columns exchanged.
+    #[inline]
     pub fn t(self) -> MatRef<'a, T> {
         MatRef {
             rows: self.cols,
@@ -57,6 +60,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 
     /// Rows `rows` of columns `cols`.
+    #[inline(always)]
     pub fn part(self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a, T> {
         let (i, j) = (rows.start as isize, cols.start as isize);
         let offset = self.offset as isize + i * self.row_stride + j * self.col_stride;
@@ -88,6 +92,7 @@ impl<T: Real> MatRef<'_, T> {
     }
 
     /// Whether no element is NaN or infinite.
+    #[inline]
     pub fn is_finite(&self) -> bool {
         if self.col_stride != 1 {
             let places = (0..self.rows).flat_map(|i| (0..self.cols).map(move |j| (i, j)));
@@ -98,9 +103,13 @@ impl<T: Real> MatRef<'_, T> {
         for i in 0..self.rows {
             let (whole, tail) = self.row(i).as_chunks::<16>();
             for x in whole {
-                sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x * T::ZERO);
+                for k in 0..16 {
+                    sums[k] += x[k] * T::ZERO;
+                }
             }
-            tail.iter().for_each(|x| rest += *x * T::ZERO);
+            for x in tail {
+                rest += *x * T::ZERO;
+            }
         }
         sums.iter().all(|&sum| sum == T::ZERO) && rest == T::ZERO
     }
@@ -146,22 +155,26 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If the slice has another length.
+    #[inline]
     pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         assert_eq!(data.len(), rows * cols, "MatMut: size of the slice");
         MatMut { start: data.as_mut_ptr(), rows, cols, row_stride: cols, data: PhantomData }
     }
 
     /// Number of rows.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Number of columns.
+    #[inline]
     pub fn cols(&self) -> usize {
         self.cols
     }
 
     /// Distance from one row to the next.
+    #[inline]
     pub fn row_stride(&self) -> usize {
         self.row_stride
     }
@@ -170,6 +183,7 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline(always)]
     fn sub(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "MatMut: rows");
         assert!(cols.start <= cols.end && cols.end <= self.cols, "MatMut: columns");
@@ -187,11 +201,13 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline(always)]
     pub fn part(&mut self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'_, T> {
         self.sub(rows, cols)
     }
 
     /// All of it, borrowed for a while.
+    #[inline]
     pub fn whole(&mut self) -> MatMut<'_, T> {
         self.part(0..self.rows, 0..self.cols)
     }
@@ -200,6 +216,7 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn into_part(self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         self.sub(rows, cols)
     }
@@ -247,11 +264,13 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If there are not so many.
+    #[inline]
     pub fn split_cols(self, at: usize) -> (MatMut<'a, T>, MatMut<'a, T>) {
         (self.sub(0..self.rows, 0..at), self.sub(0..self.rows, at..self.cols))
     }
 
     /// Sets every element.
+    #[inline]
     pub fn fill(&mut self, x: T)
     where
         T: Copy,
@@ -275,6 +294,7 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// If there is no such row.
+    #[inline]
     pub fn row(&mut self, i: usize) -> &mut [T] {
         let row = self.sub(i..i + 1, 0..self.cols);
         // SAFETY: 1. `part` checked that the row is inside; 2. its elements lie one after the
@@ -283,6 +303,7 @@ impl<'a, T> MatMut<'a, T> {
     }
 
     /// Where the first element is.
+    #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.start
     }

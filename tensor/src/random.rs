@@ -21,7 +21,7 @@ const GROUP: usize = 4 * LANES;
 fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
     // Words live in the lower halves of 64 bits, where vector multiplication wants them; what
     // gathers in the upper halves is never read.
-    let mut c = [c0.into(), c1.into(), c2.into(), c3.into()];
+    let mut c: [u64; 4] = [c0.into(), c1.into(), c2.into(), c3.into()];
     for _ in 0..10 {
         let a = u64::from(c[0] as u32) * 0xD251_1F53;
         let b = u64::from(c[2] as u32) * 0xCD9E_8D57;
@@ -29,7 +29,7 @@ fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
-    c.map(|word: u64| word as u32)
+    [c[0] as u32, c[1] as u32, c[2] as u32, c[3] as u32]
 }
 
 /// One endless sequence of random numbers, read by index.
@@ -156,17 +156,16 @@ impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
         let mut done = 0;
         while done < out.len() {
             // The compiler runs the iterations of this loop side by side, one per lane.
-            let mut words = [[0; LANES]; 4];
+            let mut words = [0; GROUP];
             for i in 0..LANES {
                 let block = key.block(group * LANES as u64 + i as u64);
                 for w in 0..4 {
-                    words[w][i] = block[w];
+                    words[w * LANES + i] = block[w];
                 }
             }
-            let words = words.as_flattened();
             if skip == 0 && out.len() - done >= GROUP {
                 // A length that the compiler knows.
-                f(words, done, &mut out[done..done + GROUP]);
+                f(&words, done, &mut out[done..done + GROUP]);
                 done += GROUP;
             } else {
                 let n = (GROUP - skip).min(out.len() - done);

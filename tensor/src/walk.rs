@@ -19,18 +19,20 @@ pub struct Walk<const K: usize> {
 impl<const K: usize> Walk<K> {
     /// Operands, each already broadcast to `shape`.
     pub fn new(shape: &Shape, layouts: [&Layout; K]) -> Walk<K> {
-        let mut walk = Walk {
-            rank: 0,
-            dims: [1; MAX_RANK],
-            strides: [[0; MAX_RANK]; K],
-            start: layouts.map(|l| l.offset() as isize),
-        };
+        let mut walk =
+            Walk { rank: 0, dims: [1; MAX_RANK], strides: [[0; MAX_RANK]; K], start: [0; K] };
+        for k in 0..K {
+            walk.start[k] = layouts[k].offset() as isize;
+        }
         for axis in 0..shape.rank() {
             let size = shape[axis];
             if size == 1 {
                 continue;
             }
-            let here: [isize; K] = layouts.map(|l| l.strides()[axis]);
+            let mut here = [0; K];
+            for k in 0..K {
+                here[k] = layouts[k].strides()[axis];
+            }
             let last = walk.rank.wrapping_sub(1);
             let merges =
                 walk.rank > 0 && (0..K).all(|k| walk.strides[k][last] == here[k] * size as isize);
@@ -126,9 +128,10 @@ impl<const K: usize> Cursor<'_, K> {
     #[inline(always)]
     fn advance(&mut self, mut axis: usize, places: usize) -> [usize; K] {
         let walk = self.walk;
-        let starts = self.position.map(|p| p as usize);
+        let mut starts = [0; K];
         self.at[axis] += places;
         for k in 0..K {
+            starts[k] = self.position[k] as usize;
             self.position[k] += places as isize * walk.strides[k][axis];
         }
         while self.at[axis] == walk.dims[axis] && axis > 0 {

@@ -161,7 +161,7 @@ pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + S
     /// Estimated time per element.
     const COST: Cost;
     /// Writes all of `out` and adds to `columns`. Mark it `#[inline(always)]`.
-    fn row<S: Lanes<T>>(self, s: S, x: [&[T]; K], out: &mut [T], columns: [&mut [T]; C]);
+    fn row<S: Lanes<T>>(self, s: S, x: [&[T]; K], out: &mut [T], columns: &mut [&mut [T]; C]);
 }
 
 /// Applies a column kernel along the last axis of `K` tensors of equal shape. Rows are added to
@@ -227,7 +227,7 @@ impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T
             if fetch {
                 fetch_rows(x, out);
             }
-            op.row(s, x, out, columns.each_mut().map(|c| &mut **c));
+            op.row(s, x, out, &mut columns);
         }
     }
 }

@@ -46,6 +46,9 @@ pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Sh
 #[inline(never)]
 fn common_walk<const K: usize>(op: &'static str, layouts: [&Layout; K]) -> (Shape, Walk<K>) {
     let shape = common_shape(op, layouts.map(|l| l.shape()));
+    if layouts.iter().all(|l| *l.shape() == shape) {
+        return (shape, Walk::new(&shape, layouts));
+    }
     let layouts = layouts.map(|l| l.broadcast_to(op, &shape).or_panic());
     (shape, Walk::new(&shape, layouts.each_ref()))
 }

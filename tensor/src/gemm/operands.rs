@@ -59,7 +59,7 @@ impl Cache {
     }
 }
 
-/// Rows of the left matrix.
+/// Rows of the left matrix, all of them inside their slice.
 pub(super) enum Left<'a> {
     InPlace(MatRef<'a, f32>),
     Packed { data: &'a [f32], rows: usize, k: usize },
@@ -75,6 +75,7 @@ impl<'a> Left<'a> {
         room: &'a mut [f32],
     ) -> Left<'a> {
         if in_place {
+            assert!(a.is_inside());
             return Left::InPlace(a);
         }
         pack::rows(s, a, room);
@@ -106,8 +107,8 @@ impl<'a> Left<'a> {
     pub fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
         match self {
             Left::InPlace(a) => {
+                assert!(i + height <= a.rows);
                 let a = a.part(i..i + height, 0..a.cols);
-                assert!(a.is_inside());
                 (&a.data[a.offset..], a.row_stride, a.col_stride)
             }
             Left::Packed { data, rows, k } => {
@@ -151,16 +152,21 @@ impl<'a> Right<'a> {
         in_place: bool,
         room: &'a mut [f32],
     ) -> Right<'a> {
-        let is_whole = |cols: &Range<usize>| cols.len() == NV * F32_LANES;
-        let whole = match b.col_stride {
-            1 if !in_place => panels::<NV>(b.cols).take_while(is_whole).count(),
-            _ => 0,
-        };
-        let whole = whole * NV * F32_LANES;
+        let mut whole = 0;
+        if b.col_stride == 1 && !in_place {
+            for cols in panels::<NV>(b.cols) {
+                if cols.len() < NV * F32_LANES {
+                    break;
+                }
+                whole = cols.end;
+            }
+        }
         pack::whole_panels::<S, NV>(s, b.part(0..b.rows, 0..whole), room);
         let right = |packed| Right { b, in_place, packed };
-        for cols in panels::<NV>(b.cols).filter(|cols| cols.start >= whole) {
-            if let Some(at) = right(&[]).place(&cols) {
+        for cols in panels::<NV>(b.cols) {
+            if cols.start >= whole
+                && let Some(at) = right(&[]).place(&cols)
+            {
                 pack::columns(s, b.part(0..b.rows, cols), &mut room[at..]);
             }
         }

@@ -86,7 +86,13 @@ pub(super) unsafe fn tile<S: Lanes<f32>, const MR: usize, const NV: usize>(s: S,
             s.store(if at.add { s.add(s.load(c), acc[i][j]) } else { acc[i][j] }, c);
         }
         let sum = acc[i][NV - 1];
-        s.store_part(if at.add { s.add(s.load_or(last, 0.0), sum) } else { sum }, last);
+        let sum = if at.add { s.add(s.load_or(last, 0.0), sum) } else { sum };
+        // On AMD CPUs a masked store of AVX2 takes many times as long as a whole one.
+        if last.len() == N {
+            s.store(sum, last);
+        } else {
+            s.store_part(sum, last);
+        }
     }
 }
 

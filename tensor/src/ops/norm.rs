@@ -65,7 +65,7 @@ struct LayerNormVjp<'a, T> {
 impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: [&mut [T]; 2]) {
+    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: &mut [&mut [T]; 2]) {
         let Self { weight, eps } = self;
         let m = moments(s, x, eps);
         let m = m.splat(s);
@@ -141,7 +141,7 @@ struct RmsNormVjp<'a, T> {
 impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: [&mut [T]; 1]) {
+    fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: &mut [&mut [T]; 1]) {
         let Self { weight, eps } = self;
         let r = s.splat(rms_scale(s, x, eps));
         let dot = sum_rows(
@@ -239,6 +239,7 @@ fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
 }
 
 /// `1 / √x`, through f64: once per row.
+#[inline]
 fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
 }

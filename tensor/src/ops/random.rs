@@ -43,7 +43,7 @@ impl<T: Real> Tensor<T> {
             DType::F32 => T::from_f64(unit_f32(bits).into()),
             _ => T::from_f64(unit(bits)),
         };
-        from_pairs("rand", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
+        from_pairs("rand", shape.into(), rng.key(), Cost::SCALAR, |[a, b]| [number(a), number(b)])
     }
 
     /// Uniform in `[lo, hi)`, or all `lo` if the bounds are equal.
@@ -63,7 +63,9 @@ impl<T: Real> Tensor<T> {
             let x = T::from_f64(lo + width * unit(bits));
             if x < end { x } else { first }
         };
-        from_pairs("uniform", shape.into(), rng.key(), Cost::SCALAR, |bits| bits.map(number))
+        from_pairs("uniform", shape.into(), rng.key(), Cost::SCALAR, |[a, b]| {
+            [number(a), number(b)]
+        })
     }
 
     /// Standard normal, by the transform of Box and Muller (1958) in `f64`:
@@ -118,9 +120,10 @@ impl<T: Real> Tensor<T> {
                     // the loop from becoming vectors.
                     #[inline(always)]
                     move |words, at, out| {
+                        let words = &words[..out.len()];
                         let x = &data[at..at + out.len()];
-                        for ((y, &x), &word) in out.iter_mut().zip(x).zip(words) {
-                            *y = if word >= dropped { x * scale } else { T::ZERO };
+                        for i in 0..out.len() {
+                            out[i] = if words[i] >= dropped { x[i] * scale } else { T::ZERO };
                         }
                     },
                 );
@@ -146,7 +149,10 @@ impl Tensor<bool> {
                     out,
                     #[inline(always)]
                     move |words, _, out| {
-                        out.iter_mut().zip(words).for_each(|(y, &w)| *y = u64::from(w) < below);
+                        let words = &words[..out.len()];
+                        for i in 0..out.len() {
+                            out[i] = u64::from(words[i]) < below;
+                        }
                     },
                 );
             });
@@ -188,6 +194,6 @@ impl<I: Integer> Tensor<I> {
             let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
             I::from_i128(lo.to_i128() + offset as i128)
         };
-        from_pairs("randint", shape, rng.key(), Cost::SCALAR, |bits| bits.map(number))
+        from_pairs("randint", shape, rng.key(), Cost::SCALAR, |[a, b]| [number(a), number(b)])
     }
 }

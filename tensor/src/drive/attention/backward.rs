@@ -149,10 +149,10 @@ impl<'a, T: Real> Pass<'a, T> {
     ) {
         let Pass { q, k, v, ref g, how, ref sizes, ref lse, ref dots } = *self;
         let (lse, dots) = (lse.as_slice(), dots.as_slice());
-        let [mut s, mut dp] = [(); 2].map(|()| Square::new());
+        let (mut s, mut dp) = (Square::new(), Square::new());
         let mut slopes = how.softcap.is_some().then(Square::new);
         let mut z = how.dropout.is_some().then(Square::new);
-        let [mut keys_turned, mut values_turned] = [sizes.dk, sizes.dv].map(Turned::new);
+        let (mut keys_turned, mut values_turned) = (Turned::new(sizes.dk), Turned::new(sizes.dv));
         dq.fill(T::ZERO);
         dk.fill(T::ZERO);
         dv.fill(T::ZERO);

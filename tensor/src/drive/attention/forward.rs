@@ -60,7 +60,8 @@ fn queries<T: Real>(
     mut out: MatMut<'_, T>,
     lse: &mut [T],
 ) {
-    let (mut s, mut z) = (Square::new(), how.dropout.is_some().then(Square::new));
+    let mut s = Square::new();
+    let mut z = how.dropout.is_some().then(Square::new);
     let online = || Online::new(how.sink.map(|sink| sink[h]));
     let mut blocks: Vec<(Range<usize>, Online<T>)> =
         pieces(first..first + lse.len(), QUERIES).map(|rows| (rows, online())).collect();

@@ -10,6 +10,8 @@ use std::ops::Range;
 pub(super) struct Square<T>([T; QUERIES * TILE]);
 
 impl<T: Real> Square<T> {
+    /// All 0.
+    #[inline(always)]
     pub fn new() -> Square<T> {
         Square([T::ZERO; QUERIES * TILE])
     }
@@ -24,7 +26,10 @@ impl<T: Real> Square<T> {
     pub fn multiply(&mut self, tile: &Tile, by: &Square<T>) {
         for i in 0..tile.rows.len() {
             let row = i * TILE..i * TILE + tile.cols.len();
-            self.0[row.clone()].iter_mut().zip(&by.0[row]).for_each(|(x, &y)| *x *= y);
+            let (x, y) = (&mut self.0[row.clone()], &by.0[row]);
+            for j in 0..x.len() {
+                x[j] *= y[j];
+            }
         }
     }
 
@@ -143,8 +148,9 @@ impl<T: Real> Tiled<'_, T> {
                 row,
                 #[inline(always)]
                 |words, _, out| {
-                    for (x, &word) in out.iter_mut().zip(words) {
-                        *x = if u64::from(word) < threshold { T::ZERO } else { kept };
+                    let words = &words[..out.len()];
+                    for i in 0..out.len() {
+                        out[i] = if u64::from(words[i]) < threshold { T::ZERO } else { kept };
                     }
                 },
             );
