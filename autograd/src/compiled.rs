@@ -6,10 +6,10 @@
 
 use crate::engine::{Backprop, grad};
 use crate::graph::to_dot;
-use crate::ops::pointwise::Differentiable;
 use crate::var::Var;
 use retrograd_tensor::ops::activation::*;
 use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::ops::unary::*;
 use retrograd_tensor::random::Key;
 use retrograd_tensor::{AxisSet, Integer, Real, Tensor};
@@ -41,7 +41,7 @@ macro_rules! each {
 }
 
 fn activations<T: Real>() {
-    fn activation<T: Real, P: Differentiable<T>>() {
+    fn activation<T: Real, P: Pointwise<T>>() {
         map::<T, P>();
         black_box(Var::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
         black_box(Var::<T>::feed_forward::<P> as fn(_, _, _, _) -> _);
@@ -54,7 +54,7 @@ fn pointwise<T: Real>() {
     each!(map: Powf<T>, AddScalar<T>, MulScalar<T>, Clamp<T>);
 }
 
-fn map<T: Real, P: Differentiable<T>>() {
+fn map<T: Real, P: Pointwise<T>>() {
     black_box(Var::<T>::map::<P> as fn(_, _) -> _);
 }
 

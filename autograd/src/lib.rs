@@ -17,6 +17,7 @@
 //! ([`Backward`]), with finite differences.
 #![forbid(unsafe_code)]
 
+mod algebra;
 pub mod check;
 #[doc(hidden)]
 pub mod compiled;

@@ -5,9 +5,9 @@ use crate::module::{Layer, Module, Walk};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
-use retrograd_autograd::ops::pointwise::Differentiable;
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
+use retrograd_tensor::ops::pointwise::Pointwise;
 
 /// An elementwise nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl Activation {
 /// What is done with an operation that is known when the program runs.
 trait Then<T: Real> {
     #[track_caller]
-    fn with<P: Differentiable<T>>(self, op: P) -> Var<T>;
+    fn with<P: Pointwise<T>>(self, op: P) -> Var<T>;
     #[track_caller]
     fn without(self) -> Var<T>;
 }
@@ -85,7 +85,7 @@ struct To<'a, T: Real>(&'a Var<T>);
 
 impl<T: Real> Then<T> for To<'_, T> {
     #[track_caller]
-    fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
+    fn with<P: Pointwise<T>>(self, op: P) -> Var<T> {
         self.0.map(op)
     }
     #[track_caller]
@@ -103,7 +103,7 @@ struct Between<'a, T: Real> {
 
 impl<T: Real> Then<T> for Between<'_, T> {
     #[track_caller]
-    fn with<P: Differentiable<T>>(self, op: P) -> Var<T> {
+    fn with<P: Pointwise<T>>(self, op: P) -> Var<T> {
         let [up, down] = [self.up, self.down]
             .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
         let (up, down) = ((&up.0, up.1.as_ref()), (&down.0, down.1.as_ref()));

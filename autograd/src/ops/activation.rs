@@ -1,86 +1,8 @@
-//! Activation functions. Formulas and fast VJPs are in
-//! [`retrograd_tensor::ops::activation`]; here is what a recorded pass does.
+//! Activation functions; their formulas are in [`retrograd_tensor::ops::activation`].
 
-use crate::ops::pointwise::Differentiable;
 use crate::var::Var;
+use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
-use retrograd_tensor::{Real, Tensor};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
-
-impl<T: Real> Differentiable<T> for Relu {
-    fn vjp_var(self, y: &Var<T>, g: &Var<T>) -> Var<T> {
-        g.masked_fill(&not_positive(y), T::ZERO)
-    }
-}
-
-impl<T: Real> Differentiable<T> for LeakyRelu<T> {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        let low = g * self.slope;
-        Var::where_(&not_positive(x), &low, g)
-    }
-}
-
-impl<T: Real> Differentiable<T> for Elu<T> {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        // Capped at 0, where the other branch takes over: e^x might overflow above.
-        let low = not_positive(x);
-        let slope = &(g * &x.masked_fill(&!&low, T::ZERO).exp()) * self.alpha;
-        Var::where_(&low, &slope, g)
-    }
-}
-
-impl<T: Real> Differentiable<T> for Sigmoid {
-    fn vjp_var(self, y: &Var<T>, g: &Var<T>) -> Var<T> {
-        g * &(y - &y.square())
-    }
-}
-
-impl<T: Real> Differentiable<T> for Tanh {
-    fn vjp_var(self, y: &Var<T>, g: &Var<T>) -> Var<T> {
-        g - &(g * &y.square())
-    }
-}
-
-impl<T: Real> Differentiable<T> for Silu {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        let y = x.sigmoid();
-        g * &(&y + &(x * &(&y - &y.square())))
-    }
-}
-
-impl<T: Real> Differentiable<T> for Softplus {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        g * &x.sigmoid()
-    }
-}
-
-impl<T: Real> Differentiable<T> for Mish {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        let t = x.softplus().tanh();
-        let bend = (-t.square() + T::ONE) * x.sigmoid();
-        g * &(&t + &(x * &bend))
-    }
-}
-
-impl<T: Real> Differentiable<T> for Gelu {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        let cdf = (x * T::from_f64(FRAC_1_SQRT_2)).erf() * T::from_f64(0.5) + T::from_f64(0.5);
-        let bell = (x.square() * T::from_f64(-0.5)).exp();
-        let density = bell * T::from_f64(0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI);
-        g * &(cdf + x * &density)
-    }
-}
-
-impl<T: Real> Differentiable<T> for GeluTanh {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        let square = x.square();
-        let inner = x * &(&square * T::from_f64(GELU_A) + T::ONE) * T::from_f64(GELU_C);
-        let slope = (square * T::from_f64(3.0 * GELU_A) + T::ONE) * T::from_f64(GELU_C);
-        let t = inner.tanh();
-        let bend = x * &(-t.square() + T::ONE) * slope;
-        &(g * &(t + T::ONE + bend)) * T::from_f64(0.5)
-    }
-}
 
 impl<T: Real> Var<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
@@ -155,9 +77,4 @@ impl<T: Real> Var<T> {
     pub fn gelu_tanh(&self) -> Var<T> {
         self.map(GeluTanh)
     }
-}
-
-/// Where `x <= 0` (so not where it is NaN).
-fn not_positive<T: Real>(x: &Var<T>) -> Tensor<bool> {
-    x.value().le(&Tensor::scalar(T::ZERO))
 }

@@ -2,9 +2,9 @@
 
 use crate::node::{Backward, Cx, Grads};
 use crate::ops::matmul::of_right_transposed;
-use crate::ops::pointwise::Differentiable;
 use crate::ops::through;
 use crate::var::Var;
+use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Tensor};
 
@@ -80,7 +80,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     #[inline(never)]
-    pub fn linear_map<P: Differentiable<T>>(
+    pub fn linear_map<P: Pointwise<T>>(
         &self,
         weight: &Var<T>,
         bias: Option<&Var<T>>,
@@ -115,7 +115,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.backward().get(&down).unwrap().to_vec(), [2.0, 2.0, 2.0]);
     /// ```
     #[track_caller]
-    pub fn feed_forward<P: Differentiable<T>>(
+    pub fn feed_forward<P: Pointwise<T>>(
         &self,
         up: Affine<'_, T>,
         op: P,
@@ -139,7 +139,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn feed_forward_add<P: Differentiable<T>>(
+    pub fn feed_forward_add<P: Pointwise<T>>(
         &self,
         up: Affine<'_, T>,
         op: P,
@@ -151,7 +151,7 @@ impl<T: Real> Var<T> {
 
     #[track_caller]
     #[inline(never)]
-    fn feed_forward_with<P: Differentiable<T>>(
+    fn feed_forward_with<P: Pointwise<T>>(
         &self,
         up: Affine<'_, T>,
         op: P,
@@ -217,7 +217,7 @@ struct LinearMap<T: Real, P> {
     slope: Tensor<T>,
 }
 
-impl<T: Real, P: Differentiable<T>> Backward<T> for LinearMap<T, P> {
+impl<T: Real, P: Pointwise<T>> Backward<T> for LinearMap<T, P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -248,7 +248,7 @@ struct FeedForward<T: Real, P> {
     slope: Tensor<T>,
 }
 
-impl<T: Real, P: Differentiable<T>> Backward<T> for FeedForward<T, P> {
+impl<T: Real, P: Pointwise<T>> Backward<T> for FeedForward<T, P> {
     fn name(&self) -> &'static str {
         "feed_forward"
     }

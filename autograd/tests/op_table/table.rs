@@ -7,11 +7,10 @@
 
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
-use retrograd_autograd::ops::pointwise::Differentiable;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Lanes};
+use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Algebra};
 
 /// An operation as called on operands of one type.
 pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;
@@ -86,18 +85,12 @@ impl<T: Real> Pointwise<T> for Cube {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, s.mul(x, x))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, a.mul(x, x))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.mul(g, s.mul(s.splat(T::from_f64(3.0)), s.mul(x, x)))
-    }
-}
-
-impl<T: Real> Differentiable<T> for Cube {
-    fn vjp_var(self, x: &Var<T>, g: &Var<T>) -> Var<T> {
-        g * &x.square() * T::from_f64(3.0)
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
     }
 }
 

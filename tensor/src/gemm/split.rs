@@ -12,9 +12,9 @@ use super::Product;
 use super::blocks::{depth, ranges};
 use super::finish::Then;
 use crate::matrix::{MatMut, MatRef};
-use crate::simd::Lanes;
 use crate::simd::amx::{Amx, DEEP, Line, SIDE, Tiled, Tiles};
 use crate::simd::avx512::Avx512;
+use crate::simd::{Algebra, Lanes};
 use std::arch::x86_64::__m512;
 
 /// Rows and columns of what [`Tiles::product`] makes at once.

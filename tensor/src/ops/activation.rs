@@ -3,7 +3,7 @@
 use crate::compiled;
 use crate::ops::pointwise::{Pointwise, Saves};
 use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::simd::{Algebra, Real};
 use crate::tensor::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -16,12 +16,12 @@ impl<T: Real> Pointwise<T> for Relu {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.max(x, s.splat(T::ZERO))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.max(x, a.splat(T::ZERO))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.select(s.le(y, s.splat(T::ZERO)), s.splat(T::ZERO), g)
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.select(a.le(y, a.splat(T::ZERO)), a.splat(T::ZERO), g)
     }
 }
 
@@ -37,12 +37,12 @@ impl<T: Real> Pointwise<T> for LeakyRelu<T> {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.select(s.le(x, s.splat(T::ZERO)), s.mul(x, s.splat(self.slope)), x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.select(a.le(x, a.splat(T::ZERO)), a.mul(x, a.splat(self.slope)), x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.select(s.le(x, s.splat(T::ZERO)), s.mul(g, s.splat(self.slope)), g)
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.select(a.le(x, a.splat(T::ZERO)), a.mul(g, a.splat(self.slope)), g)
     }
 }
 
@@ -58,14 +58,16 @@ impl<T: Real> Pointwise<T> for Elu<T> {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        let low = s.mul(s.splat(self.alpha), T::expm1(s, x));
-        s.select(s.le(x, s.splat(T::ZERO)), low, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        let low = a.mul(a.splat(self.alpha), a.expm1(x));
+        a.select(a.le(x, a.splat(T::ZERO)), low, x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let low = s.mul(s.mul(g, s.splat(self.alpha)), T::exp(s, x));
-        s.select(s.le(x, s.splat(T::ZERO)), low, g)
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        // Above 0, where the other branch is taken, e^x might overflow.
+        let zero = a.splat(T::ZERO);
+        let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.min(x, zero)));
+        a.select(a.le(x, zero), low, g)
     }
 }
 
@@ -78,12 +80,12 @@ impl<T: Real> Pointwise<T> for Sigmoid {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        sigmoid(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.sigmoid(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.mul(g, s.mul(y, s.sub(s.splat(T::ONE), y)))
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.mul(g, a.mul(y, a.sub(a.splat(T::ONE), y)))
     }
 }
 
@@ -96,12 +98,12 @@ impl<T: Real> Pointwise<T> for Tanh {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::tanh(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.tanh(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.mul(g, s.sub(s.splat(T::ONE), s.mul(y, y)))
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.mul(g, a.sub(a.splat(T::ONE), a.mul(y, y)))
     }
 }
 
@@ -114,13 +116,13 @@ impl<T: Real> Pointwise<T> for Silu {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, sigmoid(s, x))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, a.sigmoid(x))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let (y, rest) = (sigmoid(s, x), sigmoid(s, s.neg(x)));
-        s.mul(g, s.fma(y, s.mul(x, rest), y))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let (y, rest) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
+        a.mul(g, a.fma(y, a.mul(x, rest), y))
     }
 }
 
@@ -133,13 +135,12 @@ impl<T: Real> Pointwise<T> for Softplus {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        let small = T::log1p(s, T::exp(s, s.neg(s.abs(x))));
-        s.add(s.max(x, s.splat(T::ZERO)), small)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.softplus(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.mul(g, sigmoid(s, x))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.mul(g, a.sigmoid(x))
     }
 }
 
@@ -152,14 +153,14 @@ impl<T: Real> Pointwise<T> for Mish {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, T::tanh(s, Softplus.f(s, x)))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, a.tanh(a.softplus(x)))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let t = T::tanh(s, Softplus.f(s, x));
-        let bend = s.mul(s.sub(s.splat(T::ONE), s.mul(t, t)), sigmoid(s, x));
-        s.mul(g, s.fma(x, bend, t))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let t = a.tanh(a.softplus(x));
+        let bend = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
+        a.mul(g, a.fma(x, bend, t))
     }
 }
 
@@ -172,13 +173,13 @@ impl<T: Real> Pointwise<T> for Gelu {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, T::normal(s, x).0)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, a.normal(x).0)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let (cdf, density) = T::normal(s, x);
-        s.mul(g, s.fma(x, density, cdf))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let (cdf, density) = a.normal(x);
+        a.mul(g, a.fma(x, density, cdf))
     }
 }
 
@@ -191,18 +192,18 @@ impl<T: Real> Pointwise<T> for GeluTanh {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        let half = s.mul(x, s.splat(T::from_f64(0.5)));
-        s.fma(half, T::tanh(s, gelu_inner(s, x)), half)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        let half = a.mul(x, a.splat(T::from_f64(0.5)));
+        a.fma(half, a.tanh(gelu_inner(a, x)), half)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let (c, a) = (s.splat(T::from_f64(GELU_C)), s.splat(T::from_f64(3.0 * GELU_A)));
-        let t = T::tanh(s, gelu_inner(s, x));
-        let one = s.splat(T::ONE);
-        let inner_slope = s.mul(c, s.fma(s.mul(a, x), x, one));
-        let bend = s.mul(s.mul(x, s.sub(one, s.mul(t, t))), inner_slope);
-        s.mul(s.mul(g, s.splat(T::from_f64(0.5))), s.add(s.add(one, t), bend))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(3.0 * GELU_A)));
+        let t = a.tanh(gelu_inner(a, x));
+        let one = a.splat(T::ONE);
+        let inner_slope = a.mul(c, a.fma(a.mul(cubic, x), x, one));
+        let bend = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), inner_slope);
+        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), bend))
     }
 }
 
@@ -290,18 +291,9 @@ pub const GELU_C: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 pub const GELU_A: f64 = 0.044715;
 
 #[inline(always)]
-fn gelu_inner<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
-    let (c, a) = (s.splat(T::from_f64(GELU_C)), s.splat(T::from_f64(GELU_A)));
-    s.mul(s.mul(c, x), s.fma(s.mul(a, x), x, s.splat(T::ONE)))
-}
-
-/// By `e^-|x|`, which cannot overflow and keeps its digits where the result is tiny.
-#[inline(always)]
-fn sigmoid<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
-    let one = s.splat(T::ONE);
-    let e = T::exp(s, s.neg(s.abs(x)));
-    let top = s.select(s.lt(x, s.splat(T::ZERO)), e, one);
-    s.div(top, s.add(one, e))
+fn gelu_inner<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
+    let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(GELU_A)));
+    a.mul(a.mul(c, x), a.fma(a.mul(cubic, x), x, a.splat(T::ONE)))
 }
 
 /// Compiles the functions of this file, see [`compiled`].

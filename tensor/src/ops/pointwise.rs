@@ -2,7 +2,7 @@
 
 use crate::drive::zip::{Elementwise, zip};
 use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::simd::{Algebra, Lanes, Real};
 use crate::tensor::Tensor;
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ pub enum Saves {
 ///
 /// ```
 /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::simd::{Lanes, Real};
+/// use retrograd_tensor::simd::{Algebra, Real};
 /// use retrograd_tensor::{Tensor, par::Cost};
 ///
 /// /// f(x) = x³
@@ -32,11 +32,11 @@ pub enum Saves {
 ///     const NAME: &'static str = "cube";
 ///     const SAVES: Saves = Saves::Input;
 ///     const COST: Cost = Cost::CHEAP;
-///     fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-///         s.mul(x, s.mul(x, x))
+///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+///         a.mul(x, a.mul(x, x))
 ///     }
-///     fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-///         s.mul(g, s.mul(s.splat(T::from_f64(3.0)), s.mul(x, x)))
+///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
 ///     }
 /// }
 ///
@@ -52,15 +52,15 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V;
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
     /// `g · f'`, from what [`Pointwise::SAVES`] says (or anything, if nothing).
-    fn vjp<S: Lanes<T>>(self, s: S, saved: S::V, g: S::V) -> S::V;
+    fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
     /// `f(x)` and `f'(x)`, which share what both need.
     #[inline(always)]
-    fn with_slope<S: Lanes<T>>(self, s: S, x: S::V) -> (S::V, S::V) {
-        let y = self.f(s, x);
+    fn with_slope<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
+        let y = self.f(a, x);
         let saved = if Self::SAVES == Saves::Output { y } else { x };
-        (y, self.vjp(s, saved, s.splat(T::ONE)))
+        (y, self.vjp(a, saved, a.splat(T::ONE)))
     }
 }
 

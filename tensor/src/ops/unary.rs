@@ -3,7 +3,7 @@
 use crate::compiled;
 use crate::ops::pointwise::{Pointwise, Saves};
 use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::simd::{Algebra, Real};
 use crate::tensor::Tensor;
 
 /// `-x`
@@ -15,12 +15,12 @@ impl<T: Real> Pointwise<T> for Neg {
     const SAVES: Saves = Saves::Nothing;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.neg(x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.neg(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, _: S::V, g: S::V) -> S::V {
-        s.neg(g)
+    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
+        a.neg(g)
     }
 }
 
@@ -33,12 +33,12 @@ impl<T: Real> Pointwise<T> for Abs {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.abs(x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.abs(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.mul(g, signum(s, x))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.mul(g, a.sign(x))
     }
 }
 
@@ -51,12 +51,12 @@ impl<T: Real> Pointwise<T> for Sign {
     const SAVES: Saves = Saves::Nothing;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        signum(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.sign(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, _: S::V, g: S::V) -> S::V {
-        s.mul(g, s.splat(T::ZERO))
+    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
+        a.mul(g, a.splat(T::ZERO))
     }
 }
 
@@ -69,12 +69,12 @@ impl<T: Real> Pointwise<T> for Square {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.mul(g, s.add(x, x))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.mul(g, a.add(x, x))
     }
 }
 
@@ -87,12 +87,12 @@ impl<T: Real> Pointwise<T> for Sqrt {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.sqrt(x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.sqrt(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.div(s.mul(g, s.splat(T::from_f64(0.5))), y)
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.div(a.mul(g, a.splat(T::from_f64(0.5))), y)
     }
 }
 
@@ -105,12 +105,12 @@ impl<T: Real> Pointwise<T> for Rsqrt {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.div(s.splat(T::ONE), s.sqrt(x))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.div(a.splat(T::ONE), a.sqrt(x))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.mul(s.mul(g, s.splat(T::from_f64(-0.5))), s.mul(y, s.mul(y, y)))
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.mul(a.mul(g, a.splat(T::from_f64(-0.5))), a.mul(y, a.mul(y, y)))
     }
 }
 
@@ -123,12 +123,12 @@ impl<T: Real> Pointwise<T> for Recip {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.div(s.splat(T::ONE), x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.div(a.splat(T::ONE), x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.neg(s.mul(g, s.mul(y, y)))
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.neg(a.mul(g, a.mul(y, y)))
     }
 }
 
@@ -141,12 +141,12 @@ impl<T: Real> Pointwise<T> for Exp {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::exp(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.exp(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.mul(g, y)
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.mul(g, y)
     }
 }
 
@@ -159,12 +159,12 @@ impl<T: Real> Pointwise<T> for Expm1 {
     const SAVES: Saves = Saves::Output;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::expm1(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.expm1(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, y: S::V, g: S::V) -> S::V {
-        s.fma(g, y, g)
+    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
+        a.fma(g, y, g)
     }
 }
 
@@ -177,12 +177,12 @@ impl<T: Real> Pointwise<T> for Ln {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::ln(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.ln(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.div(g, x)
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.div(g, x)
     }
 }
 
@@ -195,12 +195,12 @@ impl<T: Real> Pointwise<T> for Log1p {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::log1p(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.log1p(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.div(g, s.add(s.splat(T::ONE), x))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.div(g, a.add(a.splat(T::ONE), x))
     }
 }
 
@@ -213,12 +213,12 @@ impl<T: Real> Pointwise<T> for Sin {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::sin(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.sin(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.mul(g, T::cos(s, x))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.mul(g, a.cos(x))
     }
 }
 
@@ -231,12 +231,12 @@ impl<T: Real> Pointwise<T> for Cos {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::cos(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.cos(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        s.neg(s.mul(g, T::sin(s, x)))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        a.neg(a.mul(g, a.sin(x)))
     }
 }
 
@@ -249,13 +249,13 @@ impl<T: Real> Pointwise<T> for Erf {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::erf(s, x)
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.erf(x)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let slope = s.splat(T::from_f64(std::f64::consts::FRAC_2_SQRT_PI));
-        s.mul(s.mul(g, slope), T::exp(s, s.neg(s.mul(x, x))))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let slope = a.splat(T::from_f64(std::f64::consts::FRAC_2_SQRT_PI));
+        a.mul(a.mul(g, slope), a.exp(a.neg(a.mul(x, x))))
     }
 }
 
@@ -271,16 +271,16 @@ impl<T: Real> Pointwise<T> for Powf<T> {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::SCALAR;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        T::pow(s, x, s.splat(self.p))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.powf(x, self.p)
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
         if self.p == T::ZERO {
-            return s.mul(g, s.splat(T::ZERO));
+            return a.mul(g, a.splat(T::ZERO));
         }
-        let slope = s.mul(s.splat(self.p), T::pow(s, x, s.splat(self.p - T::ONE)));
-        s.mul(g, slope)
+        let slope = a.mul(a.splat(self.p), a.powf(x, self.p - T::ONE));
+        a.mul(g, slope)
     }
 }
 
@@ -296,12 +296,11 @@ impl<T: Real> Pointwise<T> for AddScalar<T> {
     const SAVES: Saves = Saves::Nothing;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.add(x, s.splat(self.c))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.add(x, a.splat(self.c))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, _: S::V, g: S::V) -> S::V {
-        let _ = s;
+    fn vjp<A: Algebra<T>>(self, _: A, _: A::V, g: A::V) -> A::V {
         g
     }
 }
@@ -318,12 +317,12 @@ impl<T: Real> Pointwise<T> for MulScalar<T> {
     const SAVES: Saves = Saves::Nothing;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.mul(x, s.splat(self.c))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.mul(x, a.splat(self.c))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, _: S::V, g: S::V) -> S::V {
-        s.mul(g, s.splat(self.c))
+    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
+        a.mul(g, a.splat(self.c))
     }
 }
 
@@ -341,13 +340,13 @@ impl<T: Real> Pointwise<T> for Clamp<T> {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, x: S::V) -> S::V {
-        s.min(s.max(x, s.splat(self.lo)), s.splat(self.hi))
+    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+        a.min(a.max(x, a.splat(self.lo)), a.splat(self.hi))
     }
     #[inline(always)]
-    fn vjp<S: Lanes<T>>(self, s: S, x: S::V, g: S::V) -> S::V {
-        let inside = s.and(s.lt(s.splat(self.lo), x), s.lt(x, s.splat(self.hi)));
-        s.select(inside, g, s.splat(T::ZERO))
+    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+        let inside = a.and(a.lt(a.splat(self.lo), x), a.lt(x, a.splat(self.hi)));
+        a.select(inside, g, a.splat(T::ZERO))
     }
 }
 
@@ -465,13 +464,6 @@ impl<T: Real> Tensor<T> {
         assert!(lo <= hi, "clamp: bounds {lo} and {hi} are not in order");
         self.map(Clamp { lo, hi })
     }
-}
-
-/// -1, 0 or 1; NaN of NaN.
-#[inline(always)]
-fn signum<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
-    let zero = s.or(s.eq(x, s.splat(T::ZERO)), s.is_nan(x));
-    s.select(zero, x, s.copysign(s.splat(T::ONE), x))
 }
 
 /// Compiles the functions of this file, see [`compiled`].

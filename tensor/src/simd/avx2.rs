@@ -1,6 +1,6 @@
 //! Sixteen `f32` lanes in two AVX registers.
 
-use super::{Kernel, Lanes};
+use super::{Algebra, Kernel, Lanes};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX2 and FMA; made by [`Avx2::detect`] only.
@@ -118,15 +118,102 @@ impl Avx2 {
     }
 }
 
-impl Lanes<f32> for Avx2 {
+impl Algebra<f32> for Avx2 {
     type V = V;
     type M = M;
-    const N: usize = 16;
 
     #[inline(always)]
     fn splat(self, x: f32) -> V {
         cpu!([_mm256_set1_ps(x); 2])
     }
+
+    #[inline(always)]
+    fn add(self, a: V, b: V) -> V {
+        cpu!([_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn sub(self, a: V, b: V) -> V {
+        cpu!([_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn mul(self, a: V, b: V) -> V {
+        cpu!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn div(self, a: V, b: V) -> V {
+        cpu!([_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn fma(self, a: V, b: V, c: V) -> V {
+        cpu!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
+    }
+    #[inline(always)]
+    fn neg(self, a: V) -> V {
+        let s = self.sign_bits();
+        cpu!([_mm256_xor_ps(a[0], s), _mm256_xor_ps(a[1], s)])
+    }
+    #[inline(always)]
+    fn abs(self, a: V) -> V {
+        let s = self.sign_bits();
+        cpu!([_mm256_andnot_ps(s, a[0]), _mm256_andnot_ps(s, a[1])])
+    }
+    #[inline(always)]
+    fn sqrt(self, a: V) -> V {
+        cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
+    }
+    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
+    #[inline(always)]
+    fn min(self, a: V, b: V) -> V {
+        let m = cpu!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]);
+        self.select(self.is_nan(a), a, m)
+    }
+    #[inline(always)]
+    fn max(self, a: V, b: V) -> V {
+        let m = cpu!([_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]);
+        self.select(self.is_nan(a), a, m)
+    }
+
+    #[inline(always)]
+    fn lt(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn le(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_LE_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LE_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn eq(self, a: V, b: V) -> M {
+        cpu!([_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1]),])
+    }
+    #[inline(always)]
+    fn is_nan(self, a: V) -> M {
+        cpu!(
+            [_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[0]), _mm256_cmp_ps::<_CMP_UNORD_Q>(a[1], a[1]),]
+        )
+    }
+    #[inline(always)]
+    fn and(self, a: M, b: M) -> M {
+        cpu!([_mm256_and_ps(a[0], b[0]), _mm256_and_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn or(self, a: M, b: M) -> M {
+        cpu!([_mm256_or_ps(a[0], b[0]), _mm256_or_ps(a[1], b[1])])
+    }
+    #[inline(always)]
+    fn not(self, a: M) -> M {
+        let ones = cpu!(_mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+        cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
+    }
+    #[inline(always)]
+    fn select(self, m: M, a: V, b: V) -> V {
+        cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
+    }
+
+    super::algebra::elementary!(f32);
+}
+
+impl Lanes<f32> for Avx2 {
+    const N: usize = 16;
     #[inline(always)]
     fn load(self, x: &[f32]) -> V {
         let x = &x[..16];
@@ -170,37 +257,6 @@ impl Lanes<f32> for Avx2 {
             _mm256_maskstore_ps(p.wrapping_add(8), m[1], v[1]);
         }
     }
-
-    #[inline(always)]
-    fn add(self, a: V, b: V) -> V {
-        cpu!([_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn sub(self, a: V, b: V) -> V {
-        cpu!([_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn mul(self, a: V, b: V) -> V {
-        cpu!([_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn div(self, a: V, b: V) -> V {
-        cpu!([_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn fma(self, a: V, b: V, c: V) -> V {
-        cpu!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
-    }
-    #[inline(always)]
-    fn neg(self, a: V) -> V {
-        let s = self.sign_bits();
-        cpu!([_mm256_xor_ps(a[0], s), _mm256_xor_ps(a[1], s)])
-    }
-    #[inline(always)]
-    fn abs(self, a: V) -> V {
-        let s = self.sign_bits();
-        cpu!([_mm256_andnot_ps(s, a[0]), _mm256_andnot_ps(s, a[1])])
-    }
     #[inline(always)]
     fn copysign(self, a: V, sign: V) -> V {
         let s = self.sign_bits();
@@ -209,21 +265,6 @@ impl Lanes<f32> for Avx2 {
             _mm256_or_ps(a[0], _mm256_and_ps(sign[0], s)),
             _mm256_or_ps(a[1], _mm256_and_ps(sign[1], s)),
         ])
-    }
-    #[inline(always)]
-    fn sqrt(self, a: V) -> V {
-        cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
-    }
-    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
-    #[inline(always)]
-    fn min(self, a: V, b: V) -> V {
-        let m = cpu!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]);
-        self.select(self.is_nan(a), a, m)
-    }
-    #[inline(always)]
-    fn max(self, a: V, b: V) -> V {
-        let m = cpu!([_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]);
-        self.select(self.is_nan(a), a, m)
     }
     #[inline(always)]
     fn clamp(self, x: V, lo: V, hi: V) -> V {
@@ -237,45 +278,9 @@ impl Lanes<f32> for Avx2 {
         const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
         cpu!([_mm256_round_ps::<NEAREST>(a[0]), _mm256_round_ps::<NEAREST>(a[1])])
     }
-
-    #[inline(always)]
-    fn lt(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1]),])
-    }
-    #[inline(always)]
-    fn le(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_LE_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LE_OQ>(a[1], b[1]),])
-    }
-    #[inline(always)]
-    fn eq(self, a: V, b: V) -> M {
-        cpu!([_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1]),])
-    }
-    #[inline(always)]
-    fn is_nan(self, a: V) -> M {
-        cpu!(
-            [_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[0]), _mm256_cmp_ps::<_CMP_UNORD_Q>(a[1], a[1]),]
-        )
-    }
-    #[inline(always)]
-    fn and(self, a: M, b: M) -> M {
-        cpu!([_mm256_and_ps(a[0], b[0]), _mm256_and_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn or(self, a: M, b: M) -> M {
-        cpu!([_mm256_or_ps(a[0], b[0]), _mm256_or_ps(a[1], b[1])])
-    }
-    #[inline(always)]
-    fn not(self, a: M) -> M {
-        let ones = cpu!(_mm256_castsi256_ps(_mm256_set1_epi32(-1)));
-        cpu!([_mm256_xor_ps(a[0], ones), _mm256_xor_ps(a[1], ones)])
-    }
     #[inline(always)]
     fn any(self, m: M) -> bool {
         cpu!(_mm256_movemask_ps(_mm256_or_ps(m[0], m[1])) != 0)
-    }
-    #[inline(always)]
-    fn select(self, m: M, a: V, b: V) -> V {
-        cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
     }
     #[inline(always)]
     fn lanes_of(self, bits: u64) -> M {

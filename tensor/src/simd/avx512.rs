@@ -1,7 +1,7 @@
 //! Sixteen `f32` lanes in one AVX-512 register, masks in mask registers.
 
 use super::avx2::Avx2;
-use super::{Kernel, Lanes};
+use super::{Algebra, Kernel, Lanes};
 use std::arch::x86_64::*;
 
 /// Proof that the CPU has AVX-512 F, BW, DQ and VL, and [`Avx2`]; made by [`Avx512::detect`]
@@ -54,42 +54,13 @@ impl Avx512 {
     }
 }
 
-impl Lanes<f32> for Avx512 {
+impl Algebra<f32> for Avx512 {
     type V = __m512;
     type M = __mmask16;
-    const N: usize = 16;
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         cpu!(_mm512_set1_ps(x))
-    }
-    #[inline(always)]
-    fn load(self, x: &[f32]) -> __m512 {
-        let x = &x[..16];
-        // SAFETY: 1. `self` proves AVX-512. 2. `x` has 16 elements. 3. The load asks for no
-        // alignment.
-        unsafe { _mm512_loadu_ps(x.as_ptr()) }
-    }
-    #[inline(always)]
-    fn store(self, v: __m512, out: &mut [f32]) {
-        let out = &mut out[..16];
-        // SAFETY: 1. `self` proves AVX-512. 2. `out` has 16 elements. 3. The store asks for no
-        // alignment.
-        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), v) }
-    }
-    #[inline(always)]
-    fn load_or(self, x: &[f32], fill: f32) -> __m512 {
-        assert!(x.len() <= 16, "load_or: {} elements for 16 lanes", x.len());
-        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `x.len()` lanes only,
-        // and lanes outside the mask are not accessed.
-        unsafe { _mm512_mask_loadu_ps(self.splat(fill), self.first(x.len()), x.as_ptr()) }
-    }
-    #[inline(always)]
-    fn store_part(self, v: __m512, out: &mut [f32]) {
-        assert!(out.len() <= 16, "store_part: {} elements for 16 lanes", out.len());
-        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `out.len()` lanes only,
-        // and lanes outside the mask are not accessed.
-        unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), self.first(out.len()), v) }
     }
 
     #[inline(always)]
@@ -121,10 +92,6 @@ impl Lanes<f32> for Avx512 {
         cpu!(_mm512_andnot_ps(_mm512_set1_ps(-0.0), a))
     }
     #[inline(always)]
-    fn copysign(self, a: __m512, sign: __m512) -> __m512 {
-        cpu!(_mm512_or_ps(self.abs(a), _mm512_and_ps(sign, _mm512_set1_ps(-0.0))))
-    }
-    #[inline(always)]
     fn sqrt(self, a: __m512) -> __m512 {
         cpu!(_mm512_sqrt_ps(a))
     }
@@ -136,15 +103,6 @@ impl Lanes<f32> for Avx512 {
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
         self.select(self.is_nan(a), a, cpu!(_mm512_max_ps(a, b)))
-    }
-    #[inline(always)]
-    fn clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 {
-        cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)))
-    }
-    #[inline(always)]
-    fn round(self, a: __m512) -> __m512 {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        cpu!(_mm512_roundscale_ps::<NEAREST>(a))
     }
 
     #[inline(always)]
@@ -176,12 +134,59 @@ impl Lanes<f32> for Avx512 {
         !a
     }
     #[inline(always)]
-    fn any(self, m: __mmask16) -> bool {
-        m != 0
-    }
-    #[inline(always)]
     fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
         cpu!(_mm512_mask_blend_ps(m, b, a))
+    }
+
+    super::algebra::elementary!(f32);
+}
+
+impl Lanes<f32> for Avx512 {
+    const N: usize = 16;
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> __m512 {
+        let x = &x[..16];
+        // SAFETY: 1. `self` proves AVX-512. 2. `x` has 16 elements. 3. The load asks for no
+        // alignment.
+        unsafe { _mm512_loadu_ps(x.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store(self, v: __m512, out: &mut [f32]) {
+        let out = &mut out[..16];
+        // SAFETY: 1. `self` proves AVX-512. 2. `out` has 16 elements. 3. The store asks for no
+        // alignment.
+        unsafe { _mm512_storeu_ps(out.as_mut_ptr(), v) }
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> __m512 {
+        assert!(x.len() <= 16, "load_or: {} elements for 16 lanes", x.len());
+        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `x.len()` lanes only,
+        // and lanes outside the mask are not accessed.
+        unsafe { _mm512_mask_loadu_ps(self.splat(fill), self.first(x.len()), x.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store_part(self, v: __m512, out: &mut [f32]) {
+        assert!(out.len() <= 16, "store_part: {} elements for 16 lanes", out.len());
+        // SAFETY: 1. `self` proves AVX-512. 2. The mask names the first `out.len()` lanes only,
+        // and lanes outside the mask are not accessed.
+        unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr(), self.first(out.len()), v) }
+    }
+    #[inline(always)]
+    fn copysign(self, a: __m512, sign: __m512) -> __m512 {
+        cpu!(_mm512_or_ps(self.abs(a), _mm512_and_ps(sign, _mm512_set1_ps(-0.0))))
+    }
+    #[inline(always)]
+    fn clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 {
+        cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)))
+    }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        cpu!(_mm512_roundscale_ps::<NEAREST>(a))
+    }
+    #[inline(always)]
+    fn any(self, m: __mmask16) -> bool {
+        m != 0
     }
     #[inline(always)]
     fn lanes_of(self, bits: u64) -> __mmask16 {

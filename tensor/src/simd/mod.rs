@@ -1,6 +1,6 @@
 //! Vectors of lanes: the one place where formulas meet registers.
 //!
-//! A formula is written once, generic over [`Lanes`], and run by [`Real::dispatch`] with the
+//! A formula is written once, generic over its [`Algebra`], and run by [`Real::dispatch`] with the
 //! best instruction set the CPU has. The contract that makes results comparable:
 //!
 //! * **An `f32` vector is always 16 lanes**, whatever the instruction set: one register on
@@ -13,6 +13,7 @@
 //!
 //! `f64` exists to check `f32`, and runs the same formulas on one lane.
 
+mod algebra;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
@@ -28,6 +29,7 @@ mod portable;
 mod prefetch;
 mod real;
 
+pub use algebra::Algebra;
 pub use level::{Level, LevelError, level, with_level};
 pub(crate) use prefetch::{FAR_AHEAD, LINE, is_far, pays_to_ask, prefetch, prefetch_near};
 pub use real::Real;
@@ -35,19 +37,14 @@ pub use real::Real;
 /// Number of lanes of an `f32` vector on every instruction set.
 pub const F32_LANES: usize = 16;
 
-/// Vector operations on `T`, on a token proving that the CPU has them.
+/// Vector operations on `T`, on a token proving that the CPU has them: the [`Algebra`] of formulas on
+/// vectors of [`Lanes::N`] values, and what kernels need besides.
 ///
 /// All methods are elementwise unless they say otherwise, and never allocate.
-pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
-    /// A vector of [`Lanes::N`] values.
-    type V: Copy;
-    /// A vector of [`Lanes::N`] truth values.
-    type M: Copy;
+pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     /// Lanes in a vector.
     const N: usize;
 
-    /// Every lane `x`.
-    fn splat(self, x: T) -> Self::V;
     /// The first `N` elements of `x`; panics if `x` is shorter.
     fn load(self, x: &[T]) -> Self::V;
     /// Writes `N` elements to the front of `out`; panics if `out` is shorter.
@@ -57,34 +54,14 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     /// Fills `out`, at most `N` elements, from the first lanes.
     fn store_part(self, v: Self::V, out: &mut [T]);
 
-    /// `a + b`
-    fn add(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `a - b`
-    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `a * b`
-    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `a / b`
-    fn div(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `a * b + c`, fused where the instruction set fuses.
-    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// What rounding took from a product: `a * b - c`, where `c` is next to `a * b`, exact (unless
     /// it is subnormal) on every instruction set. This is `fma` where that is fused.
     #[inline(always)]
     fn lost(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         self.fma(a, b, self.neg(c))
     }
-    /// `-a` (flips the sign bit).
-    fn neg(self, a: Self::V) -> Self::V;
-    /// `|a|` (clears the sign bit).
-    fn abs(self, a: Self::V) -> Self::V;
     /// Magnitude of `a`, sign bit of `sign`.
     fn copysign(self, a: Self::V, sign: Self::V) -> Self::V;
-    /// Correctly rounded square root.
-    fn sqrt(self, a: Self::V) -> Self::V;
-    /// Smaller of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).
-    fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Larger of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).
-    fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `x` kept within `lo..=hi`, neither of them NaN; a NaN in `x` is kept.
     #[inline(always)]
     fn clamp(self, x: Self::V, lo: Self::V, hi: Self::V) -> Self::V {
@@ -94,24 +71,8 @@ pub trait Lanes<T: Copy>: Copy + Send + Sync + 'static {
     /// Nearest integer, ties to even.
     fn round(self, a: Self::V) -> Self::V;
 
-    /// `a < b`, false where either is NaN.
-    fn lt(self, a: Self::V, b: Self::V) -> Self::M;
-    /// `a <= b`, false where either is NaN.
-    fn le(self, a: Self::V, b: Self::V) -> Self::M;
-    /// `a == b`, false where either is NaN.
-    fn eq(self, a: Self::V, b: Self::V) -> Self::M;
-    /// Where `a` is NaN.
-    fn is_nan(self, a: Self::V) -> Self::M;
-    /// Both.
-    fn and(self, a: Self::M, b: Self::M) -> Self::M;
-    /// Either.
-    fn or(self, a: Self::M, b: Self::M) -> Self::M;
-    /// Neither.
-    fn not(self, a: Self::M) -> Self::M;
     /// Whether any lane is true.
     fn any(self, m: Self::M) -> bool;
-    /// `a` where `m`, else `b`.
-    fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
     /// The mask whose lane `i` is bit `i`; bits beyond the lanes do not count.
     fn lanes_of(self, bits: u64) -> Self::M;
     /// The mask of at most `N` booleans; the other lanes are false.

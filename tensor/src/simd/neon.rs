@@ -1,6 +1,6 @@
 //! Sixteen `f32` lanes in four NEON registers.
 
-use super::{Kernel, Lanes};
+use super::{Algebra, Kernel, Lanes};
 use std::arch::aarch64::*;
 
 /// Proof that the CPU has NEON; made by [`Neon::detect`] only.
@@ -86,45 +86,13 @@ impl Neon {
     }
 }
 
-impl Lanes<f32> for Neon {
+impl Algebra<f32> for Neon {
     type V = V;
     type M = M;
-    const N: usize = 16;
 
     #[inline(always)]
     fn splat(self, x: f32) -> V {
         cpu!([vdupq_n_f32(x); 4])
-    }
-    #[inline(always)]
-    fn load(self, x: &[f32]) -> V {
-        let p = x[..16].as_ptr();
-        // SAFETY: 1. `self` proves NEON. 2. `p` starts 16 elements: four loads of 4 are in
-        // bounds.
-        unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
-    }
-    #[inline(always)]
-    fn store(self, v: V, out: &mut [f32]) {
-        let p = out[..16].as_mut_ptr();
-        // SAFETY: 1. `self` proves NEON. 2. `p` starts 16 elements: four stores of 4 are in
-        // bounds.
-        unsafe {
-            vst1q_f32(p, v[0]);
-            vst1q_f32(p.add(4), v[1]);
-            vst1q_f32(p.add(8), v[2]);
-            vst1q_f32(p.add(12), v[3]);
-        }
-    }
-    #[inline(always)]
-    fn load_or(self, x: &[f32], fill: f32) -> V {
-        let mut whole = [fill; 16];
-        whole[..x.len()].copy_from_slice(x);
-        self.load(&whole)
-    }
-    #[inline(always)]
-    fn store_part(self, v: V, out: &mut [f32]) {
-        let mut whole = [0.0; 16];
-        self.store(v, &mut whole);
-        out.copy_from_slice(&whole[..out.len()]);
     }
 
     #[inline(always)]
@@ -157,11 +125,6 @@ impl Lanes<f32> for Neon {
         four!(vabsq_f32; a)
     }
     #[inline(always)]
-    fn copysign(self, a: V, sign: V) -> V {
-        let bit = cpu!([vdupq_n_u32(1 << 31); 4]);
-        self.select(bit, sign, a)
-    }
-    #[inline(always)]
     fn sqrt(self, a: V) -> V {
         four!(vsqrtq_f32; a)
     }
@@ -172,10 +135,6 @@ impl Lanes<f32> for Neon {
     #[inline(always)]
     fn max(self, a: V, b: V) -> V {
         [self.max4(a[0], b[0]), self.max4(a[1], b[1]), self.max4(a[2], b[2]), self.max4(a[3], b[3])]
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        four!(vrndnq_f32; a)
     }
 
     #[inline(always)]
@@ -206,14 +165,60 @@ impl Lanes<f32> for Neon {
     fn not(self, a: M) -> M {
         four!(vmvnq_u32; a)
     }
-    #[inline(always)]
-    fn any(self, m: M) -> bool {
-        cpu!(vmaxvq_u32(vorrq_u32(vorrq_u32(m[0], m[1]), vorrq_u32(m[2], m[3]))) != 0)
-    }
     /// Bit by bit, which [`Lanes::copysign`] relies on.
     #[inline(always)]
     fn select(self, m: M, a: V, b: V) -> V {
         four!(vbslq_f32; m, a, b)
+    }
+
+    super::algebra::elementary!(f32);
+}
+
+impl Lanes<f32> for Neon {
+    const N: usize = 16;
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> V {
+        let p = x[..16].as_ptr();
+        // SAFETY: 1. `self` proves NEON. 2. `p` starts 16 elements: four loads of 4 are in
+        // bounds.
+        unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
+    }
+    #[inline(always)]
+    fn store(self, v: V, out: &mut [f32]) {
+        let p = out[..16].as_mut_ptr();
+        // SAFETY: 1. `self` proves NEON. 2. `p` starts 16 elements: four stores of 4 are in
+        // bounds.
+        unsafe {
+            vst1q_f32(p, v[0]);
+            vst1q_f32(p.add(4), v[1]);
+            vst1q_f32(p.add(8), v[2]);
+            vst1q_f32(p.add(12), v[3]);
+        }
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> V {
+        let mut whole = [fill; 16];
+        whole[..x.len()].copy_from_slice(x);
+        self.load(&whole)
+    }
+    #[inline(always)]
+    fn store_part(self, v: V, out: &mut [f32]) {
+        let mut whole = [0.0; 16];
+        self.store(v, &mut whole);
+        out.copy_from_slice(&whole[..out.len()]);
+    }
+    #[inline(always)]
+    fn copysign(self, a: V, sign: V) -> V {
+        let bit = cpu!([vdupq_n_u32(1 << 31); 4]);
+        self.select(bit, sign, a)
+    }
+    #[inline(always)]
+    fn round(self, a: V) -> V {
+        four!(vrndnq_f32; a)
+    }
+    #[inline(always)]
+    fn any(self, m: M) -> bool {
+        cpu!(vmaxvq_u32(vorrq_u32(vorrq_u32(m[0], m[1]), vorrq_u32(m[2], m[3]))) != 0)
     }
     #[inline(always)]
     fn lanes_of(self, bits: u64) -> M {

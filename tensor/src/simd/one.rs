@@ -1,6 +1,6 @@
 //! One `f64` lane: the same formulas without vectors, to check `f32` against.
 
-use super::{Kernel, Lanes};
+use super::{Algebra, Kernel, Lanes};
 
 /// Token of single `f64` lanes; no CPU lacks it.
 #[derive(Clone, Copy, Debug)]
@@ -16,34 +16,13 @@ impl One {
 
 const MANTISSA: u64 = (1 << 52) - 1;
 
-impl Lanes<f64> for One {
+impl Algebra<f64> for One {
     type V = f64;
     type M = bool;
-    const N: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f64) -> f64 {
         x
-    }
-    #[inline(always)]
-    fn load(self, x: &[f64]) -> f64 {
-        x[0]
-    }
-    #[inline(always)]
-    fn store(self, v: f64, out: &mut [f64]) {
-        out[0] = v;
-    }
-    #[inline(always)]
-    fn load_or(self, x: &[f64], fill: f64) -> f64 {
-        assert!(x.len() <= 1, "load_or: {} elements for 1 lane", x.len());
-        x.first().copied().unwrap_or(fill)
-    }
-    #[inline(always)]
-    fn store_part(self, v: f64, out: &mut [f64]) {
-        assert!(out.len() <= 1, "store_part: {} elements for 1 lane", out.len());
-        if let Some(x) = out.first_mut() {
-            *x = v;
-        }
     }
 
     #[inline(always)]
@@ -68,20 +47,12 @@ impl Lanes<f64> for One {
         a * b + c
     }
     #[inline(always)]
-    fn lost(self, a: f64, b: f64, c: f64) -> f64 {
-        a.mul_add(b, -c)
-    }
-    #[inline(always)]
     fn neg(self, a: f64) -> f64 {
         -a
     }
     #[inline(always)]
     fn abs(self, a: f64) -> f64 {
         a.abs()
-    }
-    #[inline(always)]
-    fn copysign(self, a: f64, sign: f64) -> f64 {
-        a.copysign(sign)
     }
     #[inline(always)]
     fn sqrt(self, a: f64) -> f64 {
@@ -94,10 +65,6 @@ impl Lanes<f64> for One {
     #[inline(always)]
     fn max(self, a: f64, b: f64) -> f64 {
         if a > b || a.is_nan() { a } else { b }
-    }
-    #[inline(always)]
-    fn round(self, a: f64) -> f64 {
-        a.round_ties_even()
     }
 
     #[inline(always)]
@@ -129,12 +96,50 @@ impl Lanes<f64> for One {
         !a
     }
     #[inline(always)]
-    fn any(self, m: bool) -> bool {
-        m
-    }
-    #[inline(always)]
     fn select(self, m: bool, a: f64, b: f64) -> f64 {
         if m { a } else { b }
+    }
+
+    super::algebra::elementary!(f64);
+}
+
+impl Lanes<f64> for One {
+    const N: usize = 1;
+    #[inline(always)]
+    fn load(self, x: &[f64]) -> f64 {
+        x[0]
+    }
+    #[inline(always)]
+    fn store(self, v: f64, out: &mut [f64]) {
+        out[0] = v;
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f64], fill: f64) -> f64 {
+        assert!(x.len() <= 1, "load_or: {} elements for 1 lane", x.len());
+        x.first().copied().unwrap_or(fill)
+    }
+    #[inline(always)]
+    fn store_part(self, v: f64, out: &mut [f64]) {
+        assert!(out.len() <= 1, "store_part: {} elements for 1 lane", out.len());
+        if let Some(x) = out.first_mut() {
+            *x = v;
+        }
+    }
+    #[inline(always)]
+    fn lost(self, a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, -c)
+    }
+    #[inline(always)]
+    fn copysign(self, a: f64, sign: f64) -> f64 {
+        a.copysign(sign)
+    }
+    #[inline(always)]
+    fn round(self, a: f64) -> f64 {
+        a.round_ties_even()
+    }
+    #[inline(always)]
+    fn any(self, m: bool) -> bool {
+        m
     }
     #[inline(always)]
     fn lanes_of(self, bits: u64) -> bool {

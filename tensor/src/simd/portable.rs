@@ -3,7 +3,7 @@
 //! The reference for every other instruction set, with one difference: [`Lanes::fma`] is
 //! `a * b + c` with two roundings, because a fused one would be a library call.
 
-use super::{Kernel, Lanes};
+use super::{Algebra, Kernel, Lanes};
 
 /// Token of the portable level; no CPU lacks it.
 #[derive(Clone, Copy, Debug)]
@@ -95,34 +95,13 @@ fn power_of_two(n: f32) -> f32 {
     f32::from_bits((n + (MAGIC + 127.0)).to_bits() << 23)
 }
 
-impl Lanes<f32> for Portable {
+impl Algebra<f32> for Portable {
     type V = V;
     type M = M;
-    const N: usize = 16;
 
     #[inline(always)]
     fn splat(self, x: f32) -> V {
         [x; 16]
-    }
-    #[inline(always)]
-    fn load(self, x: &[f32]) -> V {
-        let mut v = [0.0; 16];
-        v.copy_from_slice(&x[..16]);
-        v
-    }
-    #[inline(always)]
-    fn store(self, v: V, out: &mut [f32]) {
-        out[..16].copy_from_slice(&v);
-    }
-    #[inline(always)]
-    fn load_or(self, x: &[f32], fill: f32) -> V {
-        let mut v = [fill; 16];
-        v[..x.len()].copy_from_slice(x);
-        v
-    }
-    #[inline(always)]
-    fn store_part(self, v: V, out: &mut [f32]) {
-        out.copy_from_slice(&v[..out.len()]);
     }
 
     #[inline(always)]
@@ -145,15 +124,6 @@ impl Lanes<f32> for Portable {
     fn fma(self, a: V, b: V, c: V) -> V {
         self.add(self.mul(a, b), c)
     }
-    /// Products of two `f32` are exact in `f64`.
-    #[inline(always)]
-    fn lost(self, a: V, b: V, c: V) -> V {
-        let mut out = c;
-        for i in 0..16 {
-            out[i] = (f64::from(a[i]) * f64::from(b[i]) - f64::from(c[i])) as f32;
-        }
-        out
-    }
     #[inline(always)]
     fn neg(self, a: V) -> V {
         each(a, |a| f32::from_bits(a.to_bits() ^ SIGN))
@@ -161,10 +131,6 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn abs(self, a: V) -> V {
         each(a, |a| f32::from_bits(a.to_bits() & !SIGN))
-    }
-    #[inline(always)]
-    fn copysign(self, a: V, sign: V) -> V {
-        both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN))
     }
     #[inline(always)]
     fn sqrt(self, a: V) -> V {
@@ -177,10 +143,6 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn max(self, a: V, b: V) -> V {
         both(a, b, larger)
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        each(a, nearest)
     }
 
     #[inline(always)]
@@ -212,16 +174,59 @@ impl Lanes<f32> for Portable {
         logic(a, a, |a, _| !a)
     }
     #[inline(always)]
-    fn any(self, m: M) -> bool {
-        m.iter().fold(false, |any, &m| any | m)
-    }
-    #[inline(always)]
     fn select(self, m: M, a: V, b: V) -> V {
         let mut out = a;
         for i in 0..16 {
             out[i] = if m[i] { a[i] } else { b[i] };
         }
         out
+    }
+
+    super::algebra::elementary!(f32);
+}
+
+impl Lanes<f32> for Portable {
+    const N: usize = 16;
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> V {
+        let mut v = [0.0; 16];
+        v.copy_from_slice(&x[..16]);
+        v
+    }
+    #[inline(always)]
+    fn store(self, v: V, out: &mut [f32]) {
+        out[..16].copy_from_slice(&v);
+    }
+    #[inline(always)]
+    fn load_or(self, x: &[f32], fill: f32) -> V {
+        let mut v = [fill; 16];
+        v[..x.len()].copy_from_slice(x);
+        v
+    }
+    #[inline(always)]
+    fn store_part(self, v: V, out: &mut [f32]) {
+        out.copy_from_slice(&v[..out.len()]);
+    }
+    /// Products of two `f32` are exact in `f64`.
+    #[inline(always)]
+    fn lost(self, a: V, b: V, c: V) -> V {
+        let mut out = c;
+        for i in 0..16 {
+            out[i] = (f64::from(a[i]) * f64::from(b[i]) - f64::from(c[i])) as f32;
+        }
+        out
+    }
+    #[inline(always)]
+    fn copysign(self, a: V, sign: V) -> V {
+        both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN))
+    }
+    #[inline(always)]
+    fn round(self, a: V) -> V {
+        each(a, nearest)
+    }
+    #[inline(always)]
+    fn any(self, m: M) -> bool {
+        m.iter().fold(false, |any, &m| any | m)
     }
     #[inline(always)]
     fn lanes_of(self, bits: u64) -> M {

@@ -1,0 +1,186 @@
+//! The algebra of formulas on variables: what a recorded backward pass evaluates.
+
+use crate::var::Var;
+use retrograd_tensor::ops::pointwise::Pointwise;
+use retrograd_tensor::simd::Algebra;
+use retrograd_tensor::{Real, Tensor};
+use std::cell::RefCell;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// `g · f'` of a pointwise operation in ordinary operations on variables, so that it can be
+/// differentiated itself.
+pub(crate) fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
+    let values = Values::default();
+    let a = OnVars(&values);
+    let y = op.vjp(a, a.value(saved.clone()), a.value(g.clone()));
+    a.var(y)
+}
+
+/// The values of a formula. An [`Algebra`] wants numbers that can be copied, and variables cannot:
+/// they stay here, and the formula handles their positions.
+#[derive(Default)]
+struct Values<T: Real> {
+    vars: RefCell<Vec<Var<T>>>,
+    masks: RefCell<Vec<Tensor<bool>>>,
+}
+
+/// The algebra.
+#[derive(Clone, Copy)]
+struct OnVars<'a, T: Real>(&'a Values<T>);
+
+/// The position of a variable.
+#[derive(Clone, Copy)]
+struct Value(usize);
+
+/// The position of a tensor of truth values.
+#[derive(Clone, Copy)]
+struct Mask(usize);
+
+impl<T: Real> OnVars<'_, T> {
+    fn value(self, x: Var<T>) -> Value {
+        let mut vars = self.0.vars.borrow_mut();
+        vars.push(x);
+        Value(vars.len() - 1)
+    }
+
+    fn var(self, x: Value) -> Var<T> {
+        self.0.vars.borrow()[x.0].clone()
+    }
+
+    fn map(self, x: Value, f: impl FnOnce(&Var<T>) -> Var<T>) -> Value {
+        self.value(f(&self.var(x)))
+    }
+
+    fn zip(self, a: Value, b: Value, f: impl FnOnce(&Var<T>, &Var<T>) -> Var<T>) -> Value {
+        self.value(f(&self.var(a), &self.var(b)))
+    }
+
+    fn mask(self, m: Tensor<bool>) -> Mask {
+        let mut masks = self.0.masks.borrow_mut();
+        masks.push(m);
+        Mask(masks.len() - 1)
+    }
+
+    fn truth(self, m: Mask) -> Tensor<bool> {
+        self.0.masks.borrow()[m.0].clone()
+    }
+
+    /// A comparison: it has no derivative.
+    fn compare(
+        self,
+        a: Value,
+        b: Value,
+        f: impl FnOnce(&Tensor<T>, &Tensor<T>) -> Tensor<bool>,
+    ) -> Mask {
+        self.mask(f(self.var(a).value(), self.var(b).value()))
+    }
+}
+
+impl<T: Real> Algebra<T> for OnVars<'_, T> {
+    type V = Value;
+    type M = Mask;
+
+    fn splat(self, x: T) -> Value {
+        self.value(Var::constant(Tensor::scalar(x)))
+    }
+    fn add(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, |a, b| a + b)
+    }
+    fn sub(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, |a, b| a - b)
+    }
+    fn mul(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, |a, b| a * b)
+    }
+    fn div(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, |a, b| a / b)
+    }
+    fn fma(self, a: Value, b: Value, c: Value) -> Value {
+        self.add(self.mul(a, b), c)
+    }
+    fn neg(self, a: Value) -> Value {
+        self.map(a, Var::neg)
+    }
+    fn abs(self, a: Value) -> Value {
+        self.map(a, Var::abs)
+    }
+    fn sign(self, a: Value) -> Value {
+        self.map(a, Var::sign)
+    }
+    fn sqrt(self, a: Value) -> Value {
+        self.map(a, Var::sqrt)
+    }
+    fn min(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, Var::minimum)
+    }
+    fn max(self, a: Value, b: Value) -> Value {
+        self.zip(a, b, Var::maximum)
+    }
+
+    fn lt(self, a: Value, b: Value) -> Mask {
+        self.compare(a, b, Tensor::lt)
+    }
+    fn le(self, a: Value, b: Value) -> Mask {
+        self.compare(a, b, Tensor::le)
+    }
+    fn eq(self, a: Value, b: Value) -> Mask {
+        self.compare(a, b, Tensor::eq)
+    }
+    fn is_nan(self, a: Value) -> Mask {
+        self.compare(a, a, Tensor::ne)
+    }
+    fn and(self, a: Mask, b: Mask) -> Mask {
+        self.mask(&self.truth(a) & &self.truth(b))
+    }
+    fn or(self, a: Mask, b: Mask) -> Mask {
+        self.mask(&self.truth(a) | &self.truth(b))
+    }
+    fn not(self, a: Mask) -> Mask {
+        self.mask(!&self.truth(a))
+    }
+    fn select(self, m: Mask, a: Value, b: Value) -> Value {
+        let m = self.truth(m);
+        self.zip(a, b, |a, b| Var::where_(&m, a, b))
+    }
+
+    fn exp(self, x: Value) -> Value {
+        self.map(x, Var::exp)
+    }
+    fn expm1(self, x: Value) -> Value {
+        self.map(x, Var::expm1)
+    }
+    fn ln(self, x: Value) -> Value {
+        self.map(x, Var::ln)
+    }
+    fn log1p(self, x: Value) -> Value {
+        self.map(x, Var::log1p)
+    }
+    fn tanh(self, x: Value) -> Value {
+        self.map(x, Var::tanh)
+    }
+    fn erf(self, x: Value) -> Value {
+        self.map(x, Var::erf)
+    }
+    fn sin(self, x: Value) -> Value {
+        self.map(x, Var::sin)
+    }
+    fn cos(self, x: Value) -> Value {
+        self.map(x, Var::cos)
+    }
+    fn powf(self, x: Value, p: T) -> Value {
+        self.map(x, |x| x.powf(p))
+    }
+    fn sigmoid(self, x: Value) -> Value {
+        self.map(x, Var::sigmoid)
+    }
+    fn softplus(self, x: Value) -> Value {
+        self.map(x, Var::softplus)
+    }
+    fn normal(self, x: Value) -> (Value, Value) {
+        let number = |x| self.splat(T::from_f64(x));
+        let half = number(0.5);
+        let cdf = self.fma(half, self.erf(self.mul(x, number(FRAC_1_SQRT_2))), half);
+        let bell = self.exp(self.mul(self.mul(x, x), number(-0.5)));
+        (cdf, self.mul(bell, number(0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI)))
+    }
+}
