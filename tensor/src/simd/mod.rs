@@ -20,6 +20,7 @@ pub(crate) mod amx;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod dual;
 mod level;
 mod math;
 #[cfg(target_arch = "aarch64")]
@@ -30,6 +31,7 @@ mod prefetch;
 mod real;
 
 pub use algebra::Algebra;
+pub use dual::Dual;
 pub use level::{Level, LevelError, level, with_level};
 pub(crate) use prefetch::{FAR_AHEAD, LINE, is_far, pays_to_ask, prefetch, prefetch_near};
 pub use real::Real;

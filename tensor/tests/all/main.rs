@@ -4,6 +4,7 @@
 mod common;
 
 mod display;
+mod dual;
 mod elementwise;
 mod gemm;
 mod index;
