@@ -10,6 +10,7 @@ pub mod binary;
 pub mod compare;
 pub mod cumulative;
 pub mod einsum;
+pub mod formula;
 pub mod index;
 pub mod join;
 pub mod linear;
