@@ -76,9 +76,20 @@ impl<T: Real> OnVars<'_, T> {
     }
 }
 
+/// The functions that variables have as methods of the same name.
+macro_rules! by_methods {
+    ($($f:ident)+) => {
+        $(fn $f(self, x: Value) -> Value {
+            self.map(x, Var::$f)
+        })+
+    };
+}
+
 impl<T: Real> Algebra<T> for OnVars<'_, T> {
     type V = Value;
     type M = Mask;
+
+    by_methods!(neg abs sign sqrt exp expm1 ln log1p tanh erf sin cos sigmoid softplus);
 
     fn splat(self, x: T) -> Value {
         self.value(Var::constant(Tensor::scalar(x)))
@@ -97,18 +108,6 @@ impl<T: Real> Algebra<T> for OnVars<'_, T> {
     }
     fn fma(self, a: Value, b: Value, c: Value) -> Value {
         self.add(self.mul(a, b), c)
-    }
-    fn neg(self, a: Value) -> Value {
-        self.map(a, Var::neg)
-    }
-    fn abs(self, a: Value) -> Value {
-        self.map(a, Var::abs)
-    }
-    fn sign(self, a: Value) -> Value {
-        self.map(a, Var::sign)
-    }
-    fn sqrt(self, a: Value) -> Value {
-        self.map(a, Var::sqrt)
     }
     fn min(self, a: Value, b: Value) -> Value {
         self.zip(a, b, Var::minimum)
@@ -143,38 +142,8 @@ impl<T: Real> Algebra<T> for OnVars<'_, T> {
         self.zip(a, b, |a, b| Var::where_(&m, a, b))
     }
 
-    fn exp(self, x: Value) -> Value {
-        self.map(x, Var::exp)
-    }
-    fn expm1(self, x: Value) -> Value {
-        self.map(x, Var::expm1)
-    }
-    fn ln(self, x: Value) -> Value {
-        self.map(x, Var::ln)
-    }
-    fn log1p(self, x: Value) -> Value {
-        self.map(x, Var::log1p)
-    }
-    fn tanh(self, x: Value) -> Value {
-        self.map(x, Var::tanh)
-    }
-    fn erf(self, x: Value) -> Value {
-        self.map(x, Var::erf)
-    }
-    fn sin(self, x: Value) -> Value {
-        self.map(x, Var::sin)
-    }
-    fn cos(self, x: Value) -> Value {
-        self.map(x, Var::cos)
-    }
     fn powf(self, x: Value, p: T) -> Value {
         self.map(x, |x| x.powf(p))
-    }
-    fn sigmoid(self, x: Value) -> Value {
-        self.map(x, Var::sigmoid)
-    }
-    fn softplus(self, x: Value) -> Value {
-        self.map(x, Var::softplus)
     }
     fn normal(self, x: Value) -> (Value, Value) {
         let number = |x| self.splat(T::from_f64(x));

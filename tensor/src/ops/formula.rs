@@ -87,6 +87,10 @@ impl Text<'_> {
         self.term(format!("{name}({})", self.text(x, ANY)), ATOM)
     }
 
+    fn call2(self, name: &str, a: Term, b: Term) -> Term {
+        self.term(format!("{name}({}, {})", self.text(a, ANY), self.text(b, ANY)), ATOM)
+    }
+
     fn condition(self, text: String) -> Condition {
         let mut conditions = self.0.conditions.borrow_mut();
         conditions.push(text);
@@ -102,9 +106,20 @@ impl Text<'_> {
     }
 }
 
+/// The functions that are written by their names.
+macro_rules! by_name {
+    ($($f:ident)+) => {
+        $(fn $f(self, x: Term) -> Term {
+            self.call(stringify!($f), x)
+        })+
+    };
+}
+
 impl Algebra<f64> for Text<'_> {
     type V = Term;
     type M = Condition;
+
+    by_name!(sign exp ln tanh erf sin cos softplus);
 
     /// With at most six decimal places.
     fn splat(self, x: f64) -> Term {
@@ -135,17 +150,14 @@ impl Algebra<f64> for Text<'_> {
     fn abs(self, a: Term) -> Term {
         self.term(format!("|{}|", self.text(a, ANY)), ATOM)
     }
-    fn sign(self, a: Term) -> Term {
-        self.call("sign", a)
-    }
     fn sqrt(self, a: Term) -> Term {
         self.term(format!("√{}", self.text(a, ATOM)), ATOM)
     }
     fn min(self, a: Term, b: Term) -> Term {
-        self.term(format!("min({}, {})", self.text(a, ANY), self.text(b, ANY)), ATOM)
+        self.call2("min", a, b)
     }
     fn max(self, a: Term, b: Term) -> Term {
-        self.term(format!("max({}, {})", self.text(a, ANY), self.text(b, ANY)), ATOM)
+        self.call2("max", a, b)
     }
 
     fn lt(self, a: Term, b: Term) -> Condition {
@@ -174,29 +186,11 @@ impl Algebra<f64> for Text<'_> {
         self.term(format!("{a} if {} else {b}", self.condition_text(m)), ANY)
     }
 
-    fn exp(self, x: Term) -> Term {
-        self.call("exp", x)
-    }
     fn expm1(self, x: Term) -> Term {
         self.term(format!("exp({}) - 1", self.text(x, ANY)), SUM)
     }
-    fn ln(self, x: Term) -> Term {
-        self.call("ln", x)
-    }
     fn log1p(self, x: Term) -> Term {
         self.term(format!("ln(1 + {})", self.text(x, SUM)), ATOM)
-    }
-    fn tanh(self, x: Term) -> Term {
-        self.call("tanh", x)
-    }
-    fn erf(self, x: Term) -> Term {
-        self.call("erf", x)
-    }
-    fn sin(self, x: Term) -> Term {
-        self.call("sin", x)
-    }
-    fn cos(self, x: Term) -> Term {
-        self.call("cos", x)
     }
     fn powf(self, x: Term, p: f64) -> Term {
         let p = self.text(self.splat(p), ATOM);
@@ -204,9 +198,6 @@ impl Algebra<f64> for Text<'_> {
     }
     fn sigmoid(self, x: Term) -> Term {
         self.call("σ", x)
-    }
-    fn softplus(self, x: Term) -> Term {
-        self.call("softplus", x)
     }
     fn normal(self, x: Term) -> (Term, Term) {
         (self.call("Φ", x), self.call("φ", x))
