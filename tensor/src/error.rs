@@ -77,6 +77,26 @@ impl std::error::Error for ShapeError {}
 /// The result of a shape rule.
 pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 
+/// `Ok` if the condition holds, else the error: one line of a shape rule.
+///
+/// ```
+/// use retrograd_tensor::error::{ErrorKind, ShapeError, require};
+///
+/// fn dot_rule(a: &[usize], b: &[usize]) -> Result<(), ShapeError> {
+///     require(a == b, "dot", ErrorKind::Mismatch, || format!("{a:?} and {b:?} differ"))
+/// }
+/// assert!(dot_rule(&[3], &[3]).is_ok());
+/// assert_eq!(dot_rule(&[3], &[4]).unwrap_err().to_string(), "dot: [3] and [4] differ");
+/// ```
+pub fn require(
+    condition: bool,
+    op: &'static str,
+    kind: ErrorKind,
+    detail: impl FnOnce() -> String,
+) -> Result<()> {
+    if condition { Ok(()) } else { Err(ShapeError::new(op, kind, detail())) }
+}
+
 /// Turns a broken rule into a panic at the caller's line.
 pub trait OrPanic<T> {
     /// The value, or a panic with the error's text.
