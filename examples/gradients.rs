@@ -10,7 +10,7 @@ mod surroundings;
 
 use output::say;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
-use retrograd::autograd::{Backward, Cx, Grads, to_dot};
+use retrograd::autograd::{InputGrads, to_dot};
 use retrograd::prelude::*;
 use std::process::ExitCode;
 
@@ -73,23 +73,9 @@ fn main() -> ExitCode {
 
 /// `x³`. The factor of the derivative is an argument, so that it can be wrong.
 fn cube(x: &Var<f64>, factor: f64) -> Var<f64> {
-    Var::from_op(x.value().powf(3.0), &[x], |_| Cube { x: x.value().clone(), factor })
-}
-
-#[derive(Debug)]
-struct Cube {
-    x: Tensor<f64>,
-    factor: f64,
-}
-
-impl Backward<f64> for Cube {
-    fn name(&self) -> &'static str {
-        "cube"
-    }
-
-    /// Written with operations on variables, so it can be differentiated again.
-    fn backward(&self, cx: &Cx<'_, f64>, g: &Var<f64>) -> Grads<f64> {
-        let x = cx.input(0, &self.x);
-        vec![Some(g * &x.square() * self.factor)]
-    }
+    Var::from_op("cube", x.value().powf(3.0), [x], |[x]| {
+        let x = x.save();
+        // Written with operations on variables, so it can be differentiated again.
+        move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * factor)
+    })
 }

@@ -1,6 +1,6 @@
 //! The algebra of formulas on variables: what a recorded backward pass evaluates.
 
-use crate::var::Var;
+use crate::graph::Var;
 use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::Algebra;
 use retrograd_tensor::{Real, Tensor};

@@ -11,12 +11,14 @@
 //! one, no single element can be moved; differences are then taken of a contiguous copy.
 
 mod checker;
+mod definition;
 mod report;
 
+pub use definition::definition;
 pub use report::{CheckError, Compared, Report};
 
-use crate::engine::grad;
-use crate::var::Var;
+use crate::backprop::grad;
+use crate::graph::Var;
 use checker::{Checker, fresh, guarded, noise};
 use report::{Tally, unravel};
 use retrograd_tensor::Tensor;

@@ -4,9 +4,10 @@
 //! Rules are small beside kernels. Those for `f64`, and for indices of `u32`, are left to the few
 //! programs that use them.
 
-use crate::engine::{Backprop, grad};
-use crate::graph::to_dot;
-use crate::var::Var;
+use crate::backprop::{Backprop, grad};
+use crate::dot::to_dot;
+use crate::graph::Var;
+use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::ops::activation::*;
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::Pointwise;
@@ -43,8 +44,7 @@ macro_rules! each {
 fn activations<T: Real>() {
     fn activation<T: Real, P: Pointwise<T>>() {
         map::<T, P>();
-        black_box(Var::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
-        black_box(Var::<T>::feed_forward::<P> as fn(_, _, _, _) -> _);
+        black_box(<PointwiseFn<T> as From<P>>::from as fn(_) -> _);
     }
     each!(activation: Relu, LeakyRelu<T>, Elu<T>, Sigmoid, Tanh, Silu, Softplus, Mish, Gelu, GeluTanh);
 }
@@ -63,6 +63,7 @@ fn arithmetic<T: Real>(x: &Var<T>) {
 }
 
 fn matrices<T: Real>(x: &Var<T>) {
+    let _ = [x.linear_map(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
     let _ = [x.matmul(x), x.dot(x), x.outer(x), Var::einsum("ij->ji", &[x])];
     let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x)];
 }

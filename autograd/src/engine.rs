@@ -1,285 +1,173 @@
 //! The backward pass.
 //!
-//! Gradients wait at the nodes they were sent to. The youngest waiting node is taken, its
-//! gradient is complete because every consumer is younger and so came before; its rule sends
-//! gradients on to its inputs. No recursion, no sorting, and always the same order.
+//! The engine takes operations in descending order of their ids. An operation has a lower id than all
+//! that use its results, so the gradients of its results are complete when it is taken. Its rule
+//! maps them to gradients of its inputs. There is no recursion and no sorting, and the order is
+//! always the same.
 
-use crate::gradients::Gradients;
-use crate::node::{Cx, Node};
-use crate::var::{Edge, Id, Var, no_grad};
-use retrograd_tensor::settings::grad_enabled;
+use crate::graph::{Cx, Definition, Edge, Id, Input, InputGrads, Node, Rule, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A backward pass to be run: from where, with which gradient, and what to keep.
-///
-/// [`Var::backward`] is the common case. The others:
-///
-/// ```
-/// use retrograd_autograd::{Backprop, Var};
-/// use retrograd_tensor::Tensor;
-///
-/// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
-/// let h = x.square();
-/// let y = h.exp();
-/// let grads = Backprop::from(&y)
-///     .cotangent(Tensor::from([1.0, 0.0])) // of y, which is no scalar
-///     .keep(&h) // its gradient too, though it is no leaf
-///     .retain_graph() // so that this can be done again
-///     .run();
-/// assert_eq!(grads.get(&h).unwrap().to_vec(), [1f32.exp(), 0.0]);
-/// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0 * 1f32.exp(), 0.0]);
-/// ```
-#[derive(Debug)]
-#[must_use = "nothing happens until run() is called"]
-pub struct Backprop<'a, T: Real> {
-    roots: Vec<(&'a Var<T>, Option<Tensor<T>>)>,
-    retain: bool,
-    keep: Vec<Id>,
-}
-
-impl<'a, T: Real> Backprop<'a, T> {
-    /// From one variable.
-    pub fn from(root: &'a Var<T>) -> Self {
-        Backprop { roots: vec![(root, None)], retain: false, keep: Vec::new() }
-    }
-
-    /// And from another one, in the same pass.
-    pub fn and(mut self, root: &'a Var<T>) -> Self {
-        self.roots.push((root, None));
-        self
-    }
-
-    /// The gradient to begin with at the last named root; 1 if it is a scalar and nothing is
-    /// said.
-    pub fn cotangent(mut self, g: Tensor<T>) -> Self {
-        self.roots.last_mut().expect("there is always a root").1 = Some(g);
-        self
-    }
-
-    /// Keeps what the operations saved, so that another pass can be run over them.
-    pub fn retain_graph(mut self) -> Self {
-        self.retain = true;
-        self
-    }
-
-    /// Also gives the gradient of this variable, which need not be a leaf.
-    ///
-    /// # Panics
-    /// If it is a constant.
-    #[track_caller]
-    pub fn keep(mut self, x: &Var<T>) -> Self {
-        assert!(x.is_tracked(), "backward: the variable to keep is a constant");
-        self.keep.extend(x.id());
-        self
-    }
-
-    /// Runs the pass.
-    ///
-    /// # Panics
-    /// If a root is not tracked, or is not a scalar and has no cotangent, or a cotangent has
-    /// another shape; if the graph was consumed by an earlier pass.
-    #[track_caller]
-    pub fn run(self) -> Gradients<T> {
-        or_panic(self.try_run())
-    }
-
-    /// [`Backprop::run`], or what it panics with.
-    pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
-        let roots = seeds(self.roots)?;
-        let found = no_grad(|| Pass::new(self.retain, false, self.keep, None).run(roots))?;
-        Ok(Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect()))
-    }
-}
-
-impl<T: Real> Var<T> {
-    /// Gradients of this scalar with respect to all leaves it was computed from.
-    ///
-    /// What the operations saved is freed on the way, so this can be done once; see
-    /// [`Backprop`] for more.
-    ///
-    /// # Panics
-    /// If this is not a scalar, not tracked, or its graph was consumed by an earlier pass.
-    #[track_caller]
-    pub fn backward(&self) -> Gradients<T> {
-        Backprop::from(self).run()
-    }
-
-    /// [`Var::backward`] of a variable of any shape, given its own gradient.
-    ///
-    /// # Panics
-    /// As [`Backprop::run`].
-    #[track_caller]
-    pub fn backward_with(&self, cotangent: &Tensor<T>) -> Gradients<T> {
-        Backprop::from(self).cotangent(cotangent.clone()).run()
-    }
-}
-
-/// Gradients of `outputs` (each with its cotangent) with respect to `inputs`, as variables
-/// that can be differentiated again (inside [`no_grad`], constants). `None` where an output does
-/// not depend on an input. What the operations saved is kept.
-///
-/// ```
-/// use retrograd_autograd::{Var, grad};
-/// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::scalar(3.0f64));
-/// let y = x.powf(3.0);
-/// let dy = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
-/// let ddy = grad(&[(&dy, None)], &[&x])[0].clone().unwrap();
-/// assert_eq!((dy.item(), ddy.item()), (27.0, 18.0));
-/// ```
-///
-/// # Panics
-/// As [`Backprop::run`]; or if an input is not tracked.
-#[track_caller]
-#[inline(never)]
-pub fn grad<T: Real>(
-    outputs: &[(&Var<T>, Option<&Var<T>>)],
-    inputs: &[&Var<T>],
-) -> Vec<Option<Var<T>>> {
-    let untracked = inputs.iter().position(|x| !x.is_tracked());
-    assert!(untracked.is_none(), "grad: input {} is not tracked", untracked.unwrap_or(0));
-    let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
-    let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
-    let mut seeds = or_panic(seeds(roots));
-    let recording = grad_enabled();
-    for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
-        if let Some(given) = given.filter(|_| recording) {
-            *seed = given.clone();
-        }
-    }
-    // Nothing older than the oldest wanted variable can lead to any of them.
-    let oldest = wanted.iter().min().copied();
-    let found = or_panic(Pass::new(true, recording, wanted.clone(), oldest).run(seeds));
-    wanted.iter().map(|id| found.get(id).cloned()).collect()
-}
-
-/// The value, or a panic at the line of the caller: closures do not know it.
-#[track_caller]
-fn or_panic<R>(result: Result<R, String>) -> R {
-    match result {
-        Ok(value) => value,
-        Err(why) => panic!("{why}"),
-    }
-}
-
-/// Roots, each with the gradient it begins with.
-type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
-
-/// Roots with the gradients they begin with, checked.
-#[inline(never)]
-fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Result<Seeds<'_, T>, String> {
-    let mut out = Vec::with_capacity(roots.len());
-    for (root, g) in roots {
-        if !root.is_tracked() {
-            return Err("backward: the variable is a constant, computed from no leaf (hint: \
-                        Var::leaf makes a variable whose gradient is wanted)"
-                .into());
-        }
-        let g = match g {
-            Some(g) if g.shape() == root.shape() => g,
-            Some(g) => {
-                return Err(format!(
-                    "backward: the variable is {:?}, its cotangent {:?}",
-                    root.shape(),
-                    g.shape()
-                ));
-            }
-            None if root.value().numel() == 1 => Tensor::ones(root.shape()),
-            None => {
-                return Err(format!(
-                    "backward: the variable has shape {:?}, not one element (hint: reduce it to a \
-                     scalar, or give a cotangent with backward_with)",
-                    root.shape()
-                ));
-            }
-        };
-        out.push((root, Var::constant(g)));
-    }
-    Ok(out)
-}
+/// Variables to begin at, each with its gradient.
+pub(crate) type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
 
 /// The state of a backward pass.
-struct Pass<T: Real> {
+pub(crate) struct Engine<T: Real> {
     retain: bool,
     recording: bool,
+    /// Variables whose gradients are kept, besides leaves.
     keep: Vec<Id>,
+    /// No gradient is propagated to variables with lower ids.
     oldest: Option<Id>,
-    /// Nodes with the gradients that have reached them so far.
-    ready: BTreeMap<Id, (Arc<Node<T>>, Var<T>)>,
-    /// Finished gradients of leaves and kept nodes.
+    /// Operations to be differentiated, by id.
+    pending: BTreeMap<Id, Pending<T>>,
+    /// Gradients of leaves and kept variables.
     found: BTreeMap<Id, Var<T>>,
 }
 
-impl<T: Real> Pass<T> {
-    fn new(retain: bool, recording: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
-        Pass { retain, recording, keep, oldest, ready: BTreeMap::new(), found: BTreeMap::new() }
+/// An operation, and the gradient of each of its results so far.
+struct Pending<T: Real> {
+    node: Arc<Node<T>>,
+    grads: Vec<Option<Var<T>>>,
+}
+
+impl<T: Real> Engine<T> {
+    pub(crate) fn new(retain: bool, recording: bool, keep: Vec<Id>, oldest: Option<Id>) -> Self {
+        let (pending, found) = (BTreeMap::new(), BTreeMap::new());
+        Engine { retain, recording, keep, oldest, pending, found }
     }
 
-    /// The gradients that were asked for.
+    /// The gradients of leaves and kept variables.
     ///
     /// # Errors
     /// If an operation was freed by an earlier pass.
     #[inline(never)]
-    fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
+    pub(crate) fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
         for (root, g) in roots {
-            self.deliver(root.edge(), g);
+            self.propagate(&root.edge, g);
         }
-        while let Some((id, (node, g))) = self.ready.pop_last() {
-            if self.keep.contains(&id) {
-                self.found.insert(id, g.clone());
+        while let Some((id, Pending { node, grads })) = self.pending.pop_last() {
+            for (i, g) in grads.iter().enumerate() {
+                let id = id.offset(i);
+                if let Some(g) = g
+                    && self.keep.contains(&id)
+                {
+                    self.found.insert(id, g.clone());
+                }
             }
-            if self.oldest == Some(id) {
+            if self.oldest.is_some_and(|oldest| oldest >= id) {
                 break;
             }
-            let op = node.take_op(self.retain).ok_or_else(|| {
+            let rule = node.rule(self.retain).ok_or_else(|| {
                 format!(
                     "backward: the graph at {node:?} was consumed by an earlier backward pass \
                      (hint: Backprop::retain_graph keeps it)"
                 )
             })?;
-            let cx = Cx { node: &node, recording: self.recording };
-            let grads = op.backward(&cx, &g);
-            assert_eq!(grads.len(), node.inputs.len(), "{}: one gradient per input", node.name());
-            drop((op, g));
-            for (input, g) in node.inputs.iter().zip(grads) {
-                if let Some(g) = g
-                    && !matches!(input.edge, Edge::Constant)
-                {
-                    self.deliver(&input.edge, g.sum_to(input.shape));
-                }
+            let mut input_grads = self.differentiate(&node, &*rule, grads);
+            drop(rule);
+            // Sums do not depend on the order in which a rule names its inputs.
+            input_grads.0.sort_by_key(|(at, _)| *at);
+            for (at, g) in input_grads.0 {
+                let input = &node.inputs()[at];
+                self.propagate(&input.edge, g.sum_to(input.shape));
             }
         }
         Ok(self.found)
     }
 
-    fn deliver(&mut self, edge: &Edge<T>, g: Var<T>) {
-        let recording = self.recording;
-        match edge {
-            Edge::Constant => {}
-            Edge::Leaf(id) => match self.found.get_mut(id) {
-                Some(sum) => accumulate(sum, g, recording),
-                None => drop(self.found.insert(*id, g)),
-            },
-            Edge::Node(node) => {
-                if self.oldest.is_some_and(|oldest| node.id() < oldest) {
-                    return;
-                }
-                match self.ready.get_mut(&node.id()) {
-                    Some((_, sum)) => accumulate(sum, g, recording),
-                    None => drop(self.ready.insert(node.id(), (node.clone(), g))),
-                }
+    /// Gradients of the inputs of an operation. Where a fused operation is differentiated in a
+    /// recorded pass, it is replaced by its definition.
+    fn differentiate(
+        &self,
+        node: &Arc<Node<T>>,
+        rule: &dyn Rule<T>,
+        grads: Vec<Option<Var<T>>>,
+    ) -> InputGrads<T> {
+        let zeros = |shape| Var::constant(Tensor::zeros(shape));
+        let grads = grads.into_iter().zip(node.outputs());
+        let grads: Vec<Var<T>> = grads.map(|(g, s)| g.unwrap_or_else(|| zeros(s))).collect();
+        match rule.definition() {
+            Some(definition) if self.recording => through_definition(node, definition, grads),
+            _ => {
+                let inputs = self.recording.then_some(node.inputs());
+                rule.backward(&Cx { node, inputs }, &grads)
             }
+        }
+    }
+
+    /// Adds a gradient to that of a leaf, or of a result of an operation.
+    fn propagate(&mut self, edge: &Edge<T>, g: Var<T>) {
+        if edge.id() < self.oldest {
+            return;
+        }
+        let sum = match edge {
+            Edge::Constant => return,
+            Edge::Leaf(id) => {
+                let Some(sum) = self.found.get_mut(id) else {
+                    self.found.insert(*id, g);
+                    return;
+                };
+                sum
+            }
+            Edge::Node(node, output) => {
+                let pending = self.pending.entry(node.id()).or_insert_with(|| Pending {
+                    node: node.clone(),
+                    grads: vec![None; node.outputs().len()],
+                });
+                let Some(sum) = &mut pending.grads[*output] else {
+                    pending.grads[*output] = Some(g);
+                    return;
+                };
+                sum
+            }
+        };
+        if self.recording {
+            *sum = sum.add(&g);
+        } else {
+            // In place: copied first if another variable has the same tensor.
+            sum.leaf_value_mut().add_assign(g.value());
         }
     }
 }
 
-/// The first gradient was moved in; later ones are added, in place if nobody is looking.
-fn accumulate<T: Real>(sum: &mut Var<T>, g: Var<T>, recording: bool) {
-    if recording {
-        *sum = sum.add(&g);
-    } else {
-        sum.leaf_value_mut().add_assign(g.value());
+/// Gradients of a fused operation by its definition, which is evaluated on aliases of the inputs:
+/// operations with higher ids than all others, so that the inner pass ends at them.
+pub(crate) fn through_definition<T: Real>(
+    node: &Arc<Node<T>>,
+    definition: &dyn Definition<T>,
+    grads: Vec<Var<T>>,
+) -> InputGrads<T> {
+    let aliases: Vec<Input<T>> = node.inputs().iter().map(alias).collect();
+    let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases) });
+    let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
+    let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
+    let oldest = wanted.first().copied();
+    let seeds = outputs.iter().zip(grads).collect();
+    let found =
+        Engine::new(true, true, wanted, oldest).run(seeds).expect("a new graph is complete");
+    let grad = |(at, id): (usize, &Option<Id>)| Some((at, found.get(id.as_ref()?)?.clone()));
+    InputGrads(ids.iter().enumerate().filter_map(grad).collect())
+}
+
+/// The same variable as the result of a new operation.
+fn alias<T: Real>(input: &Input<T>) -> Input<T> {
+    let edge = match &input.edge {
+        Edge::Constant => Edge::Constant,
+        edge => {
+            let inputs = vec![Input { edge: edge.clone(), shape: input.shape }];
+            Edge::Node(Node::new("alias", vec![input.shape], inputs, Arc::new(Alias)), 0)
+        }
+    };
+    Input { edge, shape: input.shape }
+}
+
+struct Alias;
+
+impl<T: Real> Rule<T> for Alias {
+    fn backward(&self, _: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
+        InputGrads(vec![(0, g[0].clone())])
     }
 }

@@ -1,6 +1,6 @@
 //! The result of a backward pass.
 
-use crate::var::{Id, Var};
+use crate::graph::{Id, Var};
 use retrograd_tensor::drive::squares::square_sums;
 use retrograd_tensor::drive::update::{Item, Update, update_all};
 use retrograd_tensor::par::Cost;

@@ -1,61 +1,234 @@
-//! Pictures of graphs, in Graphviz's language.
+//! The graph of a computation: variables, and the operations that computed them.
 
-use crate::node::Node;
-use crate::var::{Edge, Id, Var};
-use retrograd_tensor::Real;
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Arc;
+use retrograd_tensor::{Real, Shape, Tensor};
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
-/// The graph that `roots` were computed by, as a Graphviz document: operations as boxes with
-/// the shape of their result, leaves as ellipses. Draw it with `dot -Tsvg`.
+/// The identity of a leaf, or of an output of an operation: a creation index, which grows in the
+/// whole process.
 ///
-/// ```
-/// use retrograd_autograd::{Var, to_dot};
-/// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-/// let dot = to_dot(&[&x.exp().sum(..)]);
-/// assert!(dot.contains("label=\"exp\\n[2, 3]\""));
-/// ```
-#[inline(never)]
-pub fn to_dot<T: Real>(roots: &[&Var<T>]) -> String {
-    let mut out = String::from("digraph {\n  rankdir=BT;\n  node [shape=box];\n");
-    // Youngest first, like the engine: every node is met before its inputs.
-    let mut waiting: BTreeMap<Id, Arc<Node<T>>> = BTreeMap::new();
-    let mut leaves: BTreeMap<Id, String> = BTreeMap::new();
-    for root in roots {
-        match root.edge() {
-            Edge::Node(node) => drop(waiting.insert(node.id(), node.clone())),
-            Edge::Leaf(id) => drop(leaves.insert(*id, format!("{:?}", root.shape()))),
-            Edge::Constant => {}
-        }
+/// An operation is created after its inputs. So descending order of ids is a topological order, in
+/// which every operation precedes its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(u64);
+
+impl Id {
+    /// The first of `n` new ids.
+    pub(crate) fn reserve(n: usize) -> Id {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        Id(COUNTER.fetch_add(n as u64, Relaxed))
     }
-    while let Some((id, node)) = waiting.pop_last() {
-        writeln!(out, "  {} [label=\"{}\\n{:?}\"];", name(id), node.name(), node.shape())
-            .expect("strings can be written to");
-        for input in &node.inputs {
-            let from = match &input.edge {
-                Edge::Constant => continue,
-                Edge::Leaf(leaf) => {
-                    leaves.insert(*leaf, format!("{:?}", input.shape));
-                    *leaf
-                }
-                Edge::Node(parent) => {
-                    waiting.insert(parent.id(), parent.clone());
-                    parent.id()
-                }
-            };
-            writeln!(out, "  {} -> {};", name(from), name(id)).expect("strings can be written to");
-        }
+
+    /// The id `i` places later.
+    pub(crate) fn offset(self, i: usize) -> Id {
+        Id(self.0 + i as u64)
     }
-    for (id, shape) in leaves {
-        writeln!(out, "  {} [shape=ellipse, label=\"leaf\\n{shape}\"];", name(id))
-            .expect("strings can be written to");
+
+    /// The creation index.
+    pub fn number(self) -> u64 {
+        self.0
     }
-    out.push_str("}\n");
-    out
 }
 
-fn name(id: Id) -> String {
-    format!("n{}", id.number())
+/// A tensor in a computation: its value, and the operation that gradients are propagated to.
+///
+/// [`Var::leaf`] creates a variable whose gradient is wanted. An operation on tracked variables
+/// gives a tracked variable; an operation on constants gives a constant. Nothing leaves the graph
+/// implicitly: [`Var::value`] and [`Var::detach`] do so by name.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_tensor::Tensor;
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+/// let y = x.square().sum(..);
+/// let grads = y.backward();
+/// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0, 4.0, 6.0]);
+/// ```
+#[derive(Clone)]
+pub struct Var<T: Real = f32> {
+    pub(crate) value: Tensor<T>,
+    pub(crate) edge: Edge<T>,
+}
+
+/// The source of a variable.
+pub(crate) enum Edge<T: Real> {
+    /// A constant: no gradient is propagated.
+    Constant,
+    /// A leaf, whose gradient the user wants.
+    Leaf(Id),
+    /// An output of an operation, by its position.
+    Node(Arc<Node<T>>, usize),
+}
+
+impl<T: Real> Edge<T> {
+    pub(crate) fn id(&self) -> Option<Id> {
+        match self {
+            Edge::Constant => None,
+            Edge::Leaf(id) => Some(*id),
+            Edge::Node(node, output) => Some(node.id.offset(*output)),
+        }
+    }
+}
+
+impl<T: Real> Clone for Edge<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Edge::Constant => Edge::Constant,
+            Edge::Leaf(id) => Edge::Leaf(*id),
+            Edge::Node(node, output) => Edge::Node(node.clone(), *output),
+        }
+    }
+}
+
+/// A recorded operation.
+///
+/// A graph is traversed from a variable by [`Var::node`] and [`Node::inputs`]:
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_tensor::Tensor;
+///
+/// let (x, w) = (Var::leaf(Tensor::ones([2, 3])), Var::leaf(Tensor::<f32>::ones([3])));
+/// let y = x.exp().mul(&w);
+/// let node = y.node().unwrap();
+/// assert_eq!(node.name(), "mul");
+/// let names: Vec<_> = node.inputs().iter().map(|i| i.node().map(|n| n.name())).collect();
+/// assert_eq!(names, [Some("exp"), None]);
+/// assert_eq!(node.inputs()[1].id(), w.id());
+/// ```
+pub struct Node<T: Real> {
+    id: Id,
+    name: &'static str,
+    outputs: Vec<Shape>,
+    inputs: Vec<Input<T>>,
+    /// Removed by the backward pass, so that saved tensors are freed as the pass proceeds.
+    rule: Mutex<Option<Arc<dyn Rule<T>>>>,
+}
+
+/// An input of a recorded operation: where its gradient goes, and the shape of it.
+pub struct Input<T: Real> {
+    pub(crate) edge: Edge<T>,
+    pub(crate) shape: Shape,
+}
+
+/// The derivative of a recorded operation, with the tensors that it saved.
+pub(crate) trait Rule<T: Real>: Send + Sync {
+    /// Gradients of the inputs, given those of the outputs.
+    fn backward(&self, cx: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T>;
+
+    /// The definition of a fused operation; `None` if [`Rule::backward`] can be recorded.
+    fn definition(&self) -> Option<&dyn Definition<T>> {
+        None
+    }
+}
+
+/// A fused operation as a composition of ordinary operations.
+pub(crate) trait Definition<T: Real> {
+    /// The outputs.
+    fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>>;
+}
+
+/// The context of a rule: the operation that is differentiated, and the variables that its inputs
+/// are in this pass.
+pub struct Cx<'a, T: Real> {
+    pub(crate) node: &'a Arc<Node<T>>,
+    /// `None` in a first-order pass, where all are constants.
+    pub(crate) inputs: Option<&'a [Input<T>]>,
+}
+
+/// Gradients of the inputs of an operation, by position.
+#[derive(Debug)]
+pub struct InputGrads<T: Real>(pub(crate) Vec<(usize, Var<T>)>);
+
+impl<T: Real> Node<T> {
+    pub(crate) fn new(
+        name: &'static str,
+        outputs: Vec<Shape>,
+        inputs: Vec<Input<T>>,
+        rule: Arc<dyn Rule<T>>,
+    ) -> Arc<Node<T>> {
+        let id = Id::reserve(outputs.len());
+        Arc::new(Node { id, name, outputs, inputs, rule: Mutex::new(Some(rule)) })
+    }
+
+    /// The identity of the operation, which is that of its first output.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The name of the operation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The shapes of the outputs.
+    pub fn outputs(&self) -> &[Shape] {
+        &self.outputs
+    }
+
+    /// The inputs, without optional ones that were not given.
+    pub fn inputs(&self) -> &[Input<T>] {
+        &self.inputs
+    }
+
+    /// The rule, which is dropped from the node unless `retain`; `None` if it was dropped before.
+    pub(crate) fn rule(&self, retain: bool) -> Option<Arc<dyn Rule<T>>> {
+        let mut rule = self.rule.lock().unwrap_or_else(|e| e.into_inner());
+        if retain { rule.clone() } else { rule.take() }
+    }
+}
+
+impl<T: Real> Input<T> {
+    /// The identity of the variable; `None` for a constant.
+    pub fn id(&self) -> Option<Id> {
+        self.edge.id()
+    }
+
+    /// The operation that computed it; `None` for a leaf or a constant.
+    pub fn node(&self) -> Option<&Arc<Node<T>>> {
+        match &self.edge {
+            Edge::Node(node, _) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+impl<T: Real> Debug for Node<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.outputs.iter().try_for_each(|shape| write!(f, " {shape:?}"))
+    }
+}
+
+impl<T: Real> Debug for Input<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = match &self.edge {
+            Edge::Constant => "constant",
+            Edge::Leaf(_) => "leaf",
+            Edge::Node(node, _) => node.name,
+        };
+        write!(f, "{from} {:?}", self.shape)
+    }
+}
+
+/// A chain of a million nodes must not be a million nested drops: inputs of which this node is the
+/// last owner are dropped in a loop.
+impl<T: Real> Drop for Node<T> {
+    fn drop(&mut self) {
+        let mut dying = std::mem::take(&mut self.inputs);
+        while let Some(input) = dying.pop() {
+            if let Edge::Node(node, _) = input.edge
+                && let Some(mut node) = Arc::into_inner(node)
+            {
+                dying.append(&mut node.inputs);
+            }
+        }
+    }
 }

@@ -11,30 +11,33 @@
 //! assert_eq!(grads.get(&w).unwrap().to_vec(), [-9.0, -13.0]);
 //! ```
 //!
-//! A [`Var`] is a tensor that remembers where it came from. [`Var::backward`] walks the graph from
-//! the youngest operation to the oldest; [`grad`] does the same and can be differentiated again.
-//! The rules are in [`ops`]; [`check`] compares any of them, and those of users
-//! ([`Backward`]), with finite differences.
+//! A [`Var`] is a tensor with a reference to the operation that computed it. [`Var::backward`]
+//! differentiates these operations in reverse order; [`grad`] does the same and can be
+//! differentiated again. The rules are in [`ops`]. A program adds operations by [`Var::from_op`], or
+//! [`Fused`] if it has kernels of its own; [`check`] compares any of them with finite differences.
 #![forbid(unsafe_code)]
 
 mod algebra;
+mod backprop;
 pub mod check;
 #[doc(hidden)]
 pub mod compiled;
+mod dot;
 mod engine;
 mod gradients;
 mod graph;
-mod node;
+mod op;
 pub mod ops;
 mod shards;
 mod var;
 
-pub use engine::{Backprop, grad};
+pub use backprop::{Backprop, grad};
+pub use dot::to_dot;
 pub use gradients::{GradientKey, Gradients};
-pub use graph::to_dot;
-pub use node::{Backward, Cx, Grads, Needs, Node};
-pub use ops::through;
+pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
+pub use op::{Fused, Operand, Slot, is_recorded};
+pub use ops::pointwise::PointwiseFn;
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;
 pub use shards::sharded;
-pub use var::{Id, Var, no_grad};
+pub use var::no_grad;

@@ -1,8 +1,8 @@
 //! A loss in shards: parts of a batch that are computed at the same time.
 
-use crate::engine::Backprop;
+use crate::backprop::Backprop;
 use crate::gradients::Gradients;
-use crate::var::Var;
+use crate::graph::Var;
 use retrograd_tensor::{Real, par};
 
 /// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, but of

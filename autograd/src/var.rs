@@ -1,77 +1,15 @@
-//! Variables: tensors that remember where they came from.
+//! Variables: values, constants, leaves.
 
-use crate::node::{Backward, Needs, Node};
+use crate::graph::{Edge, Id, Node, Var};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// The age of a leaf or node: later ones have larger ids, in the whole process.
-///
-/// An operation is made after its inputs, so walking ids downwards visits every consumer
-/// before its inputs. That is all the topological sorting there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id(u64);
-
-impl Id {
-    pub(crate) fn next() -> Id {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        Id(COUNTER.fetch_add(1, Relaxed))
-    }
-
-    /// Its place in the order of making.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
-
-/// Where a variable came from.
-pub(crate) enum Edge<T: Real> {
-    /// From nowhere that matters: no gradient flows here.
-    Constant,
-    /// From the user, who wants its gradient.
-    Leaf(Id),
-    /// From an operation.
-    Node(Arc<Node<T>>),
-}
-
-impl<T: Real> Clone for Edge<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Edge::Constant => Edge::Constant,
-            Edge::Leaf(id) => Edge::Leaf(*id),
-            Edge::Node(node) => Edge::Node(node.clone()),
-        }
-    }
-}
-
-/// A tensor in a computation: its value, and how to send a gradient back to where it came
-/// from.
-///
-/// [`Var::leaf`] makes one that gradients are wanted of; operations on it make tracked ones;
-/// operations on constants only make constants. Nothing leaves the graph silently:
-/// [`Var::value`] and [`Var::detach`] say so.
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::Tensor;
-///
-/// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-/// let y = x.square().sum(..);
-/// let grads = y.backward();
-/// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0, 4.0, 6.0]);
-/// ```
-#[derive(Clone)]
-pub struct Var<T: Real = f32> {
-    value: Tensor<T>,
-    edge: Edge<T>,
-}
 
 impl<T: Real> Var<T> {
     /// A variable whose gradient is wanted.
     pub fn leaf(value: Tensor<T>) -> Var<T> {
-        Var { value, edge: Edge::Leaf(Id::next()) }
+        Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
 
     /// A variable without history or gradient.
@@ -82,60 +20,6 @@ impl<T: Real> Var<T> {
     /// A constant of rank 0.
     pub fn scalar(x: T) -> Var<T> {
         Var::constant(Tensor::scalar(x))
-    }
-
-    pub(crate) fn with_edge(value: Tensor<T>, edge: Edge<T>) -> Var<T> {
-        Var { value, edge }
-    }
-
-    /// The result `value` of an operation on `inputs`, and how to differentiate it.
-    ///
-    /// `op` is called only if some input is tracked. It is told which are
-    /// ([`Needs`]), so that it saves no more than the backward pass will use.
-    /// This is how every operation of this crate is made, and how users make their own:
-    ///
-    /// ```
-    /// use retrograd_autograd::{Backward, Cx, Grads, Var};
-    /// use retrograd_tensor::Tensor;
-    ///
-    /// /// y = 3x
-    /// fn triple(x: &Var) -> Var {
-    ///     Var::from_op(x.value() * 3.0, &[x], |_| Triple)
-    /// }
-    ///
-    /// #[derive(Debug)]
-    /// struct Triple;
-    ///
-    /// impl Backward<f32> for Triple {
-    ///     fn name(&self) -> &'static str {
-    ///         "triple"
-    ///     }
-    ///     fn backward(&self, _: &Cx<'_, f32>, g: &Var) -> Grads<f32> {
-    ///         vec![Some(triple(g))]
-    ///     }
-    /// }
-    ///
-    /// let x = Var::leaf(Tensor::scalar(5.0));
-    /// assert_eq!(triple(&x).backward().get(&x).unwrap().item(), 3.0);
-    /// ```
-    pub fn from_op<B: Backward<T>>(
-        value: Tensor<T>,
-        inputs: &[&Var<T>],
-        op: impl FnOnce(Needs<'_, T>) -> B,
-    ) -> Var<T> {
-        let needs = Needs(inputs);
-        if !needs.any() || !grad_enabled() {
-            return Var::constant(value);
-        }
-        Var::recorded(value, inputs, op(needs))
-    }
-
-    /// The result of an operation that is recorded: compiled for each rule in the crate that first
-    /// uses it, and the rule with it.
-    #[inline(never)]
-    fn recorded<B: Backward<T>>(value: Tensor<T>, inputs: &[&Var<T>], op: B) -> Var<T> {
-        let node = Node::new(inputs, *value.shape(), Arc::new(op));
-        Var { value, edge: Edge::Node(Arc::new(node)) }
     }
 
     /// The tensor, without history.
@@ -189,23 +73,15 @@ impl<T: Real> Var<T> {
         !matches!(self.edge, Edge::Constant)
     }
 
-    /// The identity under which gradients of this variable are kept; `None` of a constant.
+    /// The identity of a leaf or of an operation's result; `None` for a constant.
     pub fn id(&self) -> Option<Id> {
-        match &self.edge {
-            Edge::Constant => None,
-            Edge::Leaf(id) => Some(*id),
-            Edge::Node(node) => Some(node.id()),
-        }
+        self.edge.id()
     }
 
-    pub(crate) fn edge(&self) -> &Edge<T> {
-        &self.edge
-    }
-
-    /// The operation that made it, if it is tracked and no leaf.
+    /// The operation that computed it; `None` for a leaf or a constant.
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
         match &self.edge {
-            Edge::Node(node) => Some(node),
+            Edge::Node(node, _) => Some(node),
             _ => None,
         }
     }
@@ -232,7 +108,7 @@ impl<T: Real> Var<T> {
     /// a graph still uses it.
     #[track_caller]
     pub fn leaf_value_mut(&mut self) -> &mut Tensor<T> {
-        assert!(!matches!(self.edge, Edge::Node(_)), "leaf_value_mut: not a leaf");
+        assert!(!matches!(self.edge, Edge::Node(..)), "leaf_value_mut: not a leaf");
         &mut self.value
     }
 }
@@ -243,14 +119,28 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
     }
 }
 
-impl<T: Real> fmt::Debug for Var<T> {
+/// The value, and `leaf` or the operation that computed it.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::scalar(2.0f32));
+/// assert_eq!(format!("{x}; {}", x.square()), format!("{} leaf; {} from square", x.value(), 4.0));
+/// ```
+impl<T: Real> fmt::Display for Var<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.value)?;
         match &self.edge {
             Edge::Constant => Ok(()),
             Edge::Leaf(_) => f.write_str(" leaf"),
-            Edge::Node(node) => write!(f, " from {}", node.name()),
+            Edge::Node(node, _) => write!(f, " from {}", node.name()),
         }
+    }
+}
+
+impl<T: Real> fmt::Debug for Var<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,13 +1,10 @@
 //! Activations as layers.
 
-use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
-use crate::param::Param;
 use crate::pass::Pass;
-use retrograd_autograd::Var;
+use retrograd_autograd::{PointwiseFn, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
-use retrograd_tensor::ops::pointwise::Pointwise;
 
 /// An elementwise nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,91 +38,35 @@ impl<T: Real> Module<T> for Activation {
 }
 
 impl Activation {
-    /// Gives the operation to `then`, or nothing for the identity.
-    #[track_caller]
-    fn apply<T: Real, F: Then<T>>(self, then: F) -> Var<T> {
-        match self {
-            Activation::Identity => then.without(),
-            Activation::Relu => then.with(Relu),
-            Activation::LeakyRelu(slope) => then.with(LeakyRelu { slope: T::from_f64(slope) }),
-            Activation::Elu(alpha) => then.with(Elu { alpha: T::from_f64(alpha) }),
-            Activation::Gelu => then.with(Gelu),
-            Activation::GeluTanh => then.with(GeluTanh),
-            Activation::Silu => then.with(Silu),
-            Activation::Sigmoid => then.with(Sigmoid),
-            Activation::Tanh => then.with(Tanh),
-            Activation::Softplus => then.with(Softplus),
-            Activation::Mish => then.with(Mish),
-        }
-    }
-
-    /// `residual + down(self(up(x)))`, in as few passes over memory as can be; without a residual,
-    /// the rest of it.
-    #[track_caller]
-    #[inline(never)]
-    pub(crate) fn between<T: Real>(
-        self,
-        x: &Var<T>,
-        [up, down]: [&Linear<T>; 2],
-        residual: Option<&Var<T>>,
-    ) -> Var<T> {
-        self.apply(Between { x, up, down, residual })
-    }
-}
-
-/// What is done with an operation that is known when the program runs.
-trait Then<T: Real> {
-    #[track_caller]
-    fn with<P: Pointwise<T>>(self, op: P) -> Var<T>;
-    #[track_caller]
-    fn without(self) -> Var<T>;
-}
-
-struct To<'a, T: Real>(&'a Var<T>);
-
-impl<T: Real> Then<T> for To<'_, T> {
-    #[track_caller]
-    fn with<P: Pointwise<T>>(self, op: P) -> Var<T> {
-        self.0.map(op)
-    }
-    #[track_caller]
-    fn without(self) -> Var<T> {
-        self.0.clone()
-    }
-}
-
-struct Between<'a, T: Real> {
-    x: &'a Var<T>,
-    up: &'a Linear<T>,
-    down: &'a Linear<T>,
-    residual: Option<&'a Var<T>>,
-}
-
-impl<T: Real> Then<T> for Between<'_, T> {
-    #[track_caller]
-    fn with<P: Pointwise<T>>(self, op: P) -> Var<T> {
-        let [up, down] = [self.up, self.down]
-            .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
-        let (up, down) = ((&up.0, up.1.as_ref()), (&down.0, down.1.as_ref()));
-        match self.residual {
-            Some(residual) => self.x.feed_forward_add(up, op, down, residual),
-            None => self.x.feed_forward(up, op, down),
-        }
-    }
-    #[track_caller]
-    fn without(self) -> Var<T> {
-        let hidden = self.up.affine(self.x);
-        match self.residual {
-            Some(residual) => self.down.affine_add(&hidden, residual),
-            None => self.down.affine(&hidden),
-        }
+    /// The operation as a value; `None` for the identity.
+    ///
+    /// ```
+    /// use retrograd_nn::Activation;
+    /// assert_eq!(Activation::Silu.function::<f32>().unwrap().name(), "silu");
+    /// ```
+    pub fn function<T: Real>(self) -> Option<PointwiseFn<T>> {
+        Some(match self {
+            Activation::Identity => return None,
+            Activation::Relu => Relu.into(),
+            Activation::LeakyRelu(slope) => LeakyRelu { slope: T::from_f64(slope) }.into(),
+            Activation::Elu(alpha) => Elu { alpha: T::from_f64(alpha) }.into(),
+            Activation::Gelu => Gelu.into(),
+            Activation::GeluTanh => GeluTanh.into(),
+            Activation::Silu => Silu.into(),
+            Activation::Sigmoid => Sigmoid.into(),
+            Activation::Tanh => Tanh.into(),
+            Activation::Softplus => Softplus.into(),
+            Activation::Mish => Mish.into(),
+        })
     }
 }
 
 impl<T: Real> Layer<T> for Activation {
     #[track_caller]
-    #[inline(never)]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        self.apply(To(x))
+        match self.function() {
+            Some(function) => x.apply(&function),
+            None => x.clone(),
+        }
     }
 }

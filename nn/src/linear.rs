@@ -60,17 +60,23 @@ impl<T: Real> Linear<T> {
         Linear { weight: weight.clone(), bias: None }
     }
 
+    /// Weight and bias.
+    pub(crate) fn vars(&self) -> (Var<T>, Option<Var<T>>) {
+        (self.weight.var(), self.bias.as_ref().map(Param::var))
+    }
+
     /// `x · Wᵀ + b`
     #[track_caller]
     pub(crate) fn affine(&self, x: &Var<T>) -> Var<T> {
-        x.linear(&self.weight.var(), self.bias.as_ref().map(Param::var).as_ref())
+        let (weight, bias) = self.vars();
+        x.linear(&weight, bias.as_ref())
     }
 
     /// `residual + (x · Wᵀ + b)`
     #[track_caller]
     pub(crate) fn affine_add(&self, x: &Var<T>, residual: &Var<T>) -> Var<T> {
-        let bias = self.bias.as_ref().map(Param::var);
-        x.linear_add(&self.weight.var(), bias.as_ref(), residual)
+        let (weight, bias) = self.vars();
+        x.linear_add(&weight, bias.as_ref(), residual)
     }
 }
 

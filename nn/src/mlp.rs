@@ -52,13 +52,23 @@ impl<T: Real> Mlp<T> {
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("mlp", x, residual);
-        let layers = [&self.c_fc, &self.c_proj];
         match self.dropout.key(pass) {
-            Some(key) => {
-                let y = self.activation.between(x, layers, None);
-                residual + &y.dropout(self.dropout.p(), key)
-            }
-            None => self.activation.between(x, layers, Some(residual)),
+            Some(key) => residual + &self.layers(x, None).dropout(self.dropout.p(), key),
+            None => self.layers(x, Some(residual)),
+        }
+    }
+
+    /// `c_proj(activation(c_fc(x)))`, and a residual if one is given.
+    #[track_caller]
+    #[inline(never)]
+    fn layers(&self, x: &Var<T>, residual: Option<&Var<T>>) -> Var<T> {
+        let (up, down) = (self.c_fc.vars(), self.c_proj.vars());
+        let (up, down) = ((&up.0, up.1.as_ref()), (&down.0, down.1.as_ref()));
+        match (self.activation.function(), residual) {
+            (Some(function), Some(residual)) => x.feed_forward_add(up, function, down, residual),
+            (Some(function), None) => x.feed_forward(up, function, down),
+            (None, Some(residual)) => x.linear(up.0, up.1).linear_add(down.0, down.1, residual),
+            (None, None) => x.linear(up.0, up.1).linear(down.0, down.1),
         }
     }
 }
@@ -73,7 +83,6 @@ impl<T: Real> Module<T> for Mlp<T> {
 impl<T: Real> Layer<T> for Mlp<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let y = self.activation.between(x, [&self.c_fc, &self.c_proj], None);
-        self.dropout.forward(&y, pass)
+        self.dropout.forward(&self.layers(x, None), pass)
     }
 }

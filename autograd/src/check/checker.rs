@@ -2,8 +2,8 @@
 
 use super::report::{CheckError, Report, Tally, unravel};
 use super::{Check, Stencil};
-use crate::engine::Backprop;
-use crate::var::Var;
+use crate::backprop::Backprop;
+use crate::graph::Var;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::random::Key;
 use retrograd_tensor::{Shape, Tensor};

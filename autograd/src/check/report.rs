@@ -128,6 +128,12 @@ pub enum CheckError {
         /// The worst element: recorded as analytic, fast as numeric.
         worst: Compared,
     },
+    /// A fused operation differs from its definition.
+    Definition {
+        /// The worst element: by the kernel as analytic, by the definition as numeric. `input` is
+        /// `None` for an element of the result.
+        worst: Compared,
+    },
     /// The backward pass panicked.
     Panicked {
         /// The message.
@@ -163,6 +169,11 @@ impl fmt::Display for CheckError {
                 f,
                 "a recorded pass (analytic) gives another gradient than the fast one (numeric): \
                  {worst}"
+            ),
+            CheckError::Definition { worst } => write!(
+                f,
+                "the kernel of a fused operation (analytic) differs from its definition \
+                 (numeric): {worst}"
             ),
             CheckError::Panicked { message } => write!(f, "backward panicked: {message}"),
         }

@@ -1,6 +1,6 @@
 //! Activation functions; their formulas are in [`retrograd_tensor::ops::activation`].
 
-use crate::var::Var;
+use crate::graph::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
 

@@ -1,149 +1,37 @@
-//! Arithmetic on two operands, broadcast together. Rules need not undo the broadcast: the
-//! engine sums every gradient to the shape of its input.
+//! Arithmetic on two operands, broadcast together. Rules do not sum over broadcast axes: the engine
+//! sums every gradient to the shape of its input.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::ops;
-
-#[derive(Debug)]
-struct Add;
-
-impl<T: Real> Backward<T> for Add {
-    fn name(&self) -> &'static str {
-        "add"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.clone()), Some(g.clone())]
-    }
-}
-
-#[derive(Debug)]
-struct Sub;
-
-impl<T: Real> Backward<T> for Sub {
-    fn name(&self) -> &'static str {
-        "sub"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.clone()), cx.needs(1).then(|| g.neg())]
-    }
-}
-
-/// Each operand is saved only if the other one needs a gradient.
-#[derive(Debug)]
-struct Mul<T: Real> {
-    a: Option<Tensor<T>>,
-    b: Option<Tensor<T>>,
-}
-
-impl<T: Real> Backward<T> for Mul<T> {
-    fn name(&self) -> &'static str {
-        "mul"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![
-            self.b.as_ref().map(|b| g.mul(&cx.input(1, b))),
-            self.a.as_ref().map(|a| g.mul(&cx.input(0, a))),
-        ]
-    }
-}
-
-#[derive(Debug)]
-struct Div<T: Real> {
-    b: Tensor<T>,
-    output: Option<Tensor<T>>,
-}
-
-impl<T: Real> Backward<T> for Div<T> {
-    fn name(&self) -> &'static str {
-        "div"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let share = g.div(&cx.input(1, &self.b));
-        let db = self.output.as_ref().map(|y| share.mul(&cx.output(y)).neg());
-        vec![cx.needs(0).then_some(share), db]
-    }
-}
-
-#[derive(Debug)]
-struct Pow<T: Real> {
-    a: Tensor<T>,
-    b: Tensor<T>,
-    output: Tensor<T>,
-}
-
-impl<T: Real> Backward<T> for Pow<T> {
-    fn name(&self) -> &'static str {
-        "pow"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let (a, b) = (cx.input(0, &self.a), cx.input(1, &self.b));
-        let zero = Tensor::scalar(T::ZERO);
-        // d/da = b·a^(b-1): 0 for b = 0, also where a^(b-1) is infinite.
-        let da = cx.needs(0).then(|| {
-            let slope = b.mul(&a.pow(&b.add_scalar(-T::ONE)));
-            let flat = self.b.eq(&zero).broadcast_to(self.output.shape());
-            g.mul(&slope.masked_fill(&flat, T::ZERO))
-        });
-        // d/db = a^b·ln a: 0 for a = 0 and b >= 0, where ln a is infinite.
-        let db = cx.needs(1).then(|| {
-            let flat = self.a.eq(&zero) & self.b.ge(&zero);
-            let safe = Var::where_(&self.a.eq(&zero), &Var::scalar(T::ONE), &a);
-            let ln = Var::where_(&self.a.eq(&zero), &Var::scalar(T::NEG_INFINITY), &safe.ln());
-            g.mul(&cx.output(&self.output).mul(&ln).masked_fill(&flat, T::ZERO))
-        });
-        vec![da, db]
-    }
-}
-
-/// Maximum, or minimum: all to the operand that was chosen, half each on a tie; all to both if one
-/// is NaN.
-#[derive(Debug)]
-struct Extreme {
-    name: &'static str,
-    /// Where the first operand is the result, also on a tie; not where one is NaN.
-    first: Tensor<bool>,
-    /// The same of the second.
-    second: Tensor<bool>,
-}
-
-impl<T: Real> Backward<T> for Extreme {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let tie = &self.first & &self.second;
-        let shared = Var::where_(&tie, &g.mul_scalar(T::from_f64(0.5)), g);
-        let share = |wins: &Tensor<bool>, other: &Tensor<bool>| {
-            shared.masked_fill(&(other & &!wins), T::ZERO)
-        };
-        vec![
-            cx.needs(0).then(|| share(&self.first, &self.second)),
-            cx.needs(1).then(|| share(&self.second, &self.first)),
-        ]
-    }
-}
 
 impl<T: Real> Var<T> {
     /// `a + b`, broadcast.
     #[track_caller]
     pub fn add(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(self.value().add(other.value()), &[self, other], |_| Add)
+        Var::from_op("add", self.value().add(other.value()), [self, other], |[a, b]| {
+            let (a, b) = (a.slot(), b.slot());
+            move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.clone())
+        })
     }
 
     /// `a - b`, broadcast.
     #[track_caller]
     pub fn sub(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(self.value().sub(other.value()), &[self, other], |_| Sub)
+        Var::from_op("sub", self.value().sub(other.value()), [self, other], |[a, b]| {
+            let (a, b) = (a.slot(), b.slot());
+            move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.neg())
+        })
     }
 
     /// `a · b` elementwise, broadcast.
     #[track_caller]
     pub fn mul(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op(self.value().mul(other.value()), &[self, other], |needs| Mul {
-            a: needs.at(1).then(|| self.value().clone()),
-            b: needs.at(0).then(|| other.value().clone()),
+        Var::from_op("mul", self.value().mul(other.value()), [self, other], |[a, b]| {
+            let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+            move |cx, g| {
+                InputGrads::of(&a, || g.mul(&cx.input(&b))).and(&b, || g.mul(&cx.input(&a)))
+            }
         })
     }
 
@@ -152,9 +40,14 @@ impl<T: Real> Var<T> {
     pub fn div(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().div(other.value());
         let output = value.clone();
-        Var::from_op(value, &[self, other], |needs| Div {
-            b: other.value().clone(),
-            output: needs.at(1).then_some(output),
+        Var::from_op("div", value, [self, other], |[a, b]| {
+            let y = b.needs_grad().then_some(output);
+            let (a, b) = (a.slot(), b.save());
+            move |cx, g| {
+                let share = g.div(&cx.input(&b));
+                let y = || cx.output(y.as_ref().expect("saved for the gradient of b"));
+                InputGrads::of(&a, || share.clone()).and(&b, || share.mul(&y()).neg())
+            }
         })
     }
 
@@ -164,11 +57,27 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn pow(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().pow(other.value());
-        let output = value.clone();
-        Var::from_op(value, &[self, other], |_| Pow {
-            a: self.value().clone(),
-            b: other.value().clone(),
-            output,
+        let y = value.clone();
+        Var::from_op("pow", value, [self, other], |[a, b]| {
+            let (a, b) = (a.save(), b.save());
+            move |cx, g| {
+                let zero = Tensor::scalar(T::ZERO);
+                let (a_is_0, b_is_0) = (a.value().eq(&zero), b.value().eq(&zero));
+                // d/da = b·a^(b-1): 0 for b = 0, also where a^(b-1) is infinite.
+                let da = || {
+                    let slope =
+                        cx.input(&b).mul(&cx.input(&a).pow(&cx.input(&b).add_scalar(-T::ONE)));
+                    g.mul(&slope.masked_fill(&b_is_0.broadcast_to(y.shape()), T::ZERO))
+                };
+                // d/db = a^b·ln a: 0 for a = 0 and b >= 0, where ln a is infinite.
+                let db = || {
+                    let safe = Var::where_(&a_is_0, &Var::scalar(T::ONE), &cx.input(&a));
+                    let ln = Var::where_(&a_is_0, &Var::scalar(T::NEG_INFINITY), &safe.ln());
+                    let slope = cx.output(&y).mul(&ln);
+                    g.mul(&slope.masked_fill(&(&a_is_0 & &b.value().ge(&zero)), T::ZERO))
+                };
+                InputGrads::of(&a, da).and(&b, db)
+            }
         })
     }
 
@@ -177,11 +86,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn maximum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
-        Var::from_op(a.maximum(b), &[self, other], |_| Extreme {
-            name: "maximum",
-            first: a.ge(b),
-            second: a.le(b),
-        })
+        selection("maximum", a.maximum(b), [self, other], || [a.ge(b), a.le(b)])
     }
 
     /// The smaller of the two, broadcast; NaN if either is NaN. On a tie each gets half of
@@ -189,12 +94,27 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
-        Var::from_op(a.minimum(b), &[self, other], |_| Extreme {
-            name: "minimum",
-            first: a.le(b),
-            second: a.ge(b),
-        })
+        selection("minimum", a.minimum(b), [self, other], || [a.le(b), a.ge(b)])
     }
+}
+
+/// The node of a maximum or minimum. `selected` tells where each operand equals the result: false
+/// for both where one is NaN.
+fn selection<T: Real>(
+    name: &'static str,
+    value: Tensor<T>,
+    inputs: [&Var<T>; 2],
+    selected: impl Fn() -> [Tensor<bool>; 2],
+) -> Var<T> {
+    Var::from_op(name, value, inputs, |[a, b]| {
+        let (a, b, [of_a, of_b]) = (a.slot(), b.slot(), selected());
+        move |_, g| {
+            let half = || g.mul_scalar(T::from_f64(0.5));
+            let shared = Var::where_(&(&of_a & &of_b), &half(), g);
+            InputGrads::of(&a, || shared.masked_fill(&(&of_b & &!&of_a), T::ZERO))
+                .and(&b, || shared.masked_fill(&(&of_a & &!&of_b), T::ZERO))
+        }
+    })
 }
 
 macro_rules! operator {

@@ -1,6 +1,6 @@
 //! Einstein summation: the composition that tensors use, of differentiable operations.
 
-use crate::var::Var;
+use crate::graph::Var;
 use retrograd_tensor::ops::einsum::{Operand, einsum};
 use retrograd_tensor::{Real, Shape};
 

@@ -1,103 +1,19 @@
 //! Reading and adding by index. Each reading operation is the adjoint of an adding one.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
-#[derive(Debug)]
-struct Gather<I: Integer> {
-    axis: isize,
-    index: Tensor<I>,
+fn zeros<T: Real>(shape: &Shape) -> Var<T> {
+    Var::constant(Tensor::zeros(shape))
 }
 
-impl<T: Real, I: Integer> Backward<T> for Gather<I> {
-    fn name(&self) -> &'static str {
-        "gather"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let zeros = Var::constant(Tensor::zeros(cx.input_shape(0)));
-        vec![Some(zeros.scatter_add(self.axis, &self.index, g))]
-    }
-}
-
-#[derive(Debug)]
-struct ScatterAdd<I: Integer> {
-    axis: isize,
-    index: Tensor<I>,
-}
-
-impl<T: Real, I: Integer> Backward<T> for ScatterAdd<I> {
-    fn name(&self) -> &'static str {
-        "scatter_add"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.clone()), cx.needs(1).then(|| g.gather(self.axis, &self.index))]
-    }
-}
-
-#[derive(Debug)]
-struct IndexSelect<I: Integer> {
-    axis: isize,
-    index: Tensor<I>,
-}
-
-impl<T: Real, I: Integer> Backward<T> for IndexSelect<I> {
-    fn name(&self) -> &'static str {
-        "index_select"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let zeros = Var::constant(Tensor::zeros(cx.input_shape(0)));
-        vec![Some(zeros.index_add(self.axis, &self.index, g))]
-    }
-}
-
-#[derive(Debug)]
-struct IndexAdd<I: Integer> {
-    axis: isize,
-    index: Tensor<I>,
-}
-
-impl<T: Real, I: Integer> Backward<T> for IndexAdd<I> {
-    fn name(&self) -> &'static str {
-        "index_add"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.clone()), cx.needs(1).then(|| g.index_select(self.axis, &self.index))]
-    }
-}
-
-#[derive(Debug)]
-struct Embedding<I: Integer> {
-    index: Tensor<I>,
-}
-
-impl<T: Real, I: Integer> Backward<T> for Embedding<I> {
-    fn name(&self) -> &'static str {
-        "embedding"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(embedding_adjoint(g, &self.index, *cx.input_shape(0)))]
-    }
-}
-
-/// Adds the rows of `g` up at their indices; its adjoint is embedding again.
-fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: Shape) -> Var<T> {
+/// A table of zeros to whose rows at the indices the rows of `g` are added; its adjoint is embedding.
+fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: &Shape) -> Var<T> {
     let value = Tensor::embedding_vjp(g.value(), index, table[0]);
-    Var::from_op(value, &[g], |_| EmbeddingAdjoint { index: index.clone() })
-}
-
-#[derive(Debug)]
-struct EmbeddingAdjoint<I: Integer> {
-    index: Tensor<I>,
-}
-
-impl<T: Real, I: Integer> Backward<T> for EmbeddingAdjoint<I> {
-    fn name(&self) -> &'static str {
-        "embedding_adjoint"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.embedding(&self.index))]
-    }
+    Var::from_op("embedding_adjoint", value, [g], |[x]| {
+        let (x, index) = (x.slot(), index.clone());
+        move |_, g| InputGrads::of(&x, || g.embedding(&index))
+    })
 }
 
 impl<T: Real> Var<T> {
@@ -105,7 +21,10 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn gather<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().gather(axis, index);
-        Var::from_op(value, &[self], |_| Gather { axis, index: index.clone() })
+        Var::from_op("gather", value, [self], |[x]| {
+            let (x, index) = (x.slot(), index.clone());
+            move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).scatter_add(axis, &index, g))
+        })
     }
 
     /// `self` with the elements of `source` added at given indices along an axis, see
@@ -118,14 +37,20 @@ impl<T: Real> Var<T> {
         source: &Var<T>,
     ) -> Var<T> {
         let value = self.value().scatter_add(axis, index, source.value());
-        Var::from_op(value, &[self, source], |_| ScatterAdd { axis, index: index.clone() })
+        Var::from_op("scatter_add", value, [self, source], |[x, source]| {
+            let (x, source, index) = (x.slot(), source.slot(), index.clone());
+            move |_, g| InputGrads::of(&x, || g.clone()).and(&source, || g.gather(axis, &index))
+        })
     }
 
     /// Whole slices at given indices of an axis, see [`Tensor::index_select`].
     #[track_caller]
     pub fn index_select<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().index_select(axis, index);
-        Var::from_op(value, &[self], |_| IndexSelect { axis, index: index.clone() })
+        Var::from_op("index_select", value, [self], |[x]| {
+            let (x, index) = (x.slot(), index.clone());
+            move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).index_add(axis, &index, g))
+        })
     }
 
     /// `self` with the slices of `source` added at given indices of an axis, see
@@ -133,14 +58,22 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn index_add<I: Integer>(&self, axis: isize, index: &Tensor<I>, source: &Var<T>) -> Var<T> {
         let value = self.value().index_add(axis, index, source.value());
-        Var::from_op(value, &[self, source], |_| IndexAdd { axis, index: index.clone() })
+        Var::from_op("index_add", value, [self, source], |[x, source]| {
+            let (x, source, index) = (x.slot(), source.slot(), index.clone());
+            move |_, g| {
+                InputGrads::of(&x, || g.clone()).and(&source, || g.index_select(axis, &index))
+            }
+        })
     }
 
     /// The rows of a table `[V, C]` at given indices, `[.., C]`; see [`Tensor::embedding`].
     #[track_caller]
     pub fn embedding<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
         let value = self.value().embedding(index);
-        Var::from_op(value, &[self], |_| Embedding { index: index.clone() })
+        Var::from_op("embedding", value, [self], |[table]| {
+            let (table, index) = (table.slot(), index.clone());
+            move |cx, g| InputGrads::of(&table, || embedding_adjoint(g, &index, cx.shape(&table)))
+        })
     }
 
     /// The elements along an axis in order, with their indices; see [`Tensor::sort`].

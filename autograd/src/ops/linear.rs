@@ -1,11 +1,9 @@
 //! Linear layers, alone and with what follows them, see [`retrograd_tensor::ops::linear`].
 
-use crate::node::{Backward, Cx, Grads};
+use crate::graph::{Cx, InputGrads, Var};
+use crate::op::{Fused, Slot, is_recorded};
 use crate::ops::matmul::of_right_transposed;
-use crate::ops::through;
-use crate::var::Var;
-use retrograd_tensor::ops::pointwise::Pointwise;
-use retrograd_tensor::settings::grad_enabled;
+use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::{Real, Tensor};
 
 /// Weight and bias of a linear layer.
@@ -29,7 +27,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn linear(&self, weight: &Var<T>, bias: Option<&Var<T>>) -> Var<T> {
         let value = self.value().linear(weight.value(), bias.map(Var::value));
-        self.linear_of(value, weight, [bias, None])
+        self.linear_of(value, weight, bias, None)
     }
 
     /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: [`Var::linear`] and a sum in one
@@ -50,17 +48,27 @@ impl<T: Real> Var<T> {
     pub fn linear_add(&self, weight: &Var<T>, bias: Option<&Var<T>>, residual: &Var<T>) -> Var<T> {
         let bias_value = bias.map(Var::value);
         let value = self.value().linear_add(weight.value(), bias_value, residual.value());
-        self.linear_of(value, weight, [bias, Some(residual)])
+        self.linear_of(value, weight, bias, Some(residual))
     }
 
-    /// The result `value` of a linear layer, and what was added to the product.
-    #[track_caller]
-    fn linear_of(&self, value: Tensor<T>, weight: &Var<T>, added: [Option<&Var<T>>; 2]) -> Var<T> {
-        let inputs: Vec<_> =
-            [self, weight].into_iter().chain(added.into_iter().flatten()).collect();
-        Var::from_op(value, &inputs, |needs| Linear {
-            x: needs.at(1).then(|| self.value().clone()),
-            weight: needs.at(0).then(|| weight.value().clone()),
+    /// The node of a linear layer: `bias` and `residual` are addends.
+    fn linear_of(
+        &self,
+        value: Tensor<T>,
+        weight: &Var<T>,
+        bias: Option<&Var<T>>,
+        residual: Option<&Var<T>>,
+    ) -> Var<T> {
+        let inputs = [Some(self), Some(weight), bias, residual];
+        Var::from_op("linear", value, inputs, |[x, weight, bias, residual]| {
+            let (x, weight) = (x.save_if(weight.needs_grad()), weight.save_if(x.needs_grad()));
+            let (bias, residual) = (bias.slot(), residual.slot());
+            move |cx, g| {
+                InputGrads::of(&x, || g.matmul(&cx.input(&weight)))
+                    .and(&weight, || of_right_transposed(&cx.input(&x), g))
+                    .and(&bias, || g.clone())
+                    .and(&residual, || g.clone())
+            }
         })
     }
 
@@ -79,24 +87,36 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.sum(..).backward().get(&w).unwrap().to_vec(), [1.0, 1.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
-    #[inline(never)]
-    pub fn linear_map<P: Pointwise<T>>(
+    pub fn linear_map(
         &self,
         weight: &Var<T>,
         bias: Option<&Var<T>>,
-        op: P,
+        op: impl Into<PointwiseFn<T>>,
     ) -> Var<T> {
-        let inputs: Vec<_> = [self, weight].into_iter().chain(bias).collect();
+        self.linear_map_with(weight, bias, op.into())
+    }
+
+    #[track_caller]
+    #[inline(never)]
+    fn linear_map_with(
+        &self,
+        weight: &Var<T>,
+        bias: Option<&Var<T>>,
+        op: PointwiseFn<T>,
+    ) -> Var<T> {
+        let inputs = [Some(self), Some(weight), bias];
         if !is_recorded(&inputs) {
-            return self.linear(weight, bias).map(op);
+            return self.linear(weight, bias).apply(&op);
         }
-        let values = (weight.value(), bias.map(Var::value));
-        let (value, slope) = self.value().linear_map(values.0, values.1, op);
-        Var::from_op(value, &inputs, |_| LinearMap {
+        let (value, slope) = op.linear_map(self.value(), weight.value(), bias.map(Var::value));
+        let [y] = Var::from_fused([value], inputs, |[x, weight, bias]| LinearMap {
+            x: x.save(),
+            weight: weight.save(),
+            bias: bias.save(),
             op,
-            inputs: inputs.iter().map(|x| x.value().clone()).collect(),
             slope,
-        })
+        });
+        y
     }
 
     /// `f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂`, the feed-forward network of Vaswani et al. 2017
@@ -115,13 +135,13 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.backward().get(&down).unwrap().to_vec(), [2.0, 2.0, 2.0]);
     /// ```
     #[track_caller]
-    pub fn feed_forward<P: Pointwise<T>>(
+    pub fn feed_forward(
         &self,
         up: Affine<'_, T>,
-        op: P,
+        op: impl Into<PointwiseFn<T>>,
         down: Affine<'_, T>,
     ) -> Var<T> {
-        self.feed_forward_with(up, op, down, None)
+        self.feed_forward_with(up, op.into(), down, None)
     }
 
     /// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)` with a residual `r`: [`Var::feed_forward`] and a sum
@@ -139,148 +159,120 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn feed_forward_add<P: Pointwise<T>>(
+    pub fn feed_forward_add(
         &self,
         up: Affine<'_, T>,
-        op: P,
+        op: impl Into<PointwiseFn<T>>,
         down: Affine<'_, T>,
         residual: &Var<T>,
     ) -> Var<T> {
-        self.feed_forward_with(up, op, down, Some(residual))
+        self.feed_forward_with(up, op.into(), down, Some(residual))
     }
 
     #[track_caller]
     #[inline(never)]
-    fn feed_forward_with<P: Pointwise<T>>(
+    fn feed_forward_with(
         &self,
         up: Affine<'_, T>,
-        op: P,
+        op: PointwiseFn<T>,
         down: Affine<'_, T>,
         residual: Option<&Var<T>>,
     ) -> Var<T> {
-        let saved: Vec<_> = [self, up.0, down.0].into_iter().chain(up.1).chain(down.1).collect();
-        let inputs: Vec<_> = saved.iter().copied().chain(residual).collect();
-        let (x, inner, outer) = (self.value(), up.1.map(Var::value), down.1.map(Var::value));
-        let (hidden, slope) = match is_recorded(&inputs) {
-            true => {
-                let (hidden, slope) = x.linear_map(up.0.value(), inner, op);
-                (hidden, Some(slope))
-            }
-            false => (x.linear(up.0.value(), inner).map(op), None),
+        let inputs = [Some(self), Some(up.0), up.1, Some(down.0), down.1, residual];
+        let outer_bias = down.1.map(Var::value);
+        let output = |hidden: &Tensor<T>| match residual {
+            Some(residual) => hidden.linear_add(down.0.value(), outer_bias, residual.value()),
+            None => hidden.linear(down.0.value(), outer_bias),
         };
-        let value = match residual {
-            Some(residual) => hidden.linear_add(down.0.value(), outer, residual.value()),
-            None => hidden.linear(down.0.value(), outer),
-        };
-        Var::from_op(value, &inputs, |_| FeedForward {
-            op,
-            inputs: saved.iter().map(|x| x.value().clone()).collect(),
-            has: [up.1, down.1, residual].map(|input| input.is_some()),
-            hidden,
-            slope: slope.expect("made where it is recorded"),
-        })
+        if !is_recorded(&inputs) {
+            let hidden = op.map(&self.value().linear(up.0.value(), up.1.map(Var::value)));
+            return Var::constant(output(&hidden));
+        }
+        let (hidden, slope) = op.linear_map(self.value(), up.0.value(), up.1.map(Var::value));
+        let value = output(&hidden);
+        let [y] =
+            Var::from_fused([value], inputs, |[x, up, up_bias, down, down_bias, residual]| {
+                FeedForward {
+                    x: x.save(),
+                    up: up.save(),
+                    up_bias: up_bias.save(),
+                    down: down.save(),
+                    down_bias: down_bias.save(),
+                    residual: residual.save(),
+                    op,
+                    hidden,
+                    slope,
+                }
+            });
+        y
     }
 }
 
-/// Whether [`Var::from_op`] will record an operation on these.
-fn is_recorded<T: Real>(inputs: &[&Var<T>]) -> bool {
-    grad_enabled() && inputs.iter().any(|x| x.is_tracked())
-}
-
-/// Each operand is saved only if the other one needs a gradient. Inputs are `x`, the weight, and
-/// those of bias and residual that there are.
-#[derive(Debug)]
-struct Linear<T: Real> {
-    x: Option<Tensor<T>>,
-    weight: Option<Tensor<T>>,
-}
-
-impl<T: Real> Backward<T> for Linear<T> {
-    fn name(&self) -> &'static str {
-        "linear"
-    }
-
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let dx = self.weight.as_ref().map(|w| g.matmul(&cx.input(1, w)));
-        let dw = self.x.as_ref().map(|x| of_right_transposed(&cx.input(0, x), g));
-        // The bias was broadcast, which the engine undoes; the residual was not.
-        let added = (2..cx.inputs()).map(|_| Some(g.clone()));
-        [dx, dw].into_iter().chain(added).collect()
-    }
-}
-
-/// Inputs are `x`, the weight and the bias.
-#[derive(Debug)]
-struct LinearMap<T: Real, P> {
-    op: P,
-    inputs: Vec<Tensor<T>>,
+/// `f(x · Wᵀ + b)`, with the derivative of `f` from the forward pass.
+struct LinearMap<T: Real> {
+    x: Slot<T>,
+    weight: Slot<T>,
+    bias: Slot<T>,
+    op: PointwiseFn<T>,
     slope: Tensor<T>,
 }
 
-impl<T: Real, P: Pointwise<T>> Backward<T> for LinearMap<T, P> {
-    fn name(&self) -> &'static str {
-        P::NAME
+impl<T: Real> Fused<T> for LinearMap<T> {
+    const NAME: &'static str = "linear_map";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let dh = g.mul(&self.slope);
+        InputGrads::of(&self.x, || dh.matmul(self.weight.value()))
+            .and(&self.weight, || of_weight(self.x.value(), &dh))
+            .and(&self.bias, || dh.clone())
     }
 
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        if cx.recording() {
-            return through(&connected(cx, &self.inputs), g, |x| {
-                x[0].linear(&x[1], x.get(2)).map(self.op)
-            });
-        }
-        let dh = Var::constant(g.value().mul(&self.slope));
-        let linear = Linear {
-            x: cx.needs(1).then(|| self.inputs[0].clone()),
-            weight: cx.needs(0).then(|| self.inputs[1].clone()),
-        };
-        linear.backward(cx, &dh)
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let bias = cx.optional(&self.bias);
+        [cx.input(&self.x).linear(&cx.input(&self.weight), bias.as_ref()).apply(&self.op)]
     }
 }
 
-/// Inputs are `x`, both weights, and those of both biases and the residual that there are; all
-/// but the residual are saved.
-#[derive(Debug)]
-struct FeedForward<T: Real, P> {
-    op: P,
-    inputs: Vec<Tensor<T>>,
-    has: [bool; 3],
+/// `r + (f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂)`, with the hidden layer and the derivative of `f` from the
+/// forward pass.
+struct FeedForward<T: Real> {
+    x: Slot<T>,
+    up: Slot<T>,
+    up_bias: Slot<T>,
+    down: Slot<T>,
+    down_bias: Slot<T>,
+    residual: Slot<T>,
+    op: PointwiseFn<T>,
     hidden: Tensor<T>,
     slope: Tensor<T>,
 }
 
-impl<T: Real, P: Pointwise<T>> Backward<T> for FeedForward<T, P> {
-    fn name(&self) -> &'static str {
-        "feed_forward"
+impl<T: Real> Fused<T> for FeedForward<T> {
+    const NAME: &'static str = "feed_forward";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let outer = InputGrads::of(&self.down, || of_weight(&self.hidden, g))
+            .and(&self.down_bias, || g.clone())
+            .and(&self.residual, || g.clone());
+        if ![&self.x, &self.up, &self.up_bias].iter().any(|input| input.needs_grad()) {
+            return outer;
+        }
+        let dh = g.matmul_times(self.down.value(), &self.slope);
+        outer
+            .and(&self.x, || dh.matmul(self.up.value()))
+            .and(&self.up, || of_weight(self.x.value(), &dh))
+            .and(&self.up_bias, || dh.clone())
     }
 
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let [has_up, has_down, has_residual] = self.has;
-        let d_residual = has_residual.then(|| Some(g.clone()));
-        if cx.recording() {
-            let without_residual = through(&connected(cx, &self.inputs), g, |x| {
-                let up = has_up.then(|| &x[3]);
-                let down = has_down.then(|| &x[3 + usize::from(has_up)]);
-                x[0].linear(&x[1], up).map(self.op).linear(&x[2], down)
-            });
-            return without_residual.into_iter().chain(d_residual).collect();
-        }
-        let [x, up, down] = [0, 1, 2].map(|i| Var::constant(self.inputs[i].clone()));
-        let d_down =
-            cx.needs(2).then(|| of_right_transposed(&Var::constant(self.hidden.clone()), g));
-        let inner = (0..2).any(|i| cx.needs(i)) || has_up && cx.needs(3);
-        let dh = inner.then(|| Var::constant(g.value().matmul_times(down.value(), &self.slope)));
-        let dh = dh.as_ref();
-        let dx = dh.filter(|_| cx.needs(0)).map(|dh| dh.matmul(&up));
-        let d_up = dh.filter(|_| cx.needs(1)).map(|dh| of_right_transposed(&x, dh));
-        [dx, d_up, d_down]
-            .into_iter()
-            .chain(has_up.then(|| dh.cloned()))
-            .chain(has_down.then(|| Some(g.clone())))
-            .chain(d_residual)
-            .collect()
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let (up_bias, down_bias) = (cx.optional(&self.up_bias), cx.optional(&self.down_bias));
+        let hidden = cx.input(&self.x).linear(&cx.input(&self.up), up_bias.as_ref());
+        let y = hidden.apply(&self.op).linear(&cx.input(&self.down), down_bias.as_ref());
+        [cx.optional(&self.residual).map_or(y.clone(), |residual| residual.add(&y))]
     }
 }
 
-fn connected<T: Real>(cx: &Cx<'_, T>, saved: &[Tensor<T>]) -> Vec<Var<T>> {
-    saved.iter().enumerate().map(|(i, x)| cx.input(i, x)).collect()
+/// The gradient of the weight of a linear layer, given that of its output.
+fn of_weight<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
+    of_right_transposed(&Var::constant(x.clone()), &Var::constant(g.clone()))
 }

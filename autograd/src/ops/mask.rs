@@ -1,47 +1,21 @@
 //! Choosing between elements by a mask. Selection is never multiplication: what was not
 //! chosen has no influence, and gets a gradient of exactly 0.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
-
-#[derive(Debug)]
-struct Where {
-    condition: Tensor<bool>,
-}
-
-impl<T: Real> Backward<T> for Where {
-    fn name(&self) -> &'static str {
-        "where"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![
-            cx.needs(0).then(|| g.masked_fill(&!&self.condition, T::ZERO)),
-            cx.needs(1).then(|| g.masked_fill(&self.condition, T::ZERO)),
-        ]
-    }
-}
-
-#[derive(Debug)]
-struct MaskedFill {
-    mask: Tensor<bool>,
-}
-
-impl<T: Real> Backward<T> for MaskedFill {
-    fn name(&self) -> &'static str {
-        "masked_fill"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.masked_fill(&self.mask, T::ZERO))]
-    }
-}
 
 impl<T: Real> Var<T> {
     /// `a` where the condition is true, `b` elsewhere; all three are broadcast together.
     #[track_caller]
     pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
         let value = condition.where_(a.value(), b.value());
-        Var::from_op(value, &[a, b], |_| Where { condition: condition.clone() })
+        Var::from_op("where", value, [a, b], |[a, b]| {
+            let (a, b, condition) = (a.slot(), b.slot(), condition.clone());
+            move |_, g| {
+                InputGrads::of(&a, || g.masked_fill(&!&condition, T::ZERO))
+                    .and(&b, || g.masked_fill(&condition, T::ZERO))
+            }
+        })
     }
 
     /// `value` where the mask is true (it is broadcast to the shape of `self`), the elements
@@ -49,7 +23,10 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
-        Var::from_op(filled, &[self], |_| MaskedFill { mask: mask.clone() })
+        Var::from_op("masked_fill", filled, [self], |[x]| {
+            let (x, mask) = (x.slot(), mask.clone());
+            move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, T::ZERO))
+        })
     }
 
     /// The lower triangle of the last two axes: column `j` of row `i` is kept if

@@ -1,42 +1,12 @@
 //! Matrix products.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
+use retrograd_tensor::Real;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::ops::matmul::matmul_shape;
-use retrograd_tensor::{Real, Tensor};
 
-/// Each operand is saved only if the other one needs a gradient.
-#[derive(Debug)]
-struct Matmul<T: Real> {
-    a: Option<Tensor<T>>,
-    b: Option<Tensor<T>>,
-    /// Whether the columns of `b` lie in order, as those of a transposed weight do. Its
-    /// gradient is then made likewise, so that the weight's lies in order, too.
-    b_by_columns: bool,
-}
-
-impl<T: Real> Backward<T> for Matmul<T> {
-    fn name(&self) -> &'static str {
-        "matmul"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        // Transposes are views, and batches that were broadcast are summed by the engine; but
-        // for a single matrix on the right that sum is part of one tall product.
-        let of_right = |a: &Tensor<T>| {
-            let a = cx.input(0, a);
-            match cx.input_shape(1).rank() {
-                2 if self.b_by_columns => of_right_transposed(&a, g).t(),
-                2 => rows(&a).t().matmul(&rows(g)),
-                _ => a.t().matmul(g),
-            }
-        };
-        vec![self.b.as_ref().map(|b| g.matmul(&cx.input(1, b).t())), self.a.as_ref().map(of_right)]
-    }
-}
-
-/// The gradient of `Wᵀ` in `x · W`, for the cotangent `g` of the product: for a matrix `W` whose
-/// transpose lies in order.
+/// The gradient of `Wᵀ` in `x · W`, given the gradient `g` of the product, for a matrix `W` whose
+/// transpose is contiguous.
 pub(super) fn of_right_transposed<T: Real>(x: &Var<T>, g: &Var<T>) -> Var<T> {
     rows(g).t().matmul(&rows(x))
 }
@@ -64,10 +34,23 @@ impl<T: Real> Var<T> {
             return self.matmul(&other.unsqueeze(1)).reshape(shape);
         }
         let value = self.value().matmul(other.value());
-        Var::from_op(value, &[self, other], |needs| Matmul {
-            a: needs.at(1).then(|| self.value().clone()),
-            b: needs.at(0).then(|| other.value().clone()),
-            b_by_columns: other.value().t().is_contiguous(),
+        // The transpose of a weight: its gradient is computed with the same strides, so that the
+        // gradient of the weight is contiguous, too.
+        let b_is_transposed = other.value().t().is_contiguous();
+        Var::from_op("matmul", value, [self, other], |[a, b]| {
+            let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+            move |cx, g| {
+                InputGrads::of(&a, || g.matmul(&cx.input(&b).t())).and(&b, || {
+                    // The engine sums over broadcast batches; for a single matrix that sum is part
+                    // of one product.
+                    let a = cx.input(&a);
+                    match cx.shape(&b).rank() {
+                        2 if b_is_transposed => of_right_transposed(&a, g).t(),
+                        2 => rows(&a).t().matmul(&rows(g)),
+                        _ => a.t().matmul(g),
+                    }
+                })
+            }
         })
     }
 

@@ -1,37 +1,11 @@
 //! Functions of one number: one rule for all of them.
 
 use crate::algebra;
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{Real, Tensor};
-
-#[derive(Debug)]
-struct Rule<T: Real, P> {
-    op: P,
-    saved: Option<Tensor<T>>,
-}
-
-impl<T: Real, P: Pointwise<T>> Backward<T> for Rule<T, P> {
-    fn name(&self) -> &'static str {
-        P::NAME
-    }
-
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let saved = self.saved.as_ref().unwrap_or(g.value());
-        let dx = if cx.recording() {
-            let saved = match P::SAVES {
-                Saves::Input => cx.input(0, saved),
-                Saves::Output => cx.output(saved),
-                Saves::Nothing => g.clone(),
-            };
-            algebra::vjp(self.op, &saved, g)
-        } else {
-            Var::constant(saved.map_vjp(self.op, g.value()))
-        };
-        vec![Some(dx)]
-    }
-}
+use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 impl<T: Real> Var<T> {
     /// `f` of every element, for any order of derivatives.
@@ -68,13 +42,125 @@ impl<T: Real> Var<T> {
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| Rule {
-            op,
-            saved: match P::SAVES {
-                Saves::Input => Some(self.value().clone()),
-                Saves::Output => Some(output),
-                Saves::Nothing => None,
-            },
+        Var::from_op(P::NAME, value, [self], |[x]| {
+            let x = x.save_if(P::SAVES == Saves::Input);
+            let y = (P::SAVES == Saves::Output).then_some(output);
+            move |cx, g| {
+                InputGrads::of(&x, || match P::SAVES {
+                    Saves::Input => vjp(op, &cx.input(&x), g),
+                    Saves::Output => vjp(op, &cx.output(y.as_ref().expect("saved")), g),
+                    Saves::Nothing => vjp(op, g, g),
+                })
+            }
         })
+    }
+
+    /// [`Var::map`] by an operation that is known only when the program runs.
+    ///
+    /// ```
+    /// use retrograd_autograd::{PointwiseFn, Var};
+    /// use retrograd_tensor::{Tensor, ops::activation::{Relu, Tanh}};
+    /// let x = Var::constant(Tensor::from([-1.0f32, 0.0, 2.0]));
+    /// for op in [PointwiseFn::from(Relu), PointwiseFn::from(Tanh)] {
+    ///     assert_eq!(x.apply(&op).value().to_vec()[1], 0.0);
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn apply(&self, op: &PointwiseFn<T>) -> Var<T> {
+        op.0.apply(self)
+    }
+}
+
+/// `g · f'`: by the kernel if both are constants, else by the same formula on variables.
+fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
+    if saved.is_tracked() || g.is_tracked() {
+        return algebra::vjp(op, saved, g);
+    }
+    Var::constant(saved.value().map_vjp(op, g.value()))
+}
+
+/// A [`Pointwise`] operation as a value, whose type does not name the operation.
+///
+/// ```
+/// use retrograd_autograd::PointwiseFn;
+/// use retrograd_tensor::ops::activation::{Gelu, Relu};
+///
+/// let activation = |name: &str| -> PointwiseFn<f32> {
+///     if name == "relu" { Relu.into() } else { Gelu.into() }
+/// };
+/// assert_eq!(activation("relu").name(), "relu");
+/// ```
+#[derive(Clone)]
+pub struct PointwiseFn<T: Real>(Arc<dyn DynPointwise<T>>);
+
+impl<T: Real> PointwiseFn<T> {
+    /// The name of the operation.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// `f` of every element.
+    #[track_caller]
+    pub(crate) fn map(&self, x: &Tensor<T>) -> Tensor<T> {
+        self.0.map(x)
+    }
+
+    /// `f(x · Wᵀ + b)` and `f'(x · Wᵀ + b)`, see [`Tensor::linear_map`].
+    #[track_caller]
+    pub(crate) fn linear_map(
+        &self,
+        x: &Tensor<T>,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+    ) -> (Tensor<T>, Tensor<T>) {
+        self.0.linear_map(x, weight, bias)
+    }
+}
+
+impl<T: Real, P: Pointwise<T>> From<P> for PointwiseFn<T> {
+    fn from(op: P) -> Self {
+        PointwiseFn(Arc::new(op))
+    }
+}
+
+impl<T: Real> Debug for PointwiseFn<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The methods of an operation that do not depend on its type.
+trait DynPointwise<T: Real>: Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    #[track_caller]
+    fn apply(&self, x: &Var<T>) -> Var<T>;
+    #[track_caller]
+    fn map(&self, x: &Tensor<T>) -> Tensor<T>;
+    #[track_caller]
+    fn linear_map(
+        &self,
+        x: &Tensor<T>,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+    ) -> (Tensor<T>, Tensor<T>);
+}
+
+impl<T: Real, P: Pointwise<T>> DynPointwise<T> for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+    fn apply(&self, x: &Var<T>) -> Var<T> {
+        x.map(*self)
+    }
+    fn map(&self, x: &Tensor<T>) -> Tensor<T> {
+        x.map(*self)
+    }
+    fn linear_map(
+        &self,
+        x: &Tensor<T>,
+        weight: &Tensor<T>,
+        bias: Option<&Tensor<T>>,
+    ) -> (Tensor<T>, Tensor<T>) {
+        x.linear_map(weight, bias, *self)
     }
 }

@@ -1,69 +1,51 @@
 //! Reductions.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::ops::through;
-use crate::var::Var;
+use crate::graph::{Cx, InputGrads, Var};
+use crate::op::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, Real, Shape, Tensor};
 
-/// A gradient of the reduced shape, as large as the input again.
+/// A gradient of the reduced shape, repeated along the reduced axes.
 fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
     g.reshape(to.reduced(axes, true)).broadcast_to(to)
 }
 
-#[derive(Debug)]
-struct Sum {
-    axes: AxisSet,
+/// The node of a sum.
+fn spread_rule<T: Real>(name: &'static str, x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
+    Var::from_op(name, value, [x], |[x]| {
+        let x = x.slot();
+        move |cx, g| InputGrads::of(&x, || spread(g, cx.shape(&x), axes))
+    })
 }
 
-impl<T: Real> Backward<T> for Sum {
-    fn name(&self) -> &'static str {
-        "sum"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(spread(g, cx.input_shape(0), self.axes))]
-    }
-}
-
-/// Undoes a broadcast; spread again by the engine's own broadcast of the gradient.
-#[derive(Debug)]
-struct SumTo;
-
-impl<T: Real> Backward<T> for SumTo {
-    fn name(&self) -> &'static str {
-        "sum_to"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.broadcast_to(cx.input_shape(0)))]
-    }
-}
-
-#[derive(Debug)]
 struct Prod<T: Real> {
+    x: Slot<T>,
     axes: AxisSet,
-    x: Tensor<T>,
 }
 
-impl<T: Real> Backward<T> for Prod<T> {
-    fn name(&self) -> &'static str {
-        "prod"
+impl<T: Real> Fused<T> for Prod<T> {
+    const NAME: &'static str = "prod";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let x = self.x.value();
+        let g = spread(&Var::constant(g.clone()), x.shape(), self.axes);
+        InputGrads::of(&self.x, || g.value().mul(&x.prod_of_others(self.axes)))
     }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        if cx.recording() && self.x.numel() > 0 {
-            return through(&[cx.input(0, &self.x)], g, |x| product_by_halves(&x[0], self.axes));
-        }
-        let others = Var::constant(self.x.prod_of_others(self.axes));
-        vec![Some(spread(g, self.x.shape(), self.axes).mul(&others))]
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        [product_by_halves(&cx.input(&self.x), self.axes)]
     }
 }
 
-/// The product, of at least one element, as multiplications of halves, which can be
-/// differentiated any number of times.
+/// The product as multiplications of halves.
 fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     let out = x.shape().reduced(axes, false);
     let order = axes.moved_last(x.rank());
     let mut y = x.permute(&order).reshape([out.numel(), x.value().count(axes)]);
+    if y.size(-1) == 0 {
+        y = y.pad(-1, 0, 1, T::ONE);
+    }
     while y.size(-1) > 1 {
         let half = y.size(-1) / 2;
         let (a, b) = (y.narrow(-1, 0, half), y.narrow(-1, half, half));
@@ -73,23 +55,22 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     y.reshape(out)
 }
 
-/// Largest or smallest element: the gradient goes to the first that has the value.
-#[derive(Debug)]
-struct Extreme {
+/// The node of a maximum or minimum, of which `arg` (argmax or argmin) finds the first: the gradient
+/// goes to that element.
+fn selection<T: Real>(
     name: &'static str,
+    x: &Var<T>,
+    value: Tensor<T>,
     axes: AxisSet,
-    /// True at the chosen elements.
-    chosen: Tensor<bool>,
-}
-
-impl<T: Real> Backward<T> for Extreme {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let g = spread(g, cx.input_shape(0), self.axes);
-        vec![Some(g.masked_fill(&!&self.chosen, T::ZERO))]
-    }
+    arg: impl Fn(&Tensor<T>) -> Tensor<i64>,
+) -> Var<T> {
+    let input = x.value();
+    Var::from_op(name, value, [x], |[x]| {
+        let (x, others) = (x.slot(), !&first_of_each(input, axes, arg));
+        move |cx, g| {
+            InputGrads::of(&x, || spread(g, cx.shape(&x), axes).masked_fill(&others, T::ZERO))
+        }
+    })
 }
 
 /// True at the first element of each group that `arg` (argmax or argmin) finds.
@@ -109,61 +90,6 @@ fn first_of_each<T: Real>(
     chosen.permute(inverse_order(&order)).ne(&Tensor::scalar(T::ZERO))
 }
 
-#[derive(Debug)]
-struct LogSumExp<T: Real> {
-    axes: AxisSet,
-    x: Tensor<T>,
-    output: Tensor<T>,
-}
-
-impl<T: Real> Backward<T> for LogSumExp<T> {
-    fn name(&self) -> &'static str {
-        "logsumexp"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        // d/dx = softmax(x) = e^(x - y), and 0 where every x is -inf, as y then is.
-        let x = cx.input(0, &self.x);
-        let nothing = self.output.eq(&Tensor::scalar(T::NEG_INFINITY));
-        let y = cx.output(&self.output).masked_fill(&nothing, T::ZERO);
-        let y = spread(&y, self.x.shape(), self.axes);
-        vec![Some(spread(g, self.x.shape(), self.axes).mul(&x.sub(&y).exp()))]
-    }
-}
-
-#[derive(Debug)]
-struct Norm<T: Real> {
-    axes: AxisSet,
-    x: Tensor<T>,
-    output: Tensor<T>,
-}
-
-impl<T: Real> Backward<T> for Norm<T> {
-    fn name(&self) -> &'static str {
-        "norm"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        // d/dx = x / norm, and 0 where the norm is 0.
-        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
-        let y = cx.output(&self.output).masked_fill(&zero, T::ONE);
-        let share = spread(&g.masked_fill(&zero, T::ZERO).div(&y), self.x.shape(), self.axes);
-        vec![Some(share.mul(&cx.input(0, &self.x)))]
-    }
-}
-
-#[derive(Debug)]
-struct Cumsum {
-    axis: isize,
-}
-
-impl<T: Real> Backward<T> for Cumsum {
-    fn name(&self) -> &'static str {
-        "cumsum"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.flip(self.axis).cumsum(self.axis).flip(self.axis))]
-    }
-}
-
 /// Reductions over axes named as `-1`, `[0, 2]` or `..`; `_keepdim` forms leave them with
 /// size 1.
 impl<T: Real> Var<T> {
@@ -171,14 +97,14 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        Var::from_op(self.value().sum(axes), &[self], |_| Sum { axes })
+        spread_rule("sum", self, self.value().sum(axes), axes)
     }
 
     /// [`Var::sum`], axes kept.
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        Var::from_op(self.value().sum_keepdim(axes), &[self], |_| Sum { axes })
+        spread_rule("sum", self, self.value().sum_keepdim(axes), axes)
     }
 
     /// Sum over the axes that were broadcast, so that the result has `shape`.
@@ -188,7 +114,10 @@ impl<T: Real> Var<T> {
         if *self.shape() == shape {
             return self.unchanged();
         }
-        Var::from_op(self.value().sum_to(shape), &[self], |_| SumTo)
+        Var::from_op("sum_to", self.value().sum_to(shape), [self], |[x]| {
+            let x = x.slot();
+            move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
+        })
     }
 
     /// Mean over axes; NaN over nothing.
@@ -210,7 +139,8 @@ impl<T: Real> Var<T> {
     pub fn prod(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();
         let value = self.value().prod(axes);
-        Var::from_op(value, &[self], |_| Prod { axes, x: self.value().clone() })
+        let [y] = Var::from_fused([value], [self], |[x]| Prod { x: x.save(), axes });
+        y
     }
 
     /// [`Var::prod`], axes kept.
@@ -229,12 +159,7 @@ impl<T: Real> Var<T> {
     pub fn max(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("max", self.shape()).or_panic();
         let value = self.value().max(axes);
-        let chosen = |x: &Tensor<T>| first_of_each(x, axes, |x| x.argmax(-1));
-        Var::from_op(value, &[self], |_| Extreme {
-            name: "max",
-            axes,
-            chosen: chosen(self.value()),
-        })
+        selection("max", self, value, axes, |x| x.argmax(-1))
     }
 
     /// [`Var::max`], axes kept.
@@ -253,12 +178,7 @@ impl<T: Real> Var<T> {
     pub fn min(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("min", self.shape()).or_panic();
         let value = self.value().min(axes);
-        let chosen = |x: &Tensor<T>| first_of_each(x, axes, |x| x.argmin(-1));
-        Var::from_op(value, &[self], |_| Extreme {
-            name: "min",
-            axes,
-            chosen: chosen(self.value()),
-        })
+        selection("min", self, value, axes, |x| x.argmin(-1))
     }
 
     /// [`Var::min`], axes kept.
@@ -310,7 +230,18 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
         let value = self.value().logsumexp(axes);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| LogSumExp { axes, x: self.value().clone(), output })
+        Var::from_op("logsumexp", value, [self], |[x]| {
+            let x = x.save();
+            // d/dx = softmax(x) = e^(x - y), and 0 where every x is -inf, as y then is.
+            move |cx, g| {
+                InputGrads::of(&x, || {
+                    let empty = output.eq(&Tensor::scalar(T::NEG_INFINITY));
+                    let y = cx.output(&output).masked_fill(&empty, T::ZERO);
+                    let softmax = cx.input(&x).sub(&spread(&y, cx.shape(&x), axes)).exp();
+                    spread(g, cx.shape(&x), axes).mul(&softmax)
+                })
+            }
+        })
     }
 
     /// [`Var::logsumexp`], axes kept.
@@ -326,7 +257,18 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         let value = self.value().norm(axes);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| Norm { axes, x: self.value().clone(), output })
+        Var::from_op("norm", value, [self], |[x]| {
+            let x = x.save();
+            // d/dx = x / norm, and 0 where the norm is 0.
+            move |cx, g| {
+                InputGrads::of(&x, || {
+                    let zero = output.eq(&Tensor::scalar(T::ZERO));
+                    let y = cx.output(&output).masked_fill(&zero, T::ONE);
+                    let share = g.masked_fill(&zero, T::ZERO).div(&y);
+                    spread(&share, cx.shape(&x), axes).mul(&cx.input(&x))
+                })
+            }
+        })
     }
 
     /// [`Var::norm`], axes kept.
@@ -339,6 +281,9 @@ impl<T: Real> Var<T> {
     /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Var<T> {
-        Var::from_op(self.value().cumsum(axis), &[self], |_| Cumsum { axis })
+        Var::from_op("cumsum", self.value().cumsum(axis), [self], |[x]| {
+            let x = x.slot();
+            move |_, g| InputGrads::of(&x, || g.flip(axis).cumsum(axis).flip(axis))
+        })
     }
 }

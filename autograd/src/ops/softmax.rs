@@ -1,53 +1,55 @@
-//! Softmax and its relatives.
+//! Softmax and log-softmax.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{Cx, InputGrads, Var};
+use crate::op::{Fused, Slot};
 use retrograd_tensor::{Real, Tensor};
 
-/// Plain and masked softmax: the rule needs the output only.
-#[derive(Debug)]
+/// Plain and masked softmax. Only the output is saved.
 struct Softmax<T: Real> {
-    axis: isize,
+    x: Slot<T>,
     output: Tensor<T>,
+    axis: isize,
 }
 
-impl<T: Real> Backward<T> for Softmax<T> {
-    fn name(&self) -> &'static str {
-        "softmax"
+impl<T: Real> Fused<T> for Softmax<T> {
+    const NAME: &'static str = "softmax";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        InputGrads::of(&self.x, || Tensor::softmax_vjp(&self.output, g, self.axis))
     }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let dx = if cx.recording() {
-            let y = cx.output(&self.output);
-            // What was masked must not leak, whatever the gradient there is.
-            let dropped = self.output.eq(&Tensor::scalar(T::ZERO));
-            let g = g.masked_fill(&dropped, T::ZERO);
-            let dot = g.mul(&y).sum_keepdim(self.axis);
-            y.mul(&g.sub(&dot))
-        } else {
-            Var::constant(Tensor::softmax_vjp(&self.output, g.value(), self.axis))
-        };
-        vec![Some(dx)]
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        // Softmax is the same function of x and of x + c, so ln y = x - ln Σ eˣ stands for x, which
+        // was not saved. Elements that are masked, or that underflow, are 0 and stay 0.
+        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
+        let x = cx.input_as(&self.x, self.output.masked_fill(&zero, T::ONE).ln());
+        let exp = x.exp().masked_fill(&zero, T::ZERO);
+        let sum = exp.sum_keepdim(self.axis);
+        let empty = sum.value().eq(&Tensor::scalar(T::ZERO));
+        let y = exp.div(&sum.masked_fill(&empty, T::ONE));
+        // A gradient of NaN at an element that is 0 has no influence on the others.
+        [y.masked_fill(&zero, T::ZERO)]
     }
 }
 
-#[derive(Debug)]
+/// Only the output is saved.
 struct LogSoftmax<T: Real> {
-    axis: isize,
+    x: Slot<T>,
     output: Tensor<T>,
+    axis: isize,
 }
 
-impl<T: Real> Backward<T> for LogSoftmax<T> {
-    fn name(&self) -> &'static str {
-        "log_softmax"
+impl<T: Real> Fused<T> for LogSoftmax<T> {
+    const NAME: &'static str = "log_softmax";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        InputGrads::of(&self.x, || Tensor::log_softmax_vjp(&self.output, g, self.axis))
     }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let dx = if cx.recording() {
-            let y = cx.output(&self.output);
-            g.sub(&y.exp().mul(&g.sum_keepdim(self.axis)))
-        } else {
-            Var::constant(Tensor::log_softmax_vjp(&self.output, g.value(), self.axis))
-        };
-        vec![Some(dx)]
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        // The output stands for x, see `Softmax`.
+        let x = cx.input_as(&self.x, self.output.clone());
+        [x.sub(&x.logsumexp_keepdim(self.axis))]
     }
 }
 
@@ -57,7 +59,8 @@ impl<T: Real> Var<T> {
     pub fn softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().softmax(axis);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| Softmax { axis, output })
+        let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
+        y
     }
 
     /// Softmax over the elements where `keep` is true, see [`Tensor::masked_softmax`]: 0
@@ -66,7 +69,8 @@ impl<T: Real> Var<T> {
     pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Var<T> {
         let value = self.value().masked_softmax(keep, axis);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| Softmax { axis, output })
+        let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
+        y
     }
 
     /// `ln softmax(x)` along an axis.
@@ -74,6 +78,7 @@ impl<T: Real> Var<T> {
     pub fn log_softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().log_softmax(axis);
         let output = value.clone();
-        Var::from_op(value, &[self], |_| LogSoftmax { axis, output })
+        let [y] = Var::from_fused([value], [self], |[x]| LogSoftmax { x: x.slot(), output, axis });
+        y
     }
 }

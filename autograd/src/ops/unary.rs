@@ -1,6 +1,6 @@
 //! Functions of one number; their formulas are in [`retrograd_tensor::ops::unary`].
 
-use crate::var::Var;
+use crate::graph::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::unary::*;
 

@@ -1,96 +1,41 @@
 //! Views. Their adjoints are views too, or put elements back where they came from.
 
-use crate::node::{Backward, Cx, Grads};
-use crate::var::Var;
+use crate::graph::{InputGrads, Var};
 use retrograd_tensor::error::{OrPanic, Result};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Real, Shape};
+use retrograd_tensor::{Real, Shape, Tensor};
 use std::ops::RangeBounds;
 
-#[derive(Debug)]
-struct Reshape;
-
-impl<T: Real> Backward<T> for Reshape {
-    fn name(&self) -> &'static str {
-        "reshape"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.reshape(cx.input_shape(0)))]
-    }
-}
-
-#[derive(Debug)]
-struct Permute {
-    back: Vec<isize>,
-}
-
-impl<T: Real> Backward<T> for Permute {
-    fn name(&self) -> &'static str {
-        "permute"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.permute(&self.back))]
-    }
-}
-
-/// The engine sums the gradient to the shape of the input; there is nothing left to do.
-#[derive(Debug)]
-struct Broadcast;
-
-impl<T: Real> Backward<T> for Broadcast {
-    fn name(&self) -> &'static str {
-        "broadcast_to"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.clone())]
-    }
-}
-
-/// Any other view, as a layout over the contiguous elements of its input.
-#[derive(Debug)]
-struct Strided {
-    name: &'static str,
-    layout: Layout,
-}
-
-impl<T: Real> Backward<T> for Strided {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.as_strided_adjoint(*cx.input_shape(0), self.layout))]
-    }
-}
-
-/// The adjoint of a view; and the view is the adjoint of this.
-#[derive(Debug)]
-struct StridedAdjoint {
-    layout: Layout,
-}
-
-impl<T: Real> Backward<T> for StridedAdjoint {
-    fn name(&self) -> &'static str {
-        "as_strided_adjoint"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![Some(g.as_strided(self.layout))]
-    }
-}
-
 impl<T: Real> Var<T> {
+    /// The same elements, of which `value` is a view under another shape.
+    fn reshaped(&self, value: Tensor<T>) -> Var<T> {
+        Var::from_op("reshape", value, [self], |[x]| {
+            let x = x.slot();
+            move |cx, g| InputGrads::of(&x, || g.reshape(cx.shape(&x)))
+        })
+    }
+
     /// The view that `f` makes of a contiguous layout of this shape.
     #[track_caller]
     fn strided(&self, name: &'static str, f: impl Fn(&Layout) -> Result<Layout>) -> Var<T> {
         let layout = f(&Layout::contiguous(*self.shape())).or_panic();
-        Var::from_op(self.value().view_by(f), &[self], |_| Strided { name, layout })
+        self.strided_as(name, self.value().view_by(f), layout)
+    }
+
+    /// The view `value`, which is `layout` over the contiguous elements of this.
+    fn strided_as(&self, name: &'static str, value: Tensor<T>, layout: Layout) -> Var<T> {
+        Var::from_op(name, value, [self], |[x]| {
+            let x = x.slot();
+            move |cx, g| InputGrads::of(&x, || g.as_strided_adjoint(*cx.shape(&x), layout))
+        })
     }
 
     /// The elements where `layout` says, counting in row-major order.
     #[track_caller]
     pub fn as_strided(&self, layout: Layout) -> Var<T> {
         let value = self.value().as_strided(&layout);
-        Var::from_op(value, &[self], |_| Strided { name: "as_strided", layout })
+        self.strided_as("as_strided", value, layout)
     }
 
     /// The adjoint of [`Var::as_strided`]: a variable of `shape`, 0 but where `layout`
@@ -98,14 +43,17 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: Shape, layout: Layout) -> Var<T> {
         let value = self.value().as_strided_adjoint(shape, &layout);
-        Var::from_op(value, &[self], |_| StridedAdjoint { layout })
+        Var::from_op("as_strided_adjoint", value, [self], |[x]| {
+            let x = x.slot();
+            move |_, g| InputGrads::of(&x, || g.as_strided(layout))
+        })
     }
 
     /// The same elements in row-major order under another shape; one size may be
     /// [`INFER`](retrograd_tensor::INFER).
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Var<T> {
-        Var::from_op(self.value().reshape(dims), &[self], |_| Reshape)
+        self.reshaped(self.value().reshape(dims))
     }
 
     /// All elements along one axis.
@@ -119,10 +67,11 @@ impl<T: Real> Var<T> {
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Var<T> {
         let axes = axes.as_ref();
         let value = self.value().permute(axes);
-        Var::from_op(value, &[self], |_| {
-            let from_0 = |&axis| self.shape().axis("permute", axis).or_panic() as isize;
-            let order: Vec<isize> = axes.iter().map(from_0).collect();
-            Permute { back: inverse_order(&order) }
+        let positive = |&axis| self.shape().axis("permute", axis).or_panic() as isize;
+        Var::from_op("permute", value, [self], |[x]| {
+            let order: Vec<isize> = axes.iter().map(positive).collect();
+            let (x, inverse) = (x.slot(), inverse_order(&order));
+            move |_, g| InputGrads::of(&x, || g.permute(&inverse))
         })
     }
 
@@ -148,21 +97,23 @@ impl<T: Real> Var<T> {
         if *self.shape() == shape {
             return self.unchanged();
         }
-        Var::from_op(self.value().broadcast_to(shape), &[self], |_| Broadcast)
+        Var::from_op("broadcast_to", self.value().broadcast_to(shape), [self], |[x]| {
+            let x = x.slot();
+            // The engine sums the gradient to the shape of the input.
+            move |_, g| InputGrads::of(&x, || g.clone())
+        })
     }
 
     /// Without an axis of size 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Var<T> {
-        let value = self.value().squeeze(axis);
-        Var::from_op(value, &[self], |_| Reshape)
+        self.reshaped(self.value().squeeze(axis))
     }
 
     /// With a new axis of size 1 before `axis`; `-1` appends one.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Var<T> {
-        let value = self.value().unsqueeze(axis);
-        Var::from_op(value, &[self], |_| Reshape)
+        self.reshaped(self.value().unsqueeze(axis))
     }
 
     /// A range of an axis.
@@ -230,9 +181,13 @@ impl<T: Real> Var<T> {
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
-            self.narrow(axis, start - n, n)
+            self.value().narrow(axis, start - n, n)
         };
-        sizes.iter().map(piece).collect()
+        let pieces = sizes.iter().map(piece).collect();
+        Var::from_op_outputs("split", pieces, [self], |[x]| {
+            let x = x.slot();
+            move |_, g| InputGrads::of(&x, || Var::cat(&g.iter().collect::<Vec<_>>(), axis))
+        })
     }
 
     /// Cut into `n` pieces along an axis, of equal size but for a smaller last one; as in
@@ -243,6 +198,7 @@ impl<T: Real> Var<T> {
         let size = self.size(axis);
         let each = size.div_ceil(n).max(1);
         let starts = (0..size.max(1)).step_by(each);
-        starts.map(|at| self.narrow(axis, at, each.min(size - at))).collect()
+        let sizes: Vec<usize> = starts.map(|at| each.min(size - at)).collect();
+        self.split(axis, &sizes)
     }
 }

@@ -3,17 +3,18 @@
 use crate::draw::{Case, Domain};
 use crate::layouts::{Kind, lay};
 use crate::table::{Row, Second, Typed};
-use retrograd_autograd::check::{Check, CheckError, Report, gradcheck, gradgradcheck};
+use retrograd_autograd::check::{self, Check, CheckError, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Var, grad, no_grad};
 use retrograd_tensor::simd::{Level, with_level};
 use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::BTreeMap;
 
 /// The checks, as counted.
-pub const CHECKS: [&str; 13] = [
+pub const CHECKS: [&str; 14] = [
     "differences",
     "five-point",
     "second",
+    "definition",
     "layouts",
     "expanded",
     "cotangents",
@@ -155,6 +156,7 @@ fn count(done: &mut Done, check: &'static str) {
 /// Everything about one case except threads.
 pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     done.cases += 1;
+    definition(row, case, done)?;
     moved_elements::<f64>(row, case, done)?;
     moved_elements::<f32>(row, case, done)?;
     tracking::<f64>(row, case, done)?;
@@ -162,6 +164,21 @@ pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     aliases(row, case, done)?;
     levels(row, case, done, "levels")?;
     differences(row, case, done)
+}
+
+/// Fused operations against their definitions: values and gradients, in the layouts of the case.
+fn definition(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    let x = operands::<f64>(row, case).into_iter().zip(case.layouts);
+    let x: Vec<Var<f64>> = x.map(|(x, kind)| Var::leaf(lay(&x, kind, case.seed))).collect();
+    match check::definition(&(row.f64)(&x, case), 1e-11) {
+        Ok(compared) => {
+            if compared {
+                count(done, "definition");
+            }
+            Ok(())
+        }
+        Err(e) => fail("definition", e.to_string()),
+    }
 }
 
 /// Inputs and cotangents in other layouts.

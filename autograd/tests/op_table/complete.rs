@@ -7,11 +7,8 @@
 use crate::table::ROWS;
 
 /// What is public, but no operation to differentiate.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("composed_layer_norm", "a definition that fused layer_norm is compared with in fused.rs"),
-    ("composed_rms_norm", "a definition that fused rms_norm is compared with in fused.rs"),
-    ("composed_cross_entropy", "a definition that cross_entropy is compared with in fused.rs"),
-];
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("apply", "map, of an operation as a value"), ("name", "the name of such an operation")];
 
 macro_rules! sources {
     ($($module:literal)+) => {

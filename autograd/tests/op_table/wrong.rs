@@ -5,50 +5,37 @@ use crate::draw::{Case, Domain::*, shapes::*};
 use crate::table::{Row, rows};
 use crate::{check_row, message};
 use retrograd_autograd::check::{Check, CheckError, gradcheck, gradgradcheck};
-use retrograd_autograd::{Backward, Cx, Grads, Var};
+use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::simd::{Level, level};
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An operation with a closure for a rule.
-fn op<T: Real>(
-    value: Tensor<T>,
-    inputs: &[&Var<T>],
-    rule: impl Fn(&Cx<'_, T>, &Var<T>) -> Grads<T> + Send + Sync + 'static,
-) -> Var<T> {
-    Var::from_op(value, inputs, |_| Rule(rule))
-}
-
-struct Rule<F>(F);
-
-impl<F> fmt::Debug for Rule<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("wrong")
-    }
-}
-
-impl<T: Real, F> Backward<T> for Rule<F>
-where
-    F: Fn(&Cx<'_, T>, &Var<T>) -> Grads<T> + Send + Sync + 'static,
-{
-    fn name(&self) -> &'static str {
-        "wrong"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        (self.0)(cx, g)
-    }
-}
-
-/// A function of one number with a rule that gets the context, the input and the gradient.
+/// A function of one number with a rule that gets the input and the gradient.
 fn unary<T: Real>(
     x: &Var<T>,
     f: impl Fn(&Tensor<T>) -> Tensor<T>,
-    rule: impl Fn(&Cx<'_, T>, &Var<T>, &Var<T>) -> Var<T> + Send + Sync + 'static,
+    rule: impl Fn(&Var<T>, &Var<T>) -> Var<T> + Send + Sync + 'static,
 ) -> Var<T> {
-    let saved = x.value().clone();
-    op(f(x.value()), &[x], move |cx, g| vec![Some(rule(cx, &cx.input(0, &saved), g))])
+    Var::from_op("wrong", f(x.value()), [x], |[x]| {
+        let x = x.save();
+        move |cx, g| InputGrads::of(&x, || rule(&cx.input(&x), g))
+    })
+}
+
+/// A function of two tensors with rules that get both and the gradient.
+fn binary<T: Real>(
+    value: Tensor<T>,
+    inputs: [&Var<T>; 2],
+    rule: impl Fn([&Var<T>; 2], &Var<T>) -> [Var<T>; 2] + Send + Sync + 'static,
+) -> Var<T> {
+    Var::from_op("wrong", value, inputs, |[a, b]| {
+        let (a, b) = (a.save(), b.save());
+        move |cx, g| {
+            let [da, db] = rule([&cx.input(&a), &cx.input(&b)], g);
+            InputGrads::of(&a, || da).and(&b, || db)
+        }
+    })
 }
 
 fn number<T: Real>(x: f64) -> T {
@@ -56,61 +43,55 @@ fn number<T: Real>(x: f64) -> T {
 }
 
 fn missing_factor<T: Real>(x: &Var<T>) -> Var<T> {
-    unary(x, |x| x.square(), |_, x, g| g * x)
+    unary(x, |x| x.square(), |x, g| g * x)
 }
 
 fn wrong_sign<T: Real>(x: &Var<T>) -> Var<T> {
-    unary(x, |x| x.cos(), |_, x, g| g * &x.sin())
+    unary(x, |x| x.cos(), |x, g| g * &x.sin())
 }
 
 fn wrong_constant<T: Real>(x: &Var<T>) -> Var<T> {
-    unary(x, |x| x.exp(), |_, x, g| g * &x.exp() * number::<T>(1.0 + 5e-7))
+    unary(x, |x| x.exp(), |x, g| g * &x.exp() * number::<T>(1.0 + 5e-7))
 }
 
 fn nan_value<T: Real>(x: &Var<T>) -> Var<T> {
-    unary(x, |x| x * T::NAN, |_, _, g| g.clone())
+    unary(x, |x| x * T::NAN, |_, g| g.clone())
 }
 
 fn nan_gradient<T: Real>(x: &Var<T>) -> Var<T> {
     let zero_times_infinity = |g: &Var<T>| g * number::<T>(0.0) * T::INFINITY;
-    unary(x, |x| x.clone(), move |_, _, g| zero_times_infinity(g))
+    unary(x, |x| x.clone(), move |_, g| zero_times_infinity(g))
 }
 
 /// The gradient of what was broadcast is that of its first copy, not the sum of all.
 fn no_broadcast_sum<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    op(a.value().add(b.value()), &[a, b], |cx, g| {
-        let first = |i: usize| {
-            let shape = cx.input_shape(i);
-            let mut g = g.clone();
-            while g.rank() > shape.rank() {
-                g = g.narrow(0, 0, g.size(0).min(1)).sum(0);
-            }
-            for (axis, &size) in shape.iter().enumerate() {
-                g = g.narrow(axis as isize, 0, size.min(g.shape()[axis]));
-            }
-            Some(g)
-        };
-        vec![first(0), first(1)]
-    })
+    let first = |g: &Var<T>, shape: &Shape| {
+        let mut g = g.clone();
+        while g.rank() > shape.rank() {
+            g = g.narrow(0, 0, g.size(0).min(1)).sum(0);
+        }
+        for (axis, &size) in shape.iter().enumerate() {
+            g = g.narrow(axis as isize, 0, size.min(g.shape()[axis]));
+        }
+        g
+    };
+    let value = a.value().add(b.value());
+    binary(value, [a, b], move |[a, b], g| [first(g, a.shape()), first(g, b.shape())])
 }
 
 fn transposed<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    let (x, y) = (a.value().clone(), b.value().clone());
-    op(a.value().matmul(b.value()), &[a, b], move |cx, g| {
-        let (x, y) = (cx.input(0, &x), cx.input(1, &y));
-        vec![Some(g.matmul(&y)), Some(x.t().matmul(g))]
-    })
+    binary(a.value().matmul(b.value()), [a, b], |[a, b], g| [g.matmul(b), a.t().matmul(g)])
 }
 
 fn wrong_operand<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    op(a.value().sub(b.value()), &[a, b], |_, g| vec![Some(g.neg()), Some(g.clone())])
+    binary(a.value().sub(b.value()), [a, b], |_, g| [g.neg(), g.clone()])
 }
 
 fn one_element<T: Real>(x: &Var<T>) -> Var<T> {
     unary(
         x,
         |x| x.clone(),
-        |_, x, g| {
+        |x, g| {
             let n = x.value().numel();
             let twice =
                 Tensor::from_fn([n], |i| number::<T>(if i[0] + 1 == n { 2.0 } else { 1.0 }));
@@ -121,32 +102,49 @@ fn one_element<T: Real>(x: &Var<T>) -> Var<T> {
 
 fn strides_ignored<T: Real>(x: &Var<T>) -> Var<T> {
     let contiguous = x.value().is_contiguous();
-    unary(
-        x,
-        |x| x.clone(),
-        move |_, _, g| if contiguous { g.clone() } else { g * number::<T>(1.5) },
-    )
+    unary(x, |x| x.clone(), move |_, g| if contiguous { g.clone() } else { g * number::<T>(1.5) })
 }
 
 fn cotangent_strides_ignored<T: Real>(x: &Var<T>) -> Var<T> {
     let rule =
         |g: &Var<T>| if g.value().is_contiguous() { g.clone() } else { g * number::<T>(1.5) };
-    unary(x, |x| x.clone(), move |_, _, g| rule(g))
+    unary(x, |x| x.clone(), move |_, g| rule(g))
 }
 
 fn second_order_detached<T: Real>(x: &Var<T>) -> Var<T> {
-    unary(x, |x| x.exp(), |_, x, g| g * &x.exp().detach())
+    unary(x, |x| x.exp(), |x, g| g * &x.exp().detach())
 }
 
-fn recorded_otherwise<T: Real>(x: &Var<T>) -> Var<T> {
-    let factor = |cx: &Cx<'_, T>| number::<T>(if cx.recording() { 1.0 + 1e-9 } else { 1.0 });
-    unary(x, |x| x.exp(), move |cx, x, g| g * &x.exp() * factor(cx))
+/// `exp(x)`, whose definition is another function: `factor · exp(x) + shift`.
+struct Defined<T: Real> {
+    x: Slot<T>,
+    factor: T,
+    shift: T,
+}
+
+impl<T: Real> Fused<T> for Defined<T> {
+    const NAME: &'static str = "wrong";
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        InputGrads::of(&self.x, || g * &self.x.value().exp())
+    }
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        [cx.input(&self.x).exp() * self.factor + self.shift]
+    }
+}
+
+fn wrong_definition<T: Real>(x: &Var<T>, factor: f64, shift: f64) -> Var<T> {
+    let [y] = Var::from_fused([x.value().exp()], [x], |[x]| Defined {
+        x: x.save(),
+        factor: number(factor),
+        shift: number(shift),
+    });
+    y
 }
 
 fn nondeterministic<T: Real>(x: &Var<T>) -> Var<T> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let jitter = || number::<T>(1.0 + 1e-13 * RUNS.fetch_add(1, Ordering::Relaxed) as f64);
-    unary(x, |x| x.square(), move |_, x, g| g * x * number::<T>(2.0) * jitter())
+    unary(x, |x| x.square(), move |x, g| g * x * number::<T>(2.0) * jitter())
 }
 
 thread_local! {
@@ -163,7 +161,7 @@ fn stale<T: Real>(x: &Var<T>, keep_first: bool) -> Var<T> {
     unary(
         x,
         |x| x.square(),
-        |_, x, g| {
+        |x, g| {
             let saved =
                 SAVED.with_borrow(|s| s.iter().map(|&s| number::<T>(s)).collect::<Vec<T>>());
             g * &Var::constant(Tensor::from_vec(saved, x.shape())) * number::<T>(2.0)
@@ -173,26 +171,26 @@ fn stale<T: Real>(x: &Var<T>, keep_first: bool) -> Var<T> {
 
 fn depends_on_tracking<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     let both = a.is_tracked() && b.is_tracked();
-    op(a.value().add(b.value()), &[a, b], move |_, g| {
+    binary(a.value().add(b.value()), [a, b], move |_, g| {
         let g = if both { g.clone() } else { g * number::<T>(0.5) };
-        vec![Some(g.clone()), Some(g)]
+        [g.clone(), g]
     })
 }
 
 fn loses_digits<T: Real>(x: &Var<T>) -> Var<T> {
     let far = number::<T>(1e5);
-    unary(x, |x| x.add_scalar(far).add_scalar(-far), |_, _, g| g.clone())
+    unary(x, |x| x.add_scalar(far).add_scalar(-far), |_, g| g.clone())
 }
 
 fn depends_on_threads<T: Real>(x: &Var<T>) -> Var<T> {
     let noise = number::<T>(1.0 + 1e-6 * retrograd_tensor::threads() as f64);
-    unary(x, move |x| x * noise, move |_, _, g| g * noise)
+    unary(x, move |x| x * noise, move |_, g| g * noise)
 }
 
 fn depends_on_level<T: Real>(x: &Var<T>) -> Var<T> {
     let factor =
         number::<T>(if level() == *Level::available().last().unwrap() { 1.0 + 1e-15 } else { 1.0 });
-    unary(x, move |x| x * factor, move |_, _, g| g * factor)
+    unary(x, move |x| x * factor, move |_, g| g * factor)
 }
 
 fn detached_if_empty<T: Real>(x: &Var<T>) -> Var<T> {
@@ -217,7 +215,8 @@ const WRONG: &[(&str, &[Row])] = &[
     ("layouts", rows![strides_ignored any [Plain], Zero, |x, c| strides_ignored(&x[0]);]),
     ("cotangents", rows![cotangent_strides_ignored any [Plain], Zero, |x, c| cotangent_strides_ignored(&x[0]);]),
     ("second", rows![second_order_detached any [Plain], Nonzero, |x, c| second_order_detached(&x[0]);]),
-    ("second", rows![recorded_otherwise any [Plain], Nonzero, |x, c| recorded_otherwise(&x[0]);]),
+    ("definition", rows![wrong_definition_value any [Plain], Nonzero, |x, c| wrong_definition(&x[0], 1.0, 1e-9);]),
+    ("definition", rows![wrong_definition any [Plain], Nonzero, |x, c| wrong_definition(&x[0], 1.0 + 1e-9, 0.0);]),
     ("second", rows![curved_after_all any [Plain], Zero, |x, c| x[0].square();]),
     ("second", rows![flat_after_all any [Plain], Nonzero, |x, c| x[0].neg();]),
     ("layouts", rows![nondeterministic any [Plain], Nonzero, |x, c| nondeterministic(&x[0]);]),
@@ -306,8 +305,7 @@ fn the_checker_names_the_culprit() {
     assert!(matches!(error, CheckError::Mismatch { .. }), "{error}");
 
     // A gradient that fits its input in no way is the engine's to refuse.
-    let misshapen =
-        |x: &[Var<f64>]| op(x[0].value().clone(), &[&x[0]], |_, g| vec![Some(g.narrow(-1, 0, 2))]);
+    let misshapen = |x: &[Var<f64>]| unary(&x[0], |x| x.clone(), |_, g| g.narrow(-1, 0, 2));
     let error = rejected(misshapen, &x(), Check::default());
     assert!(matches!(error, CheckError::Panicked { .. }), "{error}");
     let growing = |x: &[Var<f64>]| {
@@ -339,7 +337,8 @@ fn a_tolerance_of_nan_accepts_nothing() {
 fn second_order_is_checked_separately() {
     let x = || [leaf([0.5, -1.0])];
     type F = fn(&[Var<f64>]) -> Var<f64>;
-    let wrong: [F; 2] = [|x| second_order_detached(&x[0]), |x| recorded_otherwise(&x[0])];
+    let wrong: [F; 2] =
+        [|x| second_order_detached(&x[0]), |x| wrong_definition(&x[0], 1.0 + 1e-9, 0.0)];
     for f in wrong {
         gradcheck(f, &x(), &Check::default()).unwrap();
         let error = gradgradcheck(f, &x(), &Check::default()).unwrap_err();

@@ -7,7 +7,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
 use crate::param::Param;
 use crate::pass::Pass;
-use retrograd_autograd::{Backward, Cx, Grads, Var, through};
+use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -144,11 +144,12 @@ pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Va
         })
         .collect();
     let scores = Tensor::cat(&parts.iter().collect::<Vec<_>>(), -2);
-    Var::from_op(scores, &[q, k, v], |_| Scores {
-        q: q.value().clone(),
-        k: k.value().clone(),
-        v: v.value().clone(),
-    })
+    let [scores] = Var::from_fused([scores], [q, k, v], |[q, k, v]| Scores {
+        q: q.save(),
+        k: k.save(),
+        v: v.save(),
+    });
+    scores
 }
 
 /// `tanh(q_i + k_j)`, `[.., Lq, Lk, a]`.
@@ -164,35 +165,24 @@ fn query_tiles<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> impl Iterator<Item = (u
     (0..lq.max(1)).step_by(n).map(move |first| (first, n.min(lq - first)))
 }
 
-#[derive(Debug)]
 struct Scores<T: Real> {
-    q: Tensor<T>,
-    k: Tensor<T>,
-    v: Tensor<T>,
+    q: Slot<T>,
+    k: Slot<T>,
+    v: Slot<T>,
 }
 
-impl<T: Real> Backward<T> for Scores<T> {
-    fn name(&self) -> &'static str {
-        "additive_scores"
-    }
+impl<T: Real> Fused<T> for Scores<T> {
+    const NAME: &'static str = "additive_scores";
 
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let Scores { q, k, v } = self;
-        // NaN comes from keys. Where they are not seen, `g` is 0, and what is made of it must be.
-        if cx.recording() {
-            let inputs = [cx.input(0, q), cx.input(1, k), cx.input(2, v)];
-            return through(&inputs, g, |x| {
-                let sums = x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3));
-                let nan = sums.value().ne(sums.value());
-                sums.masked_fill(&nan, T::ZERO).tanh().mul(&x[2]).sum(-1)
-            });
-        }
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(Slot::value);
         let (mut dq, mut dk, mut dv) =
             (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
         for (first, n) in query_tiles(q, k) {
             let t = hidden(&q.narrow(-2, first, n), k);
+            // NaN comes from keys that are not attended to: `g` is 0 there, and so is its product.
             let t = t.masked_fill(&t.ne(&t), T::ZERO);
-            let g = g.value().narrow(-2, first, n).unsqueeze(-1);
+            let g = g.narrow(-2, first, n).unsqueeze(-1);
             dv = dv.add(&g.mul(&t).sum_to(v.shape()));
             let slope = t.square().neg().add_scalar(T::ONE);
             let d = g.mul(v).mul(&slope);
@@ -200,6 +190,13 @@ impl<T: Real> Backward<T> for Scores<T> {
             dk = dk.add(&d.sum(-3));
         }
         let dq = Tensor::cat(&dq.iter().collect::<Vec<_>>(), -2);
-        [dq, dk, dv].map(|d| Some(Var::constant(d))).into()
+        InputGrads::of(&self.q, || dq).and(&self.k, || dk).and(&self.v, || dv)
+    }
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|input| cx.input(input));
+        let sums = q.unsqueeze(-2).add(&k.unsqueeze(-3));
+        let nan = sums.value().ne(sums.value());
+        [sums.masked_fill(&nan, T::ZERO).tanh().mul(&v).sum(-1)]
     }
 }

@@ -19,7 +19,7 @@ use super::incremental::{Incremental, Past};
 use super::projections::Projections;
 use crate::module::{Module, Walk};
 use crate::pass::Pass;
-use retrograd_autograd::{Backward, Cx, Grads, Var};
+use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::f64::consts::TAU;
 
@@ -330,7 +330,10 @@ struct Turn<T: Real> {
 impl<T: Real> Turn<T> {
     #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
-        Var::from_op(self.value(x.value()), &[x], |_| self.clone())
+        Var::from_op("rope", self.value(x.value()), [x], |[x]| {
+            let (x, inverse) = (x.slot(), Turn { sin: self.sin.neg(), ..self.clone() });
+            move |_, g| InputGrads::of(&x, || inverse.apply(g))
+        })
     }
 
     #[track_caller]
@@ -356,16 +359,6 @@ impl<T: Real> Turn<T> {
                 Tensor::cat(&[&turned, &rest], -1)
             }
         }
-    }
-}
-
-impl<T: Real> Backward<T> for Turn<T> {
-    fn name(&self) -> &'static str {
-        "rope"
-    }
-    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let back = Turn { sin: self.sin.neg(), ..self.clone() };
-        vec![Some(back.apply(g))]
     }
 }
 

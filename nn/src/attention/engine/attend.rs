@@ -43,7 +43,13 @@ pub struct Attended<T: Real = f32> {
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
     let call = Call::new(q, k, v, spec);
-    let output = if goes_by_tiles(spec) { tiled::attend(&call) } else { call.composed() };
+    let output = match goes_by_tiles(spec) {
+        true => {
+            let [output, _] = tiled::attend(&call);
+            output
+        }
+        false => call.composed(),
+    };
     call.finish(&output)
 }
 
@@ -79,9 +85,8 @@ pub fn attend_with_lse<T: Real>(
 ) -> (Var<T>, Var<T>) {
     let call = Call::new(q, k, v, spec);
     let (output, lse) = if goes_by_tiles(spec) {
-        let both = tiled::attend_with_lse(&call);
-        let width = both.size(-1) - 1;
-        (both.narrow(-1, 0, width), both.narrow(-1, width, 1))
+        let [output, lse] = tiled::attend(&call);
+        (output, lse.unsqueeze(-1))
     } else {
         let all = call.composed_all();
         (all.output, all.lse.unsqueeze(-1))
@@ -114,7 +119,8 @@ pub fn attend_packed<T: Real>(
     }
     // The node has the packed variable for its input, and views of it besides.
     let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
-    tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv)
+    let [output, _] = tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv);
+    output
 }
 
 #[track_caller]
@@ -217,6 +223,11 @@ impl<T: Real> Call<T> {
             );
         }
         Call { q: q4, k: k4, v: v4, spec, sizes, key_heads: ks[1], offset, rank }
+    }
+
+    /// The call on constants, without sinks.
+    pub fn detached(&self) -> Call<T> {
+        self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
     }
 
     /// The same call on other operands, tracked or not.

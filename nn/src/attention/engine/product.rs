@@ -1,59 +1,30 @@
 //! The two products of attention, whose zeros are structural: what is not attended to has no
 //! part in the result nor in any gradient, NaN and infinities included.
 
-use retrograd_autograd::{Backward, Cx, Grads, Var};
+use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 
 /// `a · bᵀ` over the last two axes. Its gradient treats zeros as [`mix`] does.
 pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    Var::from_op(a.value().matmul(&b.value().t()), &[a, b], |needs| Scores {
-        a: needs.at(1).then(|| a.value().clone()),
-        b: needs.at(0).then(|| b.value().clone()),
+    let value = a.value().matmul(&b.value().t());
+    Var::from_op("attention_scores", value, [a, b], |[a, b]| {
+        let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+        move |cx, g| {
+            InputGrads::of(&a, || mix(g, &cx.input(&b))).and(&b, || mix(&g.t(), &cx.input(&a)))
+        }
     })
 }
 
 /// `a · b` over the last two axes, where a zero in `a` annihilates whatever stands in `b`.
 pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
-    Var::from_op(a.value().matmul_skipping_zeros(b.value()), &[a, b], |needs| Mix {
-        a: a.value().clone(),
-        b: needs.at(0).then(|| b.value().clone()),
+    let value = a.value().matmul_skipping_zeros(b.value());
+    Var::from_op("attention_mix", value, [a, b], |[a, b]| {
+        let (a, b) = (a.save(), b.save_if(a.needs_grad()));
+        move |cx, g| {
+            InputGrads::of(&a, || where_there(a.value(), &scores(g, &cx.input(&b))))
+                .and(&b, || mix(&cx.input(&a).t(), g))
+        }
     })
-}
-
-#[derive(Debug)]
-struct Scores<T: Real> {
-    a: Option<Tensor<T>>,
-    b: Option<Tensor<T>>,
-}
-
-impl<T: Real> Backward<T> for Scores<T> {
-    fn name(&self) -> &'static str {
-        "attention_scores"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![
-            self.b.as_ref().map(|b| mix(g, &cx.input(1, b))),
-            self.a.as_ref().map(|a| mix(&g.t(), &cx.input(0, a))),
-        ]
-    }
-}
-
-#[derive(Debug)]
-struct Mix<T: Real> {
-    a: Tensor<T>,
-    b: Option<Tensor<T>>,
-}
-
-impl<T: Real> Backward<T> for Mix<T> {
-    fn name(&self) -> &'static str {
-        "attention_mix"
-    }
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        vec![
-            self.b.as_ref().map(|b| where_there(&self.a, &scores(g, &cx.input(1, b)))),
-            cx.needs(1).then(|| mix(&cx.input(0, &self.a).t(), g)),
-        ]
-    }
 }
 
 /// Gradients by weights: of a weight of 0 only if they are numbers. For what is not there they

@@ -2,30 +2,35 @@
 
 use super::attend::Call;
 use super::spec::Sink;
-use retrograd_autograd::{Backward, Cx, Grads, Var, through};
+use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};
 use retrograd_tensor::{Real, Tensor};
-use std::fmt;
 
-/// The output of a call, `[B, H, Lq, Dv]`.
-pub(crate) fn attend<T: Real>(call: &Call<T>) -> Var<T> {
-    node(call, &[&call.q, &call.k, &call.v], None, false)
+/// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
+pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
+    let (out, lse, sink) = kernel(call);
+    let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
+    Var::from_fused([out.clone(), lse.clone()], inputs, |[q, k, v, sink]| Attention {
+        call: call.detached(),
+        operands: [q.save(), k.save(), v.save()],
+        sink: sink.save(),
+        out,
+        lse,
+    })
 }
 
-/// The output of a call and its log-sum-exp side by side, `[B, H, Lq, Dv + 1]`.
-pub(crate) fn attend_with_lse<T: Real>(call: &Call<T>) -> Var<T> {
-    node(call, &[&call.q, &call.k, &call.v], None, true)
-}
-
-/// Such a pair put side by side.
-pub(crate) fn side_by_side<T: Real>(output: &Var<T>, lse: &Var<T>) -> Var<T> {
-    Var::cat(&[output, &lse.unsqueeze(-1)], -1)
-}
-
-/// The same of a call whose operands were cut from one variable by [`unpack`]: it gets one
-/// gradient, which is never put together from three.
-pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> Var<T> {
-    node(call, &[qkv], Some(qkv.value().clone()), false)
+/// The same of a call whose operands are views of one variable by [`unpack`]. The variable gets one
+/// gradient, which the kernel writes in place of three that would have to be joined.
+pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2] {
+    let (out, lse, sink) = kernel(call);
+    let inputs = [Some(qkv), sink.as_ref()];
+    Var::from_fused([out.clone(), lse.clone()], inputs, |[qkv, sink]| PackedAttention {
+        call: call.detached(),
+        qkv: qkv.save(),
+        sink: sink.save(),
+        out,
+        lse,
+    })
 }
 
 /// Queries, keys and values `[B, heads, L, D]`, as views of `[B, L, (H + 2 Hk) D]`.
@@ -37,39 +42,23 @@ pub(crate) fn unpack<T: Real>(qkv: &Var<T>, heads: usize, key_heads: usize) -> [
     [of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads)]
 }
 
-fn node<T: Real>(
-    call: &Call<T>,
-    operands: &[&Var<T>],
-    packed: Option<Tensor<T>>,
-    with_lse: bool,
-) -> Var<T> {
+/// Output, log-sum-exp and the logits of sinks.
+fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
     let sink = match &call.spec.sink {
         Sink::None => None,
         Sink::Zero => Some(Var::constant(Tensor::zeros([call.sizes.heads]))),
         Sink::Learned(sink) => Some(sink.clone()),
     };
     let (q, k, v) = (call.q.value(), call.k.value(), call.v.value());
-    let (out, lse) = with_parts(call, sink.as_ref(), |how| forward(q, k, v, how));
-    let mut inputs = operands.to_vec();
-    inputs.extend(&sink);
-    let value = match with_lse {
-        true => Tensor::cat(&[&out, &lse.unsqueeze(-1)], -1),
-        false => out.clone(),
-    };
-    Var::from_op(value, &inputs, |_| Rule {
-        call: call.with(&call.q.detach(), &call.k.detach(), &call.v.detach(), Sink::None),
-        packed,
-        sink: sink.as_ref().map(|s| s.detach()),
-        out,
-        lse,
-        with_lse,
-    })
+    let values = sink.as_ref().map(Var::value);
+    let (out, lse) = with_parts(call, values, |how| forward(q, k, v, how));
+    (out, lse, sink)
 }
 
 /// The parts of the spec as the kernels want them.
 fn with_parts<T: Real, R>(
     call: &Call<T>,
-    sink: Option<&Var<T>>,
+    sink: Option<&Tensor<T>>,
     f: impl FnOnce(&Tiled<'_, T>) -> R,
 ) -> R {
     let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_rule()).collect();
@@ -78,7 +67,7 @@ fn with_parts<T: Real, R>(
             *s += T::from_f64(rules.iter().map(|rule| rule(At { key, ..at })).sum());
         }
     };
-    let sink = sink.map(|s| s.value().to_vec());
+    let sink = sink.map(Tensor::to_vec);
     f(&Tiled {
         scale: call.scale(),
         softcap: call.spec.softcap.map(T::from_f64),
@@ -90,72 +79,66 @@ fn with_parts<T: Real, R>(
     })
 }
 
-struct Rule<T: Real> {
+struct Attention<T: Real> {
+    /// The call, with constants for operands and without sinks.
     call: Call<T>,
-    /// What the operands were cut from, if they were.
-    packed: Option<Tensor<T>>,
-    sink: Option<Var<T>>,
+    /// Queries, keys and values.
+    operands: [Slot<T>; 3],
+    sink: Slot<T>,
     out: Tensor<T>,
     lse: Tensor<T>,
-    /// Whether the log-sum-exp stands beside the output.
-    with_lse: bool,
 }
 
-impl<T: Real> fmt::Debug for Rule<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tiled attention {:?}", self.call.spec)
-    }
-}
+impl<T: Real> Fused<T, 2> for Attention<T> {
+    const NAME: &'static str = "attention";
 
-impl<T: Real> Backward<T> for Rule<T> {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    /// Inputs: q, k and v, or what they were cut from; and the sink if there is one.
-    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
-        let Call { q, k, v, .. } = &self.call;
-        if cx.recording() {
-            let operands = match &self.packed {
-                Some(qkv) => vec![qkv],
-                None => vec![q.value(), k.value(), v.value()],
-            };
-            let n = operands.len();
-            let all = operands.into_iter().chain(self.sink.as_ref().map(Var::value));
-            let inputs: Vec<Var<T>> = all.enumerate().map(|(i, x)| cx.input(i, x)).collect();
-            return through(&inputs, g, |x| {
-                let sink = x.get(n).map_or(Sink::None, |s| Sink::Learned(s.clone()));
-                let [q, k, v] = match n {
-                    1 => unpack(&x[0], self.call.sizes.heads, self.call.key_heads),
-                    _ => [0, 1, 2].map(|i| x[i].clone()),
-                };
-                let call = self.call.with(&q, &k, &v, sink);
-                if self.with_lse {
-                    let all = call.composed_all();
-                    return side_by_side(&all.output, &all.lse);
-                }
-                call.composed()
-            });
-        }
-        let (g, of_lse) = match self.with_lse {
-            true => {
-                let width = g.size(-1) - 1;
-                let lse = g.value().narrow(-1, width, 1).squeeze(-1);
-                (g.value().narrow(-1, 0, width), Some(lse))
-            }
-            false => (g.value().clone(), None),
-        };
-        let g = (&g, of_lse.as_ref());
+    fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
+        let [q, k, v] = self.operands.each_ref();
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
-        let (mut grads, dsink) = with_parts(&self.call, self.sink.as_ref(), |how| {
-            if self.packed.is_some() {
-                let (grad, dsink) = backward_packed(operands, results, g, how);
-                return (vec![Some(grad)], dsink);
-            }
-            let Vjp { dq, dk, dv, dsink } = backward(operands, results, g, how);
-            (vec![Some(dq), Some(dk), Some(dv)], dsink)
+        let Vjp { dq, dk, dv, dsink } = with_parts(&self.call, self.sink.get(), |how| {
+            backward(operands, results, (g, Some(g_lse)), how)
         });
-        grads.extend(self.sink.as_ref().map(|_| dsink));
-        grads.into_iter().map(|g| g.map(Var::constant)).collect()
+        let grads = InputGrads::of(q, || dq).and(k, || dk).and(v, || dv);
+        grads.and(&self.sink, || dsink.expect("there are sinks"))
     }
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 2] {
+        let [q, k, v] = self.operands.each_ref().map(|operand| cx.input(operand));
+        composed(&self.call, [q, k, v], cx.optional(&self.sink))
+    }
+}
+
+/// See [`Attention`].
+struct PackedAttention<T: Real> {
+    call: Call<T>,
+    qkv: Slot<T>,
+    sink: Slot<T>,
+    out: Tensor<T>,
+    lse: Tensor<T>,
+}
+
+impl<T: Real> Fused<T, 2> for PackedAttention<T> {
+    const NAME: &'static str = "attention";
+
+    fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
+        let Call { q, k, v, .. } = &self.call;
+        let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
+        let (grad, dsink) = with_parts(&self.call, self.sink.get(), |how| {
+            backward_packed(operands, results, (g, Some(g_lse)), how)
+        });
+        let grads = InputGrads::of(&self.qkv, || grad);
+        grads.and(&self.sink, || dsink.expect("there are sinks"))
+    }
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 2] {
+        let operands = unpack(&cx.input(&self.qkv), self.call.sizes.heads, self.call.key_heads);
+        composed(&self.call, operands, cx.optional(&self.sink))
+    }
+}
+
+/// Output and log-sum-exp by the composed path.
+fn composed<T: Real>(call: &Call<T>, [q, k, v]: [Var<T>; 3], sink: Option<Var<T>>) -> [Var<T>; 2] {
+    let sink = sink.map_or(Sink::None, Sink::Learned);
+    let all = call.with(&q, &k, &v, sink).composed_all();
+    [all.output, all.lse]
 }

@@ -1,0 +1,193 @@
+//! Running a backward pass: [`Var::backward`], [`Backprop`], [`grad`].
+
+use crate::engine::{Engine, Seeds};
+use crate::gradients::Gradients;
+use crate::graph::{Id, Var};
+use crate::var::no_grad;
+use retrograd_tensor::settings::grad_enabled;
+use retrograd_tensor::{Real, Tensor};
+
+/// A backward pass to be run: from where, with which gradient, and what to keep.
+///
+/// [`Var::backward`] is the common case. The others:
+///
+/// ```
+/// use retrograd_autograd::{Backprop, Var};
+/// use retrograd_tensor::Tensor;
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+/// let h = x.square();
+/// let y = h.exp();
+/// let grads = Backprop::from(&y)
+///     .cotangent(Tensor::from([1.0, 0.0])) // of y, which is no scalar
+///     .keep(&h) // its gradient too, though it is no leaf
+///     .retain_graph() // so that this can be done again
+///     .run();
+/// assert_eq!(grads.get(&h).unwrap().to_vec(), [1f32.exp(), 0.0]);
+/// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0 * 1f32.exp(), 0.0]);
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens until run() is called"]
+pub struct Backprop<'a, T: Real> {
+    roots: Vec<(&'a Var<T>, Option<Tensor<T>>)>,
+    retain: bool,
+    keep: Vec<Id>,
+}
+
+impl<'a, T: Real> Backprop<'a, T> {
+    /// From one variable.
+    pub fn from(root: &'a Var<T>) -> Self {
+        Backprop { roots: vec![(root, None)], retain: false, keep: Vec::new() }
+    }
+
+    /// And from another one, in the same pass.
+    pub fn and(mut self, root: &'a Var<T>) -> Self {
+        self.roots.push((root, None));
+        self
+    }
+
+    /// The gradient to begin with at the last named root; 1 if it is a scalar and nothing is
+    /// said.
+    pub fn cotangent(mut self, g: Tensor<T>) -> Self {
+        self.roots.last_mut().expect("there is always a root").1 = Some(g);
+        self
+    }
+
+    /// Keeps what the operations saved, so that another pass can be run over them.
+    pub fn retain_graph(mut self) -> Self {
+        self.retain = true;
+        self
+    }
+
+    /// Also gives the gradient of this variable, which need not be a leaf.
+    ///
+    /// # Panics
+    /// If it is a constant.
+    #[track_caller]
+    pub fn keep(mut self, x: &Var<T>) -> Self {
+        assert!(x.is_tracked(), "backward: the variable to keep is a constant");
+        self.keep.extend(x.id());
+        self
+    }
+
+    /// Runs the pass.
+    ///
+    /// # Panics
+    /// If a root is not tracked, or is not a scalar and has no cotangent, or a cotangent has
+    /// another shape; if the graph was consumed by an earlier pass.
+    #[track_caller]
+    pub fn run(self) -> Gradients<T> {
+        or_panic(self.try_run())
+    }
+
+    /// [`Backprop::run`], or what it panics with.
+    pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
+        let roots = seeds(self.roots)?;
+        let found = no_grad(|| Engine::new(self.retain, false, self.keep, None).run(roots))?;
+        Ok(Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect()))
+    }
+}
+
+impl<T: Real> Var<T> {
+    /// Gradients of this scalar with respect to all leaves it was computed from.
+    ///
+    /// What the operations saved is freed on the way, so this can be done once; see
+    /// [`Backprop`] for more.
+    ///
+    /// # Panics
+    /// If this is not a scalar, not tracked, or its graph was consumed by an earlier pass.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients<T> {
+        Backprop::from(self).run()
+    }
+
+    /// [`Var::backward`] of a variable of any shape, given its own gradient.
+    ///
+    /// # Panics
+    /// As [`Backprop::run`].
+    #[track_caller]
+    pub fn backward_with(&self, cotangent: &Tensor<T>) -> Gradients<T> {
+        Backprop::from(self).cotangent(cotangent.clone()).run()
+    }
+}
+
+/// Gradients of `outputs` (each with its cotangent) with respect to `inputs`, as variables
+/// that can be differentiated again (inside [`no_grad`], constants). `None` where an output does
+/// not depend on an input. What the operations saved is kept.
+///
+/// ```
+/// use retrograd_autograd::{Var, grad};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::scalar(3.0f64));
+/// let y = x.powf(3.0);
+/// let dy = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+/// let ddy = grad(&[(&dy, None)], &[&x])[0].clone().unwrap();
+/// assert_eq!((dy.item(), ddy.item()), (27.0, 18.0));
+/// ```
+///
+/// # Panics
+/// As [`Backprop::run`]; or if an input is not tracked.
+#[track_caller]
+#[inline(never)]
+pub fn grad<T: Real>(
+    outputs: &[(&Var<T>, Option<&Var<T>>)],
+    inputs: &[&Var<T>],
+) -> Vec<Option<Var<T>>> {
+    let untracked = inputs.iter().position(|x| !x.is_tracked());
+    assert!(untracked.is_none(), "grad: input {} is not tracked", untracked.unwrap_or(0));
+    let wanted: Vec<Id> = inputs.iter().filter_map(|x| x.id()).collect();
+    let roots = outputs.iter().map(|(y, g)| (*y, g.map(|g| g.value().clone()))).collect();
+    let mut seeds = or_panic(seeds(roots));
+    let recording = grad_enabled();
+    for ((_, seed), (_, given)) in seeds.iter_mut().zip(outputs) {
+        if let Some(given) = given.filter(|_| recording) {
+            *seed = given.clone();
+        }
+    }
+    // Nothing older than the oldest wanted variable can lead to any of them.
+    let oldest = wanted.iter().min().copied();
+    let found = or_panic(Engine::new(true, recording, wanted.clone(), oldest).run(seeds));
+    wanted.iter().map(|id| found.get(id).cloned()).collect()
+}
+
+/// The value, or a panic at the line of the caller: closures do not know it.
+#[track_caller]
+fn or_panic<R>(result: Result<R, String>) -> R {
+    match result {
+        Ok(value) => value,
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Roots with the gradients they begin with, checked.
+#[inline(never)]
+fn seeds<T: Real>(roots: Vec<(&Var<T>, Option<Tensor<T>>)>) -> Result<Seeds<'_, T>, String> {
+    let mut out = Vec::with_capacity(roots.len());
+    for (root, g) in roots {
+        if !root.is_tracked() {
+            return Err("backward: the variable is a constant, computed from no leaf (hint: \
+                        Var::leaf makes a variable whose gradient is wanted)"
+                .into());
+        }
+        let g = match g {
+            Some(g) if g.shape() == root.shape() => g,
+            Some(g) => {
+                return Err(format!(
+                    "backward: the variable is {:?}, its cotangent {:?}",
+                    root.shape(),
+                    g.shape()
+                ));
+            }
+            None if root.value().numel() == 1 => Tensor::ones(root.shape()),
+            None => {
+                return Err(format!(
+                    "backward: the variable has shape {:?}, not one element (hint: reduce it to a \
+                     scalar, or give a cotangent with backward_with)",
+                    root.shape()
+                ));
+            }
+        };
+        out.push((root, Var::constant(g)));
+    }
+    Ok(out)
+}

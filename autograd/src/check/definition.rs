@@ -1,0 +1,92 @@
+//! Fused operations against their definitions.
+
+use super::checker::noise;
+use super::report::{CheckError, Tally, unravel};
+use crate::engine::through_definition;
+use crate::graph::{Cx, Edge, InputGrads, Node, Var};
+use crate::var::no_grad;
+use retrograd_tensor::Tensor;
+
+/// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the values,
+/// and the gradients of the inputs by the kernel with those of the definition. Two numbers agree if
+/// they differ by at most `tolerance · max(1, m)`, where `m` is the largest magnitude in the tensor
+/// by the definition. Gives whether there was anything to compare: `false` if no fused operation
+/// computed `y`.
+///
+/// ```
+/// use retrograd_autograd::{Var, check};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::from([1.0, -2.0, 0.5]));
+/// assert_eq!(check::definition(&x.softmax(0), 1e-12), Ok(true));
+/// assert_eq!(check::definition(&x.exp(), 1e-12), Ok(false));
+/// ```
+///
+/// # Errors
+/// [`CheckError::Definition`] if they differ.
+///
+/// # Panics
+/// If the graph was consumed by a backward pass.
+#[track_caller]
+pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
+    let Edge::Node(node, output) = &y.edge else { return Ok(false) };
+    let rule = node.rule(true);
+    assert!(rule.is_some(), "definition: the graph was consumed by a backward pass");
+    let rule = rule.expect("just checked");
+    let Some(definition) = rule.definition() else { return Ok(false) };
+
+    let defined = definition.outputs(&Cx { node, inputs: Some(node.inputs()) });
+    compare(None, y.value(), defined[*output].value(), tolerance)?;
+
+    let cotangent = |(i, shape): (usize, &retrograd_tensor::Shape)| {
+        Var::constant(Tensor::from_vec(noise(1, i as u64, shape.numel()), shape))
+    };
+    let g: Vec<Var<f64>> = node.outputs().iter().enumerate().map(cotangent).collect();
+    let by_kernel = no_grad(|| rule.backward(&Cx { node, inputs: None }, &g));
+    let by_definition = through_definition(node, definition, g);
+    let (by_kernel, by_definition) = (dense(node, by_kernel), dense(node, by_definition));
+    for (at, (kernel, definition)) in by_kernel.iter().zip(&by_definition).enumerate() {
+        compare(Some(at), kernel, definition, tolerance)?;
+    }
+    Ok(true)
+}
+
+/// A gradient for each input: 0 where there is none.
+fn dense(node: &Node<f64>, grads: InputGrads<f64>) -> Vec<Tensor<f64>> {
+    let mut all: Vec<_> = node.inputs().iter().map(|x| Tensor::zeros(x.shape())).collect();
+    for (at, g) in grads.0 {
+        all[at] = g.value().sum_to(*node.inputs()[at].shape());
+    }
+    all
+}
+
+/// Compares results, or gradients of an input.
+fn compare(
+    input: Option<usize>,
+    kernel: &Tensor<f64>,
+    definition: &Tensor<f64>,
+    tolerance: f64,
+) -> Result<(), CheckError> {
+    if kernel.shape() != definition.shape() {
+        let what = match input {
+            Some(input) => format!("the gradient of input {input} by the definition"),
+            None => "the definition".to_string(),
+        };
+        let (expected, got) = (kernel.shape().to_vec(), definition.shape().to_vec());
+        return Err(CheckError::Shape { what, expected, got });
+    }
+    let (a, b) = (kernel.to_vec(), definition.to_vec());
+    let finite = b.iter().filter(|x| x.is_finite());
+    let allowed = tolerance * finite.fold(1.0f64, |m, x| m.max(x.abs()));
+    let mut tally = Tally::default();
+    for (i, (&a, &b)) in a.iter().zip(&b).enumerate() {
+        let at = || unravel(i, kernel.shape());
+        if a != b && !(a.is_nan() && b.is_nan()) {
+            let output = || input.is_none().then(at);
+            tally.add(a, b, allowed, || input.map(|input| (input, at())), output);
+        }
+    }
+    match tally.worst {
+        Some(worst) if tally.wrong > 0 => Err(CheckError::Definition { worst }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,413 @@
+//! Recording operations: what an operation saves, and the rule that differentiates it.
+
+use crate::graph::{Cx, Definition, Edge, Input, InputGrads, Node, Rule, Var};
+use retrograd_tensor::settings::grad_enabled;
+use retrograd_tensor::{Real, Shape, Tensor};
+use std::array;
+use std::sync::Arc;
+
+impl<T: Real> Var<T> {
+    /// The result `value` of an operation on `inputs`, and the rule that differentiates it.
+    ///
+    /// `record` is called only if an input is tracked and gradients are enabled. It gets an
+    /// [`Operand`] for each input, saves what the backward pass needs, and returns the rule: a closure
+    /// that maps the gradient of the result to those of the inputs ([`InputGrads`]). A gradient may
+    /// have the shape of its input *or* a shape that the input broadcasts to: the engine sums over
+    /// broadcast axes.
+    ///
+    /// The rule is written in operations on variables, so it can be differentiated itself: in a
+    /// first-order pass these are constants, and nothing is recorded; in a recorded pass
+    /// ([`grad`](crate::grad)) they extend the graph. A rule that is a kernel on tensors is a
+    /// [`Fused`] operation.
+    ///
+    /// Work that the rule shares among threads goes through [`par`](retrograd_tensor::par), not
+    /// through rayon: see [`settings`](retrograd_tensor::settings).
+    ///
+    /// ```
+    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// /// a · b²
+    /// fn times_square(a: &Var, b: &Var) -> Var {
+    ///     let value = a.value() * &b.value().square();
+    ///     Var::from_op("times_square", value, [a, b], |[a, b]| {
+    ///         let (a, b) = (a.save_if(b.needs_grad()), b.save());
+    ///         move |cx, g| {
+    ///             InputGrads::of(&a, || g * &cx.input(&b).square())
+    ///                 .and(&b, || g * &cx.input(&a) * &cx.input(&b) * 2.0)
+    ///         }
+    ///     })
+    /// }
+    ///
+    /// let (a, b) = (Var::leaf(Tensor::scalar(5.0)), Var::leaf(Tensor::scalar(3.0)));
+    /// let grads = times_square(&a, &b).backward();
+    /// assert_eq!(grads.get(&a).unwrap().item(), 9.0);
+    /// assert_eq!(grads.get(&b).unwrap().item(), 30.0);
+    /// ```
+    pub fn from_op<'a, const N: usize, R>(
+        name: &'static str,
+        value: Tensor<T>,
+        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        record: impl FnOnce([Operand<'a, T>; N]) -> R,
+    ) -> Var<T>
+    where
+        R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
+    {
+        let inputs = inputs.map(Into::into);
+        if !is_recorded(&inputs) {
+            return Var::constant(value);
+        }
+        let rule = record(operands(&inputs));
+        let node = ordinary(name, vec![*value.shape()], &inputs, move |cx, g| rule(cx, &g[0]));
+        Var { value, edge: Edge::Node(node, 0) }
+    }
+
+    /// [`Var::from_op`] of an operation with several results: the rule gets the gradient of each,
+    /// which is 0 where a result was not used.
+    ///
+    /// ```
+    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// /// The first element, and the rest.
+    /// fn split_first(x: &Var) -> Vec<Var> {
+    ///     let n = x.size(0);
+    ///     let parts = vec![x.value().narrow(0, 0, 1), x.value().narrow(0, 1, n - 1)];
+    ///     Var::from_op_outputs("split_first", parts, [x], |[x]| {
+    ///         let x = x.slot();
+    ///         move |_, g| InputGrads::of(&x, || Var::cat(&[&g[0], &g[1]], 0))
+    ///     })
+    /// }
+    ///
+    /// let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0]));
+    /// let rest = &split_first(&x)[1];
+    /// assert_eq!(rest.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+    /// ```
+    pub fn from_op_outputs<'a, const N: usize, R>(
+        name: &'static str,
+        values: Vec<Tensor<T>>,
+        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        record: impl FnOnce([Operand<'a, T>; N]) -> R,
+    ) -> Vec<Var<T>>
+    where
+        R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
+    {
+        let inputs = inputs.map(Into::into);
+        if !is_recorded(&inputs) {
+            return values.into_iter().map(Var::constant).collect();
+        }
+        let shapes = values.iter().map(|value| *value.shape()).collect();
+        let node = ordinary(name, shapes, &inputs, record(operands(&inputs)));
+        outputs_of(&node, values)
+    }
+
+    /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
+    pub(crate) fn from_op_list<R>(
+        name: &'static str,
+        value: Tensor<T>,
+        inputs: &[&Var<T>],
+        record: impl FnOnce(Vec<Operand<'_, T>>) -> R,
+    ) -> Var<T>
+    where
+        R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
+    {
+        let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
+        if !is_recorded(&given) {
+            return Var::constant(value);
+        }
+        let operands = given.iter().enumerate().map(|(at, var)| Operand { at, var: *var });
+        let rule = record(operands.collect());
+        let node = ordinary(name, vec![*value.shape()], &given, move |cx, g| rule(cx, &g[0]));
+        Var { value, edge: Edge::Node(node, 0) }
+    }
+
+    /// The results `values` of a [`Fused`] operation on `inputs`. `record` is called as by
+    /// [`Var::from_op`].
+    pub fn from_fused<'a, const N: usize, const M: usize, F: Fused<T, M>>(
+        values: [Tensor<T>; M],
+        inputs: [impl Into<Option<&'a Var<T>>>; N],
+        record: impl FnOnce([Operand<'a, T>; N]) -> F,
+    ) -> [Var<T>; M] {
+        let inputs = inputs.map(Into::into);
+        if !is_recorded(&inputs) {
+            return values.map(Var::constant);
+        }
+        let shapes = values.iter().map(|value| *value.shape()).collect();
+        let node = fused::<T, F, M>(shapes, &inputs, record(operands(&inputs)));
+        let mut outputs = outputs_of(&node, values.into()).into_iter();
+        array::from_fn(|_| outputs.next().expect("as many variables as values"))
+    }
+}
+
+/// An operation that has a kernel for its vector-Jacobian product (VJP), and a definition in
+/// ordinary operations. There are `M` results.
+///
+/// The engine chooses: a first-order pass runs the kernel, and a recorded pass differentiates the
+/// definition. [`check::definition`](crate::check::definition) compares the two.
+///
+/// ```
+/// use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var, check, grad};
+/// use retrograd_tensor::Tensor;
+///
+/// /// exp(x) · w, whose derivatives share the exponential.
+/// fn scaled_exp(x: &Var<f64>, w: &Var<f64>) -> Var<f64> {
+///     let exp = x.value().exp();
+///     let value = &exp * w.value();
+///     let [y] = Var::from_fused([value], [x, w], |[x, w]| Scaled { x: x.save(), w: w.save(), exp });
+///     y
+/// }
+///
+/// struct Scaled {
+///     x: Slot<f64>,
+///     w: Slot<f64>,
+///     exp: Tensor<f64>,
+/// }
+///
+/// impl Fused<f64> for Scaled {
+///     const NAME: &'static str = "scaled_exp";
+///
+///     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
+///         let dw = g * &self.exp;
+///         InputGrads::of(&self.x, || &dw * self.w.value()).and(&self.w, || dw.clone())
+///     }
+///
+///     fn definition(&self, cx: &Cx<'_, f64>) -> [Var<f64>; 1] {
+///         [cx.input(&self.x).exp() * cx.input(&self.w)]
+///     }
+/// }
+///
+/// let (x, w) = (Var::leaf(Tensor::scalar(0.0)), Var::leaf(Tensor::scalar(3.0)));
+/// let y = scaled_exp(&x, &w);
+/// check::definition(&y, 1e-12).unwrap();
+/// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+/// assert_eq!(dx.backward().get(&w).unwrap().item(), 1.0); // d²y / dx dw
+/// ```
+pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
+    /// The name of the operation.
+    const NAME: &'static str;
+
+    /// Gradients of the inputs, given those of the results: a gradient is 0 where a result was not
+    /// used. Nothing is recorded.
+    fn vjp(&self, g: [&Tensor<T>; M]) -> InputGrads<T>;
+
+    /// The results by ordinary operations on the inputs, which are [`Cx::input`] of saved slots.
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; M];
+}
+
+/// An input of an operation that is being recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a, T: Real> {
+    /// `None` for an optional input that was not given.
+    var: Option<&'a Var<T>>,
+    /// Its position among the inputs that were given.
+    at: usize,
+}
+
+impl<T: Real> Operand<'_, T> {
+    /// Whether its gradient will be needed.
+    pub fn needs_grad(self) -> bool {
+        self.var.is_some_and(Var::is_tracked)
+    }
+
+    /// A slot without the value.
+    pub fn slot(self) -> Slot<T> {
+        self.save_if(false)
+    }
+
+    /// A slot with the value.
+    pub fn save(self) -> Slot<T> {
+        self.save_if(true)
+    }
+
+    /// A slot, with the value on a condition: usually that the gradient of another input, which
+    /// depends on it, is needed.
+    pub fn save_if(self, condition: bool) -> Slot<T> {
+        Slot {
+            at: self.var.map(|_| self.at),
+            needs_grad: self.needs_grad(),
+            value: self.var.filter(|_| condition).map(|var| var.value().clone()),
+        }
+    }
+}
+
+/// An input of a recorded operation, as its rule refers to it; and its value, if that was saved.
+#[derive(Clone, Debug)]
+pub struct Slot<T: Real> {
+    at: Option<usize>,
+    needs_grad: bool,
+    value: Option<Tensor<T>>,
+}
+
+impl<T: Real> Slot<T> {
+    /// Whether its gradient is needed.
+    pub fn needs_grad(&self) -> bool {
+        self.needs_grad
+    }
+
+    /// The saved value.
+    ///
+    /// # Panics
+    /// If it was not saved.
+    #[track_caller]
+    pub fn value(&self) -> &Tensor<T> {
+        self.value.as_ref().expect("the value of this input was saved")
+    }
+
+    /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
+    pub fn get(&self) -> Option<&Tensor<T>> {
+        self.value.as_ref()
+    }
+}
+
+impl<T: Real> InputGrads<T> {
+    /// No gradients yet.
+    pub fn none() -> Self {
+        InputGrads(Vec::new())
+    }
+
+    /// The gradient of one input, which is evaluated only if it is needed. A tensor stands for a
+    /// constant.
+    pub fn of<G: Into<Var<T>>>(slot: &Slot<T>, gradient: impl FnOnce() -> G) -> Self {
+        InputGrads::none().and(slot, gradient)
+    }
+
+    /// And that of another one.
+    pub fn and<G: Into<Var<T>>>(mut self, slot: &Slot<T>, gradient: impl FnOnce() -> G) -> Self {
+        if let Some(at) = slot.at
+            && slot.needs_grad
+        {
+            self.0.push((at, gradient().into()));
+        }
+        self
+    }
+}
+
+impl<T: Real> Cx<'_, T> {
+    /// An input, with its saved value: connected to the graph in a recorded pass, else a constant.
+    ///
+    /// # Panics
+    /// If the value was not saved.
+    #[track_caller]
+    pub fn input(&self, slot: &Slot<T>) -> Var<T> {
+        self.input_as(slot, slot.value().clone())
+    }
+
+    /// An optional input; `None` if it was not given.
+    #[track_caller]
+    pub fn optional(&self, slot: &Slot<T>) -> Option<Var<T>> {
+        slot.at.map(|_| self.input(slot))
+    }
+
+    /// An input with another value, at which derivatives by the input are the same.
+    pub fn input_as(&self, slot: &Slot<T>, value: Tensor<T>) -> Var<T> {
+        let edge = match (self.inputs, slot.at) {
+            (Some(inputs), Some(at)) => inputs[at].edge.clone(),
+            _ => Edge::Constant,
+        };
+        Var { value, edge }
+    }
+
+    /// The result (the first one), with its saved value: connected to the graph in a recorded pass.
+    pub fn output(&self, value: &Tensor<T>) -> Var<T> {
+        let edge = match self.inputs {
+            Some(_) => Edge::Node(self.node.clone(), 0),
+            None => Edge::Constant,
+        };
+        Var { value: value.clone(), edge }
+    }
+
+    /// The shape of an input.
+    ///
+    /// # Panics
+    /// If it was not given.
+    #[track_caller]
+    pub fn shape(&self, slot: &Slot<T>) -> &Shape {
+        self.node.inputs()[slot.at.expect("this input was given")].shape()
+    }
+}
+
+/// Whether an operation on these inputs is recorded: gradients are enabled, and one is tracked.
+///
+/// ```
+/// use retrograd_autograd::{Var, is_recorded, no_grad};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::scalar(1.0f32));
+/// assert!(is_recorded(&[Some(&x), None]));
+/// assert!(!is_recorded(&[Some(&x.detach())]));
+/// assert!(!no_grad(|| is_recorded(&[Some(&x)])));
+/// ```
+pub fn is_recorded<T: Real>(inputs: &[Option<&Var<T>>]) -> bool {
+    grad_enabled() && inputs.iter().flatten().any(|x| x.is_tracked())
+}
+
+fn operands<'a, T: Real, const N: usize>(inputs: &[Option<&'a Var<T>>; N]) -> [Operand<'a, T>; N] {
+    let mut given = 0;
+    array::from_fn(|i| {
+        let at = given;
+        given += usize::from(inputs[i].is_some());
+        Operand { var: inputs[i], at }
+    })
+}
+
+fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
+    let given = inputs.iter().flatten();
+    given.map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }).collect()
+}
+
+fn outputs_of<T: Real>(node: &Arc<Node<T>>, values: Vec<Tensor<T>>) -> Vec<Var<T>> {
+    let output = |(i, value)| Var { value, edge: Edge::Node(node.clone(), i) };
+    values.into_iter().enumerate().map(output).collect()
+}
+
+/// The node of an operation whose rule is a closure: compiled for each rule in the crate that first
+/// uses it, and the rule with it.
+#[inline(never)]
+fn ordinary<T: Real, R>(
+    name: &'static str,
+    outputs: Vec<Shape>,
+    inputs: &[Option<&Var<T>>],
+    rule: R,
+) -> Arc<Node<T>>
+where
+    R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
+{
+    Node::new(name, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
+}
+
+/// The node of a fused operation, see [`ordinary`].
+#[inline(never)]
+fn fused<T: Real, F: Fused<T, M>, const M: usize>(
+    outputs: Vec<Shape>,
+    inputs: &[Option<&Var<T>>],
+    rule: F,
+) -> Arc<Node<T>> {
+    Node::new(F::NAME, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
+}
+
+struct OrdinaryRule<R>(R);
+
+impl<T: Real, R> Rule<T> for OrdinaryRule<R>
+where
+    R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync,
+{
+    fn backward(&self, cx: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
+        (self.0)(cx, g)
+    }
+}
+
+struct FusedRule<F, const M: usize>(F);
+
+impl<T: Real, F: Fused<T, M>, const M: usize> Rule<T> for FusedRule<F, M> {
+    fn backward(&self, _: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
+        self.0.vjp(array::from_fn(|i| g[i].value()))
+    }
+    fn definition(&self) -> Option<&dyn Definition<T>> {
+        Some(self)
+    }
+}
+
+impl<T: Real, F: Fused<T, M>, const M: usize> Definition<T> for FusedRule<F, M> {
+    fn outputs(&self, cx: &Cx<'_, T>) -> Vec<Var<T>> {
+        self.0.definition(cx).into()
+    }
+}
