@@ -70,6 +70,13 @@ impl<T: Real> Edge<T> {
             Edge::Node(node, output) => Some(node.id.offset(*output)),
         }
     }
+
+    pub(crate) fn node(&self) -> Option<&Arc<Node<T>>> {
+        match self {
+            Edge::Node(node, _) => Some(node),
+            _ => None,
+        }
+    }
 }
 
 impl<T: Real> Clone for Edge<T> {
@@ -188,10 +195,7 @@ impl<T: Real> Input<T> {
 
     /// The operation that computed it; `None` for a leaf or a constant.
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
-        match &self.edge {
-            Edge::Node(node, _) => Some(node),
-            _ => None,
-        }
+        self.edge.node()
     }
 
     /// Its shape.

@@ -80,10 +80,7 @@ impl<T: Real> Var<T> {
 
     /// The operation that computed it; `None` for a leaf or a constant.
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
-        match &self.edge {
-            Edge::Node(node, _) => Some(node),
-            _ => None,
-        }
+        self.edge.node()
     }
 }
 
@@ -125,7 +122,8 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
 /// use retrograd_autograd::Var;
 /// use retrograd_tensor::Tensor;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
-/// assert_eq!(format!("{x}; {}", x.square()), format!("{} leaf; {} from square", x.value(), 4.0));
+/// assert_eq!(format!("{x}"), "tensor(2.) leaf");
+/// assert_eq!(format!("{}", x.square()), "tensor(4.) from square");
 /// ```
 impl<T: Real> fmt::Display for Var<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
