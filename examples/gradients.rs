@@ -34,8 +34,9 @@ fn main() -> ExitCode {
     say!("{by_differences}\n");
 
     say!("3. By the engine: a Var remembers, backward() walks the graph.\n");
-    let leaf = Var::leaf(w.clone());
+    let leaf = Var::leaf(w);
     let y = Var::constant(x.clone()).matmul(&leaf).tanh().sum(..);
+    let graph = to_dot(&[&y]);
     say!("{}\n", y.backward().get(&leaf).expect("y depends on W"));
 
     say!("gradcheck does step 2 for any function and any shapes:");
@@ -66,8 +67,7 @@ fn main() -> ExitCode {
     }
 
     say!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
-    let leaf = Var::leaf(w);
-    say!("{}", to_dot(&[&leaf.t().tanh().sum(..)]));
+    say!("{graph}");
     output::end(ExitCode::SUCCESS)
 }
 
