@@ -47,12 +47,16 @@ pub fn ladder(n: usize) -> Ladder {
                 packed,
             ),
             threaded,
-            product("ours", "the library: tiles from any strides, panels that fit", level()),
+            product(
+                "ours",
+                "this library: reads operands in place or packs them, by size and strides",
+                level(),
+            ),
             // In portable code, the library leaves products to that crate, which finds out for
             // itself what the CPU can do.
             product(
                 "matrixmultiply",
-                "the crate of that name, its blocks shared out as ours",
+                "the crate of that name, with the same partition",
                 Level::Scalar,
             ),
         ],
