@@ -1,4 +1,4 @@
-//! What an operation costs besides its work. `cargo bench -p retrograd-benches --bench dispatch`.
+//! Per-operation overhead, on tiny tensors. `cargo bench -p retrograd-benches --bench dispatch`.
 
 mod common;
 

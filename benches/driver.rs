@@ -1,5 +1,6 @@
-//! Our side of the comparison with other libraries: does what benches/compare asks for, see
-//! protocol.rs there for how. `--precision NAME` says what products may be made of.
+//! retrograd's program in the comparison with other libraries: executes the requests of
+//! benches/compare (see protocol.rs there). `--precision NAME` sets the precision of matrix
+//! multiplication.
 
 #[path = "compare/protocol.rs"]
 mod protocol;
@@ -16,7 +17,10 @@ fn main() {
     let precision = std::env::args().skip_while(|arg| arg != "--precision").nth(1);
     let precision = precision
         .map_or(MatmulPrecision::F32, |name| name.parse().unwrap_or_else(|e| panic!("{e}")));
-    assert!(precision.is_supported(), "this CPU cannot make products of {precision}");
+    assert!(
+        precision.is_supported(),
+        "this CPU does not support matrix multiplication in {precision}"
+    );
     // As in training, everything happens within a pool that is entered once.
     with_threads(threads(), || with_matmul_precision(precision, serve));
 }

@@ -1,11 +1,12 @@
-//! Matrix products: squares, the linear layers of two models in all three forms, thin ones, many
-//! small ones; and the same by other crates. `cargo bench -p retrograd-benches --bench gemm`.
+//! Matrix multiplication (GEMM): square matrices, the linear layers of two models in the forms NN,
+//! NT and TN, skinny shapes, batches; and the same shapes with other crates.
+//! `cargo bench -p retrograd-benches --bench gemm`.
 
 mod common;
 
 use common::group;
 
-/// Width times width of the linear layers and the head, and tokens in a batch.
+/// Tokens in a batch; inputs and outputs of the linear layers and of the head.
 const MODELS: [(usize, [(usize, usize); 5]); 2] = [
     (768, [(128, 384), (128, 128), (128, 512), (512, 128), (128, 65)]),
     (16_384, [(384, 1152), (384, 384), (384, 1536), (1536, 384), (384, 65)]),
@@ -25,23 +26,23 @@ fn main() {
             let all = MODELS.iter().flat_map(|(n, l)| l.map(|(i, o)| of(*n, i, o)));
             group(c, name, all);
         }
-        let thin = [
+        let skinny = [
             "nt 1 4096 4096",
             "nt 8 4096 4096",
             "nt 1 1536 384",
             "nt 4 1536 384",
             "tn 128 16384 128",
         ];
-        group(c, "thin", thin.map(|x| format!("gemm {x}")));
-        // Rows a power of two apart map to few sets of a cache; their neighbours do not.
+        group(c, "skinny", skinny.map(|x| format!("gemm {x}")));
+        // Row strides of a power of two map to few sets of a cache; those 8 larger do not.
         let distances = [128, 256, 512, 1024, 2048, 4096].into_iter().flat_map(|d| {
             let k = d.min(512);
             [d, d + 8].map(|d| (format!("gemm nn 512 {k} {k}"), d, k + 24))
         });
         let left = distances.clone().map(|(product, d, other)| format!("{product} {d} {other}"));
-        group(c, "rows of the left matrix apart", left);
+        group(c, "row stride of A", left);
         let right = distances.map(|(product, d, other)| format!("{product} {other} {d}"));
-        group(c, "rows of the right matrix apart", right);
+        group(c, "row stride of B", right);
         let batched = [
             "nt 48 64 32 64",
             "nn 48 64 64 32",

@@ -1,4 +1,4 @@
-//! Operations bound by memory: rows of softmax, norms and losses, elements, embeddings.
+//! Memory-bound operations: softmax, norms and losses by row, elementwise operations, embeddings.
 //! `cargo bench -p retrograd-benches --bench rows`.
 
 mod common;

@@ -1,6 +1,6 @@
-//! Whole training steps: nanoGPT's CPU recipe and its "baby GPT". The share of the peak is the
-//! model FLOP utilisation: what the model needs, with causal attention counted as such, by what
-//! all threads' multiply-adds could do. `cargo bench -p retrograd-benches --bench train_step`.
+//! Whole training steps: nanoGPT's CPU recipe and its "baby GPT". The percentage of the peak is the
+//! model FLOP utilisation (MFU): the operations that the model requires, with causal attention
+//! counted as such, divided by the time and the FMA peak of all threads. `cargo bench -p retrograd-benches --bench train_step`.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn main() {
     common::main(|c| {
         let small = ["12 0", "12 0.2", "8 0"].map(|x| format!("train nanogpt-cpu {x}"));
         group(c, "nanogpt-cpu", small);
-        // Seconds each: ten are what the harness takes at least.
+        // Each step takes seconds; the harness takes at least ten samples.
         let baby = ["8 0", "8 0.2", "64 0", "64 0.2"].map(|x| format!("train baby {x}"));
         group(c, "baby", baby);
     });

@@ -1,5 +1,5 @@
-//! One derivative three ways: by hand, by differences, by the engine. Then an operation of
-//! our own, one with a mistake, and a derivative of a derivative.
+//! One derivative three ways: by hand, by finite differences, by the engine. Then a custom
+//! operation, one with an error, higher derivatives, and the graph.
 //!
 //! Run with `cargo run --release --example gradients`.
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let by_hand = x.t().matmul(&(Tensor::ones(h.shape()) - h.square()));
     say!("{by_hand}\n");
 
-    say!("2. By differences: move one element of W by ±ε and watch y.\n");
+    say!("2. By finite differences, [y(W + ε) - y(W - ε)] / 2ε for each element of W:\n");
     let y = |w: &Tensor<f64>| x.matmul(w).tanh().sum(..).item();
     let eps = 1e-6;
     let by_differences = Tensor::from_fn([3, 2], |at| {
@@ -33,12 +33,13 @@ fn main() -> ExitCode {
     });
     say!("{by_differences}\n");
 
-    say!("3. By the engine: a Var remembers, backward() walks the graph.\n");
-    let leaf = Var::leaf(w.clone());
+    say!("3. By the engine: operations on a Var record a graph, backward() traverses it:\n");
+    let leaf = Var::leaf(w);
     let y = Var::constant(x.clone()).matmul(&leaf).tanh().sum(..);
+    let graph = to_dot(&[&y]);
     say!("{}\n", y.backward().get(&leaf).expect("y depends on W"));
 
-    say!("gradcheck does step 2 for any function and any shapes:");
+    say!("gradcheck compares steps 2 and 3 for any function and any shapes:");
     let report = gradcheck(
         |v| Var::constant(x.clone()).matmul(&v[0]).tanh().sum(..),
         std::slice::from_ref(&leaf),
@@ -46,18 +47,18 @@ fn main() -> ExitCode {
     );
     say!("   {}\n", report.expect("the engine is right"));
 
-    say!("4. An operation of our own: y = x³, with its rule.");
+    say!("4. A custom operation: y = x³, with its backward rule.");
     let points = [Var::leaf(Tensor::from([0.5f64, -1.0, 2.0]))];
     let first = gradcheck(|v| cube(&v[0], 3.0), &points, &Check::precise());
     say!("   first derivatives:  {}", first.expect("3x² is right"));
     let second = gradgradcheck(|v| cube(&v[0], 3.0), &points, &Check::default());
     say!("   second derivatives: {}\n", second.expect("6x is right"));
 
-    say!("5. The same with a slip in the rule, 2x² instead of 3x²:");
+    say!("5. The same with an error in the rule, 2x² instead of 3x²:");
     let error = gradcheck(|v| cube(&v[0], 2.0), &points, &Check::precise()).unwrap_err();
     say!("   {error}\n");
 
-    say!("6. A derivative of a derivative: for y = x⁴ at 2,");
+    say!("6. Higher derivatives: for y = x⁴ at 2,");
     let x = Var::leaf(Tensor::scalar(2.0f64));
     let mut y = x.powf(4.0);
     for order in 1..=4 {
@@ -66,8 +67,7 @@ fn main() -> ExitCode {
     }
 
     say!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
-    let leaf = Var::leaf(w);
-    say!("{}", to_dot(&[&leaf.t().tanh().sum(..)]));
+    say!("{graph}");
     output::end(ExitCode::SUCCESS)
 }
 

@@ -128,13 +128,13 @@ fn layer(weights: &[Vec<Value>], inputs: &[Value]) -> Vec<Value> {
 }
 
 fn main() -> ExitCode {
-    say!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a), and differences of its values");
+    say!("gradients of ((tanh(ab) + a/b)^3 - e^a) relu(b - a), and finite differences");
     let (a, b) = (Value::new(0.7), Value::new(1.9));
     expression(&a, &b).backward();
     let h = 1e-6;
     let at = |da, db| expression(&Value::new(0.7 + da), &Value::new(1.9 + db)).data();
     let (da, db) = ((at(h, 0.0) - at(-h, 0.0)) / (2.0 * h), (at(0.0, h) - at(0.0, -h)) / (2.0 * h));
-    say!("  by a: {:.8}  {da:.8}\n  by b: {:.8}  {db:.8}", a.grad(), b.grad());
+    say!("  d/da: {:.8}  {da:.8}\n  d/db: {:.8}  {db:.8}", a.grad(), b.grad());
 
     say!("a network with four hidden units learns exclusive or");
     let mut seed = 1_u64;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     surroundings::check("close other programs");
-    say!("A tensor is storage (numbers in a row) under a layout (how to walk them).\n");
+    say!("A tensor is a storage (elements in memory) and a layout (shape, strides, offset).\n");
     let x = Tensor::<f32>::arange(0.0, 12.0, 1.0).reshape([3, 4]);
     show("x", &x);
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let row = x.select(0, 1);
     show("x.select(0, 1).broadcast_to([2, 4]): stride 0", &row.broadcast_to([2, 4]));
 
-    say!("Reshaping is a view when strides can express it, and a copy when not.\n");
+    say!("Reshaping returns a view if strides can express it, else a copy.\n");
     for (name, y) in
         [("x.reshape([2, 6])", x.reshape([2, 6])), ("x.t().reshape([6, 2])", x.t().reshape([6, 2]))]
     {
@@ -36,29 +36,29 @@ fn main() -> ExitCode {
         say!("{name} is {how} with strides {:?}", y.layout().strides());
     }
 
-    say!("\nBroadcasting aligns shapes at the last axis; an axis of 1 is repeated.\n");
+    say!("\nBroadcasting aligns shapes at the last axis; axes of size 1 are repeated.\n");
     let column = Tensor::from([[10.0f32], [20.0], [30.0]]);
     say!("{} + {} =\n{}\n", x.shape(), column.shape(), &x + &column);
 
-    say!("Shapes that do not fit are refused:\n");
+    say!("Shapes that do not broadcast are an error:\n");
     let error = Shape::broadcast("add", x.shape(), &Shape::from([3])).unwrap_err();
     say!("{error}\n");
 
-    say!("Writing never changes another tensor: storage that is shared is copied first.\n");
+    say!("Copy-on-write: a write to shared storage copies it first.\n");
     let mut y = x.clone();
     say!("a clone shares storage:      {}", y.shares_storage(&x));
     y.make_mut()[0] = 99.0;
     say!("after y.make_mut()[0] = 99:  {}", y.shares_storage(&x));
     say!("x[0, 0] is still             {}", x.at(&[0, 0]));
 
-    say!("\nReductions, matrix products, einsum:\n");
+    say!("\nReductions, matrix multiplication, einsum:\n");
     say!("x.sum(0)        {}", x.sum(0));
     say!("x.mean(-1)      {}", x.mean(-1));
     say!("x.matmul(x.t()) \n{}", x.matmul(&x.t()));
     say!("einsum ij,ij->i {}", Tensor::einsum("ij,ij->i", &[&x, &x]));
     say!("x.softmax(-1)   \n{}", x.softmax(-1));
 
-    say!("\nRandom numbers come from a key, not from a place in a stream:\n");
+    say!("\nRandom numbers are functions of a key and an index; the generator has no state:\n");
     say!("{}", Tensor::<f32>::randn([2, 3], &mut Rng::new(42)));
 
     let before = pool_stats();

@@ -27,6 +27,11 @@ pub use retrograd_tensor::machine;
 #[doc = include_str!("conventions.md")]
 pub mod conventions {}
 
+/// The program in README.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// What most programs need.
 pub mod prelude {
     pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad, with_threads};

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the work to be timed, and rates as shares of the machine's limits.
+//! Code that all benchmarks use: the work to be timed, and rates as fractions of the machine's limits.
 
 #[path = "../tasks/mod.rs"]
 pub mod tasks;
@@ -31,7 +31,7 @@ pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
 pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Item = String>) {
     let mut group = c.benchmark_group(name);
     for case in cases {
-        let work = tasks::work(&case).unwrap_or_else(|| panic!("no work is called {case}"));
+        let work = tasks::work(&case).unwrap_or_else(|| panic!("there is no work named {case}"));
         let (elements, bytes) = (work.flops as u64, work.bytes as u64);
         if let Some(throughput) = match (elements, bytes) {
             (0, 0) => None,
@@ -41,7 +41,7 @@ pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Ite
         } {
             group.throughput(throughput);
         }
-        // What it needs is made if it is measured at all, and gone before the next is made.
+        // Operands are allocated only if the case is measured, and freed before the next case.
         let (mut start, mut run) = (Some(work.start), None);
         group.bench_function(case, |b| {
             let run = run.get_or_insert_with(|| start.take().expect("started once")());
@@ -51,7 +51,7 @@ pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Ite
     group.finish();
 }
 
-/// Wall time, with rates as shares of what the machine can do at most.
+/// Wall time, with rates as fractions of the machine's limits.
 pub struct Limits(Machine);
 
 impl Measurement for Limits {
@@ -79,8 +79,8 @@ impl Measurement for Limits {
 }
 
 impl ValueFormatter for Limits {
-    /// `231.2 GFLOP/s = 88 %` of the multiply-adds of all threads, or `12.3 GB/s = 41 % of DRAM`:
-    /// of what a read or copy from the nearest memory reaches that holds as many bytes.
+    /// `231.2 GFLOP/s = 88 %` of the FMA peak of all threads, or `12.3 GB/s = 41 % of DRAM`: of the
+    /// bandwidth of the fastest memory level that holds as many bytes.
     fn format_throughput(&self, throughput: &Throughput, nanoseconds: f64) -> String {
         match *throughput {
             Throughput::Elements(flops) => {

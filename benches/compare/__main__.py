@@ -1,19 +1,19 @@
-"""Compares retrograd with other libraries, in turns, and says by what factor it is faster.
+"""Compares the speed of retrograd with that of other libraries, in alternating turns.
 
     PYTHON=python-with-torch python3 benches/compare
 
-Every case is measured in turns: ours, theirs, ours, theirs, while the other programs sleep. A turn
-answers the median of its calls; the ratio is that of the medians over turns (theirs by ours: above
-1 we are faster), and beside it stand the lowest and highest of the ratios of neighbouring turns.
-A turn is repeated if another process of the machine, or another virtual machine, used more than a
-twentieth of a processor meanwhile; what stays disturbed is marked in the table by "!".
-Before it is timed, every case is run on the same numbers by everybody and what comes out must
-agree. What is not there (PyTorch, a peer that does not build) is left out and said so.
+Every case is measured in alternating turns: retrograd, the other library, retrograd, .., while all
+other programs are idle. The result of a turn is the median time of its calls. The ratio is the other
+library's median over all turns divided by retrograd's: above 1, retrograd is faster. The lowest and
+highest ratio of neighbouring turns are printed beside it. A turn is repeated if another process, or
+another virtual machine, used more than a twentieth of a processor during it; cases that stay disturbed
+are marked with "!". Before a case is timed, all programs run it on the same operands, and their results
+must agree. A library that is missing or does not build is skipped, with a message.
 
-What came out is printed, and written to target/compare (target/compare-bf16 and so on with another
-precision of products, which PyTorch is told as well; target/compare-mkl-as-intel), as results.json,
-results.csv, ratios.svg and roofline.svg. The default run takes some twenty minutes, once everything
-is built.
+The results are printed and written to target/compare (target/compare-bf16 etc. with another matrix
+multiplication precision, which is set in PyTorch as well; target/compare-mkl-as-intel), as
+results.json, results.csv, ratios.svg and roofline.svg. The default run takes about twenty minutes
+after everything is built.
 """
 
 import argparse
@@ -34,19 +34,19 @@ def arguments():
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("compare", description=__doc__, formatter_class=form)
     every = ",".join(PROGRAMS)
-    parser.add_argument("--only", default="", help="groups, or cases whose name begins so, by commas")
-    parser.add_argument("--programs", default=every, help=f"whom to compare, of {every}")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for everybody")
-    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of products")
-    told = "let the MKL of PyTorch use AVX-512 on a CPU that is not Intel's; needs cc"
-    parser.add_argument("--mkl-as-intel", action="store_true", help=told)
+    parser.add_argument("--only", default="", help="groups, or prefixes of case names, separated by commas")
+    parser.add_argument("--programs", default=every, help=f"programs to compare, of {every}")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of every program")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of matrix multiplication")
+    avx512 = "make PyTorch's MKL take its AVX-512 path on CPUs that are not Intel's; requires cc"
+    parser.add_argument("--mkl-as-intel", action="store_true", help=avx512)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of a turn")
-    parser.add_argument("--out", type=Path, help="folder of the results [target/compare..]")
-    parser.add_argument("--add", action="store_true", help="to what is in that folder")
-    parser.add_argument("--build", action="store_true", help="build what is needed, and stop")
-    parser.add_argument("--show", action="store_true", help="what is in that folder, and stop")
-    parser.add_argument("--list", action="store_true", help="the cases, and stop")
+    parser.add_argument("--seconds", type=float, default=0.2, help="seconds of a turn")
+    parser.add_argument("--out", type=Path, help="output folder [target/compare..]")
+    parser.add_argument("--add", action="store_true", help="add to the results in that folder")
+    parser.add_argument("--build", action="store_true", help="build the required programs and exit")
+    parser.add_argument("--show", action="store_true", help="print the results in that folder and exit")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
     args = parser.parse_args()
     suffix = "" if args.precision == "f32" else f"-{args.precision}"
     suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
@@ -66,7 +66,7 @@ class Side:
         return self.counts is not None
 
     def turn(self, seconds):
-        """One turn, everybody else asleep: if somebody is not, another try or two."""
+        """One turn while all other processes are idle; repeated if one was not."""
         for left in range(TRIES - 1, -1, -1):
             time.sleep(SETTLE)
             before, start = others_seconds(self.program), time.perf_counter()
@@ -83,7 +83,7 @@ class Side:
 
 
 def difference(case, ours, theirs):
-    """The largest difference between what came out, relative to its size; None if unknown."""
+    """The largest relative difference between two results; None if unknown."""
     pairs = list(zip(ours, theirs))
     if not pairs:
         return None
@@ -108,7 +108,7 @@ def compare(programs, case, turns, seconds):
     shared = sum(s.program is sides[0].program for s in sides) > 1
 
     def each(do):
-        """Does it with every side; one whose program dies of it, or knows no such work, leaves."""
+        """Calls do(side) for every side; removes a side whose program dies or does not support the case."""
         for side in list(sides):
             try:
                 if not do(side):
@@ -149,7 +149,7 @@ def compare(programs, case, turns, seconds):
         differences[side.label] = apart
         # Not a number is not near, either.
         if apart is not None and not apart <= tolerances[side.label]:
-            message = f"{case.name}: {side.label} has other results, {apart:.1e} apart"
+            message = f"{case.name}: results of {side.label} differ by {apart:.1e}"
             print(message, ours.numbers, side.numbers, sep="\n", file=sys.stderr)
     return dict(
         group=case.group,
@@ -204,7 +204,7 @@ def main():
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
     if not chosen:
-        sys.exit(f"no case begins with {args.only}; --list lists them")
+        sys.exit(f"no case name starts with {args.only}; --list lists all cases")
     if args.list:
         for case in chosen:
             print(f"{case.group:24} {case.name}")
@@ -214,7 +214,7 @@ def main():
         return
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
-        sys.exit(f"no program is called {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+        sys.exit(f"unknown programs: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
     chosen_programs = {*args.programs.split(","), "ours"}
     programs = Programs(chosen_programs, args.threads, args.precision, args.mkl_as_intel)
     needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
@@ -229,9 +229,9 @@ def main():
     results = read(args.out) if earlier else dict(about={}, rows=[])
     before = results["about"].get("ours")
     if before and before.get("precision", "f32") != args.precision:
-        sys.exit(f"{args.out} has results of another precision")
+        sys.exit(f"{args.out} contains results with another precision")
     if earlier and results.get("mkl_as_intel", False) != args.mkl_as_intel:
-        sys.exit(f"{args.out} has results of another MKL")
+        sys.exit(f"{args.out} contains results with the other setting of --mkl-as-intel")
     results["mkl_as_intel"] = args.mkl_as_intel
     limits = better(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
@@ -254,7 +254,7 @@ def main():
         print("interrupted", file=sys.stderr)
     programs.end()
     if not results["rows"]:
-        sys.exit("nobody to compare with: see benches/peers/README.md")
+        sys.exit("no other library is available: see benches/peers/README.md")
     print(report(results))
     print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
 

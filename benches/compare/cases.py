@@ -1,47 +1,47 @@
-"""What is compared with whom, and the ratio (theirs by ours) that is aimed at."""
+"""The cases, the libraries that each is compared with, and the target ratio."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Whom a case is compared with."""
+    """A library that a case is compared with."""
 
     name: str  # in the table
-    program: str  # which program does it, a key of programs.PROGRAMS
-    rename: tuple = ("", "")  # the name of its work is the case's, with this replaced by that
-    tolerance: float = 1e-3  # how far what comes out may be from ours, relative to its size
+    program: str  # a key of programs.PROGRAMS
+    rename: tuple = ("", "")  # replaced in the case name, if the program names its work differently
+    tolerance: float = 1e-3  # the largest relative difference of results
 
 
 @dataclass(frozen=True)
 class Case:
     group: str
     name: str  # of the work, see benches/tasks
-    rivals: tuple  # the fastest of them counts
+    rivals: tuple  # the ratio is that of the fastest
     aim: float | None = None
-    each: bool = True  # whether the aim is for the case; else for the mean of its group
+    each: bool = True  # whether the target is for the case; else for the mean of its group
     memory: bool = False  # whether to compare peak memory as well
-    slow: bool = False  # seconds a call: one call a turn, fewer turns
+    slow: bool = False  # calls of seconds: one call per turn, fewer turns
 
     @property
     def losses(self):
-        """Whether what comes out are the losses of training steps, not digests of tensors."""
+        """Whether the results are losses of training steps, not digests of tensors."""
         return self.name.startswith("train ")
 
     @property
     def checked(self):
-        """Whether everybody must get the same: not if dropout is random, nor another mask."""
+        """Whether results must agree: not with random dropout or a different mask."""
         last = self.name.split()[-1]
         random = self.name.startswith(("attention", "train")) and float(last) > 0
         return not random and self.group != "window attention"
 
     @property
     def calls(self):
-        """How many calls are checked."""
+        """The number of calls that are checked."""
         return 1 if not self.losses else 2 if self.slow else 10
 
     def named(self, start, groups):
-        """Whether it is of the group of that name or, if there is none, begins with it."""
+        """Whether it is in the group of that name or, if there is none, its name starts so."""
         if start in groups:
             return self.group == start
         return self.group.startswith(start) or self.name.startswith(start)
@@ -50,7 +50,7 @@ class Case:
 TORCH = Rival("PyTorch", "torch")
 TORCH_FUSED = Rival("PyTorch, fused AdamW", "torch-fused")
 TORCH_COMPILE = Rival("torch.compile", "torch-compile")
-# They clip gradients in their own way, or not at all.
+# burn clips gradients per tensor, candle not at all.
 RUST = tuple(
     Rival(name, program, tolerance=0.02)
     for name, program in (
@@ -67,7 +67,7 @@ CRATES = tuple(
 
 
 def layers(tokens, sizes):
-    """The products of linear layers: forward, gradient of the input, gradient of the weight."""
+    """The GEMMs of linear layers: forward, gradient of the input, gradient of the weight."""
     for i, o in sizes:
         yield f"gemm nt {tokens} {i} {o}"
         yield f"gemm nn {tokens} {o} {i}"

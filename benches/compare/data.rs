@@ -1,4 +1,4 @@
-//! Operands that every program makes the same, so that their results can be compared.
+//! Operands, equal in all programs, so that their results can be compared.
 
 /// The bits of a number's hash: `lowbias32` of Chris Wellons' "Prospecting for Hash Functions".
 fn bits(seed: u32, i: usize) -> u32 {
@@ -22,8 +22,8 @@ pub fn integers(seed: u32, n: usize, end: usize) -> Vec<usize> {
     (0..n).map(|i| bits(seed, i) as usize % end).collect()
 }
 
-/// What tells results apart: the root of the mean square, and the mean product with numbers of
-/// their own, times the root of how many there are (of the same size, but it knows the order).
+/// A digest of a result: the root mean square, and `Σ xᵢrᵢ / √n` with pseudorandom `rᵢ`, which has the
+/// same magnitude but depends on the order of the elements.
 pub fn digest(x: &[f32]) -> [f64; 2] {
     const SEED: u32 = 9;
     let n = x.len().max(1) as f64;

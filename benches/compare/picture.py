@@ -1,4 +1,4 @@
-"""Two pictures: a bar for every case, and the cases under the machine's roofline."""
+"""Two pictures: a bar chart of all ratios, and the roofline plot."""
 
 import math
 from html import escape
@@ -28,7 +28,7 @@ def svg(width, height, parts):
 
 
 def ratios(groups):
-    """Bars of their time by ours, to a logarithmic scale, with a mark at what is aimed at."""
+    """Bars of the ratios on a logarithmic scale, with a mark at the target."""
     every = [f for group in groups.values() for f in group]
     low = min([0.5] + [f["low"] for f in every])
     high = max([2.0] + [f["high"] for f in every] + [f["aim"] or 0 for f in every]) * 1.1
@@ -37,7 +37,7 @@ def ratios(groups):
     def at(ratio):
         return left + width * math.log(ratio / low) / math.log(high / low)
 
-    parts, y = [text(20, 30, "How many times as fast as the fastest other library", 16)], 50
+    parts, y = [text(20, 30, "Speedup over the fastest other library", 16)], 50
     top = y
     for name, group in groups.items():
         y += 26
@@ -65,7 +65,7 @@ def ratios(groups):
 
 
 def roofline(facts, machine):
-    """GFLOP/s over operations per byte, ours and the fastest other, under the limits."""
+    """GFLOP/s over arithmetic intensity, of retrograd and the fastest other library."""
     points = [f for f in facts if "intensity" in f]
     width, height, left, bottom = 760, 440, 70, 60
     peak = machine["gflops"]
@@ -80,7 +80,7 @@ def roofline(facts, machine):
         gflops = max(gflops, low)
         return 50 + height * (1 - math.log(gflops / low) / math.log(high / low))
 
-    parts = [text(20, 28, "Under the machine's limits, all threads", 16)]
+    parts = [text(20, 28, "Roofline, all threads", 16)]
     for power in range(math.ceil(math.log2(x_low)), math.floor(math.log2(x_high)) + 1, 2):
         where = x(2.0**power)
         parts.append(line(where, 50, where, 50 + height, FAINT))
@@ -104,7 +104,7 @@ def roofline(facts, machine):
         parts.append(f"<circle {theirs}>{name}</circle>")
         ours = f'{where} cy="{y(f["gflops"]):.1f}" r="3.5" fill="{GOOD}" fill-opacity="0.8"'
         parts.append(f"<circle {ours}>{name}</circle>")
-    parts.append(text(left, 50 + height + 40, "operations per byte", 12, MUTED))
-    parts.append(text(left + 200, 50 + height + 40, "● ours", 12, GOOD))
-    parts.append(text(left + 280, 50 + height + 40, "○ the fastest other library", 12, OTHER))
+    parts.append(text(left, 50 + height + 40, "arithmetic intensity, FLOP per byte", 12, MUTED))
+    parts.append(text(left + 240, 50 + height + 40, "● retrograd", 12, GOOD))
+    parts.append(text(left + 340, 50 + height + 40, "○ the fastest other library", 12, OTHER))
     return svg(left + width + 30, 50 + height + bottom, parts)

@@ -1,4 +1,4 @@
-"""The programs that do the work: how they are built, started, talked to and watched."""
+"""The programs that execute the work: building, starting, communicating, measuring."""
 
 import functools
 import json
@@ -37,14 +37,14 @@ PROGRAMS = {
     "burn-best": lambda: peer("peer-burn", "burn-best", "--features", "best"),
 }
 
-# What products of f32 may be made of, and whom that is told. For PyTorch it is
+# Matrix multiplication precisions, and the programs that have the setting. In PyTorch it is
 # set_float32_matmul_precision: "highest", "highest", "high" and "medium".
 PRECISIONS = ("f32", "bf16x6", "bf16x3", "bf16")
 WITH_PRECISION = ("ours", "torch", "torch-fused", "torch-compile")
 
 
 def built(command, target):
-    """Builds, and finds what has been built under that name."""
+    """Builds a target and returns the path of its executable."""
     command = [*command, "--message-format", "json"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
@@ -56,7 +56,7 @@ def built(command, target):
 
 @functools.cache
 def mkl_as_intel():
-    """Builds what makes the MKL of PyTorch take this CPU for one of Intel's."""
+    """Builds the library that makes MKL take its AVX-512 path on CPUs that are not Intel's."""
     library = ROOT / "target" / "peers" / "mkl_as_intel.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     source = PEERS / "torch" / "mkl_as_intel.c"
@@ -65,15 +65,15 @@ def mkl_as_intel():
 
 
 class Died(Exception):
-    """A program has ended, and was not asked to."""
+    """A program ended unexpectedly."""
 
     def __init__(self, program, line):
-        super().__init__(f"{program.name} died of: {line}")
+        super().__init__(f"{program.name} ended unexpectedly on: {line}")
         self.program = program
 
 
 class Program:
-    """One running program, which does nothing unless asked."""
+    """A running program, idle between requests."""
 
     def __init__(self, name, command, threads):
         counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -106,11 +106,11 @@ class Program:
         return None if answer[0] == "unknown" else tuple(map(float, answer[1:]))
 
     def check(self, calls):
-        """What came out of so many calls, in a few numbers."""
+        """A few numbers that summarise the results of so many calls."""
         return [float(x) for x in self.ask(f"check {calls}").split()]
 
     def run(self, seconds):
-        """Seconds of a call."""
+        """The time of a call, in seconds."""
         return float(self.ask(f"run {seconds}").split()[0])
 
     def close(self):
@@ -127,7 +127,7 @@ class Program:
         return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(which + ":"))
 
     def forget_peak(self):
-        """The peak starts anew: whoever measured the machine has held large blocks."""
+        """Resets the peak: measuring the machine allocated large blocks."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def end(self):
@@ -143,7 +143,7 @@ class Program:
 
 
 def others_seconds(program):
-    """Processor time of everybody else on this machine so far, other virtual machines included."""
+    """Processor time of all other processes so far, other virtual machines included."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
     ticks = user + nice + system + interrupts + soft + stolen
@@ -151,7 +151,7 @@ def others_seconds(program):
 
 
 class Programs:
-    """Those that have been asked for; started when first needed."""
+    """The selected programs; each is started when it is first used."""
 
     def __init__(self, allowed, threads, precision, mkl_as_intel):
         self.allowed, self.threads, self.precision = allowed, threads, precision
@@ -159,7 +159,7 @@ class Programs:
         self.commands, self.running, self.about = {}, {}, {}
 
     def command(self, name):
-        """The command of a program, or None if it is not to be had here."""
+        """The command of a program, or None if it is not available."""
         if name not in self.commands:
             command = None
             if name in self.allowed:
@@ -170,7 +170,7 @@ class Programs:
                     if self.mkl_as_intel and name.startswith("torch"):
                         command = [*command, "--mkl-as-intel", mkl_as_intel()]
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
-                    print(f"{name} is left out, since it does not build: {error}", file=sys.stderr)
+                    print(f"{name} is skipped: it does not build: {error}", file=sys.stderr)
             self.commands[name] = command
         return self.commands[name]
 
@@ -183,14 +183,14 @@ class Programs:
             try:
                 self.running[name] = self.fresh(name) if self.command(name) else None
             except (OSError, Died) as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
+                print(f"{name} is skipped: {error}", file=sys.stderr)
                 self.running[name] = None
             if program := self.running[name]:
                 self.about[name] = program.about
         return self.running[name]
 
     def lost(self, program):
-        """Forgets a program that died; it is started again when it is needed."""
+        """Removes a program that ended; it is started again when it is next used."""
         program.end()
         del self.running[program.name]
 

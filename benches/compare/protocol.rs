@@ -1,31 +1,31 @@
-//! How benches/compare talks, line by line, to the programs that do the work.
+//! The line protocol between benches/compare and the programs that execute the work.
 //!
-//! | it says | the answer |
+//! | request | response |
 //! |---|---|
 //! | `about` | one line of JSON |
-//! | `open NAME` | `ok FLOPS BYTES` once the operands are made, or `unknown` |
-//! | `check CALLS` | numbers that tell what came out of so many calls: `digest` (data.rs) of every result, or the loss of a training step; nothing if that is random |
-//! | `run SECONDS` | `SECONDS CALLS`: the median time of a call, of that many for about as long as was said and at least one |
-//! | `close` | `ok`; the operands are gone |
+//! | `open NAME` | `ok FLOPS BYTES` once the operands are allocated, or `unknown` |
+//! | `check CALLS` | numbers that summarise the results of so many calls: `digest` (data.rs) of every result, or the loss of a training step; nothing if results are random |
+//! | `run SECONDS` | `SECONDS CALLS`: the median time of a call, and the number of calls, for about the given time and at least one |
+//! | `close` | `ok`; the operands are freed |
 //!
-//! Between two lines a program does nothing at all, so that another one can be measured.
+//! Between two requests a program is idle, so that another one can be measured.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// Does work once; if it is asked, it says in a few numbers what came out.
+/// Executes the work once; if the argument is true, returns a few numbers that summarise the result.
 pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 
-/// Work whose operands have been made.
+/// Work whose operands have been allocated.
 pub struct Opened {
-    /// Multiplications and additions that cannot be avoided.
+    /// Floating-point operations that the work requires.
     pub flops: f64,
-    /// Bytes that have to be moved.
+    /// Bytes that the work has to move.
     pub bytes: f64,
     pub run: Run,
 }
 
-/// Answers until there is no more to read.
+/// Answers requests until the end of standard input.
 pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) {
     let mut opened: Option<Opened> = None;
     for line in std::io::stdin().lock().lines() {
@@ -51,10 +51,10 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
                 opened = None;
                 "ok".into()
             }
-            _ => panic!("cannot do: {line}"),
+            _ => panic!("unknown request: {line}"),
         };
         println!("{answer}");
-        std::io::stdout().flush().expect("somebody listens");
+        std::io::stdout().flush().expect("standard output is open");
     }
 }
 

@@ -9,7 +9,7 @@ from picture import ratios, roofline
 
 
 def best_rival(times):
-    """The rival with the lowest median."""
+    """The other library with the lowest median time."""
     rivals = [name for name in times if name != "ours"]
     return min(rivals, key=lambda name: statistics.median(times[name]))
 
@@ -75,20 +75,20 @@ def share(fact, of):
 
 
 def lost(results):
-    """What is slower than the fastest other, and how far everybody agreed, in words."""
+    """The cases slower than the fastest other library, and the largest difference of results."""
     every = [f for group in groups(results).values() for f in group]
     behind = sorted((f for f in every if f["ratio"] < 1), key=lambda f: f["ratio"])
-    lines = [f"{len(behind)} of {len(every)} are slower than the fastest other:"]
+    lines = [f"{len(behind)} of {len(every)} cases are slower than the fastest other library:"]
     for f in behind:
         lines.append(f"  {f['ratio']:.2f}  {f['name']} ({f['rival']})")
     found = [d for r in results["rows"] for d in r.get("differences", {}).values() if d is not None]
     wrong = [f for f in every if f.get("differs")]
     lines.append(
-        f"{len(found)} results were compared, the farthest {max(found, default=0):.0e} apart; "
-        f"{len(wrong)} differ"
+        f"{len(found)} results were compared, largest difference {max(found, default=0):.0e}; "
+        f"{len(wrong)} exceed the tolerance"
     )
     if disturbed := sum(bool(f.get("disturbed")) for f in every):
-        lines.append(f"{disturbed} cases, marked by !, were disturbed by other processes")
+        lines.append(f"{disturbed} cases, marked with !, were disturbed by other processes")
     return lines
 
 
@@ -96,16 +96,16 @@ def report(results):
     about = results["about"]
     others = [f"{name}: {a['version']}" for name, a in about.items() if name != "ours"]
     note = (
-        "of FMA peak: operations that the work needs, by what f32 multiply-adds of all threads can;\n"
-        "for training, the model FLOP utilisation. of the limit: the least time that arithmetic or\n"
-        "moving inputs and outputs once takes, by ours."
+        "of FMA peak: required operations per second, divided by the f32 FMA peak of all threads; for\n"
+        "training, the model FLOP utilisation (MFU). of the roofline: the lower bound of the time, from\n"
+        "the FMA peak and from moving inputs and outputs once, divided by retrograd's time."
     )
     return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *lost(results)])
 
 
 def table(results):
-    head = ["case", "ours", "of FMA peak", "of the limit"]
-    head += ["fastest other", "theirs", "ratio", "aim", ""]
+    head = ["case", "retrograd", "of FMA peak", "of the roofline"]
+    head += ["fastest other", "its time", "ratio", "target", ""]
     lines = [head]
     for name, group in groups(results).items():
         for f in group:

@@ -4,8 +4,8 @@ use super::{Pass, Work, numbers};
 use retrograd::nn::attention::{Mask, Spec, attend};
 use retrograd::prelude::Pass as Training;
 
-/// `attention fwd|fwd+bwd BATCH HEADS LENGTH SIZE full|causal|windowW DROPOUT`: `W` keys up to
-/// and with the query's own.
+/// `attention fwd|fwd+bwd BATCH HEADS LENGTH SIZE full|causal|windowW DROPOUT`: the last `W` keys, the
+/// query's own position included.
 pub fn work(words: &[&str]) -> Option<Work> {
     let ["attention", pass, b, h, t, d, mask, dropout] = words else { return None };
     let (pass, [b, h, t, d]) = (Pass::named(pass)?, numbers(&[b, h, t, d])?);
@@ -18,7 +18,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
             (Mask::causal() & Mask::window(w - 1, 0), (1..=t).map(|i| i.min(w)).sum())
         }
     };
-    // Two products forward, four backward; what is computed again does not count.
+    // Two matrix multiplications forward, four backward; recomputation does not count.
     let flops = pass.pick(2.0, 6.0) * 2.0 * (b * h * pairs * d) as f64;
     let bytes = 4.0 * pass.pick(4.0, 12.0) * (b * h * t * d) as f64;
     let shapes = vec![vec![b, h, t, d]; 3];

@@ -1,4 +1,4 @@
-//! Matrix products, ours and those of other crates.
+//! Matrix multiplication, by retrograd and by other crates.
 
 mod peers;
 
@@ -6,9 +6,9 @@ use super::{Work, data, digest, numbers, operand, timed};
 
 /// `gemm FORM M K N`: a product `[m, k] · [k, n]`, where the form says which operands are
 /// transposed views (`nn`, `nt` as in a linear layer's forward pass, `tn` as in the gradient of
-/// its weight, `tt`). `gemm FORM M K N A B` is the same with rows of the operands, as they are
-/// stored, at distances `A` and `B`. `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same
-/// by other crates, and `bmm FORM B M K N` is `b` products at once.
+/// its weight, `tt`). `gemm FORM M K N A B` is the same with row strides `A` and `B` of the stored
+/// operands. `gemm@matrixmultiply`, `gemm@gemm-avx2` and `gemm@gemm-avx512` are the same with other
+/// crates, and `bmm FORM B M K N` is a batch of `B` products.
 pub fn work(words: &[&str]) -> Option<Work> {
     let (op, form, sizes) = match words {
         [op, form, sizes @ ..] => (*op, *form, sizes),
@@ -50,11 +50,11 @@ pub fn work(words: &[&str]) -> Option<Work> {
             Work::new(flops, bytes, move || {
                 let (x, y) = (data::numbers(1, m * k), data::numbers(2, k * n));
                 let mut out = vec![0.0; m * n];
-                Box::new(move |asked| {
+                Box::new(move |check| {
                     let x = peers::Matrix::new(&x, [m, k], transposed[0]);
                     let y = peers::Matrix::new(&y, [k, n], transposed[1]);
                     product(x, y, &mut out);
-                    if asked { data::digest(&out).to_vec() } else { Vec::new() }
+                    if check { data::digest(&out).to_vec() } else { Vec::new() }
                 })
             })
         }

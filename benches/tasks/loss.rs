@@ -1,10 +1,10 @@
-//! Cross-entropy, alone and with the head before it.
+//! Cross-entropy, alone and together with the language-model head.
 
 use super::{Work, digests, indices, numbers, operand, timed};
 use retrograd::prelude::{CrossEntropy, Var};
 
 /// `cross_entropy fwd+bwd ROWS CLASSES`, from logits; `head_loss fwd+bwd ROWS WIDTH CLASSES`,
-/// from what the head multiplies by its weight.
+/// from the inputs of the head.
 pub fn work(words: &[&str]) -> Option<Work> {
     match words {
         ["cross_entropy", "fwd+bwd", sizes @ ..] => cross_entropy(numbers(sizes)?),
@@ -25,7 +25,7 @@ fn cross_entropy([rows, classes]: [usize; 2]) -> Option<Work> {
     })
 }
 
-/// Logits need not move: what must are rows, weight and their gradients.
+/// Only rows, weight and their gradients have to move; logits do not.
 fn head_loss([rows, width, classes]: [usize; 3]) -> Option<Work> {
     let flops = 3.0 * 2.0 * (rows * width * classes) as f64;
     let bytes = 4.0 * 3.0 * (rows * width + classes * width) as f64;

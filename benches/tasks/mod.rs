@@ -1,8 +1,7 @@
-//! The work that is timed, by name: the benchmarks, and the comparison with other libraries, ask
-//! for the same things by the same names.
+//! The work that is timed, by name, for the benchmarks and for the comparison with other libraries.
 //!
-//! A name is an operation, the pass (`fwd`, or `fwd+bwd` from a given gradient of the output to
-//! those of all inputs), and sizes.
+//! A name consists of an operation, the pass (`fwd`, or `fwd+bwd` from a given cotangent to the
+//! gradients of all inputs), and sizes.
 
 mod attention;
 #[path = "../compare/data.rs"]
@@ -17,24 +16,24 @@ mod train;
 use retrograd::prelude::{Gradients, Tensor, Var};
 use std::hint::black_box;
 
-/// Does the work once; if it is asked, it says in a few numbers what came out.
+/// Executes the work once; if the argument is true, returns a few numbers that summarise the result.
 pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 
 /// Something to be timed.
 pub struct Work {
-    /// Multiplications and additions that cannot be avoided, 0 where moving data is what counts.
+    /// Floating-point operations that the work requires; 0 if it is bound by memory.
     pub flops: f64,
-    /// Bytes of inputs and outputs, each moved once; 0 where only arithmetic counts.
+    /// Bytes of inputs and outputs, each moved once; 0 if only arithmetic counts.
     pub bytes: f64,
-    /// Makes the operands.
+    /// Allocates the operands.
     pub start: Box<dyn FnOnce() -> Run>,
 }
 
-/// Does `f`, and says of its result what `look` sees in it.
-fn timed<R>(mut f: impl FnMut() -> R + 'static, look: impl Fn(&R) -> Vec<f64> + 'static) -> Run {
-    Box::new(move |asked| {
+/// Executes `f`, and summarises its result by `summary`.
+fn timed<R>(mut f: impl FnMut() -> R + 'static, summary: impl Fn(&R) -> Vec<f64> + 'static) -> Run {
+    Box::new(move |check| {
         let result = black_box(f());
-        if asked { look(&result) } else { Vec::new() }
+        if check { summary(&result) } else { Vec::new() }
     })
 }
 
@@ -51,7 +50,7 @@ fn operand(i: usize, shape: &[usize]) -> Tensor {
     Tensor::from_vec(data::numbers(i as u32 + 1, shape.iter().product()), shape)
 }
 
-/// Numbers for the gradient of an output.
+/// The cotangent of an output.
 fn cotangent(shape: &[usize]) -> Tensor {
     operand(49, shape)
 }

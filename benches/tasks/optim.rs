@@ -1,4 +1,4 @@
-//! What is done to parameters and gradients after a backward pass.
+//! Optimiser steps and gradient norms.
 
 use super::train::{config, model, windows};
 use super::{Run, Work, data, digest, timed};

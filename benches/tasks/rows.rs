@@ -1,5 +1,5 @@
-//! Element by element, and row by row. What counts is memory: a pass forward reads its inputs
-//! and writes its output; backward, the inputs and the gradient are read and a gradient written.
+//! Elementwise operations and operations on rows, bound by memory: the forward pass reads the inputs and
+//! writes the output; the backward pass reads the inputs and the cotangent and writes a gradient.
 
 use super::{Pass, Work, indices, numbers};
 use retrograd::prelude::Var;
@@ -35,7 +35,7 @@ fn rows(name: &str, pass: Pass, [rows, cols]: [usize; 2]) -> Option<Work> {
         "rms_norm" => {
             Work::pass(pass, traffic, with_weight(), |x| x[0].rms_norm(Some(&x[1]), 1e-5))
         }
-        // The gradient of both summands is the given one: nothing moves.
+        // The gradient of both terms is the cotangent: nothing moves.
         "add" => {
             let traffic = (0.0, 4.0 * n * 3.0);
             Work::pass(pass, traffic, vec![vec![rows, cols]; 2], |x| &x[0] + &x[1])
@@ -48,7 +48,7 @@ fn rows(name: &str, pass: Pass, [rows, cols]: [usize; 2]) -> Option<Work> {
     }
 }
 
-/// `gelu(x · wᵀ + b)`, where products count and what is in between need not move.
+/// `gelu(x · wᵀ + b)`; the result of the product does not have to move.
 fn linear_gelu(pass: Pass, [rows, inputs, outputs]: [usize; 3]) -> Option<Work> {
     let flops = 2.0 * (rows * inputs * outputs) as f64 * pass.pick(1.0, 3.0);
     let (x, w, y) = (rows * inputs, inputs * outputs, rows * outputs);
@@ -60,7 +60,7 @@ fn linear_gelu(pass: Pass, [rows, inputs, outputs]: [usize; 3]) -> Option<Work> 
 
 fn embedding(pass: Pass, [entries, width, indices]: [usize; 3]) -> Option<Work> {
     let moved = 2.0 * (indices * width) as f64;
-    // The gradient of the table is written whole, and added to.
+    // The gradient of the whole table is written, then accumulated into.
     let bytes = 4.0 * pass.pick(moved, 2.0 * moved + (entries * width) as f64);
     let index = self::indices(indices, entries);
     Work::pass(pass, (0.0, bytes), vec![vec![entries, width]], move |w: &[Var]| {

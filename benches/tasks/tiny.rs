@@ -1,4 +1,4 @@
-//! Work so small that only what surrounds it counts.
+//! Tiny tensors, for measuring per-operation overhead.
 
 use super::{Pass, Work, digest, operand, timed};
 use retrograd::prelude::*;

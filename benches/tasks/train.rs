@@ -3,7 +3,7 @@
 use super::{Run, Work, data, timed};
 use retrograd::prelude::*;
 
-/// What a model of that name is like, and how many sequences a batch has by default.
+/// The configuration of the model of that name, and its default batch size.
 pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
     let (layers, heads, width, context, batch) = match name {
         "nanogpt-cpu" => (4, 4, 128, 64, 12),
@@ -14,9 +14,9 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
     Some((GptConfig { vocab, context, layers, heads, width, dropout, bias, tied }, batch))
 }
 
-/// Operations of a step: those of the linear layers, `24 N C²` each block and `2 N C V` of the
-/// head, and of attention, where a query of a causal model meets the keys up to its own; three
-/// times, forward and backward to both operands.
+/// Floating-point operations of a step: `24 N C²` of the linear layers of each block, `2 N C V` of the
+/// head, and those of causal attention over the visible pairs; times three, for the forward pass and
+/// the gradients of both operands.
 pub fn flops(config: &GptConfig, batch: usize) -> f64 {
     let GptConfig { vocab, context, layers, width, .. } = *config;
     let tokens = batch * context;
@@ -25,7 +25,7 @@ pub fn flops(config: &GptConfig, batch: usize) -> f64 {
     3.0 * (layers * (linear + attention) + 2 * tokens * width * vocab) as f64
 }
 
-/// A model that begins as it does in every program: matrices in the order of its parameters.
+/// A model with the same initial parameters as in every other program.
 pub fn model(config: GptConfig) -> Gpt {
     let layers = config.layers;
     let model = Gpt::new(config, &mut Rng::new(1)).expect("a valid model");
@@ -39,7 +39,7 @@ pub fn model(config: GptConfig) -> Gpt {
     model
 }
 
-/// Tokens of the next batch, and the token after each.
+/// Tokens and targets of the next batch.
 pub fn windows(text: &mut data::Text, batch: usize, context: usize) -> [Tensor<i64>; 2] {
     let (tokens, targets) = text.batch(batch, context);
     [tokens, targets]

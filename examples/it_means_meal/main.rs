@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use study::Head;
 
-/// Teaches a small causal model what "it" means, and shows where it looks.
+/// Trains a small causal model to resolve the pronoun "it", and shows its attention weights.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -107,18 +107,22 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let accuracy = study::accuracy(&model, &vocabulary, &held_out);
     let without = study::accuracy_without(&model, &vocabulary, &held_out, best);
 
-    say!("The head that finds what \"it\" means is {best}. What \"it\" looks at there:\n");
+    say!(
+        "The head that attends from \"it\" to its noun is {best}. Its weights in the row of \"it\":\n"
+    );
     let ours = &shown[0];
     let row = |maps: &[Vec<Tensor>]| study::row(&maps[0], best, ours.it);
     print_rows(ours, &row(&before), &row(&after));
 
-    say!("\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant before:");
+    say!(
+        "\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant in training:"
+    );
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
-    say!("  weight from \"it\" to its noun, on average     {:.3}", judged.weight);
-    say!("  largest weight is at its noun                {}", percent(judged.found));
-    say!("  word after \"it was\" is right                 {}", percent(accuracy));
+    say!("  mean weight from \"it\" to its noun            {:.3}", judged.weight);
+    say!("  largest weight is on its noun                {}", percent(judged.found));
+    say!("  word after \"it was\" is predicted correctly   {}", percent(accuracy));
     say!("    before training                            {}", percent(guesses_before));
-    say!("    with that one head switched off            {}", percent(without));
+    say!("    without that head                          {}", percent(without));
 
     let svg = args.out.join("attention.svg");
     let html = args.out.join("attention.html");
@@ -127,7 +131,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     write(&html, &page::page(&shown, best, &before, &after)?)?;
     say!("\nThe same as pictures:");
     say!("  {:<40} every head, before and after", svg.display());
-    say!("  {:<40} hover over a word to see where each head looks", html.display());
+    say!("  {:<40} hover over a word to see what each head attends to", html.display());
 
     let good = judged.weight > 0.5 && accuracy > 0.95;
     if args.check && !good {

@@ -51,7 +51,7 @@ pub struct Climbed {
     pub title: String,
     /// Of rates.
     pub unit: &'static str,
-    /// What the machine can do, with one thread and with all, and what that is.
+    /// The limit of the machine, with one thread and with all, and its name.
     pub one: f64,
     pub all: f64,
     pub limit: String,
@@ -91,11 +91,11 @@ impl Ladder {
         let (unit, limit, what) = match self.bound {
             Bound::Flops(_) => {
                 let peak = machine.peak();
-                ("GFLOP/s", peak.gflops, format!("{} multiply-adds", peak.level))
+                ("GFLOP/s", peak.gflops, format!("FMA peak, {}", peak.level))
             }
             Bound::Bytes(bytes) => {
                 let memory = machine.holding(bytes);
-                ("GB/s", memory.copy, format!("copies in {}", memory.name))
+                ("GB/s", memory.copy, format!("copy bandwidth, {}", memory.name))
             }
         };
         let title = self.title.clone();

@@ -23,12 +23,12 @@ pub fn ladder(rows: usize) -> Ladder {
     };
     let threaded = Rung {
         threaded: true,
-        ..rung("threaded", "rows are shared out among all threads", threaded)
+        ..rung("threaded", "rows are distributed over all threads", threaded)
     };
     let given = (x.clone(), w.clone());
     let ours = Rung {
         name: "ours",
-        what: "the library, which makes a new tensor",
+        what: "this library, which allocates the result",
         threaded: true,
         run: Box::new(move |_: &mut [f32]| {
             Some(given.0.layer_norm(Some(&given.1), None, EPS.into()))
@@ -40,9 +40,13 @@ pub fn ladder(rows: usize) -> Ladder {
         outputs: rows * COLS,
         rungs: vec![
             rung("naive", "each formula for the whole matrix, one after the other", naive),
-            rung("row by row", "a row stays in the first cache until it is done", row_by_row),
-            rung("one pass", "both sums at once, of numbers near 0", one_pass),
-            rung("many sums", "16 of each, none of which waits for another", many_sums),
+            rung("row by row", "a row stays in the L1 cache until it is done", row_by_row),
+            rung("one pass", "both sums in one pass, of values shifted to near 0", one_pass),
+            rung(
+                "many sums",
+                "16 independent sums of each, which hides the latency of additions",
+                many_sums,
+            ),
             rung("vectorised", "the widest registers, fused multiply-adds", vectorised),
             threaded,
             ours,

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release --example kernel_ladder` climbs three ladders: a matrix product, whose
 //! limit is arithmetic, and softmax and layer normalisation, whose limit is memory. Every rung
-//! changes one thing, says what, is checked against the first rung, and only then timed; the last
-//! rungs are this library's and, for products, the crate matrixmultiply. What is reached stands
-//! beside what the machine can do at most.
+//! changes one thing, is checked against the first rung, and is then timed; the last rungs are this
+//! library's kernel and, for matrix multiplication, the crate matrixmultiply. Rates are compared with
+//! the limits of the machine.
 //!
 //! Read [`matmul`], [`softmax`] and [`layer_norm`] from top to bottom. There is no `unsafe` in
 //! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
@@ -35,14 +35,14 @@ use std::time::Duration;
 
 const LADDERS: [&str; 3] = ["matmul", "softmax", "layer_norm"];
 
-/// Climbs from naive kernels to fast ones, and says how far each step leads.
+/// Times kernels from naive to fast, and compares each with the limits of the machine.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
     /// Only one ladder
     #[arg(long, value_parser = LADDERS)]
     only: Option<String>,
-    /// Small sizes and a moment for each rung, to see that everything works
+    /// Small sizes and short measurements, as a test
     #[arg(long)]
     quick: bool,
     /// Folder for the picture
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let climbed = with_threads(threads(), || climb_all(&args));
     let code = match draw(&climbed, &args.out) {
         Ok(path) => {
-            say!("drawn in {}", path.display());
+            say!("written to {}", path.display());
             ExitCode::SUCCESS
         }
         Err(e) => {

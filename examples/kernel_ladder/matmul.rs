@@ -29,26 +29,34 @@ pub fn ladder(n: usize) -> Ladder {
     };
     let threaded = Rung {
         threaded: true,
-        ..rung("threaded", "rows of c are shared out among all threads", threaded)
+        ..rung("threaded", "rows of c are distributed over all threads", threaded)
     };
     Ladder {
         title: format!("matmul, {n} x {n} by {n} x {n}"),
         bound: Bound::Flops(2.0 * (n * n * n) as f64),
         outputs: n * n,
         rungs: vec![
-            rung("naive", "every element is a row times a column, which jumps through b", naive),
-            rung("reordered", "the innermost loop walks along rows of b and c", reordered),
+            rung("naive", "every element is a row times a column, with strided access to b", naive),
+            rung("reordered", "the innermost loop runs along rows of b and c", reordered),
             rung("blocked", "a block of b stays in the cache for all rows of a", blocked),
             rung("vectorised", "16 lanes and fused multiply-adds, c read and written", vectorised),
-            rung("tiled", "a tile of c stays in registers for a whole block", tiled),
-            rung("packed", "a and b are copied to the order in which tiles read them", packed),
+            rung("tiled", "micro-kernel: a tile of c stays in registers for a whole block", tiled),
+            rung(
+                "packed",
+                "a and b are copied to the order in which the micro-kernel reads them",
+                packed,
+            ),
             threaded,
-            product("ours", "the library: tiles from any strides, panels that fit", level()),
+            product(
+                "ours",
+                "this library: reads operands in place or packs them, by size and strides",
+                level(),
+            ),
             // In portable code, the library leaves products to that crate, which finds out for
             // itself what the CPU can do.
             product(
                 "matrixmultiply",
-                "the crate of that name, its blocks shared out as ours",
+                "the crate of that name, with the same partition",
                 Level::Scalar,
             ),
         ],

@@ -21,12 +21,12 @@ pub fn ladder(rows: usize) -> Ladder {
     };
     let threaded = Rung {
         threaded: true,
-        ..rung("threaded", "rows are shared out among all threads", threaded)
+        ..rung("threaded", "rows are distributed over all threads", threaded)
     };
     let given = x.clone();
     let ours = Rung {
         name: "ours",
-        what: "the library, which makes a new tensor",
+        what: "this library, which allocates the result",
         threaded: true,
         run: Box::new(move |_: &mut [f32]| Some(given.softmax(-1))),
     };
@@ -36,9 +36,17 @@ pub fn ladder(rows: usize) -> Ladder {
         outputs: rows * COLS,
         rungs: vec![
             rung("naive", "each formula for the whole matrix, one after the other", naive),
-            rung("row by row", "a row stays in the first cache until it is done", row_by_row),
-            rung("multiplied", "one division for each row, products for its numbers", multiplied),
-            rung("many sums", "16 maxima and 16 sums, none of which waits for another", many_sums),
+            rung("row by row", "a row stays in the L1 cache until it is done", row_by_row),
+            rung(
+                "multiplied",
+                "one division per row, multiplications by the reciprocal",
+                multiplied,
+            ),
+            rung(
+                "many sums",
+                "16 independent maxima and sums, which hides their latency",
+                many_sums,
+            ),
             rung("vectorised", "16 exponentials at a time, by a polynomial", vectorised),
             threaded,
             ours,

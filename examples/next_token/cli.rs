@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
     pub heads: Option<u64>,
 
-    /// Numbers that describe each character on its way through the model
+    /// Features per character, the width of the embedding
     #[arg(long, value_name = "N", value_parser = count(16384), help_heading = RECIPE)]
     pub width: Option<u64>,
 
@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
 
-    /// What products of matrices are made of: f32, bf16x6, bf16x3 or bf16, from exact to fast,
-    /// where the CPU has AMX (the result then depends on whether it has)
+    /// The precision of matrix multiplication: f32, bf16x6, bf16x3 or bf16, from exact to fast, on
+    /// CPUs with AMX (results then depend on whether the CPU has AMX)
     #[arg(long, value_name = "NAME", help_heading = RECIPE)]
     pub precision: Option<MatmulPrecision>,
 
@@ -72,8 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
     pub threads: Option<u64>,
 
-    /// Steps between looks at the held-out text, each with a checkpoint [default: an eighth of
-    /// the run, at most 250]
+    /// Steps between evaluations on the held-out text, each with a checkpoint [default: an eighth
+    /// of the run, at most 250]
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
     pub eval_every: Option<u64>,
 

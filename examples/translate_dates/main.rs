@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use translator::{Translator, behind_start};
 
-/// Teaches an encoder and a decoder to rewrite dates, and shows where the decoder looks.
+/// Trains an encoder and a decoder to rewrite dates, and shows the cross-attention weights.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -89,7 +89,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     );
     learn(&model, known, args.steps, &mut rng)?;
 
-    say!("On {EACH} held-out dates in each way of writing, the ISO date is exact in");
+    say!("On {EACH} held-out dates in each format, the ISO date is exact in");
     let mut right = 0;
     for format in 0..FORMATS {
         let some = held_out.iter().skip(format * 61 % (held_out.len() - EACH)).take(EACH);
@@ -189,11 +189,11 @@ fn show(model: &Translator, written: &str, args: &Args) -> Result<(), Box<dyn Er
     let maps = model.alignment(&memory, &behind_start(&symbols));
     let maps: Vec<Tensor> = maps.iter().map(|m| m.select(0, 0)).collect();
     let last = maps.last().expect("a layer");
-    say!("Where the last layer of the decoder looks, its heads together:\n");
+    say!("Cross-attention weights of the last decoder layer, mean over its heads:\n");
     alignment::print(&last.mean(0), written, &iso);
     let path = args.out.join("alignment.svg");
     std::fs::write(&path, alignment::picture(&maps, written, &iso)?)
         .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    say!("\n  {} has every head", path.display());
+    say!("\n  {} shows every head", path.display());
     Ok(())
 }

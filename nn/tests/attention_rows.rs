@@ -1,5 +1,5 @@
 //! That no variant of attention is forgotten: each has a row among the tests of variants, as each
-//! operation has one in the table of operations, and each file a line in README's table.
+//! operation has one in the table of operations, and each file a line in docs/ATTENTION.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,12 +68,12 @@ fn every_variant_has_a_row() {
 }
 
 #[test]
-fn every_variant_has_a_line_in_the_readme() {
-    let readme = fs::read_to_string(root().join("../README.md")).unwrap();
+fn every_variant_has_a_line_in_the_docs() {
+    let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
     let without: Vec<String> = variants()
         .into_iter()
         .map(|(file, _)| file)
-        .filter(|file| !readme.contains(&format!("](nn/src/attention/{file})")))
+        .filter(|file| !page.contains(&format!("](../nn/src/attention/{file})")))
         .collect();
-    assert!(without.is_empty(), "no line in README.md for {without:?}");
+    assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
 }

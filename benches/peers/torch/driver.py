@@ -1,10 +1,10 @@
-"""PyTorch, doing what benches/compare asks for; see ../../compare/protocol.rs for how.
+"""PyTorch: executes the requests of benches/compare; see ../../compare/protocol.rs.
 
 usage: driver.py eager|fused|compile [--precision f32|bf16x6|bf16x3|bf16] [--mkl-as-intel LIBRARY]
 
-`fused` takes AdamW's fused=True in training steps, and `compile` compiles the model; then what products
-of f32 may be made of; then what makes MKL take this CPU for one of Intel's (mkl_as_intel.c).
-OMP_NUM_THREADS says how many threads.
+`fused` uses AdamW(fused=True) in training steps, and `compile` compiles the model. --precision sets the
+matrix multiplication precision. LIBRARY (mkl_as_intel.c) makes MKL take its AVX-512 path on CPUs that
+are not Intel's. OMP_NUM_THREADS sets the number of threads.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import sys
 import time
 
 AS_INTEL = "--mkl-as-intel" in sys.argv
-if AS_INTEL:  # before MKL, whose question it answers, is there
+if AS_INTEL:  # before MKL is loaded
     ctypes.CDLL(sys.argv[sys.argv.index("--mkl-as-intel") + 1], mode=ctypes.RTLD_GLOBAL)
 
 import torch

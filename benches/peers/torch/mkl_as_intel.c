@@ -1,3 +1,3 @@
-/* Asked whether this CPU is one of Intel's, says yes: otherwise MKL keeps to AVX2 on CPUs of
-   others, whatever they have. To be loaded before it. */
+/* Overrides MKL's check of the CPU vendor, so that MKL takes its AVX-512 path on CPUs that are not
+   Intel's. Must be loaded before MKL. */
 int mkl_serv_intel_cpu_true(void) { return 1; }

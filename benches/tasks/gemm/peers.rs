@@ -1,4 +1,4 @@
-//! Matrix products by other crates, with all threads.
+//! Matrix multiplication by other crates, with all threads.
 
 use retrograd::tensor::par::{self, Cost};
 
@@ -35,7 +35,7 @@ impl<'a> Matrix<'a> {
 /// Writes the row-major product into the slice.
 pub type Product = fn(Matrix<'_>, Matrix<'_>, &mut [f32]);
 
-/// The product by a crate.
+/// The matrix multiplication of a crate.
 pub fn named(name: &str) -> Option<Product> {
     match name {
         "matrixmultiply" => Some(by_matrixmultiply),

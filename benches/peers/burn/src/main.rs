@@ -1,4 +1,4 @@
-//! burn on its "flex" CPU backend, doing what benches/compare asks for.
+//! burn with its CPU backend "flex": executes the requests of benches/compare.
 //!
 //! With gradients its attention is the unfused fallback, which has no dropout of weights; gradients
 //! are clipped by the norm of each tensor, since it has no common norm.

@@ -1,4 +1,4 @@
-//! candle on the CPU, doing what benches/compare asks for.
+//! candle on the CPU: executes the requests of benches/compare.
 //!
 //! Its fused softmax, layer norm and attention have no backward pass, so the differentiable
 //! compositions are what trains. It cannot clip gradients: a step is without. It decays every

@@ -1,4 +1,4 @@
-//! What the other libraries' programs share: the protocol, the models, the data.
+//! Code that the programs of the Rust libraries share: the protocol, the models, the data.
 //!
 //! The names of the work are those of benches/tasks.
 
@@ -11,13 +11,13 @@ pub use protocol::{Opened, serve};
 
 use data::Text;
 
-/// Different tokens of the text.
+/// Number of different tokens of the text.
 pub const VOCAB: usize = 65;
 /// AdamW: learning rate, decay rates of the averages, weight decay.
 pub const LR: f64 = 1e-3;
 pub const BETAS: (f64, f64) = (0.9, 0.99);
 pub const WEIGHT_DECAY: f64 = 0.1;
-/// The largest norm of gradients.
+/// The largest gradient norm, for clipping.
 pub const CLIP: f64 = 1.0;
 
 /// A decoder-only model with tied embeddings and without biases.
