@@ -1,7 +1,7 @@
 //! The transformer block.
 
 use crate::attention::{CausalSelfAttention, KvCache};
-use crate::gpt::GptConfig;
+use crate::gpt_config::GptConfig;
 use crate::mlp::Mlp;
 use crate::module::{Layer, Module, Walk};
 use crate::norm::LayerNorm;
@@ -76,11 +76,4 @@ impl<T: Real> Layer<T> for Block<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.rest(&self.attn.forward_add(&self.ln_1.forward(x, pass), x, pass), pass)
     }
-}
-
-/// Panics unless `residual` has the shape of `x`, to the half of a block `who`.
-#[track_caller]
-pub(crate) fn check_residual<T: Real>(who: &str, x: &Var<T>, residual: &Var<T>) {
-    let (x, r) = (x.shape(), residual.shape());
-    assert!(x == r, "{who}: an input {x:?} goes with a residual {x:?}, got {r:?}");
 }

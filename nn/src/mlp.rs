@@ -1,13 +1,13 @@
 //! The feed-forward half of a transformer block.
 
 use crate::activation::Activation;
-use crate::block::check_residual;
 use crate::dropout::Dropout;
-use crate::gpt::GptConfig;
+use crate::gpt_config::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Walk};
 use crate::pass::Pass;
+use crate::residual::check_residual;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;

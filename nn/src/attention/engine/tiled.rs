@@ -1,6 +1,6 @@
 //! The tiled path as a differentiable operation.
 
-use super::attend::Call;
+use super::call::Call;
 use super::spec::Sink;
 use retrograd_autograd::{Backward, Cx, Grads, Var, through};
 use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};

@@ -1,0 +1,240 @@
+//! The cache of keys and values for generation.
+//!
+//! To continue a causal sequence, only the new tokens need queries; keys and values of the
+//! earlier ones stay what they were. One step then costs `O(L)` instead of `O(L²)`, for a
+//! memory of `Hk · (D + Dv)` numbers per token and layer.
+
+use crate::attention::engine::Held;
+use retrograd_tensor::{Real, Tensor};
+
+/// Keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
+///
+/// Rows are written in place with room to grow, so that adding a token copies only that token.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Projections, HeadSizes, KvCache, Rope, RopeAttention};
+/// use retrograd_nn::attention::{Incremental, Spec};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let projections = Projections::new(HeadSizes::new(16, 2), &mut rng);
+/// let attention = RopeAttention::<f32>::new(projections, Rope::new(8));
+/// let x = Var::constant(Tensor::randn([1, 6, 16], &mut rng));
+/// let (mut cache, spec) = (KvCache::new(6), Spec::new().causal());
+/// let prompt = attention.forward_cached(&x.narrow(1, 0, 5), &spec, &mut cache);
+/// let next = attention.forward_cached(&x.narrow(1, 5, 1), &spec, &mut cache);
+/// assert_eq!((prompt.size(1), next.size(1), cache.position()), (5, 1, 6));
+/// ```
+#[derive(Clone, Debug)]
+pub struct KvCache<T: Real = f32> {
+    keys: Rows<T>,
+    values: Rows<T>,
+    seen: usize,
+    limit: Limit,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// No more tokens than this.
+    Capacity(usize),
+    /// Any number of tokens, of which the first and the last so many are kept.
+    Keep { first: usize, last: usize },
+}
+
+impl<T: Real> KvCache<T> {
+    /// For at most `capacity` tokens.
+    pub fn new(capacity: usize) -> Self {
+        KvCache::with(Limit::Capacity(capacity))
+    }
+
+    /// For any number of tokens, of which only the last `n` are kept: equal to the whole
+    /// sequence under a causal window of up to `n` tokens before the query
+    /// (`Mask::causal() & Mask::window(n, 0)`), or any mask that reaches no further back. Keys
+    /// keep their positions, for masks and biases.
+    pub fn sliding(n: usize) -> Self {
+        KvCache::streaming(0, n)
+    }
+
+    /// For any number of tokens, of which the first `first` and the last `last` are kept, as
+    /// [`StreamingAttention`](crate::attention::StreamingAttention) sees them.
+    pub fn streaming(first: usize, last: usize) -> Self {
+        KvCache::with(Limit::Keep { first, last })
+    }
+
+    fn with(limit: Limit) -> Self {
+        KvCache { keys: Rows::default(), values: Rows::default(), seen: 0, limit }
+    }
+
+    /// Number of tokens so far, which is the position of the next.
+    pub fn position(&self) -> usize {
+        self.seen
+    }
+
+    /// Number of tokens that the next ones will see.
+    pub fn len(&self) -> usize {
+        match self.limit {
+            Limit::Capacity(_) => self.keys.len,
+            Limit::Keep { first, last } => self.keys.len.min(first.saturating_add(last)),
+        }
+    }
+
+    /// Which positions the keys have that the next tokens will see.
+    pub(crate) fn held(&self) -> Held {
+        let first = match self.limit {
+            Limit::Capacity(_) => 0,
+            Limit::Keep { first, .. } => first,
+        };
+        Held { first, dropped: self.seen - self.len() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of tokens that may follow; `None` if any number may.
+    pub fn remaining(&self) -> Option<usize> {
+        match self.limit {
+            Limit::Capacity(n) => Some(n - self.seen),
+            Limit::Keep { .. } => None,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = KvCache::with(self.limit);
+    }
+
+    /// Forgets all tokens from position `n` on: those of a guess that was wrong.
+    ///
+    /// # Panics
+    /// If there are not so many, or some before them have been dropped already.
+    #[track_caller]
+    pub fn truncate(&mut self, n: usize) {
+        assert!(n <= self.seen, "cache: cut to {n} of {} tokens", self.seen);
+        assert!(
+            self.keys.len == self.seen,
+            "cache: cannot go back to {n} of {} tokens: only {} are held",
+            self.seen,
+            self.keys.len
+        );
+        (self.keys.len, self.values.len, self.seen) = (n, n, n);
+    }
+
+    /// Adds keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and gives those of all tokens
+    /// held, the new ones last.
+    ///
+    /// # Panics
+    /// If there are more than fit, or their other axes differ from those before.
+    #[track_caller]
+    pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
+        let new = k.size(-2);
+        assert!(
+            v.size(-2) == new,
+            "cache: {new} keys and {} values: k {:?}, v {:?}",
+            v.size(-2),
+            k.shape(),
+            v.shape()
+        );
+        match self.limit {
+            Limit::Capacity(n) => assert!(
+                self.seen + new <= n,
+                "cache: {new} more tokens after {} exceed the capacity of {n}",
+                self.seen
+            ),
+            // Now, not when they came: nobody looks at the rows any more, so that they can be
+            // moved in place.
+            Limit::Keep { first, last } => {
+                self.keys.keep(first, last);
+                self.values.keep(first, last);
+            }
+        }
+        self.keys.check(k, "keys");
+        self.values.check(v, "values");
+        self.seen += new;
+        (self.keys.push(k), self.values.push(v))
+    }
+}
+
+/// A tensor `[.., L, D]` that grows along `L`.
+#[derive(Clone, Debug)]
+struct Rows<T: Real> {
+    /// `[.., room, D]`, of which the first `len` are filled.
+    data: Option<Tensor<T>>,
+    len: usize,
+}
+
+impl<T: Real> Default for Rows<T> {
+    fn default() -> Self {
+        Rows { data: None, len: 0 }
+    }
+}
+
+impl<T: Real> Rows<T> {
+    #[track_caller]
+    fn check(&self, new: &Tensor<T>, what: &str) {
+        let Some(data) = &self.data else { return };
+        let mut want = data.shape().to_vec();
+        let rank = want.len();
+        let same = new.rank() == rank && {
+            want[rank - 2] = new.size(-2);
+            new.shape()[..] == want[..]
+        };
+        assert!(same, "cache: {what} {:?} do not continue {want:?}", new.shape());
+    }
+
+    /// Appends, and gives all.
+    fn push(&mut self, new: &Tensor<T>) -> Tensor<T> {
+        let (count, width) = (new.size(-2), new.size(-1));
+        let old = self.data.take();
+        let room = old.as_ref().map_or(0, |x| x.size(-2));
+        let mut data = match old {
+            Some(x) if self.len + count <= room => x,
+            old => {
+                let mut shape = new.shape().to_vec();
+                let axis = shape.len() - 2;
+                shape[axis] = (self.len + count).max(2 * room);
+                let mut grown = Tensor::zeros(shape);
+                if let Some(old) = old {
+                    write(&mut grown, &old.narrow(-2, 0, self.len), 0);
+                }
+                grown
+            }
+        };
+        if count * width > 0 {
+            write(&mut data, new, self.len);
+        }
+        self.len += count;
+        self.data.insert(data).narrow(-2, 0, self.len)
+    }
+
+    /// Drops all but the first and the last rows.
+    fn keep(&mut self, first: usize, last: usize) {
+        let Some(data) = &mut self.data else { return };
+        if self.len <= first.saturating_add(last) {
+            return;
+        }
+        let (room, width) = (data.size(-2), data.size(-1));
+        let from = self.len - last;
+        if room * width > 0 {
+            for block in data.make_mut().chunks_mut(room * width) {
+                block.copy_within(from * width..self.len * width, first * width);
+            }
+        }
+        self.len = first + last;
+    }
+}
+
+/// Copies `new` `[.., n, D]` to rows `at..` of `data` `[.., room, D]`.
+fn write<T: Real>(data: &mut Tensor<T>, new: &Tensor<T>, at: usize) {
+    let (room, width, n) = (data.size(-2), data.size(-1), new.size(-2));
+    if n * width == 0 {
+        return;
+    }
+    let new = new.contiguous();
+    let blocks = data.make_mut().chunks_mut(room * width);
+    for (block, rows) in blocks.zip(new.as_slice().chunks(n * width)) {
+        block[at * width..(at + n) * width].copy_from_slice(rows);
+    }
+}

@@ -1,0 +1,267 @@
+//! The projections around multi-head self-attention.
+
+use super::heads::{join_heads, split_heads};
+use super::incremental::Past;
+use super::rope::{Pairing, Rope};
+use crate::attention::engine::{Spec, attend};
+use crate::dropout::Dropout;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// How many heads of which width a self-attention has.
+///
+/// ```
+/// use retrograd_nn::attention::HeadSizes;
+/// let sizes = HeadSizes::new(64, 8).key_heads(2);
+/// assert_eq!((sizes.head_width, sizes.key_heads), (8, 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadSizes {
+    /// Width of what goes in and comes out.
+    pub width: usize,
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key and value heads; divides `heads`.
+    pub key_heads: usize,
+    /// Width of each head.
+    pub head_width: usize,
+}
+
+impl HeadSizes {
+    /// As many key heads as query heads, all together as wide as the model.
+    ///
+    /// # Panics
+    /// If the heads do not divide the width.
+    #[track_caller]
+    pub fn new(width: usize, heads: usize) -> Self {
+        assert!(
+            heads > 0 && width.is_multiple_of(heads),
+            "attention: {heads} heads do not divide a width of {width}"
+        );
+        HeadSizes { width, heads, key_heads: heads, head_width: width / heads }
+    }
+
+    /// Query heads share key heads: grouped-query attention, or with 1 multi-query attention.
+    ///
+    /// # Panics
+    /// If the number does not divide that of the query heads.
+    #[track_caller]
+    pub fn key_heads(self, key_heads: usize) -> Self {
+        assert!(
+            key_heads > 0 && self.heads.is_multiple_of(key_heads),
+            "attention: {} query heads are no multiple of {key_heads} key heads",
+            self.heads
+        );
+        HeadSizes { key_heads, ..self }
+    }
+
+    /// Heads of another width.
+    pub fn head_width(self, head_width: usize) -> Self {
+        HeadSizes { head_width, ..self }
+    }
+}
+
+/// What the variants that differ only *between* their projections have in common.
+///
+/// ```text
+/// q = x · W_qᵀ   [.., L, H·D]      k = x · W_kᵀ, v = x · W_vᵀ   [.., L, Hk·D]
+/// q, k turned by their positions, if there are rotary ones
+/// y = [o_0 .. o_H-1] · W_oᵀ
+/// ```
+///
+/// Input and output are `[L, width]` or `[B, L, width]`. Tokens that a mask hides must be numbers
+/// if these parameters are trained ([`attend`] says why).
+///
+/// Parameters, named as in Llama: `q_proj` `[H·D, width]`, `k_proj` and `v_proj`
+/// `[Hk·D, width]`, `o_proj` `[width, H·D]`, without biases unless they are put there.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{HeadSizes, Mask, PrefixLmAttention, Projections, Rope};
+/// use retrograd_nn::{Dropout, Pass};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let sizes = HeadSizes::new(16, 4).key_heads(2);
+/// let mut projections = Projections::<f32>::new(sizes, &mut rng).with_rope(Rope::new(4));
+/// projections.dropout = Dropout::new(0.1);
+/// let attention = PrefixLmAttention::new(projections);
+/// let x = Var::constant(Tensor::randn([6, 16], &mut rng));
+/// let y = attention.forward(&x, &[3], Mask::Full, &mut Pass::train(1));
+/// assert_eq!(*y.shape(), [6, 16]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Projections<T: Real = f32> {
+    /// To queries.
+    pub q_proj: Linear<T>,
+    /// To keys.
+    pub k_proj: Linear<T>,
+    /// To values.
+    pub v_proj: Linear<T>,
+    /// From the heads back to the width.
+    pub o_proj: Linear<T>,
+    /// Of the attention weights.
+    pub dropout: Dropout,
+    sizes: HeadSizes,
+    rope: Option<Rope>,
+}
+
+impl<T: Real> Projections<T> {
+    /// Without biases, positions and dropout.
+    #[track_caller]
+    pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
+        let HeadSizes { width, heads, key_heads, head_width } = sizes;
+        Projections {
+            q_proj: Linear::without_bias(width, heads * head_width, rng),
+            k_proj: Linear::without_bias(width, key_heads * head_width, rng),
+            v_proj: Linear::without_bias(width, key_heads * head_width, rng),
+            o_proj: Linear::without_bias(heads * head_width, width, rng),
+            dropout: Dropout::new(0.0),
+            sizes,
+            rope: None,
+        }
+    }
+
+    /// With rotary positions.
+    ///
+    /// # Panics
+    /// If more is to be rotated than a head has.
+    #[track_caller]
+    pub fn with_rope(mut self, rope: Rope) -> Self {
+        assert!(
+            rope.width() <= self.sizes.head_width,
+            "rope: a rotary width of {} in heads of width {}",
+            rope.width(),
+            self.sizes.head_width
+        );
+        self.rope = Some(rope);
+        self
+    }
+
+    /// The sizes.
+    pub fn sizes(&self) -> HeadSizes {
+        self.sizes
+    }
+
+    /// The rotary positions, if there are any.
+    pub fn rope(&self) -> Option<&Rope> {
+        self.rope.as_ref()
+    }
+
+    /// Goes over to another pairing of rotated elements: permutes the rows of `q_proj` and
+    /// `k_proj` so that the output stays the same.
+    ///
+    /// # Panics
+    /// If there are no rotary positions.
+    #[track_caller]
+    pub fn convert_pairing(&mut self, to: Pairing) {
+        let from = self.rope.clone().expect("rope: a pairing to convert");
+        let HeadSizes { heads, key_heads, .. } = self.sizes;
+        for (layer, heads) in [(&self.q_proj, heads), (&self.k_proj, key_heads)] {
+            for param in [Some(&layer.weight), layer.bias.as_ref()].into_iter().flatten() {
+                param.set(from.converted(&param.value(), heads, to));
+            }
+        }
+        self.rope = Some(from.pairing(to));
+    }
+
+    /// Refuses rotary positions where nothing is there that could turn.
+    ///
+    /// # Panics
+    /// If there are any, saying why not.
+    #[track_caller]
+    pub(crate) fn refuse_rope(&self, who: &str, why: &str) {
+        assert!(self.rope.is_none(), "{who}: no rotary positions here: {why}");
+    }
+
+    /// The input by a projection, in so many heads: `[.., L, width]` to `[.., heads, L, D]`.
+    ///
+    /// # Panics
+    /// If `x` has not 2 or 3 axes, or another width.
+    #[track_caller]
+    pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        assert!(
+            (2..=3).contains(&x.rank()),
+            "attention: the input must be [length, width] or [batch, length, width], got {:?}",
+            x.shape()
+        );
+        split_heads(&by.forward(x, pass), heads)
+    }
+
+    /// Queries `[.., H, L, D]`, before positions.
+    #[track_caller]
+    pub fn queries(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.project(&self.q_proj, self.sizes.heads, x, pass)
+    }
+
+    /// Keys `[.., Hk, L, D]`, before positions.
+    #[track_caller]
+    pub fn keys(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.project(&self.k_proj, self.sizes.key_heads, x, pass)
+    }
+
+    /// Values `[.., Hk, L, D]`.
+    #[track_caller]
+    pub fn values(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.project(&self.v_proj, self.sizes.key_heads, x, pass)
+    }
+
+    /// Queries or keys, the first of which stands at `start`, with their positions.
+    #[track_caller]
+    pub fn place(&self, x: &Var<T>, start: usize) -> Var<T> {
+        self.rope.as_ref().map_or_else(|| x.clone(), |rope| rope.rotate(x, start))
+    }
+
+    /// Queries, and keys and values of everything so far, with positions.
+    #[track_caller]
+    pub fn qkv(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> [Var<T>; 3] {
+        let (q, k, v) = (self.queries(x, pass), self.keys(x, pass), self.values(x, pass));
+        let (q, k) = (self.place(&q, past.start()), self.place(&k, past.start()));
+        let (k, v) = past.extend(&k, &v);
+        [q, k, v]
+    }
+
+    /// The spec with the dropout of the weights that these projections ask for.
+    ///
+    /// # Panics
+    /// If the spec has one of its own.
+    #[track_caller]
+    pub fn with_dropout(&self, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Spec<T> {
+        spec.into().dropout_of_module(self.dropout.p(), pass)
+    }
+
+    /// The result of outputs of heads: `[.., H, L, D]` to `[.., L, width]`.
+    #[track_caller]
+    pub fn finish(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.o_proj.forward(&join_heads(heads), pass)
+    }
+
+    /// Self-attention as the spec says, between the projections: of everything so far.
+    ///
+    /// # Panics
+    /// If shapes do not fit, or the spec has a dropout besides that of the projections.
+    #[track_caller]
+    pub fn attend(
+        &self,
+        x: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        past: &mut Past<'_, T>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let [q, k, v] = self.qkv(x, past, pass);
+        self.finish(&attend(&q, &k, &v, &self.with_dropout(spec, pass)), pass)
+    }
+}
+
+impl<T: Real> Module<T> for Projections<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("q_proj", &self.q_proj);
+        w.module("k_proj", &self.k_proj);
+        w.module("v_proj", &self.v_proj);
+        w.module("o_proj", &self.o_proj);
+    }
+}

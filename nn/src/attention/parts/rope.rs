@@ -1,0 +1,365 @@
+//! Rotary positions (RoPE): queries and keys turned by an angle that grows with the position,
+//! so that their product depends only on the distance.
+//!
+//! Pair `m` of a vector at position `p` is turned by `p · θ_m`, `θ_m = base^(-2m / width)`:
+//!
+//! ```text
+//! (a, b) → (a cos - b sin, a sin + b cos)
+//! ```
+//!
+//! A turn keeps lengths, and its transpose is the turn by the opposite angle, which is the
+//! backward pass. Cost: `O(L · width)` per head, no parameters. Su et al. 2021
+//! (arXiv 2104.09864).
+//!
+//! Two conventions say which elements are a pair, and weights trained with one are wrong with
+//! the other; [`Rope::converted`] permutes them.
+
+use retrograd_autograd::{Backward, Cx, Grads, Var};
+use retrograd_tensor::{Real, Tensor};
+use std::f64::consts::TAU;
+
+/// Which elements are turned together, of a rotary width `w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// `(x[m], x[m + w/2])`: GPT-NeoX, and Llama in the Hugging Face format.
+    Half,
+    /// `(x[2m], x[2m + 1])`: the paper, GPT-J, Llama in Meta's format, DeepSeek.
+    Interleaved,
+}
+
+/// How positions beyond those of training are brought back into what was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scaling {
+    /// Not at all.
+    None,
+    /// `θ / factor`: position interpolation. Chen et al. 2023 (arXiv 2306.15595).
+    Linear {
+        /// How many times longer.
+        factor: f64,
+    },
+    /// A base of `base · factor^(w / (w - 2))`: the fastest pair stays, the slowest is slowed
+    /// by the factor.
+    Ntk {
+        /// How many times longer.
+        factor: f64,
+    },
+    /// Fast pairs stay, slow ones are interpolated.
+    Yarn(Yarn),
+}
+
+/// YaRN: pairs that turn more than `beta_fast` times in the training context stay, those that
+/// turn less than `beta_slow` times are slowed by `factor`, and between them the two are mixed
+/// linearly in the number of the pair; what is turned of queries and keys grows by `attention`,
+/// and so its part of the scores by the square. Where only part of a head is turned, the scores
+/// of the rest stay, as in Hugging Face's and OpenAI's code; [`MlaAttention`](crate::attention::MlaAttention)
+/// lets all of them grow, as DeepSeek's. Peng et al. 2023 (arXiv 2309.00071; the paper mixes
+/// linearly in the number of turns, its code and everyone since in the number of the pair).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yarn {
+    /// How many times longer than the training context.
+    pub factor: f64,
+    /// The training context.
+    pub context: usize,
+    /// Turns above which a pair stays; 32 unless changed.
+    pub beta_fast: f64,
+    /// Turns below which a pair is slowed by the whole factor; 1 unless changed.
+    pub beta_slow: f64,
+    /// Whether the bounds of the mixture are rounded outwards to whole pairs, as in the
+    /// paper's code and in Hugging Face's (true at first), or not, as in gpt-oss.
+    pub rounded: bool,
+    /// The attention temperature's factor; `0.1 ln(factor) + 1` at first.
+    pub attention: f64,
+}
+
+impl Yarn {
+    /// With the paper's constants.
+    ///
+    /// # Panics
+    /// If the factor is below 1, or the context is 0.
+    #[track_caller]
+    pub fn new(factor: f64, context: usize) -> Self {
+        let yarn = Yarn {
+            factor,
+            context,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            rounded: true,
+            attention: 0.1 * factor.ln() + 1.0,
+        };
+        yarn.check();
+        yarn
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let Yarn { factor, context, beta_fast, beta_slow, attention, .. } = *self;
+        assert!(factor >= 1.0 && factor.is_finite(), "yarn: a factor of at least 1, got {factor}");
+        assert!(context > 0, "yarn: a training context of at least 1, got 0");
+        assert!(
+            0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite(),
+            "yarn: bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}"
+        );
+        assert!(
+            attention > 0.0 && attention.is_finite(),
+            "yarn: an attention factor above 0, got {attention}"
+        );
+    }
+
+    /// How much of pair `m` is interpolated, from 0 to 1.
+    fn ramp(&self, m: usize, width: f64, base: f64) -> f64 {
+        // The pair, as a fraction, that turns so many times in the context.
+        let pair =
+            |turns: f64| width * (self.context as f64 / (turns * TAU)).ln() / (2.0 * base.ln());
+        let (low, high) = (pair(self.beta_fast), pair(self.beta_slow));
+        let (low, high) = match self.rounded {
+            true => (low.floor().max(0.0), high.ceil().min(width - 1.0)),
+            false => (low, high),
+        };
+        let span = if high == low { 0.001 } else { high - low };
+        ((m as f64 - low) / span).clamp(0.0, 1.0)
+    }
+}
+
+/// Rotary positions, see the formula in [`RopeAttention`](crate::attention::RopeAttention).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Pairing, Rope, Scaling};
+/// use retrograd_tensor::Tensor;
+///
+/// // Of heads of width 4, the first 2 elements are turned.
+/// let rope = Rope::new(2).pairing(Pairing::Interleaved).scaling(Scaling::Linear { factor: 2.0 });
+/// let x = Var::constant(Tensor::from([[1.0f64, 0.0, 5.0, 6.0]]));
+/// let y = rope.rotate(&x, 3).into_value().to_vec();
+/// assert_eq!(y, [1.5f64.cos(), 1.5f64.sin(), 5.0, 6.0]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    width: usize,
+    pairing: Pairing,
+    base: f64,
+    scaling: Scaling,
+}
+
+impl Rope {
+    /// Turns the first `width` elements of every head and leaves the rest ("partial rotary");
+    /// halves paired, base 10000, no scaling.
+    ///
+    /// # Panics
+    /// If the width is odd.
+    #[track_caller]
+    pub fn new(width: usize) -> Self {
+        assert!(width.is_multiple_of(2), "rope: a rotary width must be even, got {width}");
+        Rope { width, pairing: Pairing::Half, base: 10000.0, scaling: Scaling::None }
+    }
+
+    /// With another pairing.
+    pub fn pairing(self, pairing: Pairing) -> Self {
+        Rope { pairing, ..self }
+    }
+
+    /// With another base.
+    ///
+    /// # Panics
+    /// If it is not above 1.
+    #[track_caller]
+    pub fn base(self, base: f64) -> Self {
+        assert!(base > 1.0, "rope: a base must be above 1, got {base}");
+        Rope { base, ..self }
+    }
+
+    /// With scaling.
+    ///
+    /// # Panics
+    /// If a factor is not above 0, or YaRN's numbers make no sense: a factor below 1, a context
+    /// of 0, bounds that are not `0 < beta_slow <= beta_fast`, an attention factor not above 0.
+    #[track_caller]
+    pub fn scaling(self, scaling: Scaling) -> Self {
+        match scaling {
+            Scaling::None => {}
+            Scaling::Linear { factor } | Scaling::Ntk { factor } => {
+                assert!(
+                    factor > 0.0 && factor.is_finite(),
+                    "rope: a factor must be above 0, got {factor}"
+                );
+            }
+            Scaling::Yarn(yarn) => yarn.check(),
+        }
+        Rope { scaling, ..self }
+    }
+
+    /// How many elements of a head are turned.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The angles per position, one per pair.
+    pub fn frequencies(&self) -> Vec<f64> {
+        let width = self.width as f64;
+        let base = match self.scaling {
+            Scaling::Ntk { factor } if self.width > 2 => {
+                self.base * factor.powf(width / (width - 2.0))
+            }
+            _ => self.base,
+        };
+        let scaled = |m: usize| {
+            let theta = base.powf(-2.0 * m as f64 / width);
+            match self.scaling {
+                Scaling::None | Scaling::Ntk { .. } => theta,
+                Scaling::Linear { factor } => theta / factor,
+                Scaling::Yarn(yarn) => {
+                    let slowed = yarn.ramp(m, width, base);
+                    theta * (1.0 - slowed) + theta / yarn.factor * slowed
+                }
+            }
+        };
+        (0..self.width / 2).map(scaled).collect()
+    }
+
+    /// What turned vectors grow by: 1, but with YaRN.
+    pub fn growth(&self) -> f64 {
+        match self.scaling {
+            Scaling::Yarn(yarn) => yarn.attention,
+            _ => 1.0,
+        }
+    }
+
+    /// The same turn without growth.
+    pub fn without_growth(&self) -> Rope {
+        let scaling = match self.scaling {
+            Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { attention: 1.0, ..yarn }),
+            other => other,
+        };
+        Rope { scaling, ..self.clone() }
+    }
+
+    /// `x` `[.., L, D]`, turned for positions `start..start + L`.
+    ///
+    /// # Panics
+    /// If `D` is smaller than the rotary width.
+    #[track_caller]
+    pub fn rotate<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
+        let positions = Tensor::from_fn([x.size(-2)], |i| (start + i[0]) as i64);
+        self.rotate_at(x, &positions)
+    }
+
+    /// `x` `[.., L, D]`, turned for given positions, which broadcast to `[.., L]`: those of
+    /// packed documents begin anew.
+    ///
+    /// # Panics
+    /// If `D` is smaller than the rotary width, or the positions do not broadcast.
+    #[track_caller]
+    pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
+        assert!(
+            self.width <= x.size(-1),
+            "rope: a rotary width of {} in heads of width {}: {:?}",
+            self.width,
+            x.size(-1),
+            x.shape()
+        );
+        let frequencies = self.frequencies();
+        let growth = self.growth();
+        let mut dims = positions.shape().to_vec();
+        dims.push(frequencies.len());
+        // Angles in f64 for every type: those of far positions have no digits to lose.
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for p in positions.to_vec() {
+            for theta in &frequencies {
+                let (s, c) = (p as f64 * theta).sin_cos();
+                cos.push(T::from_f64(c * growth));
+                sin.push(T::from_f64(s * growth));
+            }
+        }
+        let turn = Turn {
+            cos: Tensor::from_vec(cos, &dims[..]),
+            sin: Tensor::from_vec(sin, &dims[..]),
+            pairing: self.pairing,
+        };
+        turn.apply(x)
+    }
+
+    /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted
+    /// so that with the pairing `to` it gives the scores that it gives with this one.
+    ///
+    /// # Panics
+    /// If the heads do not divide the rows, or are narrower than the rotary width.
+    #[track_caller]
+    pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
+        let rows = weight.size(0);
+        assert!(
+            heads > 0 && rows.is_multiple_of(heads),
+            "rope: {heads} heads do not divide {rows} rows"
+        );
+        let head_width = rows / heads;
+        assert!(
+            self.width <= head_width,
+            "rope: a rotary width of {} in heads of width {head_width}",
+            self.width
+        );
+        if self.pairing == to {
+            return weight.clone();
+        }
+        let half = self.width / 2;
+        // Where the element that goes to place `i` of a head comes from.
+        let source = |i: usize| match to {
+            _ if i >= self.width => i,
+            Pairing::Interleaved => i / 2 + i % 2 * half,
+            Pairing::Half => i % half * 2 + i / half,
+        };
+        let index = Tensor::from_fn([rows], |i| {
+            (i[0] / head_width * head_width + source(i[0] % head_width)) as i64
+        });
+        weight.index_select(0, &index)
+    }
+}
+
+/// A turn of pairs, and its own backward rule: the turn by the opposite angle.
+#[derive(Clone, Debug)]
+struct Turn<T: Real> {
+    /// `[.., L, pairs]`
+    cos: Tensor<T>,
+    sin: Tensor<T>,
+    pairing: Pairing,
+}
+
+impl<T: Real> Turn<T> {
+    #[track_caller]
+    fn apply(&self, x: &Var<T>) -> Var<T> {
+        Var::from_op(self.value(x.value()), &[x], |_| self.clone())
+    }
+
+    #[track_caller]
+    fn value(&self, x: &Tensor<T>) -> Tensor<T> {
+        let pairs = self.cos.size(-1);
+        let width = 2 * pairs;
+        let (a, b) = match self.pairing {
+            Pairing::Half => (x.narrow(-1, 0, pairs), x.narrow(-1, pairs, pairs)),
+            Pairing::Interleaved => {
+                (x.slice_step(-1, 0..width, 2), x.slice_step(-1, 1.min(width)..width, 2))
+            }
+        };
+        let turned_a = a.mul(&self.cos).sub(&b.mul(&self.sin));
+        let turned_b = a.mul(&self.sin).add(&b.mul(&self.cos));
+        let rest = x.narrow(-1, width, x.size(-1) - width);
+        match self.pairing {
+            Pairing::Half => Tensor::cat(&[&turned_a, &turned_b, &rest], -1),
+            Pairing::Interleaved => {
+                let mut dims = x.shape().to_vec();
+                dims.pop();
+                dims.push(width);
+                let turned = Tensor::stack(&[&turned_a, &turned_b], -1).reshape(dims);
+                Tensor::cat(&[&turned, &rest], -1)
+            }
+        }
+    }
+}
+
+impl<T: Real> Backward<T> for Turn<T> {
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+    fn backward(&self, _: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
+        let back = Turn { sin: self.sin.neg(), ..self.clone() };
+        vec![Some(back.apply(g))]
+    }
+}

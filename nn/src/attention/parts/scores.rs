@@ -1,0 +1,119 @@
+//! Attention by scores that are computed outside of the engine, and the additive score.
+
+use crate::attention::engine::Spec;
+use crate::init::Init;
+use crate::param::Param;
+use retrograd_autograd::{Backward, Cx, Grads, Var, through};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// A vector over hidden units, as a linear layer with one output begins.
+#[track_caller]
+pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> {
+    Param::new(Init::TorchLinear.sample::<T>([1, hidden], rng).reshape([hidden]))
+}
+
+/// Attention by scores `[.., Lq, Lk]` made elsewhere, in place of `q·k`, to values
+/// `[.., Lk, Dv]`, of a single head: what `attend`, which is one of the engine's ways to do so,
+/// gives without its axis of heads.
+#[track_caller]
+pub(crate) fn by_scores<T: Real>(
+    attend: impl Fn(&Var<T>, &Var<T>, &Var<T>, &Spec<T>) -> Var<T>,
+    scores: &Var<T>,
+    values: &Var<T>,
+    spec: &Spec<T>,
+) -> Var<T> {
+    assert!(
+        (2..=3).contains(&scores.rank()) && scores.rank() == values.rank(),
+        "attention: operands must be [length, width] or [batch, length, width]; scores {:?}, \
+         values {:?}",
+        scores.shape(),
+        values.shape()
+    );
+    // Queries and keys of width 0 have products of 0, to which the scores are added.
+    let empty = |n: usize| {
+        let mut dims = scores.shape().to_vec();
+        let last = dims.len() - 1;
+        (dims[last - 1], dims[last]) = (n, 0);
+        Var::constant(Tensor::zeros(dims)).unsqueeze(-3)
+    };
+    let (q, k) = (empty(scores.size(-2)), empty(scores.size(-1)));
+    let spec = spec.clone().add_products(scores.unsqueeze(-3));
+    attend(&q, &k, &values.unsqueeze(-3), &spec).squeeze(-3)
+}
+
+/// `s_ij = vᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
+#[track_caller]
+pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
+    assert!(
+        q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1),
+        "additive attention: queries {:?} do not meet keys {:?}",
+        q.shape(),
+        k.shape()
+    );
+    let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
+        .map(|(first, n)| {
+            let t = hidden(&q.value().narrow(-2, first, n), k.value());
+            t.mul(v.value()).sum(-1)
+        })
+        .collect();
+    let scores = Tensor::cat(&parts.iter().collect::<Vec<_>>(), -2);
+    Var::from_op(scores, &[q, k, v], |_| Scores {
+        q: q.value().clone(),
+        k: k.value().clone(),
+        v: v.value().clone(),
+    })
+}
+
+/// `tanh(q_i + k_j)`, `[.., Lq, Lk, a]`.
+fn hidden<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> Tensor<T> {
+    q.unsqueeze(-2).add(&k.unsqueeze(-3)).tanh()
+}
+
+/// As many queries at a time as make about a quarter of a million hidden values.
+fn query_tiles<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> impl Iterator<Item = (usize, usize)> {
+    let lq = q.size(-2);
+    let n = ((1 << 18) / k.numel().max(1)).max(1);
+    // One tile at least: of no queries, if there are none.
+    (0..lq.max(1)).step_by(n).map(move |first| (first, n.min(lq - first)))
+}
+
+#[derive(Debug)]
+struct Scores<T: Real> {
+    q: Tensor<T>,
+    k: Tensor<T>,
+    v: Tensor<T>,
+}
+
+impl<T: Real> Backward<T> for Scores<T> {
+    fn name(&self) -> &'static str {
+        "additive_scores"
+    }
+
+    fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
+        let Scores { q, k, v } = self;
+        // NaN comes from keys. Where they are not seen, `g` is 0, and what is made of it must be.
+        if cx.recording() {
+            let inputs = [cx.input(0, q), cx.input(1, k), cx.input(2, v)];
+            return through(&inputs, g, |x| {
+                let sums = x[0].unsqueeze(-2).add(&x[1].unsqueeze(-3));
+                let nan = sums.value().ne(sums.value());
+                sums.masked_fill(&nan, T::ZERO).tanh().mul(&x[2]).sum(-1)
+            });
+        }
+        let (mut dq, mut dk, mut dv) =
+            (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
+        for (first, n) in query_tiles(q, k) {
+            let t = hidden(&q.narrow(-2, first, n), k);
+            let t = t.masked_fill(&t.ne(&t), T::ZERO);
+            let g = g.value().narrow(-2, first, n).unsqueeze(-1);
+            dv = dv.add(&g.mul(&t).sum_to(v.shape()));
+            let slope = t.square().neg().add_scalar(T::ONE);
+            let d = g.mul(v).mul(&slope);
+            dq.push(d.sum(-2));
+            dk = dk.add(&d.sum(-3));
+        }
+        let dq = Tensor::cat(&dq.iter().collect::<Vec<_>>(), -2);
+        [dq, dk, dv].map(|d| Some(Var::constant(d))).into()
+    }
+}

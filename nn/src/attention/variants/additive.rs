@@ -1,0 +1,94 @@
+//! Additive attention.
+
+use crate::attention::engine::{Spec, attend};
+use crate::attention::parts::scores::{additive_scores, by_scores, hidden_weights};
+use crate::dropout::Dropout;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Scores by a small network instead of a product.
+///
+/// ```text
+/// s_ij = vᵀ tanh(W q_i + U k_j + b)
+/// o_i  = Σ_j softmax_j(s_ij, where the mask keeps) · value_j
+/// ```
+///
+/// Queries `[Lq, d_q]` or `[B, Lq, d_q]`, keys `[.., Lk, d_k]`, values `[.., Lk, d_v]`, to
+/// `[.., Lq, d_v]`. The work is `O(Lq Lk a)` with `a` hidden units. The `Lq · Lk · a` hidden
+/// values are never there at once: they are made for a few queries at a time, and made again
+/// by the backward pass (by a backward pass that is itself recorded, all at once).
+///
+/// [`LuongConcat`](crate::attention::LuongConcat) with `[W U]` as one matrix is the same without `b`.
+///
+/// Parameters: `query.weight` (W) `[a, d_q]`, `key.weight` (U) `[a, d_k]`, `key.bias` (b)
+/// `[a]`, `v` `[a]`. Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Pass, attention::{AdditiveAttention, Mask}};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let attention = AdditiveAttention::<f32>::new(3, 4, 8, &mut rng);
+/// let decoder = Var::constant(Tensor::randn([2, 5, 3], &mut rng));
+/// let encoder = Var::constant(Tensor::randn([2, 7, 4], &mut rng));
+/// let seen = Mask::lengths(&[7, 2]);
+/// let context = attention.forward(&decoder, &encoder, &encoder, seen, &mut Pass::eval());
+/// assert_eq!(*context.shape(), [2, 5, 4]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct AdditiveAttention<T: Real = f32> {
+    /// `W`
+    pub query: Linear<T>,
+    /// `U` and `b`
+    pub key: Linear<T>,
+    /// `v`
+    pub v: Param<T>,
+    /// Of the weights.
+    pub dropout: Dropout,
+}
+
+impl<T: Real> AdditiveAttention<T> {
+    /// For queries and keys of these widths, with `hidden` units.
+    #[track_caller]
+    pub fn new(query_width: usize, key_width: usize, hidden: usize, rng: &mut Rng) -> Self {
+        AdditiveAttention {
+            query: Linear::without_bias(query_width, hidden, rng),
+            key: Linear::new(key_width, hidden, rng),
+            v: hidden_weights(hidden, rng),
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`].
+    ///
+    /// # Panics
+    /// If shapes do not fit one another or the mask.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        queries: &Var<T>,
+        keys: &Var<T>,
+        values: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
+        let scores = additive_scores(&q, &k, &self.v.var());
+        let spec = how.into().dropout_of_module(self.dropout.p(), pass);
+        by_scores(attend, &scores, values, &spec)
+    }
+}
+
+impl<T: Real> Module<T> for AdditiveAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("query", &self.query);
+        w.module("key", &self.key);
+        w.param("v", &self.v);
+    }
+}

@@ -1,0 +1,50 @@
+//! Chunked local attention: causal within chunks that do not see one another.
+
+use crate::attention::engine::{Mask, Spec};
+use crate::attention::parts::incremental::Past;
+use crate::attention::parts::projections::Projections;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// Causal self-attention within chunks: `p` sees `j` if `j <= p` and `⌊j / n⌋ = ⌊p / n⌋`.
+///
+/// `[L, width]` or `[B, L, width]` to the same, in `O(L n width)`, where tiles between chunks
+/// are left out. With `n >= L` it is causal self-attention. Chunks are those of absolute
+/// positions, so a cache needs to keep the last `n` keys at most. As most layers of Llama 4
+/// have it, with full attention in between.
+///
+/// Parameters: those of [`Projections`].
+#[derive(Clone, Debug)]
+pub struct ChunkedLocalAttention<T: Real = f32> {
+    /// Around it.
+    pub projections: Projections<T>,
+    mask: Mask,
+}
+
+impl<T: Real> ChunkedLocalAttention<T> {
+    /// With chunks of `chunk` tokens.
+    ///
+    /// # Panics
+    /// If a chunk holds no token.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, chunk: usize) -> Self {
+        let mask = Mask::causal() & Mask::chunks(chunk);
+        ChunkedLocalAttention { projections, mask }
+    }
+}
+
+impl<T: Real> Module<T> for ChunkedLocalAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+    }
+}
+
+impl<T: Real> Layer<T> for ChunkedLocalAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let spec = Spec::new().mask(self.mask.clone());
+        self.projections.attend(x, spec, &mut Past::nothing(), pass)
+    }
+}

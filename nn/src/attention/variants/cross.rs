@@ -1,0 +1,195 @@
+//! Cross-attention: queries from one sequence, keys and values from another.
+
+use super::multi_head::{MultiHeadAttention, MultiHeadConfig};
+use crate::attention::engine::Spec;
+use crate::attention::parts::heads::InHeads;
+use crate::dropout::Dropout;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Cross-attention with a single head.
+///
+/// ```text
+/// q = x₁ · W_queryᵀ     k = x₂ · W_keyᵀ     v = x₂ · W_valueᵀ     (+ biases)
+/// o = dropout(softmax(q · kᵀ / √d_k, where the mask keeps)) · v
+/// ```
+///
+/// `x₁` is `[Lq, d₁]` or `[B, Lq, d₁]` and `x₂` `[Lk, d₂]` or `[B, Lk, d₂]`; widths and lengths
+/// may differ. The result is `[.., Lq, d_v]`. The work is `O(Lq Lk (d_k + d_v))` and that of the
+/// projections. A query that sees no key, for one because `Lk` is 0, gives 0.
+///
+/// With `x₁ = x₂` it is [`SelfAttention`](crate::attention::SelfAttention). Parameters: `W_query`
+/// `[d_k, d₁]`, `W_key` `[d_k, d₂]`, `W_value` `[d_v, d₂]`. Bahdanau et al. 2014 (arXiv
+/// 1409.0473) attend from a decoder to an encoder, Vaswani et al. 2017 (arXiv 1706.03762) so.
+#[derive(Clone, Debug)]
+pub struct CrossAttention<T: Real = f32> {
+    /// To queries, from the first sequence.
+    pub query: Linear<T>,
+    /// To keys, from the second.
+    pub key: Linear<T>,
+    /// To values, from the second.
+    pub value: Linear<T>,
+    /// Of the weights.
+    pub dropout: Dropout,
+}
+
+impl<T: Real> CrossAttention<T> {
+    /// From widths `d_query` and `d_other` of the two sequences, without biases.
+    #[track_caller]
+    pub fn new(d_query: usize, d_other: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
+        CrossAttention {
+            query: Linear::without_bias(d_query, d_k, rng),
+            key: Linear::without_bias(d_other, d_k, rng),
+            value: Linear::without_bias(d_other, d_v, rng),
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    /// The same with biases.
+    #[track_caller]
+    pub fn with_bias(
+        d_query: usize,
+        d_other: usize,
+        d_k: usize,
+        d_v: usize,
+        rng: &mut Rng,
+    ) -> Self {
+        CrossAttention {
+            query: Linear::new(d_query, d_k, rng),
+            key: Linear::new(d_other, d_k, rng),
+            value: Linear::new(d_other, d_v, rng),
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    #[track_caller]
+    fn parts(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (InHeads<T>, Spec<T>) {
+        let q = self.query.forward(x, pass);
+        let (k, v) = (self.key.forward(other, pass), self.value.forward(other, pass));
+        (InHeads::new(&q, &k, &v, 1, 1), how.into().dropout_of_module(self.dropout.p(), pass))
+    }
+
+    /// Attends from `x` to `other`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
+    ///
+    /// # Panics
+    /// If widths, batches or the mask do not fit.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let (heads, spec) = self.parts(x, other, how, pass);
+        heads.attend(&spec)
+    }
+
+    /// The output and the weights `[.., Lq, Lk]`, before dropout.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        let (heads, spec) = self.parts(x, other, how, pass);
+        let (y, weights) = heads.attend_all(&spec);
+        (y, weights.squeeze(-3))
+    }
+}
+
+impl<T: Real> Module<T> for CrossAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("W_query", &self.query);
+        w.module("W_key", &self.key);
+        w.module("W_value", &self.value);
+    }
+}
+
+/// Cross-attention in several heads: a [`MultiHeadAttention`] whose keys and values come from
+/// one sequence, of any width.
+///
+/// `x₁` `[.., Lq, width]` and `x₂` `[.., Lk, d₂]` give `[.., Lq, width]`. Parameters, cost and
+/// names are those of [`MultiHeadAttention`] with `key_width = value_width = d₂`; with
+/// `x₁ = x₂` it is multi-head self-attention. Vaswani et al. 2017 (arXiv 1706.03762), where
+/// a decoder reads its encoder.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Pass, attention::{Mask, MultiHeadCrossAttention}};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let attention = MultiHeadCrossAttention::<f32>::new(8, 6, 2, &mut rng);
+/// let decoder = Var::constant(Tensor::randn([2, 3, 8], &mut rng));
+/// let encoder = Var::constant(Tensor::randn([2, 5, 6], &mut rng));
+/// let padding = Mask::lengths(&[5, 4]); // the second sentence has four words
+/// let y = attention.forward(&decoder, &encoder, padding, &mut Pass::eval());
+/// assert_eq!(*y.shape(), [2, 3, 8]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiHeadCrossAttention<T: Real = f32> {
+    /// What computes it.
+    pub attention: MultiHeadAttention<T>,
+}
+
+impl<T: Real> MultiHeadCrossAttention<T> {
+    /// From queries of `width` to a sequence of width `d_other`.
+    ///
+    /// # Panics
+    /// If `heads` does not divide `width`.
+    #[track_caller]
+    pub fn new(width: usize, d_other: usize, heads: usize, rng: &mut Rng) -> Self {
+        let config = MultiHeadConfig {
+            key_width: d_other,
+            value_width: d_other,
+            ..MultiHeadConfig::new(width, heads)
+        };
+        MultiHeadCrossAttention { attention: MultiHeadAttention::new(&config, rng) }
+    }
+
+    /// Attends from `x` to `other`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
+    ///
+    /// # Panics
+    /// If widths, batches or the mask do not fit.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        self.attention.forward(x, other, other, how, pass)
+    }
+
+    /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        self.attention.forward_with_weights(x, other, other, how, pass)
+    }
+}
+
+impl<T: Real> Module<T> for MultiHeadCrossAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.attention.walk(w);
+    }
+}

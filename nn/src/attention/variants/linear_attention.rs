@@ -1,0 +1,251 @@
+//! Linear attention: the exponential replaced by a product of features.
+
+use crate::attention::engine::feature_map::{EPS, feature_map, normalize_by_sum};
+use crate::attention::engine::product::{mix, scores};
+use crate::attention::parts::heads::repeat_heads;
+use crate::attention::parts::incremental::Past;
+use crate::attention::parts::projections::Projections;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All.
+    Full,
+    /// Those up to its own.
+    Causal,
+}
+
+/// Three ways to compute the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinearForm {
+    /// All weights, as in softmax attention: `O(L² D)`, and the clearest.
+    Quadratic,
+    /// A token at a time, with a state: `O(L D²)`. What decoding does.
+    Recurrent,
+    /// Chunks of so many tokens: quadratic within, a state between. `O(L (n + D) D)`, and the
+    /// fastest.
+    Chunked(usize),
+}
+
+/// Linear attention from queries `[.., Lq, Dk]` to keys `[.., Lk, Dk]` and values
+/// `[.., Lk, Dv]`, giving `[.., Lq, Dv]`:
+///
+/// ```text
+/// o_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + 1e-6)
+/// ```
+///
+/// # Panics
+/// If shapes do not fit, or `Lq != Lk` where causal, or chunks hold no token.
+#[track_caller]
+pub fn linear_attention<T: Real>(
+    q: &Var<T>,
+    k: &Var<T>,
+    v: &Var<T>,
+    reach: Reach,
+    form: LinearForm,
+) -> Var<T> {
+    let (lq, lk) = (q.size(-2), k.size(-2));
+    assert!(
+        q.rank() >= 2 && q.size(-1) == k.size(-1) && lk == v.size(-2),
+        "linear attention: shapes do not fit: q {:?}, k {:?}, v {:?}",
+        q.shape(),
+        k.shape(),
+        v.shape()
+    );
+    assert!(
+        reach == Reach::Full || lq == lk,
+        "linear attention: causal, with {lq} queries and {lk} keys"
+    );
+    let step = match form {
+        LinearForm::Quadratic => {
+            let weights = scores(&feature_map(q), &feature_map(k));
+            let weights = if reach == Reach::Causal { weights.tril(0) } else { weights };
+            return mix(&normalize_by_sum(&weights), v);
+        }
+        LinearForm::Recurrent => 1,
+        LinearForm::Chunked(n) => {
+            assert!(n > 0, "linear attention: chunks must hold at least 1 token, got 0");
+            n
+        }
+    };
+    let mut state = LinearState::new(k, v);
+    let mut outputs = Vec::new();
+    // A chunk at least: of nothing, if there is nothing.
+    for first in (0..lk.max(1)).step_by(step) {
+        let n = step.min(lk - first);
+        let (k, v) = (k.narrow(-2, first, n), v.narrow(-2, first, n));
+        match (reach, form) {
+            (Reach::Full, _) => state.absorb(&k, &v),
+            (_, LinearForm::Recurrent) if n == 1 => {
+                outputs.push(state.step(&q.narrow(-2, first, 1), &k, &v));
+            }
+            _ => outputs.push(state.chunk(&q.narrow(-2, first, n), &k, &v)),
+        }
+    }
+    match reach {
+        Reach::Full => state.read(q),
+        Reach::Causal => Var::cat(&outputs.iter().collect::<Vec<_>>(), -2),
+    }
+}
+
+/// All that linear attention remembers of the past: its size does not grow.
+#[derive(Clone, Debug)]
+pub struct LinearState<T: Real = f32> {
+    /// `S = Σ_j φ(k_j) v_jᵀ`, `[.., Dk, Dv]`
+    pub s: Var<T>,
+    /// `z = Σ_j φ(k_j)`, `[.., Dk, 1]`
+    pub z: Var<T>,
+}
+
+impl<T: Real> LinearState<T> {
+    /// No past, for keys `[.., L, Dk]` and values `[.., L, Dv]`.
+    pub fn new(k: &Var<T>, v: &Var<T>) -> Self {
+        let zeros = |width: usize| {
+            let mut dims = k.shape().to_vec();
+            let last = dims.len() - 1;
+            (dims[last - 1], dims[last]) = (dims[last], width);
+            Var::constant(Tensor::zeros(dims))
+        };
+        LinearState { s: zeros(v.size(-1)), z: zeros(1) }
+    }
+
+    /// Takes up keys and values.
+    #[track_caller]
+    pub fn absorb(&mut self, k: &Var<T>, v: &Var<T>) {
+        let k = feature_map(k).t();
+        self.s = &self.s + k.matmul(v);
+        self.z = &self.z + k.sum_keepdim(-1);
+    }
+
+    /// What queries `[.., n, Dk]` find, `[.., n, Dv]`.
+    #[track_caller]
+    pub fn read(&self, q: &Var<T>) -> Var<T> {
+        let q = feature_map(q);
+        q.matmul(&self.s) / (q.matmul(&self.z) + T::from_f64(EPS))
+    }
+
+    /// The next token: takes up its key and value, and then reads.
+    #[track_caller]
+    pub fn step(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
+        self.absorb(k, v);
+        self.read(q)
+    }
+
+    /// The next tokens, causally, at once: each reads the past from the state and the others
+    /// by weights, and then the state takes up all.
+    #[track_caller]
+    pub fn chunk(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
+        let f = feature_map(q);
+        let weights = scores(&f, &feature_map(k)).tril(0);
+        let sum = f.matmul(&self.s) + mix(&weights, v);
+        let norm = f.matmul(&self.z) + weights.sum_keepdim(-1);
+        self.absorb(k, v);
+        sum / (norm + T::from_f64(EPS))
+    }
+
+    /// The same numbers without their graph: between segments of a long sequence.
+    pub fn detach(&self) -> Self {
+        LinearState { s: self.s.detach(), z: self.z.detach() }
+    }
+}
+
+/// Multi-head self-attention by [`linear_attention`].
+///
+/// `[L, width]` or `[B, L, width]` to the same, at the cost of its [`LinearForm`]; the three
+/// forms differ by rounding only, forward and backward. Decoding keeps a [`LinearState`] of
+/// fixed size instead of a cache. Under other masks it is
+/// [`NormalizedAttention`](crate::attention::NormalizedAttention) by
+/// [`Normalizer::Linear`](crate::attention::Normalizer::Linear).
+///
+/// Parameters: those of [`Projections`]. Katharopoulos et al. 2020 (arXiv 2006.16236).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Layer, Pass};
+/// use retrograd_nn::attention::{HeadSizes, LinearAttention, LinearForm, Projections, Reach};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = LinearAttention::new(projections, Reach::Causal, LinearForm::Chunked(4));
+/// let x = Var::constant(Tensor::randn([10, 8], &mut rng));
+/// let pass = &mut Pass::eval();
+/// let all = attention.forward(&x, pass);
+/// // Token by token:
+/// let mut state = None;
+/// for i in 0..10 {
+///     let y = attention.step(&x.narrow(0, i, 1), &mut state, pass);
+///     let error = (y - all.narrow(0, i, 1)).abs().sum(..).item();
+///     assert!(error < 1e-12);
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LinearAttention<T: Real = f32> {
+    /// Around it, without dropout, since there are no weights, and without rotary positions,
+    /// since a state does not know its own.
+    pub projections: Projections<T>,
+    /// Which keys a query sees.
+    pub reach: Reach,
+    /// How it is computed.
+    pub form: LinearForm,
+}
+
+impl<T: Real> LinearAttention<T> {
+    /// Over these projections.
+    ///
+    /// # Panics
+    /// If they have dropout or rotary positions.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, reach: Reach, form: LinearForm) -> Self {
+        let m = LinearAttention { projections, reach, form };
+        m.check();
+        m
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let p = self.projections.dropout.p();
+        assert!(p == 0.0, "LinearAttention: a dropout of {p}, and no weights to drop");
+        self.projections.refuse_rope("LinearAttention", "a state does not know its position");
+    }
+
+    /// Queries, keys and values in as many heads.
+    #[track_caller]
+    fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> [Var<T>; 3] {
+        self.check();
+        let [q, k, v] = self.projections.qkv(x, &mut Past::nothing(), pass);
+        let heads = q.size(-3);
+        [q, repeat_heads(&k, heads), repeat_heads(&v, heads)]
+    }
+
+    /// The output of the next tokens `[.., n, width]`, each seeing the past, itself, and those
+    /// before it; the state is made by the first call.
+    ///
+    /// # Panics
+    /// If shapes do not fit, it is not causal, or the projections have dropout or positions.
+    #[track_caller]
+    pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
+        assert!(self.reach == Reach::Causal, "LinearAttention: steps need causal attention");
+        let [q, k, v] = self.qkv(x, pass);
+        let state = state.get_or_insert_with(|| LinearState::new(&k, &v));
+        self.projections.finish(&state.chunk(&q, &k, &v), pass)
+    }
+}
+
+impl<T: Real> Module<T> for LinearAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+    }
+}
+
+impl<T: Real> Layer<T> for LinearAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let [q, k, v] = self.qkv(x, pass);
+        self.projections.finish(&linear_attention(&q, &k, &v, self.reach, self.form), pass)
+    }
+}

@@ -1,0 +1,159 @@
+//! Longformer: dilated sliding windows, and a few tokens that see and are seen by all.
+
+use crate::attention::engine::{Mask, Spec, attend};
+use crate::attention::parts::incremental::Past;
+use crate::attention::parts::projections::{HeadSizes, Projections};
+use crate::linear::Linear;
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// Self-attention in windows, dilated per head, with global tokens `G`.
+///
+/// ```text
+/// p not in G:  sees j = p + d_h · t for |t| <= w, and every j in G, by q, k, v
+/// p in G:      sees every j, by q, k, v with projections of their own
+/// ```
+///
+/// and of these only `j <= p` if causal. `[L, width]` or `[B, L, width]` to the same; the work
+/// is `O(L (w + |G|) width)` without dilation, where whole tiles are left out.
+///
+/// With `w >= L` or all tokens global it is full self-attention (by the global projections in
+/// the latter case); with `w >= L` and no global token, dilation 1 and causal, causal
+/// self-attention.
+///
+/// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
+/// of `q_proj`, `k_proj` and `v_proj` and equal to them at first. Beltagy, Peters, Cohan 2020
+/// (arXiv 2004.05150).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Pass, attention::{HeadSizes, LongformerAttention, Mask, Projections}};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// // Two heads, the second with every third key.
+/// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = LongformerAttention::new(projections, &[1, 3], 2);
+/// let x = Var::constant(Tensor::randn([20, 8], &mut rng));
+/// let y = attention.forward(&x, &[0], Mask::Full, &mut Pass::eval());
+/// assert_eq!(*y.shape(), [20, 8]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct LongformerAttention<T: Real = f32> {
+    /// Of the tokens that are not global.
+    pub projections: Projections<T>,
+    /// To the queries of global tokens.
+    pub q_global: Linear<T>,
+    /// To the keys that global tokens see.
+    pub k_global: Linear<T>,
+    /// To the values that global tokens see.
+    pub v_global: Linear<T>,
+    /// `w`: keys on each side.
+    pub window: usize,
+    causal: bool,
+    dilation: Vec<usize>,
+}
+
+impl<T: Real> LongformerAttention<T> {
+    /// With a dilation for each head, and `window` keys on each side.
+    ///
+    /// # Panics
+    /// If there is another number of heads, or a dilation is 0.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
+        let heads = projections.sizes().heads;
+        assert!(
+            dilation.len() == heads,
+            "Longformer: {} dilations for {heads} heads",
+            dilation.len()
+        );
+        assert!(!dilation.contains(&0), "Longformer: a dilation of 0 in {dilation:?}");
+        let fresh = |param: &Param<T>| Param::new(param.value());
+        let copy = |of: &Linear<T>| Linear {
+            weight: fresh(&of.weight),
+            bias: of.bias.as_ref().map(fresh),
+        };
+        LongformerAttention {
+            q_global: copy(&projections.q_proj),
+            k_global: copy(&projections.k_proj),
+            v_global: copy(&projections.v_proj),
+            projections,
+            window,
+            causal: false,
+            dilation: dilation.to_vec(),
+        }
+    }
+
+    /// Seeing nothing that comes later, not even global tokens.
+    pub fn causal(mut self) -> Self {
+        self.causal = true;
+        self
+    }
+
+    /// The windows and the global tokens as a mask.
+    pub fn mask(&self, global: &[usize]) -> Mask {
+        let window = |&d: &usize| {
+            let reach = d.saturating_mul(self.window);
+            match d {
+                1 => Mask::window(reach, reach),
+                d => Mask::window(reach, reach) & Mask::dilated(d),
+            }
+        };
+        let mut mask = match self.dilation.iter().all(|d| *d == self.dilation[0]) {
+            true => window(&self.dilation[0]),
+            false => Mask::by_head(self.dilation.iter().map(window).collect()),
+        };
+        if !global.is_empty() {
+            mask = mask | Mask::global(global);
+        }
+        if self.causal { Mask::causal() & mask } else { mask }
+    }
+
+    /// Attends, with global tokens at these positions of every sequence; `how` may restrict it
+    /// further, by position.
+    ///
+    /// # Panics
+    /// If shapes do not fit, or a global position is not below the length.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        global: &[usize],
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let length = x.size(-2);
+        if let Some(far) = global.iter().find(|&&g| g >= length) {
+            panic!("Longformer: global token {far} in a sequence of {length}");
+        }
+        let p = &self.projections;
+        let spec = p.with_dropout(how, pass);
+        let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
+        // Rows of one kind are left out of the other's call, which skips their tiles.
+        let rows = Mask::queries(global);
+        let local = spec.clone().mask(self.mask(global) & !rows.clone());
+        let mut heads = attend(&q, &k, &v, &local);
+        if !global.is_empty() {
+            let HeadSizes { heads: hq, key_heads: hk, .. } = p.sizes();
+            let q = p.place(&p.project(&self.q_global, hq, x, pass), 0);
+            let k = p.place(&p.project(&self.k_global, hk, x, pass), 0);
+            let v = p.project(&self.v_global, hk, x, pass);
+            let rows = if self.causal { rows & Mask::causal() } else { rows };
+            let is_global = Tensor::from_fn([length, 1], |i| global.contains(&i[0]));
+            heads = Var::where_(&is_global, &attend(&q, &k, &v, &spec.mask(rows)), &heads);
+        }
+        p.finish(&heads, pass)
+    }
+}
+
+impl<T: Real> Module<T> for LongformerAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+        w.module("q_global", &self.q_global);
+        w.module("k_global", &self.k_global);
+        w.module("v_global", &self.v_global);
+    }
+}

@@ -1,0 +1,50 @@
+//! Multi-head attention with another way from scores to weights.
+
+use crate::attention::engine::{Normalizer, Part, Spec};
+use crate::attention::parts::incremental::{Incremental, Past};
+use crate::attention::parts::projections::Projections;
+use crate::module::{Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// `normalize(q · kᵀ / √D) · v` with a [`Normalizer`]:
+///
+/// - [`Normalizer::Sigmoid`]: each weight on its own, no competition between keys;
+/// - [`Normalizer::Sparsemax`] and [`Normalizer::Entmax15`]: unlikely keys get exactly 0;
+/// - [`Normalizer::TopK`]: softmax over the largest scores, no gradient to the others;
+/// - [`Normalizer::Linear`]: [`LinearAttention`](crate::attention::LinearAttention), under any mask;
+/// - [`Normalizer::Softmax`], and top-k of at least `L`: multi-head attention.
+///
+/// `[.., L, width]` to `[.., L, width]` in `O(L² width)`, and for those that sort `O(L² log L)`
+/// per head, by whole matrices of scores. Parameters: those of
+/// [`Projections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
+/// the number of keys.
+#[derive(Clone, Debug)]
+pub struct NormalizedAttention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    /// How scores become weights.
+    pub normalizer: Normalizer,
+}
+
+impl<T: Real> NormalizedAttention<T> {
+    /// With this normaliser.
+    pub fn new(projections: Projections<T>, normalizer: Normalizer) -> Self {
+        NormalizedAttention { projections, normalizer }
+    }
+}
+
+impl<T: Real> Module<T> for NormalizedAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+    }
+}
+
+impl<T: Real> Incremental<T> for NormalizedAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("NormalizedAttention", Part::Normalizer);
+        self.projections.attend(x, spec.clone().normalizer(self.normalizer), past, pass)
+    }
+}

@@ -1,0 +1,147 @@
+//! Sequences packed one after the other, and branches of one prefix.
+
+use crate::attention::engine::{Mask, Spec, attend};
+use crate::attention::parts::projections::Projections;
+use crate::module::{Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// Documents of different lengths in one sequence, without padding between them.
+///
+/// ```
+/// use retrograd_nn::attention::Packed;
+/// let packed = Packed::from_cu_seqlens(&[0, 3, 5]);
+/// assert_eq!(packed, Packed::new(&[3, 2]));
+/// assert_eq!(packed.ids().to_vec(), [0, 0, 0, 1, 1]);
+/// assert_eq!(packed.positions().to_vec(), [0, 1, 2, 0, 1]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    prefix: usize,
+    lengths: Vec<usize>,
+}
+
+impl Packed {
+    /// Documents of these lengths.
+    pub fn new(lengths: &[usize]) -> Self {
+        Packed { prefix: 0, lengths: lengths.to_vec() }
+    }
+
+    /// Documents between these bounds, as `flash_attn_varlen_func` takes them: 0 first, the
+    /// total length last.
+    ///
+    /// # Panics
+    /// If they do not begin with 0, or descend.
+    #[track_caller]
+    pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
+        assert!(
+            bounds.first() == Some(&0) && bounds.is_sorted(),
+            "Packed: bounds must ascend from 0, got {bounds:?}"
+        );
+        Packed::new(&bounds.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>())
+    }
+
+    /// A prefix that all of several branches continue, none of which sees another: several
+    /// answers to one question in one sequence.
+    ///
+    /// ```
+    /// use retrograd_nn::attention::Packed;
+    /// let packed = Packed::shared_prefix(2, &[2, 1]);
+    /// assert_eq!(packed.positions().to_vec(), [0, 1, 2, 3, 2]);
+    /// ```
+    pub fn shared_prefix(prefix: usize, branches: &[usize]) -> Self {
+        Packed { prefix, lengths: branches.to_vec() }
+    }
+
+    /// Length of everything together.
+    pub fn total(&self) -> usize {
+        self.prefix + self.lengths.iter().sum::<usize>()
+    }
+
+    /// Where each document lies.
+    pub fn ranges(&self) -> Vec<std::ops::Range<usize>> {
+        let mut end = self.prefix;
+        let range = |&n: &usize| {
+            end += n;
+            end - n..end
+        };
+        self.lengths.iter().map(range).collect()
+    }
+
+    /// The document of each token, `[total]`; -1 in a shared prefix.
+    pub fn ids(&self) -> Tensor<i64> {
+        let mut ids = vec![-1; self.total()];
+        for (id, range) in self.ranges().into_iter().enumerate() {
+            ids[range].fill(id as i64);
+        }
+        Tensor::from_vec(ids, [self.total()])
+    }
+
+    /// The position of each token in its document, `[total]`, for position embeddings; a
+    /// branch goes on where the prefix ended.
+    pub fn positions(&self) -> Tensor<i64> {
+        let ranges = std::iter::once((0..self.prefix, 0))
+            .chain(self.ranges().into_iter().map(|r| (r, self.prefix)));
+        let positions = ranges.flat_map(|(r, first)| (0..r.len()).map(move |i| (first + i) as i64));
+        Tensor::from_vec(positions.collect(), [self.total()])
+    }
+
+    /// Tokens see those of their own document, and of the shared prefix. To be combined with
+    /// [`Mask::causal`] where that is wanted.
+    pub fn mask(&self) -> Mask {
+        let documents = Mask::documents(&self.ids().unsqueeze(0));
+        if self.prefix > 0 { Mask::first(self.prefix) | documents } else { documents }
+    }
+}
+
+/// Causal self-attention of packed documents: each gives what it would give alone.
+///
+/// `[total, width]` to the same. The work is `O(Σ L_d² width)` for documents of length `L_d`,
+/// where tiles between documents are left out. With a single document it is causal
+/// self-attention. Rotary positions are those of [`Packed::positions`].
+///
+/// Parameters: those of [`Projections`]. Krell et al. 2021 (arXiv 2107.02027).
+#[derive(Clone, Debug)]
+pub struct PackedAttention<T: Real = f32> {
+    /// Around it.
+    pub projections: Projections<T>,
+}
+
+impl<T: Real> PackedAttention<T> {
+    /// Over these projections.
+    pub fn new(projections: Projections<T>) -> Self {
+        PackedAttention { projections }
+    }
+
+    /// Attends; `how` may restrict it further.
+    ///
+    /// # Panics
+    /// If shapes do not fit, or `x` has another length than the documents together.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        packed: &Packed,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let (length, total) = (x.size(-2), packed.total());
+        assert!(length == total, "PackedAttention: {length} tokens for documents of {total}");
+        let p = &self.projections;
+        let positions = p.rope().map(|rope| (rope, packed.positions()));
+        let place = |x: Var<T>| match &positions {
+            Some((rope, positions)) => rope.rotate_at(&x, positions),
+            None => x,
+        };
+        let (q, k) = (place(p.queries(x, pass)), place(p.keys(x, pass)));
+        let spec = p.with_dropout(how.into().causal().mask(packed.mask()), pass);
+        p.finish(&attend(&q, &k, &p.values(x, pass), &spec), pass)
+    }
+}
+
+impl<T: Real> Module<T> for PackedAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+    }
+}

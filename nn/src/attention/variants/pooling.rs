@@ -1,0 +1,66 @@
+//! Attention with learned queries: a sequence of any length to a fixed number of vectors.
+
+use crate::attention::engine::{Spec, attend};
+use crate::attention::parts::projections::Projections;
+use crate::init::Init;
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// `o = softmax(W_q latents · (W_k x)ᵀ / √D) · W_v x` in several heads, projected.
+///
+/// `[.., L, width]` to `[.., n, width]`, with work of `O(n · L)`. The order of the sequence does
+/// not matter. Parameters: `latents` `[n, width]`, normal with deviation 0.02 at first, and those
+/// of [`Projections`]. It is cross-attention from the latents; the core of Perceiver (Jaegle et
+/// al. 2021, arXiv 2103.03206) and of pooling by multi-head attention in Set Transformer (Lee et
+/// al. 2018, 1810.00825), both of which put a residual, norm and feed-forward layer around it.
+#[derive(Clone, Debug)]
+pub struct AttentionPool<T: Real = f32> {
+    /// What asks, `[n, width]`.
+    pub latents: Param<T>,
+    /// The projections.
+    pub projections: Projections<T>,
+}
+
+const WHO: &str = "attention pool";
+const WHY: &str = "latents have no positions";
+
+impl<T: Real> AttentionPool<T> {
+    /// To `n` vectors. Latents have no positions, so that keys must have none.
+    ///
+    /// # Panics
+    /// If the projections have rotary positions.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, n: usize, rng: &mut Rng) -> Self {
+        projections.refuse_rope(WHO, WHY);
+        let latents = Init::Normal { std: 0.02 }.sample([n, projections.sizes().width], rng);
+        AttentionPool { latents: Param::new(latents), projections }
+    }
+
+    /// The vectors for `x` `[.., L, width]`; padding is masked by the spec.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, the spec does not fit, or the projections have
+    /// rotary positions.
+    #[track_caller]
+    pub fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
+        let p = &self.projections;
+        p.refuse_rope(WHO, WHY);
+        let spec = p.with_dropout(spec, pass);
+        let q = p.queries(&self.latents.var(), pass);
+        let (k, v) = (p.keys(x, pass), p.values(x, pass));
+        let mut dims = x.shape()[..x.rank() - 2].to_vec();
+        dims.extend(q.shape().iter());
+        p.finish(&attend(&q.broadcast_to(&dims[..]), &k, &v, &spec), pass)
+    }
+}
+
+impl<T: Real> Module<T> for AttentionPool<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.param("latents", &self.latents);
+        self.projections.walk(w);
+    }
+}

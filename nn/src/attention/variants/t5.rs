@@ -1,0 +1,142 @@
+//! T5: a learned bias for each head and bucket of distances.
+
+use crate::attention::engine::{Bias, Buckets, Spec, attend};
+use crate::attention::parts::heads::{join_heads, split_heads};
+use crate::dropout::Dropout;
+use crate::embedding::Embedding;
+use crate::init::Init;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Self-attention whose scores are not scaled, and have a learned bias by distance.
+///
+/// ```text
+/// s_pj = q_p · k_j + table[bucket(j - p), h]
+/// ```
+///
+/// Near distances have a bucket each, far ones share theirs ([`Buckets`]). `[L, width]` or
+/// `[B, L, width]` to the same, in `O(L² width)`. With a table of 0 it is plain (causal)
+/// self-attention with scale 1.
+///
+/// Parameters, named as in Hugging Face's `T5Attention`: `q`, `k`, `v`, `o` `[width, width]`
+/// without biases, and `relative_attention_bias.weight` `[buckets, heads]`, all normal at first
+/// and such that scores need no scale. Raffel et al. 2019 (arXiv 1910.10683).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Layer, Module, Pass, attention::T5Attention};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let encoder = T5Attention::<f32>::encoder(8, 2, &mut rng);
+/// let x = Var::constant(Tensor::randn([3, 10, 8], &mut rng));
+/// assert_eq!(*encoder.forward(&x, &mut Pass::eval()).shape(), [3, 10, 8]);
+/// assert_eq!(*encoder.state_dict()["relative_attention_bias.weight"].shape(), [32, 2]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct T5Attention<T: Real = f32> {
+    /// To queries.
+    pub q: Linear<T>,
+    /// To keys.
+    pub k: Linear<T>,
+    /// To values.
+    pub v: Linear<T>,
+    /// From the heads to the result.
+    pub o: Linear<T>,
+    /// A bias for each bucket and head.
+    pub relative_attention_bias: Embedding<T>,
+    /// How distances are put into buckets.
+    pub buckets: Buckets,
+    /// Of the weights.
+    pub dropout: Dropout,
+}
+
+impl<T: Real> T5Attention<T> {
+    /// With 32 buckets up to a distance of 128, half of them for keys after the query.
+    ///
+    /// # Panics
+    /// If heads do not divide the width.
+    #[track_caller]
+    pub fn encoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
+        let buckets = Buckets { count: 32, max_distance: 128, bidirectional: true };
+        T5Attention::with_buckets(width, heads, buckets, rng)
+    }
+
+    /// Causal, with 32 buckets up to a distance of 128.
+    ///
+    /// # Panics
+    /// If heads do not divide the width.
+    #[track_caller]
+    pub fn decoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
+        let buckets = Buckets { count: 32, max_distance: 128, bidirectional: false };
+        T5Attention::with_buckets(width, heads, buckets, rng)
+    }
+
+    /// With other buckets; causal if they are for one direction only.
+    ///
+    /// # Panics
+    /// If heads do not divide the width, or the last bucket begins where distances still have
+    /// one each.
+    #[track_caller]
+    pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
+        assert!(
+            heads > 0 && width.is_multiple_of(heads),
+            "T5Attention: {heads} heads do not divide a width of {width}"
+        );
+        if let Some(why) = buckets.misfit() {
+            panic!("T5Attention: {why}");
+        }
+        let of_width = 1.0 / (width.max(1) as f64).sqrt();
+        let of_head = 1.0 / ((width / heads).max(1) as f64).sqrt();
+        let mut linear =
+            |std: f64| Linear::without_bias(width, width, rng).init(Init::Normal { std }, rng);
+        T5Attention {
+            q: linear(of_width * of_head),
+            k: linear(of_width),
+            v: linear(of_width),
+            o: linear(of_width),
+            relative_attention_bias: Embedding::new(buckets.count, heads, rng)
+                .init(Init::Normal { std: of_width }, rng),
+            buckets,
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    /// Attends; `how` may restrict it further.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    #[track_caller]
+    pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let table = self.relative_attention_bias.weight.var().t();
+        let heads = table.size(0);
+        let bias = Bias::Buckets { table, buckets: self.buckets };
+        let spec =
+            how.into().scale_unless_given(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
+        let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
+        let [q, k, v] =
+            [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));
+        self.o.forward(&join_heads(&attend(&q, &k, &v, &spec)), pass)
+    }
+}
+
+impl<T: Real> Module<T> for T5Attention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.module("q", &self.q);
+        w.module("k", &self.k);
+        w.module("v", &self.v);
+        w.module("o", &self.o);
+        w.module("relative_attention_bias", &self.relative_attention_bias);
+    }
+}
+
+impl<T: Real> Layer<T> for T5Attention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.attend(x, Spec::new(), pass)
+    }
+}

@@ -1,0 +1,57 @@
+//! Heads that talk to one another before and after the softmax.
+
+use crate::attention::engine::{Part, Spec};
+use crate::attention::parts::incremental::{Incremental, Past};
+use crate::attention::parts::projections::Projections;
+use crate::module::{Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Tensor};
+
+/// `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`, `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
+///
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and `2 · H² · L²` more multiplications, by
+/// whole matrices of scores. Parameters: those of [`Projections`], and `score_mix` and `weight_mix`
+/// `[heads, heads]`, identities at first, which is multi-head attention.
+///
+/// Scores are mixed first and masked then, so that nothing unseen comes in through another
+/// head. Nothing is added: where another implementation has a residual mix `s + W · s`,
+/// `score_mix` is `I + W`. Shazeer et al. 2020 (arXiv 2003.02436).
+#[derive(Clone, Debug)]
+pub struct TalkingHeadsAttention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    /// Of scores, `[heads, heads]`.
+    pub score_mix: Param<T>,
+    /// Of weights, `[heads, heads]`.
+    pub weight_mix: Param<T>,
+}
+
+impl<T: Real> TalkingHeadsAttention<T> {
+    /// With identities.
+    #[track_caller]
+    pub fn new(projections: Projections<T>) -> Self {
+        let heads = projections.sizes().heads;
+        let identity = || Param::new(Tensor::eye(heads));
+        TalkingHeadsAttention { projections, score_mix: identity(), weight_mix: identity() }
+    }
+}
+
+impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+        w.param("score_mix", &self.score_mix);
+        w.param("weight_mix", &self.weight_mix);
+    }
+}
+
+impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        spec.refuse("TalkingHeadsAttention", Part::HeadMix);
+        let mixes = (Some(self.score_mix.var()), Some(self.weight_mix.var()));
+        let spec = spec.clone().mix_heads(mixes.0, mixes.1);
+        self.projections.attend(x, spec, past, pass)
+    }
+}

@@ -1,0 +1,143 @@
+//! Transformer-XL: relative positions, and a memory of the segment before.
+
+use crate::attention::engine::{Part, Spec, attend};
+use crate::attention::parts::heads::split_heads;
+use crate::attention::parts::projections::{HeadSizes, Projections};
+use crate::init::Init;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// Causal self-attention of a segment to itself and to what came before, by distance.
+///
+/// ```text
+/// s_ij = ((q_i + u) · k_j + (q_i + v) · r_(i-j)) / √D      j <= i
+/// r_d  = W_r · [sin(d ω), cos(d ω)],  ω_m = 10000^(-2m / width)
+/// ```
+///
+/// Keys and values are made of `[memory; x]`, and no gradient goes into the memory: `x`
+/// `[L, width]` or `[B, L, width]`, memory `[.., M, width]`, to the shape of `x`, in
+/// `O(L (L + M) width)`. Distances are computed for one query and shifted to the others, so
+/// that nothing has a size of `L · L · D`. A segment with the segment before it as memory
+/// gives what the two as one give, to the last bits; of a stack of layers only if each
+/// remembers its own inputs.
+///
+/// With `u`, `v` and `r_net` all 0 it is causal self-attention.
+///
+/// Parameters: those of [`Projections`]; named as in the authors' code, `r_net.weight` (`W_r`)
+/// `[H·D, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[H, D]`. Dai et al. 2019
+/// (arXiv 1901.02860).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::Pass;
+/// use retrograd_nn::attention::{HeadSizes, Mask, Projections, TransformerXlAttention};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+/// let attention = TransformerXlAttention::new(projections, &mut rng);
+/// let before = Var::constant(Tensor::randn([3, 6, 8], &mut rng));
+/// let x = Var::constant(Tensor::randn([3, 4, 8], &mut rng));
+/// let y = attention.forward(&x, Some(&before), Mask::Full, &mut Pass::eval());
+/// assert_eq!(*y.shape(), [3, 4, 8]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TransformerXlAttention<T: Real = f32> {
+    /// Around it.
+    pub projections: Projections<T>,
+    /// `W_r`
+    pub r_net: Linear<T>,
+    /// `u`
+    pub r_w_bias: Param<T>,
+    /// `v`
+    pub r_r_bias: Param<T>,
+}
+
+const WHO: &str = "TransformerXlAttention";
+const WHY: &str = "distances have scores of their own";
+
+impl<T: Real> TransformerXlAttention<T> {
+    /// Over these projections.
+    ///
+    /// # Panics
+    /// If they have rotary positions.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
+        projections.refuse_rope(WHO, WHY);
+        let HeadSizes { width, heads, head_width, .. } = projections.sizes();
+        let shape = [heads, head_width];
+        let r_net = Linear::without_bias(width, heads * head_width, rng);
+        let mut bias = || Param::new(Init::Normal { std: 0.02 }.sample(shape, rng));
+        let (r_w_bias, r_r_bias) = (bias(), bias());
+        TransformerXlAttention { projections, r_net, r_w_bias, r_r_bias }
+    }
+
+    /// Attends; `how` may restrict it further. Positions are those of keys: the memory's begin
+    /// at 0.
+    ///
+    /// # Panics
+    /// If shapes do not fit, the projections have rotary positions, or the spec has an alignment.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        memory: Option<&Var<T>>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let p = &self.projections;
+        p.refuse_rope(WHO, WHY);
+        let all = match memory {
+            Some(memory) => Var::cat(&[&memory.detach(), x], -2),
+            None => x.clone(),
+        };
+        let (q, k, v) = (p.queries(x, pass), p.keys(&all, pass), p.values(&all, pass));
+        // From the farthest distance to 0.
+        let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
+        let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
+
+        let by_distance = (&q + self.r_r_bias.var().unsqueeze(-2)).matmul(&r.t());
+        let q = q + self.r_w_bias.var().unsqueeze(-2);
+        let spec = how.into();
+        spec.refuse(WHO, Part::Align);
+        let spec = spec.causal().add_products(relative_shift(&by_distance));
+        let spec = p.with_dropout(spec, pass);
+        p.finish(&attend(&q, &k, &v, &spec), pass)
+    }
+}
+
+/// `[sin(d ω), cos(d ω)]` for the distances from 0, `[n, width]`.
+fn sinusoids<T: Real>(n: usize, width: usize) -> Tensor<T> {
+    let half = width.div_ceil(2);
+    Tensor::from_fn([n, width], |i| {
+        let (d, m) = (i[0] as f64, i[1] % half);
+        let angle = d * 10000f64.powf(-2.0 * m as f64 / width as f64);
+        T::from_f64(if i[1] < half { angle.sin() } else { angle.cos() })
+    })
+}
+
+/// Columns by distance, from the farthest to 0, to columns by key: row `i` of `[.., L, Lk]`
+/// moves by `L - 1 - i` to the left. What comes in at the right belongs to keys after the
+/// query.
+fn relative_shift<T: Real>(x: &Var<T>) -> Var<T> {
+    let (l, lk) = (x.size(-2), x.size(-1));
+    // One more column makes each row of the same numbers begin one later.
+    let mut dims = x.shape().to_vec();
+    let last = dims.len() - 1;
+    (dims[last - 1], dims[last]) = (lk + 1, l);
+    x.pad(-1, 1, 0, T::ZERO).reshape(dims).narrow(-2, 1, lk).reshape(x.shape())
+}
+
+impl<T: Real> Module<T> for TransformerXlAttention<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        self.projections.walk(w);
+        w.module("r_net", &self.r_net);
+        w.param("r_w_bias", &self.r_w_bias);
+        w.param("r_r_bias", &self.r_r_bias);
+    }
+}

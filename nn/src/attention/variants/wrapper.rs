@@ -1,0 +1,142 @@
+//! Several heads as a list of single ones.
+
+use super::self_attention::SelfAttention;
+use crate::attention::engine::Spec;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Walk};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Along which axis the results of the heads are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concat {
+    /// The last: `[.., L, H·d_v]`. Each token gets what all heads found. What multi-head
+    /// attention means.
+    #[default]
+    Features,
+    /// The first: `[H·L, d_v]`, or `[H·B, L, d_v]`. The heads' results one below the other, as
+    /// `torch.cat(heads)` gives them when its axis is forgotten; tokens and heads are then mixed
+    /// up, and no projection can bring the heads of a token together.
+    First,
+}
+
+/// `H` separate [`SelfAttention`] heads, their results put together, and projected if wanted.
+///
+/// ```text
+/// o = concat(head_0(x), .., head_H-1(x)) [· W_outᵀ + b]
+/// ```
+///
+/// `[L, d_in]` or `[B, L, d_in]` to `[.., L, H·d_v]` ([`Concat::Features`]) or with the first
+/// axis `H` times as long ([`Concat::First`]); with a projection, the last axis is its width.
+/// Each head makes small products of its own, so it is slower than
+/// [`MultiHeadAttention`](crate::attention::MultiHeadAttention), though the work is the same
+/// `O(L² H (d_k + d_v))`, and to which it is equal if the heads' weights are stacked into one. With
+/// one head it is [`SelfAttention`].
+///
+/// Parameters: those of the heads as `heads.0`, `heads.1` and so on, and `out_proj`. Vaswani et
+/// al. 2017 (arXiv 1706.03762), written down literally.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Pass, attention::{Concat, Mask, MultiHeadWrapper}};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let x = Var::constant(Tensor::<f32>::randn([6, 3], &mut rng));
+/// let heads = MultiHeadWrapper::new(4, 3, 2, 1, &mut rng);
+/// assert_eq!(*heads.forward(&x, Mask::Full, &mut Pass::eval()).shape(), [6, 4]);
+/// let below = heads.concat(Concat::First);
+/// assert_eq!(*below.forward(&x, Mask::Full, &mut Pass::eval()).shape(), [24, 1]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiHeadWrapper<T: Real = f32> {
+    /// The heads.
+    pub heads: Vec<SelfAttention<T>>,
+    /// How their results are put together.
+    pub concat: Concat,
+    /// What is done with that.
+    pub out_proj: Option<Linear<T>>,
+}
+
+impl<T: Real> MultiHeadWrapper<T> {
+    /// `heads` heads side by side, without biases and without a projection.
+    ///
+    /// # Panics
+    /// If there are no heads.
+    #[track_caller]
+    pub fn new(heads: usize, d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
+        Self::from_heads((0..heads).map(|_| SelfAttention::new(d_in, d_k, d_v, rng)).collect())
+    }
+
+    /// These heads side by side.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[track_caller]
+    pub fn from_heads(heads: Vec<SelfAttention<T>>) -> Self {
+        assert!(!heads.is_empty(), "attention: needs at least 1 head, got 0");
+        MultiHeadWrapper { heads, concat: Concat::Features, out_proj: None }
+    }
+
+    /// With the results put together in this way.
+    pub fn concat(mut self, concat: Concat) -> Self {
+        self.concat = concat;
+        self
+    }
+
+    /// With a projection of what they give together.
+    pub fn project(mut self, out_proj: Linear<T>) -> Self {
+        self.out_proj = Some(out_proj);
+        self
+    }
+
+    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`], the same for each head.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not `d_in`, or the mask does not fit.
+    #[track_caller]
+    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let how = how.into();
+        let parts: Vec<Var<T>> = self.heads.iter().map(|h| h.forward(x, &how, pass)).collect();
+        self.join(&parts, pass)
+    }
+
+    /// The output and the weights `[.., H, L, L]`, before dropout.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        how: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        let how = how.into();
+        let run = |h: &SelfAttention<T>| h.forward_with_weights(x, &how, pass);
+        let (parts, weights): (Vec<_>, Vec<_>) = self.heads.iter().map(run).unzip();
+        let weights: Vec<&Var<T>> = weights.iter().collect();
+        (self.join(&parts, pass), Var::stack(&weights, -3))
+    }
+
+    #[track_caller]
+    fn join(&self, parts: &[Var<T>], pass: &mut Pass) -> Var<T> {
+        let axis = match self.concat {
+            Concat::Features => -1,
+            Concat::First => 0,
+        };
+        let joined = Var::cat(&parts.iter().collect::<Vec<_>>(), axis);
+        match &self.out_proj {
+            Some(out_proj) => out_proj.forward(&joined, pass),
+            None => joined,
+        }
+    }
+}
+
+impl<T: Real> Module<T> for MultiHeadWrapper<T> {
+    fn walk(&self, w: &mut Walk<'_, T>) {
+        w.list("heads", &self.heads);
+        if let Some(out_proj) = &self.out_proj {
+            w.module("out_proj", out_proj);
+        }
+    }
+}
