@@ -1,7 +1,7 @@
 //! Activations as layers.
 
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -37,7 +37,7 @@ pub enum Activation {
 }
 
 impl<T: Real> Module<T> for Activation {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl Activation {
@@ -105,7 +105,7 @@ impl<T: Real> Then<T> for Between<'_, T> {
     #[track_caller]
     fn with<P: Pointwise<T>>(self, op: P) -> Var<T> {
         let [up, down] = [self.up, self.down]
-            .map(|layer| (layer.weight.var(), layer.bias.as_ref().map(Param::var)));
+            .map(|layer| (layer.weight.to_var(), layer.bias.as_ref().map(Param::to_var)));
         let (up, down) = ((&up.0, up.1.as_ref()), (&down.0, down.1.as_ref()));
         match self.residual {
             Some(residual) => self.x.feed_forward_add(up, op, down, residual),

@@ -3,7 +3,7 @@
 use crate::attention::{CausalSelfAttention, KvCache};
 use crate::gpt_config::GptConfig;
 use crate::mlp::Mlp;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::{Var, no_grad};
@@ -62,11 +62,11 @@ impl<T: Real> Block<T> {
 }
 
 impl<T: Real> Module<T> for Block<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("ln_1", &self.ln_1);
-        w.module("attn", &self.attn);
-        w.module("ln_2", &self.ln_2);
-        w.module("mlp", &self.mlp);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("ln_1", &self.ln_1);
+        v.module("attn", &self.attn);
+        v.module("ln_2", &self.ln_2);
+        v.module("mlp", &self.mlp);
     }
 }
 

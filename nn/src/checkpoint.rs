@@ -19,7 +19,7 @@ pub use atomic::write_atomically;
 pub use error::CheckpointError;
 
 use crate::state::{StateDict, some_of};
-use header::{Growing, byte_len, format_name, in_file_order};
+use header::{FORMAT, Growing, byte_len, format_name, in_file_order};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,8 +29,6 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Version of the metadata this build writes, and the newest that it reads.
-const FORMAT: u32 = 1;
 /// Where the version, the checksum and the notes stand: one entry, because the order of
 /// several would be random, and equal checkpoints should be equal files.
 const KEY: &str = "retrograd";

@@ -1,6 +1,6 @@
 //! Dropout.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -42,7 +42,7 @@ impl Dropout {
 }
 
 impl<T: Real> Module<T> for Dropout {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl<T: Real> Layer<T> for Dropout {

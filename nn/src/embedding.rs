@@ -1,7 +1,7 @@
 //! Embeddings.
 
 use crate::init::Init;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
@@ -36,12 +36,12 @@ impl<T: Real> Embedding<T> {
     /// If an index is outside the table.
     #[track_caller]
     pub fn forward<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
-        self.weight.var().embedding(index)
+        self.weight.to_var().embedding(index)
     }
 }
 
 impl<T: Real> Module<T> for Embedding<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }

@@ -8,7 +8,7 @@ use crate::embedding::Embedding;
 use crate::gpt_config::GptConfig;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
@@ -197,12 +197,12 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let how = self.cross_entropy();
+        let options = self.cross_entropy();
         if self.config.vocab < LARGE_VOCAB {
-            return self.forward(tokens, pass).cross_entropy(targets, how);
+            return self.forward(tokens, pass).cross_entropy(targets, options);
         }
         let x = self.hidden(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass));
-        x.linear_cross_entropy(&self.lm_head.weight.var(), targets, how)
+        x.linear_cross_entropy(&self.lm_head.weight.to_var(), targets, options)
     }
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
@@ -245,10 +245,10 @@ impl<T: Real> Gpt<T> {
             let first = batch * i / shards;
             x.narrow(0, first, batch * (i + 1) / shards - first)
         };
-        let how = self.cross_entropy();
+        let options = self.cross_entropy();
         let counted = |targets: Tensor<I>| {
             let targets = targets.contiguous();
-            targets.as_slice().iter().filter(|&&target| !how.ignores(target)).count()
+            targets.as_slice().iter().filter(|&&target| !options.ignores(target)).count()
         };
         let counts: Vec<usize> = (0..shards).map(|i| counted(part(targets, i))).collect();
         sharded(&counts, |i| {
@@ -264,8 +264,8 @@ impl<T: Real> Gpt<T> {
     #[track_caller]
     fn check_targets<I: Integer>(&self, targets: &Tensor<I>) {
         let vocab = self.config.vocab;
-        let how = self.cross_entropy();
-        let wrong = |target: I| target.index_in(vocab).is_none() && !how.ignores(target);
+        let options = self.cross_entropy();
+        let wrong = |target: I| target.index_in(vocab).is_none() && !options.ignores(target);
         if let Some((at, target)) = first(targets, wrong) {
             let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
             panic!(
@@ -360,13 +360,13 @@ impl<T: Real> GptCache<T> {
 }
 
 impl<T: Real> Module<T> for Gpt<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.at("transformer", |w| {
-            w.module("wte", &self.wte);
-            w.module("wpe", &self.wpe);
-            w.list("h", &self.blocks);
-            w.module("ln_f", &self.ln_f);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.scope("transformer", |v| {
+            v.module("wte", &self.wte);
+            v.module("wpe", &self.wpe);
+            v.list("h", &self.blocks);
+            v.module("ln_f", &self.ln_f);
         });
-        w.module("lm_head", &self.lm_head);
+        v.module("lm_head", &self.lm_head);
     }
 }

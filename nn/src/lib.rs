@@ -1,7 +1,7 @@
 //! Modules, attention, optimisers and checkpoints over [`retrograd_autograd`].
 //!
 //! A module is a plain struct that owns [`Param`]s and other modules, says so in one method
-//! ([`Module::walk`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
+//! ([`Module::visit`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
 //! a [`Pass`], which is either training with a seed, or evaluation.
 //!
 //! ```
@@ -60,7 +60,7 @@ pub use gpt::{Gpt, GptCache};
 pub use gpt_config::GptConfig;
 pub use linear::Linear;
 pub use mlp::Mlp;
-pub use module::{Layer, Module, Sequential, Walk};
+pub use module::{Layer, Module, Sequential, Visitor};
 pub use norm::{LayerNorm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;

@@ -1,7 +1,7 @@
 //! Linear layers.
 
 use crate::init::Init;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -63,21 +63,21 @@ impl<T: Real> Linear<T> {
     /// `x · Wᵀ + b`
     #[track_caller]
     pub(crate) fn affine(&self, x: &Var<T>) -> Var<T> {
-        x.linear(&self.weight.var(), self.bias.as_ref().map(Param::var).as_ref())
+        x.linear(&self.weight.to_var(), self.bias.as_ref().map(Param::to_var).as_ref())
     }
 
     /// `residual + (x · Wᵀ + b)`
     #[track_caller]
     pub(crate) fn affine_add(&self, x: &Var<T>, residual: &Var<T>) -> Var<T> {
-        let bias = self.bias.as_ref().map(Param::var);
-        x.linear_add(&self.weight.var(), bias.as_ref(), residual)
+        let bias = self.bias.as_ref().map(Param::to_var);
+        x.linear_add(&self.weight.to_var(), bias.as_ref(), residual)
     }
 }
 
 impl<T: Real> Module<T> for Linear<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
-        w.optional("bias", &self.bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
+        v.optional("bias", &self.bias);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::dropout::Dropout;
 use crate::gpt_config::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::Var;
@@ -64,9 +64,9 @@ impl<T: Real> Mlp<T> {
 }
 
 impl<T: Real> Module<T> for Mlp<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("c_fc", &self.c_fc);
-        w.module("c_proj", &self.c_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("c_fc", &self.c_fc);
+        v.module("c_proj", &self.c_proj);
     }
 }
 

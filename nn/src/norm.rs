@@ -1,6 +1,6 @@
 //! Normalisation layers over the last axis.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -36,17 +36,17 @@ impl<T: Real> LayerNorm<T> {
 }
 
 impl<T: Real> Module<T> for LayerNorm<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
-        w.optional("bias", &self.bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
+        v.optional("bias", &self.bias);
     }
 }
 
 impl<T: Real> Layer<T> for LayerNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        let bias = self.bias.as_ref().map(|b| b.var());
-        x.layer_norm(Some(&self.weight.var()), bias.as_ref(), self.eps)
+        let bias = self.bias.as_ref().map(|b| b.to_var());
+        x.layer_norm(Some(&self.weight.to_var()), bias.as_ref(), self.eps)
     }
 }
 
@@ -70,14 +70,14 @@ impl<T: Real> RmsNorm<T> {
 }
 
 impl<T: Real> Module<T> for RmsNorm<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }
 
 impl<T: Real> Layer<T> for RmsNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        x.rms_norm(Some(&self.weight.var()), self.eps)
+        x.rms_norm(Some(&self.weight.to_var()), self.eps)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{TryLockError, TryLockResult};
 /// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
 /// are tied.
 ///
-/// [`Param::var`] is a leaf of the graph, always with the same identity. Changes go through
+/// [`Param::to_var`] is a leaf of the graph, always with the same identity. Changes go through
 /// copy-on-write, so a graph that was built before a change does not see it.
 pub struct Param<T: Real = f32>(Arc<Inner<T>>);
 
@@ -89,8 +89,8 @@ impl<T: Real> Param<T> {
     /// # Panics
     /// Within [`Param::update`] of this parameter.
     #[track_caller]
-    pub fn var(&self) -> Var<T> {
-        let leaf = self.read("var");
+    pub fn to_var(&self) -> Var<T> {
+        let leaf = self.read("to_var");
         if self.is_trainable() { leaf.clone() } else { leaf.detach() }
     }
 
@@ -134,7 +134,7 @@ impl<T: Real> Param<T> {
     /// use retrograd_tensor::Tensor;
     ///
     /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// let grads = p.var().square().sum(..).backward();
+    /// let grads = p.to_var().square().sum(..).backward();
     /// p.update(|w| w.add_assign(&(grads.get(&p).unwrap() * -0.25)));
     /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
     /// ```

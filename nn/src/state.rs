@@ -115,7 +115,7 @@ fn common_prefix<'a>(long: &'a [String], short: &[String]) -> Option<&'a str> {
 
 impl std::error::Error for LoadError {}
 
-/// Sets parameters (named in walking order, tied ones under every name) from `dict`.
+/// Sets parameters (named in visiting order, tied ones under every name) from `dict`.
 #[inline(never)]
 pub(crate) fn load<T: Real>(
     names: &[(String, Param<T>)],

@@ -1,6 +1,6 @@
 //! What every module should be tested for.
 
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::{Param, made_on_this_thread};
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Gradients, Var};
@@ -8,7 +8,7 @@ use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor, par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Builds a module and checks that its walk shows every parameter that building it made,
+/// Builds a module and checks that `visit` passes on every parameter that building it created,
 /// under a name of its own, and that every one of them gets a gradient from `loss` that is
 /// finite and not all 0.
 ///
@@ -22,14 +22,14 @@ pub fn check_module<T: Real, M: Module<T>>(
     // Not shared out: who waits for other threads may make the parameters of somebody else.
     let module = par::alone(build);
     let made = made_on_this_thread() - before;
-    check_walk(&module, made);
+    check_visit(&module, made);
     check_gradients(&module, &loss(&module).backward());
 }
 
 #[inline(never)]
-fn check_walk<T: Real>(module: &dyn Module<T>, made: usize) {
-    let walked = module.named_parameters().len();
-    assert_eq!(made, walked, "parameters made and parameters that walk() shows");
+fn check_visit<T: Real>(module: &dyn Module<T>, made: usize) {
+    let visited = module.named_parameters().len();
+    assert_eq!(made, visited, "parameters created and parameters that visit() passes on");
     drop(module.state_dict()); // panics if a name is given twice
 }
 
@@ -81,7 +81,7 @@ pub struct VariantReport {
     pub second: Report,
 }
 
-/// Everything that a differentiable module must stand, in f64: every parameter walked and
+/// Everything that a differentiable module must stand, in f64: every parameter visited and
 /// trained ([`check_module`]); gradients by inputs and parameters against finite differences,
 /// to second order; a state dict that loads into another instance and gives equal bits; equal
 /// bits on 1 and 2 threads, forward and backward.
@@ -90,7 +90,7 @@ pub struct VariantReport {
 ///
 /// # Panics
 /// If one of them fails, saying which.
-pub fn check_variant<M: Module<f64> + Sync>(
+pub fn check_variant<M: Module<f64>>(
     name: &str,
     build: impl Fn(&mut Rng) -> M + Sync,
     inputs: &[Tensor<f64>],
@@ -110,19 +110,19 @@ struct Instance<'a, M, F> {
 }
 
 /// An [`Instance`] without its types, so that the checks are compiled once and not for every module.
-trait Variant: Module<f64> + Sync {
+trait Variant: Module<f64> {
     fn run(&self, inputs: &[Var<f64>]) -> Var<f64>;
 }
 
-impl<M: Module<f64>, F> Module<f64> for Instance<'_, M, F> {
-    fn walk(&self, w: &mut Walk<'_, f64>) {
-        self.module.walk(w);
+impl<M: Module<f64>, F: Sync> Module<f64> for Instance<'_, M, F> {
+    fn visit(&self, v: &mut Visitor<'_, f64>) {
+        self.module.visit(v);
     }
 }
 
 impl<M, F> Variant for Instance<'_, M, F>
 where
-    M: Module<f64> + Sync,
+    M: Module<f64>,
     F: Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 {
     fn run(&self, inputs: &[Var<f64>]) -> Var<f64> {
@@ -142,7 +142,7 @@ fn check_instances<V: Variant + ?Sized>(
         y.mul(&Var::constant(weights)).sum(..)
     };
     let module = build(&mut Rng::new(1));
-    let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.var()).collect();
+    let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.to_var()).collect();
     if !params.is_empty() {
         check_module(|| build(&mut Rng::new(1)), |m| weigh(&m.run(&constants)));
     }

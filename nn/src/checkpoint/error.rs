@@ -1,6 +1,6 @@
 //! What can go wrong with a checkpoint.
 
-use super::FORMAT;
+use super::header::FORMAT;
 use std::path::PathBuf;
 use std::{fmt, io};
 

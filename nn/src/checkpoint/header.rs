@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::io::{self, Write};
 
+/// Version of the metadata this build writes, and the newest that it reads.
+pub(super) const FORMAT: u32 = 1;
 /// The largest header that is read, as in the reference implementation.
 pub(super) const LIMIT: u64 = 100_000_000;
 /// The most axes that are listed. NumPy and PyTorch have no more.

@@ -1,6 +1,8 @@
 //! Adam and AdamW.
 
-use super::{Group, Optimizer, Slots, StepError, at_least_0, in_unit, new_lr};
+use super::hyperparameters::{at_least_0, in_unit, new_lr};
+use super::optimizer::{Group, Optimizer, StepError};
+use super::slots::Slots;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};

@@ -1,6 +1,8 @@
 //! Stochastic gradient descent.
 
-use super::{Group, Optimizer, Slots, StepError, at_least_0, new_lr};
+use super::hyperparameters::{at_least_0, new_lr};
+use super::optimizer::{Group, Optimizer, StepError};
+use super::slots::Slots;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};

@@ -50,7 +50,7 @@ fn maps_of_classic_masks() {
     let text = map(Mask::prefix(&[0, 2]), 3, 3);
     assert!(text.contains("map of sequence 1\n  ##.\n  ##.\n  ###\n"), "{text}");
     assert!(text.contains("0 full, 1 partial and 0 skipped tiles of 64"), "{text}");
-    let text = map(Mask::causal() & Mask::rule("by head", |at| at.head == 0), 2, 2);
+    let text = map(Mask::causal() & Mask::from_fn("by head", |at| at.head == 0), 2, 2);
     assert!(text.contains("map of sequence 0, head 0; a rule may see more in others\n"), "{text}");
     let text = map(Mask::causal(), 2, 4);
     assert!(text.contains("map\n  ###.\n  ####\n"), "the last query at the last key: {text}");

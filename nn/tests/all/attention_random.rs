@@ -60,7 +60,7 @@ impl Layout {
 
 fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
     let leaf = prop_oneof![
-        Just(Mask::Full),
+        Just(Mask::full()),
         Just(Mask::causal()),
         (0usize..90, 0usize..90).prop_map(|(l, r)| Mask::window(l, r)),
         (1usize..5).prop_map(Mask::dilated),
@@ -79,7 +79,7 @@ fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
             Mask::blocks(size, &Tensor::bernoulli([heads, n, n], 0.4, &mut Rng::new(seed)))
         }),
         (0.0f64..1.0, any::<u64>()).prop_map(|(p, seed)| {
-            Mask::rule("random", move |at| {
+            Mask::from_fn("random", move |at| {
                 let at = [at.batch, at.head, at.query.unsigned_abs(), at.key];
                 Key::new(seed, 1).happens(at.iter().fold(0, |a, &b| a * 1009 + b as u64), p)
             })
@@ -156,7 +156,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let is_blind = |i: usize| p.blind.is_some_and(|n| i.is_multiple_of(n));
     if let Some(n) = p.blind {
         let n = n as isize;
-        mask = mask & Mask::rule("not blind", move |at| (at.query - offset) % n != 0);
+        mask = mask & Mask::from_fn("not blind", move |at| (at.query - offset) % n != 0);
     }
     let dense = Tensor::bernoulli([p.batch, heads, lq, lk], 0.7, &mut rng);
     let positional = mask.clone();

@@ -61,7 +61,7 @@ fn keys_and_values() {
         ("mixed heads, softcap, a bias", &|s, x| {
             mixes(s.softcap(2.0).bias(Bias::Additive(x[0].clone())), x)
         }),
-        ("mixed heads, -inf in one of them", &|s, x| mixes(s.bias(Bias::rule("low", low)), x)),
+        ("mixed heads, -inf in one of them", &|s, x| mixes(s.bias(Bias::from_fn("low", low)), x)),
     ];
     let normalizers = [
         Normalizer::Softmax,
@@ -175,7 +175,7 @@ fn sources() {
         ("additive", &|t, s| additive.forward(t, s, s, seen(), &mut eval())),
         ("cross", &|t, s| cross.forward(t, s, seen(), &mut eval())),
     ];
-    let position = local_p.position.weight.var();
+    let position = local_p.position.weight.to_var();
     for (name, run) in runs {
         hides(name, |with| {
             let (t, s) = (Var::leaf(t.clone()), Var::leaf(poisoned(&s, SEEN, with)));
@@ -227,7 +227,7 @@ fn tokens() {
 #[test]
 fn cotangents() {
     let x = [randn(&[1, 2, 5, 3], 1), randn(&[1, 2, 4, 3], 2), randn(&[1, 2, 4, 3], 3)];
-    let blind = Mask::rule("blind", |at| at.query != 1);
+    let blind = Mask::from_fn("blind", |at| at.query != 1);
     for path in [Path::Composed, Path::Tiled] {
         let run = |with: f64| {
             let [q, k, v] = x.each_ref().map(|x| Var::leaf(x.clone()));

@@ -5,7 +5,7 @@ use retrograd_autograd::{Backprop, Gradients, Var};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
 use retrograd_nn::schedule::Schedule;
-use retrograd_nn::{ConfigError, Module, Param, Pass, Walk};
+use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 use std::path::Path;
@@ -18,9 +18,9 @@ pub struct Two<T: Real = f64> {
 }
 
 impl<T: Real> Module<T> for Two<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("matrix", &self.matrix);
-        w.param("vector", &self.vector);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("matrix", &self.matrix);
+        v.param("vector", &self.vector);
     }
 }
 
@@ -36,7 +36,7 @@ pub fn two<T: Real>() -> Two<T> {
 pub fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
     let mut all = Gradients::empty();
     for (param, g) in pairs.iter().filter(|(param, _)| param.is_trainable()) {
-        all.accumulate(Backprop::from(&param.var()).cotangent(g.clone()).run());
+        all.accumulate(Backprop::from(&param.to_var()).cotangent(g.clone()).run());
     }
     all
 }
@@ -510,7 +510,8 @@ fn an_optimiser_minimises() {
         let (_, mut optimizer) = every(&model).remove(i);
         let target = Var::constant(Tensor::full([2, 3], 0.5f32));
         let loss = || {
-            (model.matrix.var() - &target).square().sum(..) + model.vector.var().square().sum(..)
+            (model.matrix.to_var() - &target).square().sum(..)
+                + model.vector.to_var().square().sum(..)
         };
         let first = loss().item();
         for step in 0..200 {

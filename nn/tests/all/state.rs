@@ -76,7 +76,7 @@ fn sizes_are_those_of_nanogpt() {
 }
 
 #[test]
-fn walking_order_is_the_order_of_construction_in_pytorch() {
+fn visiting_order_is_the_order_of_construction_in_pytorch() {
     let model = gpt::<f32>(config(), 1);
     let names: Vec<String> = model.named_parameters().into_iter().map(|(n, _)| n).collect();
     assert_eq!(
@@ -229,19 +229,19 @@ fn transposed_weights_are_explained() {
     assert!(!model.load_state_dict(&dict).unwrap_err().to_string().contains("hint"));
 }
 
-/// A parameter under two names, which is changed between the two visits of a walk.
+/// A parameter under two names, which is changed between its two visits.
 struct Tied {
     param: Param,
     change: bool,
 }
 
 impl Module for Tied {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.param("a", &self.param);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.param("a", &self.param);
         if self.change {
             self.param.update(|x| x.make_mut()[0] += 1.0);
         }
-        w.param("b", &self.param);
+        v.param("b", &self.param);
     }
 }
 

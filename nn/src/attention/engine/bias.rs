@@ -1,6 +1,6 @@
-//! What is added to scores: by a rule of positions, by a table, or by a tensor.
+//! Addends to scores: a function of positions, a table, or a tensor.
 
-use super::mask::{Held, Sizes};
+use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
 use retrograd_tensor::drive::attention::At;
 use retrograd_tensor::{Real, Tensor};
@@ -23,8 +23,8 @@ pub enum Bias<T: Real = f32> {
         /// How distances are put into buckets.
         buckets: Buckets,
     },
-    /// A rule of the user's, with a name for printing.
-    Rule(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
+    /// A function of sequence, head, query position and key position, with a name for printing.
+    Function(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
 }
 
 impl<T: Real> Bias<T> {
@@ -33,42 +33,42 @@ impl<T: Real> Bias<T> {
         Bias::Alibi(alibi_slopes(heads).into())
     }
 
-    /// A rule of sequence, head, query position and key position.
-    pub fn rule(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
-        Bias::Rule(name, Arc::new(f))
+    /// A bias that is a function of sequence, head, query position and key position.
+    pub fn from_fn(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
+        Bias::Function(name, Arc::new(f))
     }
 
-    /// The bias ready for use with these sizes, or what does not fit. Keys are then known by
-    /// number, of those that a cache holds.
-    pub(crate) fn fitted(
+    /// The bias checked against the sizes of a call, or the reason why it does not fit. Keys of
+    /// the result are counted by their index among those that a cache holds.
+    pub(crate) fn resolved(
         &self,
         sizes: Sizes,
-        held: Option<Held>,
+        cached: Option<CachedPositions>,
         offset: isize,
     ) -> Result<Bias<T>, String> {
-        let held = held.filter(|held| held.dropped > 0);
+        let cached = cached.filter(|cached| cached.dropped > 0);
         let by_number =
             matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
-        if held.is_some() && by_number {
+        if cached.is_some() && by_number {
             return Err("a bias by number of key, and the cache has dropped some".into());
         }
         if let Some(why) = self.misfit(sizes) {
             return Err(why);
         }
-        let Some(held) = held else { return Ok(self.clone()) };
+        let Some(cached) = cached else { return Ok(self.clone()) };
         match self {
             Bias::Additive(_) => Ok(self.clone()),
             Bias::Buckets { .. } => {
                 let index = Tensor::from_fn([sizes.lk], |i| {
-                    held.place(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
+                    cached.to_position(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
                 });
-                let all = self.as_var(Sizes { lk: sizes.lk + held.dropped, ..sizes }, offset);
+                let all = self.as_var(Sizes { lk: sizes.lk + cached.dropped, ..sizes }, offset);
                 Ok(Bias::Additive(all.index_select(-1, &index)))
             }
             _ => {
                 let bias = self.clone();
-                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(held.place(at)));
-                Ok(Bias::rule("by position", rule))
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(cached.to_position(at)));
+                Ok(Bias::from_fn("by position", f))
             }
         }
     }
@@ -98,11 +98,11 @@ impl<T: Real> Bias<T> {
     }
 
     /// As a function of the pair, if it is one without a gradient.
-    pub(crate) fn as_rule(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
+    pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
-            Bias::Alibi(_) | Bias::Rule(..) => Some(|at: At| match self {
+            Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
                 Bias::Alibi(slopes) => -slopes[at.head] * (at.query - at.key as isize).abs() as f64,
-                Bias::Rule(_, f) => f(at),
+                Bias::Function(_, f) => f(at),
                 _ => 0.0,
             }),
             _ => None,
@@ -122,12 +122,12 @@ impl<T: Real> Bias<T> {
                 table.index_select(1, &index).reshape([heads, lq, lk])
             }
             _ => {
-                let rule = self.as_rule().expect("the other biases are rules");
+                let f = self.as_fn().expect("the other biases are functions");
                 // ALiBi is the same for every sequence.
                 let batch = if matches!(self, Bias::Alibi(_)) { 1 } else { batch };
                 Var::constant(Tensor::from_fn([batch, heads, lq, lk], |i| {
                     let query = i[2] as isize + offset;
-                    T::from_f64(rule(At { batch: i[0], head: i[1], query, key: i[3] }))
+                    T::from_f64(f(At { batch: i[0], head: i[1], query, key: i[3] }))
                 }))
             }
         }
@@ -203,7 +203,7 @@ impl<T: Real> fmt::Debug for Bias<T> {
             Bias::Buckets { buckets, .. } => {
                 write!(f, "{} learned buckets of distance", buckets.count)
             }
-            Bias::Rule(name, _) => write!(f, "rule \"{name}\""),
+            Bias::Function(name, _) => write!(f, "function \"{name}\""),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
-/// Operands of four axes, checked, and the spec fitted to them.
+/// Operands of four axes, checked, and the spec resolved to them.
 pub(crate) struct Call<T: Real> {
     pub q: Var<T>,
     pub k: Var<T>,
@@ -46,7 +46,7 @@ impl<T: Real> Call<T> {
             shapes()
         );
         let sizes = Sizes { batch: qs[0], heads: qs[1], lq: qs[2], lk: ks[2] };
-        let (mask, biases, offset) = spec.fitted(sizes);
+        let (mask, biases, offset) = spec.resolved(sizes);
         let spec = Spec { mask, biases, ..spec.clone() };
         if let Sink::Learned(sink) = &spec.sink {
             assert!(

@@ -78,7 +78,7 @@ impl<T: Real> Spec<T> {
                 true
             }
         };
-        let mask = match self.mask.fitted(sizes, None, offset) {
+        let mask = match self.mask.resolved(sizes, None, offset) {
             Ok(mask) => mask,
             Err(why) => panic!("explain: {why}"),
         };

@@ -16,7 +16,7 @@ pub use attend::{attend, attend_all, attend_packed, attend_with_lse};
 pub use bias::{Bias, Buckets, alibi_slopes};
 pub use composed::Attended;
 pub use mask::{Align, Mask};
-pub(crate) use mask::{Held, Sizes};
+pub(crate) use mask::{CachedPositions, Sizes};
 pub use retrograd_tensor::drive::attention::At;
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

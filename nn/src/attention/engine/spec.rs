@@ -1,7 +1,7 @@
 //! What attention is to be computed, as typed parts.
 
 use super::bias::Bias;
-use super::mask::{Align, Held, Mask, Sizes};
+use super::mask::{Align, CachedPositions, Mask, Sizes};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -114,8 +114,8 @@ pub struct Spec<T: Real = f32> {
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
     pub(crate) align: Option<Align>,
-    /// What a cache holds before the keys of the call, if there is one.
-    pub(crate) held: Option<Held>,
+    /// The positions of the keys in the cache, if there is one.
+    pub(crate) cached: Option<CachedPositions>,
     pub(crate) sink: Sink<T>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<(f64, Key)>,
@@ -152,9 +152,9 @@ impl<T: Real> Spec<T> {
             softcap: None,
             biases: Vec::new(),
             score_mix: None,
-            mask: Mask::Full,
+            mask: Mask::full(),
             align: None,
-            held: None,
+            cached: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
             dropout: None,
@@ -315,21 +315,21 @@ impl<T: Real> Spec<T> {
     /// # Panics
     /// If it has an alignment: the cache says where queries stand.
     #[track_caller]
-    pub(crate) fn cached(&self, held: Held) -> Spec<T> {
+    pub(crate) fn with_cache(&self, cached: CachedPositions) -> Spec<T> {
         self.refuse("a cache", Part::Align);
-        Spec { held: Some(held), dropout: None, ..self.clone() }
+        Spec { cached: Some(cached), dropout: None, ..self.clone() }
     }
 
     /// The mask and the biases ready for use with these sizes, by number of key, and the
     /// position of query 0.
     #[track_caller]
-    pub(crate) fn fitted(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
-        let offset = match self.held {
-            Some(held) => (sizes.lk + held.dropped) as isize - sizes.lq as isize,
+    pub(crate) fn resolved(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
+        let offset = match self.cached {
+            Some(cached) => (sizes.lk + cached.dropped) as isize - sizes.lq as isize,
             None => self.offset(sizes.lq, sizes.lk),
         };
-        let mask = self.mask.fitted(sizes, self.held, offset);
-        let biases = self.biases.iter().map(|bias| bias.fitted(sizes, self.held, offset));
+        let mask = self.mask.resolved(sizes, self.cached, offset);
+        let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
         let biases: Result<_, _> = biases.collect();
         match (mask, biases) {
             (Ok(mask), Ok(biases)) => (mask, biases, offset),
@@ -342,20 +342,17 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
         let lk = sizes.lk;
-        let (mask, biases, offset) = self.fitted(sizes);
-        let mask = match mask {
-            Mask::Full => Mask::Full,
-            fitted => {
-                Mask::rule("as before, and memory", move |at| at.key >= lk || fitted.keep(at))
+        let (mask, biases, offset) = self.resolved(sizes);
+        let mask = match mask.is_full() {
+            true => mask,
+            false => {
+                Mask::from_fn("as before, and memory", move |at| at.key >= lk || mask.keep(at))
             }
         };
         let biases = biases.into_iter().map(|bias| {
-            if bias.as_rule().is_some() {
-                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(at));
-                return Bias::rule(
-                    "memory free",
-                    move |at| if at.key < lk { rule(at) } else { 0.0 },
-                );
+            if bias.as_fn().is_some() {
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(at));
+                return Bias::from_fn("no memory", move |at| if at.key < lk { f(at) } else { 0.0 });
             }
             let x = bias.as_var(sizes, offset);
             let mut dims = if x.rank() == 0 { vec![1] } else { x.shape().to_vec() };
@@ -363,7 +360,7 @@ impl<T: Real> Spec<T> {
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
         let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
-        Spec { mask, biases, align, held: None, ..self.clone() }
+        Spec { mask, biases, align, cached: None, ..self.clone() }
     }
 
     /// Why the tiled path cannot compute this, if it cannot.
@@ -371,7 +368,7 @@ impl<T: Real> Spec<T> {
         let reasons = [
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
-            (self.biases.iter().any(|b| b.as_rule().is_none()), "a bias is a tensor"),
+            (self.biases.iter().any(|b| b.as_fn().is_none()), "a bias is a tensor"),
             (self.products.is_some(), "scores are not of queries and keys alone"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)

@@ -72,7 +72,7 @@ fn with_parts<T: Real, R>(
     sink: Option<&Var<T>>,
     f: impl FnOnce(&Tiled<'_, T>) -> R,
 ) -> R {
-    let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_rule()).collect();
+    let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
     let bias = |at: At, scores: &mut [T]| {
         for (s, key) in scores.iter_mut().zip(at.key..) {
             *s += T::from_f64(rules.iter().map(|rule| rule(At { key, ..at })).sum());

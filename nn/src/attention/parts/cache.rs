@@ -4,12 +4,12 @@
 //! earlier ones stay what they were. One step then costs `O(L)` instead of `O(L²)`, for a
 //! memory of `Hk · (D + Dv)` numbers per token and layer.
 
-use crate::attention::engine::Held;
+use crate::attention::engine::CachedPositions;
 use retrograd_tensor::{Real, Tensor};
 
 /// Keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
 ///
-/// Rows are written in place with room to grow, so that adding a token copies only that token.
+/// Rows are written in place into reserved capacity, so that adding a token copies only that token.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -28,8 +28,8 @@ use retrograd_tensor::{Real, Tensor};
 /// ```
 #[derive(Clone, Debug)]
 pub struct KvCache<T: Real = f32> {
-    keys: Rows<T>,
-    values: Rows<T>,
+    keys: Buffer<T>,
+    values: Buffer<T>,
     seen: usize,
     limit: Limit,
 }
@@ -63,7 +63,7 @@ impl<T: Real> KvCache<T> {
     }
 
     fn with(limit: Limit) -> Self {
-        KvCache { keys: Rows::default(), values: Rows::default(), seen: 0, limit }
+        KvCache { keys: Buffer::default(), values: Buffer::default(), seen: 0, limit }
     }
 
     /// Number of tokens so far, which is the position of the next.
@@ -79,13 +79,13 @@ impl<T: Real> KvCache<T> {
         }
     }
 
-    /// Which positions the keys have that the next tokens will see.
-    pub(crate) fn held(&self) -> Held {
+    /// The positions of the keys in the cache.
+    pub(crate) fn positions(&self) -> CachedPositions {
         let first = match self.limit {
             Limit::Capacity(_) => 0,
             Limit::Keep { first, .. } => first,
         };
-        Held { first, dropped: self.seen - self.len() }
+        CachedPositions { first, dropped: self.seen - self.len() }
     }
 
     /// Whether there are none.
@@ -157,21 +157,21 @@ impl<T: Real> KvCache<T> {
     }
 }
 
-/// A tensor `[.., L, D]` that grows along `L`.
+/// A tensor `[.., L, D]` that grows along `L`, with reserved capacity.
 #[derive(Clone, Debug)]
-struct Rows<T: Real> {
-    /// `[.., room, D]`, of which the first `len` are filled.
+struct Buffer<T: Real> {
+    /// `[.., capacity, D]`, of which the first `len` are filled.
     data: Option<Tensor<T>>,
     len: usize,
 }
 
-impl<T: Real> Default for Rows<T> {
+impl<T: Real> Default for Buffer<T> {
     fn default() -> Self {
-        Rows { data: None, len: 0 }
+        Buffer { data: None, len: 0 }
     }
 }
 
-impl<T: Real> Rows<T> {
+impl<T: Real> Buffer<T> {
     #[track_caller]
     fn check(&self, new: &Tensor<T>, what: &str) {
         let Some(data) = &self.data else { return };
@@ -188,13 +188,13 @@ impl<T: Real> Rows<T> {
     fn push(&mut self, new: &Tensor<T>) -> Tensor<T> {
         let (count, width) = (new.size(-2), new.size(-1));
         let old = self.data.take();
-        let room = old.as_ref().map_or(0, |x| x.size(-2));
+        let capacity = old.as_ref().map_or(0, |x| x.size(-2));
         let mut data = match old {
-            Some(x) if self.len + count <= room => x,
+            Some(x) if self.len + count <= capacity => x,
             old => {
                 let mut shape = new.shape().to_vec();
                 let axis = shape.len() - 2;
-                shape[axis] = (self.len + count).max(2 * room);
+                shape[axis] = (self.len + count).max(2 * capacity);
                 let mut grown = Tensor::zeros(shape);
                 if let Some(old) = old {
                     write(&mut grown, &old.narrow(-2, 0, self.len), 0);
@@ -215,10 +215,10 @@ impl<T: Real> Rows<T> {
         if self.len <= first.saturating_add(last) {
             return;
         }
-        let (room, width) = (data.size(-2), data.size(-1));
+        let (capacity, width) = (data.size(-2), data.size(-1));
         let from = self.len - last;
-        if room * width > 0 {
-            for block in data.make_mut().chunks_mut(room * width) {
+        if capacity * width > 0 {
+            for block in data.make_mut().chunks_mut(capacity * width) {
                 block.copy_within(from * width..self.len * width, first * width);
             }
         }
@@ -226,14 +226,14 @@ impl<T: Real> Rows<T> {
     }
 }
 
-/// Copies `new` `[.., n, D]` to rows `at..` of `data` `[.., room, D]`.
+/// Copies `new` `[.., n, D]` to rows `at..` of `data` `[.., capacity, D]`.
 fn write<T: Real>(data: &mut Tensor<T>, new: &Tensor<T>, at: usize) {
-    let (room, width, n) = (data.size(-2), data.size(-1), new.size(-2));
+    let (capacity, width, n) = (data.size(-2), data.size(-1), new.size(-2));
     if n * width == 0 {
         return;
     }
     let new = new.contiguous();
-    let blocks = data.make_mut().chunks_mut(room * width);
+    let blocks = data.make_mut().chunks_mut(capacity * width);
     for (block, rows) in blocks.zip(new.as_slice().chunks(n * width)) {
         block[at * width..(at + n) * width].copy_from_slice(rows);
     }

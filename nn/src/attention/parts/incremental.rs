@@ -39,7 +39,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// the spec has an alignment: the cache says where queries stand.
     #[track_caller]
     fn forward_cached(&self, x: &Var<T>, spec: &Spec<T>, cache: &mut KvCache<T>) -> Var<T> {
-        let spec = spec.cached(cache.held());
+        let spec = spec.with_cache(cache.positions());
         no_grad(|| self.run(x, &spec, &mut Past::cached(cache), &mut Pass::eval()))
     }
 }

@@ -1,7 +1,7 @@
 //! Absolute positions, added to embeddings before the first block.
 
 use crate::init::Init;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
@@ -39,7 +39,7 @@ impl<T: Real> LearnedPositions<T> {
             "positions: {start} to {} are beyond the context of {context}",
             start + length
         );
-        x.add(&self.weight.var().narrow(0, start, length))
+        x.add(&self.weight.to_var().narrow(0, start, length))
     }
 
     /// Adds given positions, which broadcast to `[.., L]`: those of packed documents begin anew
@@ -56,13 +56,13 @@ impl<T: Real> LearnedPositions<T> {
         }
         let mut dims = positions.shape().to_vec();
         dims.push(x.size(-1));
-        x.add(&self.weight.var().index_select(0, &positions.flatten()).reshape(dims))
+        x.add(&self.weight.to_var().index_select(0, &positions.flatten()).reshape(dims))
     }
 }
 
 impl<T: Real> Module<T> for LearnedPositions<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }
 
@@ -135,5 +135,5 @@ impl SinusoidalPositions {
 }
 
 impl<T: Real> Module<T> for SinusoidalPositions {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }

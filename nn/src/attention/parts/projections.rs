@@ -6,7 +6,7 @@ use super::rope::{Pairing, Rope};
 use crate::attention::engine::{Spec, attend};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -91,7 +91,7 @@ impl HeadSizes {
 /// projections.dropout = Dropout::new(0.1);
 /// let attention = PrefixLmAttention::new(projections);
 /// let x = Var::constant(Tensor::randn([6, 16], &mut rng));
-/// let y = attention.forward(&x, &[3], Mask::Full, &mut Pass::train(1));
+/// let y = attention.forward(&x, &[3], Mask::full(), &mut Pass::train(1));
 /// assert_eq!(*y.shape(), [6, 16]);
 /// ```
 #[derive(Clone, Debug)]
@@ -258,10 +258,10 @@ impl<T: Real> Projections<T> {
 }
 
 impl<T: Real> Module<T> for Projections<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("q_proj", &self.q_proj);
-        w.module("k_proj", &self.k_proj);
-        w.module("v_proj", &self.v_proj);
-        w.module("o_proj", &self.o_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("q_proj", &self.q_proj);
+        v.module("k_proj", &self.k_proj);
+        v.module("v_proj", &self.v_proj);
+        v.module("o_proj", &self.o_proj);
     }
 }

@@ -4,7 +4,7 @@ use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::scores::{additive_scores, by_scores, hidden_weights};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -79,16 +79,16 @@ impl<T: Real> AdditiveAttention<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
-        let scores = additive_scores(&q, &k, &self.v.var());
+        let scores = additive_scores(&q, &k, &self.v.to_var());
         let spec = how.into().dropout_of_module(self.dropout.p(), pass);
         by_scores(attend, &scores, values, &spec)
     }
 }
 
 impl<T: Real> Module<T> for AdditiveAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("query", &self.query);
-        w.module("key", &self.key);
-        w.param("v", &self.v);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("query", &self.query);
+        v.module("key", &self.key);
+        v.param("v", &self.v);
     }
 }

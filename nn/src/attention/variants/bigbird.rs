@@ -3,7 +3,7 @@
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
@@ -101,7 +101,7 @@ impl<T: Real> BigBirdAttention<T> {
 }
 
 impl<T: Real> Module<T> for BigBirdAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }

@@ -8,7 +8,7 @@ use crate::dropout::Dropout;
 use crate::gpt_config::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
 use retrograd_autograd::{Var, no_grad};
@@ -136,9 +136,9 @@ impl<T: Real> CausalSelfAttention<T> {
 }
 
 impl<T: Real> Module<T> for CausalSelfAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("c_attn", &self.c_attn);
-        w.module("c_proj", &self.c_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("c_attn", &self.c_attn);
+        v.module("c_proj", &self.c_proj);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::attention::engine::Spec;
 use crate::attention::parts::heads::InHeads;
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -111,10 +111,10 @@ impl<T: Real> CrossAttention<T> {
 }
 
 impl<T: Real> Module<T> for CrossAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("W_query", &self.query);
-        w.module("W_key", &self.key);
-        w.module("W_value", &self.value);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("W_query", &self.query);
+        v.module("W_key", &self.key);
+        v.module("W_value", &self.value);
     }
 }
 
@@ -189,7 +189,7 @@ impl<T: Real> MultiHeadCrossAttention<T> {
 }
 
 impl<T: Real> Module<T> for MultiHeadCrossAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.attention.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
     }
 }

@@ -5,7 +5,7 @@ use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::attention::parts::rope::Rope;
 use crate::init::Init;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
@@ -87,7 +87,7 @@ impl<T: Real> DifferentialAttention<T> {
 
     /// How much of the second attention is taken away, of rank 0.
     pub fn lambda(&self) -> Var<T> {
-        let power = |q: &Param<T>, k: &Param<T>| q.var().mul(&k.var()).sum(..).exp();
+        let power = |q: &Param<T>, k: &Param<T>| q.to_var().mul(&k.to_var()).sum(..).exp();
         power(&self.lambda_q1, &self.lambda_k1) - power(&self.lambda_q2, &self.lambda_k2)
             + T::from_f64(self.lambda_init)
     }
@@ -115,13 +115,13 @@ impl<T: Real> DifferentialAttention<T> {
 }
 
 impl<T: Real> Module<T> for DifferentialAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("lambda_q1", &self.lambda_q1);
-        w.param("lambda_k1", &self.lambda_k1);
-        w.param("lambda_q2", &self.lambda_q2);
-        w.param("lambda_k2", &self.lambda_k2);
-        w.module("subln", &self.subln);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("lambda_q1", &self.lambda_q1);
+        v.param("lambda_k1", &self.lambda_k1);
+        v.param("lambda_q2", &self.lambda_q2);
+        v.param("lambda_k2", &self.lambda_k2);
+        v.module("subln", &self.subln);
     }
 }
 

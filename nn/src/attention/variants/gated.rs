@@ -5,7 +5,7 @@ use crate::attention::parts::heads::split_heads;
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -37,9 +37,9 @@ impl<T: Real> GatedAttention<T> {
 }
 
 impl<T: Real> Module<T> for GatedAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.module("gate_proj", &self.gate_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.module("gate_proj", &self.gate_proj);
     }
 }
 
@@ -77,9 +77,9 @@ impl<T: Real> HeadScaleAttention<T> {
 }
 
 impl<T: Real> Module<T> for HeadScaleAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("head_scale", &self.head_scale);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("head_scale", &self.head_scale);
     }
 }
 
@@ -88,7 +88,7 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let [q, k, v] = self.projections.qkv(x, past, pass);
-        let scale = self.head_scale.var().reshape([self.projections.sizes().heads, 1, 1]);
+        let scale = self.head_scale.to_var().reshape([self.projections.sizes().heads, 1, 1]);
         self.projections.finish(&attend(&q, &k, &v, &spec).mul(&scale), pass)
     }
 }
@@ -129,7 +129,7 @@ impl<T: Real> ValueResidualAttention<T> {
             v.shape(),
             first.shape()
         );
-        let mix = self.mix.var();
+        let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
         self.projections.finish(&attend(&q, &k, &v, &spec), pass)
     }
@@ -142,8 +142,8 @@ pub fn first_values<T: Real>(projections: &Projections<T>, x: &Var<T>, pass: &mu
 }
 
 impl<T: Real> Module<T> for ValueResidualAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("mix", &self.mix);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("mix", &self.mix);
     }
 }

@@ -5,7 +5,7 @@ use crate::attention::engine::Spec;
 use crate::attention::parts::heads::InHeads;
 use crate::dropout::Dropout;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -191,10 +191,10 @@ impl<T: Real> GroupedQueryAttention<T> {
 }
 
 impl<T: Real> Module<T> for GroupedQueryAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("q_proj", &self.q_proj);
-        w.module("k_proj", &self.k_proj);
-        w.module("v_proj", &self.v_proj);
-        w.module("o_proj", &self.o_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("q_proj", &self.q_proj);
+        v.module("k_proj", &self.k_proj);
+        v.module("v_proj", &self.v_proj);
+        v.module("o_proj", &self.o_proj);
     }
 }

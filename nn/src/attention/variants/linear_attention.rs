@@ -5,7 +5,7 @@ use crate::attention::engine::product::{mix, scores};
 use crate::attention::parts::heads::repeat_heads;
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
@@ -237,8 +237,8 @@ impl<T: Real> LinearAttention<T> {
 }
 
 impl<T: Real> Module<T> for LinearAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }
 

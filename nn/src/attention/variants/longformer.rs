@@ -4,7 +4,7 @@ use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::linear::Linear;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -38,7 +38,7 @@ use retrograd_tensor::{Real, Tensor};
 /// let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
 /// let attention = LongformerAttention::new(projections, &[1, 3], 2);
 /// let x = Var::constant(Tensor::randn([20, 8], &mut rng));
-/// let y = attention.forward(&x, &[0], Mask::Full, &mut Pass::eval());
+/// let y = attention.forward(&x, &[0], Mask::full(), &mut Pass::eval());
 /// assert_eq!(*y.shape(), [20, 8]);
 /// ```
 #[derive(Clone, Debug)]
@@ -150,10 +150,10 @@ impl<T: Real> LongformerAttention<T> {
 }
 
 impl<T: Real> Module<T> for LongformerAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.module("q_global", &self.q_global);
-        w.module("k_global", &self.k_global);
-        w.module("v_global", &self.v_global);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.module("q_global", &self.q_global);
+        v.module("k_global", &self.k_global);
+        v.module("v_global", &self.v_global);
     }
 }

@@ -5,7 +5,7 @@ use crate::attention::engine::{Align, Mask, Part, Spec, attend, attend_all};
 use crate::attention::parts::scores::{additive_scores, by_scores, hidden_weights};
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -24,7 +24,7 @@ pub trait LuongScore<T: Real>: Module<T> {
 pub struct LuongDot;
 
 impl<T: Real> Module<T> for LuongDot {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl<T: Real> LuongScore<T> for LuongDot {
@@ -52,15 +52,15 @@ impl<T: Real> LuongGeneral<T> {
 }
 
 impl<T: Real> Module<T> for LuongGeneral<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }
 
 impl<T: Real> LuongScore<T> for LuongGeneral<T> {
     #[track_caller]
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
-        scores(&targets.matmul(&self.weight.var()), sources)
+        scores(&targets.matmul(&self.weight.to_var()), sources)
     }
 }
 
@@ -89,9 +89,9 @@ impl<T: Real> LuongConcat<T> {
 }
 
 impl<T: Real> Module<T> for LuongConcat<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
-        w.param("v", &self.v);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
+        v.param("v", &self.v);
     }
 }
 
@@ -99,9 +99,9 @@ impl<T: Real> LuongScore<T> for LuongConcat<T> {
     #[track_caller]
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
         // W [h_t; h_s] = W_t h_t + W_s h_s: nothing of size Lt · Ls is put together.
-        let by = self.weight.var().split(-1, &[targets.size(-1), sources.size(-1)]);
+        let by = self.weight.to_var().split(-1, &[targets.size(-1), sources.size(-1)]);
         let of = |x: &Var<T>, w: &Var<T>| x.matmul(&w.t());
-        additive_scores(&of(targets, &by[0]), &of(sources, &by[1]), &self.v.var())
+        additive_scores(&of(targets, &by[0]), &of(sources, &by[1]), &self.v.to_var())
     }
 }
 
@@ -122,8 +122,8 @@ impl<T: Real> LuongLocation<T> {
 }
 
 impl<T: Real> Module<T> for LuongLocation<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }
 
@@ -134,7 +134,7 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
         let (longest, ls) = (self.weight.shape()[0], sources.size(-2));
         assert!(ls <= longest, "LuongLocation: a source of {ls} positions, made for {longest}");
-        targets.matmul(&self.weight.var().narrow(0, 0, ls).t())
+        targets.matmul(&self.weight.to_var().narrow(0, 0, ls).t())
     }
 }
 
@@ -206,9 +206,9 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
 }
 
 impl<T: Real, S: LuongScore<T>> Module<T> for LuongAttention<T, S> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("score", &self.score);
-        w.module("combine", &self.combine);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("score", &self.score);
+        v.module("combine", &self.combine);
     }
 }
 
@@ -247,8 +247,8 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
 }
 
 impl<T: Real, S: LuongScore<T>> Module<T> for LuongLocalM<T, S> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.attention.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
     }
 }
 
@@ -311,7 +311,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
             "LuongLocalP: {} lengths for {batch} sequences",
             lengths.len()
         );
-        let column = self.v_p.var().unsqueeze(-1);
+        let column = self.v_p.to_var().unsqueeze(-1);
         let share = self.position.forward(targets, pass).tanh().matmul(&column).sigmoid();
         let mut dims = vec![1; targets.rank()];
         dims[0] = lengths.len();
@@ -347,9 +347,9 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
 }
 
 impl<T: Real, S: LuongScore<T>> Module<T> for LuongLocalP<T, S> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.attention.walk(w);
-        w.module("position", &self.position);
-        w.param("v_p", &self.v_p);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
+        v.module("position", &self.position);
+        v.param("v_p", &self.v_p);
     }
 }

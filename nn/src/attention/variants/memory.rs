@@ -4,7 +4,7 @@ use crate::attention::engine::{Sizes, Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -72,10 +72,10 @@ impl<T: Real> MemoryAttention<T> {
 }
 
 impl<T: Real> Module<T> for MemoryAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("memory_k", &self.memory_k);
-        w.param("memory_v", &self.memory_v);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("memory_k", &self.memory_k);
+        v.param("memory_v", &self.memory_v);
     }
 }
 
@@ -84,7 +84,7 @@ impl<T: Real> Incremental<T> for MemoryAttention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let [q, k, v] = self.projections.qkv(x, past, pass);
-        let memory = (&self.memory_k.var(), &self.memory_v.var());
+        let memory = (&self.memory_k.to_var(), &self.memory_v.to_var());
         self.projections.finish(&attend_with_memory(&q, &k, &v, memory, &spec), pass)
     }
 }

@@ -6,7 +6,7 @@ use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::rope::{Pairing, Rope};
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::RmsNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -165,25 +165,25 @@ impl<T: Real> MlaAttention<T> {
     /// `W_uk` `[H, nope, r]` and `W_uv` `[H, value, r]`.
     fn up(&self) -> (Var<T>, Var<T>) {
         let MlaSizes { heads, latent, nope, value, .. } = self.sizes;
-        let w = self.wkv_b.weight.var().reshape([heads, nope + value, latent]);
+        let w = self.wkv_b.weight.to_var().reshape([heads, nope + value, latent]);
         (w.narrow(1, 0, nope), w.narrow(1, nope, value))
     }
 }
 
 impl<T: Real> Module<T> for MlaAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
         match &self.queries {
-            Queries::Direct(wq) => w.module("wq", wq),
+            Queries::Direct(wq) => v.module("wq", wq),
             Queries::Latent { wq_a, q_norm, wq_b } => {
-                w.module("wq_a", wq_a);
-                w.module("q_norm", q_norm);
-                w.module("wq_b", wq_b);
+                v.module("wq_a", wq_a);
+                v.module("q_norm", q_norm);
+                v.module("wq_b", wq_b);
             }
         }
-        w.module("wkv_a", &self.wkv_a);
-        w.module("kv_norm", &self.kv_norm);
-        w.module("wkv_b", &self.wkv_b);
-        w.module("wo", &self.wo);
+        v.module("wkv_a", &self.wkv_a);
+        v.module("kv_norm", &self.kv_norm);
+        v.module("wkv_b", &self.wkv_b);
+        v.module("wo", &self.wo);
     }
 }
 

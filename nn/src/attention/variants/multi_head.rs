@@ -5,7 +5,7 @@ use crate::attention::parts::heads::InHeads;
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -165,16 +165,16 @@ impl<T: Real> MultiHeadAttention<T> {
     /// Weights of the projections to queries, keys and values.
     pub(crate) fn in_weights(&self) -> Vec<Var<T>> {
         match &self.in_proj {
-            InProjection::Fused(all) => all.var().split(0, &[self.config.width; 3]),
+            InProjection::Fused(all) => all.to_var().split(0, &[self.config.width; 3]),
             InProjection::Separate { query, key, value } => {
-                vec![query.var(), key.var(), value.var()]
+                vec![query.to_var(), key.to_var(), value.to_var()]
             }
         }
     }
 
     /// Biases of the projections to queries, keys and values.
     pub(crate) fn in_biases(&self) -> Option<Vec<Var<T>>> {
-        self.in_proj_bias.as_ref().map(|b| b.var().split(0, &[self.config.width; 3]))
+        self.in_proj_bias.as_ref().map(|b| b.to_var().split(0, &[self.config.width; 3]))
     }
 
     /// Attends from `query` to `key`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
@@ -246,7 +246,7 @@ impl<T: Real> MultiHeadAttention<T> {
             Var::cat(&[x, &one.reshape([1, config.width]).broadcast_to(dims)], -2)
         };
         if let Some((bias_k, bias_v)) = &self.bias_kv {
-            (k, v) = (append(&k, &bias_k.var()), append(&v, &bias_v.var()));
+            (k, v) = (append(&k, &bias_k.to_var()), append(&v, &bias_v.to_var()));
         }
         if config.zero_attn {
             let zero = Var::constant(Tensor::zeros([1, config.width]));
@@ -264,20 +264,20 @@ impl<T: Real> MultiHeadAttention<T> {
 }
 
 impl<T: Real> Module<T> for MultiHeadAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
         match &self.in_proj {
-            InProjection::Fused(all) => w.param("in_proj_weight", all),
+            InProjection::Fused(all) => v.param("in_proj_weight", all),
             InProjection::Separate { query, key, value } => {
-                w.param("q_proj_weight", query);
-                w.param("k_proj_weight", key);
-                w.param("v_proj_weight", value);
+                v.param("q_proj_weight", query);
+                v.param("k_proj_weight", key);
+                v.param("v_proj_weight", value);
             }
         }
-        w.optional("in_proj_bias", &self.in_proj_bias);
+        v.optional("in_proj_bias", &self.in_proj_bias);
         if let Some((bias_k, bias_v)) = &self.bias_kv {
-            w.param("bias_k", bias_k);
-            w.param("bias_v", bias_v);
+            v.param("bias_k", bias_k);
+            v.param("bias_v", bias_v);
         }
-        w.module("out_proj", &self.out_proj);
+        v.module("out_proj", &self.out_proj);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
@@ -141,7 +141,7 @@ impl<T: Real> PackedAttention<T> {
 }
 
 impl<T: Real> Module<T> for PackedAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }

@@ -1,6 +1,6 @@
 //! Dot-product self-attention without weights.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -48,7 +48,7 @@ impl PlainSelfAttention {
 }
 
 impl<T: Real> Module<T> for PlainSelfAttention {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl<T: Real> Layer<T> for PlainSelfAttention {

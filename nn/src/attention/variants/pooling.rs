@@ -3,7 +3,7 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -50,7 +50,7 @@ impl<T: Real> AttentionPool<T> {
         let p = &self.projections;
         p.refuse_rope(WHO, WHY);
         let spec = p.with_dropout(spec, pass);
-        let q = p.queries(&self.latents.var(), pass);
+        let q = p.queries(&self.latents.to_var(), pass);
         let (k, v) = (p.keys(x, pass), p.values(x, pass));
         let mut dims = x.shape()[..x.rank() - 2].to_vec();
         dims.extend(q.shape().iter());
@@ -59,8 +59,8 @@ impl<T: Real> AttentionPool<T> {
 }
 
 impl<T: Real> Module<T> for AttentionPool<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("latents", &self.latents);
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("latents", &self.latents);
+        self.projections.visit(v);
     }
 }

@@ -4,7 +4,7 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
@@ -48,9 +48,9 @@ fn unit<T: Real>(x: &Var<T>) -> Var<T> {
 }
 
 impl<T: Real> Module<T> for QkL2Attention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("g", &self.g);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("g", &self.g);
     }
 }
 
@@ -59,7 +59,7 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let p = &self.projections;
-        let q = p.place(&unit(&p.queries(x, pass)).mul(&self.g.var()), past.start());
+        let q = p.place(&unit(&p.queries(x, pass)).mul(&self.g.to_var()), past.start());
         let k = p.place(&unit(&p.keys(x, pass)), past.start());
         let (k, v) = past.extend(&k, &p.values(x, pass));
         p.finish(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
@@ -94,10 +94,10 @@ impl<T: Real> QkRmsAttention<T> {
 }
 
 impl<T: Real> Module<T> for QkRmsAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.module("q_norm", &self.q_norm);
-        w.module("k_norm", &self.k_norm);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.module("q_norm", &self.q_norm);
+        v.module("k_norm", &self.k_norm);
     }
 }
 

@@ -4,7 +4,7 @@ use super::cross::CrossAttention;
 use crate::attention::engine::{Align, Mask, Spec, attend_all};
 use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::dropout::Dropout;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
@@ -43,7 +43,7 @@ pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
 /// ```
 ///
 /// Shapes, parameters and names are those of [`SelfAttention`](crate::attention::SelfAttention), to which
-/// it is equal in exact arithmetic under the same mask; with `Mask::Full` it is equal in any.
+/// it is equal in exact arithmetic under the same mask; with `Mask::full()` it is equal in any.
 /// It is here to be understood, not to be used: see [`renormalize`] for what goes wrong. The
 /// work is the same `O(L² (d_k + d_v))`, none of it skipped.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl<T: Real> RenormalizedSelfAttention<T> {
 }
 
 impl<T: Real> Module<T> for RenormalizedSelfAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.attention.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
     }
 }

@@ -4,7 +4,7 @@ use crate::attention::engine::Spec;
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::attention::parts::rope::Rope;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -33,8 +33,8 @@ impl<T: Real> RopeAttention<T> {
 }
 
 impl<T: Real> Module<T> for RopeAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }
 

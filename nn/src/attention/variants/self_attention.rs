@@ -3,7 +3,7 @@
 use super::cross::CrossAttention;
 use crate::attention::engine::Spec;
 use crate::dropout::Dropout;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -19,7 +19,7 @@ use retrograd_tensor::random::Rng;
 /// `[L, d_in]` or `[B, L, d_in]` to `[.., L, d_v]`. The work is `O(L² (d_k + d_v))` and that of
 /// the projections, `O(L d_in (d_k + d_v))`. Vaswani et al. 2017 (arXiv 1706.03762).
 ///
-/// The mask makes it masked, causal or padded attention: `Mask::Full`, `Mask::causal()`,
+/// The mask makes it masked, causal or padded attention: `Mask::full()`, `Mask::causal()`,
 /// `Mask::lengths(..)`, or any of them together. A query that sees no key gives 0.
 ///
 /// It is [`CrossAttention`] of a sequence to itself, and the head that
@@ -88,7 +88,7 @@ impl<T: Real> SelfAttention<T> {
 }
 
 impl<T: Real> Module<T> for SelfAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.attention.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
     }
 }

@@ -6,7 +6,7 @@ use crate::attention::parts::heads::repeat_heads;
 use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -75,7 +75,7 @@ impl<T: Real> ShawAttention<T> {
         });
         let distance = distance.broadcast_to(&scores[..]);
 
-        let by_distance = q.matmul(&self.relative_keys.var().t());
+        let by_distance = q.matmul(&self.relative_keys.to_var().t());
         let spec = spec.add_products(by_distance.gather(-1, &distance));
         // The values come last, and to the weights that are passed on to them.
         let no_values = v.narrow(-1, 0, 0);
@@ -83,15 +83,15 @@ impl<T: Real> ShawAttention<T> {
         let none = Var::constant(Tensor::zeros(by_distance.shape()));
         let summed = none.scatter_add(-1, &distance, &weights);
         let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));
-        p.finish(&(values + summed.matmul(&self.relative_values.var())), pass)
+        p.finish(&(values + summed.matmul(&self.relative_values.to_var())), pass)
     }
 }
 
 impl<T: Real> Module<T> for ShawAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("relative_keys", &self.relative_keys);
-        w.param("relative_values", &self.relative_values);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("relative_keys", &self.relative_keys);
+        v.param("relative_values", &self.relative_values);
     }
 }
 

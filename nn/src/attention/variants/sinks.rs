@@ -6,7 +6,7 @@
 use crate::attention::engine::{Mask, Part, Sink, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -35,9 +35,9 @@ impl<T: Real> SinkAttention<T> {
 }
 
 impl<T: Real> Module<T> for SinkAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("sinks", &self.sinks);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("sinks", &self.sinks);
     }
 }
 
@@ -45,7 +45,7 @@ impl<T: Real> Incremental<T> for SinkAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         spec.refuse("SinkAttention", Part::Sink);
-        let spec = spec.clone().sink(Sink::Learned(self.sinks.var()));
+        let spec = spec.clone().sink(Sink::Learned(self.sinks.to_var()));
         self.projections.attend(x, spec, past, pass)
     }
 }
@@ -70,8 +70,8 @@ impl<T: Real> QuietAttention<T> {
 }
 
 impl<T: Real> Module<T> for QuietAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }
 
@@ -114,8 +114,8 @@ impl<T: Real> StreamingAttention<T> {
 }
 
 impl<T: Real> Module<T> for StreamingAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }
 

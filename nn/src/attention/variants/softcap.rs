@@ -3,7 +3,7 @@
 use crate::attention::engine::{Part, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -36,8 +36,8 @@ impl<T: Real> SoftcapAttention<T> {
 }
 
 impl<T: Real> Module<T> for SoftcapAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
     }
 }
 

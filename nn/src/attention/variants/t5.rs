@@ -6,7 +6,7 @@ use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -112,7 +112,7 @@ impl<T: Real> T5Attention<T> {
     /// If shapes do not fit.
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let table = self.relative_attention_bias.weight.var().t();
+        let table = self.relative_attention_bias.weight.to_var().t();
         let heads = table.size(0);
         let bias = Bias::Buckets { table, buckets: self.buckets };
         let spec =
@@ -125,12 +125,12 @@ impl<T: Real> T5Attention<T> {
 }
 
 impl<T: Real> Module<T> for T5Attention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("q", &self.q);
-        w.module("k", &self.k);
-        w.module("v", &self.v);
-        w.module("o", &self.o);
-        w.module("relative_attention_bias", &self.relative_attention_bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("q", &self.q);
+        v.module("k", &self.k);
+        v.module("v", &self.v);
+        v.module("o", &self.o);
+        v.module("relative_attention_bias", &self.relative_attention_bias);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::attention::engine::{Part, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -39,10 +39,10 @@ impl<T: Real> TalkingHeadsAttention<T> {
 }
 
 impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.param("score_mix", &self.score_mix);
-        w.param("weight_mix", &self.weight_mix);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("score_mix", &self.score_mix);
+        v.param("weight_mix", &self.weight_mix);
     }
 }
 
@@ -50,7 +50,7 @@ impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         spec.refuse("TalkingHeadsAttention", Part::HeadMix);
-        let mixes = (Some(self.score_mix.var()), Some(self.weight_mix.var()));
+        let mixes = (Some(self.score_mix.to_var()), Some(self.weight_mix.to_var()));
         let spec = spec.clone().mix_heads(mixes.0, mixes.1);
         self.projections.attend(x, spec, past, pass)
     }

@@ -5,7 +5,7 @@ use crate::attention::parts::heads::split_heads;
 use crate::attention::parts::projections::{HeadSizes, Projections};
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -43,7 +43,7 @@ use retrograd_tensor::{Real, Tensor};
 /// let attention = TransformerXlAttention::new(projections, &mut rng);
 /// let before = Var::constant(Tensor::randn([3, 6, 8], &mut rng));
 /// let x = Var::constant(Tensor::randn([3, 4, 8], &mut rng));
-/// let y = attention.forward(&x, Some(&before), Mask::Full, &mut Pass::eval());
+/// let y = attention.forward(&x, Some(&before), Mask::full(), &mut Pass::eval());
 /// assert_eq!(*y.shape(), [3, 4, 8]);
 /// ```
 #[derive(Clone, Debug)]
@@ -101,8 +101,8 @@ impl<T: Real> TransformerXlAttention<T> {
         let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
         let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
 
-        let by_distance = (&q + self.r_r_bias.var().unsqueeze(-2)).matmul(&r.t());
-        let q = q + self.r_w_bias.var().unsqueeze(-2);
+        let by_distance = (&q + self.r_r_bias.to_var().unsqueeze(-2)).matmul(&r.t());
+        let q = q + self.r_w_bias.to_var().unsqueeze(-2);
         let spec = how.into();
         spec.refuse(WHO, Part::Align);
         let spec = spec.causal().add_products(relative_shift(&by_distance));
@@ -134,10 +134,10 @@ fn relative_shift<T: Real>(x: &Var<T>) -> Var<T> {
 }
 
 impl<T: Real> Module<T> for TransformerXlAttention<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        self.projections.walk(w);
-        w.module("r_net", &self.r_net);
-        w.param("r_w_bias", &self.r_w_bias);
-        w.param("r_r_bias", &self.r_r_bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.module("r_net", &self.r_net);
+        v.param("r_w_bias", &self.r_w_bias);
+        v.param("r_r_bias", &self.r_r_bias);
     }
 }

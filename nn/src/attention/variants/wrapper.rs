@@ -3,7 +3,7 @@
 use super::self_attention::SelfAttention;
 use crate::attention::engine::Spec;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -46,9 +46,9 @@ pub enum Concat {
 /// let mut rng = Rng::new(1);
 /// let x = Var::constant(Tensor::<f32>::randn([6, 3], &mut rng));
 /// let heads = MultiHeadWrapper::new(4, 3, 2, 1, &mut rng);
-/// assert_eq!(*heads.forward(&x, Mask::Full, &mut Pass::eval()).shape(), [6, 4]);
+/// assert_eq!(*heads.forward(&x, Mask::full(), &mut Pass::eval()).shape(), [6, 4]);
 /// let below = heads.concat(Concat::First);
-/// assert_eq!(*below.forward(&x, Mask::Full, &mut Pass::eval()).shape(), [24, 1]);
+/// assert_eq!(*below.forward(&x, Mask::full(), &mut Pass::eval()).shape(), [24, 1]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiHeadWrapper<T: Real = f32> {
@@ -133,10 +133,10 @@ impl<T: Real> MultiHeadWrapper<T> {
 }
 
 impl<T: Real> Module<T> for MultiHeadWrapper<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.list("heads", &self.heads);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.list("heads", &self.heads);
         if let Some(out_proj) = &self.out_proj {
-            w.module("out_proj", out_proj);
+            v.module("out_proj", out_proj);
         }
     }
 }

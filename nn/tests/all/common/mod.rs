@@ -121,7 +121,7 @@ pub fn uneven() -> Projections<f64> {
 /// A multi-head attention without a neutral parameter.
 pub fn mha(width: usize, heads: usize) -> MultiHeadAttention<f64> {
     let m = MultiHeadAttention::new(&MultiHeadConfig::new(width, heads), &mut Rng::new(3));
-    m.visit(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
+    m.for_each_parameter(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
     m
 }
 

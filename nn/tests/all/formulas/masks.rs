@@ -92,7 +92,7 @@ fn local_m_by_hand() {
     let combine = Tensor::cat(&[&Tensor::eye(7), &Tensor::zeros([7, 7])], -1);
     attention.combine.weight.set(combine);
     let (targets, sources) = (constant(&[4, 7], 1), Var::constant(Tensor::eye(7)));
-    let y = LuongLocalM::new(attention, 2).forward(&targets, &sources, Mask::Full, &mut eval());
+    let y = LuongLocalM::new(attention, 2).forward(&targets, &sources, Mask::full(), &mut eval());
     let seen: String =
         y.value().to_vec().iter().map(|&y| if y > 0.0 { '#' } else { '.' }).collect();
     assert_eq!(seen, ["###....", "####...", "#####..", ".#####."].concat());
@@ -119,8 +119,8 @@ fn the_order_of_parts_by_hand() {
     let [qv, kv, vv] = [&q, &k, &v].map(|x| Var::constant(x.clone()));
     let values = table.clone();
     let rule =
-        Bias::rule("table", move |at| values.at(&[at.head, (at.query - 1) as usize, at.key]));
-    let mask = Mask::causal() & Mask::by_head(vec![Mask::Full, !Mask::first(1)]);
+        Bias::from_fn("table", move |at| values.at(&[at.head, (at.query - 1) as usize, at.key]));
+    let mask = Mask::causal() & Mask::by_head(vec![Mask::full(), !Mask::first(1)]);
     let spec = |bias| {
         let sink = Sink::Learned(Var::constant(Tensor::from(sinks)));
         Spec::new().scale(scale).softcap(cap).bias(bias).mask(mask.clone()).sink(sink)

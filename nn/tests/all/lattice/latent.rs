@@ -54,7 +54,7 @@ pub fn differential(t: &mut Table) {
     t.same("differential, lambda 0 = MHA of first halves, whole", &x, run(&m), |x| {
         let normed = first(x).rms_norm(None, 1e-5) * (1.0 - m.lambda_init());
         let joined = normed.transpose(1, 2).reshape([2, LEN, 16]);
-        joined.matmul(&p.o_proj.weight.var().t())
+        joined.matmul(&p.o_proj.weight.to_var().t())
     });
 }
 

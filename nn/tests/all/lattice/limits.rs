@@ -120,7 +120,7 @@ fn off_by_one(t: &mut Table) {
     };
     let ids = Tensor::from_fn([2, 7], |i| (i[1] / 3) as i64);
     let masks = [
-        Mask::Full,
+        Mask::full(),
         Mask::causal(),
         Mask::window(2, 1),
         Mask::lengths(&[0, 4]),

@@ -67,10 +67,10 @@ fn wrapper(t: &mut Table) {
         "wrapper: first axis = features, moved",
         &x,
         |x| {
-            let y = sides.forward(&x[0], Mask::Full, &mut eval());
+            let y = sides.forward(&x[0], Mask::full(), &mut eval());
             y.reshape([2, 5, heads, d]).permute([2, 0, 1, 3])
         },
-        |x| below.forward(&x[0], Mask::Full, &mut eval()).reshape([heads, 2, 5, d]),
+        |x| below.forward(&x[0], Mask::full(), &mut eval()).reshape([heads, 2, 5, d]),
     );
 }
 

@@ -48,7 +48,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
     // As far as queries reach, too.
     let ids = Tensor::from_fn([batch, lq.max(lk) + 2], |i| (i[1] * 3 / lk.max(1)) as i64);
     vec![
-        ("full", Mask::Full),
+        ("full", Mask::full()),
         ("causal", Mask::causal()),
         ("window", Mask::window(3, 1)),
         ("causal window", Mask::causal() & Mask::window(70, 0)),
@@ -65,7 +65,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
         ("random", Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng))),
         ("nothing", Mask::drop(&Tensor::ones([batch, 1, lq, lk]))),
         ("after the query", !Mask::causal()),
-        ("a rule", Mask::rule("even", |at| at.key % 2 == 0)),
+        ("a rule", Mask::from_fn("even", |at| at.key % 2 == 0)),
     ]
 }
 

@@ -20,17 +20,17 @@ fn misfits_are_told() {
     });
     let longformer = LongformerAttention::new(of(4, 1), &[1], 2);
     refuses("global token 5 in a sequence of 5", || {
-        longformer.forward(&x(&[5, 4]), &[5], Mask::Full, &mut eval())
+        longformer.forward(&x(&[5, 4]), &[5], Mask::full(), &mut eval())
     });
     let packed = PackedAttention::new(of(4, 1));
     refuses("5 tokens for documents of 4", || {
-        packed.forward(&x(&[5, 4]), &Packed::new(&[2, 2]), Mask::Full, &mut eval())
+        packed.forward(&x(&[5, 4]), &Packed::new(&[2, 2]), Mask::full(), &mut eval())
     });
     refuses("[0, 4, 3]", || Packed::from_cu_seqlens(&[0, 4, 3]));
     let location =
         LuongAttention::<f64, _>::new(LuongLocation::new(4, 3, &mut rng()), 4, 4, &mut rng());
     refuses("a source of 5 positions, made for 3", || {
-        location.context(&x(&[2, 4]), &x(&[5, 4]), Mask::Full)
+        location.context(&x(&[2, 4]), &x(&[5, 4]), Mask::full())
     });
     let qkv = |spec: Spec<f64>| {
         let x = x(&[2, 5, 4]);
@@ -40,7 +40,7 @@ fn misfits_are_told() {
     refuses("[5, 4] does not broadcast to [1, 2, 5, 5]", || {
         qkv(Spec::new().bias(Bias::Additive(x(&[5, 4]))))
     });
-    refuses("masks for 1 heads, of 2", || qkv(Spec::new().mask(Mask::by_head(vec![Mask::Full]))));
+    refuses("masks for 1 heads, of 2", || qkv(Spec::new().mask(Mask::by_head(vec![Mask::full()]))));
     let buckets = Buckets { count: 8, max_distance: 16, bidirectional: true };
     refuses("a table [8, 2] for 2 heads and 8 buckets", || {
         qkv(Spec::new().bias(Bias::Buckets { table: x(&[8, 2]), buckets }))
@@ -52,20 +52,20 @@ fn misfits_are_told() {
     refuses("8 buckets up to a distance of 2, 2 of one each", || {
         T5Attention::<f64>::with_buckets(4, 2, near, &mut rng())
     });
+    refuses("a dilation must be at least 1, got 0", || Mask::dilated(0));
+    refuses("chunks must hold at least 1 position, got 0", || Mask::chunks(0));
+    refuses("the last 0 keys of every block of 0", || Mask::last_of_each(0, 0));
+    refuses("the last 3 keys of every block of 2", || Mask::last_of_each(3, 2));
+    refuses("blocks must hold at least 1 position", || Mask::blocks(0, &Tensor::ones([5, 5])));
+    refuses("must be [nq, nk] or [H, nq, nk], got [5]", || Mask::blocks(1, &Tensor::ones([5])));
+    refuses("must be [batch, length], got [5]", || Mask::documents(&Tensor::zeros([5])));
     for (why, mask) in [
-        ("a dilation of 0", Mask::Dilated(0)),
-        ("chunks of 0", Mask::Chunks(0)),
-        ("the last 0 keys of every block of 0", Mask::LastOfEach { count: 0, period: 0 }),
-        ("the last 3 keys of every block of 2", Mask::LastOfEach { count: 3, period: 2 }),
-        ("blocks of 0", Mask::Blocks { size: 0, layout: Tensor::ones([1, 5, 5]) }),
-        ("by a layout [5, 5]", Mask::Blocks { size: 1, layout: Tensor::ones([5, 5]) }),
-        ("document ids [5], not", Mask::Documents(Tensor::zeros([5]))),
         // Queries beyond a layout or ids would silently see nothing.
         ("2 blocks of 2 for 5 queries", Mask::blocks(2, &Tensor::ones([2, 3]))),
         ("2 blocks of 2 for 5 keys", Mask::blocks(2, &Tensor::ones([3, 2]))),
     ] {
         refuses(why, || qkv(Spec::from(mask.clone())));
-        refuses(why, || qkv(Spec::from(!(Mask::Full | mask.clone()))));
+        refuses(why, || qkv(Spec::from(!(Mask::full() | mask.clone()))));
     }
     let later = |mask| qkv(Spec::from(mask).align(Align::Offset(2)));
     refuses("3 blocks of 2 for 7 queries", || later(Mask::blocks(2, &Tensor::ones([3, 3]))));
@@ -107,7 +107,7 @@ fn what_cannot_be_used_is_refused() {
     refuses(who, || TransformerXlAttention::new(turned(), &mut rng()));
     let mut m = TransformerXlAttention::new(p(), &mut rng());
     m.projections = turned();
-    refuses(who, || m.forward(&x, None, Mask::Full, &mut pass()));
+    refuses(who, || m.forward(&x, None, Mask::full(), &mut pass()));
 
     let linear = |p| LinearAttention::new(p, Reach::Causal, LinearForm::Recurrent);
     refuses("LinearAttention: no rotary positions", || linear(turned()));
@@ -132,6 +132,6 @@ fn what_cannot_be_used_is_refused() {
     let run = |spec: &Spec<f64>| m.forward(&x, &[1], spec, &mut pass()).into_value().to_vec();
     assert_ne!(run(&spec), run(&Spec::new()));
     refuses("[length, width] or [batch, length, width], got [1, 1, 3, 8]", || {
-        m.forward(&x.reshape([1, 1, 3, 8]), &[1], Mask::Full, &mut pass())
+        m.forward(&x.reshape([1, 1, 3, 8]), &[1], Mask::full(), &mut pass())
     });
 }

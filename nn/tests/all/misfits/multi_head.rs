@@ -36,11 +36,17 @@ fn misfits_are_told() {
         refuses(part, || m.forward(q, k, v, mask, &mut eval()));
     };
     let wide = leaf(&[2, 5, 3], 1);
-    run("key must be [length, 4] or [batch, length, 4], got [2, 5, 3]", &x, &wide, &x, Mask::Full);
+    run(
+        "key must be [length, 4] or [batch, length, 4], got [2, 5, 3]",
+        &x,
+        &wide,
+        &x,
+        Mask::full(),
+    );
     let long = leaf(&[2, 6, 4], 1);
-    run("k and v have different lengths", &x, &x, &long, Mask::Full);
+    run("k and v have different lengths", &x, &x, &long, Mask::full());
     let more = leaf(&[3, 5, 4], 1);
-    run("batches differ", &x, &more, &more, Mask::Full);
+    run("batches differ", &x, &more, &more, Mask::full());
     run(
         "[1, 1, 5, 4] does not broadcast to [2, 2, 5, 5]",
         &x,
@@ -51,9 +57,9 @@ fn misfits_are_told() {
     run("a length of 6 for 5 keys", &x, &x, &x, Mask::lengths(&[6, 1]));
     run("3 lengths for a batch of 2", &x, &x, &x, Mask::lengths(&[1, 2, 3]));
     let deep = leaf(&[1, 2, 5, 4], 1);
-    run("got [1, 2, 5, 4]", &deep, &deep, &deep, Mask::Full);
+    run("got [1, 2, 5, 4]", &deep, &deep, &deep, Mask::full());
     let s = SelfAttention::new(4, 3, 2, &mut rng());
-    refuses("linear", || s.forward(&wide, Mask::Full, &mut eval()));
+    refuses("linear", || s.forward(&wide, Mask::full(), &mut eval()));
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut rng());
     let small = Mask::keep(&Tensor::ones([4, 4]));
     refuses("does not broadcast to [2, 1, 5, 5]", || r.forward(&x, &small, &mut eval()));

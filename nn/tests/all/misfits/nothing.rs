@@ -26,20 +26,20 @@ fn nothing_to_see_gives_nothing() {
         assert!(y.value().to_vec().chunks(4).all(|row| row == bias), "output is b_out");
         assert!(w.value().to_vec().iter().all(|&w| w == 0.0));
     };
-    run(3, 0, 2, Mask::Full); // Lk = 0
-    run(0, 3, 2, Mask::Full); // Lq = 0
-    run(3, 3, 0, Mask::Full); // batch 0
+    run(3, 0, 2, Mask::full()); // Lk = 0
+    run(0, 3, 2, Mask::full()); // Lq = 0
+    run(3, 3, 0, Mask::full()); // batch 0
     run(0, 0, 0, Mask::causal());
-    run(3, 3, 2, !Mask::Full); // masked altogether
+    run(3, 3, 2, !Mask::full()); // masked altogether
 
     let c = CrossAttention::new(4, 5, 3, 2, &mut Rng::new(1));
-    let y = c.forward(&leaf(&[3, 4], 1), &leaf(&[0, 5], 1), Mask::Full, &mut eval());
+    let y = c.forward(&leaf(&[3, 4], 1), &leaf(&[0, 5], 1), Mask::full(), &mut eval());
     assert_eq!(y.value().to_vec(), [0.0; 6]);
     let g = GroupedQueryAttention::<f64>::new(4, 4, 2, &mut Rng::new(1));
     assert_eq!(*g.forward(&leaf(&[2, 0, 4], 1), Mask::causal(), &mut eval()).shape(), [2, 0, 4]);
     assert_eq!(*g.forward(&leaf(&[0, 3, 4], 1), Mask::causal(), &mut eval()).shape(), [0, 3, 4]);
     let w = MultiHeadWrapper::<f64>::new(2, 4, 2, 2, &mut Rng::new(1));
-    assert_eq!(*w.forward(&leaf(&[2, 0, 4], 1), Mask::Full, &mut eval()).shape(), [2, 0, 4]);
+    assert_eq!(*w.forward(&leaf(&[2, 0, 4], 1), Mask::full(), &mut eval()).shape(), [2, 0, 4]);
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut Rng::new(1));
     assert_eq!(*r.forward(&leaf(&[0, 4], 1), &Mask::causal(), &mut eval()).shape(), [0, 2]);
     assert_eq!(*plain_self_attention(&leaf(&[0, 4], 1)).shape(), [0, 4]);
@@ -97,12 +97,12 @@ fn nothing_in_nothing_out() {
         ("T5".into(), Box::new(|x| t5[0].forward(x, &mut pass()))),
         ("T5, causal".into(), Box::new(|x| t5[1].forward(x, &mut pass()))),
         ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
-        ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::Full, &mut pass()))),
-        ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::Full, &mut pass()))),
-        ("sparse".into(), Box::new(|x| sparse.forward(x, Mask::Full, &mut pass()))),
+        ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
+        ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
+        ("sparse".into(), Box::new(|x| sparse.forward(x, Mask::full(), &mut pass()))),
         (
             "BigBird".into(),
-            Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::Full, &mut pass())),
+            Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::full(), &mut pass())),
         ),
         ("ALiBi".into(), Box::new(|x| AlibiAttention::causal(p()).forward(x, &mut pass()))),
         (
@@ -111,16 +111,16 @@ fn nothing_in_nothing_out() {
         ),
         (
             "prefix".into(),
-            Box::new(|x| PrefixLmAttention::new(p()).forward(x, &[0], Mask::Full, &mut pass())),
+            Box::new(|x| PrefixLmAttention::new(p()).forward(x, &[0], Mask::full(), &mut pass())),
         ),
         (
             "packed".into(),
-            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::Full, &mut pass())),
+            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::full(), &mut pass())),
         ),
-        ("additive".into(), Box::new(|x| additive.forward(x, x, x, Mask::Full, &mut pass()))),
-        ("Luong".into(), Box::new(|x| luong.forward(x, x, Mask::Full, &mut pass()))),
-        ("concat".into(), Box::new(|x| concat.forward(x, x, Mask::Full, &mut pass()))),
-        ("local-m".into(), Box::new(|x| local_m.forward(x, x, Mask::Full, &mut pass()))),
+        ("additive".into(), Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut pass()))),
+        ("Luong".into(), Box::new(|x| luong.forward(x, x, Mask::full(), &mut pass()))),
+        ("concat".into(), Box::new(|x| concat.forward(x, x, Mask::full(), &mut pass()))),
+        ("local-m".into(), Box::new(|x| local_m.forward(x, x, Mask::full(), &mut pass()))),
         ("local-p".into(), Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
         ("L2".into(), Box::new(|x| QkL2Attention::new(p(), 9).forward(x, &spec, &mut pass()))),
         ("RMS".into(), Box::new(|x| QkRmsAttention::new(p()).forward(x, &spec, &mut pass()))),

@@ -1,8 +1,9 @@
-//! Masks made fit for the sizes of a call, and as tensors.
+//! Masks checked against the sizes of a call, and masks as tensors.
 
-use super::Mask;
+use super::kind::Kind;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::drive::attention::{At, Class, Rule};
+use std::sync::Arc;
 
 /// Sizes that a mask is checked against.
 #[derive(Clone, Copy, Debug)]
@@ -13,66 +14,62 @@ pub(crate) struct Sizes {
     pub lk: usize,
 }
 
-/// What a cache holds: of the positions so far, all but some in the middle.
+/// The positions of the keys in a cache: those so far, without some in the middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// How many first positions there are before what is missing.
+pub(crate) struct CachedPositions {
+    /// Number of positions before the gap.
     pub first: usize,
-    /// How many are missing.
+    /// Number of positions in the gap.
     pub dropped: usize,
 }
 
-impl Held {
-    /// The pair with the position of its key in place of its number.
-    pub fn place(self, at: At) -> At {
+impl CachedPositions {
+    /// The pair with the position of its key in place of the index of the key in the cache.
+    pub fn to_position(self, at: At) -> At {
         At { key: if at.key < self.first { at.key } else { at.key + self.dropped }, ..at }
     }
 }
 
-impl Mask {
-    /// The mask ready for use with these sizes, or what does not fit. Keys are then known by
-    /// number, of those that a cache holds.
-    pub(crate) fn fitted(
+impl Kind {
+    /// See [`Mask::resolved`](super::Mask::resolved).
+    pub(super) fn resolved(
         &self,
         sizes: Sizes,
-        held: Option<Held>,
+        cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Mask, String> {
-        let mask = self.checked(sizes, held, offset)?;
-        Ok(match held {
-            Some(held) if held.dropped > 0 && !matches!(mask, Mask::Full) => {
-                Mask::rule("by position", move |at| mask.keep(held.place(at)))
+    ) -> Result<Kind, String> {
+        let mask = self.checked(sizes, cached, offset)?;
+        Ok(match cached {
+            Some(cached) if cached.dropped > 0 && !matches!(mask, Kind::Full) => {
+                Kind::Function("by position", Arc::new(move |at| mask.keep(cached.to_position(at))))
             }
             _ => mask,
         })
     }
 
-    fn checked(&self, sizes: Sizes, held: Option<Held>, offset: isize) -> Result<Mask, String> {
+    fn checked(
+        &self,
+        sizes: Sizes,
+        cached: Option<CachedPositions>,
+        offset: isize,
+    ) -> Result<Kind, String> {
         let per_sequence = |what: &str, n: usize| match n {
             n if n == sizes.batch || n == 1 => Ok(()),
             n => Err(format!("{n} {what} for a batch of {}", sizes.batch)),
         };
         // As far as positions of queries and keys reach.
         let queries = offset.saturating_add_unsigned(sizes.lq).max(0) as usize;
-        let keys = sizes.lk + held.map_or(0, |held| held.dropped);
+        let keys = sizes.lk + cached.map_or(0, |cached| cached.dropped);
         match self {
-            Mask::Dilated(0) => return Err("a dilation of 0".into()),
-            Mask::Chunks(0) => return Err("chunks of 0 positions".into()),
-            Mask::LastOfEach { count, period } if *period == 0 || count > period => {
-                return Err(format!("the last {count} keys of every block of {period}"));
-            }
-            Mask::Prefix(n) => per_sequence("prefixes", n.len())?,
-            Mask::Lengths(n) => {
+            Kind::Prefix(n) => per_sequence("prefixes", n.len())?,
+            Kind::Lengths(n) => {
                 per_sequence("lengths", n.len())?;
                 // With a cache, the rest is still to come.
-                if let Some(long) = n.iter().find(|&&n| n > keys && held.is_none()) {
+                if let Some(long) = n.iter().find(|&&n| n > keys && cached.is_none()) {
                     return Err(format!("a length of {long} for {keys} keys"));
                 }
             }
-            Mask::Documents(ids) => {
-                if ids.rank() != 2 {
-                    return Err(format!("document ids {:?}, not [batch, length]", ids.shape()));
-                }
+            Kind::Documents(ids) => {
                 per_sequence("rows of document ids", ids.shape()[0])?;
                 if ids.shape()[1] < keys.max(queries) {
                     return Err(format!(
@@ -82,10 +79,7 @@ impl Mask {
                     ));
                 }
             }
-            Mask::Blocks { size, layout } => {
-                if *size == 0 || layout.rank() != 3 {
-                    return Err(format!("blocks of {size} by a layout {:?}", layout.shape()));
-                }
+            Kind::Blocks { size, layout } => {
                 let (heads, nq, nk) = (layout.shape()[0], layout.shape()[1], layout.shape()[2]);
                 if heads != 1 && heads != sizes.heads {
                     return Err(format!("a layout for {heads} heads, of {}", sizes.heads));
@@ -96,8 +90,10 @@ impl Mask {
                     }
                 }
             }
-            Mask::Dense { keep, .. } => {
-                if held.is_some_and(|held| held.dropped > 0) && keep.shape().last() != Some(&1) {
+            Kind::Dense { keep, .. } => {
+                if cached.is_some_and(|cached| cached.dropped > 0)
+                    && keep.shape().last() != Some(&1)
+                {
                     return Err("a mask by number of key, and the cache has dropped some".into());
                 }
                 let Sizes { batch, heads, lq, lk } = sizes;
@@ -110,72 +106,72 @@ impl Mask {
                         keep.shape()
                     ));
                 }
-                return Ok(Mask::Dense { keep: keep.broadcast_to(want), offset });
+                return Ok(Kind::Dense { keep: keep.broadcast_to(want), offset });
             }
-            Mask::ByHead(masks) => {
+            Kind::ByHead(masks) => {
                 if masks.len() != sizes.heads {
                     return Err(format!("masks for {} heads, of {}", masks.len(), sizes.heads));
                 }
                 let checked: Result<_, _> =
-                    masks.iter().map(|m| m.checked(sizes, held, offset)).collect();
-                return Ok(Mask::ByHead(checked?));
+                    masks.iter().map(|m| m.checked(sizes, cached, offset)).collect();
+                return Ok(Kind::ByHead(checked?));
             }
-            Mask::And(a, b) => {
-                return Ok(a.checked(sizes, held, offset)? & b.checked(sizes, held, offset)?);
+            Kind::And(a, b) => {
+                return Ok(a.checked(sizes, cached, offset)? & b.checked(sizes, cached, offset)?);
             }
-            Mask::Or(a, b) => {
-                return Ok(a.checked(sizes, held, offset)? | b.checked(sizes, held, offset)?);
+            Kind::Or(a, b) => {
+                return Ok(a.checked(sizes, cached, offset)? | b.checked(sizes, cached, offset)?);
             }
-            Mask::Not(a) => return Ok(!a.checked(sizes, held, offset)?),
+            Kind::Not(a) => return Ok(!a.checked(sizes, cached, offset)?),
             _ => {}
         }
         Ok(self.clone())
     }
 
-    /// Whether the answer depends on the sequence, and on the head.
-    pub(crate) fn depends(&self) -> (bool, bool) {
+    /// Whether the mask depends on the sequence, and on the head.
+    pub(super) fn depends(&self) -> (bool, bool) {
         match self {
-            Mask::Prefix(n) | Mask::Lengths(n) => (n.len() > 1, false),
-            Mask::Documents(ids) => (ids.shape()[0] > 1, false),
-            Mask::Blocks { layout, .. } => (false, layout.shape()[0] > 1),
-            Mask::Dense { keep, .. } => {
+            Kind::Prefix(n) | Kind::Lengths(n) => (n.len() > 1, false),
+            Kind::Documents(ids) => (ids.shape()[0] > 1, false),
+            Kind::Blocks { layout, .. } => (false, layout.shape()[0] > 1),
+            Kind::Dense { keep, .. } => {
                 let varies =
                     |axis: usize| keep.shape()[axis] > 1 && keep.layout().strides()[axis] != 0;
                 (varies(0), varies(1))
             }
-            Mask::ByHead(masks) => (masks.iter().any(|m| m.depends().0), masks.len() > 1),
-            Mask::Rule(..) => (true, true),
-            Mask::And(a, b) | Mask::Or(a, b) => {
+            Kind::ByHead(masks) => (masks.iter().any(|m| m.depends().0), masks.len() > 1),
+            Kind::Function(..) => (true, true),
+            Kind::And(a, b) | Kind::Or(a, b) => {
                 let (a, b) = (a.depends(), b.depends());
                 (a.0 || b.0, a.1 || b.1)
             }
-            Mask::Not(a) => a.depends(),
+            Kind::Not(a) => a.depends(),
             _ => (false, false),
         }
     }
 
-    /// Number of sequences and heads that it is for, as far as it says.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// The numbers of sequences and heads that the mask is made for; 1 where it is for any number.
+    pub(super) fn counts(&self) -> (usize, usize) {
         match self {
-            Mask::Prefix(n) | Mask::Lengths(n) => (n.len().max(1), 1),
-            Mask::Documents(ids) => (ids.shape()[0].max(1), 1),
-            Mask::Blocks { layout, .. } => (1, layout.shape()[0].max(1)),
-            Mask::Dense { keep, .. } => (keep.shape()[0].max(1), keep.shape()[1].max(1)),
-            Mask::ByHead(masks) => {
+            Kind::Prefix(n) | Kind::Lengths(n) => (n.len().max(1), 1),
+            Kind::Documents(ids) => (ids.shape()[0].max(1), 1),
+            Kind::Blocks { layout, .. } => (1, layout.shape()[0].max(1)),
+            Kind::Dense { keep, .. } => (keep.shape()[0].max(1), keep.shape()[1].max(1)),
+            Kind::ByHead(masks) => {
                 (masks.iter().map(|m| m.counts().0).max().unwrap_or(1), masks.len().max(1))
             }
-            Mask::And(a, b) | Mask::Or(a, b) => {
+            Kind::And(a, b) | Kind::Or(a, b) => {
                 let (a, b) = (a.counts(), b.counts());
                 (a.0.max(b.0), a.1.max(b.1))
             }
-            Mask::Not(a) => a.counts(),
+            Kind::Not(a) => a.counts(),
             _ => (1, 1),
         }
     }
 
-    /// A fitted mask as a tensor `[B or 1, H or 1, Lq, Lk]`, true where a pair attends; `None`
+    /// A resolved mask as a tensor `[B or 1, H or 1, Lq, Lk]`, true where a pair attends; `None`
     /// if every pair does.
-    pub(crate) fn dense(&self, sizes: Sizes, offset: isize) -> Option<Tensor<bool>> {
+    pub(super) fn dense(&self, sizes: Sizes, offset: isize) -> Option<Tensor<bool>> {
         if sizes.batch * sizes.heads == 0 {
             return None;
         }

@@ -1,6 +1,6 @@
-//! What masks say of pairs, of rows and of tiles.
+//! Resolved masks on pairs, rows and tiles of queries and keys.
 
-use super::Mask;
+use super::kind::Kind;
 use retrograd_tensor::drive::attention::{At, Class, Rule};
 use std::ops::Range;
 
@@ -14,41 +14,41 @@ fn entry(list: &[usize], batch: usize) -> usize {
     if list.len() == 1 { list[0] } else { list[batch] }
 }
 
-impl Rule for Mask {
+impl Rule for Kind {
     fn keep(&self, at: At) -> bool {
         let (p, j) = (at.query, at.key as isize);
         match self {
-            Mask::Full => true,
-            Mask::Causal => j <= p,
-            Mask::Window { left, right } => p - j <= reach(*left) && j - p <= reach(*right),
-            Mask::Dilated(step) => (p - j).rem_euclid(reach(*step)) == 0,
-            Mask::First(n) => at.key < *n,
-            Mask::Global(set) => set.iter().any(|&g| g == at.key || reach(g) == p),
-            Mask::Queries(set) => set.iter().any(|&g| reach(g) == p),
-            Mask::LastOfEach { count, period } => at.key % period >= period - count,
-            Mask::ByHead(masks) => masks[at.head].keep(at),
-            Mask::Prefix(n) => j <= p || at.key < entry(n, at.batch),
-            Mask::Lengths(n) => at.key < entry(n, at.batch),
-            Mask::Documents(ids) => {
+            Kind::Full => true,
+            Kind::Causal => j <= p,
+            Kind::Window { left, right } => p - j <= reach(*left) && j - p <= reach(*right),
+            Kind::Dilated(step) => (p - j).rem_euclid(reach(*step)) == 0,
+            Kind::First(n) => at.key < *n,
+            Kind::Global(set) => set.iter().any(|&g| g == at.key || reach(g) == p),
+            Kind::Queries(set) => set.iter().any(|&g| reach(g) == p),
+            Kind::LastOfEach { count, period } => at.key % period >= period - count,
+            Kind::ByHead(masks) => masks[at.head].keep(at),
+            Kind::Prefix(n) => j <= p || at.key < entry(n, at.batch),
+            Kind::Lengths(n) => at.key < entry(n, at.batch),
+            Kind::Documents(ids) => {
                 let b = if ids.shape()[0] == 1 { 0 } else { at.batch };
                 let inside = 0 <= p && p < ids.shape()[1] as isize;
                 inside && ids.at(&[b, p as usize]) == ids.at(&[b, at.key])
             }
-            Mask::Chunks(n) => p.div_euclid(reach(*n)) == j / reach(*n),
-            Mask::Blocks { size, layout } => {
+            Kind::Chunks(n) => p.div_euclid(reach(*n)) == j / reach(*n),
+            Kind::Blocks { size, layout } => {
                 let h = if layout.shape()[0] == 1 { 0 } else { at.head };
                 let row = p.div_euclid(reach(*size));
                 let inside = 0 <= row && row < layout.shape()[1] as isize;
                 inside && layout.at(&[h, row as usize, at.key / size])
             }
-            Mask::Dense { keep, offset } => {
+            Kind::Dense { keep, offset } => {
                 let i = p - offset;
                 keep.at(&[at.batch, at.head, i as usize, at.key])
             }
-            Mask::Rule(_, f) => f(at),
-            Mask::And(a, b) => a.keep(at) && b.keep(at),
-            Mask::Or(a, b) => a.keep(at) || b.keep(at),
-            Mask::Not(a) => !a.keep(at),
+            Kind::Function(_, f) => f(at),
+            Kind::And(a, b) => a.keep(at) && b.keep(at),
+            Kind::Or(a, b) => a.keep(at) || b.keep(at),
+            Kind::Not(a) => !a.keep(at),
         }
     }
 
@@ -64,25 +64,25 @@ impl Rule for Mask {
         };
         let far = isize::MAX;
         match self {
-            Mask::Full => span(0, far),
-            Mask::Causal => span(0, p.saturating_add(1)),
-            Mask::Window { left, right } => {
+            Kind::Full => span(0, far),
+            Kind::Causal => span(0, p.saturating_add(1)),
+            Kind::Window { left, right } => {
                 let to = p.saturating_add(reach(*right)).saturating_add(1);
                 span(p.saturating_sub(reach(*left)), to)
             }
-            Mask::First(n) => span(0, reach(*n)),
-            Mask::Lengths(n) => span(0, reach(entry(n, at.batch))),
-            Mask::Prefix(n) => span(0, p.saturating_add(1).max(reach(entry(n, at.batch)))),
-            Mask::Chunks(n) => {
+            Kind::First(n) => span(0, reach(*n)),
+            Kind::Lengths(n) => span(0, reach(entry(n, at.batch))),
+            Kind::Prefix(n) => span(0, p.saturating_add(1).max(reach(entry(n, at.batch)))),
+            Kind::Chunks(n) => {
                 let n = reach(*n);
                 let start = p.div_euclid(n).saturating_mul(n);
                 span(start, start.saturating_add(n))
             }
-            Mask::ByHead(masks) => masks[at.head].row(at, keys),
-            Mask::And(a, b) => a.row(at, keys) & b.row(at, keys),
-            Mask::Or(a, b) => a.row(at, keys) | b.row(at, keys),
-            Mask::Not(a) => !a.row(at, keys) & span(0, far),
-            // The others, pair by pair.
+            Kind::ByHead(masks) => masks[at.head].row(at, keys),
+            Kind::And(a, b) => a.row(at, keys) & b.row(at, keys),
+            Kind::Or(a, b) => a.row(at, keys) | b.row(at, keys),
+            Kind::Not(a) => !a.row(at, keys) & span(0, far),
+            // Pair by pair.
             _ => (0..keys).map(|i| u64::from(self.keep(At { key: at.key + i, ..at })) << i).sum(),
         }
     }
@@ -101,40 +101,40 @@ impl Rule for Mask {
         };
         let below = |n: usize| of(j1 < reach(n), j0 >= reach(n));
         match self {
-            Mask::Full => Class::Full,
-            Mask::Causal => of(j1 <= p0, j0 > p1),
-            Mask::Window { left, right } => {
+            Kind::Full => Class::Full,
+            Kind::Causal => of(j1 <= p0, j0 > p1),
+            Kind::Window { left, right } => {
                 let (left, right) = (reach(*left), reach(*right));
                 of(p1 - j0 <= left && j1 - p0 <= right, p0 - j1 > left || j0 - p1 > right)
             }
-            Mask::Dilated(step) => of(*step == 1, false),
-            Mask::First(n) => below(*n),
-            Mask::Lengths(n) => below(entry(n, batch)),
-            Mask::Prefix(n) => match (
-                Mask::Causal.class(batch, head, queries, keys.clone()),
+            Kind::Dilated(step) => of(*step == 1, false),
+            Kind::First(n) => below(*n),
+            Kind::Lengths(n) => below(entry(n, batch)),
+            Kind::Prefix(n) => match (
+                Kind::Causal.class(batch, head, queries, keys.clone()),
                 below(entry(n, batch)),
             ) {
                 (Class::Full, _) | (_, Class::Full) => Class::Full,
                 (Class::Empty, Class::Empty) => Class::Empty,
                 _ => Class::Partial,
             },
-            Mask::Global(set) => {
+            Kind::Global(set) => {
                 let hit = |&g: &usize| keys.contains(&g) || queries.contains(&reach(g));
                 of(false, !set.iter().any(hit))
             }
-            Mask::Queries(set) => {
+            Kind::Queries(set) => {
                 let inside = |p: isize| set.iter().any(|&g| reach(g) == p);
                 let hit = set.iter().any(|&g| queries.contains(&reach(g)));
                 of(hit && queries.clone().all(inside), !hit)
             }
-            Mask::LastOfEach { count, period } => {
+            Kind::LastOfEach { count, period } => {
                 // Places in the first block that the keys reach into, and perhaps beyond it.
                 let (first, last) = (keys.start % period, keys.start % period + keys.len() - 1);
                 let start = period - count;
                 of(*count == *period || first >= start && last < *period, last < start)
             }
-            Mask::ByHead(masks) => masks[head].class(batch, head, queries, keys),
-            Mask::Documents(ids) => {
+            Kind::ByHead(masks) => masks[head].class(batch, head, queries, keys),
+            Kind::Documents(ids) => {
                 let b = if ids.shape()[0] == 1 { 0 } else { batch };
                 if p0 < 0 || p1 >= ids.shape()[1] as isize {
                     return Class::Partial;
@@ -147,12 +147,12 @@ impl Rule for Mask {
                 let (q, k) = (span(p0 as usize, p1 as usize), span(j0 as usize, j1 as usize));
                 of(q == k && q.0 == q.1, q.1 < k.0 || k.1 < q.0)
             }
-            Mask::Chunks(n) => {
+            Kind::Chunks(n) => {
                 let n = reach(*n);
                 let (q, k) = ((p0.div_euclid(n), p1.div_euclid(n)), (j0 / n, j1 / n));
                 of(q == k && q.0 == q.1, q.1 < k.0 || k.1 < q.0)
             }
-            Mask::Blocks { size, layout } => {
+            Kind::Blocks { size, layout } => {
                 let size = reach(*size);
                 let h = if layout.shape()[0] == 1 { 0 } else { head };
                 let (rows, cols) = (layout.shape()[1] as isize, layout.shape()[2] as isize);
@@ -166,8 +166,8 @@ impl Rule for Mask {
                 }
                 of(all, none)
             }
-            Mask::Dense { .. } | Mask::Rule(..) => Class::Partial,
-            Mask::And(a, b) => {
+            Kind::Dense { .. } | Kind::Function(..) => Class::Partial,
+            Kind::And(a, b) => {
                 match (
                     a.class(batch, head, queries.clone(), keys.clone()),
                     b.class(batch, head, queries, keys),
@@ -177,7 +177,7 @@ impl Rule for Mask {
                     _ => Class::Partial,
                 }
             }
-            Mask::Or(a, b) => {
+            Kind::Or(a, b) => {
                 match (
                     a.class(batch, head, queries.clone(), keys.clone()),
                     b.class(batch, head, queries, keys),
@@ -187,7 +187,7 @@ impl Rule for Mask {
                     _ => Class::Partial,
                 }
             }
-            Mask::Not(a) => match a.class(batch, head, queries, keys) {
+            Kind::Not(a) => match a.class(batch, head, queries, keys) {
                 Class::Empty => Class::Full,
                 Class::Full => Class::Empty,
                 Class::Partial => Class::Partial,
