@@ -4,6 +4,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Key;
 
 /// In training, drops each element with probability `p` and divides the others by `1 - p`;
@@ -25,7 +26,10 @@ impl Dropout {
     /// If `p` is not in `[0, 1]`.
     #[track_caller]
     pub fn new(p: f64) -> Dropout {
-        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        require((0.0..=1.0).contains(&p), "dropout", ErrorKind::Value, || {
+            format!("p must be in [0, 1], got {p}")
+        })
+        .or_panic();
         Dropout { p }
     }
 

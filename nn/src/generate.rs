@@ -1,6 +1,7 @@
 //! Sampling from a language model.
 
 use crate::gpt::Gpt;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -28,15 +29,20 @@ impl Sampler {
     #[track_caller]
     #[inline(never)]
     pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {
-        assert!(
-            self.temperature >= 0.0,
-            "sampler: the temperature must be at least 0, got {}",
-            self.temperature
-        );
-        assert!(self.top_k != Some(0), "sampler: top_k must be at least 1, got 0");
+        require(self.temperature >= 0.0, "sampler", ErrorKind::Value, || {
+            format!("the temperature must be at least 0, got {}", self.temperature)
+        })
+        .or_panic();
+        require(self.top_k != Some(0), "sampler", ErrorKind::Value, || {
+            "top_k must be at least 1, got 0".into()
+        })
+        .or_panic();
         let vocab = logits.numel();
         let top = if vocab == 0 { f64::NAN } else { logits.max(..).item().to_f64() };
-        assert!(top.is_finite(), "sampler: no token can be drawn, the largest logit is {top}");
+        require(top.is_finite(), "sampler", ErrorKind::Mismatch, || {
+            format!("no token can be drawn, the largest logit is {top}")
+        })
+        .or_panic();
         if self.temperature == 0.0 {
             return logits.argmax(0).item();
         }
@@ -74,7 +80,8 @@ impl<T: Real> Gpt<T> {
         rng: &mut Rng,
         mut each: impl FnMut(i64),
     ) {
-        assert!(!prompt.is_empty(), "generate: the prompt is empty");
+        require(!prompt.is_empty(), "generate", ErrorKind::Value, || "the prompt is empty".into())
+            .or_panic();
         let context = self.config().context;
         let mut tokens = prompt[prompt.len().saturating_sub(context)..].to_vec();
         // What the cache has not seen yet is `tokens[fresh..]`.

@@ -12,6 +12,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
+use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
@@ -222,17 +223,20 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> (T, Gradients<T>) {
-        assert!(
-            tokens.rank() == 2 && tokens.shape() == targets.shape(),
-            "gpt: needs tokens and targets [batch, length], got {:?} and {:?}",
-            tokens.shape(),
-            targets.shape()
-        );
+        let valid = tokens.rank() == 2 && tokens.shape() == targets.shape();
+        require(valid, "gpt", ErrorKind::Rank, || {
+            format!(
+                "needs tokens and targets [batch, length], got {:?} and {:?}",
+                tokens.shape(),
+                targets.shape()
+            )
+        })
+        .or_panic();
         let [sequences, length] = tokens.shape()[..] else { unreachable!("rank 2") };
-        assert!(
-            tokens.numel() > 0,
-            "gpt: a batch of {sequences} sequences of {length} tokens has no mean loss"
-        );
+        require(tokens.numel() > 0, "gpt", ErrorKind::Mismatch, || {
+            format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
+        })
+        .or_panic();
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         // Less is not worth gradients of its own.
@@ -268,20 +272,24 @@ impl<T: Real> Gpt<T> {
         let wrong = |target: I| target.index_in(vocab).is_none() && !options.ignores(target);
         if let Some((at, target)) = first(targets, wrong) {
             let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
-            panic!(
-                "gpt: target {target} at position {at} is outside 0..{vocab}, and the ignored target \
-                 (ignore_index) is {ignored} (hint: Gpt::with_ignore_index sets it)"
+            let detail = format!(
+                "target {target} at position {at} is outside 0..{vocab}, and the ignored target \
+                 (ignore_index) is {ignored}"
             );
+            let error = ShapeError::new("gpt", ErrorKind::Index, detail);
+            Err(error.hint("Gpt::with_ignore_index sets it")).or_panic()
         }
     }
 
     #[track_caller]
     fn check_length(&self, length: usize) {
-        assert!(
-            length <= self.config.context,
-            "gpt: a sequence of {length} tokens is longer than the context of {}",
-            self.config.context
-        );
+        require(length <= self.config.context, "gpt", ErrorKind::Index, || {
+            format!(
+                "a sequence of {length} tokens is longer than the context of {}",
+                self.config.context
+            )
+        })
+        .or_panic();
     }
 
     /// The attention weights `[.., heads, L, L]` of every block.
@@ -317,11 +325,15 @@ impl<T: Real> Gpt<T> {
     /// reported at the caller's line.
     #[track_caller]
     fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
-        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+            "needs a sequence of tokens, got rank 0".into()
+        })
+        .or_panic();
         self.check_length(start + tokens.size(-1));
         let vocab = self.config.vocab;
         if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
-            panic!("gpt: token {token} at position {at} is outside 0..{vocab}");
+            let detail = format!("token {token} at position {at} is outside 0..{vocab}");
+            Err(ShapeError::new("gpt", ErrorKind::Index, detail)).or_panic()
         }
     }
 
@@ -335,7 +347,10 @@ impl<T: Real> Gpt<T> {
         pass: &mut Pass,
         mut through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
-        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+            "needs a sequence of tokens, got rank 0".into()
+        })
+        .or_panic();
         let length = start + tokens.size(-1);
         self.check_length(length);
         let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);

@@ -1,5 +1,6 @@
 //! How parameters begin.
 
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Shape, Tensor};
 
@@ -82,7 +83,10 @@ impl Init {
     fn check(self) {
         let (name, x) = match self {
             Init::Constant(c) => {
-                assert!(!c.is_nan(), "init: the constant must be a number, got NaN");
+                require(!c.is_nan(), "init", ErrorKind::Value, || {
+                    "the constant must be a number, got NaN".into()
+                })
+                .or_panic();
                 return;
             }
             Init::Normal { std } => ("standard deviation", std),
@@ -90,10 +94,10 @@ impl Init {
             Init::XavierUniform { gain } | Init::XavierNormal { gain } => ("gain", gain),
             Init::TorchLinear | Init::KaimingUniform | Init::KaimingNormal => return,
         };
-        assert!(
-            x >= 0.0 && x.is_finite(),
-            "init: the {name} must be finite and at least 0, got {x}"
-        );
+        require(x >= 0.0 && x.is_finite(), "init", ErrorKind::Value, || {
+            format!("the {name} must be finite and at least 0, got {x}")
+        })
+        .or_panic();
     }
 }
 

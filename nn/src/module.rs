@@ -4,6 +4,7 @@ use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
 use retrograd_autograd::{Gradients, Id, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,9 +139,10 @@ fn state_dict<T: Real>(visit: Visit<'_, T>) -> StateDict<T> {
             twice.get_or_insert(name.to_string());
         }
     });
-    if let Some(name) = twice {
-        panic!("state_dict: two parameters are named {name}");
-    }
+    require(twice.is_none(), "state_dict", ErrorKind::Value, || {
+        format!("two parameters are named {}", twice.unwrap_or_default())
+    })
+    .or_panic();
     dict
 }
 

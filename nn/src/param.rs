@@ -1,6 +1,7 @@
 //! Parameters: the tensors that training changes.
 
 use retrograd_autograd::{GradientKey, Id, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::cell::Cell;
 use std::fmt;
@@ -152,7 +153,10 @@ impl<T: Real> Param<T> {
         let mut leaf = self.write("update");
         let shape = self.shape();
         let result = f(leaf.leaf_value_mut());
-        assert!(*leaf.shape() == shape, "update: {shape:?} has become {:?}", leaf.shape());
+        require(*leaf.shape() == shape, "update", ErrorKind::Mismatch, || {
+            format!("{shape:?} has become {:?}", leaf.shape())
+        })
+        .or_panic();
         result
     }
 
@@ -170,7 +174,8 @@ impl<T: Real> Param<T> {
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
         let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
-        assert!(!twice, "update_all: a parameter is given twice");
+        require(!twice, "update_all", ErrorKind::Value, || "a parameter is given twice".into())
+            .or_panic();
         let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
         f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())

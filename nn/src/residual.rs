@@ -2,10 +2,14 @@
 
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
-/// Panics unless `residual` has the shape of `x`, to the half of a block `who`.
+/// Panics unless `residual` has the shape of `x`, which the layer `module` adds to its output.
 #[track_caller]
-pub(crate) fn check_residual<T: Real>(who: &str, x: &Var<T>, residual: &Var<T>) {
+pub(crate) fn check_residual<T: Real>(module: &'static str, x: &Var<T>, residual: &Var<T>) {
     let (x, r) = (x.shape(), residual.shape());
-    assert!(x == r, "{who}: an input {x:?} goes with a residual {x:?}, got {r:?}");
+    require(x == r, module, ErrorKind::Mismatch, || {
+        format!("an input {x:?} goes with a residual {x:?}, got {r:?}")
+    })
+    .or_panic();
 }

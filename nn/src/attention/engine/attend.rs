@@ -6,6 +6,7 @@ use super::spec::{Path, Spec};
 use super::tiled;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
 /// Attention from queries `[.., Hq, Lq, Dk]` to keys `[.., Hk, Lk, Dk]` and values
 /// `[.., Hk, Lk, Dv]`, giving `[.., Hq, Lq, Dv]`. See [`Spec`] for what is computed.
@@ -88,12 +89,15 @@ pub fn attend_packed<T: Real>(
     key_heads: usize,
     spec: &Spec<T>,
 ) -> Var<T> {
-    assert!(
-        qkv.rank() == 3 && heads > 0 && qkv.size(2).is_multiple_of(heads + 2 * key_heads),
-        "attend: {heads} query heads and twice {key_heads} key heads in {:?}, \
+    let valid = qkv.rank() == 3 && heads > 0 && qkv.size(2).is_multiple_of(heads + 2 * key_heads);
+    require(valid, "attend", ErrorKind::Rank, || {
+        format!(
+            "{heads} query heads and twice {key_heads} key heads in {:?}, \
          which should be [batch, length, heads · width]",
-        qkv.shape()
-    );
+            qkv.shape()
+        )
+    })
+    .or_panic();
     if !uses_tiled_path(spec) {
         let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
         return attend(&q, &k, &v, spec);
@@ -107,7 +111,10 @@ pub fn attend_packed<T: Real>(
 fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
     let why = spec.needs_composed();
     let forced = spec.path == Path::Tiled;
-    assert!(!forced || why.is_none(), "attend: the tiled path cannot: {}", why.unwrap_or(""));
+    require(!forced || why.is_none(), "attend", ErrorKind::Mismatch, || {
+        format!("the tiled path cannot: {}", why.unwrap_or(""))
+    })
+    .or_panic();
     spec.path != Path::Composed && why.is_none()
 }
 
@@ -119,7 +126,10 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
 #[track_caller]
 #[inline(never)]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
-    assert!(spec.path != Path::Tiled, "attend: the tiled path cannot: weights are asked for");
+    require(spec.path != Path::Tiled, "attend", ErrorKind::Mismatch, || {
+        "the tiled path cannot: weights are asked for".into()
+    })
+    .or_panic();
     let call = Call::new(q, k, v, spec);
     let Attended { output, weights, lse } = call.composed_all();
     Attended {

@@ -3,6 +3,7 @@
 use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
 use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::error::{ErrorKind, Result, require};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 use std::sync::Arc;
@@ -45,16 +46,14 @@ impl<T: Real> Bias<T> {
         sizes: Sizes,
         cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Bias<T>, String> {
+    ) -> Result<Bias<T>> {
         let cached = cached.filter(|cached| cached.dropped > 0);
         let by_number =
             matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
-        if cached.is_some() && by_number {
-            return Err("a bias by number of key, and the cache has dropped some".into());
-        }
-        if let Some(why) = self.misfit(sizes) {
-            return Err(why);
-        }
+        require(cached.is_none() || !by_number, "bias", ErrorKind::Mismatch, || {
+            "a bias by number of key, and the cache has dropped some".into()
+        })?;
+        self.check(sizes)?;
         let Some(cached) = cached else { return Ok(self.clone()) };
         match self {
             Bias::Additive(_) => Ok(self.clone()),
@@ -73,27 +72,30 @@ impl<T: Real> Bias<T> {
         }
     }
 
-    fn misfit(&self, sizes: Sizes) -> Option<String> {
+    fn check(&self, sizes: Sizes) -> Result<()> {
         let Sizes { batch, heads, lq, lk } = sizes;
         let sizes = [batch, heads, lq, lk];
         match self {
-            Bias::Alibi(slopes) if slopes.len() != heads => {
-                Some(format!("{} ALiBi slopes for {heads} heads", slopes.len()))
+            Bias::Alibi(slopes) => {
+                require(slopes.len() == heads, "bias", ErrorKind::Mismatch, || {
+                    format!("{} ALiBi slopes for {heads} heads", slopes.len())
+                })
             }
-            Bias::Buckets { table, buckets } if *table.shape() != [heads, buckets.count] => {
-                Some(format!(
-                    "a table {:?} for {heads} heads and {} buckets",
-                    table.shape(),
-                    buckets.count
-                ))
+            Bias::Buckets { table, buckets } => {
+                let Buckets { count, .. } = *buckets;
+                require(*table.shape() == [heads, count], "bias", ErrorKind::Mismatch, || {
+                    format!("a table {:?} for {heads} heads and {count} buckets", table.shape())
+                })?;
+                buckets.check("bias")
             }
-            Bias::Buckets { buckets, .. } => buckets.misfit(),
             Bias::Additive(x) => {
                 let mut axes = x.shape().iter().rev().zip(sizes.iter().rev());
                 let fits = x.rank() <= 4 && axes.all(|(&have, &want)| have == want || have == 1);
-                (!fits).then(|| format!("a bias {:?} does not broadcast to {sizes:?}", x.shape()))
+                require(fits, "bias", ErrorKind::Broadcast, || {
+                    format!("a bias {:?} does not broadcast to {sizes:?}", x.shape())
+                })
             }
-            _ => None,
+            Bias::Function(..) => Ok(()),
         }
     }
 
@@ -164,12 +166,12 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// What makes no sense of it, if anything.
-    pub(crate) fn misfit(&self) -> Option<String> {
+    /// Checks that there are enough buckets, and that the last begins after those of one distance.
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
         let Buckets { count, max_distance, bidirectional } = *self;
         let exact = if bidirectional { count / 4 } else { count / 2 };
-        let fits = count >= if bidirectional { 2 } else { 1 } && max_distance > exact.max(1);
-        (!fits).then(|| {
+        let enough = count >= if bidirectional { 2 } else { 1 };
+        require(enough && max_distance > exact.max(1), op, ErrorKind::Value, || {
             format!("{count} buckets up to a distance of {max_distance}, {exact} of one each")
         })
     }

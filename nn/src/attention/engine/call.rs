@@ -3,7 +3,8 @@
 use super::mask::Sizes;
 use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
-use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::{Real, Shape};
 
 /// Operands of four axes, checked, and the spec resolved to them.
 pub(crate) struct Call<T: Real> {
@@ -20,65 +21,20 @@ pub(crate) struct Call<T: Real> {
 impl<T: Real> Call<T> {
     #[track_caller]
     pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Call<T> {
-        let shapes = || format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
+        operands_rule(q, k, v).or_panic();
         let rank = q.rank();
-        assert!(
-            (2..=4).contains(&rank) && k.rank() == rank && v.rank() == rank,
-            "attend: operands need 2 to 4 axes, all the same number: {}",
-            shapes()
-        );
         let four = |x: &Var<T>| {
             let mut dims = vec![1; 4 - rank];
             dims.extend(x.shape().iter());
             x.reshape(dims)
         };
-        let (q4, k4, v4) = (four(q), four(k), four(v));
-        let (qs, ks, vs) = (*q4.shape(), *k4.shape(), *v4.shape());
-        assert!(qs[0] == ks[0] && ks[0] == vs[0], "attend: batches differ: {}", shapes());
-        assert!(qs[3] == ks[3], "attend: q and k have different widths: {}", shapes());
-        assert!(ks[2] == vs[2], "attend: k and v have different lengths: {}", shapes());
-        assert!(ks[1] == vs[1], "attend: k and v have different heads: {}", shapes());
-        assert!(
-            ks[1] > 0 && qs[1].is_multiple_of(ks[1]) || qs[1] == 0 && ks[1] == 0,
-            "attend: {} query heads are no multiple of {} key heads: {}",
-            qs[1],
-            ks[1],
-            shapes()
-        );
-        let sizes = Sizes { batch: qs[0], heads: qs[1], lq: qs[2], lk: ks[2] };
+        let (q, k, v) = (four(q), four(k), four(v));
+        let sizes = Sizes { batch: q.size(0), heads: q.size(1), lq: q.size(2), lk: k.size(2) };
         let (mask, biases, offset) = spec.resolved(sizes);
         let spec = Spec { mask, biases, ..spec.clone() };
-        if let Sink::Learned(sink) = &spec.sink {
-            assert!(
-                *sink.shape() == [sizes.heads],
-                "attend: sinks {:?} for {} heads",
-                sink.shape(),
-                sizes.heads
-            );
-        }
-        assert!(
-            matches!(spec.sink, Sink::None) || spec.normalizer == Normalizer::Softmax,
-            "attend: a sink is a logit of the softmax, and the normalizer is {:?}",
-            spec.normalizer
-        );
-        let of_scores = spec.scale.is_some()
-            || spec.softcap.is_some()
-            || spec.score_mix.is_some()
-            || spec.products.is_some()
-            || !spec.biases.is_empty();
-        assert!(
-            spec.normalizer != Normalizer::Linear || !of_scores,
-            "attend: linear features make no scores to scale, cap, add to or mix"
-        );
-        for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
-            let heads = sizes.heads;
-            assert!(
-                *mix.shape() == [heads, heads],
-                "attend: heads are mixed by [{heads}, {heads}], got {:?}",
-                mix.shape()
-            );
-        }
-        Call { q: q4, k: k4, v: v4, spec, sizes, key_heads: ks[1], offset, rank }
+        spec_rule(&spec, sizes.heads).or_panic();
+        let key_heads = k.size(1);
+        Call { q, k, v, spec, sizes, key_heads, offset, rank }
     }
 
     /// The same call on other operands, tracked or not.
@@ -108,4 +64,61 @@ impl<T: Real> Call<T> {
     pub fn ungrouped(&self, x: &Var<T>) -> Var<T> {
         x.reshape([x.size(0), self.sizes.heads, x.size(-2), x.size(-1)])
     }
+}
+
+/// The shapes of queries, keys and values of 2 to 4 axes.
+fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
+    let (rank, op) = (q.rank(), "attend");
+    let shapes = || format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
+    require(
+        (2..=4).contains(&rank) && k.rank() == rank && v.rank() == rank,
+        op,
+        ErrorKind::Rank,
+        || format!("operands need 2 to 4 axes, all the same number: {}", shapes()),
+    )?;
+    let agree = |condition: bool, what: &str| {
+        require(condition, op, ErrorKind::Mismatch, || format!("{what}: {}", shapes()))
+    };
+    // Counted from the last axis; axes that are missing have size 1.
+    let size = |shape: &Shape, axis: usize| if axis <= rank { shape[rank - axis] } else { 1 };
+    let sizes = |axis| [q, k, v].map(|x| size(x.shape(), axis));
+    let [q_batch, k_batch, v_batch] = sizes(4);
+    agree(q_batch == k_batch && k_batch == v_batch, "batches differ")?;
+    agree(q.size(-1) == k.size(-1), "q and k have different widths")?;
+    agree(k.size(-2) == v.size(-2), "k and v have different lengths")?;
+    let [heads, key_heads, value_heads] = sizes(3);
+    agree(key_heads == value_heads, "k and v have different heads")?;
+    let shared = key_heads > 0 && heads.is_multiple_of(key_heads);
+    require(shared || heads == 0 && key_heads == 0, op, ErrorKind::Mismatch, || {
+        format!("{heads} query heads are no multiple of {key_heads} key heads: {}", shapes())
+    })
+}
+
+/// The parts of a resolved spec for so many query heads, and which of them go together.
+fn spec_rule<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
+    let op = "attend";
+    if let Sink::Learned(sink) = &spec.sink {
+        require(*sink.shape() == [heads], op, ErrorKind::Mismatch, || {
+            format!("sinks {:?} for {heads} heads", sink.shape())
+        })?;
+    }
+    let softmax = spec.normalizer == Normalizer::Softmax;
+    require(softmax || matches!(spec.sink, Sink::None), op, ErrorKind::Mismatch, || {
+        format!("a sink is a logit of the softmax, and the normalizer is {:?}", spec.normalizer)
+    })?;
+    let changes_scores = spec.scale.is_some()
+        || spec.softcap.is_some()
+        || spec.score_mix.is_some()
+        || spec.products.is_some()
+        || !spec.biases.is_empty();
+    let linear = spec.normalizer == Normalizer::Linear;
+    require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {
+        "linear features make no scores to scale, cap, add to or mix".into()
+    })?;
+    for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
+        require(*mix.shape() == [heads, heads], op, ErrorKind::Mismatch, || {
+            format!("heads are mixed by [{heads}, {heads}], got {:?}", mix.shape())
+        })?;
+    }
+    Ok(())
 }

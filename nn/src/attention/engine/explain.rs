@@ -4,6 +4,7 @@ use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
 use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Class, Rule, TILE};
+use retrograd_tensor::error::{OrPanic, ShapeError};
 use std::fmt::Write;
 
 impl<T: Real> Spec<T> {
@@ -78,10 +79,8 @@ impl<T: Real> Spec<T> {
                 true
             }
         };
-        let mask = match self.mask.resolved(sizes, None, offset) {
-            Ok(mask) => mask,
-            Err(why) => panic!("explain: {why}"),
-        };
+        let resolved = self.mask.resolved(sizes, None, offset);
+        let mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
         let (by_batch, by_head) = mask.depends();
         let unsaid = (by_batch && batch == 1, by_head && heads == 1);
 

@@ -2,10 +2,12 @@
 
 use super::bias::Bias;
 use super::mask::{Align, CachedPositions, Mask, Sizes};
+use crate::dropout::Dropout;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Rule};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use retrograd_tensor::random::Key;
 
 /// One more logit in the softmax's sum, which takes weight and gives nothing.
@@ -48,7 +50,7 @@ pub enum Normalizer {
     Linear,
 }
 
-/// Parts of a spec that variants may have of their own; see [`Spec::refuse`].
+/// Parts of a spec that variants may have of their own; see [`Spec::reject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Softcap,
@@ -170,7 +172,10 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
         let finite = T::from_f64(scale).to_f64().is_finite();
-        assert!(finite, "attention: a scale must be finite in {}, got {scale}", T::DTYPE);
+        require(finite, "attention", ErrorKind::Value, || {
+            format!("a scale must be finite in {}, got {scale}", T::DTYPE)
+        })
+        .or_panic();
         self.scale = Some(scale);
         self
     }
@@ -189,7 +194,10 @@ impl<T: Real> Spec<T> {
 
     /// Adds to `q·k`, before the scale: the part of the scores that a variant makes itself.
     pub(crate) fn add_products(mut self, products: Var<T>) -> Self {
-        assert!(self.products.is_none(), "attention: products by two variants");
+        require(self.products.is_none(), "attention", ErrorKind::Mismatch, || {
+            "products by two variants".into()
+        })
+        .or_panic();
         self.products = Some(products);
         self
     }
@@ -202,7 +210,10 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
         let as_number = T::from_f64(c);
-        assert!(as_number > T::ZERO, "attention: a softcap must be above 0, got {c}");
+        require(as_number > T::ZERO, "attention", ErrorKind::Value, || {
+            format!("a softcap must be above 0, got {c}")
+        })
+        .or_panic();
         self.softcap = Some(c).filter(|_| as_number < T::INFINITY);
         self
     }
@@ -248,7 +259,10 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
         if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
-            assert!(!bias.is_nan(), "attention: the bias of a sigmoid must be a number, got NaN");
+            require(!bias.is_nan(), "attention", ErrorKind::Value, || {
+                "the bias of a sigmoid must be a number, got NaN".into()
+            })
+            .or_panic();
         }
         self.normalizer = normalizer;
         self
@@ -262,7 +276,7 @@ impl<T: Real> Spec<T> {
     /// If `p` is not in `[0, 1]`.
     #[track_caller]
     pub fn dropout(mut self, p: f64, pass: &mut Pass) -> Self {
-        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        let p = Dropout::new(p).p();
         self.dropout = pass.key().filter(|_| p > 0.0).map(|key| (p, key));
         self
     }
@@ -276,7 +290,10 @@ impl<T: Real> Spec<T> {
         if self.dropout.is_none() {
             return self.dropout(p, pass);
         }
-        assert!(p == 0.0, "attention: dropout by the spec, and of {p} by the module");
+        require(p == 0.0, "attention", ErrorKind::Value, || {
+            format!("dropout by the spec, and of {p} by the module")
+        })
+        .or_panic();
         self
     }
 
@@ -299,7 +316,7 @@ impl<T: Real> Spec<T> {
     /// # Panics
     /// If the spec has this part.
     #[track_caller]
-    pub(crate) fn refuse(&self, who: &str, part: Part) {
+    pub(crate) fn reject(&self, module: &'static str, part: Part) {
         let (given, what) = match part {
             Part::Softcap => (self.softcap.is_some(), "a softcap"),
             Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
@@ -307,7 +324,10 @@ impl<T: Real> Spec<T> {
             Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
             Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
         };
-        assert!(!given, "{who}: {what} in the spec, and another of its own");
+        require(!given, module, ErrorKind::Mismatch, || {
+            format!("{what} in the spec, and another of its own")
+        })
+        .or_panic();
     }
 
     /// The spec of a call with this cache: of the tokens that come next, in evaluation.
@@ -316,7 +336,7 @@ impl<T: Real> Spec<T> {
     /// If it has an alignment: the cache says where queries stand.
     #[track_caller]
     pub(crate) fn with_cache(&self, cached: CachedPositions) -> Spec<T> {
-        self.refuse("a cache", Part::Align);
+        self.reject("a cache", Part::Align);
         Spec { cached: Some(cached), dropout: None, ..self.clone() }
     }
 
@@ -328,13 +348,12 @@ impl<T: Real> Spec<T> {
             Some(cached) => (sizes.lk + cached.dropped) as isize - sizes.lq as isize,
             None => self.offset(sizes.lq, sizes.lk),
         };
-        let mask = self.mask.resolved(sizes, self.cached, offset);
-        let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
-        let biases: Result<_, _> = biases.collect();
-        match (mask, biases) {
-            (Ok(mask), Ok(biases)) => (mask, biases, offset),
-            (Err(why), _) | (_, Err(why)) => panic!("attend: {why}"),
-        }
+        let resolve = || {
+            let mask = self.mask.resolved(sizes, self.cached, offset)?;
+            let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
+            Ok((mask, biases.collect::<Result<_>>()?, offset))
+        };
+        resolve().map_err(|e| ShapeError { op: "attend", ..e }).or_panic()
     }
 
     /// This spec for the keys of `sizes` as one for `more` besides, which everyone sees and no

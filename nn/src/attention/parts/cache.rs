@@ -5,6 +5,7 @@
 //! memory of `Hk · (D + Dv)` numbers per token and layer.
 
 use crate::attention::engine::CachedPositions;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// Keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
@@ -112,13 +113,17 @@ impl<T: Real> KvCache<T> {
     /// If there are not so many, or some before them have been dropped already.
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
-        assert!(n <= self.seen, "cache: cut to {n} of {} tokens", self.seen);
-        assert!(
-            self.keys.len == self.seen,
-            "cache: cannot go back to {n} of {} tokens: only {} are held",
-            self.seen,
-            self.keys.len
-        );
+        require(n <= self.seen, "cache", ErrorKind::Index, || {
+            format!("cut to {n} of {} tokens", self.seen)
+        })
+        .or_panic();
+        require(self.keys.len == self.seen, "cache", ErrorKind::Index, || {
+            format!(
+                "cannot go back to {n} of {} tokens: only {} are held",
+                self.seen, self.keys.len
+            )
+        })
+        .or_panic();
         (self.keys.len, self.values.len, self.seen) = (n, n, n);
     }
 
@@ -130,19 +135,15 @@ impl<T: Real> KvCache<T> {
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);
-        assert!(
-            v.size(-2) == new,
-            "cache: {new} keys and {} values: k {:?}, v {:?}",
-            v.size(-2),
-            k.shape(),
-            v.shape()
-        );
+        require(v.size(-2) == new, "cache", ErrorKind::Mismatch, || {
+            format!("{new} keys and {} values: k {:?}, v {:?}", v.size(-2), k.shape(), v.shape())
+        })
+        .or_panic();
         match self.limit {
-            Limit::Capacity(n) => assert!(
-                self.seen + new <= n,
-                "cache: {new} more tokens after {} exceed the capacity of {n}",
-                self.seen
-            ),
+            Limit::Capacity(n) => require(self.seen + new <= n, "cache", ErrorKind::Index, || {
+                format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
+            })
+            .or_panic(),
             // Now, not when they came: nobody looks at the rows any more, so that they can be
             // moved in place.
             Limit::Keep { first, last } => {
@@ -181,7 +182,10 @@ impl<T: Real> Buffer<T> {
             want[rank - 2] = new.size(-2);
             new.shape()[..] == want[..]
         };
-        assert!(same, "cache: {what} {:?} do not continue {want:?}", new.shape());
+        require(same, "cache", ErrorKind::Mismatch, || {
+            format!("{what} {:?} do not continue {want:?}", new.shape())
+        })
+        .or_panic();
     }
 
     /// Appends, and gives all.

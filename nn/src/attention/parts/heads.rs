@@ -4,6 +4,14 @@
 use crate::attention::engine::{Attended, Spec, attend, attend_all};
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+
+/// The rule that `heads` divides `width`.
+pub(crate) fn heads_rule(op: &'static str, width: usize, heads: usize) -> Result<()> {
+    require(heads > 0 && width.is_multiple_of(heads), op, ErrorKind::Mismatch, || {
+        format!("{heads} heads do not divide a width of {width}")
+    })
+}
 
 /// `[L, heads·D]` or `[B, L, heads·D]` to `[.., heads, L, D]`.
 pub(crate) fn split_heads<T: Real>(x: &Var<T>, heads: usize) -> Var<T> {
@@ -38,16 +46,15 @@ pub(crate) fn join_heads<T: Real>(x: &Var<T>) -> Var<T> {
 
 #[track_caller]
 fn checked<T: Real>(name: &str, x: &Var<T>, heads: usize) -> Var<T> {
-    assert!(
-        (2..=3).contains(&x.rank()),
-        "attention: {name} must be [length, width] or [batch, length, width], got {:?}",
-        x.shape()
-    );
+    require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+        format!("{name} must be [length, width] or [batch, length, width], got {:?}", x.shape())
+    })
+    .or_panic();
     let width = x.size(-1);
-    assert!(
-        heads > 0 && width.is_multiple_of(heads),
-        "attention: {heads} heads do not divide {name} of width {width}"
-    );
+    require(heads > 0 && width.is_multiple_of(heads), "attention", ErrorKind::Mismatch, || {
+        format!("{heads} heads do not divide {name} of width {width}")
+    })
+    .or_panic();
     split_heads(x, heads)
 }
 

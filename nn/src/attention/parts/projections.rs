@@ -1,6 +1,6 @@
 //! The projections around multi-head self-attention.
 
-use super::heads::{join_heads, split_heads};
+use super::heads::{heads_rule, join_heads, split_heads};
 use super::incremental::Past;
 use super::rope::{Pairing, Rope};
 use crate::attention::engine::{Spec, attend};
@@ -10,6 +10,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
 /// How many heads of which width a self-attention has.
@@ -38,10 +39,7 @@ impl HeadSizes {
     /// If the heads do not divide the width.
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
-        assert!(
-            heads > 0 && width.is_multiple_of(heads),
-            "attention: {heads} heads do not divide a width of {width}"
-        );
+        heads_rule("attention", width, heads).or_panic();
         HeadSizes { width, heads, key_heads: heads, head_width: width / heads }
     }
 
@@ -51,11 +49,11 @@ impl HeadSizes {
     /// If the number does not divide that of the query heads.
     #[track_caller]
     pub fn key_heads(self, key_heads: usize) -> Self {
-        assert!(
-            key_heads > 0 && self.heads.is_multiple_of(key_heads),
-            "attention: {} query heads are no multiple of {key_heads} key heads",
-            self.heads
-        );
+        let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
+        require(valid, "attention", ErrorKind::Mismatch, || {
+            format!("{} query heads are no multiple of {key_heads} key heads", self.heads)
+        })
+        .or_panic();
         HeadSizes { key_heads, ..self }
     }
 
@@ -132,12 +130,14 @@ impl<T: Real> Projections<T> {
     /// If more is to be rotated than a head has.
     #[track_caller]
     pub fn with_rope(mut self, rope: Rope) -> Self {
-        assert!(
-            rope.width() <= self.sizes.head_width,
-            "rope: a rotary width of {} in heads of width {}",
-            rope.width(),
-            self.sizes.head_width
-        );
+        require(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
+            format!(
+                "a rotary width of {} in heads of width {}",
+                rope.width(),
+                self.sizes.head_width
+            )
+        })
+        .or_panic();
         self.rope = Some(rope);
         self
     }
@@ -174,8 +174,11 @@ impl<T: Real> Projections<T> {
     /// # Panics
     /// If there are any, saying why not.
     #[track_caller]
-    pub(crate) fn refuse_rope(&self, who: &str, why: &str) {
-        assert!(self.rope.is_none(), "{who}: no rotary positions here: {why}");
+    pub(crate) fn reject_rope(&self, module: &'static str, reason: &str) {
+        require(self.rope.is_none(), module, ErrorKind::Mismatch, || {
+            format!("no rotary positions here: {reason}")
+        })
+        .or_panic();
     }
 
     /// The input by a projection, in so many heads: `[.., L, width]` to `[.., heads, L, D]`.
@@ -184,11 +187,13 @@ impl<T: Real> Projections<T> {
     /// If `x` has not 2 or 3 axes, or another width.
     #[track_caller]
     pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        assert!(
-            (2..=3).contains(&x.rank()),
-            "attention: the input must be [length, width] or [batch, length, width], got {:?}",
-            x.shape()
-        );
+        require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+            format!(
+                "the input must be [length, width] or [batch, length, width], got {:?}",
+                x.shape()
+            )
+        })
+        .or_panic();
         split_heads(&by.forward(x, pass), heads)
     }
 

@@ -15,6 +15,7 @@
 //! the other; [`Rope::converted`] permutes them.
 
 use retrograd_autograd::{Backward, Cx, Grads, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 use std::f64::consts::TAU;
 
@@ -93,16 +94,23 @@ impl Yarn {
     #[track_caller]
     fn check(&self) {
         let Yarn { factor, context, beta_fast, beta_slow, attention, .. } = *self;
-        assert!(factor >= 1.0 && factor.is_finite(), "yarn: a factor of at least 1, got {factor}");
-        assert!(context > 0, "yarn: a training context of at least 1, got 0");
-        assert!(
-            0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite(),
-            "yarn: bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}"
-        );
-        assert!(
-            attention > 0.0 && attention.is_finite(),
-            "yarn: an attention factor above 0, got {attention}"
-        );
+        require(factor >= 1.0 && factor.is_finite(), "yarn", ErrorKind::Value, || {
+            format!("a factor of at least 1, got {factor}")
+        })
+        .or_panic();
+        require(context > 0, "yarn", ErrorKind::Value, || {
+            "a training context of at least 1, got 0".into()
+        })
+        .or_panic();
+        let valid = 0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite();
+        require(valid, "yarn", ErrorKind::Value, || {
+            format!("bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}")
+        })
+        .or_panic();
+        require(attention > 0.0 && attention.is_finite(), "yarn", ErrorKind::Value, || {
+            format!("an attention factor above 0, got {attention}")
+        })
+        .or_panic();
     }
 
     /// How much of pair `m` is interpolated, from 0 to 1.
@@ -149,7 +157,10 @@ impl Rope {
     /// If the width is odd.
     #[track_caller]
     pub fn new(width: usize) -> Self {
-        assert!(width.is_multiple_of(2), "rope: a rotary width must be even, got {width}");
+        require(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
+            format!("a rotary width must be even, got {width}")
+        })
+        .or_panic();
         Rope { width, pairing: Pairing::Half, base: 10000.0, scaling: Scaling::None }
     }
 
@@ -164,7 +175,10 @@ impl Rope {
     /// If it is not above 1.
     #[track_caller]
     pub fn base(self, base: f64) -> Self {
-        assert!(base > 1.0, "rope: a base must be above 1, got {base}");
+        require(base > 1.0, "rope", ErrorKind::Value, || {
+            format!("a base must be above 1, got {base}")
+        })
+        .or_panic();
         Rope { base, ..self }
     }
 
@@ -178,10 +192,10 @@ impl Rope {
         match scaling {
             Scaling::None => {}
             Scaling::Linear { factor } | Scaling::Ntk { factor } => {
-                assert!(
-                    factor > 0.0 && factor.is_finite(),
-                    "rope: a factor must be above 0, got {factor}"
-                );
+                require(factor > 0.0 && factor.is_finite(), "rope", ErrorKind::Value, || {
+                    format!("a factor must be above 0, got {factor}")
+                })
+                .or_panic();
             }
             Scaling::Yarn(yarn) => yarn.check(),
         }
@@ -250,13 +264,15 @@ impl Rope {
     /// If `D` is smaller than the rotary width, or the positions do not broadcast.
     #[track_caller]
     pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
-        assert!(
-            self.width <= x.size(-1),
-            "rope: a rotary width of {} in heads of width {}: {:?}",
-            self.width,
-            x.size(-1),
-            x.shape()
-        );
+        require(self.width <= x.size(-1), "rope", ErrorKind::Mismatch, || {
+            format!(
+                "a rotary width of {} in heads of width {}: {:?}",
+                self.width,
+                x.size(-1),
+                x.shape()
+            )
+        })
+        .or_panic();
         let frequencies = self.frequencies();
         let growth = self.growth();
         let mut dims = positions.shape().to_vec();
@@ -286,16 +302,15 @@ impl Rope {
     #[track_caller]
     pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
         let rows = weight.size(0);
-        assert!(
-            heads > 0 && rows.is_multiple_of(heads),
-            "rope: {heads} heads do not divide {rows} rows"
-        );
+        require(heads > 0 && rows.is_multiple_of(heads), "rope", ErrorKind::Mismatch, || {
+            format!("{heads} heads do not divide {rows} rows")
+        })
+        .or_panic();
         let head_width = rows / heads;
-        assert!(
-            self.width <= head_width,
-            "rope: a rotary width of {} in heads of width {head_width}",
-            self.width
-        );
+        require(self.width <= head_width, "rope", ErrorKind::Mismatch, || {
+            format!("a rotary width of {} in heads of width {head_width}", self.width)
+        })
+        .or_panic();
         if self.pairing == to {
             return weight.clone();
         }

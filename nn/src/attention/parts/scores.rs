@@ -4,6 +4,7 @@ use crate::attention::engine::Spec;
 use crate::init::Init;
 use crate::param::Param;
 use retrograd_autograd::{Backward, Cx, Grads, Var, through};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -23,13 +24,16 @@ pub(crate) fn by_scores<T: Real>(
     values: &Var<T>,
     spec: &Spec<T>,
 ) -> Var<T> {
-    assert!(
-        (2..=3).contains(&scores.rank()) && scores.rank() == values.rank(),
-        "attention: operands must be [length, width] or [batch, length, width]; scores {:?}, \
+    let valid = (2..=3).contains(&scores.rank()) && scores.rank() == values.rank();
+    require(valid, "attention", ErrorKind::Rank, || {
+        format!(
+            "operands must be [length, width] or [batch, length, width]; scores {:?}, \
          values {:?}",
-        scores.shape(),
-        values.shape()
-    );
+            scores.shape(),
+            values.shape()
+        )
+    })
+    .or_panic();
     // Queries and keys of width 0 have products of 0, to which the scores are added.
     let empty = |n: usize| {
         let mut dims = scores.shape().to_vec();
@@ -45,12 +49,11 @@ pub(crate) fn by_scores<T: Real>(
 /// `s_ij = vᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
 #[track_caller]
 pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
-    assert!(
-        q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1),
-        "additive attention: queries {:?} do not meet keys {:?}",
-        q.shape(),
-        k.shape()
-    );
+    let valid = q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1);
+    require(valid, "additive attention", ErrorKind::Mismatch, || {
+        format!("queries {:?} do not meet keys {:?}", q.shape(), k.shape())
+    })
+    .or_panic();
     let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
         .map(|(first, n)| {
             let t = hidden(&q.value().narrow(-2, first, n), k.value());

@@ -6,6 +6,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -59,7 +60,10 @@ impl BigBirdLayout {
     /// If blocks hold no token.
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
-        assert!(self.block > 0, "BigBird: blocks must hold at least 1 token, got 0");
+        require(self.block > 0, "BigBird", ErrorKind::Value, || {
+            "blocks must hold at least 1 token, got 0".into()
+        })
+        .or_panic();
         Mask::blocks(self.block, &self.blocks(heads, length.div_ceil(self.block)))
     }
 }

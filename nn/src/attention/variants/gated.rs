@@ -9,6 +9,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -123,12 +124,10 @@ impl<T: Real> ValueResidualAttention<T> {
     pub fn forward(&self, x: &Var<T>, first: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let [q, k, v] = self.projections.qkv(x, &mut Past::nothing(), pass);
-        assert!(
-            v.shape() == first.shape(),
-            "value residual: values {:?}, and {:?} of the first layer",
-            v.shape(),
-            first.shape()
-        );
+        require(v.shape() == first.shape(), "value residual", ErrorKind::Mismatch, || {
+            format!("values {:?}, and {:?} of the first layer", v.shape(), first.shape())
+        })
+        .or_panic();
         let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
         self.projections.finish(&attend(&q, &k, &v, &spec), pass)

@@ -2,7 +2,7 @@
 
 use super::multi_head::MultiHeadAttention;
 use crate::attention::engine::Spec;
-use crate::attention::parts::heads::InHeads;
+use crate::attention::parts::heads::{InHeads, heads_rule};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -10,6 +10,7 @@ use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
 /// Self-attention with `H` query heads of which each `H / H_k` neighbours share one of `H_k`
@@ -66,14 +67,12 @@ pub struct GroupedQueryAttention<T: Real = f32> {
 
 #[track_caller]
 fn check_heads(width: usize, heads: usize, key_heads: usize) {
-    assert!(
-        heads > 0 && width.is_multiple_of(heads),
-        "GroupedQueryAttention: {heads} heads do not divide a width of {width}"
-    );
-    assert!(
-        key_heads > 0 && heads.is_multiple_of(key_heads),
-        "GroupedQueryAttention: {key_heads} key heads do not divide {heads} heads"
-    );
+    heads_rule("GroupedQueryAttention", width, heads).or_panic();
+    let valid = key_heads > 0 && heads.is_multiple_of(key_heads);
+    require(valid, "GroupedQueryAttention", ErrorKind::Mismatch, || {
+        format!("{key_heads} key heads do not divide {heads} heads")
+    })
+    .or_panic();
 }
 
 impl<T: Real> GroupedQueryAttention<T> {
@@ -118,16 +117,19 @@ impl<T: Real> GroupedQueryAttention<T> {
         let config = from.config();
         let (width, heads) = (config.width, config.heads);
         check_heads(width, heads, key_heads);
-        assert!(
-            config.key_width == width && config.value_width == width,
-            "GroupedQueryAttention: keys of width {} and values of width {} for queries of {width}",
-            config.key_width,
-            config.value_width
-        );
-        assert!(
-            !config.bias_kv && !config.zero_attn,
-            "GroupedQueryAttention: a multi-head with bias_kv or zero_attn cannot be converted"
-        );
+        let valid = config.key_width == width && config.value_width == width;
+        require(valid, "GroupedQueryAttention", ErrorKind::Mismatch, || {
+            format!(
+                "keys of width {} and values of width {} for queries of {width}",
+                config.key_width, config.value_width
+            )
+        })
+        .or_panic();
+        let valid = !config.bias_kv && !config.zero_attn;
+        require(valid, "GroupedQueryAttention", ErrorKind::Mismatch, || {
+            "a multi-head with bias_kv or zero_attn cannot be converted".into()
+        })
+        .or_panic();
         let (weights, biases) = (from.in_weights(), from.in_biases());
         let pooled = |x: &Var<T>, groups: usize| {
             // [H·D, ..] to [groups, H / groups, D, ..], whose mean over the second is the group's.

@@ -8,6 +8,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// Which keys a query sees.
@@ -49,17 +50,15 @@ pub fn linear_attention<T: Real>(
     form: LinearForm,
 ) -> Var<T> {
     let (lq, lk) = (q.size(-2), k.size(-2));
-    assert!(
-        q.rank() >= 2 && q.size(-1) == k.size(-1) && lk == v.size(-2),
-        "linear attention: shapes do not fit: q {:?}, k {:?}, v {:?}",
-        q.shape(),
-        k.shape(),
-        v.shape()
-    );
-    assert!(
-        reach == Reach::Full || lq == lk,
-        "linear attention: causal, with {lq} queries and {lk} keys"
-    );
+    let valid = q.rank() >= 2 && q.size(-1) == k.size(-1) && lk == v.size(-2);
+    require(valid, "linear attention", ErrorKind::Mismatch, || {
+        format!("shapes do not fit: q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape())
+    })
+    .or_panic();
+    require(reach == Reach::Full || lq == lk, "linear attention", ErrorKind::Mismatch, || {
+        format!("causal, with {lq} queries and {lk} keys")
+    })
+    .or_panic();
     let step = match form {
         LinearForm::Quadratic => {
             let weights = scores(&feature_map(q), &feature_map(k));
@@ -68,7 +67,10 @@ pub fn linear_attention<T: Real>(
         }
         LinearForm::Recurrent => 1,
         LinearForm::Chunked(n) => {
-            assert!(n > 0, "linear attention: chunks must hold at least 1 token, got 0");
+            require(n > 0, "linear attention", ErrorKind::Value, || {
+                "chunks must hold at least 1 token, got 0".into()
+            })
+            .or_panic();
             n
         }
     };
@@ -209,8 +211,11 @@ impl<T: Real> LinearAttention<T> {
     #[track_caller]
     fn check(&self) {
         let p = self.projections.dropout.p();
-        assert!(p == 0.0, "LinearAttention: a dropout of {p}, and no weights to drop");
-        self.projections.refuse_rope("LinearAttention", "a state does not know its position");
+        require(p == 0.0, "LinearAttention", ErrorKind::Value, || {
+            format!("a dropout of {p}, and no weights to drop")
+        })
+        .or_panic();
+        self.projections.reject_rope("LinearAttention", "a state does not know its position");
     }
 
     /// Queries, keys and values in as many heads.
@@ -229,7 +234,10 @@ impl<T: Real> LinearAttention<T> {
     /// If shapes do not fit, it is not causal, or the projections have dropout or positions.
     #[track_caller]
     pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
-        assert!(self.reach == Reach::Causal, "LinearAttention: steps need causal attention");
+        require(self.reach == Reach::Causal, "LinearAttention", ErrorKind::Mismatch, || {
+            "steps need causal attention".into()
+        })
+        .or_panic();
         let [q, k, v] = self.qkv(x, pass);
         let state = state.get_or_insert_with(|| LinearState::new(&k, &v));
         self.projections.finish(&state.chunk(&q, &k, &v), pass)

@@ -8,6 +8,7 @@ use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// Self-attention in windows, dilated per head, with global tokens `G`.
@@ -65,12 +66,14 @@ impl<T: Real> LongformerAttention<T> {
     #[track_caller]
     pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
         let heads = projections.sizes().heads;
-        assert!(
-            dilation.len() == heads,
-            "Longformer: {} dilations for {heads} heads",
-            dilation.len()
-        );
-        assert!(!dilation.contains(&0), "Longformer: a dilation of 0 in {dilation:?}");
+        require(dilation.len() == heads, "Longformer", ErrorKind::Mismatch, || {
+            format!("{} dilations for {heads} heads", dilation.len())
+        })
+        .or_panic();
+        require(!dilation.contains(&0), "Longformer", ErrorKind::Value, || {
+            format!("a dilation of 0 in {dilation:?}")
+        })
+        .or_panic();
         let fresh = |param: &Param<T>| Param::new(param.value());
         let copy = |of: &Linear<T>| Linear {
             weight: fresh(&of.weight),
@@ -126,9 +129,11 @@ impl<T: Real> LongformerAttention<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let length = x.size(-2);
-        if let Some(far) = global.iter().find(|&&g| g >= length) {
-            panic!("Longformer: global token {far} in a sequence of {length}");
-        }
+        let far = global.iter().find(|&&g| g >= length);
+        require(far.is_none(), "Longformer", ErrorKind::Index, || {
+            format!("global token {} in a sequence of {length}", far.expect("checked"))
+        })
+        .or_panic();
         let p = &self.projections;
         let spec = p.with_dropout(how, pass);
         let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);

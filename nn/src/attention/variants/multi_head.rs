@@ -1,7 +1,7 @@
 //! Multi-head attention, as `nn.MultiheadAttention` has it.
 
 use crate::attention::engine::{Sizes, Spec};
-use crate::attention::parts::heads::InHeads;
+use crate::attention::parts::heads::{InHeads, heads_rule};
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
@@ -9,6 +9,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -125,10 +126,7 @@ impl<T: Real> MultiHeadAttention<T> {
     #[track_caller]
     pub fn new(config: &MultiHeadConfig, rng: &mut Rng) -> Self {
         let &MultiHeadConfig { width, heads, key_width, value_width, .. } = config;
-        assert!(
-            heads > 0 && width.is_multiple_of(heads),
-            "MultiHeadAttention: {heads} heads do not divide a width of {width}"
-        );
+        heads_rule("MultiHeadAttention", width, heads).or_panic();
         Dropout::new(config.dropout);
         let xavier = Init::XavierUniform { gain: 1.0 };
         let in_proj = if key_width == width && value_width == width {
@@ -220,12 +218,15 @@ impl<T: Real> MultiHeadAttention<T> {
         let config = &self.config;
         let widths = [config.width, config.key_width, config.value_width];
         for ((name, x), width) in ["query", "key", "value"].iter().zip(x).zip(widths) {
-            assert!(
-                (2..=3).contains(&x.rank()) && x.size(-1) == width,
-                "MultiHeadAttention: {name} must be [length, {width}] or [batch, length, {width}], \
+            let valid = (2..=3).contains(&x.rank()) && x.size(-1) == width;
+            require(valid, "MultiHeadAttention", ErrorKind::Rank, || {
+                format!(
+                    "{name} must be [length, {width}] or [batch, length, {width}], \
                  got {:?}",
-                x.shape()
-            );
+                    x.shape()
+                )
+            })
+            .or_panic();
         }
         let (weights, biases) = (self.in_weights(), self.in_biases());
         let mut projected = (0..3).map(|i| {

@@ -44,7 +44,7 @@ impl<T: Real> Module<T> for NormalizedAttention<T> {
 impl<T: Real> Incremental<T> for NormalizedAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        spec.refuse("NormalizedAttention", Part::Normalizer);
+        spec.reject("NormalizedAttention", Part::Normalizer);
         self.projections.attend(x, spec.clone().normalizer(self.normalizer), past, pass)
     }
 }

@@ -5,6 +5,7 @@ use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// Documents of different lengths in one sequence, without padding between them.
@@ -35,10 +36,11 @@ impl Packed {
     /// If they do not begin with 0, or descend.
     #[track_caller]
     pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
-        assert!(
-            bounds.first() == Some(&0) && bounds.is_sorted(),
-            "Packed: bounds must ascend from 0, got {bounds:?}"
-        );
+        let valid = bounds.first() == Some(&0) && bounds.is_sorted();
+        require(valid, "Packed", ErrorKind::Value, || {
+            format!("bounds must ascend from 0, got {bounds:?}")
+        })
+        .or_panic();
         Packed::new(&bounds.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>())
     }
 
@@ -127,7 +129,10 @@ impl<T: Real> PackedAttention<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let (length, total) = (x.size(-2), packed.total());
-        assert!(length == total, "PackedAttention: {length} tokens for documents of {total}");
+        require(length == total, "PackedAttention", ErrorKind::Mismatch, || {
+            format!("{length} tokens for documents of {total}")
+        })
+        .or_panic();
         let p = &self.projections;
         let positions = p.rope().map(|rope| (rope, packed.positions()));
         let place = |x: Var<T>| match &positions {

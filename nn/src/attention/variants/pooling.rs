@@ -25,8 +25,8 @@ pub struct AttentionPool<T: Real = f32> {
     pub projections: Projections<T>,
 }
 
-const WHO: &str = "attention pool";
-const WHY: &str = "latents have no positions";
+const NAME: &str = "attention pool";
+const REASON: &str = "latents have no positions";
 
 impl<T: Real> AttentionPool<T> {
     /// To `n` vectors. Latents have no positions, so that keys must have none.
@@ -35,7 +35,7 @@ impl<T: Real> AttentionPool<T> {
     /// If the projections have rotary positions.
     #[track_caller]
     pub fn new(projections: Projections<T>, n: usize, rng: &mut Rng) -> Self {
-        projections.refuse_rope(WHO, WHY);
+        projections.reject_rope(NAME, REASON);
         let latents = Init::Normal { std: 0.02 }.sample([n, projections.sizes().width], rng);
         AttentionPool { latents: Param::new(latents), projections }
     }
@@ -48,7 +48,7 @@ impl<T: Real> AttentionPool<T> {
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         let p = &self.projections;
-        p.refuse_rope(WHO, WHY);
+        p.reject_rope(NAME, REASON);
         let spec = p.with_dropout(spec, pass);
         let q = p.queries(&self.latents.to_var(), pass);
         let (k, v) = (p.keys(x, pass), p.values(x, pass));

@@ -9,6 +9,7 @@ use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
@@ -35,7 +36,10 @@ impl<T: Real> QkL2Attention<T> {
     /// If the length is below 2.
     #[track_caller]
     pub fn new(projections: Projections<T>, length: usize) -> Self {
-        assert!(length >= 2, "qk-norm: a usual length of at least 2, got {length}");
+        require(length >= 2, "qk-norm", ErrorKind::Value, || {
+            format!("a usual length of at least 2, got {length}")
+        })
+        .or_panic();
         let g = ((length * (length - 1)) as f64).log2();
         QkL2Attention { projections, g: Param::new(Tensor::full([1], T::from_f64(g))) }
     }

@@ -7,6 +7,7 @@ use crate::dropout::Dropout;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
@@ -26,7 +27,10 @@ use retrograd_tensor::{Real, Tensor};
 #[track_caller]
 pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
     let rank = weights.rank();
-    assert!((2..=4).contains(&rank), "renormalize: 2 to 4 axes, got {:?}", weights.shape());
+    require((2..=4).contains(&rank), "renormalize", ErrorKind::Rank, || {
+        format!("2 to 4 axes, got {:?}", weights.shape())
+    })
+    .or_panic();
     let mut sizes = [1; 4];
     sizes[4 - rank..].copy_from_slice(weights.shape());
     let keep = mask.tensor(sizes, Align::BottomRight).broadcast_to(sizes).reshape(weights.shape());
@@ -86,11 +90,10 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         mask: &Mask,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        assert!(
-            (2..=3).contains(&x.rank()),
-            "attention: x must be [length, width] or [batch, length, width], got {:?}",
-            x.shape()
-        );
+        require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
+            format!("x must be [length, width] or [batch, length, width], got {:?}", x.shape())
+        })
+        .or_panic();
         let CrossAttention { query, key, value, dropout } = &self.attention;
         let q = split_heads(&query.forward(x, pass), 1);
         let k = split_heads(&key.forward(x, pass), 1);

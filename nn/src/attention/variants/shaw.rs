@@ -38,8 +38,8 @@ pub struct ShawAttention<T: Real = f32> {
     pub relative_values: Param<T>,
 }
 
-const WHO: &str = "ShawAttention";
-const WHY: &str = "distances have vectors of their own";
+const NAME: &str = "ShawAttention";
+const REASON: &str = "distances have vectors of their own";
 
 impl<T: Real> ShawAttention<T> {
     /// With vectors for distances up to `farthest`.
@@ -48,7 +48,7 @@ impl<T: Real> ShawAttention<T> {
     /// If the projections have rotary positions: there are two ways to have both.
     #[track_caller]
     pub fn new(projections: Projections<T>, farthest: usize, rng: &mut Rng) -> Self {
-        projections.refuse_rope(WHO, WHY);
+        projections.reject_rope(NAME, REASON);
         let shape = [2 * farthest + 1, projections.sizes().head_width];
         let mut table = || Param::new(Init::XavierUniform { gain: 1.0 }.sample(shape, rng));
         let (relative_keys, relative_values) = (table(), table());
@@ -62,7 +62,7 @@ impl<T: Real> ShawAttention<T> {
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let p = &self.projections;
-        p.refuse_rope(WHO, WHY);
+        p.reject_rope(NAME, REASON);
         let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
         let length = q.size(-2);
         let spec = p.with_dropout(how, pass);

@@ -44,7 +44,7 @@ impl<T: Real> Module<T> for SinkAttention<T> {
 impl<T: Real> Incremental<T> for SinkAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        spec.refuse("SinkAttention", Part::Sink);
+        spec.reject("SinkAttention", Part::Sink);
         let spec = spec.clone().sink(Sink::Learned(self.sinks.to_var()));
         self.projections.attend(x, spec, past, pass)
     }
@@ -78,7 +78,7 @@ impl<T: Real> Module<T> for QuietAttention<T> {
 impl<T: Real> Incremental<T> for QuietAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        spec.refuse("QuietAttention", Part::Sink);
+        spec.reject("QuietAttention", Part::Sink);
         self.projections.attend(x, spec.clone().sink(Sink::Zero), past, pass)
     }
 }

@@ -7,6 +7,7 @@ use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
 /// `softmax(c · tanh(s / c)) · v` with `s = q · kᵀ / √D`: no score can leave `±c`, so that no
 /// weight can become exactly 1 and stop learning.
@@ -30,7 +31,10 @@ impl<T: Real> SoftcapAttention<T> {
     /// If the cap is not above 0.
     #[track_caller]
     pub fn new(projections: Projections<T>, cap: f64) -> Self {
-        assert!(cap > 0.0, "attention: a softcap must be above 0, got {cap}");
+        require(cap > 0.0, "attention", ErrorKind::Value, || {
+            format!("a softcap must be above 0, got {cap}")
+        })
+        .or_panic();
         SoftcapAttention { projections, cap }
     }
 }
@@ -44,7 +48,7 @@ impl<T: Real> Module<T> for SoftcapAttention<T> {
 impl<T: Real> Incremental<T> for SoftcapAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        spec.refuse("SoftcapAttention", Part::Softcap);
+        spec.reject("SoftcapAttention", Part::Softcap);
         self.projections.attend(x, spec.clone().softcap(self.cap), past, pass)
     }
 }

@@ -7,6 +7,7 @@ use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
 /// Which keys the two kinds of heads see, all with `j <= p`.
 ///
@@ -83,11 +84,14 @@ impl SparsePattern {
             SparsePattern::Strided { stride } => (stride, 0),
             SparsePattern::Fixed { stride, summary } => (stride, summary),
         };
-        assert!(stride > 0, "sparse attention: a stride must be at least 1, got 0");
-        assert!(
-            summary <= stride,
-            "sparse attention: a summary of {summary} in blocks of {stride}"
-        );
+        require(stride > 0, "sparse attention", ErrorKind::Value, || {
+            "a stride must be at least 1, got 0".into()
+        })
+        .or_panic();
+        require(summary <= stride, "sparse attention", ErrorKind::Value, || {
+            format!("a summary of {summary} in blocks of {stride}")
+        })
+        .or_panic();
     }
 }
 

@@ -1,7 +1,7 @@
 //! T5: a learned bias for each head and bucket of distances.
 
 use crate::attention::engine::{Bias, Buckets, Spec, attend};
-use crate::attention::parts::heads::{join_heads, split_heads};
+use crate::attention::parts::heads::{heads_rule, join_heads, split_heads};
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
@@ -10,6 +10,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::random::Rng;
 
 /// Self-attention whose scores are not scaled, and have a learned bias by distance.
@@ -83,13 +84,8 @@ impl<T: Real> T5Attention<T> {
     /// one each.
     #[track_caller]
     pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
-        assert!(
-            heads > 0 && width.is_multiple_of(heads),
-            "T5Attention: {heads} heads do not divide a width of {width}"
-        );
-        if let Some(why) = buckets.misfit() {
-            panic!("T5Attention: {why}");
-        }
+        heads_rule("T5Attention", width, heads).or_panic();
+        buckets.check("T5Attention").or_panic();
         let of_width = 1.0 / (width.max(1) as f64).sqrt();
         let of_head = 1.0 / ((width / heads).max(1) as f64).sqrt();
         let mut linear =

@@ -49,7 +49,7 @@ impl<T: Real> Module<T> for TalkingHeadsAttention<T> {
 impl<T: Real> Incremental<T> for TalkingHeadsAttention<T> {
     #[track_caller]
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
-        spec.refuse("TalkingHeadsAttention", Part::HeadMix);
+        spec.reject("TalkingHeadsAttention", Part::HeadMix);
         let mixes = (Some(self.score_mix.to_var()), Some(self.weight_mix.to_var()));
         let spec = spec.clone().mix_heads(mixes.0, mixes.1);
         self.projections.attend(x, spec, past, pass)

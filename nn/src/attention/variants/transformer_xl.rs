@@ -58,8 +58,8 @@ pub struct TransformerXlAttention<T: Real = f32> {
     pub r_r_bias: Param<T>,
 }
 
-const WHO: &str = "TransformerXlAttention";
-const WHY: &str = "distances have scores of their own";
+const NAME: &str = "TransformerXlAttention";
+const REASON: &str = "distances have scores of their own";
 
 impl<T: Real> TransformerXlAttention<T> {
     /// Over these projections.
@@ -68,7 +68,7 @@ impl<T: Real> TransformerXlAttention<T> {
     /// If they have rotary positions.
     #[track_caller]
     pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
-        projections.refuse_rope(WHO, WHY);
+        projections.reject_rope(NAME, REASON);
         let HeadSizes { width, heads, head_width, .. } = projections.sizes();
         let shape = [heads, head_width];
         let r_net = Linear::without_bias(width, heads * head_width, rng);
@@ -91,7 +91,7 @@ impl<T: Real> TransformerXlAttention<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let p = &self.projections;
-        p.refuse_rope(WHO, WHY);
+        p.reject_rope(NAME, REASON);
         let all = match memory {
             Some(memory) => Var::cat(&[&memory.detach(), x], -2),
             None => x.clone(),
@@ -104,7 +104,7 @@ impl<T: Real> TransformerXlAttention<T> {
         let by_distance = (&q + self.r_r_bias.to_var().unsqueeze(-2)).matmul(&r.t());
         let q = q + self.r_w_bias.to_var().unsqueeze(-2);
         let spec = how.into();
-        spec.refuse(WHO, Part::Align);
+        spec.reject(NAME, Part::Align);
         let spec = spec.causal().add_products(relative_shift(&by_distance));
         let spec = p.with_dropout(spec, pass);
         p.finish(&attend(&q, &k, &v, &spec), pass)

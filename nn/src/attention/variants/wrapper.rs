@@ -7,6 +7,7 @@ use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
 /// Along which axis the results of the heads are put together.
@@ -76,7 +77,10 @@ impl<T: Real> MultiHeadWrapper<T> {
     /// If there are none.
     #[track_caller]
     pub fn from_heads(heads: Vec<SelfAttention<T>>) -> Self {
-        assert!(!heads.is_empty(), "attention: needs at least 1 head, got 0");
+        require(!heads.is_empty(), "attention", ErrorKind::Value, || {
+            "needs at least 1 head, got 0".into()
+        })
+        .or_panic();
         MultiHeadWrapper { heads, concat: Concat::Features, out_proj: None }
     }
 

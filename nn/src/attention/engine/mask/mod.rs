@@ -14,6 +14,7 @@ pub(crate) use resolved::{CachedPositions, Sizes};
 use kind::Kind;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::drive::attention::{At, Class, Rule};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not, Range};
 use std::sync::Arc;
@@ -53,7 +54,10 @@ impl Mask {
     /// If `step` is 0.
     #[track_caller]
     pub fn dilated(step: usize) -> Mask {
-        assert!(step > 0, "mask: a dilation must be at least 1, got 0");
+        require(step > 0, "mask", ErrorKind::Value, || {
+            "a dilation must be at least 1, got 0".into()
+        })
+        .or_panic();
         Mask(Kind::Dilated(step))
     }
 
@@ -78,10 +82,10 @@ impl Mask {
     /// If `period` is 0, or below `count`.
     #[track_caller]
     pub fn last_of_each(count: usize, period: usize) -> Mask {
-        assert!(
-            period > 0 && count <= period,
-            "mask: the last {count} keys of every block of {period}"
-        );
+        require(period > 0 && count <= period, "mask", ErrorKind::Value, || {
+            format!("the last {count} keys of every block of {period}")
+        })
+        .or_panic();
         Mask(Kind::LastOfEach { count, period })
     }
 
@@ -106,11 +110,10 @@ impl Mask {
     /// If the ids have another rank than 2.
     #[track_caller]
     pub fn documents(ids: &Tensor<i64>) -> Mask {
-        assert!(
-            ids.rank() == 2,
-            "mask: document ids must be [batch, length], got {:?}",
-            ids.shape()
-        );
+        require(ids.rank() == 2, "mask", ErrorKind::Rank, || {
+            format!("document ids must be [batch, length], got {:?}", ids.shape())
+        })
+        .or_panic();
         Mask(Kind::Documents(ids.contiguous()))
     }
 
@@ -120,7 +123,10 @@ impl Mask {
     /// If `n` is 0.
     #[track_caller]
     pub fn chunks(n: usize) -> Mask {
-        assert!(n > 0, "mask: chunks must hold at least 1 position, got 0");
+        require(n > 0, "mask", ErrorKind::Value, || {
+            "chunks must hold at least 1 position, got 0".into()
+        })
+        .or_panic();
         Mask(Kind::Chunks(n))
     }
 
@@ -131,12 +137,15 @@ impl Mask {
     /// If `size` is 0 or the layout is not `[nq, nk]` or `[H, nq, nk]`.
     #[track_caller]
     pub fn blocks(size: usize, layout: &Tensor<bool>) -> Mask {
-        assert!(size > 0, "mask: blocks must hold at least 1 position, got 0");
-        let layout = match layout.rank() {
-            2 => layout.unsqueeze(0),
-            3 => layout.clone(),
-            _ => panic!("mask: a layout must be [nq, nk] or [H, nq, nk], got {:?}", layout.shape()),
-        };
+        require(size > 0, "mask", ErrorKind::Value, || {
+            "blocks must hold at least 1 position, got 0".into()
+        })
+        .or_panic();
+        require((2..=3).contains(&layout.rank()), "mask", ErrorKind::Rank, || {
+            format!("a layout must be [nq, nk] or [H, nq, nk], got {:?}", layout.shape())
+        })
+        .or_panic();
+        let layout = if layout.rank() == 2 { layout.unsqueeze(0) } else { layout.clone() };
         Mask(Kind::Blocks { size, layout: layout.contiguous() })
     }
 
@@ -178,10 +187,8 @@ impl Mask {
     pub fn tensor(&self, [batch, heads, lq, lk]: [usize; 4], align: Align) -> Tensor<bool> {
         let sizes = Sizes { batch, heads, lq, lk };
         let offset = align.offset(lq, lk);
-        match self.resolved(sizes, None, offset) {
-            Ok(mask) => mask.dense(sizes, offset).unwrap_or_else(|| Tensor::ones([1, 1, lq, lk])),
-            Err(why) => panic!("mask: {why}"),
-        }
+        let mask = self.resolved(sizes, None, offset).or_panic();
+        mask.dense(sizes, offset).unwrap_or_else(|| Tensor::ones([1, 1, lq, lk]))
     }
 }
 
@@ -193,7 +200,7 @@ impl Mask {
         sizes: Sizes,
         cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Mask, String> {
+    ) -> Result<Mask> {
         self.0.resolved(sizes, cached, offset).map(Mask)
     }
 

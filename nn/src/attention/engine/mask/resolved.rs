@@ -3,6 +3,7 @@
 use super::kind::Kind;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::drive::attention::{At, Class, Rule};
+use retrograd_tensor::error::{ErrorKind, Result, require};
 use std::sync::Arc;
 
 /// Sizes that a mask is checked against.
@@ -37,7 +38,7 @@ impl Kind {
         sizes: Sizes,
         cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Kind, String> {
+    ) -> Result<Kind> {
         let mask = self.checked(sizes, cached, offset)?;
         Ok(match cached {
             Some(cached) if cached.dropped > 0 && !matches!(mask, Kind::Full) => {
@@ -52,67 +53,63 @@ impl Kind {
         sizes: Sizes,
         cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Kind, String> {
-        let per_sequence = |what: &str, n: usize| match n {
-            n if n == sizes.batch || n == 1 => Ok(()),
-            n => Err(format!("{n} {what} for a batch of {}", sizes.batch)),
+    ) -> Result<Kind> {
+        let fits = |condition: bool, detail: &dyn Fn() -> String| {
+            require(condition, "mask", ErrorKind::Mismatch, detail)
         };
-        // As far as positions of queries and keys reach.
+        let per_sequence = |what: &str, n: usize| {
+            let batch = sizes.batch;
+            fits(n == batch || n == 1, &|| format!("{n} {what} for a batch of {batch}"))
+        };
+        // The numbers of positions of queries and of keys.
         let queries = offset.saturating_add_unsigned(sizes.lq).max(0) as usize;
         let keys = sizes.lk + cached.map_or(0, |cached| cached.dropped);
         match self {
             Kind::Prefix(n) => per_sequence("prefixes", n.len())?,
             Kind::Lengths(n) => {
                 per_sequence("lengths", n.len())?;
-                // With a cache, the rest is still to come.
-                if let Some(long) = n.iter().find(|&&n| n > keys && cached.is_none()) {
-                    return Err(format!("a length of {long} for {keys} keys"));
+                // With a cache, more keys may follow.
+                if let (Some(long), None) = (n.iter().find(|&&n| n > keys), cached) {
+                    fits(false, &|| format!("a length of {long} for {keys} keys"))?;
                 }
             }
             Kind::Documents(ids) => {
                 per_sequence("rows of document ids", ids.shape()[0])?;
-                if ids.shape()[1] < keys.max(queries) {
-                    return Err(format!(
-                        "document ids {:?} for {} positions",
-                        ids.shape(),
-                        keys.max(queries)
-                    ));
-                }
+                let positions = keys.max(queries);
+                fits(ids.shape()[1] >= positions, &|| {
+                    format!("document ids {:?} for {positions} positions", ids.shape())
+                })?;
             }
             Kind::Blocks { size, layout } => {
                 let (heads, nq, nk) = (layout.shape()[0], layout.shape()[1], layout.shape()[2]);
-                if heads != 1 && heads != sizes.heads {
-                    return Err(format!("a layout for {heads} heads, of {}", sizes.heads));
-                }
-                for (n, what, reach) in [(nk, "keys", keys), (nq, "queries", queries)] {
-                    if n.saturating_mul(*size) < reach {
-                        return Err(format!("a layout of {n} blocks of {size} for {reach} {what}"));
-                    }
+                fits(heads == 1 || heads == sizes.heads, &|| {
+                    format!("a layout for {heads} heads, of {}", sizes.heads)
+                })?;
+                for (n, what, length) in [(nk, "keys", keys), (nq, "queries", queries)] {
+                    fits(n.saturating_mul(*size) >= length, &|| {
+                        format!("a layout of {n} blocks of {size} for {length} {what}")
+                    })?;
                 }
             }
             Kind::Dense { keep, .. } => {
-                if cached.is_some_and(|cached| cached.dropped > 0)
-                    && keep.shape().last() != Some(&1)
-                {
-                    return Err("a mask by number of key, and the cache has dropped some".into());
-                }
+                let dropped = cached.is_some_and(|cached| cached.dropped > 0);
+                fits(!dropped || keep.shape().last() == Some(&1), &|| {
+                    "a mask by number of key, and the cache has dropped some".into()
+                })?;
                 let Sizes { batch, heads, lq, lk } = sizes;
                 let want = [batch, heads, lq, lk];
-                let fits =
-                    keep.shape().iter().zip(&want).all(|(&have, &want)| have == want || have == 1);
-                if keep.rank() != 4 || !fits {
-                    return Err(format!(
-                        "a mask of shape {:?} does not broadcast to {want:?}",
-                        keep.shape()
-                    ));
-                }
+                let mut axes = keep.shape().iter().zip(&want);
+                let broadcasts = axes.all(|(&have, &want)| have == want || have == 1);
+                require(keep.rank() == 4 && broadcasts, "mask", ErrorKind::Broadcast, || {
+                    format!("a mask of shape {:?} does not broadcast to {want:?}", keep.shape())
+                })?;
                 return Ok(Kind::Dense { keep: keep.broadcast_to(want), offset });
             }
             Kind::ByHead(masks) => {
-                if masks.len() != sizes.heads {
-                    return Err(format!("masks for {} heads, of {}", masks.len(), sizes.heads));
-                }
-                let checked: Result<_, _> =
+                fits(masks.len() == sizes.heads, &|| {
+                    format!("masks for {} heads, of {}", masks.len(), sizes.heads)
+                })?;
+                let checked: Result<_> =
                     masks.iter().map(|m| m.checked(sizes, cached, offset)).collect();
                 return Ok(Kind::ByHead(checked?));
             }
