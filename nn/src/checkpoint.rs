@@ -18,7 +18,7 @@ pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
 pub use error::CheckpointError;
 
-use crate::state::{StateDict, some_of};
+use crate::state::{StateDict, list_first};
 use header::{FORMAT, Growing, byte_len, format_name, in_file_order};
 use reader::Reader;
 use serde::Serialize;
@@ -174,7 +174,7 @@ impl Checkpoint {
         if others.is_empty() {
             return Ok(dict);
         }
-        Err(CheckpointError::Absent(format!("{} tensor {}", T::DTYPE, some_of(&others, "; "))))
+        Err(CheckpointError::Absent(format!("{} tensor {}", T::DTYPE, list_first(&others, "; "))))
     }
 
     /// Adds a note. Numbers are read back exactly, but JSON has none for NaN and infinities:

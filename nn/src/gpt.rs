@@ -18,7 +18,7 @@ use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 
 /// The first element with a property, and its position in row-major order.
-fn first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
+fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
     let x = x.contiguous();
     x.as_slice().iter().copied().enumerate().find(|&(_, element)| property(element))
 }
@@ -270,7 +270,7 @@ impl<T: Real> Gpt<T> {
         let vocab = self.config.vocab;
         let options = self.cross_entropy();
         let wrong = |target: I| target.index_in(vocab).is_none() && !options.ignores(target);
-        if let Some((at, target)) = first(targets, wrong) {
+        if let Some((at, target)) = find_first(targets, wrong) {
             let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
             let detail = format!(
                 "target {target} at position {at} is outside 0..{vocab}, and the ignored target \
@@ -315,9 +315,9 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
-        let x = self.hidden(tokens, start, pass, through);
+        let x = self.hidden(tokens, start, pass, block_forward);
         self.lm_head.forward(&x, pass)
     }
 
@@ -331,7 +331,7 @@ impl<T: Real> Gpt<T> {
         .or_panic();
         self.check_length(start + tokens.size(-1));
         let vocab = self.config.vocab;
-        if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
+        if let Some((at, token)) = find_first(tokens, |token| token.index_in(vocab).is_none()) {
             let detail = format!("token {token} at position {at} is outside 0..{vocab}");
             Err(ShapeError::new("gpt", ErrorKind::Index, detail)).or_panic()
         }
@@ -345,7 +345,7 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        mut through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        mut block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
         require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
             "needs a sequence of tokens, got rank 0".into()
@@ -357,7 +357,7 @@ impl<T: Real> Gpt<T> {
         let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
         let mut x = self.dropout.forward(&x, pass);
         for (i, block) in self.blocks.iter().enumerate() {
-            x = through(i, block, &x, pass);
+            x = block_forward(i, block, &x, pass);
         }
         self.ln_f.forward(&x, pass)
     }

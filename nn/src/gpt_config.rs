@@ -30,7 +30,7 @@ pub struct GptConfig {
 }
 
 /// Ten times as many as the deepest transformers have (Wang et al. 2022, arXiv 2203.00555).
-const MOST_LAYERS: usize = 10_000;
+const MAX_LAYERS: usize = 10_000;
 
 impl GptConfig {
     /// Checks that there can be such a model.
@@ -65,9 +65,9 @@ impl GptConfig {
             return Err(ConfigError(format!("more parameters than memory can hold: {self:?}")));
         }
         // However narrow it is, a block has parameters and names that take memory by themselves.
-        if self.layers > MOST_LAYERS {
+        if self.layers > MAX_LAYERS {
             let layers = self.layers;
-            return Err(ConfigError(format!("layers must be at most {MOST_LAYERS}, got {layers}")));
+            return Err(ConfigError(format!("layers must be at most {MAX_LAYERS}, got {layers}")));
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ fn this_thread() -> u64 {
 }
 
 /// How many parameters this thread has made, for [`crate::testing`].
-pub(crate) fn made_on_this_thread() -> usize {
+pub(crate) fn created_on_this_thread() -> usize {
     MADE.get()
 }
 
@@ -61,7 +61,7 @@ impl<T: Real> Param<T> {
 
     /// The lock is not reentrant: this thread would wait for itself.
     #[track_caller]
-    fn refuse_reentry(&self, method: &str) {
+    fn check_reentry(&self, method: &str) {
         // Relaxed: a thread always sees what it has stored itself, and no other stores its number.
         assert!(
             self.0.writer.load(Relaxed) != this_thread(),
@@ -73,16 +73,16 @@ impl<T: Real> Param<T> {
 
     #[track_caller]
     fn read(&self, method: &str) -> RwLockReadGuard<'_, Var<T>> {
-        self.refuse_reentry(method);
+        self.check_reentry(method);
         locked(|| self.0.leaf.try_read(), || self.0.leaf.read())
     }
 
     #[track_caller]
-    fn write(&self, method: &str) -> Writing<'_, T> {
-        self.refuse_reentry(method);
+    fn write(&self, method: &str) -> WriteGuard<'_, T> {
+        self.check_reentry(method);
         let leaf = locked(|| self.0.leaf.try_write(), || self.0.leaf.write());
         self.0.writer.store(this_thread(), Relaxed);
-        Writing { leaf, writer: &self.0.writer }
+        WriteGuard { leaf, writer: &self.0.writer }
     }
 
     /// The parameter as a variable: a leaf, or a constant while it is frozen.
@@ -211,26 +211,26 @@ fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> Loc
 }
 
 /// The lock of a parameter, held for writing.
-struct Writing<'a, T: Real> {
+struct WriteGuard<'a, T: Real> {
     leaf: RwLockWriteGuard<'a, Var<T>>,
     writer: &'a AtomicU64,
 }
 
-impl<T: Real> Deref for Writing<'_, T> {
+impl<T: Real> Deref for WriteGuard<'_, T> {
     type Target = Var<T>;
     fn deref(&self) -> &Var<T> {
         &self.leaf
     }
 }
 
-impl<T: Real> DerefMut for Writing<'_, T> {
+impl<T: Real> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut Var<T> {
         &mut self.leaf
     }
 }
 
 /// Also when a closure panics. The lock, a field, is released afterwards.
-impl<T: Real> Drop for Writing<'_, T> {
+impl<T: Real> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         self.writer.store(0, Relaxed);
     }

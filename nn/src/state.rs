@@ -18,9 +18,9 @@ pub struct LoadError {
     /// Values without a parameter.
     pub unexpected: Vec<String>,
     /// Parameter, its shape, and that of the value.
-    pub misshapen: Vec<(String, Shape, Shape)>,
+    pub mismatched: Vec<(String, Shape, Shape)>,
     /// Names of one tied parameter that are given different values.
-    pub torn: Vec<(String, String)>,
+    pub conflicting: Vec<(String, String)>,
     /// Values that cannot be right, whatever the parameter, and what is wanted.
     pub invalid: Vec<(String, String)>,
 }
@@ -29,7 +29,7 @@ pub struct LoadError {
 const SHOWN: usize = 8;
 
 /// The first few of a list, and how many more there are.
-pub(crate) fn some_of(items: &[String], separator: &str) -> String {
+pub(crate) fn list_first(items: &[String], separator: &str) -> String {
     let shown = items[..items.len().min(SHOWN)].join(separator);
     match items.len().saturating_sub(SHOWN) {
         0 => shown,
@@ -51,8 +51,8 @@ impl fmt::Display for LoadError {
         let kinds: [(&str, Vec<String>); 4] = [
             ("missing", missing.collect()),
             ("unexpected", unexpected.collect()),
-            ("of another shape", self.misshapen.iter().map(shape).collect()),
-            ("tied, but different", self.torn.iter().map(tie).collect()),
+            ("of another shape", self.mismatched.iter().map(shape).collect()),
+            ("tied, but different", self.conflicting.iter().map(tie).collect()),
         ];
         write!(f, "the state dict does not fit; nothing was loaded")?;
         for (kind, lines) in &kinds {
@@ -81,7 +81,7 @@ impl fmt::Display for LoadError {
         let transposed = |(_, want, got): &&(String, Shape, Shape)| {
             want.rank() == 2 && got.rank() == 2 && want[0] == got[1] && want[1] == got[0]
         };
-        if self.misshapen.iter().any(|m| transposed(&m)) {
+        if self.mismatched.iter().any(|m| transposed(&m)) {
             write!(
                 f,
                 "\n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, \
@@ -127,13 +127,13 @@ pub(crate) fn load<T: Real>(
     for (name, param) in names {
         let Some(value) = dict.get(name) else { continue };
         if *value.shape() != param.shape() {
-            error.misshapen.push((name.clone(), param.shape(), *value.shape()));
+            error.mismatched.push((name.clone(), param.shape(), *value.shape()));
         }
         match chosen.entry(param.id()) {
             Entry::Occupied(first) => {
                 let (first, _, other) = first.get();
                 if !same_bits(other, value) {
-                    error.torn.push(((*first).clone(), name.clone()));
+                    error.conflicting.push(((*first).clone(), name.clone()));
                 }
             }
             Entry::Vacant(place) => drop(place.insert((name, param, value))),

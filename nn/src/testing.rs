@@ -1,7 +1,7 @@
 //! What every module should be tested for.
 
 use crate::module::{Module, Visitor};
-use crate::param::{Param, made_on_this_thread};
+use crate::param::{Param, created_on_this_thread};
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::random::Rng;
@@ -18,10 +18,10 @@ pub fn check_module<T: Real, M: Module<T>>(
     build: impl FnOnce() -> M,
     loss: impl FnOnce(&M) -> Var<T>,
 ) {
-    let before = made_on_this_thread();
+    let before = created_on_this_thread();
     // Not shared out: who waits for other threads may make the parameters of somebody else.
     let module = par::alone(build);
-    let made = made_on_this_thread() - before;
+    let made = created_on_this_thread() - before;
     check_visit(&module, made);
     check_gradients(&module, &loss(&module).backward());
 }

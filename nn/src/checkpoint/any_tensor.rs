@@ -134,9 +134,9 @@ impl Pieces<'_> {
             if PIECE - self.len < N {
                 self.flush()?;
             }
-            let room = self.buffer[self.len..].as_chunks_mut::<N>().0;
-            let (now, later) = elements.split_at(elements.len().min(room.len()));
-            for (bytes, &x) in room.iter_mut().zip(now) {
+            let free = self.buffer[self.len..].as_chunks_mut::<N>().0;
+            let (now, later) = elements.split_at(elements.len().min(free.len()));
+            for (bytes, &x) in free.iter_mut().zip(now) {
                 *bytes = to(x);
             }
             self.len += now.len() * N;

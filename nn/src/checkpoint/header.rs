@@ -16,7 +16,7 @@ pub(super) const FORMAT: u32 = 1;
 /// The largest header that is read, as in the reference implementation.
 pub(super) const LIMIT: u64 = 100_000_000;
 /// The most axes that are listed. NumPy and PyTorch have no more.
-const MOST_AXES: usize = 64;
+const MAX_AXES: usize = 64;
 
 /// What a file holds.
 #[derive(Debug, Default)]
@@ -155,7 +155,7 @@ pub(super) fn write<'a>(
 /// few times its length, whatever stands in it.
 pub(super) fn parse(text: &[u8], data: u64) -> Result<Header, Problem> {
     // Strings are unescaped in memory that cannot be asked for politely.
-    room(4 * text.len())?;
+    check_memory(4 * text.len())?;
     let text = std::str::from_utf8(text).map_err(|e| {
         Problem::Malformed(format!("byte {} of the header is not UTF-8", e.valid_up_to()))
     })?;
@@ -200,7 +200,7 @@ fn check_order(parts: &mut [Part], data: u64) -> Result<(), Problem> {
 }
 
 /// Whether there is memory for so many bytes, without keeping it.
-pub(super) fn room(bytes: usize) -> Result<(), Problem> {
+pub(super) fn check_memory(bytes: usize) -> Result<(), Problem> {
     let mut memory = Vec::<u8>::new();
     let asked = memory.try_reserve_exact(bytes);
     // Or the compiler leaves both the allocation and its refusal out.
@@ -212,7 +212,7 @@ pub(super) fn room(bytes: usize) -> Result<(), Problem> {
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Problem> {
     if list.len() == list.capacity() {
         let more = list.len().max(16);
-        room(4 * more * size_of::<T>())?;
+        check_memory(4 * more * size_of::<T>())?;
         let bytes = (list.len() + more) * size_of::<T>();
         list.try_reserve_exact(more).map_err(|_| Problem::OutOfMemory(bytes))?;
     }
@@ -249,7 +249,7 @@ impl Found {
         let no_object = || Problem::Malformed("`__metadata__` is no JSON object".into());
         let mut problem = None;
         let mut json = serde_json::Deserializer::from_str(value.get());
-        let read = json.deserialize_map(Each(|name: String, value: &RawValue| {
+        let read = json.deserialize_map(ForEach(|name: String, value: &RawValue| {
             let item = match serde_json::from_str(value.get()) {
                 Ok(text) => push(&mut self.header.metadata, (name, text)),
                 Err(_) => {
@@ -274,7 +274,7 @@ impl<'de> Visitor<'de> for &mut Found {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        Each(|name: String, value: &RawValue| {
+        ForEach(|name: String, value: &RawValue| {
             let entry = self.entry(name, value);
             entry.map_err(|p| self.problem = Some(p)).is_ok()
         })
@@ -284,9 +284,9 @@ impl<'de> Visitor<'de> for &mut Found {
 
 /// Calls a function for each entry of an object, of one name too, until it returns false. Values
 /// are read by the function: here they are text, which costs nothing.
-struct Each<F>(F);
+struct ForEach<F>(F);
 
-impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for Each<F> {
+impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for ForEach<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -370,8 +370,8 @@ impl<'de> Deserialize<'de> for Sizes {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sizes, A::Error> {
                 let mut sizes = Vec::new();
                 while let Some(size) = list.next_element()? {
-                    if sizes.len() == MOST_AXES {
-                        let text = format!("its shape has more than {MOST_AXES} axes");
+                    if sizes.len() == MAX_AXES {
+                        let text = format!("its shape has more than {MAX_AXES} axes");
                         return Err(A::Error::custom(text));
                     }
                     sizes.push(size);

@@ -1,6 +1,6 @@
 //! Adam and AdamW.
 
-use super::hyperparameters::{at_least_0, in_unit, new_lr};
+use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
 use super::slots::Slots;
 use crate::config_error::ConfigError;
@@ -44,8 +44,8 @@ impl AdamConfig {
         at_least_0("learning rate", self.lr)?;
         at_least_0("epsilon", self.eps)?;
         at_least_0("weight decay", self.weight_decay)?;
-        in_unit("beta 1", self.betas.0)?;
-        in_unit("beta 2", self.betas.1)
+        in_unit_interval("beta 1", self.betas.0)?;
+        in_unit_interval("beta 2", self.betas.1)
     }
 }
 
@@ -108,15 +108,15 @@ impl<T: Real> Moments<T> {
     #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
         let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
-        let fixes = |steps: u64| {
+        let corrections = |steps: u64| {
             let n = steps as f64 + 1.0;
             (1.0 - b1.powf(n), 1.0 - b2.powf(n))
         };
         // Nearly always all parameters have taken as many steps.
-        let mut last = (self.steps, fixes(self.steps));
+        let mut last = (self.steps, corrections(self.steps));
         self.slots.step("adam", grads, |slot| {
             if slot.steps != last.0 {
-                last = (slot.steps, fixes(slot.steps));
+                last = (slot.steps, corrections(slot.steps));
             }
             let (decay, (fix1, fix2)) = (slot.weight_decay, last.1);
             Step {
@@ -226,7 +226,7 @@ macro_rules! adam {
 
             #[track_caller]
             fn set_lr(&mut self, lr: f64) {
-                self.0.config.lr = new_lr(lr);
+                self.0.config.lr = checked_lr(lr);
             }
 
             fn steps(&self) -> u64 {

@@ -12,7 +12,7 @@ pub(super) fn at_least_0(name: &str, x: f64) -> Result<(), ConfigError> {
 
 /// Checks the argument of [`Optimizer::set_lr`](super::Optimizer::set_lr).
 #[track_caller]
-pub(super) fn new_lr(lr: f64) -> f64 {
+pub(super) fn checked_lr(lr: f64) -> f64 {
     match at_least_0("learning rate", lr) {
         Ok(()) => lr,
         Err(e) => panic!("set_lr: {e}"),
@@ -20,7 +20,7 @@ pub(super) fn new_lr(lr: f64) -> f64 {
 }
 
 /// Checks a decay rate of an average.
-pub(super) fn in_unit(name: &str, x: f64) -> Result<(), ConfigError> {
+pub(super) fn in_unit_interval(name: &str, x: f64) -> Result<(), ConfigError> {
     if (0.0..1.0).contains(&x) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use super::hyperparameters::{at_least_0, new_lr};
+use super::hyperparameters::{at_least_0, checked_lr};
 use super::optimizer::{Group, Optimizer, StepError};
 use super::slots::Slots;
 use crate::config_error::ConfigError;
@@ -102,7 +102,7 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
 
     #[track_caller]
     fn set_lr(&mut self, lr: f64) {
-        self.config.lr = new_lr(lr);
+        self.config.lr = checked_lr(lr);
     }
 
     fn steps(&self) -> u64 {

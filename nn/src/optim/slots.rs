@@ -15,7 +15,7 @@ pub(super) struct Slot<T: Real, const N: usize> {
     pub name: String,
     pub param: Param<T>,
     pub weight_decay: f64,
-    pub memory: [Tensor<T>; N],
+    pub state: [Tensor<T>; N],
     /// Steps that changed it: not those while it was frozen.
     pub steps: u64,
 }
@@ -41,9 +41,9 @@ impl<T: Real, const N: usize> Slots<T, N> {
                 if slots.iter().any(|s| s.name == name) {
                     return Err(ConfigError(format!("two parameters are named {name}")));
                 }
-                let memory = std::array::from_fn(|_| Tensor::zeros(param.shape()));
+                let state = std::array::from_fn(|_| Tensor::zeros(param.shape()));
                 let weight_decay = group.weight_decay;
-                slots.push(Slot { name, param, weight_decay, memory, steps: 0 });
+                slots.push(Slot { name, param, weight_decay, state, steps: 0 });
             }
         }
         if slots.is_empty() {
@@ -81,11 +81,11 @@ impl<T: Real, const N: usize> Slots<T, N> {
             slot.steps = slot.steps.saturating_add(1);
             params.push(&slot.param);
             let g = grads.by_id(slot.param.id()).expect("checked above");
-            rest.push((op, &mut slot.memory, g));
+            rest.push((op, &mut slot.state, g));
         }
         Param::update_all(&params, |values| {
-            let items = values.into_iter().zip(rest).map(|(value, (op, memory, g))| {
-                let mut w = Some(value).into_iter().chain(memory);
+            let items = values.into_iter().zip(rest).map(|(value, (op, state, g))| {
+                let mut w = Some(value).into_iter().chain(state);
                 let w = std::array::from_fn(|_| w.next().expect("one more than memories"));
                 Item { op, w, r: [g] }
             });
@@ -97,8 +97,8 @@ impl<T: Real, const N: usize> Slots<T, N> {
     pub fn state_dict(&self) -> StateDict<T> {
         let mut dict = StateDict::new();
         for slot in &self.slots {
-            for (name, memory) in self.names.iter().zip(&slot.memory) {
-                dict.insert(format!("{name}.{}", slot.name), memory.clone());
+            for (name, state) in self.names.iter().zip(&slot.state) {
+                dict.insert(format!("{name}.{}", slot.name), state.clone());
             }
         }
         dict
@@ -118,7 +118,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
                 match dict.get(&name) {
                     None => error.missing.push(name.clone()),
                     Some(value) if *value.shape() != slot.param.shape() => {
-                        error.misshapen.push((name.clone(), slot.param.shape(), *value.shape()));
+                        error.mismatched.push((name.clone(), slot.param.shape(), *value.shape()));
                     }
                     Some(_) => {}
                 }
@@ -130,8 +130,8 @@ impl<T: Real, const N: usize> Slots<T, N> {
             return Err(error);
         }
         for slot in &mut self.slots {
-            for (name, memory) in self.names.iter().zip(&mut slot.memory) {
-                *memory = dict[&format!("{name}.{}", slot.name)].contiguous();
+            for (name, state) in self.names.iter().zip(&mut slot.state) {
+                *state = dict[&format!("{name}.{}", slot.name)].contiguous();
             }
         }
         Ok(())

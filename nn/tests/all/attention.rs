@@ -25,7 +25,7 @@ fn weights_and_log_sum_exp() {
 
 /// The derivative of a log-sum-exp over nothing is 0, by a mask or a bias.
 #[test]
-fn log_sum_exp_of_nothing() {
+fn log_sum_exp_without_visible_keys() {
     let low = Var::constant(Tensor::full([2], f64::NEG_INFINITY));
     let nothing =
         Bias::from_fn("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
@@ -53,12 +53,12 @@ fn an_infinite_softcap_is_none() {
         }
     }
     for cap in [0.0, -1.0, 1e-200, f64::NAN] {
-        refuses("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
+        assert_panics("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
     }
 }
 
 #[test]
-fn misfits_are_told() {
+fn invalid_inputs_are_rejected() {
     let message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {
         panic_text(|| attend(&leaf(q, 1), &leaf(k, 2), &leaf(v, 3), &spec))
     };
@@ -112,7 +112,7 @@ fn huge_sizes() {
     let x = constant(&[1, 5, 8], 3);
     let step =
         Mask::by_head(vec![Mask::full(), Mask::dilated(2), Mask::window(0, 0), Mask::full()]);
-    let want = uneven().attend(&x, step, &mut Past::nothing(), &mut eval());
+    let want = uneven().attend(&x, step, &mut Past::none(), &mut eval());
     let have = longformer.forward(&x, &[], Mask::full(), &mut eval());
     close("Longformer without a limit", 1e-12, have.value(), want.value());
     let mut cache = KvCache::<f64>::streaming(1, FAR);

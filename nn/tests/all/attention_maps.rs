@@ -75,7 +75,7 @@ fn maps_of_long_sequences() {
 
 /// The path, and what it makes of tiles; and what does not fit is no map.
 #[test]
-fn paths_and_misfits() {
+fn paths_and_invalid_inputs() {
     let spec = || Spec::<f32>::new().causal();
     let text = spec().explain(256, 256);
     assert!(text.contains("path        tiled"), "{text}");
@@ -90,5 +90,5 @@ fn paths_and_misfits() {
         assert!(text.contains(&format!("path        {path}")), "{text}");
         assert!(text.contains("6 empty tiles of 64, all of them computed"), "{text}");
     }
-    refuses("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
+    assert_panics("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
 }

@@ -66,7 +66,7 @@ fn contents(file: &Checkpoint) -> BTreeMap<String, (DType, Vec<usize>, Vec<u64>)
 }
 
 #[test]
-fn what_is_saved_is_loaded() {
+fn saved_checkpoints_are_loaded_unchanged() {
     let dir = folder();
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     for file in [everything(), Checkpoint::new()] {
@@ -108,7 +108,7 @@ fn floats_in_notes_keep_every_bit() {
 }
 
 #[test]
-fn a_model_comes_back() {
+fn a_saved_model_is_restored() {
     let dir = folder();
     let path = dir.path().join("model.safetensors");
     let model = gpt::<f32>(config(), 1);
@@ -357,12 +357,12 @@ fn keys_that_do_not_fit_change_nothing() {
     let before = state_bits(&model);
     let dict = Checkpoint::load(&path).unwrap().get("model").unwrap();
     let error = model.load_state_dict(&dict).unwrap_err();
-    assert_eq!((error.missing.len(), error.unexpected.len(), error.misshapen.len()), (1, 1, 1));
+    assert_eq!((error.missing.len(), error.unexpected.len(), error.mismatched.len()), (1, 1, 1));
     assert_eq!(state_bits(&model), before);
 }
 
 #[test]
-fn later_formats_are_refused() {
+fn later_formats_are_rejected() {
     let dir = folder();
     let path = dir.path().join("a");
     let good = small(dir.path());
@@ -381,7 +381,7 @@ fn later_formats_are_refused() {
 }
 
 #[test]
-fn names_and_notes_that_no_reader_accepts_are_refused() {
+fn names_and_notes_that_no_reader_accepts_are_rejected() {
     let dir = folder();
     let path = dir.path().join("a");
     small(dir.path());
@@ -456,7 +456,7 @@ fn paths_that_cannot_be_read_or_written() {
 }
 
 #[test]
-fn no_temporary_file_stays() {
+fn no_temporary_file_remains() {
     let dir = folder();
     let path = dir.path().join("a.safetensors");
     for _ in 0..20 {

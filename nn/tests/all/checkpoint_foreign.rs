@@ -27,7 +27,7 @@ fn files_are_those_of_the_reference_implementation() {
 }
 
 #[test]
-fn a_long_tensor_that_does_not_lie_in_order_is_written_in_order() {
+fn a_long_non_contiguous_tensor_is_written_in_row_major_order() {
     let dir = folder();
     let path = dir.path().join("a");
     let x = Tensor::<f32>::arange(0.0, 60_000.0, 1.0).reshape([100, 3, 200]);
@@ -57,7 +57,7 @@ fn an_empty_prefix_adds_nothing_to_names() {
 }
 
 #[test]
-fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_asked_for() {
+fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_read() {
     let dir = folder();
     let path = dir.path().join("mixed");
     let entries = [
@@ -107,7 +107,7 @@ fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_asked_for() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_read() {
+fn load_filtered_reads_only_selected_tensors() {
     let dir = folder();
     let path = dir.path().join("a");
     let mut file = everything();
@@ -138,7 +138,7 @@ fn only_what_is_asked_for_is_read() {
 }
 
 #[test]
-fn files_of_torch_save_are_called_what_they_are() {
+fn files_of_torch_save_are_identified() {
     let dir = folder();
     let path = dir.path().join("model.pt");
     let text = |bytes: &[u8]| {

@@ -92,7 +92,7 @@ fn zeros(path: &Path, tensors: &[(&str, usize)]) {
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_an_error_that_says_so() {
+fn out_of_memory_is_an_error() {
     let dir = folder();
     let path = dir.path().join("a");
     zeros(&path, &[("a", 1000), ("b", 200_000_000)]);
@@ -102,7 +102,7 @@ fn what_does_not_fit_into_memory_is_an_error_that_says_so() {
 }
 
 #[test]
-fn what_is_not_asked_for_takes_no_memory() {
+fn filtered_tensors_take_no_memory() {
     let dir = folder();
     let path = dir.path().join("a");
     zeros(&path, &[("model.w", 1_000_000), ("optimizer.m", 100_000_000)]);

@@ -75,7 +75,7 @@ fn tiny_and_huge_temperatures() {
 }
 
 #[test]
-fn what_has_no_probability_is_never_drawn() {
+fn tokens_of_probability_0_are_never_drawn() {
     // Many draws close to 1, where the weights' sum may fall short by rounding.
     let mut logits = vec![0.1f32; 999];
     logits.push(f32::NEG_INFINITY);
@@ -85,7 +85,7 @@ fn what_has_no_probability_is_never_drawn() {
 }
 
 #[test]
-fn careless_samplers_are_told() {
+fn invalid_samplers_are_rejected() {
     let good = Tensor::from([1.0f32, 2.0]);
     let text = |temperature, top_k, logits: &Tensor<f32>| {
         panic_text(|| Sampler { temperature, top_k }.draw(logits, &mut Rng::new(0)))

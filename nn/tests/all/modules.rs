@@ -77,7 +77,7 @@ fn residuals_are_added_in_one_pass() {
             ];
             // What comes after them draws the same.
             assert_eq!((p0.key(), p2.key()), (p1.key(), p3.key()));
-            refuses("residual [2, 3, 5, 8], got [8]", || {
+            assert_panics("residual [2, 3, 5, 8], got [8]", || {
                 mlp.forward_add(&x, &x.select(0, 0).select(0, 0).select(0, 0), p0)
             });
             for (fused, plain) in pairs {
@@ -271,7 +271,7 @@ fn a_batch_is_its_sequences_and_a_prefix_its_beginning() {
 /// The same lengths throughout, so that even the kernels are the same: then not one bit of an
 /// earlier position may change.
 #[test]
-fn the_future_does_not_touch_the_past() {
+fn later_tokens_do_not_change_earlier_outputs() {
     fn check<T: Real>() {
         let model = gpt::<T>(GptConfig { context: 16, ..config() }, 1);
         let tokens: Vec<i64> = (0..16).map(|i| i * 5 % 7).collect();
@@ -449,7 +449,7 @@ fn a_graph_does_not_see_later_changes() {
 }
 
 #[test]
-fn dropout_refuses_what_is_no_probability() {
+fn dropout_rejects_invalid_probabilities() {
     for (p, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.1, "1.1"), (f64::INFINITY, "inf")] {
         let text = panic_text(|| Dropout::new(p));
         assert_eq!(text, format!("dropout: p must be in [0, 1], got {shown}"));
@@ -510,7 +510,7 @@ fn dropout_does_not_depend_on_threads() {
 }
 
 #[test]
-fn a_pass_is_its_seed() {
+fn equal_seeds_give_equal_passes() {
     let model = gpt::<f32>(GptConfig { dropout: 0.4, ..config() }, 1);
     let tokens = Tensor::from([[0i64, 1, 2, 3, 4, 5]]);
     let run = |mut pass: Pass| bits(model.forward(&tokens, &mut pass).value());

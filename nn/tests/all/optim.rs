@@ -160,7 +160,7 @@ fn a_step_is_taken_for_all_or_none() {
 }
 
 #[test]
-fn hyperparameters_out_of_range_are_refused() {
+fn hyperparameters_out_of_range_are_rejected() {
     let model = two::<f32>();
     let error = |r: Result<(), ConfigError>| r.unwrap_err().to_string();
     let sgd = |c: SgdConfig| Sgd::new(&model, c).map(|_| ());
@@ -436,7 +436,7 @@ fn clipping_by_the_common_norm() {
 
 /// Nothing that is done after clipping passes as finite because clipping has looked.
 #[test]
-fn what_comes_after_clipping_is_looked_at_again() {
+fn gradients_changed_after_clipping_are_checked_again() {
     fn check<T: Real>() {
         let model = two::<T>();
         let pair = |x: f64| {

@@ -30,7 +30,7 @@ fn param() -> Param<f32> {
 }
 
 #[test]
-fn what_needs_the_value_within_an_update_panics() {
+fn access_within_an_update_panics() {
     type Use = fn(&Param<f32>);
     let uses: [(&str, Use); 5] = [
         ("to_var", |p| drop(p.to_var())),
@@ -64,10 +64,10 @@ fn the_panic_names_the_line_of_the_caller() {
     ends(|| {
         let p = param();
         let again = "the closure given to `update` must not use it";
-        refuses_here(again, || p.update(|_| p.to_var()));
-        refuses_here(again, || p.update(|_| p.value()));
-        refuses_here(again, || p.update(|_| p.set(Tensor::zeros([2]))));
-        refuses_here(again, || p.update(|_| p.update(|_| ())));
+        assert_panics_here(again, || p.update(|_| p.to_var()));
+        assert_panics_here(again, || p.update(|_| p.value()));
+        assert_panics_here(again, || p.update(|_| p.set(Tensor::zeros([2]))));
+        assert_panics_here(again, || p.update(|_| p.update(|_| ())));
     });
 }
 

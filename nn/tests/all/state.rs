@@ -221,7 +221,7 @@ fn transposed_weights_are_explained() {
         }
     }
     let error = model.load_state_dict(&dict).unwrap_err();
-    assert_eq!(error.misshapen.len(), 6);
+    assert_eq!(error.mismatched.len(), 6);
     assert!(error.to_string().contains("transpose all of them, the square ones too"), "{error}");
     // Another shape is no transposition.
     let mut dict = model.state_dict();
@@ -299,7 +299,7 @@ fn a_tied_parameter_may_have_either_name_or_both() {
         head.make_mut()[3] = change(0.0);
         dict.insert("lm_head.weight".into(), head);
         let error = model.load_state_dict(&dict).unwrap_err();
-        assert_eq!(error.torn, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
+        assert_eq!(error.conflicting, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
     }
     // NaN is the same as itself: an archive of a failed run can be loaded.
     let mut dict = source.state_dict();

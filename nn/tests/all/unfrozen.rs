@@ -139,7 +139,7 @@ fn counts_are_exact_beyond_24_bits() {
 }
 
 #[test]
-fn a_count_that_is_none_is_refused() {
+fn invalid_counts_are_rejected() {
     let model = two::<f32>();
     let mut adam = Adam::new(&model, PLAIN).unwrap();
     adam.step(&both(&model, 1)).unwrap();

@@ -36,7 +36,7 @@ impl<T: Real> Call<T> {
             }
             Normalizer::Linear => normalize_by_sum(s),
             Normalizer::Sparsemax | Normalizer::Entmax15 => {
-                let (s, keep) = (with_thresholds(s, keep), keep.broadcast_to(s.shape()));
+                let (s, keep) = (spread_nan_over_rows(s, keep), keep.broadcast_to(s.shape()));
                 match self.spec.normalizer {
                     Normalizer::Sparsemax => sparsemax(&s, &keep),
                     _ => entmax15(&s, &keep),
@@ -44,14 +44,14 @@ impl<T: Real> Call<T> {
             }
             Normalizer::TopK(k) => {
                 let low = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-                s.masked_softmax(&among_largest(&low, k).and(keep), -1)
+                s.masked_softmax(&top_k_mask(&low, k).and(keep), -1)
             }
         }
     }
 }
 
 /// The `k` largest of every row; of equal ones, the first.
-fn among_largest<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
+fn top_k_mask<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
     let index = x.topk(k.min(x.size(-1)), -1, true).1;
     let ones = Tensor::<T>::ones(index.shape());
     Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(&Tensor::scalar(T::ZERO))
@@ -59,7 +59,7 @@ fn among_largest<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
 
 /// Scores whose rows are all NaN where one that is seen is NaN or infinitely large: a threshold
 /// would be, too.
-fn with_thresholds<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
+fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let seen = s.value().masked_fill(&!keep, T::NEG_INFINITY);
     let numbers = seen.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
     if numbers.all(..).item() {
@@ -99,7 +99,7 @@ fn support<T: Real>(
 /// gradient is exact where it does not change.
 fn sparsemax<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let inside = support(s.value(), keep, |x| (x.iter().sum::<f64>() - 1.0) / x.len() as f64);
-    let n = column_counts(&inside);
+    let n = row_counts(&inside);
     let s = s.masked_fill(&!&inside, T::ZERO);
     let tau = (s.sum_keepdim(-1) - T::ONE) / n;
     (s - tau).masked_fill(&!&inside, T::ZERO)
@@ -113,7 +113,7 @@ fn entmax15<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
         let spread: f64 = x.iter().map(|x| (x / 2.0 - mean).powi(2)).sum();
         2.0 * (mean - ((1.0 - spread) / n).max(0.0).sqrt())
     });
-    let n = column_counts(&inside);
+    let n = row_counts(&inside);
     let outside = !&inside;
     let half = (s * T::from_f64(0.5)).masked_fill(&outside, T::ZERO);
     let mean = half.sum_keepdim(-1) / &n;
@@ -124,7 +124,7 @@ fn entmax15<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
 }
 
 /// Number of true elements of each row, at least 1, as a column.
-fn column_counts<T: Real>(inside: &Tensor<bool>) -> Var<T> {
+fn row_counts<T: Real>(inside: &Tensor<bool>) -> Var<T> {
     let ones = inside.where_(&Tensor::scalar(T::ONE), &Tensor::scalar(T::ZERO));
     Var::constant(ones.sum_keepdim(-1).maximum(&Tensor::scalar(T::ONE)))
 }

@@ -59,20 +59,20 @@ fn checked<T: Real>(name: &str, x: &Var<T>, heads: usize) -> Var<T> {
 }
 
 /// Attention between projected operands `[.., L, heads·D]`, by heads.
-pub(crate) struct InHeads<T: Real> {
+pub(crate) struct SplitHeads<T: Real> {
     q: Var<T>,
     k: Var<T>,
     v: Var<T>,
 }
 
-impl<T: Real> InHeads<T> {
+impl<T: Real> SplitHeads<T> {
     /// Queries in `heads` heads, keys and values in `key_heads`.
     ///
     /// # Panics
     /// If an operand has not 2 or 3 axes, or heads do not divide its width.
     #[track_caller]
     pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, heads: usize, key_heads: usize) -> Self {
-        InHeads {
+        SplitHeads {
             q: checked("queries", q, heads),
             k: checked("keys", k, key_heads),
             v: checked("values", v, key_heads),

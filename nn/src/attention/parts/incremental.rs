@@ -21,7 +21,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// If the last axis of `x` is not the width, or the spec does not fit.
     #[track_caller]
     fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
-        self.run(x, spec, &mut Past::nothing(), pass)
+        self.run(x, spec, &mut Past::none(), pass)
     }
 
     /// The output for the next tokens of a sequence, whose earlier keys and values the cache
@@ -50,7 +50,7 @@ pub struct Past<'a, T: Real = f32>(Option<&'a mut KvCache<T>>);
 
 impl<'a, T: Real> Past<'a, T> {
     /// The call has the whole sequence.
-    pub fn nothing() -> Self {
+    pub fn none() -> Self {
         Past(None)
     }
 

@@ -217,7 +217,7 @@ impl<T: Real> Projections<T> {
 
     /// Queries or keys, the first of which stands at `start`, with their positions.
     #[track_caller]
-    pub fn place(&self, x: &Var<T>, start: usize) -> Var<T> {
+    pub fn rotate(&self, x: &Var<T>, start: usize) -> Var<T> {
         self.rope.as_ref().map_or_else(|| x.clone(), |rope| rope.rotate(x, start))
     }
 
@@ -225,7 +225,7 @@ impl<T: Real> Projections<T> {
     #[track_caller]
     pub fn qkv(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> [Var<T>; 3] {
         let (q, k, v) = (self.queries(x, pass), self.keys(x, pass), self.values(x, pass));
-        let (q, k) = (self.place(&q, past.start()), self.place(&k, past.start()));
+        let (q, k) = (self.rotate(&q, past.start()), self.rotate(&k, past.start()));
         let (k, v) = past.extend(&k, &v);
         [q, k, v]
     }
@@ -241,7 +241,7 @@ impl<T: Real> Projections<T> {
 
     /// The result of outputs of heads: `[.., H, L, D]` to `[.., L, width]`.
     #[track_caller]
-    pub fn finish(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
+    pub fn project_out(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.o_proj.forward(&join_heads(heads), pass)
     }
 
@@ -258,7 +258,7 @@ impl<T: Real> Projections<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let [q, k, v] = self.qkv(x, past, pass);
-        self.finish(&attend(&q, &k, &v, &self.with_dropout(spec, pass)), pass)
+        self.project_out(&attend(&q, &k, &v, &self.with_dropout(spec, pass)), pass)
     }
 }
 

@@ -231,15 +231,15 @@ impl Rope {
     }
 
     /// What turned vectors grow by: 1, but with YaRN.
-    pub fn growth(&self) -> f64 {
+    pub fn attention_factor(&self) -> f64 {
         match self.scaling {
             Scaling::Yarn(yarn) => yarn.attention,
             _ => 1.0,
         }
     }
 
-    /// The same turn without growth.
-    pub fn without_growth(&self) -> Rope {
+    /// The same rotation with an attention factor of 1.
+    pub fn without_attention_factor(&self) -> Rope {
         let scaling = match self.scaling {
             Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { attention: 1.0, ..yarn }),
             other => other,
@@ -274,7 +274,7 @@ impl Rope {
         })
         .or_panic();
         let frequencies = self.frequencies();
-        let growth = self.growth();
+        let attention_factor = self.attention_factor();
         let mut dims = positions.shape().to_vec();
         dims.push(frequencies.len());
         // Angles in f64 for every type: those of far positions have no digits to lose.
@@ -282,8 +282,8 @@ impl Rope {
         for p in positions.to_vec() {
             for theta in &frequencies {
                 let (s, c) = (p as f64 * theta).sin_cos();
-                cos.push(T::from_f64(c * growth));
-                sin.push(T::from_f64(s * growth));
+                cos.push(T::from_f64(c * attention_factor));
+                sin.push(T::from_f64(s * attention_factor));
             }
         }
         let turn = Turn {

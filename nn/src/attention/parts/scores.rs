@@ -18,7 +18,7 @@ pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> 
 /// `[.., Lk, Dv]`, of a single head: what `attend`, which is one of the engine's ways to do so,
 /// gives without its axis of heads.
 #[track_caller]
-pub(crate) fn by_scores<T: Real>(
+pub(crate) fn attend_by_scores<T: Real>(
     attend: impl Fn(&Var<T>, &Var<T>, &Var<T>, &Spec<T>) -> Var<T>,
     scores: &Var<T>,
     values: &Var<T>,

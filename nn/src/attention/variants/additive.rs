@@ -1,7 +1,7 @@
 //! Additive attention.
 
 use crate::attention::engine::{Spec, attend};
-use crate::attention::parts::scores::{additive_scores, by_scores, hidden_weights};
+use crate::attention::parts::scores::{additive_scores, attend_by_scores, hidden_weights};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -75,13 +75,13 @@ impl<T: Real> AdditiveAttention<T> {
         queries: &Var<T>,
         keys: &Var<T>,
         values: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
         let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
         let scores = additive_scores(&q, &k, &self.v.to_var());
-        let spec = how.into().dropout_of_module(self.dropout.p(), pass);
-        by_scores(attend, &scores, values, &spec)
+        let spec = spec.into().dropout_of_module(self.dropout.p(), pass);
+        attend_by_scores(attend, &scores, values, &spec)
     }
 }
 

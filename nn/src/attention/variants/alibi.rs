@@ -41,15 +41,15 @@ impl<T: Real> AlibiAttention<T> {
         AlibiAttention { causal: false, ..AlibiAttention::causal(projections) }
     }
 
-    /// Attends; `how` may restrict it further.
+    /// Attends; `spec` may restrict it further.
     ///
     /// # Panics
     /// If shapes do not fit.
     #[track_caller]
-    pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let spec = how.into().bias(Bias::Alibi(self.slopes.clone().into()));
+    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let spec = spec.into().bias(Bias::Alibi(self.slopes.clone().into()));
         let spec = if self.causal { spec.causal() } else { spec };
-        self.projections.attend(x, spec, &mut Past::nothing(), pass)
+        self.projections.attend(x, spec, &mut Past::none(), pass)
     }
 }
 

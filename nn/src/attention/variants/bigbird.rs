@@ -93,14 +93,14 @@ impl<T: Real> BigBirdAttention<T> {
         BigBirdAttention { projections, layout }
     }
 
-    /// Attends; `how` may restrict it further, by [`Mask::causal`] for a decoder.
+    /// Attends; `spec` may restrict it further, by [`Mask::causal`] for a decoder.
     ///
     /// # Panics
     /// If shapes do not fit.
     #[track_caller]
-    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let mask = self.layout.mask(self.projections.sizes().heads, x.size(-2));
-        self.projections.attend(x, how.into().mask(mask), &mut Past::nothing(), pass)
+        self.projections.attend(x, spec.into().mask(mask), &mut Past::none(), pass)
     }
 }
 

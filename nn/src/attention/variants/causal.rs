@@ -2,7 +2,7 @@
 
 use crate::attention::engine::{Align, Spec, attend_packed};
 use crate::attention::parts::cache::KvCache;
-use crate::attention::parts::heads::{InHeads, join_heads};
+use crate::attention::parts::heads::{SplitHeads, join_heads};
 use crate::attention::parts::incremental::Past;
 use crate::dropout::Dropout;
 use crate::gpt_config::GptConfig;
@@ -65,7 +65,7 @@ impl<T: Real> CausalSelfAttention<T> {
     #[track_caller]
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let [q, k, v] = self.qkv(x, pass).split(-1, &[x.size(-1); 3]).try_into().expect("three");
-        let heads = InHeads::new(&q, &k, &v, self.heads, self.heads);
+        let heads = SplitHeads::new(&q, &k, &v, self.heads, self.heads);
         let (y, weights) = heads.attend_all(&self.spec(pass));
         // [B, heads, L, L] to [.., heads, L, L]
         let mut dims = x.shape().to_vec();
@@ -87,7 +87,7 @@ impl<T: Real> CausalSelfAttention<T> {
             let pass = &mut Pass::eval();
             let qkv = self.qkv(x, pass).split(-1, &[x.size(-1); 3]);
             let (k, v) = Past::cached(cache).extend(&qkv[1], &qkv[2]);
-            let heads = InHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
+            let heads = SplitHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
             let y = heads.attend(&self.spec(pass).align(Align::BottomRight));
             self.project(&y.reshape(x.shape()), pass)
         })

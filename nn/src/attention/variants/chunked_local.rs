@@ -45,6 +45,6 @@ impl<T: Real> Layer<T> for ChunkedLocalAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let spec = Spec::new().mask(self.mask.clone());
-        self.projections.attend(x, spec, &mut Past::nothing(), pass)
+        self.projections.attend(x, spec, &mut Past::none(), pass)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::multi_head::{MultiHeadAttention, MultiHeadConfig};
 use crate::attention::engine::Spec;
-use crate::attention::parts::heads::InHeads;
+use crate::attention::parts::heads::SplitHeads;
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -71,12 +71,12 @@ impl<T: Real> CrossAttention<T> {
         &self,
         x: &Var<T>,
         other: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
-    ) -> (InHeads<T>, Spec<T>) {
+    ) -> (SplitHeads<T>, Spec<T>) {
         let q = self.query.forward(x, pass);
         let (k, v) = (self.key.forward(other, pass), self.value.forward(other, pass));
-        (InHeads::new(&q, &k, &v, 1, 1), how.into().dropout_of_module(self.dropout.p(), pass))
+        (SplitHeads::new(&q, &k, &v, 1, 1), spec.into().dropout_of_module(self.dropout.p(), pass))
     }
 
     /// Attends from `x` to `other`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
@@ -88,10 +88,10 @@ impl<T: Real> CrossAttention<T> {
         &self,
         x: &Var<T>,
         other: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let (heads, spec) = self.parts(x, other, how, pass);
+        let (heads, spec) = self.parts(x, other, spec, pass);
         heads.attend(&spec)
     }
 
@@ -101,10 +101,10 @@ impl<T: Real> CrossAttention<T> {
         &self,
         x: &Var<T>,
         other: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts(x, other, how, pass);
+        let (heads, spec) = self.parts(x, other, spec, pass);
         let (y, weights) = heads.attend_all(&spec);
         (y, weights.squeeze(-3))
     }
@@ -169,10 +169,10 @@ impl<T: Real> MultiHeadCrossAttention<T> {
         &self,
         x: &Var<T>,
         other: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.attention.forward(x, other, other, how, pass)
+        self.attention.forward(x, other, other, spec, pass)
     }
 
     /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.
@@ -181,10 +181,10 @@ impl<T: Real> MultiHeadCrossAttention<T> {
         &self,
         x: &Var<T>,
         other: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        self.attention.forward_with_weights(x, other, other, how, pass)
+        self.attention.forward_with_weights(x, other, other, spec, pass)
     }
 }
 

@@ -104,8 +104,8 @@ impl<T: Real> DifferentialAttention<T> {
     ) -> [Var<T>; 2] {
         let p = &self.projections;
         let spec = p.with_dropout(spec, pass);
-        let q = p.place(&p.queries(x, pass), past.start());
-        let k = p.place(&p.keys(x, pass), past.start());
+        let q = p.rotate(&p.queries(x, pass), past.start());
+        let k = p.rotate(&p.keys(x, pass), past.start());
         let v = p.project(&p.v_proj, p.sizes().key_heads / 2, x, pass);
         let (k, v) = past.extend(&k, &v);
         [0, 1].map(|part| {
@@ -132,6 +132,6 @@ impl<T: Real> Incremental<T> for DifferentialAttention<T> {
         let [first, second] = self.both(x, spec, past, pass);
         let o = first - second.mul(&self.lambda());
         let o = self.subln.forward(&o, pass) * T::from_f64(1.0 - self.lambda_init);
-        self.projections.finish(&o, pass)
+        self.projections.project_out(&o, pass)
     }
 }

@@ -51,7 +51,7 @@ impl<T: Real> Incremental<T> for GatedAttention<T> {
         let [q, k, v] = self.projections.qkv(x, past, pass);
         let gate = self.gate_proj.forward(x, pass).sigmoid();
         let o = attend(&q, &k, &v, &spec).mul(&split_heads(&gate, self.projections.sizes().heads));
-        self.projections.finish(&o, pass)
+        self.projections.project_out(&o, pass)
     }
 }
 
@@ -90,7 +90,7 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let [q, k, v] = self.projections.qkv(x, past, pass);
         let scale = self.head_scale.to_var().reshape([self.projections.sizes().heads, 1, 1]);
-        self.projections.finish(&attend(&q, &k, &v, &spec).mul(&scale), pass)
+        self.projections.project_out(&attend(&q, &k, &v, &spec).mul(&scale), pass)
     }
 }
 
@@ -123,14 +123,14 @@ impl<T: Real> ValueResidualAttention<T> {
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, first: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
-        let [q, k, v] = self.projections.qkv(x, &mut Past::nothing(), pass);
+        let [q, k, v] = self.projections.qkv(x, &mut Past::none(), pass);
         require(v.shape() == first.shape(), "value residual", ErrorKind::Mismatch, || {
             format!("values {:?}, and {:?} of the first layer", v.shape(), first.shape())
         })
         .or_panic();
         let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
-        self.projections.finish(&attend(&q, &k, &v, &spec), pass)
+        self.projections.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }
 

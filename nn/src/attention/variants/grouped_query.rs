@@ -2,7 +2,7 @@
 
 use super::multi_head::MultiHeadAttention;
 use crate::attention::engine::Spec;
-use crate::attention::parts::heads::{InHeads, heads_rule};
+use crate::attention::parts::heads::{SplitHeads, heads_rule};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -161,11 +161,11 @@ impl<T: Real> GroupedQueryAttention<T> {
     }
 
     #[track_caller]
-    fn parts(&self, x: &Var<T>, how: Spec<T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
+    fn parts(&self, x: &Var<T>, spec: Spec<T>, pass: &mut Pass) -> (SplitHeads<T>, Spec<T>) {
         let [q, k, v] =
             [&self.q_proj, &self.k_proj, &self.v_proj].map(|proj| proj.forward(x, pass));
-        let heads = InHeads::new(&q, &k, &v, self.heads, self.key_heads);
-        (heads, how.dropout_of_module(self.dropout.p(), pass))
+        let heads = SplitHeads::new(&q, &k, &v, self.heads, self.key_heads);
+        (heads, spec.dropout_of_module(self.dropout.p(), pass))
     }
 
     /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`].
@@ -173,8 +173,8 @@ impl<T: Real> GroupedQueryAttention<T> {
     /// # Panics
     /// If the last axis of `x` is not the width, or the mask does not fit.
     #[track_caller]
-    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let (heads, spec) = self.parts(x, how.into(), pass);
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let (heads, spec) = self.parts(x, spec.into(), pass);
         self.o_proj.forward(&heads.attend(&spec), pass)
     }
 
@@ -183,10 +183,10 @@ impl<T: Real> GroupedQueryAttention<T> {
     pub fn forward_with_weights(
         &self,
         x: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts(x, how.into(), pass);
+        let (heads, spec) = self.parts(x, spec.into(), pass);
         let (y, weights) = heads.attend_all(&spec);
         (self.o_proj.forward(&y, pass), weights)
     }

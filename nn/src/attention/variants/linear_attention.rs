@@ -81,7 +81,7 @@ pub fn linear_attention<T: Real>(
         let n = step.min(lk - first);
         let (k, v) = (k.narrow(-2, first, n), v.narrow(-2, first, n));
         match (reach, form) {
-            (Reach::Full, _) => state.absorb(&k, &v),
+            (Reach::Full, _) => state.update(&k, &v),
             (_, LinearForm::Recurrent) if n == 1 => {
                 outputs.push(state.step(&q.narrow(-2, first, 1), &k, &v));
             }
@@ -117,7 +117,7 @@ impl<T: Real> LinearState<T> {
 
     /// Takes up keys and values.
     #[track_caller]
-    pub fn absorb(&mut self, k: &Var<T>, v: &Var<T>) {
+    pub fn update(&mut self, k: &Var<T>, v: &Var<T>) {
         let k = feature_map(k).t();
         self.s = &self.s + k.matmul(v);
         self.z = &self.z + k.sum_keepdim(-1);
@@ -133,7 +133,7 @@ impl<T: Real> LinearState<T> {
     /// The next token: takes up its key and value, and then reads.
     #[track_caller]
     pub fn step(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
-        self.absorb(k, v);
+        self.update(k, v);
         self.read(q)
     }
 
@@ -145,7 +145,7 @@ impl<T: Real> LinearState<T> {
         let weights = scores(&f, &feature_map(k)).tril(0);
         let sum = f.matmul(&self.s) + mix(&weights, v);
         let norm = f.matmul(&self.z) + weights.sum_keepdim(-1);
-        self.absorb(k, v);
+        self.update(k, v);
         sum / (norm + T::from_f64(EPS))
     }
 
@@ -222,7 +222,7 @@ impl<T: Real> LinearAttention<T> {
     #[track_caller]
     fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> [Var<T>; 3] {
         self.check();
-        let [q, k, v] = self.projections.qkv(x, &mut Past::nothing(), pass);
+        let [q, k, v] = self.projections.qkv(x, &mut Past::none(), pass);
         let heads = q.size(-3);
         [q, repeat_heads(&k, heads), repeat_heads(&v, heads)]
     }
@@ -240,7 +240,7 @@ impl<T: Real> LinearAttention<T> {
         .or_panic();
         let [q, k, v] = self.qkv(x, pass);
         let state = state.get_or_insert_with(|| LinearState::new(&k, &v));
-        self.projections.finish(&state.chunk(&q, &k, &v), pass)
+        self.projections.project_out(&state.chunk(&q, &k, &v), pass)
     }
 }
 
@@ -254,6 +254,6 @@ impl<T: Real> Layer<T> for LinearAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let [q, k, v] = self.qkv(x, pass);
-        self.projections.finish(&linear_attention(&q, &k, &v, self.reach, self.form), pass)
+        self.projections.project_out(&linear_attention(&q, &k, &v, self.reach, self.form), pass)
     }
 }

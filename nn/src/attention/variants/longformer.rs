@@ -115,7 +115,7 @@ impl<T: Real> LongformerAttention<T> {
         if self.causal { Mask::causal() & mask } else { mask }
     }
 
-    /// Attends, with global tokens at these positions of every sequence; `how` may restrict it
+    /// Attends, with global tokens at these positions of every sequence; `spec` may restrict it
     /// further, by position.
     ///
     /// # Panics
@@ -125,7 +125,7 @@ impl<T: Real> LongformerAttention<T> {
         &self,
         x: &Var<T>,
         global: &[usize],
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
         let length = x.size(-2);
@@ -135,22 +135,22 @@ impl<T: Real> LongformerAttention<T> {
         })
         .or_panic();
         let p = &self.projections;
-        let spec = p.with_dropout(how, pass);
-        let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
+        let spec = p.with_dropout(spec, pass);
+        let [q, k, v] = p.qkv(x, &mut Past::none(), pass);
         // Rows of one kind are left out of the other's call, which skips their tiles.
         let rows = Mask::queries(global);
         let local = spec.clone().mask(self.mask(global) & !rows.clone());
         let mut heads = attend(&q, &k, &v, &local);
         if !global.is_empty() {
             let HeadSizes { heads: hq, key_heads: hk, .. } = p.sizes();
-            let q = p.place(&p.project(&self.q_global, hq, x, pass), 0);
-            let k = p.place(&p.project(&self.k_global, hk, x, pass), 0);
+            let q = p.rotate(&p.project(&self.q_global, hq, x, pass), 0);
+            let k = p.rotate(&p.project(&self.k_global, hk, x, pass), 0);
             let v = p.project(&self.v_global, hk, x, pass);
             let rows = if self.causal { rows & Mask::causal() } else { rows };
             let is_global = Tensor::from_fn([length, 1], |i| global.contains(&i[0]));
             heads = Var::where_(&is_global, &attend(&q, &k, &v, &spec.mask(rows)), &heads);
         }
-        p.finish(&heads, pass)
+        p.project_out(&heads, pass)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::attention::engine::product::{mix, scores};
 use crate::attention::engine::{Align, Mask, Part, Spec, attend, attend_all};
-use crate::attention::parts::scores::{additive_scores, by_scores, hidden_weights};
+use crate::attention::parts::scores::{additive_scores, attend_by_scores, hidden_weights};
 use crate::init::Init;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -187,9 +187,9 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// # Panics
     /// If shapes do not fit one another or the mask.
     #[track_caller]
-    pub fn context(&self, targets: &Var<T>, sources: &Var<T>, how: impl Into<Spec<T>>) -> Var<T> {
-        let spec = how.into();
-        by_scores(attend, &self.score.score(targets, sources), sources, &spec)
+    pub fn context(&self, targets: &Var<T>, sources: &Var<T>, spec: impl Into<Spec<T>>) -> Var<T> {
+        let spec = spec.into();
+        attend_by_scores(attend, &self.score.score(targets, sources), sources, &spec)
     }
 
     /// The attentional outputs `h̃`, `[.., Lt, d_t]`.
@@ -198,10 +198,10 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
         &self,
         targets: &Var<T>,
         sources: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.output(&self.context(targets, sources, how), targets, pass)
+        self.output(&self.context(targets, sources, spec), targets, pass)
     }
 
     fn output(&self, context: &Var<T>, targets: &Var<T>, pass: &mut Pass) -> Var<T> {
@@ -241,10 +241,10 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
         &self,
         targets: &Var<T>,
         sources: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let (window, spec) = (Mask::window(self.reach, self.reach), how.into());
+        let (window, spec) = (Mask::window(self.reach, self.reach), spec.into());
         spec.reject("LuongLocalM", Part::Align);
         self.attention.forward(targets, sources, spec.mask(window).align(Align::TopLeft), pass)
     }
@@ -346,7 +346,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         let spec = Spec::new().mask(Mask::keep(&near) & Mask::lengths(lengths));
         let scores = self.attention.score.score(targets, sources);
         let weights = |q: &_, k: &_, v: &_, spec: &_| attend_all(q, k, v, spec).weights;
-        let weights = by_scores(weights, &scores, &sources.narrow(-1, 0, 0), &spec);
+        let weights = attend_by_scores(weights, &scores, &sources.narrow(-1, 0, 0), &spec);
         let sigma = self.reach as f64 / 2.0;
         let bell = (away.square() * T::from_f64(-0.5 / (sigma * sigma))).exp();
         self.attention.output(&mix(&weights.mul(&bell), sources), targets, pass)

@@ -85,6 +85,6 @@ impl<T: Real> Incremental<T> for MemoryAttention<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let [q, k, v] = self.projections.qkv(x, past, pass);
         let memory = (&self.memory_k.to_var(), &self.memory_v.to_var());
-        self.projections.finish(&attend_with_memory(&q, &k, &v, memory, &spec), pass)
+        self.projections.project_out(&attend_with_memory(&q, &k, &v, memory, &spec), pass)
     }
 }

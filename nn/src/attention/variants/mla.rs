@@ -82,9 +82,9 @@ pub struct MlaAttention<T: Real = f32> {
     pub wo: Linear<T>,
     /// How it is computed.
     pub form: MlaForm,
-    /// Without growth.
+    /// With an attention factor of 1.
     rope: Rope,
-    growth: f64,
+    attention_factor: f64,
     sizes: MlaSizes,
 }
 
@@ -119,7 +119,7 @@ impl<T: Real> MlaAttention<T> {
             wo: Linear::without_bias(heads * value, width, rng),
             form: MlaForm::default(),
             rope: Rope::new(rope).pairing(Pairing::Interleaved),
-            growth: 1.0,
+            attention_factor: 1.0,
             sizes,
         }
     }
@@ -135,7 +135,11 @@ impl<T: Real> MlaAttention<T> {
             format!("a rotary width of {have} where the sizes say {want}")
         })
         .or_panic();
-        MlaAttention { rope: rope.without_growth(), growth: rope.growth(), ..self }
+        MlaAttention {
+            rope: rope.without_attention_factor(),
+            attention_factor: rope.attention_factor(),
+            ..self
+        }
     }
 
     /// With another epsilon in the norms of latent vectors; 1e-6 at first.
@@ -211,7 +215,7 @@ impl<T: Real> Incremental<T> for MlaAttention<T> {
 
         let (w_uk, w_uv) = self.up();
         let spec = spec.clone().scale_unless_given(1.0 / ((nope + rope) as f64).sqrt());
-        let spec = spec.scale_by(self.growth.powi(2));
+        let spec = spec.scale_by(self.attention_factor.powi(2));
         let o = match self.form {
             MlaForm::Naive => {
                 let mut dims = k_rope.shape().to_vec();

@@ -1,7 +1,7 @@
 //! Multi-head attention, as `nn.MultiheadAttention` has it.
 
 use crate::attention::engine::{Sizes, Spec};
-use crate::attention::parts::heads::{InHeads, heads_rule};
+use crate::attention::parts::heads::{SplitHeads, heads_rule};
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
@@ -185,10 +185,10 @@ impl<T: Real> MultiHeadAttention<T> {
         query: &Var<T>,
         key: &Var<T>,
         value: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let (heads, spec) = self.parts([query, key, value], how.into(), pass);
+        let (heads, spec) = self.parts([query, key, value], spec.into(), pass);
         self.out_proj.forward(&heads.attend(&spec), pass)
     }
 
@@ -204,17 +204,17 @@ impl<T: Real> MultiHeadAttention<T> {
         query: &Var<T>,
         key: &Var<T>,
         value: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts([query, key, value], how.into(), pass);
+        let (heads, spec) = self.parts([query, key, value], spec.into(), pass);
         let (y, weights) = heads.attend_all(&spec);
         (self.out_proj.forward(&y, pass), weights)
     }
 
     /// Operands in heads, and the spec for them.
     #[track_caller]
-    fn parts(&self, x: [&Var<T>; 3], how: Spec<T>, pass: &mut Pass) -> (InHeads<T>, Spec<T>) {
+    fn parts(&self, x: [&Var<T>; 3], spec: Spec<T>, pass: &mut Pass) -> (SplitHeads<T>, Spec<T>) {
         let config = &self.config;
         let widths = [config.width, config.key_width, config.value_width];
         for ((name, x), width) in ["query", "key", "value"].iter().zip(x).zip(widths) {
@@ -255,12 +255,12 @@ impl<T: Real> MultiHeadAttention<T> {
         }
         let batch = if q.rank() == 3 { q.size(0) } else { 1 };
         let sizes = Sizes { batch, heads: config.heads, lq: q.size(-2), lk };
-        let how = match k.size(-2) - lk {
-            0 => how,
-            more => how.with_memory(sizes, more),
+        let spec = match k.size(-2) - lk {
+            0 => spec,
+            more => spec.with_memory(sizes, more),
         };
-        let spec = how.dropout_of_module(config.dropout, pass);
-        (InHeads::new(&q, &k, &v, config.heads, config.heads), spec)
+        let spec = spec.dropout_of_module(config.dropout, pass);
+        (SplitHeads::new(&q, &k, &v, config.heads, config.heads), spec)
     }
 }
 

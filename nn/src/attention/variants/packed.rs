@@ -116,7 +116,7 @@ impl<T: Real> PackedAttention<T> {
         PackedAttention { projections }
     }
 
-    /// Attends; `how` may restrict it further.
+    /// Attends; `spec` may restrict it further.
     ///
     /// # Panics
     /// If shapes do not fit, or `x` has another length than the documents together.
@@ -125,7 +125,7 @@ impl<T: Real> PackedAttention<T> {
         &self,
         x: &Var<T>,
         packed: &Packed,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
         let (length, total) = (x.size(-2), packed.total());
@@ -140,8 +140,8 @@ impl<T: Real> PackedAttention<T> {
             None => x,
         };
         let (q, k) = (place(p.queries(x, pass)), place(p.keys(x, pass)));
-        let spec = p.with_dropout(how.into().causal().mask(packed.mask()), pass);
-        p.finish(&attend(&q, &k, &p.values(x, pass), &spec), pass)
+        let spec = p.with_dropout(spec.into().causal().mask(packed.mask()), pass);
+        p.project_out(&attend(&q, &k, &p.values(x, pass), &spec), pass)
     }
 }
 

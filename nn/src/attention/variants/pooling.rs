@@ -54,7 +54,7 @@ impl<T: Real> AttentionPool<T> {
         let (k, v) = (p.keys(x, pass), p.values(x, pass));
         let mut dims = x.shape()[..x.rank() - 2].to_vec();
         dims.extend(q.shape().iter());
-        p.finish(&attend(&q.broadcast_to(&dims[..]), &k, &v, &spec), pass)
+        p.project_out(&attend(&q.broadcast_to(&dims[..]), &k, &v, &spec), pass)
     }
 }
 

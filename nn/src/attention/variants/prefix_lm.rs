@@ -27,7 +27,7 @@ impl<T: Real> PrefixLmAttention<T> {
         PrefixLmAttention { projections }
     }
 
-    /// Attends with prefixes of these lengths, one for each sequence or one for all; `how` may
+    /// Attends with prefixes of these lengths, one for each sequence or one for all; `spec` may
     /// restrict it further.
     ///
     /// # Panics
@@ -37,11 +37,11 @@ impl<T: Real> PrefixLmAttention<T> {
         &self,
         x: &Var<T>,
         prefixes: &[usize],
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let spec = how.into().mask(Mask::prefix(prefixes));
-        self.projections.attend(x, spec, &mut Past::nothing(), pass)
+        let spec = spec.into().mask(Mask::prefix(prefixes));
+        self.projections.attend(x, spec, &mut Past::none(), pass)
     }
 }
 

@@ -63,10 +63,10 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let p = &self.projections;
-        let q = p.place(&unit(&p.queries(x, pass)).mul(&self.g.to_var()), past.start());
-        let k = p.place(&unit(&p.keys(x, pass)), past.start());
+        let q = p.rotate(&unit(&p.queries(x, pass)).mul(&self.g.to_var()), past.start());
+        let k = p.rotate(&unit(&p.keys(x, pass)), past.start());
         let (k, v) = past.extend(&k, &p.values(x, pass));
-        p.finish(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
+        p.project_out(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
     }
 }
 
@@ -110,9 +110,9 @@ impl<T: Real> Incremental<T> for QkRmsAttention<T> {
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
         let p = &self.projections;
-        let q = p.place(&self.q_norm.forward(&p.queries(x, pass), pass), past.start());
-        let k = p.place(&self.k_norm.forward(&p.keys(x, pass), pass), past.start());
+        let q = p.rotate(&self.q_norm.forward(&p.queries(x, pass), pass), past.start());
+        let k = p.rotate(&self.k_norm.forward(&p.keys(x, pass), pass), past.start());
         let (k, v) = past.extend(&k, &p.values(x, pass));
-        p.finish(&attend(&q, &k, &v, &spec), pass)
+        p.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }

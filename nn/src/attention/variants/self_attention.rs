@@ -71,8 +71,8 @@ impl<T: Real> SelfAttention<T> {
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not fit.
     #[track_caller]
-    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.attention.forward(x, x, how, pass)
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        self.attention.forward(x, x, spec, pass)
     }
 
     /// The output and the weights `[.., L, L]`, before dropout.
@@ -80,10 +80,10 @@ impl<T: Real> SelfAttention<T> {
     pub fn forward_with_weights(
         &self,
         x: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        self.attention.forward_with_weights(x, x, how, pass)
+        self.attention.forward_with_weights(x, x, spec, pass)
     }
 }
 

@@ -55,17 +55,17 @@ impl<T: Real> ShawAttention<T> {
         ShawAttention { projections, relative_keys, relative_values }
     }
 
-    /// Attends; `how` may restrict it, [`Mask::causal`](crate::attention::Mask::causal) for a decoder.
+    /// Attends; `spec` may restrict it, [`Mask::causal`](crate::attention::Mask::causal) for a decoder.
     ///
     /// # Panics
     /// If shapes do not fit, or the projections have rotary positions.
     #[track_caller]
-    pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let p = &self.projections;
         p.reject_rope(NAME, REASON);
-        let [q, k, v] = p.qkv(x, &mut Past::nothing(), pass);
+        let [q, k, v] = p.qkv(x, &mut Past::none(), pass);
         let length = q.size(-2);
-        let spec = p.with_dropout(how, pass);
+        let spec = p.with_dropout(spec, pass);
         let scores = [&q.shape()[..q.rank() - 1], &[length]].concat();
         let farthest = (self.relative_keys.shape()[0] / 2) as isize;
         let offset = spec.offset(length, length);
@@ -83,7 +83,7 @@ impl<T: Real> ShawAttention<T> {
         let none = Var::constant(Tensor::zeros(by_distance.shape()));
         let summed = none.scatter_add(-1, &distance, &weights);
         let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));
-        p.finish(&(values + summed.matmul(&self.relative_values.to_var())), pass)
+        p.project_out(&(values + summed.matmul(&self.relative_values.to_var())), pass)
     }
 }
 

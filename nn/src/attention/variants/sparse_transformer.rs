@@ -140,14 +140,14 @@ impl<T: Real> SparseTransformerAttention<T> {
         SparseTransformerAttention { projections, mask }
     }
 
-    /// Attends; `how` may restrict it further.
+    /// Attends; `spec` may restrict it further.
     ///
     /// # Panics
     /// If shapes do not fit.
     #[track_caller]
-    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let spec = how.into().mask(self.mask.clone());
-        self.projections.attend(x, spec, &mut Past::nothing(), pass)
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let spec = spec.into().mask(self.mask.clone());
+        self.projections.attend(x, spec, &mut Past::none(), pass)
     }
 }
 

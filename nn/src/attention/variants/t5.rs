@@ -102,17 +102,20 @@ impl<T: Real> T5Attention<T> {
         }
     }
 
-    /// Attends; `how` may restrict it further.
+    /// Attends; `spec` may restrict it further.
     ///
     /// # Panics
     /// If shapes do not fit.
     #[track_caller]
-    pub fn attend(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let table = self.relative_attention_bias.weight.to_var().t();
         let heads = table.size(0);
         let bias = Bias::Buckets { table, buckets: self.buckets };
-        let spec =
-            how.into().scale_unless_given(1.0).bias(bias).dropout_of_module(self.dropout.p(), pass);
+        let spec = spec
+            .into()
+            .scale_unless_given(1.0)
+            .bias(bias)
+            .dropout_of_module(self.dropout.p(), pass);
         let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
         let [q, k, v] =
             [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));

@@ -77,7 +77,7 @@ impl<T: Real> TransformerXlAttention<T> {
         TransformerXlAttention { projections, r_net, r_w_bias, r_r_bias }
     }
 
-    /// Attends; `how` may restrict it further. Positions are those of keys: the memory's begin
+    /// Attends; `spec` may restrict it further. Positions are those of keys: the memory's begin
     /// at 0.
     ///
     /// # Panics
@@ -87,7 +87,7 @@ impl<T: Real> TransformerXlAttention<T> {
         &self,
         x: &Var<T>,
         memory: Option<&Var<T>>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
         let p = &self.projections;
@@ -103,11 +103,11 @@ impl<T: Real> TransformerXlAttention<T> {
 
         let by_distance = (&q + self.r_r_bias.to_var().unsqueeze(-2)).matmul(&r.t());
         let q = q + self.r_w_bias.to_var().unsqueeze(-2);
-        let spec = how.into();
+        let spec = spec.into();
         spec.reject(NAME, Part::Align);
         let spec = spec.causal().add_products(relative_shift(&by_distance));
         let spec = p.with_dropout(spec, pass);
-        p.finish(&attend(&q, &k, &v, &spec), pass)
+        p.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }
 

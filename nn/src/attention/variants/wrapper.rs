@@ -101,9 +101,9 @@ impl<T: Real> MultiHeadWrapper<T> {
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not fit.
     #[track_caller]
-    pub fn forward(&self, x: &Var<T>, how: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let how = how.into();
-        let parts: Vec<Var<T>> = self.heads.iter().map(|h| h.forward(x, &how, pass)).collect();
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let spec = spec.into();
+        let parts: Vec<Var<T>> = self.heads.iter().map(|h| h.forward(x, &spec, pass)).collect();
         self.join(&parts, pass)
     }
 
@@ -112,11 +112,11 @@ impl<T: Real> MultiHeadWrapper<T> {
     pub fn forward_with_weights(
         &self,
         x: &Var<T>,
-        how: impl Into<Spec<T>>,
+        spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        let how = how.into();
-        let run = |h: &SelfAttention<T>| h.forward_with_weights(x, &how, pass);
+        let spec = spec.into();
+        let run = |h: &SelfAttention<T>| h.forward_with_weights(x, &spec, pass);
         let (parts, weights): (Vec<_>, Vec<_>) = self.heads.iter().map(run).unzip();
         let weights: Vec<&Var<T>> = weights.iter().collect();
         (self.join(&parts, pass), Var::stack(&weights, -3))

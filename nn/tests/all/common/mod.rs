@@ -36,7 +36,7 @@ pub fn eval() -> Pass {
 
 /// Asserts that `f` panics with a text in which `part` stands.
 #[track_caller]
-pub fn refuses<R>(part: &str, f: impl FnOnce() -> R) {
+pub fn assert_panics<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_text(f);
     assert!(text.contains(part), "{text:?} does not say {part:?}");
 }
@@ -45,9 +45,9 @@ thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
-/// [`refuses`], and the panic is said to be in the lines of this call.
+/// [`assert_panics`], and the panic is said to be in the lines of this call.
 #[track_caller]
-pub fn refuses_here<R>(part: &str, f: impl FnOnce() -> R) {
+pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
     assert!(text.contains(part), "{text:?} does not say {part:?}");
 }

@@ -23,7 +23,7 @@ fn relative_positions_by_their_formulas() {
     // By pairs: a score and a value for each.
     type Pair<'a> = &'a dyn Fn(usize, usize, usize, [&Var<f64>; 3]) -> (Var<f64>, Var<f64>);
     let by_pairs = |p: &Projections<f64>, x: &Var<f64>, causal: bool, pair: Pair<'_>| {
-        let [q, k, v] = p.qkv(x, &mut Past::nothing(), &mut eval());
+        let [q, k, v] = p.qkv(x, &mut Past::none(), &mut eval());
         let row = |x: &Var<f64>, h: usize, i: usize| x.select(0, h).select(0, i);
         let mut heads = Vec::new();
         for h in 0..2 {
@@ -39,7 +39,7 @@ fn relative_positions_by_their_formulas() {
             }
             heads.push(Var::stack(&rows.iter().collect::<Vec<_>>(), 0));
         }
-        p.finish(&Var::stack(&heads.iter().collect::<Vec<_>>(), 0), &mut eval())
+        p.project_out(&Var::stack(&heads.iter().collect::<Vec<_>>(), 0), &mut eval())
     };
 
     let m = ShawAttention::new(Projections::new(HeadSizes::new(4, 2), r), 2, r);

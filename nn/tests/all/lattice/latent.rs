@@ -45,7 +45,7 @@ pub fn differential(t: &mut Table) {
         "differential, lambda 0 = MHA of first halves, before the norm",
         &x,
         |x| {
-            let [first, second] = m.both(&x[0], &spec, &mut Past::nothing(), &mut eval());
+            let [first, second] = m.both(&x[0], &spec, &mut Past::none(), &mut eval());
             first - second.mul(&m.lambda())
         },
         first,

@@ -18,11 +18,11 @@ fn of_norms() {
     let mut rms = RmsNorm::<f32>::new(4);
     let text = "eps must be finite and at least 0, got";
     for eps in [NAN, -1.0, -1e-5, INF] {
-        refuses_here(text, || x.layer_norm(None, None, eps));
-        refuses_here(text, || x.rms_norm(None, eps));
+        assert_panics_here(text, || x.layer_norm(None, None, eps));
+        assert_panics_here(text, || x.rms_norm(None, eps));
         (layer.eps, rms.eps) = (eps, eps);
-        refuses_here(text, || layer.forward(&x, &mut eval()));
-        refuses_here(text, || rms.forward(&x, &mut eval()));
+        assert_panics_here(text, || layer.forward(&x, &mut eval()));
+        assert_panics_here(text, || rms.forward(&x, &mut eval()));
         let sizes = MlaSizes {
             width: 8,
             heads: 2,
@@ -33,7 +33,7 @@ fn of_norms() {
             value: 3,
         };
         let mla = MlaAttention::<f32>::new(sizes, &mut Rng::new(1));
-        refuses_here(text, || mla.with_eps(eps));
+        assert_panics_here(text, || mla.with_eps(eps));
     }
     // 0 is one.
     assert!(x.layer_norm(None, None, 0.0).value().to_vec()[0].is_nan());
@@ -43,51 +43,53 @@ fn of_norms() {
 #[test]
 fn of_attention() {
     for scale in [NAN, INF, -INF] {
-        refuses_here("attention: a scale must be finite in f64", || {
+        assert_panics_here("attention: a scale must be finite in f64", || {
             Spec::<f64>::new().scale(scale)
         });
     }
     // Finite, but not in this type.
-    refuses_here("attention: a scale must be finite in f32", || Spec::<f32>::new().scale(1e300));
+    assert_panics_here("attention: a scale must be finite in f32", || {
+        Spec::<f32>::new().scale(1e300)
+    });
     for scale in [0.0, -1.0, 1e300] {
         let _ = Spec::<f64>::new().scale(scale);
     }
     let cap = "attention: a softcap must be above 0, got";
     for c in [NAN, 0.0, -1.0] {
-        refuses_here(cap, || Spec::<f32>::new().softcap(c));
+        assert_panics_here(cap, || Spec::<f32>::new().softcap(c));
         let projections = Projections::<f32>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
-        refuses_here(cap, || SoftcapAttention::new(projections, c));
+        assert_panics_here(cap, || SoftcapAttention::new(projections, c));
     }
     let bias = Normalizer::Sigmoid { bias: Some(NAN) };
     let text = "attention: the bias of a sigmoid must be a number, got NaN";
-    refuses_here(text, || Spec::<f32>::new().normalizer(bias));
+    assert_panics_here(text, || Spec::<f32>::new().normalizer(bias));
     for p in [NAN, -0.1, 1.1] {
         let text = "dropout: p must be in [0, 1], got";
-        refuses_here(text, || Spec::<f32>::new().dropout(p, &mut Pass::train(1)));
-        refuses_here(text, || Dropout::new(p));
+        assert_panics_here(text, || Spec::<f32>::new().dropout(p, &mut Pass::train(1)));
+        assert_panics_here(text, || Dropout::new(p));
         let r = &mut Rng::new(1);
-        refuses_here(text, || SelfAttention::<f32>::new(4, 4, 4, r).dropout(p));
+        assert_panics_here(text, || SelfAttention::<f32>::new(4, 4, 4, r).dropout(p));
         let config = MultiHeadConfig { dropout: p, ..MultiHeadConfig::new(8, 2) };
-        refuses(text, || MultiHeadAttention::<f32>::new(&config, &mut Rng::new(1)));
+        assert_panics(text, || MultiHeadAttention::<f32>::new(&config, &mut Rng::new(1)));
     }
 }
 
 #[test]
 fn of_positions() {
     for base in [NAN, 0.0, -2.0] {
-        refuses_here("rope: a base must be above 1, got", || Rope::new(4).base(base));
+        assert_panics_here("rope: a base must be above 1, got", || Rope::new(4).base(base));
         let text = "sinusoidal positions: a base must be finite and above 0, got";
         let positions = SinusoidalPositions { base };
         let x = Var::constant(Tensor::<f32>::ones([3, 4]));
-        refuses_here(text, || positions.table::<f32>(0, 3, 4));
-        refuses_here(text, || positions.forward(&x, 0));
-        refuses_here(text, || positions.forward_at(&x, &Tensor::from([0i64, 1, 2])));
+        assert_panics_here(text, || positions.table::<f32>(0, 3, 4));
+        assert_panics_here(text, || positions.forward(&x, 0));
+        assert_panics_here(text, || positions.forward_at(&x, &Tensor::from([0i64, 1, 2])));
     }
     for factor in [NAN, -1.0] {
         let text = "rope: a factor must be above 0, got";
-        refuses_here(text, || Rope::new(4).scaling(Scaling::Linear { factor }));
-        refuses_here(text, || Rope::new(4).scaling(Scaling::Ntk { factor }));
-        refuses_here("yarn: a factor of at least 1, got", || Yarn::new(factor, 8));
+        assert_panics_here(text, || Rope::new(4).scaling(Scaling::Linear { factor }));
+        assert_panics_here(text, || Rope::new(4).scaling(Scaling::Ntk { factor }));
+        assert_panics_here("yarn: a factor of at least 1, got", || Yarn::new(factor, 8));
     }
 }
 
@@ -98,18 +100,20 @@ fn of_beginnings_and_samples() {
     for x in out_of_range {
         let text = |what: &str| format!("init: the {what} must be finite and at least 0, got {x}");
         let init = Init::Normal { std: x };
-        refuses_here(&text("standard deviation"), || init.sample::<f32>([2, 2], &mut Rng::new(1)));
-        refuses(&text("bound"), || sample(Init::Uniform { bound: x }));
-        refuses(&text("gain"), || sample(Init::XavierUniform { gain: x }));
-        refuses(&text("gain"), || sample(Init::XavierNormal { gain: x }));
+        assert_panics_here(&text("standard deviation"), || {
+            init.sample::<f32>([2, 2], &mut Rng::new(1))
+        });
+        assert_panics(&text("bound"), || sample(Init::Uniform { bound: x }));
+        assert_panics(&text("gain"), || sample(Init::XavierUniform { gain: x }));
+        assert_panics(&text("gain"), || sample(Init::XavierNormal { gain: x }));
     }
-    refuses("init: the constant must be a number, got NaN", || sample(Init::Constant(NAN)));
+    assert_panics("init: the constant must be a number, got NaN", || sample(Init::Constant(NAN)));
     assert_eq!(sample(Init::Constant(-INF)).to_vec(), [f32::NEG_INFINITY; 4]);
     assert_eq!(sample(Init::Normal { std: 0.0 }).abs().max(..).item(), 0.0);
     let logits = Tensor::from([1.0f32, 2.0]);
     for temperature in [NAN, -1.0] {
         let sampler = Sampler { temperature, top_k: None };
         let text = "sampler: the temperature must be at least 0, got";
-        refuses_here(text, || sampler.draw(&logits, &mut Rng::new(1)));
+        assert_panics_here(text, || sampler.draw(&logits, &mut Rng::new(1)));
     }
 }

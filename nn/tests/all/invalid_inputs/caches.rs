@@ -4,7 +4,7 @@ use retrograd_nn::attention::KvCache;
 use retrograd_tensor::Tensor;
 
 #[test]
-fn caches_grow_forget_and_go_back() {
+fn caches_grow_drop_and_truncate() {
     let rows =
         |from: usize, n: usize| Tensor::from_fn([2, 1, n, 1], |i| (10 * i[0] + from + i[2]) as f64);
     let held = |cache: &mut KvCache<f64>| {

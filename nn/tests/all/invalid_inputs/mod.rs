@@ -1,14 +1,13 @@
-//! Odd input: what does not fit and must be refused by name, what is empty, and what nobody
-//! looks at.
+//! Invalid inputs, which panic with a message that names them; empty inputs; and masked NaN.
 
 use crate::common::*;
 use retrograd_nn::attention::{Rope, RopeAttention};
 
 mod caches;
 mod classic;
+mod empty;
 mod modern;
 mod multi_head;
-mod nothing;
 mod numbers;
 mod parts;
 

@@ -8,32 +8,32 @@ use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 #[test]
-fn misfits_are_told() {
+fn invalid_inputs_are_rejected() {
     let rng = || Rng::new(1);
-    refuses("4 heads do not divide a width of 6", || {
+    assert_panics("4 heads do not divide a width of 6", || {
         MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(6, 4), &mut rng())
     });
-    refuses("0 heads do not divide a width of 6", || {
+    assert_panics("0 heads do not divide a width of 6", || {
         MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(6, 0), &mut rng())
     });
-    refuses("3 key heads do not divide 4 heads", || {
+    assert_panics("3 key heads do not divide 4 heads", || {
         GroupedQueryAttention::<f64>::new(8, 4, 3, &mut rng())
     });
-    refuses("3 key heads do not divide 4 heads", || {
+    assert_panics("3 key heads do not divide 4 heads", || {
         GroupedQueryAttention::from_multi_head(&mha(8, 4), 3)
     });
-    refuses("keys of width 5 and values of width 8 for queries of 8", || {
+    assert_panics("keys of width 5 and values of width 8 for queries of 8", || {
         let config = MultiHeadConfig { key_width: 5, ..MultiHeadConfig::new(8, 4) };
         let m = MultiHeadAttention::<f64>::new(&config, &mut rng());
         GroupedQueryAttention::from_multi_head(&m, 2)
     });
-    refuses("at least 1 head", || MultiHeadWrapper::<f64>::new(0, 4, 2, 2, &mut rng()));
-    refuses("got 1.5", || SelfAttention::<f64>::new(4, 3, 2, &mut rng()).dropout(1.5));
+    assert_panics("at least 1 head", || MultiHeadWrapper::<f64>::new(0, 4, 2, 2, &mut rng()));
+    assert_panics("got 1.5", || SelfAttention::<f64>::new(4, 3, 2, &mut rng()).dropout(1.5));
 
     let m = mha(4, 2);
     let x = leaf(&[2, 5, 4], 1);
     let run = |part: &str, q: &Var<f64>, k: &Var<f64>, v: &Var<f64>, mask: Mask| {
-        refuses(part, || m.forward(q, k, v, mask, &mut eval()));
+        assert_panics(part, || m.forward(q, k, v, mask, &mut eval()));
     };
     let wide = leaf(&[2, 5, 3], 1);
     run(
@@ -59,10 +59,10 @@ fn misfits_are_told() {
     let deep = leaf(&[1, 2, 5, 4], 1);
     run("got [1, 2, 5, 4]", &deep, &deep, &deep, Mask::full());
     let s = SelfAttention::new(4, 3, 2, &mut rng());
-    refuses("linear", || s.forward(&wide, Mask::full(), &mut eval()));
+    assert_panics("linear", || s.forward(&wide, Mask::full(), &mut eval()));
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut rng());
     let small = Mask::keep(&Tensor::ones([4, 4]));
-    refuses("does not broadcast to [2, 1, 5, 5]", || r.forward(&x, &small, &mut eval()));
+    assert_panics("does not broadcast to [2, 1, 5, 5]", || r.forward(&x, &small, &mut eval()));
     let state = mha(4, 2).state_dict();
     let config = MultiHeadConfig { value_width: 3, ..MultiHeadConfig::new(4, 2) };
     let error = MultiHeadAttention::new(&config, &mut rng()).load_state_dict(&state).unwrap_err();

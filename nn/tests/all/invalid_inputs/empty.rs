@@ -12,7 +12,7 @@ use retrograd_tensor::random::Rng;
 // ---------------------------------------------------------------------------------- odd input
 
 #[test]
-fn nothing_to_see_gives_nothing() {
+fn fully_masked_queries_give_zero() {
     let m = mha(4, 2);
     let bias = m.out_proj.bias.as_ref().unwrap().value().to_vec();
     let run = |lq: usize, lk: usize, batch: usize, mask: Mask| {
@@ -73,7 +73,7 @@ fn empty_sequences() {
 
 /// Sequences and batches of nothing come back as such, in every variant.
 #[test]
-fn nothing_in_nothing_out() {
+fn empty_inputs_give_empty_outputs() {
     let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
     let r = &mut Rng::new(2);
     let pass = || eval();
@@ -160,7 +160,7 @@ fn nothing_in_nothing_out() {
 }
 
 #[test]
-fn linear_attention_of_nothing() {
+fn linear_attention_of_empty_sequences() {
     // A sequence of nothing, and queries of another number.
     for form in [LinearForm::Quadratic, LinearForm::Recurrent, LinearForm::Chunked(2)] {
         let x = |l: usize, d: usize| Var::constant(randn(&[2, l, d], 1));
