@@ -9,7 +9,7 @@ use retrograd_tensor::{Integer, Real, Tensor};
 
 /// A table of vectors, read by index: `[..]` to `[.., width]`.
 ///
-/// Parameter: `weight` `[entries, width]`, standard normal at first, as in PyTorch.
+/// Parameter: `weight` `[entries, width]`, standard normal initially, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Embedding<T: Real = f32> {
     /// `[entries, width]`

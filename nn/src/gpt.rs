@@ -88,7 +88,7 @@ impl<T: Real> Gpt<T> {
         Ok(Gpt { wpe, dropout, blocks, ln_f, wte, lm_head, config, ignore_index })
     }
 
-    /// With another target that does not count in the loss: -100 at first, as in PyTorch; -1 in
+    /// With another target that does not count in the loss: -100 initially, as in PyTorch; -1 in
     /// nanoGPT; `None` if every target counts. It is no part of the configuration, and checkpoints
     /// do not hold it.
     ///
@@ -179,7 +179,8 @@ impl<T: Real> Gpt<T> {
     /// logits are never held all at once, see [`Var::linear_cross_entropy`].
     ///
     /// # Panics
-    /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor ignored.
+    /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor
+    /// ignored.
     #[track_caller]
     pub fn loss<I: Integer>(
         &self,
@@ -208,10 +209,10 @@ impl<T: Real> Gpt<T> {
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
     ///
-    /// A large batch is cut into shards that are computed at the same time, each from the tokens
-    /// to its gradients, and weighted by its number of targets that count; see [`sharded`]. The
-    /// number of shards, at most 4, depends on the sizes of the batch alone, so results do not depend
-    /// on threads; they differ from those of `loss(..).backward()` by rounding, and by what dropout
+    /// A large batch is cut into shards that are computed at the same time, each from the tokens to
+    /// its gradients, and weighted by its number of targets that count; see [`sharded`]. The number
+    /// of shards, at most 4, depends on the sizes of the batch alone, so results do not depend on
+    /// threads; they differ from those of `loss(..).backward()` by rounding, and by what dropout
     /// leaves out.
     ///
     /// # Panics
@@ -321,8 +322,8 @@ impl<T: Real> Gpt<T> {
         self.lm_head.forward(&x, pass)
     }
 
-    /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors are
-    /// reported at the caller's line.
+    /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors
+    /// are reported at the caller's line.
     #[track_caller]
     fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
         require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {

@@ -12,7 +12,7 @@ use retrograd_tensor::{Real, Shape};
 /// `y = x · Wᵀ + b`: `[.., inputs]` to `[.., outputs]`.
 ///
 /// Parameters: `weight` `[outputs, inputs]` and, unless left out, `bias` `[outputs]`, both
-/// uniform on `±1/√inputs` at first, as in PyTorch.
+/// uniform on `±1/√inputs` initially, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Linear<T: Real = f32> {
     /// `[outputs, inputs]`

@@ -21,7 +21,7 @@ pub struct Mlp<T: Real = f32> {
     pub activation: Activation,
     /// Back to the width of the residual stream.
     pub c_proj: Linear<T>,
-    /// Of the result.
+    /// Dropout of the output.
     pub dropout: Dropout,
 }
 

@@ -52,7 +52,7 @@ impl<T: Real> Layer<T> for LayerNorm<T> {
 
 /// `x / √(mean(x²) + eps) · weight` over the last axis.
 ///
-/// Parameter: `weight` `[width]`, ones at first. Zhang, Sennrich 2019 (arXiv 1910.07467).
+/// Parameter: `weight` `[width]`, ones initially. Zhang, Sennrich 2019 (arXiv 1910.07467).
 #[derive(Clone, Debug)]
 pub struct RmsNorm<T: Real = f32> {
     /// `[width]`

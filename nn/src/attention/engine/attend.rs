@@ -8,24 +8,24 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
-/// Attention from queries `[.., Hq, Lq, Dk]` to keys `[.., Hk, Lk, Dk]` and values
-/// `[.., Hk, Lk, Dv]`, giving `[.., Hq, Lq, Dv]`. See [`Spec`] for what is computed.
+/// Scaled dot-product attention from queries `[.., Hq, Lq, Dk]` to keys `[.., Hk, Lk, Dk]` and
+/// values `[.., Hk, Lk, Dv]`, `[.., Hq, Lq, Dv]`. [`Spec`] has the formula.
 ///
 /// Operands have 2 to 4 axes; missing ones are a single head, or a single sequence. `Hq` is a
 /// multiple of `Hk`, and query head `h` reads key head `⌊h · Hk / Hq⌋`. All of `Lq`, `Lk`,
 /// `Dk`, `Dv`, batch and heads are free, 0 included.
 ///
-/// A query that sees no key gives 0 and gets and sends a gradient of exactly 0. Whatever
-/// stands at keys that are not seen, NaN and infinities included, has no influence, forward
-/// or backward.
+/// The output of a query that attends to no key is 0, and all gradients through it are exactly 0.
+/// Masked keys and values have no influence on outputs or gradients, even if they are NaN or
+/// infinite.
 ///
-/// That is said of `q`, `k`, `v` and the parts of the spec. A module that makes them of hidden
-/// tokens by a projection hides these tokens as well, but not from the weights of the projection:
-/// their gradient is a plain product, in which a token that is NaN gives `0 · NaN`. Padding should
-/// be numbers.
+/// This holds for `q`, `k`, `v` and the parts of the spec. It does not hold for the weights of a
+/// projection that computes them from tokens: the gradient of the weights is a matrix
+/// multiplication, in which a masked token that is NaN contributes `0 · NaN`. Padding should
+/// therefore be finite.
 ///
 /// # Panics
-/// If shapes do not fit one another or the parts of the spec.
+/// If the shapes do not match each other or the parts of the spec.
 #[track_caller]
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
@@ -34,9 +34,10 @@ pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Va
     call.restore_rank(&output)
 }
 
-/// [`attend`] with its log-sum-exp, `ln Σ e^s` of each query over what it sees and the sink,
-/// `[.., Hq, Lq]`; -inf if it sees nothing. By tiles where [`attend`] goes by tiles: there are
-/// never all weights at once. Outputs over parts of the keys are put together by it:
+/// The output of [`attend`] and its log-sum-exp, `ln Σ e^s` of each query over the keys that it
+/// attends to and the sink, `[.., Hq, Lq]`; -inf if it attends to none. It takes the tiled path
+/// where [`attend`] does, without a matrix of all weights. The log-sum-exp combines outputs over
+/// parts of the keys:
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -76,11 +77,11 @@ pub fn attend_with_lse<T: Real>(
     (call.restore_rank(&output), call.restore_rank(&lse).squeeze(-1))
 }
 
-/// [`attend`] to queries, keys and values that lie side by side, as one projection makes them:
-/// from `[B, L, (H + 2 Hk) D]` to `[B, H, L, D]`. They are read where they lie.
+/// [`attend`] for queries, keys and values packed along the last axis, as one fused projection
+/// computes them: `[B, L, (H + 2 Hk) D]` to `[B, H, L, D]`. They are read in place, without a copy.
 ///
 /// # Panics
-/// If the heads do not divide the last axis, or shapes do not fit the parts of the spec.
+/// If the heads do not divide the last axis, or the shapes do not match the parts of the spec.
 #[track_caller]
 #[inline(never)]
 pub fn attend_packed<T: Real>(
@@ -102,7 +103,7 @@ pub fn attend_packed<T: Real>(
         let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
         return attend(&q, &k, &v, spec);
     }
-    // The node has the packed variable for its input, and views of it besides.
+    // The input of the node is the packed variable; the rule reads views of its value.
     let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
     tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv)
 }
@@ -118,16 +119,16 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
     spec.path != Path::Composed && why.is_none()
 }
 
-/// [`attend`] with weights and log-sum-exp, by the composed path; [`attend_with_lse`] if the
-/// weights are not wanted.
+/// The output of [`attend`], its weights and its log-sum-exp, by the composed path.
+/// [`attend_with_lse`] computes no matrix of weights.
 ///
 /// # Panics
-/// As [`attend`], or if the spec asks for the tiled path, which has no weights to give.
+/// As [`attend`], or if the spec requires the tiled path, which stores no weights.
 #[track_caller]
 #[inline(never)]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {
     require(spec.path != Path::Tiled, "attend", ErrorKind::Mismatch, || {
-        "the tiled path cannot: weights are asked for".into()
+        "the tiled path cannot: weights are requested".into()
     })
     .or_panic();
     let call = Call::new(q, k, v, spec);

@@ -11,17 +11,17 @@ use std::sync::Arc;
 /// An addend to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
 #[derive(Clone)]
 pub enum Bias<T: Real = f32> {
-    /// `-slope_h · |p - j|` with a slope per head: the farther, the less. Press, Smith, Lewis
-    /// 2021 (arXiv 2108.12409).
+    /// `-slope_h · |p - j|` with a slope per head: a penalty linear in the distance. Press, Smith,
+    /// Lewis 2021 (arXiv 2108.12409).
     Alibi(Arc<[f64]>),
-    /// A tensor broadcast to `[B, H, Lq, Lk]`; it gets a gradient if it is tracked.
+    /// A tensor broadcast to `[B, H, Lq, Lk]`, with a gradient if it is tracked.
     Additive(Var<T>),
     /// A learned value per head and bucket of distances, `[H, buckets]`. Raffel et al. 2019
     /// (arXiv 1910.10683).
     Buckets {
         /// The values, `[H, buckets]`.
         table: Var<T>,
-        /// How distances are put into buckets.
+        /// The map from distances to buckets.
         buckets: Buckets,
     },
     /// A function of sequence, head, query position and key position, with a name for printing.
@@ -29,7 +29,7 @@ pub enum Bias<T: Real = f32> {
 }
 
 impl<T: Real> Bias<T> {
-    /// ALiBi with the paper's slopes for any number of heads.
+    /// ALiBi with the slopes of the paper, for any number of heads.
     pub fn alibi(heads: usize) -> Self {
         Bias::Alibi(alibi_slopes(heads).into())
     }
@@ -99,7 +99,7 @@ impl<T: Real> Bias<T> {
         }
     }
 
-    /// As a function of the pair, if it is one without a gradient.
+    /// The bias as a function of the pair; `None` for biases with a gradient.
     pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
             Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
@@ -111,7 +111,7 @@ impl<T: Real> Bias<T> {
         }
     }
 
-    /// As a variable that broadcasts to `[B, H, Lq, Lk]`.
+    /// The bias as a variable that broadcasts to `[B, H, Lq, Lk]`.
     pub(crate) fn as_var(&self, sizes: Sizes, offset: isize) -> Var<T> {
         let Sizes { batch, heads, lq, lk } = sizes;
         match self {
@@ -136,8 +136,8 @@ impl<T: Real> Bias<T> {
     }
 }
 
-/// ALiBi's slopes: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
-/// power of two below, followed by every other one of the power above.
+/// The slopes of ALiBi: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
+/// power of two below, followed by every other slope of the power of two above.
 ///
 /// ```
 /// use retrograd_nn::attention::alibi_slopes;
@@ -153,15 +153,15 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(below).chain(power(2 * below).step_by(2).take(heads - below)).collect()
 }
 
-/// T5's buckets of distances: half of them one distance each, the others growing by a
-/// constant factor up to `max_distance`, and all beyond in the last.
+/// The distance buckets of T5: half of the buckets hold one distance each, the others grow by a
+/// constant factor up to `max_distance`, and the last also holds all distances beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets {
-    /// How many there are.
+    /// The number of buckets.
     pub count: usize,
     /// Distances from here on share the last bucket.
     pub max_distance: usize,
-    /// Half of the buckets for keys after the query; else those all share bucket 0.
+    /// True: half of the buckets are for keys after the query. False: these keys share bucket 0.
     pub bidirectional: bool,
 }
 

@@ -6,7 +6,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape};
 
-/// Operands of four axes, checked, and the spec resolved to them.
+/// Operands of four axes, and the spec resolved for their sizes; all of it checked.
 pub(crate) struct Call<T: Real> {
     pub q: Var<T>,
     pub k: Var<T>,
@@ -37,30 +37,31 @@ impl<T: Real> Call<T> {
         Call { q, k, v, spec, sizes, key_heads, offset, rank }
     }
 
-    /// The same call on other operands, tracked or not.
+    /// The same call with other operands and another sink.
     pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Call<T> {
         let spec = Spec { sink, ..self.spec.clone() };
         Call { q: q.clone(), k: k.clone(), v: v.clone(), spec, ..*self }
     }
 
-    /// A result of four axes with as many as the operands had.
+    /// Reshapes a result of four axes to the rank of the operands.
     pub fn restore_rank(&self, x: &Var<T>) -> Var<T> {
         x.reshape(&x.shape()[4 - self.rank..])
     }
 
-    /// `1/√Dk` unless given.
+    /// The scale of the scores: that of the spec, or `1/√Dk`.
     pub fn scale(&self) -> T {
         let width = self.q.size(-1).max(1) as f64;
         T::from_f64(self.spec.scale.unwrap_or(1.0 / width.sqrt()))
     }
 
-    /// `[B, Hq, L, X]` with the heads that share a key head on an axis of their own.
+    /// `[B, Hq, L, X]` to `[B, Hk, Hq / Hk, L, X]`: query heads grouped by the key head they share.
     pub fn grouped(&self, x: &Var<T>) -> Var<T> {
         let s = x.shape();
         let groups = self.sizes.heads / self.key_heads.max(1);
         x.reshape([s[0], self.key_heads, groups, s[2], s[3]])
     }
 
+    /// The inverse of [`Call::grouped`].
     pub fn ungrouped(&self, x: &Var<T>) -> Var<T> {
         x.reshape([x.size(0), self.sizes.heads, x.size(-2), x.size(-1)])
     }

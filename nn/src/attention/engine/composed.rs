@@ -1,4 +1,4 @@
-//! The composed path: attention in ordinary operations on whole matrices of scores.
+//! The composed path: attention in ordinary operations on matrices of all scores.
 
 use super::call::Call;
 use super::feature_map::feature_map;
@@ -7,27 +7,27 @@ use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-/// What attention can give besides its output.
+/// The output of attention with its weights and log-sum-exp.
 #[derive(Clone, Debug)]
 pub struct Attended<T: Real = f32> {
     /// `[.., Hq, Lq, Dv]`
     pub output: Var<T>,
-    /// `[.., Hq, Lq, Lk]`: before dropout, and before heads are mixed. A row sums to 1, or
-    /// less with a sink, or is 0 if the query sees nothing.
+    /// `[.., Hq, Lq, Lk]`, before dropout and before heads are mixed. A row sums to 1, to less
+    /// with a sink, or to 0 if the query attends to no key.
     pub weights: Var<T>,
-    /// `ln Σ e^s` of each query over what it sees and the sink, `[.., Hq, Lq]`; -inf if it
-    /// sees nothing.
+    /// `ln Σ e^s` of each query over the keys that it attends to and the sink, `[.., Hq, Lq]`;
+    /// -inf if there is neither.
     pub lse: Var<T>,
 }
 
 impl<T: Real> Call<T> {
-    /// The output, by whole matrices.
+    /// The output, from matrices of all scores and weights.
     pub fn composed(&self) -> Var<T> {
         let (s, keep) = self.scores();
         self.values(&self.normalize(&s, &keep))
     }
 
-    /// Everything, by whole matrices.
+    /// The output, the weights and the log-sum-exp.
     pub fn composed_all(&self) -> Attended<T> {
         let (s, keep) = self.scores();
         let weights = self.normalize(&s, &keep);
@@ -37,7 +37,8 @@ impl<T: Real> Call<T> {
         Attended { output, weights, lse }
     }
 
-    /// Scores `[B, Hq, Lq, Lk]`, and the pairs to be kept, of a shape that broadcasts to it.
+    /// Scores `[B, Hq, Lq, Lk]`, and the resolved mask, true where a pair attends, which broadcasts
+    /// to the shape of the scores.
     fn scores(&self) -> (Var<T>, Tensor<bool>) {
         let spec = &self.spec;
         let keep = spec.mask.dense(self.sizes, self.offset);
@@ -50,9 +51,9 @@ impl<T: Real> Call<T> {
             s = &s + products.reshape(s.shape()) * self.scale();
         }
         let mut keep = keep.unwrap_or_else(|| Tensor::ones([1, 1, 1, 1]));
-        // The softmax does not touch what is not seen. All else might let a NaN through: the
-        // slope of a softcap, other normalizers, a mixture of heads. Where one of them comes
-        // next, what is not seen is taken out.
+        // The masked softmax does not read masked scores. The other operations would propagate a
+        // NaN: the slope of a softcap, other normalizers, a mixture of heads. Before each of
+        // them, masked scores are set to 0.
         if let Some(c) = spec.softcap {
             let c = T::from_f64(c);
             s = (s.masked_fill(&!&keep, T::ZERO) / c).tanh() * c;
@@ -61,7 +62,7 @@ impl<T: Real> Call<T> {
             s = s.add(&bias.as_var(self.sizes, self.offset));
         }
         if let Some(mix) = &spec.score_mix {
-            // A score of -inf is not seen either, and would be in every mixture.
+            // A score of -inf counts as masked; it would make every mixture -inf.
             let low = s.value().eq(&Tensor::scalar(T::NEG_INFINITY));
             keep = keep.and(&!&low);
             s = mix_heads(mix, &s.masked_fill(&!&keep, T::ZERO));
@@ -79,7 +80,7 @@ impl<T: Real> Call<T> {
 }
 
 impl<T: Real> Spec<T> {
-    /// What comes of weights `[.., H, Lq, Lk]` before they meet the values: dropout, and mixture.
+    /// Weights `[.., H, Lq, Lk]` after dropout and the mixture of heads.
     pub(crate) fn dropout_and_mix(&self, weights: &Var<T>) -> Var<T> {
         let mut w = weights.clone();
         if let Some((p, key)) = self.dropout {

@@ -1,4 +1,4 @@
-//! What a spec does, in words and as a map.
+//! A spec in words and as a map.
 
 use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
@@ -8,12 +8,14 @@ use retrograd_tensor::error::{OrPanic, ShapeError};
 use std::fmt::Write;
 
 impl<T: Real> Spec<T> {
-    /// The parts in words, and a map of who sees whom: of a short sequence by query and key,
-    /// `#` seen and `.` not; of a longer one by tiles, `#` full, `+` partial, `.` empty, with
-    /// several tiles in a character if need be. A mask by head, or by sequence, has a map for
-    /// each of the first few that differ; of a user's rule, which may depend on both, the map is
-    /// that of the first head of the first sequence. Below it stands how many tiles are full,
-    /// partial and empty, and what the path makes of them.
+    /// The parts of the spec in words, and a map of the mask.
+    ///
+    /// For short sequences the map has a row for each query and a column for each key, `#` where
+    /// the pair attends and `.` where it does not. For longer ones a character is one tile or
+    /// several: `#` full, `+` partial, `.` empty. A mask by head or by sequence has a map for each
+    /// of the first few that differ. For a mask from a function, which may depend on both, the map
+    /// is that of the first head of the first sequence. Below each map are the numbers of full,
+    /// partial and empty tiles, and which of them the path computes.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -45,10 +47,7 @@ impl<T: Real> Spec<T> {
             line("heads       scores are mixed".into());
         }
         line(format!("mask        {:?}", self.mask));
-        line(format!(
-            "positions   query 0 stands at key {offset} ({:?})",
-            self.align.unwrap_or_default()
-        ));
+        line(format!("positions   query 0 at key {offset} ({:?})", self.align.unwrap_or_default()));
         line(format!("weights     {:?}", self.normalizer));
         match &self.sink {
             Sink::None => {}
@@ -63,7 +62,7 @@ impl<T: Real> Spec<T> {
         }
         let skips = match (self.path, self.needs_composed()) {
             (Path::Tiled, Some(why)) => {
-                line(format!("path        none: tiles are asked for, but {why}"));
+                line(format!("path        none: the tiled path is required, but {why}"));
                 false
             }
             (_, Some(why)) => {
@@ -71,7 +70,7 @@ impl<T: Real> Spec<T> {
                 false
             }
             (Path::Composed, None) => {
-                line("path        composed, as asked for".into());
+                line("path        composed, as required".into());
                 false
             }
             (_, None) => {
@@ -93,7 +92,7 @@ impl<T: Real> Spec<T> {
             if shown.iter().all(|(_, other)| *other != map) {
                 let of = match (batch, heads) {
                     (1, 1) if unsaid != (false, false) => {
-                        " of sequence 0, head 0; a rule may see more in others".into()
+                        " of sequence 0, head 0; other heads and sequences may differ".into()
                     }
                     (1, 1) => String::new(),
                     (1, _) => format!(" of head {h}"),
@@ -110,11 +109,11 @@ impl<T: Real> Spec<T> {
     }
 }
 
-/// Maps that are shown at most, and characters of a side of each.
+/// The largest number of maps, and of characters along a side of a map.
 const MAPS: usize = 4;
 const SIDE: usize = 48;
 
-/// The map of one sequence and head, and what it amounts to.
+/// The map of one sequence and head, followed by its counts.
 fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: bool) -> String {
     let Sizes { lq, lk, .. } = sizes;
     let class = |i: usize, j: usize| {
@@ -132,7 +131,7 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
         let [unseen, _, seen] = draw((lq, lk), 1, seen, &mut text);
         let all = unseen + seen;
         let percent = 100 * seen / all.max(1);
-        writeln!(text, "  {seen} of {all} pairs are seen: {percent} %").expect("a string");
+        writeln!(text, "  {seen} of {all} pairs attend: {percent} %").expect("a string");
     }
     let mut large = String::new();
     let [empty, partial, full] =
@@ -149,7 +148,8 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
     text
 }
 
-/// Draws a matrix of classes with so many of them in a character, and counts each.
+/// Appends a matrix of classes to `text`, `per_char` by `per_char` of them in a character; returns
+/// the number of each class.
 fn draw(
     (rows, cols): (usize, usize),
     per_char: usize,

@@ -1,4 +1,4 @@
-//! The engine that the variants are made of: [`attend`] computes what a [`Spec`] says.
+//! The attention engine: [`attend`] computes the attention that a [`Spec`] describes.
 
 mod attend;
 mod bias;

@@ -7,7 +7,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
 impl<T: Real> Call<T> {
-    /// Scores with the sink, if there is one, as one more column, which everyone sees.
+    /// Scores with the sink, if there is one, appended as one more column.
     pub fn with_sink(&self, s: &Var<T>) -> Var<T> {
         let heads = self.sizes.heads;
         let sink = match &self.spec.sink {
@@ -20,7 +20,7 @@ impl<T: Real> Call<T> {
         Var::cat(&[s, &sink.reshape([1, heads, 1, 1]).broadcast_to(dims)], -1)
     }
 
-    /// Weights of scores, over the pairs to be kept.
+    /// The weights of the scores, over the pairs that attend.
     pub fn normalize(&self, s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
         match self.spec.normalizer {
             Normalizer::Softmax => match self.spec.sink {
@@ -50,15 +50,14 @@ impl<T: Real> Call<T> {
     }
 }
 
-/// The `k` largest of every row; of equal ones, the first.
+/// True for the `k` largest elements of every row; of equal elements, the first.
 fn top_k_mask<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
     let index = x.topk(k.min(x.size(-1)), -1, true).1;
     let ones = Tensor::<T>::ones(index.shape());
     Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(&Tensor::scalar(T::ZERO))
 }
 
-/// Scores whose rows are all NaN where one that is seen is NaN or infinitely large: a threshold
-/// would be, too.
+/// Scores in which a row with an unmasked NaN or +∞ is NaN everywhere, as its threshold would be.
 fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let seen = s.value().masked_fill(&!keep, T::NEG_INFINITY);
     let numbers = seen.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
@@ -68,9 +67,9 @@ fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     s.masked_fill(&!&numbers, T::from_f64(f64::NAN))
 }
 
-/// Which elements of each row get weight under sparsemax or entmax, given for every rank the
-/// threshold that the elements up to it would have: those not below the last threshold that
-/// its own element reaches. In a row of NaN, all that are kept.
+/// The support of sparsemax or entmax: true for the elements of each row with a positive weight.
+/// `threshold` is that of the `n` largest elements, given in descending order; the support is the
+/// largest `n` whose smallest element exceeds it. In a row of NaN, all unmasked elements.
 fn support<T: Real>(
     s: &Tensor<T>,
     keep: &Tensor<bool>,
@@ -95,8 +94,8 @@ fn support<T: Real>(
     Tensor::from_vec(out, s.shape())
 }
 
-/// `max(s - τ, 0)` with `τ = (Σ s - 1) / n` over the support. The support is constant, so the
-/// gradient is exact where it does not change.
+/// `max(s - τ, 0)` with `τ = (Σ s - 1) / n` over the support. The support is treated as a constant:
+/// the gradient is exact wherever it is defined.
 fn sparsemax<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let inside = support(s.value(), keep, |x| (x.iter().sum::<f64>() - 1.0) / x.len() as f64);
     let n = row_counts(&inside);
@@ -118,12 +117,12 @@ fn entmax15<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let half = (s * T::from_f64(0.5)).masked_fill(&outside, T::ZERO);
     let mean = half.sum_keepdim(-1) / &n;
     let spread = (&half - &mean).masked_fill(&outside, T::ZERO).square().sum_keepdim(-1);
-    // The root's derivative is infinite at 0, where the support is about to lose an element.
+    // The derivative of the root is infinite at 0, where the support loses an element.
     let root = ((-spread + T::ONE) / n).clamp(T::ZERO, T::INFINITY).sqrt();
     (half - (mean - root)).masked_fill(&outside, T::ZERO).square()
 }
 
-/// Number of true elements of each row, at least 1, as a column.
+/// The number of true elements of each row, at least 1, `[.., 1]`.
 fn row_counts<T: Real>(inside: &Tensor<bool>) -> Var<T> {
     let ones = inside.where_(&Tensor::scalar(T::ONE), &Tensor::scalar(T::ZERO));
     Var::constant(ones.sum_keepdim(-1).maximum(&Tensor::scalar(T::ONE)))

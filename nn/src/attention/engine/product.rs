@@ -1,5 +1,6 @@
-//! The two products of attention, whose zeros are structural: what is not attended to has no
-//! part in the result nor in any gradient, NaN and infinities included.
+//! The two matrix multiplications of attention, `q·kᵀ` and `w·v`. Zero weights are structural:
+//! masked keys and values contribute nothing to the result or to any gradient, even if they are
+//! NaN or infinite.
 
 use retrograd_autograd::{Backward, Cx, Grads, Var};
 use retrograd_tensor::{Real, Tensor};

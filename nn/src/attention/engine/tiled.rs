@@ -1,4 +1,4 @@
-//! The tiled path as a differentiable operation.
+//! The tiled path: attention by tiles of keys as a differentiable operation.
 
 use super::call::Call;
 use super::spec::Sink;
@@ -12,18 +12,18 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> Var<T> {
     node(call, &[&call.q, &call.k, &call.v], None, false)
 }
 
-/// The output of a call and its log-sum-exp side by side, `[B, H, Lq, Dv + 1]`.
+/// The output of a call and its log-sum-exp concatenated, `[B, H, Lq, Dv + 1]`.
 pub(crate) fn attend_with_lse<T: Real>(call: &Call<T>) -> Var<T> {
     node(call, &[&call.q, &call.k, &call.v], None, true)
 }
 
-/// Such a pair put side by side.
+/// An output and its log-sum-exp concatenated in this way.
 pub(crate) fn side_by_side<T: Real>(output: &Var<T>, lse: &Var<T>) -> Var<T> {
     Var::cat(&[output, &lse.unsqueeze(-1)], -1)
 }
 
-/// The same of a call whose operands were cut from one variable by [`unpack`]: it gets one
-/// gradient, which is never put together from three.
+/// The output of a call whose operands are views of one variable, made by [`unpack`]. The backward
+/// pass computes the gradient of this variable directly.
 pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> Var<T> {
     node(call, &[qkv], Some(qkv.value().clone()), false)
 }
@@ -49,7 +49,7 @@ fn node<T: Real>(
         Sink::Learned(sink) => Some(sink.clone()),
     };
     let (q, k, v) = (call.q.value(), call.k.value(), call.v.value());
-    let (out, lse) = with_parts(call, sink.as_ref(), |how| forward(q, k, v, how));
+    let (out, lse) = with_parts(call, sink.as_ref(), |options| forward(q, k, v, options));
     let mut inputs = operands.to_vec();
     inputs.extend(&sink);
     let value = match with_lse {
@@ -66,7 +66,7 @@ fn node<T: Real>(
     })
 }
 
-/// The parts of the spec as the kernels want them.
+/// Calls `f` with the parts of the spec as arguments of the kernels.
 fn with_parts<T: Real, R>(
     call: &Call<T>,
     sink: Option<&Var<T>>,
@@ -92,12 +92,12 @@ fn with_parts<T: Real, R>(
 
 struct Rule<T: Real> {
     call: Call<T>,
-    /// What the operands were cut from, if they were.
+    /// The variable that the operands are views of, if there is one.
     packed: Option<Tensor<T>>,
     sink: Option<Var<T>>,
     out: Tensor<T>,
     lse: Tensor<T>,
-    /// Whether the log-sum-exp stands beside the output.
+    /// Whether the log-sum-exp is appended to the output.
     with_lse: bool,
 }
 

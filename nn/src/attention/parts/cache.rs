@@ -1,14 +1,14 @@
 //! The cache of keys and values for generation.
 //!
-//! To continue a causal sequence, only the new tokens need queries; keys and values of the
-//! earlier ones stay what they were. One step then costs `O(L)` instead of `O(L²)`, for a
-//! memory of `Hk · (D + Dv)` numbers per token and layer.
+//! To continue a causal sequence, only the new tokens need queries; the keys and values of earlier
+//! tokens do not change. With a cache, one step costs `O(L)` instead of `O(L²)`, for
+//! `Hk · (D + Dv)` elements of memory per token and layer.
 
 use crate::attention::engine::CachedPositions;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
-/// Keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
+/// A cache of the keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
 ///
 /// Rows are written in place into reserved capacity, so that adding a token copies only that token.
 ///
@@ -37,28 +37,28 @@ pub struct KvCache<T: Real = f32> {
 
 #[derive(Clone, Copy, Debug)]
 enum Limit {
-    /// No more tokens than this.
+    /// At most so many tokens.
     Capacity(usize),
-    /// Any number of tokens, of which the first and the last so many are kept.
+    /// Any number of tokens; the first `first` and the last `last` are kept.
     Keep { first: usize, last: usize },
 }
 
 impl<T: Real> KvCache<T> {
-    /// For at most `capacity` tokens.
+    /// A cache for at most `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
         KvCache::with(Limit::Capacity(capacity))
     }
 
-    /// For any number of tokens, of which only the last `n` are kept: equal to the whole
-    /// sequence under a causal window of up to `n` tokens before the query
-    /// (`Mask::causal() & Mask::window(n, 0)`), or any mask that reaches no further back. Keys
-    /// keep their positions, for masks and biases.
+    /// A cache for any number of tokens that keeps only the last `n`. Outputs are equal to those of
+    /// the whole sequence under a causal window of up to `n` tokens before the query
+    /// (`Mask::causal() & Mask::window(n, 0)`), or any narrower mask. Keys keep their positions,
+    /// for masks and biases.
     pub fn sliding(n: usize) -> Self {
         KvCache::streaming(0, n)
     }
 
-    /// For any number of tokens, of which the first `first` and the last `last` are kept, as
-    /// [`StreamingAttention`](crate::attention::StreamingAttention) sees them.
+    /// A cache for any number of tokens that keeps the first `first` and the last `last`, the keys
+    /// of [`StreamingAttention`](crate::attention::StreamingAttention).
     pub fn streaming(first: usize, last: usize) -> Self {
         KvCache::with(Limit::Keep { first, last })
     }
@@ -67,12 +67,12 @@ impl<T: Real> KvCache<T> {
         KvCache { keys: Buffer::default(), values: Buffer::default(), seen: 0, limit }
     }
 
-    /// Number of tokens so far, which is the position of the next.
+    /// The number of tokens so far, which is the position of the next token.
     pub fn position(&self) -> usize {
         self.seen
     }
 
-    /// Number of tokens that the next ones will see.
+    /// The number of tokens in the cache that the next tokens can attend to.
     pub fn len(&self) -> usize {
         match self.limit {
             Limit::Capacity(_) => self.keys.len,
@@ -89,12 +89,12 @@ impl<T: Real> KvCache<T> {
         CachedPositions { first, dropped: self.seen - self.len() }
     }
 
-    /// Whether there are none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of tokens that may follow; `None` if any number may.
+    /// The number of tokens that may follow; `None` if there is no limit.
     pub fn remaining(&self) -> Option<usize> {
         match self.limit {
             Limit::Capacity(n) => Some(n - self.seen),
@@ -102,15 +102,15 @@ impl<T: Real> KvCache<T> {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all tokens.
     pub fn clear(&mut self) {
         *self = KvCache::with(self.limit);
     }
 
-    /// Forgets all tokens from position `n` on: those of a guess that was wrong.
+    /// Removes all tokens from position `n` on, as after rejected tokens in speculative decoding.
     ///
     /// # Panics
-    /// If there are not so many, or some before them have been dropped already.
+    /// If there are fewer than `n` tokens, or some before them have been dropped.
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
         require(n <= self.seen, "cache", ErrorKind::Index, || {
@@ -127,11 +127,11 @@ impl<T: Real> KvCache<T> {
         (self.keys.len, self.values.len, self.seen) = (n, n, n);
     }
 
-    /// Adds keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and gives those of all tokens
-    /// held, the new ones last.
+    /// Appends keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and returns those of all tokens
+    /// in the cache, the new ones last.
     ///
     /// # Panics
-    /// If there are more than fit, or their other axes differ from those before.
+    /// If they exceed the capacity, or their other axes differ from those of earlier tokens.
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);
@@ -144,8 +144,8 @@ impl<T: Real> KvCache<T> {
                 format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
             })
             .or_panic(),
-            // Now, not when they came: nobody looks at the rows any more, so that they can be
-            // moved in place.
+            // Old rows are dropped here and not after they were read: now no tensor shares the
+            // buffer, so that rows are moved in place.
             Limit::Keep { first, last } => {
                 self.keys.keep(first, last);
                 self.values.keep(first, last);
@@ -188,7 +188,7 @@ impl<T: Real> Buffer<T> {
         .or_panic();
     }
 
-    /// Appends, and gives all.
+    /// Appends rows, and returns all rows.
     fn push(&mut self, new: &Tensor<T>) -> Tensor<T> {
         let (count, width) = (new.size(-2), new.size(-1));
         let old = self.data.take();
@@ -213,7 +213,7 @@ impl<T: Real> Buffer<T> {
         self.data.insert(data).narrow(-2, 0, self.len)
     }
 
-    /// Drops all but the first and the last rows.
+    /// Drops all rows but the first `first` and the last `last`.
     fn keep(&mut self, first: usize, last: usize) {
         let Some(data) = &mut self.data else { return };
         if self.len <= first.saturating_add(last) {

@@ -1,5 +1,5 @@
-//! Heads side by side on the last axis, as projections make them, and in rows, as the engine
-//! wants them.
+//! Splitting the last axis into heads, `[.., L, heads·D]` to `[.., heads, L, D]`, and joining
+//! them.
 
 use crate::attention::engine::{Attended, Spec, attend, attend_all};
 use retrograd_autograd::Var;
@@ -21,7 +21,8 @@ pub(crate) fn split_heads<T: Real>(x: &Var<T>, heads: usize) -> Var<T> {
     x.reshape(dims).transpose(-3, -2)
 }
 
-/// `[.., Hk, L, D]` to `[.., heads, L, D]`, each key head for all that share it.
+/// `[.., Hk, L, D]` to `[.., heads, L, D]`: each key head repeated for all query heads that share
+/// it.
 pub(crate) fn repeat_heads<T: Real>(x: &Var<T>, heads: usize) -> Var<T> {
     let key_heads = x.size(-3);
     if key_heads == heads {
@@ -58,7 +59,7 @@ fn checked<T: Real>(name: &str, x: &Var<T>, heads: usize) -> Var<T> {
     split_heads(x, heads)
 }
 
-/// Attention between projected operands `[.., L, heads·D]`, by heads.
+/// Projected operands `[.., L, heads·D]`, split into heads.
 pub(crate) struct SplitHeads<T: Real> {
     q: Var<T>,
     k: Var<T>,
@@ -66,10 +67,10 @@ pub(crate) struct SplitHeads<T: Real> {
 }
 
 impl<T: Real> SplitHeads<T> {
-    /// Queries in `heads` heads, keys and values in `key_heads`.
+    /// Splits queries into `heads` heads, keys and values into `key_heads`.
     ///
     /// # Panics
-    /// If an operand has not 2 or 3 axes, or heads do not divide its width.
+    /// If an operand does not have 2 or 3 axes, or the heads do not divide its width.
     #[track_caller]
     pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, heads: usize, key_heads: usize) -> Self {
         SplitHeads {
@@ -79,13 +80,13 @@ impl<T: Real> SplitHeads<T> {
         }
     }
 
-    /// The results of the heads side by side, `[.., Lq, heads·Dv]`.
+    /// The outputs of all heads, joined: `[.., Lq, heads·Dv]`.
     #[track_caller]
     pub fn attend(&self, spec: &Spec<T>) -> Var<T> {
         join_heads(&attend(&self.q, &self.k, &self.v, spec))
     }
 
-    /// The same, and the weights `[.., heads, Lq, Lk]`, before dropout.
+    /// The joined outputs, and the weights `[.., heads, Lq, Lk]` before dropout.
     #[track_caller]
     pub fn attend_all(&self, spec: &Spec<T>) -> (Var<T>, Var<T>) {
         let Attended { output, weights, .. } = attend_all(&self.q, &self.k, &self.v, spec);

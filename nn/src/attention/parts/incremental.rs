@@ -1,4 +1,4 @@
-//! Self-attention that runs on a whole sequence, or on its next tokens with a cache.
+//! Self-attention on a whole sequence, or on its next tokens with a cache.
 
 use super::cache::KvCache;
 use crate::attention::engine::Spec;
@@ -7,36 +7,36 @@ use crate::pass::Pass;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 
-/// Attention of a sequence to itself, as a whole or continued step by step.
+/// Self-attention on a whole sequence, or step by step with a cache.
 ///
-/// The [`Spec`] of a call says what belongs to the call: mask, dropout, path. The variant adds
+/// The [`Spec`] of a call contains what depends on the call: mask, dropout, path. The variant adds
 /// its own parts.
 pub trait Incremental<T: Real = f32>: Module<T> {
-    /// The output for `x` `[.., L, width]` that follows what `past` holds.
+    /// The output for `x` `[.., L, width]`, which follows the tokens in `past`.
     fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T>;
 
     /// The output for a whole sequence, `[.., L, width]` to `[.., L, width]`.
     ///
     /// # Panics
-    /// If the last axis of `x` is not the width, or the spec does not fit.
+    /// If the last axis of `x` is not the width, or the spec does not match the sizes.
     #[track_caller]
     fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         self.run(x, spec, &mut Past::none(), pass)
     }
 
-    /// The output for the next tokens of a sequence, whose earlier keys and values the cache
-    /// holds, and then those of `x`, too. Without gradients, in evaluation: a dropout in the
-    /// spec has no effect.
+    /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of
+    /// earlier tokens, and those of `x` are appended. Without gradients, in evaluation: dropout in
+    /// the spec has no effect.
     ///
-    /// With a causal mask, any division of a sequence into steps gives what
-    /// [`Incremental::forward`] gives for the whole, up to rounding. Masks and biases are those
-    /// of the whole sequence, by position, also where a cache has dropped keys, as long as they
-    /// let none of these be seen. What goes by number of key (dense masks, biases by a tensor)
-    /// must fit the keys so far, and is refused once some have been dropped.
+    /// With a causal mask, any division of a sequence into steps gives the outputs of
+    /// [`Incremental::forward`] on the whole sequence, up to rounding. Masks and biases are
+    /// functions of positions in the whole sequence, even after a cache has dropped keys, which
+    /// must then be masked. Dense masks and biases from tensors are indexed by key: their size
+    /// must be that of the keys so far, and they are rejected once keys have been dropped.
     ///
     /// # Panics
-    /// As `forward`, or if the cache is too small or was filled by something of other sizes, or
-    /// the spec has an alignment: the cache says where queries stand.
+    /// As `forward`, or if the cache is too small or contains keys of other sizes, or if the spec
+    /// has an alignment: the cache determines the positions of the queries.
     #[track_caller]
     fn forward_cached(&self, x: &Var<T>, spec: &Spec<T>, cache: &mut KvCache<T>) -> Var<T> {
         let spec = spec.with_cache(cache.positions());
@@ -44,17 +44,17 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     }
 }
 
-/// What came before the tokens of a call: nothing, or what a cache holds.
+/// The tokens before those of a call: none, or those in a cache.
 #[derive(Debug)]
 pub struct Past<'a, T: Real = f32>(Option<&'a mut KvCache<T>>);
 
 impl<'a, T: Real> Past<'a, T> {
-    /// The call has the whole sequence.
+    /// No earlier tokens: the call has the whole sequence.
     pub fn none() -> Self {
         Past(None)
     }
 
-    /// The call continues this cache. A cache remembers values, not gradients.
+    /// The tokens in a cache, which stores values without gradients.
     pub(crate) fn cached(cache: &'a mut KvCache<T>) -> Self {
         Past(Some(cache))
     }
@@ -64,7 +64,7 @@ impl<'a, T: Real> Past<'a, T> {
         self.0.as_ref().map_or(0, |cache| cache.position())
     }
 
-    /// Keys and values of all tokens, for those of the call.
+    /// The keys and values of all tokens, given those of the call.
     #[track_caller]
     pub fn extend(&mut self, k: &Var<T>, v: &Var<T>) -> (Var<T>, Var<T>) {
         match &mut self.0 {

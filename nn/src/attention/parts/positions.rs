@@ -1,4 +1,4 @@
-//! Absolute positions, added to embeddings before the first block.
+//! Absolute position embeddings, added to token embeddings before the first block.
 
 use crate::init::Init;
 use crate::module::{Module, Visitor};
@@ -10,9 +10,9 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `x_i + table[start + i]`: a learned vector for each position of a context.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L · width)`; a table of 0 is none. Parameter:
-/// `weight` `[context, width]`, normal with deviation 0.02 at first, as GPT-2's `wpe`. It knows no
-/// position beyond its context. Gehring et al. 2017 (arXiv 1705.03122).
+/// `[.., L, width]` to `[.., L, width]`, in `O(L · width)`. Parameter: `weight` `[context, width]`,
+/// normal with deviation 0.02 initially, as GPT-2's `wpe`. Positions beyond the context are errors.
+/// Gehring et al. 2017 (arXiv 1705.03122).
 #[derive(Clone, Debug)]
 pub struct LearnedPositions<T: Real = f32> {
     /// `[context, width]`
@@ -42,7 +42,7 @@ impl<T: Real> LearnedPositions<T> {
         x.add(&self.weight.to_var().narrow(0, start, length))
     }
 
-    /// Adds given positions, which broadcast to `[.., L]`: those of packed documents begin anew
+    /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
     ///
     /// # Panics
@@ -70,13 +70,13 @@ impl<T: Real> Module<T> for LearnedPositions<T> {
 /// `x_i + PE(start + i)` with `PE(p, 2m) = sin(p / 10000^(2m / width))` and
 /// `PE(p, 2m + 1) = cos(p / 10000^(2m / width))`.
 ///
-/// `[.., L, width]` to `[.., L, width]` in `O(L · width)`, no parameters, no bound on positions. It
-/// is [`LearnedPositions`] with these vectors for its table. `PE(p + n)` is a rotation of `PE(p)`
-/// that depends on `n` only, and [`Rope`](crate::attention::Rope) makes a method of that. An odd width ends in
-/// a sine. Vaswani et al. 2017 (arXiv 1706.03762).
+/// `[.., L, width]` to `[.., L, width]` in `O(L · width)`, no parameters, no limit on positions. It
+/// is [`LearnedPositions`] with these vectors as its table. `PE(p + n)` is a rotation of `PE(p)`
+/// that depends on `n` only; [`Rope`](crate::attention::Rope) is based on this. An odd width ends
+/// in a sine. Vaswani et al. 2017 (arXiv 1706.03762).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SinusoidalPositions {
-    /// The largest wavelength is this times 2π; 10000 at first.
+    /// The largest wavelength divided by 2π; 10000 by default.
     pub base: f64,
 }
 
@@ -116,7 +116,7 @@ impl SinusoidalPositions {
         })
     }
 
-    /// Adds given positions, which broadcast to `[.., L]`: those of packed documents begin anew
+    /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
     #[track_caller]
     pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {

@@ -1,4 +1,4 @@
-//! The projections around multi-head self-attention.
+//! The projections of multi-head self-attention.
 
 use super::heads::{heads_rule, join_heads, split_heads};
 use super::incremental::Past;
@@ -13,7 +13,7 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
-/// How many heads of which width a self-attention has.
+/// The numbers of heads of a self-attention, and their widths.
 ///
 /// ```
 /// use retrograd_nn::attention::HeadSizes;
@@ -22,7 +22,7 @@ use retrograd_tensor::random::Rng;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadSizes {
-    /// Width of what goes in and comes out.
+    /// Width of input and output.
     pub width: usize,
     /// Number of query heads.
     pub heads: usize,
@@ -33,20 +33,21 @@ pub struct HeadSizes {
 }
 
 impl HeadSizes {
-    /// As many key heads as query heads, all together as wide as the model.
+    /// As many key heads as query heads, of width `width / heads`.
     ///
     /// # Panics
-    /// If the heads do not divide the width.
+    /// If `heads` does not divide `width`.
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         heads_rule("attention", width, heads).or_panic();
         HeadSizes { width, heads, key_heads: heads, head_width: width / heads }
     }
 
-    /// Query heads share key heads: grouped-query attention, or with 1 multi-query attention.
+    /// Sets the number of key heads, which query heads share: grouped-query attention, or with 1
+    /// multi-query attention.
     ///
     /// # Panics
-    /// If the number does not divide that of the query heads.
+    /// If it does not divide the number of query heads.
     #[track_caller]
     pub fn key_heads(self, key_heads: usize) -> Self {
         let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
@@ -57,25 +58,25 @@ impl HeadSizes {
         HeadSizes { key_heads, ..self }
     }
 
-    /// Heads of another width.
+    /// Sets the width of each head.
     pub fn head_width(self, head_width: usize) -> Self {
         HeadSizes { head_width, ..self }
     }
 }
 
-/// What the variants that differ only *between* their projections have in common.
+/// The projections to queries, keys, values and outputs, which most variants share.
 ///
 /// ```text
 /// q = x · W_qᵀ   [.., L, H·D]      k = x · W_kᵀ, v = x · W_vᵀ   [.., L, Hk·D]
-/// q, k turned by their positions, if there are rotary ones
+/// q, k rotated by their positions, if there are rotary positions
 /// y = [o_0 .. o_H-1] · W_oᵀ
 /// ```
 ///
-/// Input and output are `[L, width]` or `[B, L, width]`. Tokens that a mask hides must be numbers
-/// if these parameters are trained ([`attend`] says why).
+/// Input and output are `[L, width]` or `[B, L, width]`. Masked tokens must be finite if these
+/// parameters are trained (see [`attend`]).
 ///
-/// Parameters, named as in Llama: `q_proj` `[H·D, width]`, `k_proj` and `v_proj`
-/// `[Hk·D, width]`, `o_proj` `[width, H·D]`, without biases unless they are put there.
+/// Parameters, named as in Llama: `q_proj` `[H·D, width]`, `k_proj` and `v_proj` `[Hk·D, width]`,
+/// `o_proj` `[width, H·D]`, without biases unless the fields are set.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -94,22 +95,22 @@ impl HeadSizes {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Projections<T: Real = f32> {
-    /// To queries.
+    /// The projection to queries.
     pub q_proj: Linear<T>,
-    /// To keys.
+    /// The projection to keys.
     pub k_proj: Linear<T>,
-    /// To values.
+    /// The projection to values.
     pub v_proj: Linear<T>,
-    /// From the heads back to the width.
+    /// The output projection.
     pub o_proj: Linear<T>,
-    /// Of the attention weights.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
     sizes: HeadSizes,
     rope: Option<Rope>,
 }
 
 impl<T: Real> Projections<T> {
-    /// Without biases, positions and dropout.
+    /// Projections without biases, rotary positions and dropout.
     #[track_caller]
     pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
@@ -124,10 +125,10 @@ impl<T: Real> Projections<T> {
         }
     }
 
-    /// With rotary positions.
+    /// Sets rotary positions.
     ///
     /// # Panics
-    /// If more is to be rotated than a head has.
+    /// If the rotary width exceeds the width of a head.
     #[track_caller]
     pub fn with_rope(mut self, rope: Rope) -> Self {
         require(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
@@ -152,8 +153,8 @@ impl<T: Real> Projections<T> {
         self.rope.as_ref()
     }
 
-    /// Goes over to another pairing of rotated elements: permutes the rows of `q_proj` and
-    /// `k_proj` so that the output stays the same.
+    /// Changes the pairing of rotated elements, and permutes the rows of `q_proj` and `k_proj` so
+    /// that outputs do not change.
     ///
     /// # Panics
     /// If there are no rotary positions.
@@ -169,10 +170,10 @@ impl<T: Real> Projections<T> {
         self.rope = Some(from.pairing(to));
     }
 
-    /// Refuses rotary positions where nothing is there that could turn.
+    /// Checks that there are no rotary positions, which the variant `module` does not support.
     ///
     /// # Panics
-    /// If there are any, saying why not.
+    /// If there are any, with the reason.
     #[track_caller]
     pub(crate) fn reject_rope(&self, module: &'static str, reason: &str) {
         require(self.rope.is_none(), module, ErrorKind::Mismatch, || {
@@ -181,10 +182,11 @@ impl<T: Real> Projections<T> {
         .or_panic();
     }
 
-    /// The input by a projection, in so many heads: `[.., L, width]` to `[.., heads, L, D]`.
+    /// Applies a projection and splits the result into heads: `[.., L, width]` to
+    /// `[.., heads, L, D]`.
     ///
     /// # Panics
-    /// If `x` has not 2 or 3 axes, or another width.
+    /// If `x` does not have 2 or 3 axes, or has another width.
     #[track_caller]
     pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
@@ -215,13 +217,13 @@ impl<T: Real> Projections<T> {
         self.project(&self.v_proj, self.sizes.key_heads, x, pass)
     }
 
-    /// Queries or keys, the first of which stands at `start`, with their positions.
+    /// Queries or keys at positions `start..`, rotated if there are rotary positions.
     #[track_caller]
     pub fn rotate(&self, x: &Var<T>, start: usize) -> Var<T> {
         self.rope.as_ref().map_or_else(|| x.clone(), |rope| rope.rotate(x, start))
     }
 
-    /// Queries, and keys and values of everything so far, with positions.
+    /// Queries of `x`, and keys and values of all tokens so far, with rotary positions applied.
     #[track_caller]
     pub fn qkv(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> [Var<T>; 3] {
         let (q, k, v) = (self.queries(x, pass), self.keys(x, pass), self.values(x, pass));
@@ -230,25 +232,26 @@ impl<T: Real> Projections<T> {
         [q, k, v]
     }
 
-    /// The spec with the dropout of the weights that these projections ask for.
+    /// The spec with the dropout of these projections.
     ///
     /// # Panics
-    /// If the spec has one of its own.
+    /// If the spec has a dropout, too.
     #[track_caller]
     pub fn with_dropout(&self, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Spec<T> {
         spec.into().dropout_of_module(self.dropout.p(), pass)
     }
 
-    /// The result of outputs of heads: `[.., H, L, D]` to `[.., L, width]`.
+    /// The output projection of the joined heads: `[.., H, L, D]` to `[.., L, width]`.
     #[track_caller]
     pub fn project_out(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.o_proj.forward(&join_heads(heads), pass)
     }
 
-    /// Self-attention as the spec says, between the projections: of everything so far.
+    /// Self-attention of `x` to all tokens so far: projections, [`attend`] of the engine, and the
+    /// output projection.
     ///
     /// # Panics
-    /// If shapes do not fit, or the spec has a dropout besides that of the projections.
+    /// If the shapes do not match, or both the spec and the projections have dropout.
     #[track_caller]
     pub fn attend(
         &self,

@@ -1,25 +1,25 @@
-//! Rotary positions (RoPE): queries and keys turned by an angle that grows with the position,
-//! so that their product depends only on the distance.
+//! Rotary positions (RoPE): queries and keys are rotated by angles proportional to their positions,
+//! so that the product of a query and a key depends only on their distance.
 //!
-//! Pair `m` of a vector at position `p` is turned by `p · θ_m`, `θ_m = base^(-2m / width)`:
+//! Pair `m` of a vector at position `p` is rotated by `p · θ_m`, `θ_m = base^(-2m / width)`:
 //!
 //! ```text
 //! (a, b) → (a cos - b sin, a sin + b cos)
 //! ```
 //!
-//! A turn keeps lengths, and its transpose is the turn by the opposite angle, which is the
-//! backward pass. Cost: `O(L · width)` per head, no parameters. Su et al. 2021
-//! (arXiv 2104.09864).
+//! A rotation preserves lengths, and its transpose is the rotation by the opposite angle, which is
+//! the backward pass. Cost: `O(L · width)` per head, no parameters. Su et al. 2021 (arXiv
+//! 2104.09864).
 //!
-//! Two conventions say which elements are a pair, and weights trained with one are wrong with
-//! the other; [`Rope::converted`] permutes them.
+//! There are two conventions for pairs of elements, and weights trained with one are wrong with the
+//! other; [`Rope::converted`] permutes weights.
 
 use retrograd_autograd::{Backward, Cx, Grads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 use std::f64::consts::TAU;
 
-/// Which elements are turned together, of a rotary width `w`.
+/// The pairs of elements that are rotated together, for a rotary width `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// `(x[m], x[m + w/2])`: GPT-NeoX, and Llama in the Hugging Face format.
@@ -28,52 +28,55 @@ pub enum Pairing {
     Interleaved,
 }
 
-/// How positions beyond those of training are brought back into what was seen.
+/// The scaling of angles for sequences longer than those of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scaling {
-    /// Not at all.
+    /// No scaling.
     None,
     /// `θ / factor`: position interpolation. Chen et al. 2023 (arXiv 2306.15595).
     Linear {
-        /// How many times longer.
+        /// The ratio of the lengths.
         factor: f64,
     },
-    /// A base of `base · factor^(w / (w - 2))`: the fastest pair stays, the slowest is slowed
-    /// by the factor.
+    /// A base of `base · factor^(w / (w - 2))`: the highest frequency is unchanged, the lowest is
+    /// divided by the factor.
     Ntk {
-        /// How many times longer.
+        /// The ratio of the lengths.
         factor: f64,
     },
-    /// Fast pairs stay, slow ones are interpolated.
+    /// High frequencies are unchanged, low ones are divided by a factor.
     Yarn(Yarn),
 }
 
-/// YaRN: pairs that turn more than `beta_fast` times in the training context stay, those that
-/// turn less than `beta_slow` times are slowed by `factor`, and between them the two are mixed
-/// linearly in the number of the pair; what is turned of queries and keys grows by `attention`,
-/// and so its part of the scores by the square. Where only part of a head is turned, the scores
-/// of the rest stay, as in Hugging Face's and OpenAI's code; [`MlaAttention`](crate::attention::MlaAttention)
-/// lets all of them grow, as DeepSeek's. Peng et al. 2023 (arXiv 2309.00071; the paper mixes
-/// linearly in the number of turns, its code and everyone since in the number of the pair).
+/// YaRN scaling of rotary positions.
+///
+/// Pairs with more than `beta_fast` rotations in the training context keep their frequency, those
+/// with fewer than `beta_slow` have it divided by `factor`, and between them the two frequencies
+/// are interpolated linearly in the index of the pair. Rotated elements are multiplied by
+/// `attention`, and so their part of the scores by its square. If only part of a head is rotated,
+/// the scores of the rest are unchanged, as in the code of Hugging Face and OpenAI;
+/// [`MlaAttention`](crate::attention::MlaAttention) scales all scores, as in the code of DeepSeek.
+/// Peng et al. 2023 (arXiv 2309.00071; the paper interpolates linearly in the number of rotations,
+/// its code and all later implementations in the index of the pair).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yarn {
-    /// How many times longer than the training context.
+    /// The ratio of the context to the training context.
     pub factor: f64,
     /// The training context.
     pub context: usize,
-    /// Turns above which a pair stays; 32 unless changed.
+    /// Number of rotations above which a frequency is unchanged; 32 by default.
     pub beta_fast: f64,
-    /// Turns below which a pair is slowed by the whole factor; 1 unless changed.
+    /// Number of rotations below which a frequency is divided by `factor`; 1 by default.
     pub beta_slow: f64,
-    /// Whether the bounds of the mixture are rounded outwards to whole pairs, as in the
-    /// paper's code and in Hugging Face's (true at first), or not, as in gpt-oss.
+    /// Whether the bounds of the interpolation are rounded outwards to whole pairs, as in the code
+    /// of the paper and of Hugging Face (true by default), or not, as in gpt-oss.
     pub rounded: bool,
-    /// The attention temperature's factor; `0.1 ln(factor) + 1` at first.
+    /// The attention factor, which scales rotated elements; `0.1 ln(factor) + 1` by default.
     pub attention: f64,
 }
 
 impl Yarn {
-    /// With the paper's constants.
+    /// YaRN with the constants of the paper.
     ///
     /// # Panics
     /// If the factor is below 1, or the context is 0.
@@ -113,9 +116,9 @@ impl Yarn {
         .or_panic();
     }
 
-    /// How much of pair `m` is interpolated, from 0 to 1.
+    /// The share of the divided frequency of pair `m`, from 0 to 1.
     fn ramp(&self, m: usize, width: f64, base: f64) -> f64 {
-        // The pair, as a fraction, that turns so many times in the context.
+        // The index of the pair, as a fraction, with so many rotations in the context.
         let pair =
             |turns: f64| width * (self.context as f64 / (turns * TAU)).ln() / (2.0 * base.ln());
         let (low, high) = (pair(self.beta_fast), pair(self.beta_slow));
@@ -128,14 +131,14 @@ impl Yarn {
     }
 }
 
-/// Rotary positions, see the formula in [`RopeAttention`](crate::attention::RopeAttention).
+/// Rotary positions; the formula is in [`RopeAttention`](crate::attention::RopeAttention).
 ///
 /// ```
 /// use retrograd_autograd::Var;
 /// use retrograd_nn::attention::{Pairing, Rope, Scaling};
 /// use retrograd_tensor::Tensor;
 ///
-/// // Of heads of width 4, the first 2 elements are turned.
+/// // Of heads of width 4, the first 2 elements are rotated.
 /// let rope = Rope::new(2).pairing(Pairing::Interleaved).scaling(Scaling::Linear { factor: 2.0 });
 /// let x = Var::constant(Tensor::from([[1.0f64, 0.0, 5.0, 6.0]]));
 /// let y = rope.rotate(&x, 3).into_value().to_vec();
@@ -150,8 +153,8 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Turns the first `width` elements of every head and leaves the rest ("partial rotary");
-    /// halves paired, base 10000, no scaling.
+    /// Rotary positions for the first `width` elements of every head ("partial rotary" if there are
+    /// more); pairing by halves, base 10000, no scaling.
     ///
     /// # Panics
     /// If the width is odd.
@@ -164,12 +167,12 @@ impl Rope {
         Rope { width, pairing: Pairing::Half, base: 10000.0, scaling: Scaling::None }
     }
 
-    /// With another pairing.
+    /// Sets the pairing.
     pub fn pairing(self, pairing: Pairing) -> Self {
         Rope { pairing, ..self }
     }
 
-    /// With another base.
+    /// Sets the base.
     ///
     /// # Panics
     /// If it is not above 1.
@@ -182,11 +185,11 @@ impl Rope {
         Rope { base, ..self }
     }
 
-    /// With scaling.
+    /// Sets the scaling.
     ///
     /// # Panics
-    /// If a factor is not above 0, or YaRN's numbers make no sense: a factor below 1, a context
-    /// of 0, bounds that are not `0 < beta_slow <= beta_fast`, an attention factor not above 0.
+    /// If a factor is not above 0, or for YaRN if the factor is below 1, the context 0, the bounds
+    /// not `0 < beta_slow <= beta_fast`, or the attention factor not above 0.
     #[track_caller]
     pub fn scaling(self, scaling: Scaling) -> Self {
         match scaling {
@@ -202,12 +205,12 @@ impl Rope {
         Rope { scaling, ..self }
     }
 
-    /// How many elements of a head are turned.
+    /// The number of elements of a head that are rotated.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The angles per position, one per pair.
+    /// The frequency of each pair: its angle per position.
     pub fn frequencies(&self) -> Vec<f64> {
         let width = self.width as f64;
         let base = match self.scaling {
@@ -230,7 +233,7 @@ impl Rope {
         (0..self.width / 2).map(scaled).collect()
     }
 
-    /// What turned vectors grow by: 1, but with YaRN.
+    /// The factor of rotated elements: 1 except with YaRN.
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
             Scaling::Yarn(yarn) => yarn.attention,
@@ -247,7 +250,7 @@ impl Rope {
         Rope { scaling, ..self.clone() }
     }
 
-    /// `x` `[.., L, D]`, turned for positions `start..start + L`.
+    /// `x` `[.., L, D]`, rotated for positions `start..start + L`.
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width.
@@ -257,8 +260,8 @@ impl Rope {
         self.rotate_at(x, &positions)
     }
 
-    /// `x` `[.., L, D]`, turned for given positions, which broadcast to `[.., L]`: those of
-    /// packed documents begin anew.
+    /// `x` `[.., L, D]`, rotated for given positions, which broadcast to `[.., L]`, such as those
+    /// of packed documents.
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width, or the positions do not broadcast.
@@ -277,7 +280,7 @@ impl Rope {
         let attention_factor = self.attention_factor();
         let mut dims = positions.shape().to_vec();
         dims.push(frequencies.len());
-        // Angles in f64 for every type: those of far positions have no digits to lose.
+        // Angles in f64 for every type: large angles lose too many digits in f32.
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
         for p in positions.to_vec() {
             for theta in &frequencies {
@@ -294,8 +297,8 @@ impl Rope {
         turn.apply(x)
     }
 
-    /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted
-    /// so that with the pairing `to` it gives the scores that it gives with this one.
+    /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted so
+    /// that scores with the pairing `to` equal the scores with this pairing.
     ///
     /// # Panics
     /// If the heads do not divide the rows, or are narrower than the rotary width.
@@ -315,7 +318,7 @@ impl Rope {
             return weight.clone();
         }
         let half = self.width / 2;
-        // Where the element that goes to place `i` of a head comes from.
+        // The index in a head of the element that moves to index `i`.
         let source = |i: usize| match to {
             _ if i >= self.width => i,
             Pairing::Interleaved => i / 2 + i % 2 * half,
@@ -328,7 +331,7 @@ impl Rope {
     }
 }
 
-/// A turn of pairs, and its own backward rule: the turn by the opposite angle.
+/// A rotation of pairs; its backward rule is the rotation by the opposite angle.
 #[derive(Clone, Debug)]
 struct Turn<T: Real> {
     /// `[.., L, pairs]`

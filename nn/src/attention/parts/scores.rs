@@ -1,4 +1,4 @@
-//! Attention by scores that are computed outside of the engine, and the additive score.
+//! Attention with scores that are computed outside of the engine, and the additive score.
 
 use crate::attention::engine::Spec;
 use crate::init::Init;
@@ -8,15 +8,15 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// A vector over hidden units, as a linear layer with one output begins.
+/// A vector over hidden units, initialised as the weight of a linear layer with one output.
 #[track_caller]
 pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> {
     Param::new(Init::TorchLinear.sample::<T>([1, hidden], rng).reshape([hidden]))
 }
 
-/// Attention by scores `[.., Lq, Lk]` made elsewhere, in place of `q·k`, to values
-/// `[.., Lk, Dv]`, of a single head: what `attend`, which is one of the engine's ways to do so,
-/// gives without its axis of heads.
+/// Single-head attention with given scores `[.., Lq, Lk]` in place of `q·k`, to values
+/// `[.., Lk, Dv]`. `attend` is one of the entry points of the engine; its result is returned
+/// without the axis of heads.
 #[track_caller]
 pub(crate) fn attend_by_scores<T: Real>(
     attend: impl Fn(&Var<T>, &Var<T>, &Var<T>, &Spec<T>) -> Var<T>,
@@ -34,7 +34,7 @@ pub(crate) fn attend_by_scores<T: Real>(
         )
     })
     .or_panic();
-    // Queries and keys of width 0 have products of 0, to which the scores are added.
+    // The products of queries and keys of width 0 are 0; the scores are added to them.
     let empty = |n: usize| {
         let mut dims = scores.shape().to_vec();
         let last = dims.len() - 1;
@@ -51,7 +51,7 @@ pub(crate) fn attend_by_scores<T: Real>(
 pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
     let valid = q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1);
     require(valid, "additive attention", ErrorKind::Mismatch, || {
-        format!("queries {:?} do not meet keys {:?}", q.shape(), k.shape())
+        format!("queries {:?} and keys {:?} have different ranks or widths", q.shape(), k.shape())
     })
     .or_panic();
     let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
@@ -73,11 +73,11 @@ fn hidden<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> Tensor<T> {
     q.unsqueeze(-2).add(&k.unsqueeze(-3)).tanh()
 }
 
-/// As many queries at a time as make about a quarter of a million hidden values.
+/// Tiles of queries with about 2¹⁸ hidden values each.
 fn query_tiles<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> impl Iterator<Item = (usize, usize)> {
     let lq = q.size(-2);
     let n = ((1 << 18) / k.numel().max(1)).max(1);
-    // One tile at least: of no queries, if there are none.
+    // At least one tile, even without queries.
     (0..lq.max(1)).step_by(n).map(move |first| (first, n.min(lq - first)))
 }
 

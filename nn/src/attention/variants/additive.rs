@@ -11,19 +11,19 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
-/// Scores by a small network instead of a product.
+/// Additive (Bahdanau) attention: scores from a small network instead of a dot product.
 ///
 /// ```text
 /// s_ij = vᵀ tanh(W q_i + U k_j + b)
-/// o_i  = Σ_j softmax_j(s_ij, where the mask keeps) · value_j
+/// o_i  = Σ_j softmax_j(s_ij, masked) · value_j
 /// ```
 ///
 /// Queries `[Lq, d_q]` or `[B, Lq, d_q]`, keys `[.., Lk, d_k]`, values `[.., Lk, d_v]`, to
 /// `[.., Lq, d_v]`. The work is `O(Lq Lk a)` with `a` hidden units. The `Lq · Lk · a` hidden
-/// values are never there at once: they are made for a few queries at a time, and made again
-/// by the backward pass (by a backward pass that is itself recorded, all at once).
+/// values are computed in tiles of queries and recomputed in the backward pass, so that they are
+/// never all in memory (except in a recorded backward pass).
 ///
-/// [`LuongConcat`](crate::attention::LuongConcat) with `[W U]` as one matrix is the same without `b`.
+/// Without `b` it equals [`LuongConcat`](crate::attention::LuongConcat) with the matrix `[W U]`.
 ///
 /// Parameters: `query.weight` (W) `[a, d_q]`, `key.weight` (U) `[a, d_k]`, `key.bias` (b)
 /// `[a]`, `v` `[a]`. Bahdanau, Cho, Bengio 2014 (arXiv 1409.0473).
@@ -49,12 +49,12 @@ pub struct AdditiveAttention<T: Real = f32> {
     pub key: Linear<T>,
     /// `v`
     pub v: Param<T>,
-    /// Of the weights.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
 }
 
 impl<T: Real> AdditiveAttention<T> {
-    /// For queries and keys of these widths, with `hidden` units.
+    /// A layer for queries and keys of these widths, with `hidden` units.
     #[track_caller]
     pub fn new(query_width: usize, key_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         AdditiveAttention {
@@ -65,10 +65,10 @@ impl<T: Real> AdditiveAttention<T> {
         }
     }
 
-    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`].
+    /// The output under a [`Mask`](crate::attention::Mask), or with a whole [`Spec`].
     ///
     /// # Panics
-    /// If shapes do not fit one another or the mask.
+    /// If the shapes do not match each other or the mask.
     #[track_caller]
     pub fn forward(
         &self,

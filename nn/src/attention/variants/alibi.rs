@@ -1,4 +1,4 @@
-//! ALiBi: the farther, the less.
+//! ALiBi: a penalty on scores that is linear in the distance.
 
 use crate::attention::engine::{Bias, Spec, alibi_slopes};
 use crate::attention::parts::incremental::Past;
@@ -8,13 +8,13 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
-/// Self-attention with a penalty that grows with distance, which needs no other positions.
+/// Self-attention with a penalty linear in the distance, in place of position embeddings.
 ///
 /// ```text
 /// s_pj = q_p · k_j / √D - m_h |p - j|
 /// ```
 ///
-/// with a slope `m_h` per head: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two, else see
+/// with a slope `m_h` per head: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; see
 /// [`alibi_slopes`]. `[L, width]` or `[B, L, width]` to the same, in `O(L² width)`. With slopes
 /// of 0 it is plain (causal) self-attention.
 ///
@@ -22,29 +22,29 @@ use retrograd_tensor::Real;
 /// (arXiv 2108.12409).
 #[derive(Clone, Debug)]
 pub struct AlibiAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
-    /// One for each head.
+    /// The slope of each head.
     pub slopes: Vec<f64>,
     causal: bool,
 }
 
 impl<T: Real> AlibiAttention<T> {
-    /// For decoders: of keys up to the query.
+    /// Causal attention, for decoders.
     pub fn causal(projections: Projections<T>) -> Self {
         let slopes = alibi_slopes(projections.sizes().heads);
         AlibiAttention { projections, slopes, causal: true }
     }
 
-    /// For encoders: of keys on both sides, by distance.
+    /// Attention to keys on both sides, for encoders.
     pub fn symmetric(projections: Projections<T>) -> Self {
         AlibiAttention { causal: false, ..AlibiAttention::causal(projections) }
     }
 
-    /// Attends; `spec` may restrict it further.
+    /// The output for `x`; `spec` may restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If the shapes do not match.
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = spec.into().bias(Bias::Alibi(self.slopes.clone().into()));

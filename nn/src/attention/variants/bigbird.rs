@@ -1,4 +1,4 @@
-//! BigBird: blocks that see their neighbours, a few everywhere, and some at random.
+//! BigBird: block-sparse attention to neighbouring, global and random blocks.
 
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
@@ -10,34 +10,36 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// Which blocks see one another.
+/// The block layout of [`BigBirdAttention`].
 ///
 /// ```
 /// use retrograd_nn::attention::BigBirdLayout;
 /// let layout = BigBirdLayout { block: 64, neighbours: 1, global: 1, random: 2, seed: 7 };
 /// let blocks = layout.blocks(1, 10);
 /// assert_eq!(*blocks.shape(), [1, 10, 10]);
-/// // Block 5 sees itself and two neighbours, block 0, and two others.
+/// // Block 5 attends to itself and two neighbours, block 0, and two others.
 /// let row = blocks.select(0, 0).select(0, 5).to_vec();
 /// assert!(row[0] && row[4] && row[5] && row[6]);
-/// assert_eq!(row.iter().filter(|sees| **sees).count(), 6);
+/// assert_eq!(row.iter().filter(|attends| **attends).count(), 6);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BigBirdLayout {
     /// Tokens in a block.
     pub block: usize,
-    /// Blocks on each side that a block sees besides itself.
+    /// Blocks on each side that a block attends to besides itself.
     pub neighbours: usize,
-    /// First blocks, which see and are seen by all.
+    /// The number of first blocks that are global: they attend to all blocks, and all blocks to
+    /// them.
     pub global: usize,
-    /// Other blocks that a block sees, drawn per head and without repetition.
+    /// Other blocks that a block attends to, sampled per head without replacement.
     pub random: usize,
-    /// Of the drawing.
+    /// The seed of the random blocks.
     pub seed: u64,
 }
 
 impl BigBirdLayout {
-    /// True where a block of queries sees a block of keys: `[heads, n, n]` for `n` blocks.
+    /// The layout for `n` blocks, `[heads, n, n]`: true where a block of queries attends to a block
+    /// of keys.
     pub fn blocks(&self, heads: usize, n: usize) -> Tensor<bool> {
         let mut rng = Rng::new(self.seed);
         let mut sees = vec![false; heads * n * n];
@@ -54,10 +56,10 @@ impl BigBirdLayout {
         Tensor::from_vec(sees, [heads, n, n])
     }
 
-    /// As a mask for `heads` heads and a sequence of this length.
+    /// The mask for `heads` heads and a sequence of this length.
     ///
     /// # Panics
-    /// If blocks hold no token.
+    /// If the block size is 0.
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
         require(self.block > 0, "BigBird", ErrorKind::Value, || {
@@ -68,35 +70,36 @@ impl BigBirdLayout {
     }
 }
 
-/// Self-attention between blocks: neighbours, global ones, and random ones.
+/// Self-attention to neighbouring, global and random blocks.
 ///
-/// A query in block `a` sees every key of block `b` where
-/// `|a - b| <= neighbours`, `min(a, b) < global`, or `b` was drawn for `a`.
+/// A query in block `a` attends to every key of block `b` if `|a - b| <= neighbours`,
+/// `min(a, b) < global`, or `b` was sampled for `a`.
 ///
 /// `[L, width]` or `[B, L, width]` to the same; the work is
-/// `O(L · block · (2 neighbours + 1 + global + random) · width)`, for blocks of a multiple of
-/// the engine's tile of 64. With `global` or `neighbours` at least the number of blocks it is
-/// full self-attention. [`Mask::blocks`] takes any other layout.
+/// `O(L · block · (2 neighbours + 1 + global + random) · width)`, for block sizes that are a
+/// multiple of 64, the tile size of the engine. With `global` or `neighbours` at least the number
+/// of blocks it is full self-attention. [`Mask::blocks`] supports any other layout.
 ///
 /// Parameters: those of [`Projections`]. Zaheer et al. 2020 (arXiv 2007.14062).
 #[derive(Clone, Debug)]
 pub struct BigBirdAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
-    /// Which blocks see one another.
+    /// The block layout.
     pub layout: BigBirdLayout,
 }
 
 impl<T: Real> BigBirdAttention<T> {
-    /// With a layout.
+    /// A layer with this layout.
     pub fn new(projections: Projections<T>, layout: BigBirdLayout) -> Self {
         BigBirdAttention { projections, layout }
     }
 
-    /// Attends; `spec` may restrict it further, by [`Mask::causal`] for a decoder.
+    /// The output for `x`; `spec` may restrict the attention further, by [`Mask::causal`] for a
+    /// decoder.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If the shapes do not match.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let mask = self.layout.mask(self.projections.sizes().heads, x.size(-2));

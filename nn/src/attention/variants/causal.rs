@@ -15,31 +15,31 @@ use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
-/// Every position attends to itself and those before it, in several heads.
+/// Causal multi-head self-attention: every position attends to itself and those before it.
 ///
-/// With `[q k v] = x · Wᵀ + b` cut into heads of width `D`:
-/// `o = dropout(softmax(q · kᵀ / √D, keys up to the query)) · v`, heads side by side, then
-/// projected. `[.., L, width]` to `[.., L, width]`, in `O(L² · width)` and the work of the
-/// projections. It is [`MultiHeadAttention`](crate::attention::MultiHeadAttention) of a sequence to itself
-/// under a causal mask, with other names for its parameters.
+/// With `[q k v] = x · Wᵀ + b` split into heads of width `D`:
+/// `o = dropout(softmax(q · kᵀ / √D, causal)) · v`; the joined heads are then projected.
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · width)` and the work of the projections. It is
+/// [`MultiHeadAttention`](crate::attention::MultiHeadAttention) of a sequence to itself under a
+/// causal mask, with other names for its parameters.
 ///
-/// Parameters, named as in nanoGPT: `c_attn` `[3·width, width]` and `c_proj`
-/// `[width, width]`. Vaswani et al. 2017 (arXiv 1706.03762).
+/// Parameters, named as in nanoGPT: `c_attn` `[3·width, width]` and `c_proj` `[width, width]`.
+/// Vaswani et al. 2017 (arXiv 1706.03762).
 #[derive(Clone, Debug)]
 pub struct CausalSelfAttention<T: Real = f32> {
-    /// To queries, keys and values at once.
+    /// The fused projection to queries, keys and values.
     pub c_attn: Linear<T>,
-    /// From the heads back to the residual stream.
+    /// The output projection.
     pub c_proj: Linear<T>,
-    /// Of the attention weights.
+    /// Dropout of the attention weights.
     pub attn_dropout: Dropout,
-    /// Of the result.
+    /// Dropout of the output.
     pub resid_dropout: Dropout,
     heads: usize,
 }
 
 impl<T: Real> CausalSelfAttention<T> {
-    /// As the configuration says.
+    /// A layer of this configuration.
     ///
     /// # Panics
     /// As [`GptConfig::check`].
@@ -58,7 +58,7 @@ impl<T: Real> CausalSelfAttention<T> {
         }
     }
 
-    /// The output and the attention weights `[.., heads, L, L]`, before their dropout.
+    /// The output and the attention weights `[.., heads, L, L]`, before dropout.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width.
@@ -74,10 +74,10 @@ impl<T: Real> CausalSelfAttention<T> {
         (self.project(&y.reshape(x.shape()), pass), weights.reshape(dims))
     }
 
-    /// The output for the next tokens of a sequence, whose earlier keys and values the cache
-    /// holds, and then those of `x`, too. Without gradients, in evaluation. What any division of
-    /// a sequence gives is equal to the whole: in `f32` bit by bit, but at the portable level of
-    /// SIMD; there, and in `f64`, up to rounding.
+    /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of
+    /// earlier tokens, and those of `x` are appended. Without gradients, in evaluation. Any
+    /// division of a sequence into steps gives the outputs for the whole: in `f32` bit for bit,
+    /// except at the portable SIMD level; there, and in `f64`, up to rounding.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
@@ -93,8 +93,8 @@ impl<T: Real> CausalSelfAttention<T> {
         })
     }
 
-    /// `residual + self.forward(x, pass)`, with a sum that costs nothing unless something is
-    /// dropped.
+    /// `residual + self.forward(x, pass)`, with the sum fused into the output projection unless
+    /// there is dropout.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
@@ -110,7 +110,7 @@ impl<T: Real> CausalSelfAttention<T> {
         }
     }
 
-    /// Outputs of all heads side by side.
+    /// The joined outputs of all heads.
     #[track_caller]
     fn heads_joined(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let qkv = self.qkv(x, pass);
@@ -118,7 +118,7 @@ impl<T: Real> CausalSelfAttention<T> {
         join_heads(&o).reshape(x.shape())
     }
 
-    /// Queries, keys and values side by side, `[B, L, 3·width]`.
+    /// Packed queries, keys and values, `[B, L, 3·width]`.
     #[track_caller]
     fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let (length, width) = (x.size(-2), x.size(-1));

@@ -1,4 +1,4 @@
-//! Chunked local attention: causal within chunks that do not see one another.
+//! Chunked local attention: causal attention within chunks.
 
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
@@ -8,26 +8,26 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
-/// Causal self-attention within chunks: `p` sees `j` if `j <= p` and `⌊j / n⌋ = ⌊p / n⌋`.
+/// Causal self-attention within chunks: `p` attends to `j` if `j <= p` and `⌊j / n⌋ = ⌊p / n⌋`.
 ///
 /// `[L, width]` or `[B, L, width]` to the same, in `O(L n width)`, where tiles between chunks
-/// are left out. With `n >= L` it is causal self-attention. Chunks are those of absolute
-/// positions, so a cache needs to keep the last `n` keys at most. As most layers of Llama 4
-/// have it, with full attention in between.
+/// are skipped. With `n >= L` it is causal self-attention. Chunks are those of absolute
+/// positions, so a cache has to keep at most the last `n` keys. Used in most layers of Llama 4,
+/// alternating with full attention.
 ///
 /// Parameters: those of [`Projections`].
 #[derive(Clone, Debug)]
 pub struct ChunkedLocalAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
     mask: Mask,
 }
 
 impl<T: Real> ChunkedLocalAttention<T> {
-    /// With chunks of `chunk` tokens.
+    /// A layer with chunks of `chunk` tokens.
     ///
     /// # Panics
-    /// If a chunk holds no token.
+    /// If `chunk` is 0.
     #[track_caller]
     pub fn new(projections: Projections<T>, chunk: usize) -> Self {
         let mask = Mask::causal() & Mask::chunks(chunk);

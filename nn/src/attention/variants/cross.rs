@@ -15,30 +15,31 @@ use retrograd_tensor::random::Rng;
 ///
 /// ```text
 /// q = x₁ · W_queryᵀ     k = x₂ · W_keyᵀ     v = x₂ · W_valueᵀ     (+ biases)
-/// o = dropout(softmax(q · kᵀ / √d_k, where the mask keeps)) · v
+/// o = dropout(softmax(q · kᵀ / √d_k, masked)) · v
 /// ```
 ///
 /// `x₁` is `[Lq, d₁]` or `[B, Lq, d₁]` and `x₂` `[Lk, d₂]` or `[B, Lk, d₂]`; widths and lengths
 /// may differ. The result is `[.., Lq, d_v]`. The work is `O(Lq Lk (d_k + d_v))` and that of the
-/// projections. A query that sees no key, for one because `Lk` is 0, gives 0.
+/// projections. The output of a query that attends to no key (if `Lk` is 0, say) is 0.
 ///
 /// With `x₁ = x₂` it is [`SelfAttention`](crate::attention::SelfAttention). Parameters: `W_query`
 /// `[d_k, d₁]`, `W_key` `[d_k, d₂]`, `W_value` `[d_v, d₂]`. Bahdanau et al. 2014 (arXiv
-/// 1409.0473) attend from a decoder to an encoder, Vaswani et al. 2017 (arXiv 1706.03762) so.
+/// 1409.0473) attend from a decoder to an encoder; in this form, Vaswani et al. 2017 (arXiv
+/// 1706.03762).
 #[derive(Clone, Debug)]
 pub struct CrossAttention<T: Real = f32> {
-    /// To queries, from the first sequence.
+    /// The projection to queries, from the first sequence.
     pub query: Linear<T>,
-    /// To keys, from the second.
+    /// The projection to keys, from the second.
     pub key: Linear<T>,
-    /// To values, from the second.
+    /// The projection to values, from the second.
     pub value: Linear<T>,
-    /// Of the weights.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
 }
 
 impl<T: Real> CrossAttention<T> {
-    /// From widths `d_query` and `d_other` of the two sequences, without biases.
+    /// A layer for sequences of widths `d_query` and `d_other`, without biases.
     #[track_caller]
     pub fn new(d_query: usize, d_other: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         CrossAttention {
@@ -49,7 +50,7 @@ impl<T: Real> CrossAttention<T> {
         }
     }
 
-    /// The same with biases.
+    /// A layer with biases.
     #[track_caller]
     pub fn with_bias(
         d_query: usize,
@@ -79,10 +80,11 @@ impl<T: Real> CrossAttention<T> {
         (SplitHeads::new(&q, &k, &v, 1, 1), spec.into().dropout_of_module(self.dropout.p(), pass))
     }
 
-    /// Attends from `x` to `other`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
+    /// The attention from `x` to `other`, under a [`Mask`](crate::attention::Mask) or with a whole
+    /// [`Spec`].
     ///
     /// # Panics
-    /// If widths, batches or the mask do not fit.
+    /// If widths, batches or the mask do not match.
     #[track_caller]
     pub fn forward(
         &self,
@@ -118,13 +120,13 @@ impl<T: Real> Module<T> for CrossAttention<T> {
     }
 }
 
-/// Cross-attention in several heads: a [`MultiHeadAttention`] whose keys and values come from
-/// one sequence, of any width.
+/// Multi-head cross-attention: a [`MultiHeadAttention`] whose keys and values come from one
+/// sequence, of any width.
 ///
 /// `x₁` `[.., Lq, width]` and `x₂` `[.., Lk, d₂]` give `[.., Lq, width]`. Parameters, cost and
-/// names are those of [`MultiHeadAttention`] with `key_width = value_width = d₂`; with
-/// `x₁ = x₂` it is multi-head self-attention. Vaswani et al. 2017 (arXiv 1706.03762), where
-/// a decoder reads its encoder.
+/// names are those of [`MultiHeadAttention`] with `key_width = value_width = d₂`; with `x₁ = x₂` it
+/// is multi-head self-attention. Vaswani et al. 2017 (arXiv 1706.03762), from a decoder to an
+/// encoder.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -141,12 +143,12 @@ impl<T: Real> Module<T> for CrossAttention<T> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiHeadCrossAttention<T: Real = f32> {
-    /// What computes it.
+    /// The attention that computes it.
     pub attention: MultiHeadAttention<T>,
 }
 
 impl<T: Real> MultiHeadCrossAttention<T> {
-    /// From queries of `width` to a sequence of width `d_other`.
+    /// A layer for queries of `width` and a sequence of width `d_other`.
     ///
     /// # Panics
     /// If `heads` does not divide `width`.
@@ -160,10 +162,11 @@ impl<T: Real> MultiHeadCrossAttention<T> {
         MultiHeadCrossAttention { attention: MultiHeadAttention::new(&config, rng) }
     }
 
-    /// Attends from `x` to `other`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
+    /// The attention from `x` to `other`, under a [`Mask`](crate::attention::Mask) or with a whole
+    /// [`Spec`].
     ///
     /// # Panics
-    /// If widths, batches or the mask do not fit.
+    /// If widths, batches or the mask do not match.
     #[track_caller]
     pub fn forward(
         &self,

@@ -1,4 +1,4 @@
-//! The difference of two attentions, which cancels what both give to everything.
+//! Differential attention: the difference of two softmaxes, which cancels common noise.
 
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -14,8 +14,9 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
-/// `o = (softmax(q₁ k₁ᵀ / √d) - λ softmax(q₂ k₂ᵀ / √d)) · v` per head, with two queries and two
-/// keys of width `d` and a value of width `2d`; then `(1 - λ_init) · RmsNorm(o)`, projected.
+/// Differential attention: `o = (softmax(q₁ k₁ᵀ / √d) - λ softmax(q₂ k₂ᵀ / √d)) · v` per head, with
+/// two queries and two keys of width `d` and a value of width `2d`; then
+/// `(1 - λ_init) · RmsNorm(o)`, projected.
 ///
 /// ```text
 /// λ = exp(λ_q1 · λ_k1) - exp(λ_q2 · λ_k2) + λ_init
@@ -28,12 +29,11 @@ use retrograd_tensor::random::Rng;
 ///
 /// Parameters: those of [`Projections`] with `2H` heads of width `d`, of which heads `2h` and
 /// `2h + 1` are the two of head `h`; `lambda_q1`, `lambda_k1`, `lambda_q2`, `lambda_k2` `[d]`,
-/// normal with deviation 0.1 at first; `subln.weight` `[2d]`. Ye et al. 2024
-/// (arXiv 2410.05258).
+/// normal with deviation 0.1 initially; `subln.weight` `[2d]`. Ye et al. 2024 (arXiv 2410.05258).
 #[derive(Clone, Debug)]
 pub struct DifferentialAttention<T: Real = f32> {
-    /// The projections, of twice as many heads half as wide. Dropout falls on the same weights
-    /// of both attentions, so that it is one of their difference.
+    /// The projections, to twice as many heads of half the width. Dropout uses the same pattern for
+    /// both attentions, so that it drops weights of their difference.
     pub projections: Projections<T>,
     /// `[d]`
     pub lambda_q1: Param<T>,
@@ -43,22 +43,22 @@ pub struct DifferentialAttention<T: Real = f32> {
     pub lambda_q2: Param<T>,
     /// `[d]`
     pub lambda_k2: Param<T>,
-    /// Of each head, over its width of `2d`.
+    /// The norm of the output of each head, over its width `2d`.
     pub subln: RmsNorm<T>,
     lambda_init: f64,
 }
 
 impl<T: Real> DifferentialAttention<T> {
-    /// With `sizes.heads` differences of heads, for layer `depth`, counted from 0. The width
-    /// `2d` of a head is `sizes.head_width`.
+    /// A layer with `sizes.heads` pairs of heads, at index `depth`, counted from 0. The width `2d`
+    /// of a head is `sizes.head_width`.
     ///
     /// # Panics
-    /// If the width of a head is odd, or half of it is less than what is to be rotated.
+    /// If the width of a head is odd, or half of it is less than the rotary width.
     #[track_caller]
     pub fn new(sizes: HeadSizes, depth: usize, rope: Option<Rope>, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
         require(head_width.is_multiple_of(2), "differential attention", ErrorKind::Value, || {
-            format!("a head of width {head_width} has no halves")
+            format!("a head of width {head_width} is odd")
         })
         .or_panic();
         let d = head_width / 2;
@@ -81,12 +81,12 @@ impl<T: Real> DifferentialAttention<T> {
         }
     }
 
-    /// What λ is at first, in the mean.
+    /// The expected value of λ at initialisation.
     pub fn lambda_init(&self) -> f64 {
         self.lambda_init
     }
 
-    /// How much of the second attention is taken away, of rank 0.
+    /// λ, the factor of the second attention, of rank 0.
     pub fn lambda(&self) -> Var<T> {
         let power = |q: &Param<T>, k: &Param<T>| q.to_var().mul(&k.to_var()).sum(..).exp();
         power(&self.lambda_q1, &self.lambda_k1) - power(&self.lambda_q2, &self.lambda_k2)

@@ -1,4 +1,4 @@
-//! Small additions behind the weights: gates, scales of heads, values of the first layer.
+//! Modifications of outputs and values: gates, scales of heads, values of the first layer.
 
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::heads::split_heads;
@@ -13,7 +13,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// `o ∘ sigmoid(W_g x)` before the output projection: a query can refuse what it attended to.
+/// Gated attention: `o ∘ sigmoid(W_g x)` before the output projection.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
 /// Parameters: those of [`Projections`], and `gate_proj` with `weight` `[H · D, width]` and `bias`
@@ -23,12 +23,12 @@ use retrograd_tensor::{Real, Tensor};
 pub struct GatedAttention<T: Real = f32> {
     /// The projections.
     pub projections: Projections<T>,
-    /// To the gates' logits.
+    /// The projection to the logits of the gates.
     pub gate_proj: Linear<T>,
 }
 
 impl<T: Real> GatedAttention<T> {
-    /// With a random gate.
+    /// A layer with a random gate.
     #[track_caller]
     pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();
@@ -55,11 +55,11 @@ impl<T: Real> Incremental<T> for GatedAttention<T> {
     }
 }
 
-/// `head_scale_h · o_h`: a learned number per head before the output projection.
+/// Attention with a learned scale per head: `head_scale_h · o_h` before the output projection.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `head_scale` `[heads]`, 1 at first, which is
-/// multi-head attention. Shleifer, Weston, Ott 2021 (arXiv 2110.09456).
+/// Parameters: those of [`Projections`], and `head_scale` `[heads]`, 1 initially. With
+/// scales of 1 it is multi-head attention. Shleifer, Weston, Ott 2021 (arXiv 2110.09456).
 #[derive(Clone, Debug)]
 pub struct HeadScaleAttention<T: Real = f32> {
     /// The projections.
@@ -69,7 +69,7 @@ pub struct HeadScaleAttention<T: Real = f32> {
 }
 
 impl<T: Real> HeadScaleAttention<T> {
-    /// With scales of 1.
+    /// A layer with scales of 1.
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let head_scale = Param::new(Tensor::ones([projections.sizes().heads]));
@@ -94,11 +94,11 @@ impl<T: Real> Incremental<T> for HeadScaleAttention<T> {
     }
 }
 
-/// `v' = mix[0] · v + mix[1] · v₁`, with `v₁` the values of the first layer: deep layers keep
-/// what the tokens were.
+/// Value residual attention: `v' = mix[0] · v + mix[1] · v₁`, with `v₁` the values of the first
+/// layer.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `mix` `[2]`, a half each at first. With a mix of
+/// Parameters: those of [`Projections`], and `mix` `[2]`, a half each initially. With a mix of
 /// (1, 0) it is multi-head attention. Zhou et al. 2024 (arXiv 2410.17897).
 #[derive(Clone, Debug)]
 pub struct ValueResidualAttention<T: Real = f32> {
@@ -109,14 +109,14 @@ pub struct ValueResidualAttention<T: Real = f32> {
 }
 
 impl<T: Real> ValueResidualAttention<T> {
-    /// With a half of both.
+    /// A layer with a mix of ½ each.
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         ValueResidualAttention { projections, mix: Param::new(Tensor::full([2], T::from_f64(0.5))) }
     }
 
-    /// The output for `x` and the values `[.., Hk, L, D]` of the first layer, which
-    /// [`first_values`] gives.
+    /// The output for `x` and the values `[.., Hk, L, D]` of the first layer, from
+    /// [`first_values`].
     ///
     /// # Panics
     /// If the values have other heads, lengths or widths.
@@ -134,7 +134,7 @@ impl<T: Real> ValueResidualAttention<T> {
     }
 }
 
-/// The values `[.., Hk, L, D]` that these projections make of `x`, for the layers above.
+/// The values `[.., Hk, L, D]` of these projections for `x`, as input of later layers.
 #[track_caller]
 pub fn first_values<T: Real>(projections: &Projections<T>, x: &Var<T>, pass: &mut Pass) -> Var<T> {
     projections.values(x, pass)

@@ -13,26 +13,26 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
-/// Self-attention with `H` query heads of which each `H / H_k` neighbours share one of `H_k`
-/// key and value heads.
+/// Grouped-query attention: self-attention with `H` query heads, of which each `H / H_k` adjacent
+/// ones share one of `H_k` key and value heads.
 ///
 /// ```text
 /// q = x · W_qᵀ   [.., L, H·D]      k = x · W_kᵀ, v = x · W_vᵀ   [.., L, H_k·D]
-/// o_h = dropout(softmax(q_h · k_gᵀ / √D, where the mask keeps)) · v_g     g = ⌊h · H_k / H⌋
+/// o_h = dropout(softmax(q_h · k_gᵀ / √D, masked)) · v_g     g = ⌊h · H_k / H⌋
 /// o = [o_0 .. o_H-1] · W_oᵀ
 /// ```
 ///
-/// `[L, width]` or `[B, L, width]` to the same, with `D = width / H`. The work of attending is
+/// `[L, width]` or `[B, L, width]` to the same, with `D = width / H`. The work of attention is
 /// that of [`MultiHeadAttention`], `O(L² width)`; keys and values, and a cache of them, are
 /// `H / H_k` times smaller.
 ///
-/// Elsewhere (x-transformers) query head `h` reads key head `h mod H_k`. To go over from there,
-/// put query head `h`, which is `D` rows of `q_proj` and columns of `o_proj`, in place
+/// In x-transformers, query head `h` uses key head `h mod H_k`. To convert such weights, move query
+/// head `h`, which is `D` rows of `q_proj` and `D` columns of `o_proj`, to index
 /// `(h mod H_k) · H / H_k + ⌊h / H_k⌋`.
 ///
-/// With `H_k = H` it is multi-head self-attention; with `H_k = 1` multi-query attention
-/// (Shazeer 2019, arXiv 1911.02150); in between, and made from a trained multi-head by
-/// [`GroupedQueryAttention::from_multi_head`], Ainslie et al. 2023 (arXiv 2305.13245).
+/// With `H_k = H` it is multi-head self-attention; with `H_k = 1` multi-query attention (Shazeer
+/// 2019, arXiv 1911.02150); with `H_k` in between, Ainslie et al. 2023 (arXiv 2305.13245).
+/// [`GroupedQueryAttention::from_multi_head`] converts a multi-head attention.
 ///
 /// Parameters, named as in Llama: `q_proj` and `o_proj` `[width, width]`, `k_proj` and `v_proj`
 /// `[H_k·D, width]`.
@@ -51,15 +51,15 @@ use retrograd_tensor::random::Rng;
 /// ```
 #[derive(Clone, Debug)]
 pub struct GroupedQueryAttention<T: Real = f32> {
-    /// To queries, `[H·D, width]`.
+    /// The projection to queries, `[H·D, width]`.
     pub q_proj: Linear<T>,
-    /// To keys, `[H_k·D, width]`.
+    /// The projection to keys, `[H_k·D, width]`.
     pub k_proj: Linear<T>,
-    /// To values, `[H_k·D, width]`.
+    /// The projection to values, `[H_k·D, width]`.
     pub v_proj: Linear<T>,
-    /// From the heads to the result, `[width, H·D]`.
+    /// The output projection, `[width, H·D]`.
     pub o_proj: Linear<T>,
-    /// Of the weights.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
     heads: usize,
     key_heads: usize,
@@ -76,7 +76,7 @@ fn check_heads(width: usize, heads: usize, key_heads: usize) {
 }
 
 impl<T: Real> GroupedQueryAttention<T> {
-    /// Without biases.
+    /// A layer without biases.
     ///
     /// # Panics
     /// If `heads` does not divide `width`, or `key_heads` does not divide `heads`.
@@ -104,14 +104,14 @@ impl<T: Real> GroupedQueryAttention<T> {
         Self::new(width, heads, 1, rng)
     }
 
-    /// From a multi-head attention, with new parameters: the projections to keys, and to
-    /// values, of each group are the means of its heads'. With as many key heads as heads
-    /// nothing changes; with fewer, a little more training makes up for most of the loss
+    /// Converts a multi-head attention, with new parameters: the projections to keys and to values
+    /// of each group are the means of those of its heads. With as many key heads as heads the
+    /// outputs are the same; with fewer, some more training recovers most of the quality
     /// ("uptraining" in the paper).
     ///
     /// # Panics
-    /// If `key_heads` does not divide the heads, keys or values have a width of their own, or
-    /// there is a `bias_kv` or `zero_attn`.
+    /// If `key_heads` does not divide the heads, if keys or values have another width than
+    /// queries, or if there is a `bias_kv` or `zero_attn`.
     #[track_caller]
     pub fn from_multi_head(from: &MultiHeadAttention<T>, key_heads: usize) -> Self {
         let config = from.config();
@@ -132,7 +132,7 @@ impl<T: Real> GroupedQueryAttention<T> {
         .or_panic();
         let (weights, biases) = (from.in_weights(), from.in_biases());
         let pooled = |x: &Var<T>, groups: usize| {
-            // [H·D, ..] to [groups, H / groups, D, ..], whose mean over the second is the group's.
+            // [H·D, ..] to [groups, H / groups, D, ..], averaged over the second axis.
             let x = x.value();
             let mut dims = vec![groups, heads / groups, width / heads];
             dims.extend(x.shape().iter().skip(1));
@@ -168,10 +168,10 @@ impl<T: Real> GroupedQueryAttention<T> {
         (heads, spec.dropout_of_module(self.dropout.p(), pass))
     }
 
-    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`].
+    /// The output under a [`Mask`](crate::attention::Mask), or with a whole [`Spec`].
     ///
     /// # Panics
-    /// If the last axis of `x` is not the width, or the mask does not fit.
+    /// If the last axis of `x` is not the width, or the mask does not match the sizes.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let (heads, spec) = self.parts(x, spec.into(), pass);

@@ -1,4 +1,4 @@
-//! Linear attention: the exponential replaced by a product of features.
+//! Linear attention: a product of features in place of the exponential.
 
 use crate::attention::engine::feature_map::{EPS, feature_map, normalize_by_sum};
 use crate::attention::engine::product::{mix, scores};
@@ -11,36 +11,36 @@ use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
-/// Which keys a query sees.
+/// The keys that a query attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All.
+    /// All keys.
     Full,
-    /// Those up to its own.
+    /// Keys up to the position of the query.
     Causal,
 }
 
-/// Three ways to compute the same.
+/// The form of the computation. All forms have the same result, up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearForm {
-    /// All weights, as in softmax attention: `O(L² D)`, and the clearest.
+    /// A matrix of all weights, as in softmax attention: `O(L² D)`.
     Quadratic,
-    /// A token at a time, with a state: `O(L D²)`. What decoding does.
+    /// One token at a time, with a state: `O(L D²)`. The form of decoding.
     Recurrent,
-    /// Chunks of so many tokens: quadratic within, a state between. `O(L (n + D) D)`, and the
-    /// fastest.
+    /// Chunks of `n` tokens: quadratic within a chunk, a state between chunks. `O(L (n + D) D)`;
+    /// the fastest form.
     Chunked(usize),
 }
 
-/// Linear attention from queries `[.., Lq, Dk]` to keys `[.., Lk, Dk]` and values
-/// `[.., Lk, Dv]`, giving `[.., Lq, Dv]`:
+/// Linear attention from queries `[.., Lq, Dk]` to keys `[.., Lk, Dk]` and values `[.., Lk, Dv]`,
+/// `[.., Lq, Dv]`:
 ///
 /// ```text
 /// o_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + 1e-6)
 /// ```
 ///
 /// # Panics
-/// If shapes do not fit, or `Lq != Lk` where causal, or chunks hold no token.
+/// If the shapes do not match, or `Lq != Lk` where causal, or the chunk size is 0.
 #[track_caller]
 pub fn linear_attention<T: Real>(
     q: &Var<T>,
@@ -76,7 +76,7 @@ pub fn linear_attention<T: Real>(
     };
     let mut state = LinearState::new(k, v);
     let mut outputs = Vec::new();
-    // A chunk at least: of nothing, if there is nothing.
+    // At least one chunk, even of an empty sequence.
     for first in (0..lk.max(1)).step_by(step) {
         let n = step.min(lk - first);
         let (k, v) = (k.narrow(-2, first, n), v.narrow(-2, first, n));
@@ -94,7 +94,7 @@ pub fn linear_attention<T: Real>(
     }
 }
 
-/// All that linear attention remembers of the past: its size does not grow.
+/// The recurrent state of linear attention; its size does not depend on the length.
 #[derive(Clone, Debug)]
 pub struct LinearState<T: Real = f32> {
     /// `S = Σ_j φ(k_j) v_jᵀ`, `[.., Dk, Dv]`
@@ -104,7 +104,7 @@ pub struct LinearState<T: Real = f32> {
 }
 
 impl<T: Real> LinearState<T> {
-    /// No past, for keys `[.., L, Dk]` and values `[.., L, Dv]`.
+    /// The state before the first token, for keys `[.., L, Dk]` and values `[.., L, Dv]`.
     pub fn new(k: &Var<T>, v: &Var<T>) -> Self {
         let zeros = |width: usize| {
             let mut dims = k.shape().to_vec();
@@ -115,7 +115,7 @@ impl<T: Real> LinearState<T> {
         LinearState { s: zeros(v.size(-1)), z: zeros(1) }
     }
 
-    /// Takes up keys and values.
+    /// Adds keys and values to the state.
     #[track_caller]
     pub fn update(&mut self, k: &Var<T>, v: &Var<T>) {
         let k = feature_map(k).t();
@@ -123,22 +123,22 @@ impl<T: Real> LinearState<T> {
         self.z = &self.z + k.sum_keepdim(-1);
     }
 
-    /// What queries `[.., n, Dk]` find, `[.., n, Dv]`.
+    /// The outputs of queries `[.., n, Dk]`, `[.., n, Dv]`.
     #[track_caller]
     pub fn read(&self, q: &Var<T>) -> Var<T> {
         let q = feature_map(q);
         q.matmul(&self.s) / (q.matmul(&self.z) + T::from_f64(EPS))
     }
 
-    /// The next token: takes up its key and value, and then reads.
+    /// The output of the next token, whose key and value are added to the state first.
     #[track_caller]
     pub fn step(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
         self.update(k, v);
         self.read(q)
     }
 
-    /// The next tokens, causally, at once: each reads the past from the state and the others
-    /// by weights, and then the state takes up all.
+    /// The causal outputs of the next tokens: earlier tokens contribute through the state, those of
+    /// the chunk through weights. Then the keys and values of the chunk are added to the state.
     #[track_caller]
     pub fn chunk(&mut self, q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
         let f = feature_map(q);
@@ -149,7 +149,7 @@ impl<T: Real> LinearState<T> {
         sum / (norm + T::from_f64(EPS))
     }
 
-    /// The same numbers without their graph: between segments of a long sequence.
+    /// The state without its graph, for truncated backpropagation between segments.
     pub fn detach(&self) -> Self {
         LinearState { s: self.s.detach(), z: self.z.detach() }
     }
@@ -158,7 +158,7 @@ impl<T: Real> LinearState<T> {
 /// Multi-head self-attention by [`linear_attention`].
 ///
 /// `[L, width]` or `[B, L, width]` to the same, at the cost of its [`LinearForm`]; the three
-/// forms differ by rounding only, forward and backward. Decoding keeps a [`LinearState`] of
+/// forms differ by rounding only, forward and backward. Decoding uses a [`LinearState`] of
 /// fixed size instead of a cache. Under other masks it is
 /// [`NormalizedAttention`](crate::attention::NormalizedAttention) by
 /// [`Normalizer::Linear`](crate::attention::Normalizer::Linear).
@@ -187,17 +187,17 @@ impl<T: Real> LinearState<T> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LinearAttention<T: Real = f32> {
-    /// Around it, without dropout, since there are no weights, and without rotary positions,
-    /// since a state does not know its own.
+    /// The projections, without dropout, since there are no weights, and without rotary positions,
+    /// since a state has no position.
     pub projections: Projections<T>,
-    /// Which keys a query sees.
+    /// The keys that a query attends to.
     pub reach: Reach,
-    /// How it is computed.
+    /// The form of the computation.
     pub form: LinearForm,
 }
 
 impl<T: Real> LinearAttention<T> {
-    /// Over these projections.
+    /// A layer with these projections.
     ///
     /// # Panics
     /// If they have dropout or rotary positions.
@@ -215,10 +215,10 @@ impl<T: Real> LinearAttention<T> {
             format!("a dropout of {p}, and no weights to drop")
         })
         .or_panic();
-        self.projections.reject_rope("LinearAttention", "a state does not know its position");
+        self.projections.reject_rope("LinearAttention", "a state has no position");
     }
 
-    /// Queries, keys and values in as many heads.
+    /// Queries, keys and values with the same number of heads.
     #[track_caller]
     fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> [Var<T>; 3] {
         self.check();
@@ -227,11 +227,10 @@ impl<T: Real> LinearAttention<T> {
         [q, repeat_heads(&k, heads), repeat_heads(&v, heads)]
     }
 
-    /// The output of the next tokens `[.., n, width]`, each seeing the past, itself, and those
-    /// before it; the state is made by the first call.
+    /// The causal output of the next tokens `[.., n, width]`. The first call creates the state.
     ///
     /// # Panics
-    /// If shapes do not fit, it is not causal, or the projections have dropout or positions.
+    /// If the shapes do not match, it is not causal, or the projections have dropout or positions.
     #[track_caller]
     pub fn step(&self, x: &Var<T>, state: &mut Option<LinearState<T>>, pass: &mut Pass) -> Var<T> {
         require(self.reach == Reach::Causal, "LinearAttention", ErrorKind::Mismatch, || {

@@ -1,4 +1,4 @@
-//! Longformer: dilated sliding windows, and a few tokens that see and are seen by all.
+//! Longformer: dilated sliding windows and global tokens.
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::incremental::Past;
@@ -11,22 +11,22 @@ use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
-/// Self-attention in windows, dilated per head, with global tokens `G`.
+/// Self-attention in sliding windows, dilated per head, with global tokens `G`.
 ///
 /// ```text
-/// p not in G:  sees j = p + d_h · t for |t| <= w, and every j in G, by q, k, v
-/// p in G:      sees every j, by q, k, v with projections of their own
+/// p not in G:  attends to j = p + d_h · t for |t| <= w, and to every j in G
+/// p in G:      attends to every j, with separate projections to q, k, v
 /// ```
 ///
 /// and of these only `j <= p` if causal. `[L, width]` or `[B, L, width]` to the same; the work
-/// is `O(L (w + |G|) width)` without dilation, where whole tiles are left out.
+/// is `O(L (w + |G|) width)` without dilation, where masked tiles are skipped.
 ///
 /// With `w >= L` or all tokens global it is full self-attention (by the global projections in
 /// the latter case); with `w >= L` and no global token, dilation 1 and causal, causal
 /// self-attention.
 ///
 /// Parameters: those of [`Projections`], and `q_global`, `k_global`, `v_global`, of the shapes
-/// of `q_proj`, `k_proj` and `v_proj` and equal to them at first. Beltagy, Peters, Cohan 2020
+/// of `q_proj`, `k_proj` and `v_proj` and equal to them initially. Beltagy, Peters, Cohan 2020
 /// (arXiv 2004.05150).
 ///
 /// ```
@@ -44,13 +44,13 @@ use retrograd_tensor::{Real, Tensor};
 /// ```
 #[derive(Clone, Debug)]
 pub struct LongformerAttention<T: Real = f32> {
-    /// Of the tokens that are not global.
+    /// The projections of tokens that are not global, and the output projection.
     pub projections: Projections<T>,
-    /// To the queries of global tokens.
+    /// The projection to queries of global tokens.
     pub q_global: Linear<T>,
-    /// To the keys that global tokens see.
+    /// The projection to keys for global tokens.
     pub k_global: Linear<T>,
-    /// To the values that global tokens see.
+    /// The projection to values for global tokens.
     pub v_global: Linear<T>,
     /// `w`: keys on each side.
     pub window: usize,
@@ -59,10 +59,10 @@ pub struct LongformerAttention<T: Real = f32> {
 }
 
 impl<T: Real> LongformerAttention<T> {
-    /// With a dilation for each head, and `window` keys on each side.
+    /// A layer with a dilation for each head, and `window` keys on each side.
     ///
     /// # Panics
-    /// If there is another number of heads, or a dilation is 0.
+    /// If the number of dilations is not that of the heads, or a dilation is 0.
     #[track_caller]
     pub fn new(projections: Projections<T>, dilation: &[usize], window: usize) -> Self {
         let heads = projections.sizes().heads;
@@ -90,13 +90,13 @@ impl<T: Real> LongformerAttention<T> {
         }
     }
 
-    /// Seeing nothing that comes later, not even global tokens.
+    /// Makes the attention causal, for global tokens, too.
     pub fn causal(mut self) -> Self {
         self.causal = true;
         self
     }
 
-    /// The windows and the global tokens as a mask.
+    /// The mask of the windows and the global tokens.
     pub fn mask(&self, global: &[usize]) -> Mask {
         let window = |&d: &usize| {
             let reach = d.saturating_mul(self.window);
@@ -115,11 +115,11 @@ impl<T: Real> LongformerAttention<T> {
         if self.causal { Mask::causal() & mask } else { mask }
     }
 
-    /// Attends, with global tokens at these positions of every sequence; `spec` may restrict it
-    /// further, by position.
+    /// The output for `x`, with global tokens at these positions of every sequence; `spec` may
+    /// restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit, or a global position is not below the length.
+    /// If the shapes do not match, or a global position is not below the length.
     #[track_caller]
     pub fn forward(
         &self,
@@ -137,7 +137,7 @@ impl<T: Real> LongformerAttention<T> {
         let p = &self.projections;
         let spec = p.with_dropout(spec, pass);
         let [q, k, v] = p.qkv(x, &mut Past::none(), pass);
-        // Rows of one kind are left out of the other's call, which skips their tiles.
+        // Each of the two calls masks the queries of the other, and skips their tiles.
         let rows = Mask::queries(global);
         let local = spec.clone().mask(self.mask(global) & !rows.clone());
         let mut heads = attend(&q, &k, &v, &local);

@@ -13,7 +13,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// How well a source position fits a target state; [`LuongDot`], [`LuongGeneral`],
+/// The score of a source position for a target state: [`LuongDot`], [`LuongGeneral`],
 /// [`LuongConcat`] or [`LuongLocation`].
 pub trait LuongScore<T: Real>: Module<T> {
     /// Scores `[.., Lt, Ls]` of targets `[.., Lt, d_t]` and sources `[.., Ls, d_s]`.
@@ -43,7 +43,7 @@ pub struct LuongGeneral<T: Real = f32> {
 }
 
 impl<T: Real> LuongGeneral<T> {
-    /// For targets and sources of these widths.
+    /// A score for targets and sources of these widths.
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         LuongGeneral {
@@ -65,9 +65,9 @@ impl<T: Real> LuongScore<T> for LuongGeneral<T> {
     }
 }
 
-/// `vᵀ tanh(W [h_t; h_s])`: [`AdditiveAttention`](crate::attention::AdditiveAttention)'s score without
-/// `b`, where `W` is its `W` and `U` side by side. Parameters: `weight` `[a, d_t + d_s]`, `v`
-/// `[a]`.
+/// `vᵀ tanh(W [h_t; h_s])`: the score of [`AdditiveAttention`](crate::attention::AdditiveAttention)
+/// without `b`, where `W` is the concatenation of its `W` and `U`. Parameters: `weight`
+/// `[a, d_t + d_s]`, `v` `[a]`.
 #[derive(Clone, Debug)]
 pub struct LuongConcat<T: Real = f32> {
     /// `W`
@@ -77,7 +77,7 @@ pub struct LuongConcat<T: Real = f32> {
 }
 
 impl<T: Real> LuongConcat<T> {
-    /// For targets and sources of these widths, with `hidden` units.
+    /// A score for targets and sources of these widths, with `hidden` units.
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         LuongConcat {
@@ -99,15 +99,15 @@ impl<T: Real> Module<T> for LuongConcat<T> {
 impl<T: Real> LuongScore<T> for LuongConcat<T> {
     #[track_caller]
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
-        // W [h_t; h_s] = W_t h_t + W_s h_s: nothing of size Lt · Ls is put together.
+        // W [h_t; h_s] = W_t h_t + W_s h_s: the concatenations, of size Lt · Ls, are never built.
         let by = self.weight.to_var().split(-1, &[targets.size(-1), sources.size(-1)]);
         let of = |x: &Var<T>, w: &Var<T>| x.matmul(&w.t());
         additive_scores(&of(targets, &by[0]), &of(sources, &by[1]), &self.v.to_var())
     }
 }
 
-/// `W h_t`, a score for each source position whatever stands there. Parameter: `weight`
-/// `[longest source, d_t]`; shorter sources use its first rows.
+/// `W h_t`, a score for each source position that does not depend on the source. Parameter:
+/// `weight` `[longest source, d_t]`; shorter sources use its first rows.
 #[derive(Clone, Debug)]
 pub struct LuongLocation<T: Real = f32> {
     /// `W`
@@ -115,7 +115,7 @@ pub struct LuongLocation<T: Real = f32> {
 }
 
 impl<T: Real> LuongLocation<T> {
-    /// For targets of this width and sources of up to `longest` positions.
+    /// A score for targets of this width and sources of up to `longest` positions.
     #[track_caller]
     pub fn new(target_width: usize, longest: usize, rng: &mut Rng) -> Self {
         LuongLocation { weight: Param::new(Init::TorchLinear.sample([longest, target_width], rng)) }
@@ -130,7 +130,7 @@ impl<T: Real> Module<T> for LuongLocation<T> {
 
 impl<T: Real> LuongScore<T> for LuongLocation<T> {
     /// # Panics
-    /// If the source is longer than the longest.
+    /// If the source has more than `longest` positions.
     #[track_caller]
     fn score(&self, targets: &Var<T>, sources: &Var<T>) -> Var<T> {
         let (longest, ls) = (self.weight.shape()[0], sources.size(-2));
@@ -142,17 +142,17 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
     }
 }
 
-/// Global attention with its attentional output.
+/// Luong attention: global attention and the attentional output.
 ///
 /// ```text
-/// w_t = softmax_s(score(h_t, h_s), where the mask keeps)
+/// w_t = softmax_s(score(h_t, h_s), masked)
 /// c_t = Σ_s w_ts h_s
 /// h̃_t = tanh(W_c [c_t; h_t])
 /// ```
 ///
-/// Targets `[Lt, d_t]` or `[B, Lt, d_t]` and sources `[.., Ls, d_s]` to `[.., Lt, d_t]`; the
-/// work is `O(Lt Ls d)`. Parameters: those of `score`, and `combine` (`W_c`)
-/// `[d_t, d_s + d_t]`. Luong, Pham, Manning 2015 (arXiv 1508.04025).
+/// Targets `[Lt, d_t]` or `[B, Lt, d_t]` and sources `[.., Ls, d_s]` to `[.., Lt, d_t]`; the work
+/// is `O(Lt Ls d)`. Parameters: those of `score`, and `combine` (`W_c`) `[d_t, d_s + d_t]`. Luong,
+/// Pham, Manning 2015 (arXiv 1508.04025).
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -168,14 +168,14 @@ impl<T: Real> LuongScore<T> for LuongLocation<T> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LuongAttention<T: Real, S> {
-    /// How targets and sources are compared.
+    /// The score.
     pub score: S,
     /// `W_c`
     pub combine: Linear<T>,
 }
 
 impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
-    /// With a score for targets and sources of these widths.
+    /// A layer with a score for targets and sources of these widths.
     #[track_caller]
     pub fn new(score: S, target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         let combine = Linear::without_bias(source_width + target_width, target_width, rng);
@@ -185,7 +185,7 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// The contexts `c`, `[.., Lt, d_s]`.
     ///
     /// # Panics
-    /// If shapes do not fit one another or the mask.
+    /// If the shapes do not match each other or the mask.
     #[track_caller]
     pub fn context(&self, targets: &Var<T>, sources: &Var<T>, spec: impl Into<Spec<T>>) -> Var<T> {
         let spec = spec.into();
@@ -216,8 +216,8 @@ impl<T: Real, S: LuongScore<T>> Module<T> for LuongAttention<T, S> {
     }
 }
 
-/// Local attention that walks along (local-m): target `t` sees the sources from `t - D` to
-/// `t + D`; otherwise [`LuongAttention`], which it equals for `D >= max(Lt, Ls)`.
+/// Local attention with monotonic windows (local-m): target `t` attends to the sources from `t - D`
+/// to `t + D`. It equals [`LuongAttention`] for `D >= max(Lt, Ls)`.
 #[derive(Clone, Debug)]
 pub struct LuongLocalM<T: Real, S> {
     /// Score and output.
@@ -227,7 +227,7 @@ pub struct LuongLocalM<T: Real, S> {
 }
 
 impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
-    /// With windows of `2 · reach + 1` sources.
+    /// A layer with windows of `2 · reach + 1` sources.
     pub fn new(attention: LuongAttention<T, S>, reach: usize) -> Self {
         LuongLocalM { attention, reach }
     }
@@ -256,16 +256,16 @@ impl<T: Real, S: LuongScore<T>> Module<T> for LuongLocalM<T, S> {
     }
 }
 
-/// Local attention that predicts where to look (local-p).
+/// Local attention with predicted windows (local-p).
 ///
 /// ```text
 /// p_t = S · σ(v_pᵀ tanh(W_p h_t))                       S the length of the source
 /// w_ts = softmax_s(score, |s - p_t| <= D) · exp(-(s - p_t)² / (2σ²))     σ = D / 2
 /// ```
 ///
-/// The Gaussian comes after the softmax, and weights are not normalised again, so they sum to
-/// less than 1. Through it alone `p` gets its gradient. Sources are counted from 0; a window
-/// that holds none of them gives a context of 0.
+/// The Gaussian is applied after the softmax, and weights are not normalised again, so they sum to
+/// less than 1. The gradient of `p` comes from the Gaussian alone. Sources are counted from 0; a
+/// window without a source gives a context of 0.
 ///
 /// Shapes and cost as for [`LuongAttention`], and its parameters, with `position.weight`
 /// (`W_p`) `[d_t, d_t]` and `v_p` `[d_t]`.
@@ -282,10 +282,10 @@ pub struct LuongLocalP<T: Real, S> {
 }
 
 impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
-    /// With windows of `reach` sources on both sides.
+    /// A layer with windows of `reach` sources on both sides.
     ///
     /// # Panics
-    /// If the reach is 0: σ would be.
+    /// If the reach is 0, for which σ would be 0.
     #[track_caller]
     pub fn new(
         attention: LuongAttention<T, S>,
@@ -305,11 +305,11 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         }
     }
 
-    /// Where each target looks: `p` `[.., Lt, 1]`, for sources of these lengths, one for each
-    /// sequence or one for all.
+    /// The predicted position of each target: `p` `[.., Lt, 1]`, for sources of these lengths, one
+    /// for each sequence or one for all.
     ///
     /// # Panics
-    /// If there is another number of lengths.
+    /// If the number of lengths is neither 1 nor the batch size.
     #[track_caller]
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {
         let batch = if targets.rank() == 3 { targets.size(0) } else { 1 };
@@ -326,7 +326,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         share.mul(&Var::constant(Tensor::from_vec(lengths, dims)))
     }
 
-    /// The attentional outputs, `[.., Lt, d_t]`; sources from their length on are not seen.
+    /// The attentional outputs, `[.., Lt, d_t]`; sources from their length on are masked.
     ///
     /// # Panics
     /// If shapes do not fit one another, or a length is above `Ls`.

@@ -1,4 +1,4 @@
-//! Learned keys and values that every query sees beside those of the sequence.
+//! Learned keys and values in addition to those of the sequence.
 
 use crate::attention::engine::{Sizes, Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -11,9 +11,9 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
-/// [`attend`] with `M` more keys `[Hk, M, Dk]` and values `[Hk, M, Dv]`, which every query of
-/// every sequence sees, whatever the mask says of others. They have no position: biases leave
-/// them alone.
+/// [`attend`] with `M` more keys `[Hk, M, Dk]` and values `[Hk, M, Dv]`, to which every
+/// query of every sequence attends, independent of the mask. They have no position, and biases are
+/// not applied to them.
 ///
 /// With one key and one value of zeros it is [`Sink::Zero`](crate::attention::Sink::Zero).
 ///
@@ -33,19 +33,19 @@ pub fn attend_with_memory<T: Real>(
         dims[axis] = memory.size(-2);
         Var::cat(&[x, &memory.broadcast_to(&dims[..])], -2)
     };
-    // Behind the others, so that these keep their positions.
+    // After the other keys, whose positions then do not change.
     let size = |axis: usize| q.rank().checked_sub(axis).map_or(1, |axis| q.shape()[axis]);
     let sizes = Sizes { batch: size(4), heads: size(3), lq: size(2), lk: k.size(-2) };
     let spec = spec.with_memory(sizes, memory_k.size(-2));
     attend(q, &joined(k, memory_k), &joined(v, memory_v), &spec)
 }
 
-/// Multi-head attention whose heads have `M` learned keys and values of their own beside those
-/// of the sequence; in place of a feed-forward layer, or as sinks.
+/// Multi-head attention with `M` learned keys and values per key head in addition to those of the
+/// sequence; in place of a feed-forward layer, or as sinks.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L (L + M) · H D)` and the work of the projections.
 /// Parameters: those of [`Projections`], and `memory_k` and `memory_v` `[Hk, M, D]`, normal with
-/// deviations `1/√D` and `1/√M` at first. With `M` of 0 it is multi-head attention. Sukhbaatar et
+/// deviations `1/√D` and `1/√M` initially. With `M` of 0 it is multi-head attention. Sukhbaatar et
 /// al. 2019 (arXiv 1907.01470).
 #[derive(Clone, Debug)]
 pub struct MemoryAttention<T: Real = f32> {
@@ -58,7 +58,7 @@ pub struct MemoryAttention<T: Real = f32> {
 }
 
 impl<T: Real> MemoryAttention<T> {
-    /// With `m` keys and values per key head.
+    /// A layer with `m` learned keys and values per key head.
     #[track_caller]
     pub fn new(projections: Projections<T>, m: usize, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();

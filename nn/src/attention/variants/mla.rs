@@ -1,5 +1,5 @@
-//! Multi-head latent attention: keys and values from one narrow vector per token, which is all
-//! that is cached.
+//! Multi-head latent attention: keys and values from one latent vector per token, and a cache of
+//! latent vectors only.
 
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::heads::{join_heads, split_heads};
@@ -17,70 +17,70 @@ use retrograd_tensor::random::Rng;
 /// Sizes of an [`MlaAttention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MlaSizes {
-    /// Width of what goes in and comes out.
+    /// Width of input and output.
     pub width: usize,
     /// Number of heads.
     pub heads: usize,
-    /// Width of the latent vector of queries; none if they are projected at once.
+    /// Width of the latent vector of queries; `None` for a direct projection.
     pub query_latent: Option<usize>,
     /// Width `r` of the latent vector of keys and values.
     pub latent: usize,
     /// Width of the part of a head's query and key that is not rotated.
     pub nope: usize,
-    /// Width of the part that is, whose key all heads share.
+    /// Width of the rotated part, whose key all heads share.
     pub rope: usize,
     /// Width of a head's value.
     pub value: usize,
 }
 
-/// Which of two equal ways to compute it.
+/// The form of the computation. Both forms have the same result, up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MlaForm {
-    /// Keys and values of every head are made from the latent vectors: best for training and
+    /// Keys and values of every head are computed from the latent vectors: faster for training and
     /// long prompts.
     #[default]
     Naive,
-    /// `W_uk` goes into the query and `W_uv` behind the weights, so that it is multi-query
-    /// attention to the latent vectors themselves: best for steps with a cache.
+    /// `W_uk` is applied to the query and `W_uv` to the weighted sum, so that it is multi-query
+    /// attention to the latent vectors: faster for steps with a cache.
     Absorbed,
 }
 
-/// With `c = RmsNorm(W_a x)` of width `r`, a key `k_rope` shared by all heads, and per head
-/// `k = [W_uk c; R k_rope]`, `v = W_uv c`, `q = [q_nope; R q_rope]`:
+/// Multi-head latent attention: with `c = RmsNorm(W_a x)` of width `r`, a key `k_rope` shared by
+/// all heads, and per head `k = [W_uk c; R k_rope]`, `v = W_uv c`, `q = [q_nope; R q_rope]`:
 /// `o = softmax(q · kᵀ / √(nope + rope)) · v`.
 ///
-/// With YaRN, all of `q · k` grows by the square of its attention factor, not only the part that
-/// is turned: DeepSeek multiplies the scale, and leaves the turns alone. A scale in the spec
-/// takes the place of `1 / √(nope + rope)`.
+/// With YaRN, all of `q · k` is multiplied by the square of its attention factor, not only the
+/// rotated part: as in DeepSeek, the factor is part of the scale and not of the rotation. A scale
+/// in the spec replaces `1 / √(nope + rope)`.
 ///
 /// Since `q_nope · W_uk c = (W_ukᵀ q_nope) · c`, and weights times `W_uv c` are `W_uv` times
-/// weighted `c`, keys and values of the heads need not be made ([`MlaForm::Absorbed`]).
+/// weighted `c`, keys and values of the heads need not be computed ([`MlaForm::Absorbed`]).
 ///
 /// `[.., L, width]` to `[.., L, width]`. Caches `r + rope` numbers per token, where multi-head
 /// attention caches `2 · H · D`. The work is `O(L² · H (nope + rope + value))` in the naive form
-/// and `O(L² · H (2r + rope))` in the absorbed one, which makes up for it with a cache: it makes
-/// no keys and values of tokens that came before, `O(L · r · H (nope + value))` in each step.
+/// and `O(L² · H (2r + rope))` in the absorbed one, which is faster with a cache: it does not
+/// compute keys and values of earlier tokens, `O(L · r · H (nope + value))` in each step.
 ///
 /// With `r` large enough for `W_uk`, `W_uv` to be any keys and values (and no norm) it is
-/// multi-head attention with partial rotary positions, whose turned keys all heads share; with
+/// multi-head attention with partial rotary positions, whose rotated keys all heads share; with
 /// one head the naive form is plain attention.
 ///
 /// Parameters, named as in DeepSeek-V3: `wq_a` `[q_latent, width]`, `q_norm`, `wq_b`
-/// `[H · (nope + rope), q_latent]`, or instead of the three `wq` `[H · (nope + rope), width]`;
-/// `wkv_a` `[r + rope, width]`, `kv_norm` `[r]`, `wkv_b` `[H · (nope + value), r]`, `wo`
+/// `[H · (nope + rope), q_latent]`, or in their place `wq` `[H · (nope + rope), width]`; `wkv_a`
+/// `[r + rope, width]`, `kv_norm` `[r]`, `wkv_b` `[H · (nope + value), r]`, `wo`
 /// `[width, H · value]`. DeepSeek 2024 (arXiv 2405.04434).
 #[derive(Clone, Debug)]
 pub struct MlaAttention<T: Real = f32> {
     queries: Queries<T>,
-    /// To the latent vector and the shared key.
+    /// The projection to the latent vector and the shared key.
     pub wkv_a: Linear<T>,
-    /// Of the latent vector.
+    /// The norm of the latent vector.
     pub kv_norm: RmsNorm<T>,
-    /// From the latent vector to keys and values.
+    /// The projection from the latent vector to keys and values.
     pub wkv_b: Linear<T>,
-    /// From the heads back to the width.
+    /// The output projection.
     pub wo: Linear<T>,
-    /// How it is computed.
+    /// The form of the computation.
     pub form: MlaForm,
     /// With an attention factor of 1.
     rope: Rope,
@@ -95,10 +95,10 @@ enum Queries<T: Real> {
 }
 
 impl<T: Real> MlaAttention<T> {
-    /// With interleaved rotary positions.
+    /// A layer with interleaved rotary positions.
     ///
     /// # Panics
-    /// If there is no head, or the rotary width is odd.
+    /// If the number of heads is 0, or the rotary width is odd.
     #[track_caller]
     pub fn new(sizes: MlaSizes, rng: &mut Rng) -> Self {
         let MlaSizes { width, heads, query_latent, latent, nope, rope, value } = sizes;
@@ -124,7 +124,7 @@ impl<T: Real> MlaAttention<T> {
         }
     }
 
-    /// With other rotary positions.
+    /// Sets the rotary positions.
     ///
     /// # Panics
     /// If their width is not that of the sizes.
@@ -142,7 +142,7 @@ impl<T: Real> MlaAttention<T> {
         }
     }
 
-    /// With another epsilon in the norms of latent vectors; 1e-6 at first.
+    /// Sets the epsilon of the norms of latent vectors; 1e-6 by default.
     ///
     /// # Panics
     /// If it is negative or not finite.
@@ -159,7 +159,8 @@ impl<T: Real> MlaAttention<T> {
         self
     }
 
-    /// The part without positions `[.., H, L, nope]` and the turned part `[.., H, L, rope]`.
+    /// Queries: the part without positions `[.., H, L, nope]` and the rotated part
+    /// `[.., H, L, rope]`.
     fn queries(&self, x: &Var<T>, start: usize, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let q = match &self.queries {
             Queries::Direct(wq) => wq.forward(x, pass),
@@ -205,7 +206,7 @@ impl<T: Real> Incremental<T> for MlaAttention<T> {
         let start = past.start();
         let (q_nope, q_rope) = self.queries(x, start, pass);
 
-        // One "head" [.., 1, L, r + rope], and no value beside it.
+        // Cached as the keys of one head, [.., 1, L, r + rope], with values of width 0.
         let down = self.wkv_a.forward(x, pass).unsqueeze(-3);
         let c = self.kv_norm.forward(&down.narrow(-1, 0, latent), pass);
         let k_rope = self.rope.rotate(&down.narrow(-1, latent, rope), start);

@@ -1,4 +1,4 @@
-//! Multi-head attention, as `nn.MultiheadAttention` has it.
+//! Multi-head attention, as PyTorch's `nn.MultiheadAttention`.
 
 use crate::attention::engine::{Sizes, Spec};
 use crate::attention::parts::heads::{SplitHeads, heads_rule};
@@ -13,30 +13,30 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// What a [`MultiHeadAttention`] is made of.
+/// The configuration of a [`MultiHeadAttention`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadConfig {
     /// Width of queries and results (`embed_dim`).
     pub width: usize,
     /// Number of heads; divides the width.
     pub heads: usize,
-    /// Width of what keys are made of (`kdim`); the width unless set.
+    /// Width of the input of keys (`kdim`); `width` by default.
     pub key_width: usize,
-    /// Width of what values are made of (`vdim`); the width unless set.
+    /// Width of the input of values (`vdim`); `width` by default.
     pub value_width: usize,
-    /// Whether the projections have biases; true unless set.
+    /// Whether the projections have biases; true by default.
     pub bias: bool,
-    /// Whether there is one more key and value, learned, that everyone sees (`add_bias_kv`).
+    /// Whether to append a learned key and value to every sequence (`add_bias_kv`).
     pub bias_kv: bool,
-    /// Whether there is one more key and value of 0 that everyone sees (`add_zero_attn`): the
-    /// same as [`Sink::Zero`](crate::attention::Sink::Zero), but that weights have a column for it.
+    /// Whether to append a key and value of 0 to every sequence (`add_zero_attn`): as
+    /// [`Sink::Zero`](crate::attention::Sink::Zero), with a column of weights for it.
     pub zero_attn: bool,
     /// Dropout of the weights, in training passes.
     pub dropout: f64,
 }
 
 impl MultiHeadConfig {
-    /// Keys and values of the same width, with biases, without extras or dropout.
+    /// A configuration with biases and without dropout, for keys and values of the same width.
     pub fn new(width: usize, heads: usize) -> Self {
         MultiHeadConfig {
             width,
@@ -54,9 +54,9 @@ impl MultiHeadConfig {
 /// The projections to queries, keys and values.
 #[derive(Clone, Debug)]
 pub enum InProjection<T: Real = f32> {
-    /// All in one, `[3·width, width]`.
+    /// One fused weight, `[3·width, width]`.
     Fused(Param<T>),
-    /// One each, since keys or values have a width of their own.
+    /// Separate weights, where keys or values have another width.
     Separate {
         /// `[width, width]`
         query: Param<T>,
@@ -67,26 +67,26 @@ pub enum InProjection<T: Real = f32> {
     },
 }
 
-/// Several heads, each attending in a part of the width; their results are put side by side
-/// and projected.
+/// Multi-head attention: each head attends with a part of the width; the outputs of all heads are
+/// concatenated and projected.
 ///
 /// ```text
 /// Q = query · W_qᵀ + b_q     K = key · W_kᵀ + b_k     V = value · W_vᵀ + b_v
-/// o_h = dropout(softmax(Q_h · K_hᵀ / √(width / H), where the mask keeps)) · V_h
+/// o_h = dropout(softmax(Q_h · K_hᵀ / √(width / H), masked)) · V_h
 /// o = [o_0 .. o_H-1] · W_outᵀ + b_out
 /// ```
 ///
 /// `query` is `[Lq, width]` or `[B, Lq, width]`, `key` `[.., Lk, key_width]`, `value`
-/// `[.., Lk, value_width]`; the result is `[.., Lq, width]`. The work is `O(Lq Lk width)` and
-/// that of the projections. A query that sees no key gives `b_out`.
+/// `[.., Lk, value_width]`; the result is `[.., Lq, width]`. The work is `O(Lq Lk width)` and that
+/// of the projections. The output of a query that attends to no key is `b_out`.
 ///
 /// Parameters, named as in PyTorch: `in_proj_weight` `[3·width, width]`, or `q_proj_weight`,
 /// `k_proj_weight` and `v_proj_weight` if keys or values have another width; `in_proj_bias`
-/// `[3·width]`, `out_proj`, and `bias_k` and `bias_v` `[1, 1, width]`. Unlike there, returned
-/// weights are those before dropout, and a row of a mask that keeps nothing gives no NaN.
+/// `[3·width]`, `out_proj`, and `bias_k` and `bias_v` `[1, 1, width]`. Unlike in PyTorch,
+/// returned weights are those before dropout, and a fully masked row does not give NaN.
 ///
 /// With one head, no biases and `W_out` the identity it is
-/// [`SelfAttention`](crate::attention::SelfAttention); each head alone it is
+/// [`SelfAttention`](crate::attention::SelfAttention); as a list of separate heads it is
 /// [`MultiHeadWrapper`](crate::attention::MultiHeadWrapper); with heads that share keys and values,
 /// [`GroupedQueryAttention`](crate::attention::GroupedQueryAttention). Vaswani et al. 2017 (arXiv
 /// 1706.03762).
@@ -106,23 +106,23 @@ pub enum InProjection<T: Real = f32> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiHeadAttention<T: Real = f32> {
-    /// To queries, keys and values.
+    /// The projections to queries, keys and values.
     pub in_proj: InProjection<T>,
     /// Biases of the three, `[3·width]`.
     pub in_proj_bias: Option<Param<T>>,
-    /// The key and value everyone sees, `[1, 1, width]` each.
+    /// The key and value that are appended to every sequence, `[1, 1, width]` each.
     pub bias_kv: Option<(Param<T>, Param<T>)>,
-    /// From the heads to the result.
+    /// The output projection.
     pub out_proj: Linear<T>,
     config: MultiHeadConfig,
 }
 
 impl<T: Real> MultiHeadAttention<T> {
-    /// With parameters that begin as in PyTorch: projections Xavier-uniform, `out_proj` as a
-    /// linear layer, biases 0, `bias_k` and `bias_v` Xavier-normal.
+    /// A layer initialised as in PyTorch: projections Xavier-uniform, `out_proj` as a linear layer,
+    /// biases 0, `bias_k` and `bias_v` Xavier-normal.
     ///
     /// # Panics
-    /// If heads do not divide the width, or the dropout is no probability.
+    /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
     #[track_caller]
     pub fn new(config: &MultiHeadConfig, rng: &mut Rng) -> Self {
         let &MultiHeadConfig { width, heads, key_width, value_width, .. } = config;
@@ -155,7 +155,7 @@ impl<T: Real> MultiHeadAttention<T> {
         }
     }
 
-    /// What it was made of.
+    /// The configuration.
     pub fn config(&self) -> &MultiHeadConfig {
         &self.config
     }
@@ -175,10 +175,11 @@ impl<T: Real> MultiHeadAttention<T> {
         self.in_proj_bias.as_ref().map(|b| b.to_var().split(0, &[self.config.width; 3]))
     }
 
-    /// Attends from `query` to `key`, under a [`Mask`](crate::attention::Mask) or by a whole [`Spec`].
+    /// Attends from `query` to `key`, under a [`Mask`](crate::attention::Mask) or by a whole
+    /// [`Spec`].
     ///
     /// # Panics
-    /// If widths, lengths, batches or the mask do not fit.
+    /// If widths, lengths, batches or the mask do not match.
     #[track_caller]
     pub fn forward(
         &self,
@@ -193,7 +194,7 @@ impl<T: Real> MultiHeadAttention<T> {
     }
 
     /// The output and the weights of each head, `[.., H, Lq, Lk]`, before dropout; with
-    /// `bias_kv` and `zero_attn`, a column more for each. (`average_attn_weights` is
+    /// `bias_kv` and `zero_attn`, with one more column for each. (`average_attn_weights` is
     /// `.mean(-3)` of them.)
     ///
     /// # Panics
@@ -212,7 +213,7 @@ impl<T: Real> MultiHeadAttention<T> {
         (self.out_proj.forward(&y, pass), weights)
     }
 
-    /// Operands in heads, and the spec for them.
+    /// The projected operands split into heads, and the spec for them.
     #[track_caller]
     fn parts(&self, x: [&Var<T>; 3], spec: Spec<T>, pass: &mut Pass) -> (SplitHeads<T>, Spec<T>) {
         let config = &self.config;
@@ -239,7 +240,7 @@ impl<T: Real> MultiHeadAttention<T> {
         let mut next = || projected.next().expect("three operands");
         let (q, mut k, mut v) = (next(), next(), next());
 
-        // One more key and value, the same for every sequence.
+        // Appends a key or value that is the same for every sequence.
         let lk = k.size(-2);
         let append = |x: &Var<T>, one: &Var<T>| {
             let mut dims = x.shape().to_vec();

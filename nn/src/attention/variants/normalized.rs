@@ -1,4 +1,4 @@
-//! Multi-head attention with another way from scores to weights.
+//! Multi-head attention with another normalizer than softmax.
 
 use crate::attention::engine::{Normalizer, Part, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -10,26 +10,25 @@ use retrograd_tensor::Real;
 
 /// `normalize(q · kᵀ / √D) · v` with a [`Normalizer`]:
 ///
-/// - [`Normalizer::Sigmoid`]: each weight on its own, no competition between keys;
-/// - [`Normalizer::Sparsemax`] and [`Normalizer::Entmax15`]: unlikely keys get exactly 0;
+/// - [`Normalizer::Sigmoid`]: each weight by itself, without competition between keys;
+/// - [`Normalizer::Sparsemax`] and [`Normalizer::Entmax15`]: weights of small scores are exactly 0;
 /// - [`Normalizer::TopK`]: softmax over the largest scores, no gradient to the others;
 /// - [`Normalizer::Linear`]: [`LinearAttention`](crate::attention::LinearAttention), under any mask;
 /// - [`Normalizer::Softmax`], and top-k of at least `L`: multi-head attention.
 ///
-/// `[.., L, width]` to `[.., L, width]` in `O(L² width)`, and for those that sort `O(L² log L)`
-/// per head, by whole matrices of scores. Parameters: those of
-/// [`Projections`]. With a cache, sigmoid needs a bias that is given: the usual one depends on
-/// the number of keys.
+/// `[.., L, width]` to `[.., L, width]` in `O(L² width)`, and for those that sort `O(L² log L)` per
+/// head, by matrices of all scores. Parameters: those of [`Projections`]. With a cache, sigmoid
+/// needs an explicit bias, because the default depends on the number of keys.
 #[derive(Clone, Debug)]
 pub struct NormalizedAttention<T: Real = f32> {
     /// The projections.
     pub projections: Projections<T>,
-    /// How scores become weights.
+    /// The function from scores to weights.
     pub normalizer: Normalizer,
 }
 
 impl<T: Real> NormalizedAttention<T> {
-    /// With this normaliser.
+    /// A layer with this normalizer.
     pub fn new(projections: Projections<T>, normalizer: Normalizer) -> Self {
         NormalizedAttention { projections, normalizer }
     }

@@ -1,4 +1,4 @@
-//! Sequences packed one after the other, and branches of one prefix.
+//! Packed sequences: several documents in one sequence, or several branches of a prefix.
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
@@ -29,11 +29,11 @@ impl Packed {
         Packed { prefix: 0, lengths: lengths.to_vec() }
     }
 
-    /// Documents between these bounds, as `flash_attn_varlen_func` takes them: 0 first, the
+    /// Documents between these cumulative lengths, as in `flash_attn_varlen_func`: 0 first, the
     /// total length last.
     ///
     /// # Panics
-    /// If they do not begin with 0, or descend.
+    /// If they do not ascend from 0.
     #[track_caller]
     pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
         let valid = bounds.first() == Some(&0) && bounds.is_sorted();
@@ -44,7 +44,7 @@ impl Packed {
         Packed::new(&bounds.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>())
     }
 
-    /// A prefix that all of several branches continue, none of which sees another: several
+    /// Several branches that continue a shared prefix and do not attend to each other: several
     /// answers to one question in one sequence.
     ///
     /// ```
@@ -56,12 +56,12 @@ impl Packed {
         Packed { prefix, lengths: branches.to_vec() }
     }
 
-    /// Length of everything together.
+    /// The total length.
     pub fn total(&self) -> usize {
         self.prefix + self.lengths.iter().sum::<usize>()
     }
 
-    /// Where each document lies.
+    /// The range of each document in the sequence.
     pub fn ranges(&self) -> Vec<std::ops::Range<usize>> {
         let mut end = self.prefix;
         let range = |&n: &usize| {
@@ -80,8 +80,8 @@ impl Packed {
         Tensor::from_vec(ids, [self.total()])
     }
 
-    /// The position of each token in its document, `[total]`, for position embeddings; a
-    /// branch goes on where the prefix ended.
+    /// The position of each token in its document, `[total]`, for position embeddings. The
+    /// positions of a branch continue those of the prefix.
     pub fn positions(&self) -> Tensor<i64> {
         let ranges = std::iter::once((0..self.prefix, 0))
             .chain(self.ranges().into_iter().map(|r| (r, self.prefix)));
@@ -89,37 +89,37 @@ impl Packed {
         Tensor::from_vec(positions.collect(), [self.total()])
     }
 
-    /// Tokens see those of their own document, and of the shared prefix. To be combined with
-    /// [`Mask::causal`] where that is wanted.
+    /// The mask: tokens attend to their own document and to the shared prefix. Combine it with
+    /// [`Mask::causal`] for causal attention.
     pub fn mask(&self) -> Mask {
         let documents = Mask::documents(&self.ids().unsqueeze(0));
         if self.prefix > 0 { Mask::first(self.prefix) | documents } else { documents }
     }
 }
 
-/// Causal self-attention of packed documents: each gives what it would give alone.
+/// Causal self-attention of packed documents; outputs equal those of the separate documents.
 ///
 /// `[total, width]` to the same. The work is `O(Σ L_d² width)` for documents of length `L_d`,
-/// where tiles between documents are left out. With a single document it is causal
+/// where tiles between documents are skipped. With a single document it is causal
 /// self-attention. Rotary positions are those of [`Packed::positions`].
 ///
 /// Parameters: those of [`Projections`]. Krell et al. 2021 (arXiv 2107.02027).
 #[derive(Clone, Debug)]
 pub struct PackedAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
 }
 
 impl<T: Real> PackedAttention<T> {
-    /// Over these projections.
+    /// A layer with these projections.
     pub fn new(projections: Projections<T>) -> Self {
         PackedAttention { projections }
     }
 
-    /// Attends; `spec` may restrict it further.
+    /// The output for `x`; `spec` may restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit, or `x` has another length than the documents together.
+    /// If the shapes do not match, or the length of `x` is not the total length of the documents.
     #[track_caller]
     pub fn forward(
         &self,

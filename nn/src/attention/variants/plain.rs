@@ -1,4 +1,4 @@
-//! Dot-product self-attention without weights.
+//! Dot-product self-attention without parameters.
 
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
@@ -8,13 +8,13 @@ use retrograd_tensor::Real;
 use crate::attention::engine::{Spec, attend, attend_all};
 
 /// `softmax(x · xᵀ) · x` over the tokens of `x` `[.., L, D]`, giving `[.., L, D]`: every token
-/// becomes a mean of all, weighted by how much they are alike. Nothing is learned and nothing
-/// is scaled, so rows of large norm see little but themselves.
+/// becomes a mean of all tokens, weighted by similarity. There are no parameters and no scale, so
+/// the weights of a token with a large norm are nearly one-hot.
 ///
 /// The work is `O(L² D)`. It is [`SelfAttention`](crate::attention::SelfAttention) whose three
 /// projections are the identity, times `√D` in the scale.
 ///
-/// With no tokens the result is empty.
+/// Without tokens the result is empty.
 ///
 /// # Panics
 /// If `x` has less than 2 axes or more than 4.
@@ -34,7 +34,7 @@ pub fn plain_self_attention<T: Real>(x: &Var<T>) -> Var<T> {
     attend(x, x, x, &Spec::new().scale(1.0))
 }
 
-/// [`plain_self_attention`] as a layer, of no parameters.
+/// [`plain_self_attention`] as a layer without parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainSelfAttention;
 

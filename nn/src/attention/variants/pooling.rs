@@ -10,16 +10,18 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 
-/// `o = softmax(W_q latents · (W_k x)ᵀ / √D) · W_v x` in several heads, projected.
+/// Attention pooling: `o = softmax(W_q latents · (W_k x)ᵀ / √D) · W_v x` in several heads,
+/// projected.
 ///
-/// `[.., L, width]` to `[.., n, width]`, with work of `O(n · L)`. The order of the sequence does
-/// not matter. Parameters: `latents` `[n, width]`, normal with deviation 0.02 at first, and those
-/// of [`Projections`]. It is cross-attention from the latents; the core of Perceiver (Jaegle et
-/// al. 2021, arXiv 2103.03206) and of pooling by multi-head attention in Set Transformer (Lee et
-/// al. 2018, 1810.00825), both of which put a residual, norm and feed-forward layer around it.
+/// `[.., L, width]` to `[.., n, width]`, with work of `O(n · L)`. The result does not depend on the
+/// order of the sequence. Parameters: `latents` `[n, width]`, normal with deviation 0.02 initially,
+/// and those of [`Projections`]. It is cross-attention from the latents, and the core of Perceiver
+/// (Jaegle et al. 2021, arXiv 2103.03206) and of pooling by multi-head attention in Set Transformer
+/// (Lee et al. 2018, 1810.00825), both of which add a residual connection, a norm and a
+/// feed-forward layer.
 #[derive(Clone, Debug)]
 pub struct AttentionPool<T: Real = f32> {
-    /// What asks, `[n, width]`.
+    /// The learned queries before their projection, `[n, width]`.
     pub latents: Param<T>,
     /// The projections.
     pub projections: Projections<T>,
@@ -29,7 +31,7 @@ const NAME: &str = "attention pool";
 const REASON: &str = "latents have no positions";
 
 impl<T: Real> AttentionPool<T> {
-    /// To `n` vectors. Latents have no positions, so that keys must have none.
+    /// A layer with `n` latents. They have no positions, so keys must have none, either.
     ///
     /// # Panics
     /// If the projections have rotary positions.
@@ -40,10 +42,10 @@ impl<T: Real> AttentionPool<T> {
         AttentionPool { latents: Param::new(latents), projections }
     }
 
-    /// The vectors for `x` `[.., L, width]`; padding is masked by the spec.
+    /// The `n` vectors for `x` `[.., L, width]`; the spec masks padding.
     ///
     /// # Panics
-    /// If the last axis of `x` is not the width, the spec does not fit, or the projections have
+    /// If the last axis of `x` is not the width, the spec does not match, or the projections have
     /// rotary positions.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {

@@ -1,4 +1,4 @@
-//! Prefix-LM: a prefix that sees itself whole, and a continuation that is causal.
+//! Prefix-LM: full attention within a prefix, causal attention after it.
 
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
@@ -8,7 +8,8 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
-/// Self-attention where `p` sees `j` if `j <= p` or `j < prefix`, with a prefix per sequence.
+/// Prefix-LM self-attention: `p` attends to `j` if `j <= p` or `j < prefix`, with a prefix per
+/// sequence.
 ///
 /// `[L, width]` or `[B, L, width]` to the same, in `O(L² width)`. With prefixes of 0 (or 1) it
 /// is causal self-attention, with prefixes of `L` full self-attention.
@@ -17,21 +18,21 @@ use retrograd_tensor::Real;
 /// 2019 (arXiv 1910.10683).
 #[derive(Clone, Debug)]
 pub struct PrefixLmAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
 }
 
 impl<T: Real> PrefixLmAttention<T> {
-    /// Over these projections.
+    /// A layer with these projections.
     pub fn new(projections: Projections<T>) -> Self {
         PrefixLmAttention { projections }
     }
 
-    /// Attends with prefixes of these lengths, one for each sequence or one for all; `spec` may
-    /// restrict it further.
+    /// The output for `x` with prefixes of these lengths, one for each sequence or one for all;
+    /// `spec` may restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit, or there is another number of prefixes.
+    /// If the shapes do not match, or the number of prefixes is neither 1 nor the batch size.
     #[track_caller]
     pub fn forward(
         &self,

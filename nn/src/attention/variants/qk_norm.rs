@@ -1,5 +1,5 @@
-//! Queries and keys normalised per head, before their positions, so that scores cannot grow
-//! with the weights.
+//! QK-norm: queries and keys normalised per head, before rotary positions, so that scores do not
+//! grow with the weights.
 
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -13,14 +13,14 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
-/// learned number, instead of `1/√D`. A scale in the spec multiplies them besides.
+/// learned scale, in place of `1/√D`. A scale in the spec multiplies them, too.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
 /// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at
-/// first for the usual length `L`. Where queries and keys have length `D^(1/4)` anyway, it is
-/// multi-head attention with `g = 1`; with `g = √D` it is [`QkRmsAttention`] with weights of 1.
-/// Multiplying `q_proj` or `k_proj` by a positive number changes nothing. A vector of length 0
-/// stays 0. Henry et al. 2020 (arXiv 2010.04245).
+/// first for the usual length `L`. If queries and keys have norm `D^(1/4)`, it is multi-head
+/// attention without norms, with `g = 1`; with `g = √D` it is [`QkRmsAttention`] with weights of 1.
+/// Multiplying `q_proj` or `k_proj` by a positive number changes nothing. A vector of norm 0 stays
+/// 0. Henry et al. 2020 (arXiv 2010.04245).
 #[derive(Clone, Debug)]
 pub struct QkL2Attention<T: Real = f32> {
     /// The projections.
@@ -30,7 +30,7 @@ pub struct QkL2Attention<T: Real = f32> {
 }
 
 impl<T: Real> QkL2Attention<T> {
-    /// For sequences that usually have this length.
+    /// A layer for sequences that usually have this length.
     ///
     /// # Panics
     /// If the length is below 2.
@@ -45,8 +45,8 @@ impl<T: Real> QkL2Attention<T> {
     }
 }
 
-/// `x / ‖x‖` over the last axis. What is added under the root keeps value and derivative at 0
-/// finite, and is far below the square of usual lengths.
+/// `x / ‖x‖` over the last axis. The constant under the root keeps value and derivative at 0
+/// finite, and is far below the squares of usual norms.
 fn unit<T: Real>(x: &Var<T>) -> Var<T> {
     x.mul(&(x.square().sum_keepdim(-1) + T::from_f64(1e-12)).rsqrt())
 }
@@ -76,20 +76,20 @@ impl<T: Real> Incremental<T> for QkL2Attention<T> {
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
 /// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and
 /// `k_norm.weight` `[D]`. With weights of 1 it is [`QkL2Attention`] with `g = √D`. To convert the
-/// pairing of rotary positions, the weights of the norms must be permuted, too. Dehghani et al.
-/// 2023 (arXiv 2302.05442; with layer norm).
+/// pairing of rotary positions, permute the weights of the norms, too. Dehghani et al. 2023 (arXiv
+/// 2302.05442; with layer norm).
 #[derive(Clone, Debug)]
 pub struct QkRmsAttention<T: Real = f32> {
     /// The projections.
     pub projections: Projections<T>,
-    /// Of queries.
+    /// The norm of queries.
     pub q_norm: RmsNorm<T>,
-    /// Of keys.
+    /// The norm of keys.
     pub k_norm: RmsNorm<T>,
 }
 
 impl<T: Real> QkRmsAttention<T> {
-    /// Norms with weights of 1.
+    /// A layer whose norms have weights of 1.
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let width = projections.sizes().head_width;

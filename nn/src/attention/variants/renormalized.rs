@@ -1,4 +1,4 @@
-//! Masking after the softmax: multiply by the mask, then divide by what is left.
+//! Masking after the softmax: multiplication by the mask, then division by the sum of the rest.
 
 use super::cross::CrossAttention;
 use crate::attention::engine::{Align, Mask, Spec, attend_all};
@@ -13,17 +13,16 @@ use retrograd_tensor::{Real, Tensor};
 
 /// `P' = P ∘ M`, then `P' / Σ P'` along the last axis, with `M` 1 where the mask keeps a pair and
 /// 0 elsewhere; a row whose sum is 0 is 0. Weights have 2 to 4 axes, `[B, H, Lq, Lk]` at most;
-/// the last query stands at the last key.
+/// the last query has the position of the last key.
 ///
-/// If `P` is a softmax, this is the softmax over what is kept, in exact arithmetic:
-/// `e^s / Σ_all · Σ_all / Σ_kept`. In floating point it is not: where the kept share of `P` is
-/// tiny its digits are gone, and where it underflows (in `f32`, once kept scores lie about 104
-/// below the largest masked one) the row is 0 although there is something to see. And a NaN
-/// that is masked is still in the sum of the first softmax. A masked softmax has neither
-/// trouble and costs less.
+/// If `P` is a softmax, this is the softmax over the unmasked keys, in exact arithmetic:
+/// `e^s / Σ_all · Σ_all / Σ_kept`. In floating point it is not: where the kept share of `P` is tiny
+/// it has few correct digits, and where it underflows (in `f32`, once kept scores are about 104
+/// below the largest masked score) the row is 0 although keys are unmasked. A masked NaN is still
+/// part of the sum of the first softmax. A masked softmax has neither problem and costs less.
 ///
 /// # Panics
-/// If the mask does not fit the weights, or these have another number of axes.
+/// If the mask does not fit the weights, or the weights do not have 2 to 4 axes.
 #[track_caller]
 pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
     let rank = weights.rank();
@@ -46,10 +45,10 @@ pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
 /// P = softmax(q · kᵀ / √d_k)     P' = P ∘ M     o = dropout(P' / Σ P') · v
 /// ```
 ///
-/// Shapes, parameters and names are those of [`SelfAttention`](crate::attention::SelfAttention), to which
-/// it is equal in exact arithmetic under the same mask; with `Mask::full()` it is equal in any.
-/// It is here to be understood, not to be used: see [`renormalize`] for what goes wrong. The
-/// work is the same `O(L² (d_k + d_v))`, none of it skipped.
+/// Shapes, parameters and names are those of [`SelfAttention`](crate::attention::SelfAttention), to
+/// which it is equal in exact arithmetic under the same mask; with `Mask::full()` it is equal in
+/// floating point, too. It is here for study, not for use: [`renormalize`] describes its problems.
+/// The work is the same `O(L² (d_k + d_v))`, none of it skipped.
 #[derive(Clone, Debug)]
 pub struct RenormalizedSelfAttention<T: Real = f32> {
     /// The projections.
@@ -57,13 +56,13 @@ pub struct RenormalizedSelfAttention<T: Real = f32> {
 }
 
 impl<T: Real> RenormalizedSelfAttention<T> {
-    /// Without biases.
+    /// A layer without biases.
     #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         RenormalizedSelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
     }
 
-    /// With dropout of the weights, in training passes.
+    /// Sets the dropout of the weights, in training passes.
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
@@ -73,10 +72,10 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         self
     }
 
-    /// Attends under a mask.
+    /// The output under a mask.
     ///
     /// # Panics
-    /// If the last axis of `x` is not `d_in`, or the mask does not fit.
+    /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, mask: &Mask, pass: &mut Pass) -> Var<T> {
         self.forward_with_weights(x, mask, pass).0

@@ -10,7 +10,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
 /// Multi-head or grouped-query attention with rotary positions, as in Llama:
-/// `o = softmax(R q · (R k)ᵀ / √D) · v`, with `R` the turn of each position ([`Rope`]).
+/// `o = softmax(R q · (R k)ᵀ / √D) · v`, with `R` the rotation of each position ([`Rope`]).
 ///
 /// `[.., L, width]` to `[.., L, width]`. Parameters: those of [`Projections`]. Without
 /// rotation (`Rope::new(0)`) it is multi-head attention without positions. Su et al. 2021
@@ -22,10 +22,10 @@ pub struct RopeAttention<T: Real = f32> {
 }
 
 impl<T: Real> RopeAttention<T> {
-    /// Turns the heads of these projections.
+    /// A layer with these projections and rotary positions.
     ///
     /// # Panics
-    /// If more is to be rotated than a head has.
+    /// If the rotary width exceeds the width of a head.
     #[track_caller]
     pub fn new(projections: Projections<T>, rope: Rope) -> Self {
         RopeAttention { projections: projections.with_rope(rope) }

@@ -1,4 +1,4 @@
-//! Shaw: learned vectors for distances, beside keys and beside values.
+//! Shaw: learned vectors of relative positions, added to keys and values.
 
 use crate::attention::engine::product::mix;
 use crate::attention::engine::{Spec, attend_all};
@@ -13,7 +13,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// Self-attention where the distance between two tokens has a key and a value of its own.
+/// Self-attention with a learned key and value for each relative position.
 ///
 /// ```text
 /// s_ij = q_i · (k_j + a_c) / √D      c = clip(j - i, -n, n)
@@ -21,16 +21,15 @@ use retrograd_tensor::{Real, Tensor};
 /// ```
 ///
 /// `a` and `b` are shared by the heads. `[L, width]` or `[B, L, width]` to the same, in
-/// `O(L² width)`; no `L · L · D` values are made: queries meet the `2n + 1` vectors `a`, and
-/// weights are summed by distance before they meet `b`. With both tables 0 it is plain
-/// self-attention.
+/// `O(L² width)`; without `L · L · D` intermediate values: queries are multiplied by the `2n + 1`
+/// vectors `a`, and weights are summed by distance before the multiplication by `b`. With both
+/// tables 0 it is plain self-attention.
 ///
 /// Parameters: those of [`Projections`], and `relative_keys` (`a`) and `relative_values` (`b`)
-/// `[2n + 1, D]`, from the farthest before to the farthest after. Shaw, Uszkoreit, Vaswani
-/// 2018 (arXiv 1803.02155).
+/// `[2n + 1, D]`, from distance `-n` to `n`. Shaw, Uszkoreit, Vaswani 2018 (arXiv 1803.02155).
 #[derive(Clone, Debug)]
 pub struct ShawAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
     /// `a`
     pub relative_keys: Param<T>,
@@ -42,10 +41,10 @@ const NAME: &str = "ShawAttention";
 const REASON: &str = "distances have vectors of their own";
 
 impl<T: Real> ShawAttention<T> {
-    /// With vectors for distances up to `farthest`.
+    /// A layer with vectors for distances up to `farthest`.
     ///
     /// # Panics
-    /// If the projections have rotary positions: there are two ways to have both.
+    /// If the projections have rotary positions: their combination is not defined.
     #[track_caller]
     pub fn new(projections: Projections<T>, farthest: usize, rng: &mut Rng) -> Self {
         projections.reject_rope(NAME, REASON);
@@ -55,10 +54,11 @@ impl<T: Real> ShawAttention<T> {
         ShawAttention { projections, relative_keys, relative_values }
     }
 
-    /// Attends; `spec` may restrict it, [`Mask::causal`](crate::attention::Mask::causal) for a decoder.
+    /// The output for `x`; `spec` may restrict the attention, by
+    /// [`Mask::causal`](crate::attention::Mask::causal) for a decoder.
     ///
     /// # Panics
-    /// If shapes do not fit, or the projections have rotary positions.
+    /// If the shapes do not match, or the projections have rotary positions.
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let p = &self.projections;
@@ -77,7 +77,7 @@ impl<T: Real> ShawAttention<T> {
 
         let by_distance = q.matmul(&self.relative_keys.to_var().t());
         let spec = spec.add_products(by_distance.gather(-1, &distance));
-        // The values come last, and to the weights that are passed on to them.
+        // Values are added below, with the weights after dropout and the mixture of heads.
         let no_values = v.narrow(-1, 0, 0);
         let weights = spec.dropout_and_mix(&attend_all(&q, &k, &no_values, &spec).weights);
         let none = Var::constant(Tensor::zeros(by_distance.shape()));

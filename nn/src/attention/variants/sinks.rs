@@ -1,7 +1,7 @@
-//! Attention that need not attend: sinks, which take weight and give nothing.
+//! Attention sinks: logits in the denominator of the softmax, without a value.
 //!
-//! Weights that must sum to 1 have to go somewhere when nothing fits; models learn to send
-//! them to the first token. A sink takes them instead.
+//! Weights of a softmax sum to 1 even where no key is relevant; models then learn to attend to the
+//! first token. A sink absorbs this weight.
 
 use crate::attention::engine::{Mask, Part, Sink, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -12,11 +12,12 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-/// `w_ij = e^(s_ij) / (e^(sink_h) + Σ_j e^(s_ij))`: a learned logit per head in the sum.
+/// `w_ij = e^(s_ij) / (e^(sink_h) + Σ_j e^(s_ij))`: a learned logit per head in the denominator.
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`], and `sinks` `[heads]`, 0 at first. With sinks of -∞ it is
-/// attention without one, with 0 it is [`QuietAttention`]. OpenAI 2025, gpt-oss (arXiv 2508.10925).
+/// Parameters: those of [`Projections`], and `sinks` `[heads]`, 0 initially. With sinks of -∞ it is
+/// attention without sinks, with 0 it is [`QuietAttention`]. OpenAI 2025, gpt-oss (arXiv
+/// 2508.10925).
 #[derive(Clone, Debug)]
 pub struct SinkAttention<T: Real = f32> {
     /// The projections.
@@ -26,7 +27,7 @@ pub struct SinkAttention<T: Real = f32> {
 }
 
 impl<T: Real> SinkAttention<T> {
-    /// With logits of 0.
+    /// A layer with logits of 0.
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let sinks = Param::new(Tensor::zeros([projections.sizes().heads]));
@@ -53,9 +54,9 @@ impl<T: Real> Incremental<T> for SinkAttention<T> {
 /// `w_ij = e^(s_ij) / (1 + Σ_j e^(s_ij))`: "softmax plus one", or "off by one".
 ///
 /// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections.
-/// Parameters: those of [`Projections`]. The same as one more key and value of zeros that everyone
-/// sees ([`attend_with_memory`](crate::attention::attend_with_memory)). Miller 2023, "Attention is off by
-/// one".
+/// Parameters: those of [`Projections`]. Equal to one more key and value of zeros
+/// ([`attend_with_memory`](crate::attention::attend_with_memory)). Miller 2023, "Attention is off
+/// by one".
 #[derive(Clone, Debug)]
 pub struct QuietAttention<T: Real = f32> {
     /// The projections.
@@ -63,7 +64,7 @@ pub struct QuietAttention<T: Real = f32> {
 }
 
 impl<T: Real> QuietAttention<T> {
-    /// Over these projections.
+    /// A layer with these projections.
     pub fn new(projections: Projections<T>) -> Self {
         QuietAttention { projections }
     }
@@ -83,31 +84,31 @@ impl<T: Real> Incremental<T> for QuietAttention<T> {
     }
 }
 
-/// Attention to the first tokens, which serve as sinks, and to a causal window.
+/// StreamingLLM attention: to the first tokens, which serve as sinks, and to a causal window.
 ///
-/// Query `p` sees keys `j < first` and `p - left <= j <= p`, whatever else the spec masks.
-/// `[.., L, width]` to `[.., L, width]`; the work is linear in `L`, and a
-/// [`KvCache::streaming`](crate::attention::KvCache::streaming) cache of `(first, left)` has constant
-/// size for a stream without end. Parameters: those of [`Projections`]. With `left >= L` it is
-/// causal attention, with `first` 0 a sliding window. Positions are those in the text (the
-/// paper counts rotary positions in the cache). Xiao et al. 2023 (arXiv 2309.17453).
+/// Query `p` attends to keys `j < first` and `p - left <= j <= p`, as far as the spec does not mask
+/// them. `[.., L, width]` to `[.., L, width]`; the work is linear in `L`, and a
+/// [`KvCache::streaming`](crate::attention::KvCache::streaming) cache of `(first, left)` has
+/// constant size for a stream of any length. Parameters: those of [`Projections`]. With `left >= L`
+/// it is causal attention, with `first` 0 a sliding window. Positions are those in the sequence
+/// (the paper counts rotary positions in the cache). Xiao et al. 2023 (arXiv 2309.17453).
 #[derive(Clone, Debug)]
 pub struct StreamingAttention<T: Real = f32> {
     /// The projections.
     pub projections: Projections<T>,
-    /// How many first tokens stay visible.
+    /// The number of first tokens that are never masked.
     pub first: usize,
-    /// How many tokens before its own a query sees.
+    /// The number of tokens before its own position that a query attends to.
     pub left: usize,
 }
 
 impl<T: Real> StreamingAttention<T> {
-    /// With so many first tokens and so many before each.
+    /// A layer with `first` first tokens and a window of `left` tokens.
     pub fn new(projections: Projections<T>, first: usize, left: usize) -> Self {
         StreamingAttention { projections, first, left }
     }
 
-    /// Which keys a query sees.
+    /// The mask of the first tokens and the window.
     pub fn mask(&self) -> Mask {
         Mask::causal() & (Mask::first(self.first) | Mask::window(self.left, 0))
     }

@@ -1,4 +1,4 @@
-//! Scores bounded softly, as in Gemma 2.
+//! Softcap: scores bounded by a tanh, as in Gemma 2.
 
 use crate::attention::engine::{Part, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -9,13 +9,13 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
-/// `softmax(c · tanh(s / c)) · v` with `s = q · kᵀ / √D`: no score can leave `±c`, so that no
-/// weight can become exactly 1 and stop learning.
+/// Softcap attention: `softmax(c · tanh(s / c)) · v` with `s = q · kᵀ / √D`: scores stay within
+/// `±c`, so that no weight saturates at 1.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections, a `tanh`
-/// for each score more. Parameters: those of [`Projections`]. For `c → ∞` it is attention without
-/// a cap. Gemma 2 (arXiv 2408.00118) has `c` = 50, grouped queries, rotary positions, and a window
-/// in every other layer.
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections, one more
+/// `tanh` per score. Parameters: those of [`Projections`]. For `c → ∞` it is attention without a
+/// cap. Gemma 2 (arXiv 2408.00118) has `c` = 50, grouped queries, rotary positions, and a window in
+/// every other layer.
 #[derive(Clone, Debug)]
 pub struct SoftcapAttention<T: Real = f32> {
     /// The projections.
@@ -25,7 +25,7 @@ pub struct SoftcapAttention<T: Real = f32> {
 }
 
 impl<T: Real> SoftcapAttention<T> {
-    /// With scores in `±cap`.
+    /// A layer with scores within `±cap`.
     ///
     /// # Panics
     /// If the cap is not above 0.

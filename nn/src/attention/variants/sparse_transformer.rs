@@ -1,4 +1,4 @@
-//! Sparse Transformer: two sparse patterns that together reach everything.
+//! Sparse Transformer: two sparse patterns that cover all earlier positions in two steps.
 
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::Past;
@@ -9,17 +9,16 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
-/// Which keys the two kinds of heads see, all with `j <= p`.
+/// The keys of the two kinds of heads, all with `j <= p`.
 ///
 /// ```text
 /// strided:  near  p - stride < j          far  (p - j) mod stride = 0
 /// fixed:    near  ⌊j / stride⌋ = ⌊p / stride⌋   far  j mod stride >= stride - summary
 /// ```
 ///
-/// After two layers (or by two heads and a layer) everything before a query has reached it.
-/// The near part of `strided` is that of the authors' code; their paper has one key more.
-/// The far part of `fixed` leaves the queries before the first summary without a key: that
-/// head gives them 0.
+/// Two layers (or the two kinds of heads in one layer and the next) connect a query to all earlier
+/// positions. The near part of `strided` is that of the authors' code; their paper has one key
+/// more. In the far part of `fixed`, queries before the first summary have no key, and outputs 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SparsePattern {
     /// For data with a period, such as images of this width.
@@ -29,15 +28,15 @@ pub enum SparsePattern {
     },
     /// For data without one, such as text.
     Fixed {
-        /// Keys in a block.
+        /// The length of a block.
         stride: usize,
-        /// How many keys at the end of each block everyone after sees.
+        /// The number of keys at the end of each block to which all later queries attend.
         summary: usize,
     },
 }
 
 impl SparsePattern {
-    /// The keys close by.
+    /// The mask of near keys.
     ///
     /// # Panics
     /// If the stride is 0.
@@ -50,7 +49,7 @@ impl SparsePattern {
         }
     }
 
-    /// A few keys everywhere.
+    /// The mask of far keys.
     ///
     /// # Panics
     /// If the stride is 0, or the summary is longer than it.
@@ -65,7 +64,7 @@ impl SparsePattern {
         }
     }
 
-    /// The mask of a layer: of its index, where layers are interleaved.
+    /// The mask of the layer with this index; the index matters where layers alternate.
     #[track_caller]
     pub fn mask(self, merge: SparseMerge, heads: usize, layer: usize) -> Mask {
         match merge {
@@ -95,37 +94,37 @@ impl SparsePattern {
     }
 }
 
-/// How the two patterns come together.
+/// The combination of the two patterns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SparseMerge {
-    /// Even heads see near, odd ones far.
+    /// Even heads attend to near keys, odd heads to far keys.
     #[default]
     Heads,
-    /// Even layers see near, odd ones far.
+    /// Even layers attend to near keys, odd layers to far keys.
     Layers,
-    /// Every head sees both.
+    /// Every head attends to both.
     Union,
 }
 
 /// Causal self-attention to about `√L` keys for each query instead of `L`.
 ///
-/// `[L, width]` or `[B, L, width]` to the same; with a stride near `√L` the work is
-/// `O(L √L width)` where whole tiles are left out, which the near pattern does always and the
-/// far one if its columns fill tiles. With a stride of at least `L`, near is causal attention
-/// (and so is the union); with a stride of 1, far is.
+/// `[L, width]` or `[B, L, width]` to the same; with a stride near `√L` the work is `O(L √L width)`
+/// where masked tiles are skipped: always for the near pattern, and for the far pattern if its
+/// columns fill tiles. With a stride of at least `L`, near is causal attention (and so is the
+/// union); with a stride of 1, far is.
 ///
 /// Parameters: those of [`Projections`]. Child, Gray, Radford, Sutskever 2019 (arXiv
 /// 1904.10509).
 #[derive(Clone, Debug)]
 pub struct SparseTransformerAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
-    /// Who sees whom.
+    /// The mask.
     pub mask: Mask,
 }
 
 impl<T: Real> SparseTransformerAttention<T> {
-    /// For the layer with this index.
+    /// The layer with this index.
     ///
     /// # Panics
     /// If the pattern has a stride of 0 or a summary above it.
@@ -140,10 +139,10 @@ impl<T: Real> SparseTransformerAttention<T> {
         SparseTransformerAttention { projections, mask }
     }
 
-    /// Attends; `spec` may restrict it further.
+    /// The output for `x`; `spec` may restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If the shapes do not match.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = spec.into().mask(self.mask.clone());

@@ -13,13 +13,13 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::random::Rng;
 
-/// Self-attention whose scores are not scaled, and have a learned bias by distance.
+/// T5 self-attention: scores without a scale, with a learned bias by distance.
 ///
 /// ```text
 /// s_pj = q_p · k_j + table[bucket(j - p), h]
 /// ```
 ///
-/// Near distances have a bucket each, far ones share theirs ([`Buckets`]). `[L, width]` or
+/// Small distances have a bucket each, large ones share buckets ([`Buckets`]). `[L, width]` or
 /// `[B, L, width]` to the same, in `O(L² width)`. With a table of 0 it is plain (causal)
 /// self-attention with scale 1.
 ///
@@ -40,48 +40,49 @@ use retrograd_tensor::random::Rng;
 /// ```
 #[derive(Clone, Debug)]
 pub struct T5Attention<T: Real = f32> {
-    /// To queries.
+    /// The projection to queries.
     pub q: Linear<T>,
-    /// To keys.
+    /// The projection to keys.
     pub k: Linear<T>,
-    /// To values.
+    /// The projection to values.
     pub v: Linear<T>,
-    /// From the heads to the result.
+    /// The output projection.
     pub o: Linear<T>,
     /// A bias for each bucket and head.
     pub relative_attention_bias: Embedding<T>,
-    /// How distances are put into buckets.
+    /// The map from distances to buckets.
     pub buckets: Buckets,
-    /// Of the weights.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
 }
 
 impl<T: Real> T5Attention<T> {
-    /// With 32 buckets up to a distance of 128, half of them for keys after the query.
+    /// An encoder layer: bidirectional, with 32 buckets up to a distance of 128, half of them for
+    /// keys after the query.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If the heads do not divide the width.
     #[track_caller]
     pub fn encoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: true };
         T5Attention::with_buckets(width, heads, buckets, rng)
     }
 
-    /// Causal, with 32 buckets up to a distance of 128.
+    /// A decoder layer: causal, with 32 buckets up to a distance of 128.
     ///
     /// # Panics
-    /// If heads do not divide the width.
+    /// If the heads do not divide the width.
     #[track_caller]
     pub fn decoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: false };
         T5Attention::with_buckets(width, heads, buckets, rng)
     }
 
-    /// With other buckets; causal if they are for one direction only.
+    /// A layer with other buckets; causal if they are not bidirectional.
     ///
     /// # Panics
-    /// If heads do not divide the width, or the last bucket begins where distances still have
-    /// one each.
+    /// If the heads do not divide the width, or `max_distance` is within the buckets of one
+    /// distance each.
     #[track_caller]
     pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
         heads_rule("T5Attention", width, heads).or_panic();
@@ -102,10 +103,10 @@ impl<T: Real> T5Attention<T> {
         }
     }
 
-    /// Attends; `spec` may restrict it further.
+    /// The output for `x`; `spec` may restrict the attention further.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If the shapes do not match.
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let table = self.relative_attention_bias.weight.to_var().t();

@@ -1,4 +1,4 @@
-//! Heads that talk to one another before and after the softmax.
+//! Talking heads: linear mixtures over heads before and after the softmax.
 
 use crate::attention::engine::{Part, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
@@ -9,27 +9,28 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-/// `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`, `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
+/// Talking-heads attention: `s'[g] = Σ_h score_mix[g, h] · s[h]`, `w = softmax(s')`,
+/// `w'[g] = Σ_h weight_mix[g, h] · w[h]`.
 ///
-/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and `2 · H² · L²` more multiplications, by
-/// whole matrices of scores. Parameters: those of [`Projections`], and `score_mix` and `weight_mix`
-/// `[heads, heads]`, identities at first, which is multi-head attention.
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and `2 · H² · L²` more multiplications,
+/// by matrices of all scores. Parameters: those of [`Projections`], and `score_mix` and
+/// `weight_mix` `[heads, heads]`, identities initially, which is multi-head attention.
 ///
-/// Scores are mixed first and masked then, so that nothing unseen comes in through another
-/// head. Nothing is added: where another implementation has a residual mix `s + W · s`,
-/// `score_mix` is `I + W`. Shazeer et al. 2020 (arXiv 2003.02436).
+/// Masked scores count as 0 in the mixture, and the mask applies again after it. There is no
+/// residual term: for the mixture `s + W · s` of another implementation, set `score_mix` to
+/// `I + W`. Shazeer et al. 2020 (arXiv 2003.02436).
 #[derive(Clone, Debug)]
 pub struct TalkingHeadsAttention<T: Real = f32> {
     /// The projections.
     pub projections: Projections<T>,
-    /// Of scores, `[heads, heads]`.
+    /// The mixture of scores, `[heads, heads]`.
     pub score_mix: Param<T>,
-    /// Of weights, `[heads, heads]`.
+    /// The mixture of weights, `[heads, heads]`.
     pub weight_mix: Param<T>,
 }
 
 impl<T: Real> TalkingHeadsAttention<T> {
-    /// With identities.
+    /// A layer whose mixtures are identities.
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let heads = projections.sizes().heads;

@@ -1,4 +1,4 @@
-//! Transformer-XL: relative positions, and a memory of the segment before.
+//! Transformer-XL: relative positions, and a memory of the previous segment.
 
 use crate::attention::engine::{Part, Spec, attend};
 use crate::attention::parts::heads::split_heads;
@@ -12,25 +12,26 @@ use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// Causal self-attention of a segment to itself and to what came before, by distance.
+/// Causal self-attention of a segment to itself and to a memory of earlier tokens, with relative
+/// positions.
 ///
 /// ```text
 /// s_ij = ((q_i + u) · k_j + (q_i + v) · r_(i-j)) / √D      j <= i
 /// r_d  = W_r · [sin(d ω), cos(d ω)],  ω_m = 10000^(-2m / width)
 /// ```
 ///
-/// Keys and values are made of `[memory; x]`, and no gradient goes into the memory: `x`
+/// Keys and values are projections of `[memory; x]`, without gradients by the memory: `x`
 /// `[L, width]` or `[B, L, width]`, memory `[.., M, width]`, to the shape of `x`, in
-/// `O(L (L + M) width)`. Distances are computed for one query and shifted to the others, so
-/// that nothing has a size of `L · L · D`. A segment with the segment before it as memory
-/// gives what the two as one give, to the last bits; of a stack of layers only if each
-/// remembers its own inputs.
+/// `O(L (L + M) width)`. Scores by distance are computed for one query and shifted for the others,
+/// without `L · L · D` intermediate values. The output for a segment with the previous segment as
+/// memory equals that for both as one sequence, up to rounding; in a stack of layers, the memory of
+/// each layer is the previous segment of its own input.
 ///
 /// With `u`, `v` and `r_net` all 0 it is causal self-attention.
 ///
 /// Parameters: those of [`Projections`]; named as in the authors' code, `r_net.weight` (`W_r`)
-/// `[H·D, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[H, D]`. Dai et al. 2019
-/// (arXiv 1901.02860).
+/// `[H·D, width]`, `r_w_bias` (`u`) and `r_r_bias` (`v`) `[H, D]`. Dai et al. 2019 (arXiv
+/// 1901.02860).
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -48,7 +49,7 @@ use retrograd_tensor::{Real, Tensor};
 /// ```
 #[derive(Clone, Debug)]
 pub struct TransformerXlAttention<T: Real = f32> {
-    /// Around it.
+    /// The projections.
     pub projections: Projections<T>,
     /// `W_r`
     pub r_net: Linear<T>,
@@ -62,7 +63,7 @@ const NAME: &str = "TransformerXlAttention";
 const REASON: &str = "distances have scores of their own";
 
 impl<T: Real> TransformerXlAttention<T> {
-    /// Over these projections.
+    /// A layer with these projections.
     ///
     /// # Panics
     /// If they have rotary positions.
@@ -77,11 +78,12 @@ impl<T: Real> TransformerXlAttention<T> {
         TransformerXlAttention { projections, r_net, r_w_bias, r_r_bias }
     }
 
-    /// Attends; `spec` may restrict it further. Positions are those of keys: the memory's begin
-    /// at 0.
+    /// The output for `x`; `spec` may restrict the attention further. Position 0 is that of the
+    /// first token of the memory.
     ///
     /// # Panics
-    /// If shapes do not fit, the projections have rotary positions, or the spec has an alignment.
+    /// If the shapes do not match, the projections have rotary positions, or the spec has an
+    /// alignment.
     #[track_caller]
     pub fn forward(
         &self,
@@ -97,7 +99,7 @@ impl<T: Real> TransformerXlAttention<T> {
             None => x.clone(),
         };
         let (q, k, v) = (p.queries(x, pass), p.keys(&all, pass), p.values(&all, pass));
-        // From the farthest distance to 0.
+        // From the largest distance to 0.
         let distances = Var::constant(sinusoids(k.size(-2), x.size(-1)).flip(0));
         let r = split_heads(&self.r_net.forward(&distances, pass), p.sizes().heads);
 
@@ -121,12 +123,12 @@ fn sinusoids<T: Real>(n: usize, width: usize) -> Tensor<T> {
     })
 }
 
-/// Columns by distance, from the farthest to 0, to columns by key: row `i` of `[.., L, Lk]`
-/// moves by `L - 1 - i` to the left. What comes in at the right belongs to keys after the
-/// query.
+/// The relative shift: columns by distance, from the largest to 0, to columns by key. Row `i` of
+/// `[.., L, Lk]` moves by `L - 1 - i` to the left. Elements that enter at the right belong to keys
+/// after the query, which are masked.
 fn relative_shift<T: Real>(x: &Var<T>) -> Var<T> {
     let (l, lk) = (x.size(-2), x.size(-1));
-    // One more column makes each row of the same numbers begin one later.
+    // With one more column, each row of the reshaped elements starts one later.
     let mut dims = x.shape().to_vec();
     let last = dims.len() - 1;
     (dims[last - 1], dims[last]) = (lk + 1, l);

@@ -1,4 +1,4 @@
-//! Several heads as a list of single ones.
+//! Multi-head attention as a list of single-head layers.
 
 use super::self_attention::SelfAttention;
 use crate::attention::engine::Spec;
@@ -10,20 +10,19 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 
-/// Along which axis the results of the heads are put together.
+/// The axis along which the outputs of heads are concatenated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concat {
-    /// The last: `[.., L, H·d_v]`. Each token gets what all heads found. What multi-head
-    /// attention means.
+    /// The last axis: `[.., L, H·d_v]`, as in multi-head attention.
     #[default]
     Features,
-    /// The first: `[H·L, d_v]`, or `[H·B, L, d_v]`. The heads' results one below the other, as
-    /// `torch.cat(heads)` gives them when its axis is forgotten; tokens and heads are then mixed
-    /// up, and no projection can bring the heads of a token together.
+    /// The first axis: `[H·L, d_v]`, or `[H·B, L, d_v]`, as `torch.cat(heads)` without an axis. The
+    /// outputs of the heads for one token are then in different rows, and no projection combines
+    /// them.
     First,
 }
 
-/// `H` separate [`SelfAttention`] heads, their results put together, and projected if wanted.
+/// `H` separate [`SelfAttention`] heads, whose outputs are concatenated and optionally projected.
 ///
 /// ```text
 /// o = concat(head_0(x), .., head_H-1(x)) [· W_outᵀ + b]
@@ -31,13 +30,12 @@ pub enum Concat {
 ///
 /// `[L, d_in]` or `[B, L, d_in]` to `[.., L, H·d_v]` ([`Concat::Features`]) or with the first
 /// axis `H` times as long ([`Concat::First`]); with a projection, the last axis is its width.
-/// Each head makes small products of its own, so it is slower than
-/// [`MultiHeadAttention`](crate::attention::MultiHeadAttention), though the work is the same
-/// `O(L² H (d_k + d_v))`, and to which it is equal if the heads' weights are stacked into one. With
-/// one head it is [`SelfAttention`].
+/// It equals [`MultiHeadAttention`](crate::attention::MultiHeadAttention) with the weights of the
+/// heads stacked into one matrix, with the same work `O(L² H (d_k + d_v))`, but is slower, since
+/// each head has small matrix multiplications of its own. With one head it is [`SelfAttention`].
 ///
 /// Parameters: those of the heads as `heads.0`, `heads.1` and so on, and `out_proj`. Vaswani et
-/// al. 2017 (arXiv 1706.03762), written down literally.
+/// al. 2017 (arXiv 1706.03762), by its formula.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -55,23 +53,23 @@ pub enum Concat {
 pub struct MultiHeadWrapper<T: Real = f32> {
     /// The heads.
     pub heads: Vec<SelfAttention<T>>,
-    /// How their results are put together.
+    /// The axis of concatenation.
     pub concat: Concat,
-    /// What is done with that.
+    /// The output projection.
     pub out_proj: Option<Linear<T>>,
 }
 
 impl<T: Real> MultiHeadWrapper<T> {
-    /// `heads` heads side by side, without biases and without a projection.
+    /// A layer of `heads` heads, without biases and without an output projection.
     ///
     /// # Panics
-    /// If there are no heads.
+    /// If `heads` is 0.
     #[track_caller]
     pub fn new(heads: usize, d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         Self::from_heads((0..heads).map(|_| SelfAttention::new(d_in, d_k, d_v, rng)).collect())
     }
 
-    /// These heads side by side.
+    /// A layer of these heads.
     ///
     /// # Panics
     /// If there are none.
@@ -84,22 +82,23 @@ impl<T: Real> MultiHeadWrapper<T> {
         MultiHeadWrapper { heads, concat: Concat::Features, out_proj: None }
     }
 
-    /// With the results put together in this way.
+    /// Sets the axis of concatenation.
     pub fn concat(mut self, concat: Concat) -> Self {
         self.concat = concat;
         self
     }
 
-    /// With a projection of what they give together.
+    /// Sets the output projection.
     pub fn project(mut self, out_proj: Linear<T>) -> Self {
         self.out_proj = Some(out_proj);
         self
     }
 
-    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`], the same for each head.
+    /// Attends under a [`Mask`](crate::attention::Mask), or by a whole [`Spec`], the same for each
+    /// head.
     ///
     /// # Panics
-    /// If the last axis of `x` is not `d_in`, or the mask does not fit.
+    /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = spec.into();

@@ -124,7 +124,7 @@ fn unsupported_options_of_projections_are_rejected() {
     m.projections = wet();
     assert_panics("a dropout of 0.1, and no weights to drop", || m.forward(&x, &mut pass()));
     m.projections = turned();
-    assert_panics("a state does not know its position", || m.step(&x, &mut None, &mut pass()));
+    assert_panics("a state has no position", || m.step(&x, &mut None, &mut pass()));
 
     let mut m = AttentionPool::new(p(), 2, &mut rng());
     m.projections = turned();

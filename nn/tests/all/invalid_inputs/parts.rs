@@ -42,7 +42,7 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
     assert_panics("TransformerXlAttention: an alignment in the spec", || {
         TransformerXlAttention::new(heads(), r).forward(&x, None, top(), &mut eval())
     });
-    assert_panics("the tiled path cannot: scores are not of queries and keys alone", || {
+    assert_panics("the tiled path cannot: a variant adds to the scores", || {
         luong.context(&x, &x, s().path(Path::Tiled))
     });
     for spec in [s().scale(1.0), s().softcap(1.0), s().bias(Bias::alibi(2))] {
@@ -50,7 +50,7 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
             NormalizedAttention::new(heads(), Normalizer::Linear).forward(&x, &spec, &mut eval())
         });
     }
-    assert_panics("the tiled path cannot: weights are asked for", || {
+    assert_panics("the tiled path cannot: weights are requested", || {
         ShawAttention::new(heads(), 2, r).attend(&x, s().path(Path::Tiled), &mut eval())
     });
 }

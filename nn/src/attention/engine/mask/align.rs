@@ -1,16 +1,16 @@
 //! The positions of queries relative to keys.
 
-/// Where queries stand among the keys, if there are not as many of both.
+/// The positions of queries relative to keys, where their numbers differ.
 ///
-/// The position of query `i` is `i + offset`; masks and position biases speak of positions.
+/// The position of query `i` is `i + offset`; masks and position biases are functions of positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// Query 0 stands at key 0: offset 0.
+    /// Query 0 has the position of key 0: offset 0.
     TopLeft,
-    /// The last query stands at the last key: offset `Lk - Lq`. What a cache needs.
+    /// The last query has the position of the last key: offset `Lk - Lq`. Used with a cache.
     #[default]
     BottomRight,
-    /// Query 0 stands at this key.
+    /// Query 0 has this position.
     Offset(isize),
 }
 

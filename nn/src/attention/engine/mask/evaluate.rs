@@ -4,12 +4,12 @@ use super::kind::Kind;
 use retrograd_tensor::drive::attention::{At, Class, Rule};
 use std::ops::Range;
 
-/// A number of positions as a distance; as far as there is, if it is larger.
+/// A number of positions as a distance, saturated.
 fn reach(n: usize) -> isize {
     isize::try_from(n).unwrap_or(isize::MAX)
 }
 
-/// An entry per sequence, or one for all.
+/// The entry of a sequence, in a list with one entry per sequence or one for all.
 fn entry(list: &[usize], batch: usize) -> usize {
     if list.len() == 1 { list[0] } else { list[batch] }
 }
@@ -91,7 +91,7 @@ impl Rule for Kind {
         if queries.is_empty() || keys.is_empty() {
             return Class::Empty;
         }
-        // First and last query and key, as positions.
+        // The positions of the first and last query and key.
         let (p0, p1) = (queries.start, queries.end - 1);
         let (j0, j1) = (keys.start as isize, keys.end as isize - 1);
         let of = |all: bool, none: bool| match (all, none) {
@@ -128,7 +128,7 @@ impl Rule for Kind {
                 of(hit && queries.clone().all(inside), !hit)
             }
             Kind::LastOfEach { count, period } => {
-                // Places in the first block that the keys reach into, and perhaps beyond it.
+                // Offsets of the first and last key from the start of the first block.
                 let (first, last) = (keys.start % period, keys.start % period + keys.len() - 1);
                 let start = period - count;
                 of(*count == *period || first >= start && last < *period, last < start)

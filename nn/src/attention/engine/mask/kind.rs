@@ -13,8 +13,7 @@ pub(super) enum Kind {
     Full,
     /// `j <= p`
     Causal,
-    /// `p - left <= j <= p + right`: as many keys on each side, the query's own not counted.
-    /// (A "sliding window of w tokens" is often `left = w - 1`.)
+    /// `p - left <= j <= p + right`: keys on each side, not counting the position of the query.
     Window {
         /// Keys before the query.
         left: usize,
@@ -23,39 +22,39 @@ pub(super) enum Kind {
     },
     /// `(p - j)` is a multiple of the step.
     Dilated(usize),
-    /// `j < n`: the first keys, for everyone.
+    /// `j < n`: the first keys.
     First(usize),
-    /// Queries at these positions see everything, and everything sees keys at these positions
-    /// (Longformer's global tokens).
+    /// Queries at these positions attend to every key, and every query attends to keys at these
+    /// positions (the global tokens of Longformer).
     Global(Arc<[usize]>),
-    /// `j < n` with an `n` per sequence, and `j <= p` beyond: a prefix that is seen whole.
+    /// `j < n` or `j <= p`, with an `n` per sequence: full attention to a prefix, then causal.
     Prefix(Arc<[usize]>),
-    /// `j < n` with an `n` per sequence: padded keys are not seen.
+    /// `j < n` with an `n` per sequence: padded keys are masked.
     Lengths(Arc<[usize]>),
-    /// Queries at these positions see every key, the others none.
+    /// Queries at these positions attend to every key, the others to none.
     Queries(Arc<[usize]>),
     /// `j mod period >= period - count`: the last keys of every block.
     LastOfEach {
-        /// How many keys of a block.
+        /// The number of keys of a block.
         count: usize,
-        /// Keys in a block.
+        /// The length of a block.
         period: usize,
     },
     /// A mask for each query head.
     ByHead(Arc<[Kind]>),
-    /// Query and key belong to one document. Ids `[B, L]` by position; sequences packed one after
-    /// the other.
+    /// Query and key belong to the same document, by ids `[B, L]` of positions; for packed
+    /// sequences.
     Documents(Tensor<i64>),
-    /// `⌊p / n⌋ = ⌊j / n⌋`: chunks that do not see one another.
+    /// `⌊p / n⌋ = ⌊j / n⌋`: attention within chunks.
     Chunks(usize),
-    /// Pairs of blocks that see one another, by `[nq, nk]` or `[H, nq, nk]`.
+    /// Block-sparse attention, by a layout `[1 or H, nq, nk]`.
     Blocks {
         /// Queries and keys in a block.
         size: usize,
-        /// True where a block of queries sees a block of keys.
+        /// True where a block of queries attends to a block of keys.
         layout: Tensor<bool>,
     },
-    /// True where a pair attends; broadcast to `[B, H, Lq, Lk]`. By index, not by position.
+    /// A tensor that broadcasts to `[B, H, Lq, Lk]`, by index, not by position.
     Dense {
         /// True where a pair attends.
         keep: Tensor<bool>,
@@ -64,11 +63,11 @@ pub(super) enum Kind {
     },
     /// A function of sequence, head, query position and key position, with a name for printing.
     Function(&'static str, Arc<dyn Fn(At) -> bool + Send + Sync>),
-    /// Both.
+    /// Pairs of both masks.
     And(Arc<Kind>, Arc<Kind>),
-    /// Either.
+    /// Pairs of either mask.
     Or(Arc<Kind>, Arc<Kind>),
-    /// The opposite.
+    /// All other pairs.
     Not(Arc<Kind>),
 }
 

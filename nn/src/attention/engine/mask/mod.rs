@@ -38,17 +38,18 @@ impl Mask {
         Mask(Kind::Full)
     }
 
-    /// Keys up to the query.
+    /// Causal: keys up to the position of the query.
     pub fn causal() -> Mask {
         Mask(Kind::Causal)
     }
 
-    /// `left` keys before the query, its own, and `right` after it.
+    /// A sliding window: `left` keys before the position of the query, the key at its position, and
+    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.)
     pub fn window(left: usize, right: usize) -> Mask {
         Mask(Kind::Window { left, right })
     }
 
-    /// Every `step`-th key, counted from the query.
+    /// Dilated: keys whose distance from the query is a multiple of `step`.
     ///
     /// # Panics
     /// If `step` is 0.
@@ -66,12 +67,13 @@ impl Mask {
         Mask(Kind::First(n))
     }
 
-    /// Tokens that see and are seen by all.
+    /// Global tokens: queries at these positions attend to every key, and every query attends to
+    /// keys at these positions.
     pub fn global(positions: &[usize]) -> Mask {
         Mask(Kind::Global(positions.into()))
     }
 
-    /// Queries at these positions see every key, the others none.
+    /// Queries at these positions attend to every key, the others to none.
     pub fn queries(positions: &[usize]) -> Mask {
         Mask(Kind::Queries(positions.into()))
     }
@@ -94,17 +96,19 @@ impl Mask {
         Mask(Kind::ByHead(masks.into_iter().map(|mask| mask.0).collect()))
     }
 
-    /// A prefix per sequence that is seen whole; beyond it, causal.
+    /// Prefix-LM: every query attends to the prefix of its sequence; beyond it, the mask is causal.
     pub fn prefix(lengths: &[usize]) -> Mask {
         Mask(Kind::Prefix(lengths.into()))
     }
 
-    /// Keys below the length of their sequence.
+    /// Padding: keys below the length of their sequence, with one length per sequence or one for
+    /// all.
     pub fn lengths(lengths: &[usize]) -> Mask {
         Mask(Kind::Lengths(lengths.into()))
     }
 
-    /// Documents by id per position, `[B, L]`, as far as queries and keys reach.
+    /// Packed documents: keys of the same document as the query, by the ids `[B, L]` of all
+    /// positions of queries and keys.
     ///
     /// # Panics
     /// If the ids have another rank than 2.
@@ -117,7 +121,7 @@ impl Mask {
         Mask(Kind::Documents(ids.contiguous()))
     }
 
-    /// Chunks of `n` positions that do not see one another.
+    /// Attention within chunks of `n` positions.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -130,8 +134,8 @@ impl Mask {
         Mask(Kind::Chunks(n))
     }
 
-    /// Blocks of `size` positions that see one another where `layout` is true; it must reach as
-    /// far as queries and keys do.
+    /// Block-sparse: a block of `size` queries attends to a block of keys where `layout` is true.
+    /// The layout must cover all positions of queries and keys.
     ///
     /// # Panics
     /// If `size` is 0 or the layout is not `[nq, nk]` or `[H, nq, nk]`.
