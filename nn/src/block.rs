@@ -13,18 +13,18 @@ use retrograd_tensor::random::Rng;
 /// A pre-norm block: `x += attn(ln_1(x))`, then `x += mlp(ln_2(x))`; names as in nanoGPT.
 #[derive(Clone, Debug)]
 pub struct Block<T: Real = f32> {
-    /// Before the attention.
+    /// The norm before the attention.
     pub ln_1: LayerNorm<T>,
-    /// Between positions.
+    /// The attention.
     pub attn: CausalSelfAttention<T>,
-    /// Before the feed-forward.
+    /// The norm before the feed-forward layer.
     pub ln_2: LayerNorm<T>,
-    /// Within a position.
+    /// The feed-forward layer.
     pub mlp: Mlp<T>,
 }
 
 impl<T: Real> Block<T> {
-    /// As the configuration says.
+    /// A block of this configuration.
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         Block {
@@ -54,7 +54,7 @@ impl<T: Real> Block<T> {
         })
     }
 
-    /// The second half.
+    /// The second half: norm, feed-forward layer and residual connection.
     #[track_caller]
     fn rest(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.mlp.forward_add(&self.ln_2.forward(x, pass), x, pass)

@@ -10,8 +10,8 @@ use retrograd_tensor::random::Key;
 /// In training, drops each element with probability `p` and divides the others by `1 - p`;
 /// in evaluation, the identity.
 ///
-/// Which elements are dropped is a function of the [`Pass`] and the element's index, and the
-/// backward pass computes it again: no mask is stored. With `p = 1` everything is 0.
+/// Which elements are dropped is a function of the [`Pass`] and the index of the element, and the
+/// backward pass recomputes it: no mask is stored. With `p = 1` the output is 0.
 ///
 /// Srivastava et al. 2014.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,8 @@ impl Dropout {
         self.p
     }
 
-    /// The key of this layer in a pass, which is drawn even if nothing is dropped, so that those
-    /// after it stay as they are; `None` if nothing is.
+    /// The random key of this layer in a pass; `None` if nothing is dropped. A key is drawn even
+    /// for `p = 0`, so that the keys of later layers do not depend on `p`.
     pub(crate) fn key(&self, pass: &mut Pass) -> Option<Key> {
         pass.key().filter(|_| self.p > 0.0)
     }

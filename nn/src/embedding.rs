@@ -7,7 +7,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 
-/// A table of vectors, read by index: `[..]` to `[.., width]`.
+/// An embedding, a table of vectors indexed by tokens: `[..]` to `[.., width]`.
 ///
 /// Parameter: `weight` `[entries, width]`, standard normal initially, as in PyTorch.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl<T: Real> Embedding<T> {
         Embedding { weight: Param::new(Init::Normal { std: 1.0 }.sample([entries, width], rng)) }
     }
 
-    /// With entries drawn anew.
+    /// Samples the entries anew.
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));

@@ -1,4 +1,4 @@
-//! A decoder-only language model, as nanoGPT has it.
+//! A decoder-only language model, as nanoGPT.
 
 use crate::attention::KvCache;
 use crate::block::Block;
@@ -17,19 +17,20 @@ use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 
-/// The first element with a property, and its position in row-major order.
+/// The first element with a property, and its index in row-major order.
 fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
     let x = x.contiguous();
     x.as_slice().iter().copied().enumerate().find(|&(_, element)| property(element))
 }
 
-/// From this size on, the logits of a batch are the largest tensor by far.
+/// From this vocabulary on, the loss does not store the logits of a whole batch.
 const LARGE_VOCAB: usize = 8192;
 
-/// Token and position embeddings, blocks, a norm, and a head that scores the next token.
+/// A GPT: token and position embeddings, blocks, a norm, and a head that computes the logits of the
+/// next token.
 ///
 /// Parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
-/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and begin as GPT-2's do:
+/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and initialised as in GPT-2:
 /// normal with deviation 0.02, projections into the residual stream smaller by `√(2·layers)`,
 /// biases 0. Radford et al. 2019.
 ///
@@ -59,7 +60,7 @@ pub struct Gpt<T: Real = f32> {
 }
 
 impl<T: Real> Gpt<T> {
-    /// A model with random parameters.
+    /// A model with randomly initialised parameters.
     ///
     /// # Errors
     /// As [`GptConfig::check`].
@@ -78,7 +79,7 @@ impl<T: Real> Gpt<T> {
         };
         let wpe = Embedding::new(config.context, width, rng).init(normal, rng);
         let mut blocks = Vec::new();
-        // A loop, because a closure would stand between a panic and the caller's line.
+        // A loop: in a closure, a panic would not report the line of the caller.
         for _ in 0..config.layers {
             blocks.push(Block::new(&config, rng));
         }
@@ -88,9 +89,8 @@ impl<T: Real> Gpt<T> {
         Ok(Gpt { wpe, dropout, blocks, ln_f, wte, lm_head, config, ignore_index })
     }
 
-    /// With another target that does not count in the loss: -100 initially, as in PyTorch; -1 in
-    /// nanoGPT; `None` if every target counts. It is no part of the configuration, and checkpoints
-    /// do not hold it.
+    /// Sets the target that the loss ignores: -100 by default, as in PyTorch; -1 in nanoGPT; `None`
+    /// if every target counts. It is not part of the configuration or of checkpoints.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Pass};
@@ -110,7 +110,7 @@ impl<T: Real> Gpt<T> {
         self
     }
 
-    /// The target that does not count in the loss, see [`Gpt::with_ignore_index`].
+    /// The target that the loss ignores, see [`Gpt::with_ignore_index`].
     pub fn ignore_index(&self) -> Option<i64> {
         self.ignore_index
     }
@@ -129,15 +129,15 @@ impl<T: Real> Gpt<T> {
         self.run(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass))
     }
 
-    /// Room for the keys and values of one sequence, or of one batch of them, up to the context.
+    /// An empty cache for the keys and values of one sequence, or of one batch, up to the context.
     pub fn cache(&self) -> GptCache<T> {
         GptCache(vec![KvCache::new(self.config.context); self.config.layers])
     }
 
-    /// Logits `[.., L, vocab]` for the next tokens `[.., L]` of what the cache holds, and then
-    /// holds these, too. Without gradients, in evaluation. However a sequence is divided, the
-    /// logits are those of [`Gpt::forward`]: in `f32` bit by bit, but at the portable level of
-    /// SIMD; there, and in `f64`, up to rounding.
+    /// Logits `[.., L, vocab]` for the next tokens `[.., L]` after those in the cache, to which
+    /// their keys and values are appended. Without gradients, in evaluation. Any division of a
+    /// sequence into steps gives the logits of [`Gpt::forward`]: in `f32` bit for bit, except at
+    /// the portable SIMD level; there, and in `f64`, up to rounding.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Pass};
@@ -174,9 +174,9 @@ impl<T: Real> Gpt<T> {
         })
     }
 
-    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`. Targets that
-    /// are ignored do not count ([`Gpt::with_ignore_index`]). With a vocabulary of 8192 or more the
-    /// logits are never held all at once, see [`Var::linear_cross_entropy`].
+    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`, without
+    /// ignored targets ([`Gpt::with_ignore_index`]). With a vocabulary of 8192 or more, the logits
+    /// are computed in parts, see [`Var::linear_cross_entropy`].
     ///
     /// # Panics
     /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor
@@ -209,11 +209,11 @@ impl<T: Real> Gpt<T> {
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
     ///
-    /// A large batch is cut into shards that are computed at the same time, each from the tokens to
-    /// its gradients, and weighted by its number of targets that count; see [`sharded`]. The number
-    /// of shards, at most 4, depends on the sizes of the batch alone, so results do not depend on
-    /// threads; they differ from those of `loss(..).backward()` by rounding, and by what dropout
-    /// leaves out.
+    /// A large batch is split into shards, whose forward and backward passes run in parallel,
+    /// weighted by their numbers of counted targets; see [`sharded`]. The number of shards, at most
+    /// 4, depends on the sizes of the batch alone, so results do not depend on the number of
+    /// threads. They differ from those of `loss(..).backward()` by rounding, and by the pattern of
+    /// dropout.
     ///
     /// # Panics
     /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
@@ -240,7 +240,7 @@ impl<T: Real> Gpt<T> {
         .or_panic();
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
-        // Less is not worth gradients of its own.
+        // A shard with fewer tokens costs more than it saves.
         const TOKENS: usize = 384;
         let (batch, all) = (tokens.size(0), tokens.numel());
         let most = batch.min(all / TOKENS).clamp(1, 4);
@@ -265,7 +265,7 @@ impl<T: Real> Gpt<T> {
         CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() }
     }
 
-    /// Before anything is computed, and with the name of the option.
+    /// Checks targets before the forward pass, with an error that names the option.
     #[track_caller]
     fn check_targets<I: Integer>(&self, targets: &Tensor<I>) {
         let vocab = self.config.vocab;
@@ -308,7 +308,7 @@ impl<T: Real> Gpt<T> {
         maps
     }
 
-    /// All of it around the blocks, for tokens from position `start` on.
+    /// The logits of tokens from position `start` on; `block_forward` runs each block.
     #[track_caller]
     #[inline(never)]
     fn run<I: Integer>(
@@ -338,7 +338,7 @@ impl<T: Real> Gpt<T> {
         }
     }
 
-    /// What the head is given, `[.., L, width]`.
+    /// The input of the head, `[.., L, width]`.
     #[track_caller]
     #[inline(never)]
     fn hidden<I: Integer>(
@@ -369,7 +369,7 @@ impl<T: Real> Gpt<T> {
 pub struct GptCache<T: Real = f32>(Vec<KvCache<T>>);
 
 impl<T: Real> GptCache<T> {
-    /// Number of tokens so far.
+    /// The number of tokens in the cache.
     pub fn position(&self) -> usize {
         self.0.first().map_or(0, KvCache::position)
     }

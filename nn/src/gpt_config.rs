@@ -8,12 +8,12 @@ use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 use serde::{Deserialize, Serialize};
 
-/// The shape of a [`Gpt`](crate::Gpt).
+/// The configuration of a [`Gpt`](crate::Gpt).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GptConfig {
-    /// Number of different tokens.
+    /// Size of the vocabulary.
     pub vocab: usize,
-    /// The longest sequence: number of learned positions.
+    /// The longest sequence, which is the number of learned positions.
     pub context: usize,
     /// Number of blocks.
     pub layers: usize,
@@ -21,7 +21,7 @@ pub struct GptConfig {
     pub heads: usize,
     /// Width of the residual stream.
     pub width: usize,
-    /// Dropout of embeddings, attention weights and what is added to the residual stream.
+    /// Dropout of embeddings, attention weights and outputs that are added to the residual stream.
     pub dropout: f64,
     /// Whether linear layers and norms have a bias.
     pub bias: bool,
@@ -29,16 +29,15 @@ pub struct GptConfig {
     pub tied: bool,
 }
 
-/// Ten times as many as the deepest transformers have (Wang et al. 2022, arXiv 2203.00555).
+/// Ten times the depth of the deepest transformers (Wang et al. 2022, arXiv 2203.00555).
 const MAX_LAYERS: usize = 10_000;
 
 impl GptConfig {
-    /// Checks that there can be such a model.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Says which size is 0, that heads do not divide the width, that the dropout is no
-    /// probability, or that no memory can hold so many parameters or more than 10,000 blocks
-    /// are asked for.
+    /// If a size is 0, the heads do not divide the width, the dropout is not in `[0, 1]`, the
+    /// parameters exceed the address space, or there are more than 10,000 layers.
     pub fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocab", self.vocab),
@@ -64,7 +63,7 @@ impl GptConfig {
         {
             return Err(ConfigError(format!("more parameters than memory can hold: {self:?}")));
         }
-        // However narrow it is, a block has parameters and names that take memory by themselves.
+        // Even narrow blocks take memory for parameter objects and names.
         if self.layers > MAX_LAYERS {
             let layers = self.layers;
             return Err(ConfigError(format!("layers must be at most {MAX_LAYERS}, got {layers}")));

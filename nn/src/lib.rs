@@ -1,6 +1,6 @@
 //! Modules, attention, optimisers and checkpoints over [`retrograd_autograd`].
 //!
-//! A module is a plain struct that owns [`Param`]s and other modules, says so in one method
+//! A module is a plain struct that owns [`Param`]s and other modules, lists them in one method
 //! ([`Module::visit`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
 //! a [`Pass`], which is either training with a seed, or evaluation.
 //!

@@ -1,4 +1,4 @@
-//! The feed-forward half of a transformer block.
+//! The feed-forward layer of a transformer block.
 
 use crate::activation::Activation;
 use crate::dropout::Dropout;
@@ -15,18 +15,18 @@ use retrograd_tensor::random::Rng;
 /// `dropout(c_proj(activation(c_fc(x))))`, four times as wide inside; names as in nanoGPT.
 #[derive(Clone, Debug)]
 pub struct Mlp<T: Real = f32> {
-    /// To the inner width.
+    /// The projection to the inner width.
     pub c_fc: Linear<T>,
-    /// The nonlinearity between.
+    /// The activation.
     pub activation: Activation,
-    /// Back to the width of the residual stream.
+    /// The projection to the width of the residual stream.
     pub c_proj: Linear<T>,
     /// Dropout of the output.
     pub dropout: Dropout,
 }
 
 impl<T: Real> Mlp<T> {
-    /// As the configuration says.
+    /// A layer of this configuration.
     ///
     /// # Panics
     /// As [`GptConfig::check`].
@@ -44,8 +44,8 @@ impl<T: Real> Mlp<T> {
         }
     }
 
-    /// `residual + self.forward(x, pass)`, with a sum that costs nothing unless something is
-    /// dropped.
+    /// `residual + self.forward(x, pass)`, with the sum fused into the projection unless there is
+    /// dropout.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.

@@ -36,8 +36,8 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// Passes every parameter and every submodule to the visitor, each with its name.
     fn visit(&self, v: &mut Visitor<'_, T>);
 
-    /// All parameters with their dotted names, in visiting order; a tied one once,
-    /// under its first name.
+    /// All parameters with their dotted names, in visiting order; a tied one once, under its first
+    /// name.
     fn named_parameters(&self) -> Vec<(String, Param<T>)> {
         named_parameters(&|v| self.visit(v))
     }
@@ -56,8 +56,8 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// All parameter values by name, a tied one under each of its names, as in PyTorch.
     ///
     /// Each parameter is read once, so a tied one has the same value under all of its names, even
-    /// if another thread changes it meanwhile. Different parameters may then be of different
-    /// moments.
+    /// if another thread changes it at the same time. The values of different parameters may then
+    /// be from different times.
     ///
     /// # Panics
     /// If two parameters have the same name.
@@ -67,9 +67,9 @@ pub trait Module<T: Real = f32>: Send + Sync {
     }
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
-    /// names. Nothing is left out unasked: what a dict of PyTorch holds besides parameters, take
-    /// out of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get), which also
-    /// says what to transpose in a checkpoint of GPT-2: a square matrix that is transposed loads
+    /// names. Every entry must match a parameter: remove other entries of a PyTorch state dict
+    /// first, as in the example of [`Checkpoint::get`](crate::checkpoint::Checkpoint::get). It also
+    /// lists the weights of a GPT-2 checkpoint to transpose: a transposed square matrix loads
     /// without an error.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
         non_finite_gradients(&|v| self.visit(v), grads)
     }
 
-    /// Freezes all parameters (`false`) or has them trained again (`true`).
+    /// Freezes all parameters (`false`) or unfreezes them (`true`).
     fn set_trainable(&self, trainable: bool) {
         self.for_each_parameter(&mut |_, param| param.set_trainable(trainable));
     }

@@ -6,9 +6,9 @@ use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-/// `(x - mean) / √(var + eps) · weight + bias` over the last axis.
+/// Layer norm: `(x - mean) / √(var + eps) · weight + bias` over the last axis.
 ///
-/// Parameters: `weight` (ones at first) and, unless left out, `bias` (zeros), both
+/// Parameters: `weight` (ones initially) and, unless the layer has none, `bias` (zeros), both
 /// `[width]`. Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
 #[derive(Clone, Debug)]
 pub struct LayerNorm<T: Real = f32> {
@@ -16,19 +16,19 @@ pub struct LayerNorm<T: Real = f32> {
     pub weight: Param<T>,
     /// `[width]`
     pub bias: Option<Param<T>>,
-    /// Keeps the root away from 0; 1e-5 unless changed.
+    /// Added to the variance, against division by 0; 1e-5 by default.
     pub eps: f64,
 }
 
 impl<T: Real> LayerNorm<T> {
-    /// With a bias.
+    /// A layer with a bias.
     #[track_caller]
     pub fn new(width: usize) -> Self {
         let bias = Some(Param::new(Tensor::zeros([width])));
         LayerNorm { bias, ..LayerNorm::without_bias(width) }
     }
 
-    /// Without a bias.
+    /// A layer without a bias.
     #[track_caller]
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
@@ -50,19 +50,19 @@ impl<T: Real> Layer<T> for LayerNorm<T> {
     }
 }
 
-/// `x / √(mean(x²) + eps) · weight` over the last axis.
+/// RMS norm: `x / √(mean(x²) + eps) · weight` over the last axis.
 ///
 /// Parameter: `weight` `[width]`, ones initially. Zhang, Sennrich 2019 (arXiv 1910.07467).
 #[derive(Clone, Debug)]
 pub struct RmsNorm<T: Real = f32> {
     /// `[width]`
     pub weight: Param<T>,
-    /// Keeps the root away from 0; 1e-6 unless changed.
+    /// Added to the mean square, against division by 0; 1e-6 by default.
     pub eps: f64,
 }
 
 impl<T: Real> RmsNorm<T> {
-    /// Over an axis of this width.
+    /// A layer for an axis of this width.
     #[track_caller]
     pub fn new(width: usize) -> Self {
         RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }

@@ -1,4 +1,4 @@
-//! Parameters: the tensors that training changes.
+//! Trainable parameters.
 
 use retrograd_autograd::{GradientKey, Id, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LockResult, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{TryLockError, TryLockResult};
 
-/// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
-/// are tied.
+/// A trainable tensor. Clones share one parameter, which is how weights are tied.
 ///
-/// [`Param::to_var`] is a leaf of the graph, always with the same identity. Changes go through
-/// copy-on-write, so a graph that was built before a change does not see it.
+/// [`Param::to_var`] is a leaf of the graph, always with the same identity. Updates are
+/// copy-on-write, so they do not change graphs that were built before.
 pub struct Param<T: Real = f32>(Arc<Inner<T>>);
 
 struct Inner<T: Real> {
@@ -39,7 +38,7 @@ fn this_thread() -> u64 {
     THREAD.with(|&n| n)
 }
 
-/// How many parameters this thread has made, for [`crate::testing`].
+/// The number of parameters that this thread has created, for [`crate::testing`].
 pub(crate) fn created_on_this_thread() -> usize {
     MADE.get()
 }
@@ -59,15 +58,16 @@ impl<T: Real> Param<T> {
         }))
     }
 
-    /// The lock is not reentrant: this thread would wait for itself.
+    /// Checks that this thread does not hold the write lock, which is not reentrant: it would
+    /// deadlock.
     #[track_caller]
     fn check_reentry(&self, method: &str) {
-        // Relaxed: a thread always sees what it has stored itself, and no other stores its number.
+        // Relaxed: a thread always reads its own last store, and no other thread stores its number.
         assert!(
             self.0.writer.load(Relaxed) != this_thread(),
             "Param::{method}: this thread is in the middle of changing the parameter (hint: the \
-             closure given to `update` must not use it; take what it needs before, and gradients \
-             by `grads.get(&param)`; nor must other tasks of the thread pool that it waits in)"
+             closure given to `update` must not use it; read the value before the call, and \
+             gradients by `grads.get(&param)`; tasks of the same thread pool must not use it, either)"
         );
     }
 
@@ -127,8 +127,8 @@ impl<T: Real> Param<T> {
 
     /// Changes the value in place, or in a copy if a graph still uses it.
     ///
-    /// The parameter is locked while `f` runs: other threads that want its value wait, and `f`
-    /// itself must not ask for it. Shape, identity and gradient of the parameter are no secret:
+    /// The parameter is locked while `f` runs: other threads that read its value block, and `f`
+    /// must not read it. Shape, identity and gradient of the parameter are available:
     ///
     /// ```
     /// use retrograd_nn::Param;
@@ -140,14 +140,14 @@ impl<T: Real> Param<T> {
     /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
     /// ```
     ///
-    /// `f` itself must not ask for it on another thread either, where it would wait for ever. While `f`
-    /// waits for work that it has shared out, the thread may run a rayon task of another part of the
-    /// program. If that task asks for the same parameter, it panics as `f` would: it would wait for
-    /// itself. The same is true of the step of an optimiser, so let the tasks of one pool either step or
-    /// use the model.
+    /// `f` must not read the parameter on another thread either: it would deadlock. While `f` waits
+    /// for parallel work of its own, the thread may run a rayon task of another part of the
+    /// program. If that task reads the same parameter, it panics like a read in `f`. The same is
+    /// true of the step of an optimiser, so the tasks of one thread pool should either step or use
+    /// the model.
     ///
     /// # Panics
-    /// If `f` leaves another shape behind, or within [`Param::update`] of the same parameter.
+    /// If `f` changes the shape, or within [`Param::update`] of the same parameter.
     #[track_caller]
     pub fn update<R>(&self, f: impl FnOnce(&mut Tensor<T>) -> R) -> R {
         let mut leaf = self.write("update");
@@ -169,8 +169,7 @@ impl<T: Real> Param<T> {
         params: &[&Param<T>],
         f: impl FnOnce(Vec<&mut Tensor<T>>) -> R,
     ) -> R {
-        // Always locked in the order of their ids, so that two threads cannot wait for each
-        // other.
+        // Locked in the order of their ids, so that two threads cannot deadlock.
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
         let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
@@ -181,24 +180,24 @@ impl<T: Real> Param<T> {
         f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())
     }
 
-    /// Lets another variable stand for the parameter, and returns the one that did.
+    /// Replaces the variable of the parameter, and returns the previous one.
     pub(crate) fn swap(&self, var: Var<T>) -> Var<T> {
         std::mem::replace(&mut *self.write("swap"), var)
     }
 
-    /// Whether it is trained: true until it is frozen.
+    /// Whether the parameter is trained: true until it is frozen.
     pub fn is_trainable(&self) -> bool {
         self.0.trainable.load(Relaxed)
     }
 
-    /// Freezes it (`false`) or has it trained again (`true`).
+    /// Freezes the parameter (`false`) or unfreezes it (`true`).
     pub fn set_trainable(&self, trainable: bool) {
         self.0.trainable.store(trainable, Relaxed);
     }
 }
 
-/// A lock, once it is free. A thread of the pool does not just wait for it: whoever has locked the
-/// parameter may have shared out the work on it, which then needs this thread.
+/// Acquires a lock. While it is taken, a thread of the pool runs other tasks: the holder of the
+/// lock may have spawned tasks that need this thread.
 fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> LockResult<G>) -> G {
     loop {
         match try_lock() {
@@ -229,14 +228,14 @@ impl<T: Real> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-/// Also when a closure panics. The lock, a field, is released afterwards.
+/// Clears the writer, also during a panic, before the lock, a field, is released.
 impl<T: Real> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         self.writer.store(0, Relaxed);
     }
 }
 
-/// Also while it is frozen.
+/// The key of the gradient, also while the parameter is frozen.
 impl<T: Real> GradientKey<T> for Param<T> {
     fn gradient_id(&self) -> Option<Id> {
         Some(self.id())

@@ -4,7 +4,10 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 
-/// Panics unless `residual` has the shape of `x`, which the layer `module` adds to its output.
+/// Checks that `residual` has the shape of `x`, the input of the layer `module`.
+///
+/// # Panics
+/// If it has another shape.
 #[track_caller]
 pub(crate) fn check_residual<T: Real>(module: &'static str, x: &Var<T>, residual: &Var<T>) {
     let (x, r) = (x.shape(), residual.shape());

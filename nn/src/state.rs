@@ -1,4 +1,4 @@
-//! State dicts: parameter values by name, and loading them all or not at all.
+//! State dicts: parameter values by name, and loading them.
 
 use crate::param::Param;
 use retrograd_autograd::Id;
@@ -10,25 +10,25 @@ use std::fmt;
 /// Parameter values by dotted name.
 pub type StateDict<T = f32> = BTreeMap<String, Tensor<T>>;
 
-/// Everything that keeps a state dict from fitting a module or an optimiser.
+/// All differences between a state dict and a module or an optimiser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
     /// Parameters without a value.
     pub missing: Vec<String>,
     /// Values without a parameter.
     pub unexpected: Vec<String>,
-    /// Parameter, its shape, and that of the value.
+    /// Parameters of another shape: name, shape of the parameter, shape of the value.
     pub mismatched: Vec<(String, Shape, Shape)>,
-    /// Names of one tied parameter that are given different values.
+    /// Pairs of names of one tied parameter with different values.
     pub conflicting: Vec<(String, String)>,
-    /// Values that cannot be right, whatever the parameter, and what is wanted.
+    /// Names of invalid values, and the description of a valid one.
     pub invalid: Vec<(String, String)>,
 }
 
-/// Of a list in a message, this many items are shown.
+/// The largest number of items of a list in a message.
 const SHOWN: usize = 8;
 
-/// The first few of a list, and how many more there are.
+/// The first items of a list, and the number of the others.
 pub(crate) fn list_first(items: &[String], separator: &str) -> String {
     let shown = items[..items.len().min(SHOWN)].join(separator);
     match items.len().saturating_sub(SHOWN) {
@@ -38,11 +38,11 @@ pub(crate) fn list_first(items: &[String], separator: &str) -> String {
 }
 
 impl fmt::Display for LoadError {
-    /// The first few of each kind, how many more there are, and what explains them, if it can be
-    /// told. The fields list all.
+    /// The first items of each kind, the number of the others, and the likely cause if there is
+    /// one. The fields list all items.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = |(name, want, got): &(String, Shape, Shape)| {
-            format!("shape of {name}: wanted is {want:?}, the state dict has {got:?}")
+            format!("shape of {name}: expected {want:?}, the state dict has {got:?}")
         };
         let tie =
             |(a, b): &(String, String)| format!("{a} and {b} are one tied parameter, but differ");
@@ -65,15 +65,15 @@ impl fmt::Display for LoadError {
         }
         if let Some(prefix) = common_prefix(&self.unexpected, &self.missing) {
             let key = prefix.trim_end_matches('.');
-            let who = match prefix {
-                "_orig_mod." => ", which torch.compile puts there",
-                "module." => ", which DataParallel and DistributedDataParallel put there",
+            let source = match prefix {
+                "_orig_mod." => ", which torch.compile adds",
+                "module." => ", which DataParallel and DistributedDataParallel add",
                 _ => "",
             };
             write!(
                 f,
-                "\n  (hint: names in the state dict begin with `{prefix}`{who}; \
-                 `Checkpoint::get({key:?})` takes it off)"
+                "\n  (hint: names in the state dict begin with `{prefix}`{source}; \
+                 `Checkpoint::get({key:?})` removes it)"
             )?;
         } else if let Some(prefix) = common_prefix(&self.missing, &self.unexpected) {
             write!(f, "\n  (hint: names in the state dict lack `{prefix}` at their beginning)")?;
@@ -90,14 +90,13 @@ impl fmt::Display for LoadError {
             )?;
         }
         for (name, want) in &self.invalid {
-            write!(f, "\n  value of {name}: wanted is {want}")?;
+            write!(f, "\n  value of {name}: expected {want}")?;
         }
         Ok(())
     }
 }
 
-/// What has to be taken off the names in `long` to make them those in `short`, if that explains
-/// most of `short`.
+/// The prefix of the names in `long` without which most names in `short` are among them.
 fn common_prefix<'a>(long: &'a [String], short: &[String]) -> Option<&'a str> {
     let wanted: BTreeSet<&str> = short.iter().map(String::as_str).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,8 +1,7 @@
 //! Optimisers.
 //!
-//! A step is one pass over all parameters with everything fused into it. It is taken for all
-//! parameters or for none: a parameter without a gradient, or with one that is not finite,
-//! is an error that names it.
+//! A step is one fused pass over all parameters. It updates all parameters or none: a missing or
+//! non-finite gradient is an error that names the parameter.
 
 mod adam;
 mod hyperparameters;

@@ -1,4 +1,4 @@
-//! The interface of optimisers, parameter groups, and why a step is not taken.
+//! The interface of optimisers, parameter groups, and errors of a step.
 
 use crate::module::Module;
 use crate::param::Param;
@@ -7,12 +7,12 @@ use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use std::fmt;
 
-/// Something that improves parameters, given gradients.
+/// An optimiser: updates parameters, given gradients.
 pub trait Optimizer<T: Real = f32> {
-    /// Changes every trainable parameter.
+    /// Updates every trainable parameter.
     ///
     /// # Errors
-    /// If one has no gradient or one that is not finite; then none has been changed.
+    /// If a gradient is missing or not finite; then no parameter has been changed.
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError>;
 
     /// The learning rate.
@@ -28,17 +28,17 @@ pub trait Optimizer<T: Real = f32> {
     /// Number of steps taken.
     fn steps(&self) -> u64;
 
-    /// What it remembers of each parameter, by name (`m.<parameter>` and so on).
+    /// The state of each parameter, by name (`m.<parameter>` and so on).
     fn state_dict(&self) -> StateDict<T>;
 
-    /// Takes up the state of a run that had taken `steps` steps.
+    /// Loads the state of a run after `steps` steps.
     ///
     /// # Errors
-    /// If the state does not fit; then nothing has been changed.
+    /// If the state does not match the parameters; then nothing has been changed.
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError>;
 }
 
-/// Parameters that are treated alike.
+/// A parameter group: parameters with the same weight decay.
 #[derive(Clone, Debug)]
 pub struct Group<T: Real = f32> {
     /// The parameters by name.
@@ -62,12 +62,12 @@ impl<T: Real> Group<T> {
     }
 }
 
-/// Why a step was not taken.
+/// The reason why a step was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepError {
-    /// Trainable parameters without a gradient: they have no part in the loss.
+    /// Trainable parameters without a gradient: the loss does not depend on them.
     MissingGradient(Vec<String>),
-    /// Parameters whose gradient holds NaN or an infinity.
+    /// Parameters whose gradient contains NaN or an infinity.
     NotFinite(Vec<String>),
 }
 

@@ -17,9 +17,9 @@ use retrograd_tensor::simd::Lanes;
 pub struct SgdConfig {
     /// Learning rate.
     pub lr: f64,
-    /// Share of the velocity that is kept at each step.
+    /// The factor of the velocity at each step.
     pub momentum: f64,
-    /// Looks ahead along the velocity. Nesterov 1983; Sutskever et al. 2013.
+    /// Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
     /// Added to the gradient times the parameter (for [`Sgd::new`]: of every parameter).
     pub weight_decay: f64,
@@ -41,7 +41,7 @@ pub struct Sgd<T: Real = f32> {
 }
 
 impl<T: Real> Sgd<T> {
-    /// For all parameters of a module.
+    /// An optimiser for all parameters of a module.
     ///
     /// # Errors
     /// If a hyperparameter is out of range.
@@ -49,7 +49,7 @@ impl<T: Real> Sgd<T> {
         Sgd::with_groups(Group::all(module, config.weight_decay), config)
     }
 
-    /// For groups with a weight decay of their own.
+    /// An optimiser for groups, each with its own weight decay.
     ///
     /// # Errors
     /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is

@@ -9,18 +9,18 @@ use retrograd_autograd::Gradients;
 use retrograd_tensor::drive::update::{Item, Update, update_all};
 use retrograd_tensor::{Real, Tensor};
 
-/// A parameter with what the optimiser remembers of it: `N` tensors of its shape.
+/// A parameter and its optimiser state: `N` tensors of its shape.
 #[derive(Debug)]
 pub(super) struct Slot<T: Real, const N: usize> {
     pub name: String,
     pub param: Param<T>,
     pub weight_decay: f64,
     pub state: [Tensor<T>; N],
-    /// Steps that changed it: not those while it was frozen.
+    /// The number of steps that updated the parameter, without those while it was frozen.
     pub steps: u64,
 }
 
-/// All slots of an optimiser, whose memories are named `NAMES`.
+/// All slots of an optimiser, with the names of the `N` state tensors.
 #[derive(Debug)]
 pub(super) struct Slots<T: Real, const N: usize> {
     pub names: [&'static str; N],
@@ -37,7 +37,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
                 if slots.iter().any(|s| s.param.id() == param.id()) {
                     return Err(ConfigError(format!("parameter {name} is given twice")));
                 }
-                // Their state would be saved under one name.
+                // State dicts cannot have two entries of one name.
                 if slots.iter().any(|s| s.name == name) {
                     return Err(ConfigError(format!("two parameters are named {name}")));
                 }
@@ -52,16 +52,15 @@ impl<T: Real, const N: usize> Slots<T, N> {
         Ok(Slots { names, slots })
     }
 
-    /// Takes a step: `rule` gives the formula of each slot, which replaces the parameter and its
-    /// memories, given the gradient. All of it is one pass, once it is clear that every
-    /// parameter can be changed.
+    /// Takes a step: `rule` returns the formula of each slot, which updates the parameter and its
+    /// state, given the gradient. After all gradients have been checked, the update is one pass.
     pub fn step<U: Update<T, W, 1>, const W: usize>(
         &mut self,
         name: &'static str,
         grads: &Gradients<T>,
         mut rule: impl FnMut(&Slot<T, N>) -> U,
     ) -> Result<(), StepError> {
-        const { assert!(W == N + 1, "the parameter and its memories") };
+        const { assert!(W == N + 1, "the parameter and its state") };
         let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
             let trained = self.slots.iter().filter(|s| s.param.is_trainable());
             trained.filter(|s| wrong(s)).map(|s| s.name.clone()).collect()
@@ -86,7 +85,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         Param::update_all(&params, |values| {
             let items = values.into_iter().zip(rest).map(|(value, (op, state, g))| {
                 let mut w = Some(value).into_iter().chain(state);
-                let w = std::array::from_fn(|_| w.next().expect("one more than memories"));
+                let w = std::array::from_fn(|_| w.next().expect("one more than state tensors"));
                 Item { op, w, r: [g] }
             });
             update_all(name, items.collect());
@@ -104,7 +103,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         dict
     }
 
-    /// `invalid` is what the optimiser has found wrong in the rest of its state.
+    /// Loads the state; `invalid` lists errors that the optimiser found in the rest of the dict.
     pub fn load_state_dict(
         &mut self,
         dict: &StateDict<T>,

@@ -92,7 +92,7 @@ fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_read() {
         error,
         format!(
             "{}: the contents of tensor a.half were not read, because F16 [3] is not supported \
-             (hint: what is not to be kept, remove from `unsupported`)",
+             (hint: remove entries that need not be saved from `unsupported`)",
             again.display()
         )
     );

@@ -152,7 +152,7 @@ fn visit_is_checked() {
     let loss = |m: &Odd| (m.a.to_var() * m.b.to_var()).sum(..);
     check_module(|| odd("b"), loss);
     let text = panic_text(|| check_module(|| odd(""), loss));
-    assert!(text.contains("parameters created and parameters that visit() passes on"), "{text}");
+    assert!(text.contains("parameters created and parameters that visit() visits"), "{text}");
     let text = panic_text(|| check_module(|| odd("a"), loss));
     assert_eq!(text, "state_dict: two parameters are named a");
     let text = panic_text(|| check_module(|| odd("b"), |m| m.a.to_var().sum(..)));

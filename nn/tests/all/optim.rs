@@ -348,7 +348,7 @@ fn optimiser_state_is_loaded_whole_or_not_at_all() {
     for line in [
         "missing: m.matrix",
         "unexpected: w.vector",
-        "shape of v.vector: wanted is [4], the state dict has [5]",
+        "shape of v.vector: expected [4], the state dict has [5]",
     ] {
         assert!(error.contains(line), "{error}");
     }

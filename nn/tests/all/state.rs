@@ -134,8 +134,8 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
          \n  missing: transformer.h.1.mlp.c_fc.bias\
          \n  unexpected: optimizer\
          \n  unexpected: transformer.h.2.ln_1.weight\
-         \n  shape of transformer.h.0.mlp.c_fc.weight: wanted is [32, 8], the state dict has [8, 32]\
-         \n  shape of transformer.ln_f.weight: wanted is [8], the state dict has [9]\
+         \n  shape of transformer.h.0.mlp.c_fc.weight: expected [32, 8], the state dict has [8, 32]\
+         \n  shape of transformer.ln_f.weight: expected [8], the state dict has [9]\
          \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ\
          \n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, mlp.c_fc \
          and mlp.c_proj transposed, as Conv1D does; transpose all of them, the square ones too: \
@@ -175,8 +175,8 @@ fn names_that_differ_by_a_prefix_are_explained() {
          \n  unexpected: _orig_mod.transformer.h.0.ln_1.weight\
          \n  unexpected: _orig_mod.transformer.h.0.ln_2.bias\
          \n  and 21 more unexpected\
-         \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile puts there; \
-         `Checkpoint::get(\"_orig_mod\")` takes it off)"
+         \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile adds; \
+         `Checkpoint::get(\"_orig_mod\")` removes it)"
     );
     // The fields hold them all.
     let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
@@ -184,7 +184,7 @@ fn names_that_differ_by_a_prefix_are_explained() {
     let hint =
         |dict: &StateDict| text(dict).split_once("(hint: ").map(|(_, hint)| hint.to_string());
     let data_parallel = "names in the state dict begin with `module.`, which DataParallel and \
-                         DistributedDataParallel put there; `Checkpoint::get(\"module\")` takes it off)";
+                         DistributedDataParallel add; `Checkpoint::get(\"module\")` removes it)";
     assert_eq!(hint(&with("module.")).unwrap(), data_parallel);
     let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` takes \
                it off)";

@@ -158,7 +158,7 @@ fn invalid_counts_are_rejected() {
         let mut dict = adam.state_dict();
         dict.insert("step.matrix".into(), count);
         let error = adam.load_state_dict(5, &dict).unwrap_err().to_string();
-        let line = "value of step.matrix: wanted is a whole number of steps, at least 0";
+        let line = "value of step.matrix: expected a whole number of steps, at least 0";
         assert!(error.contains(line), "{error}");
         assert_eq!((adam.steps(), dict_bits(&adam.state_dict())), (1, before.clone()));
     }

@@ -120,7 +120,7 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
         let (q, k) = (i * TILE..((i + 1) * TILE).min(lq), j * TILE..((j + 1) * TILE).min(lk));
         mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
     };
-    let seen = |i: usize, j: usize| {
+    let attend = |i: usize, j: usize| {
         let query = i as isize + offset;
         if mask.keep(At { batch: b, head: h, query, key: j }) { Class::Full } else { Class::Empty }
     };
@@ -128,10 +128,10 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
     let longest = lq.max(lk);
     let mut text = String::new();
     if longest <= SIDE {
-        let [unseen, _, seen] = draw((lq, lk), 1, seen, &mut text);
-        let all = unseen + seen;
-        let percent = 100 * seen / all.max(1);
-        writeln!(text, "  {seen} of {all} pairs attend: {percent} %").expect("a string");
+        let [masked, _, attend] = draw((lq, lk), 1, attend, &mut text);
+        let all = masked + attend;
+        let percent = 100 * attend / all.max(1);
+        writeln!(text, "  {attend} of {all} pairs attend: {percent} %").expect("a string");
     }
     let mut large = String::new();
     let [empty, partial, full] =

@@ -59,8 +59,8 @@ fn top_k_mask<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
 
 /// Scores in which a row with an unmasked NaN or +∞ is NaN everywhere, as its threshold would be.
 fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
-    let seen = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-    let numbers = seen.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
+    let unmasked = s.value().masked_fill(&!keep, T::NEG_INFINITY);
+    let numbers = unmasked.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
     if numbers.all(..).item() {
         return s.clone();
     }

@@ -5,7 +5,7 @@
 use retrograd_autograd::{Backward, Cx, Grads, Var};
 use retrograd_tensor::{Real, Tensor};
 
-/// `a · bᵀ` over the last two axes. Its gradient treats zeros as [`mix`] does.
+/// `a · bᵀ` over the last two axes. Its gradient skips zeros as [`mix`] does.
 pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     Var::from_op(a.value().matmul(&b.value().t()), &[a, b], |needs| Scores {
         a: needs.at(1).then(|| a.value().clone()),
@@ -13,7 +13,7 @@ pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     })
 }
 
-/// `a · b` over the last two axes, where a zero in `a` annihilates whatever stands in `b`.
+/// `a · b` over the last two axes, where a zero in `a` times any element of `b`, even NaN, is 0.
 pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     Var::from_op(a.value().matmul_skipping_zeros(b.value()), &[a, b], |needs| Mix {
         a: a.value().clone(),

@@ -114,7 +114,7 @@ impl<T: Real> KvCache<T> {
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
         require(n <= self.seen, "cache", ErrorKind::Index, || {
-            format!("cut to {n} of {} tokens", self.seen)
+            format!("cannot truncate to {n} of {} tokens", self.seen)
         })
         .or_panic();
         require(self.keys.len == self.seen, "cache", ErrorKind::Index, || {

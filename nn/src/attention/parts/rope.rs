@@ -119,8 +119,9 @@ impl Yarn {
     /// The share of the divided frequency of pair `m`, from 0 to 1.
     fn ramp(&self, m: usize, width: f64, base: f64) -> f64 {
         // The index of the pair, as a fraction, with so many rotations in the context.
-        let pair =
-            |turns: f64| width * (self.context as f64 / (turns * TAU)).ln() / (2.0 * base.ln());
+        let pair = |rotations: f64| {
+            width * (self.context as f64 / (rotations * TAU)).ln() / (2.0 * base.ln())
+        };
         let (low, high) = (pair(self.beta_fast), pair(self.beta_slow));
         let (low, high) = match self.rounded {
             true => (low.floor().max(0.0), high.ceil().min(width - 1.0)),
@@ -356,17 +357,17 @@ impl<T: Real> Turn<T> {
                 (x.slice_step(-1, 0..width, 2), x.slice_step(-1, 1.min(width)..width, 2))
             }
         };
-        let turned_a = a.mul(&self.cos).sub(&b.mul(&self.sin));
-        let turned_b = a.mul(&self.sin).add(&b.mul(&self.cos));
+        let rotated_a = a.mul(&self.cos).sub(&b.mul(&self.sin));
+        let rotated_b = a.mul(&self.sin).add(&b.mul(&self.cos));
         let rest = x.narrow(-1, width, x.size(-1) - width);
         match self.pairing {
-            Pairing::Half => Tensor::cat(&[&turned_a, &turned_b, &rest], -1),
+            Pairing::Half => Tensor::cat(&[&rotated_a, &rotated_b, &rest], -1),
             Pairing::Interleaved => {
                 let mut dims = x.shape().to_vec();
                 dims.pop();
                 dims.push(width);
-                let turned = Tensor::stack(&[&turned_a, &turned_b], -1).reshape(dims);
-                Tensor::cat(&[&turned, &rest], -1)
+                let rotated = Tensor::stack(&[&rotated_a, &rotated_b], -1).reshape(dims);
+                Tensor::cat(&[&rotated, &rest], -1)
             }
         }
     }

@@ -95,7 +95,7 @@ impl<T: Real> Backward<T> for Scores<T> {
 
     fn backward(&self, cx: &Cx<'_, T>, g: &Var<T>) -> Grads<T> {
         let Scores { q, k, v } = self;
-        // NaN comes from keys. Where they are not seen, `g` is 0, and what is made of it must be.
+        // A NaN of a masked key must not spread: there `g` is 0, and the gradients must be 0, too.
         if cx.recording() {
             let inputs = [cx.input(0, q), cx.input(1, k), cx.input(2, v)];
             return through(&inputs, g, |x| {

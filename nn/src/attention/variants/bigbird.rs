@@ -42,18 +42,18 @@ impl BigBirdLayout {
     /// of keys.
     pub fn blocks(&self, heads: usize, n: usize) -> Tensor<bool> {
         let mut rng = Rng::new(self.seed);
-        let mut sees = vec![false; heads * n * n];
-        for (i, row) in sees.chunks_mut(n.max(1)).enumerate() {
+        let mut attends = vec![false; heads * n * n];
+        for (i, row) in attends.chunks_mut(n.max(1)).enumerate() {
             let i = i % n;
-            for (j, sees) in row.iter_mut().enumerate() {
-                *sees = i.abs_diff(j) <= self.neighbours || i.min(j) < self.global;
+            for (j, attends) in row.iter_mut().enumerate() {
+                *attends = i.abs_diff(j) <= self.neighbours || i.min(j) < self.global;
             }
             let mut others: Vec<usize> = (0..n).filter(|&j| !row[j]).collect();
             for _ in 0..self.random.min(others.len()) {
                 row[others.swap_remove(rng.below(others.len()))] = true;
             }
         }
-        Tensor::from_vec(sees, [heads, n, n])
+        Tensor::from_vec(attends, [heads, n, n])
     }
 
     /// The mask for `heads` heads and a sequence of this length.

@@ -24,8 +24,8 @@ use retrograd_tensor::random::Rng;
 /// self-attention with scale 1.
 ///
 /// Parameters, named as in Hugging Face's `T5Attention`: `q`, `k`, `v`, `o` `[width, width]`
-/// without biases, and `relative_attention_bias.weight` `[buckets, heads]`, all normal at first
-/// and such that scores need no scale. Raffel et al. 2019 (arXiv 1910.10683).
+/// without biases, and `relative_attention_bias.weight` `[buckets, heads]`, all normal initially,
+/// with deviations for which scores need no scale. Raffel et al. 2019 (arXiv 1910.10683).
 ///
 /// ```
 /// use retrograd_autograd::Var;

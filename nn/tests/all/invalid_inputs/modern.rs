@@ -25,7 +25,7 @@ fn invalid_inputs_are_rejected() {
     });
     assert_panics("0 heads", || HeadSizes::new(12, 0));
     let sizes = HeadSizes::new(6, 2);
-    assert_panics("a head of width 3 has no halves", || {
+    assert_panics("a head of width 3 is odd", || {
         DifferentialAttention::<f64>::new(sizes, 0, None, &mut Rng::new(1))
     });
     assert_panics("softcap must be above 0, got 0", || SoftcapAttention::new(uneven(), 0.0));
@@ -73,7 +73,7 @@ fn invalid_inputs_are_rejected() {
     });
     assert_panics(by_number, || cached(Spec::from(Mask::keep(&Tensor::ones([2, 2])))));
     assert_panics(by_number, || cached(Spec::new().bias(Bias::Additive(constant(&[2, 2], 1)))));
-    assert_panics("cut to 5 of 4 tokens", || cache.truncate(5));
+    assert_panics("cannot truncate to 5 of 4 tokens", || cache.truncate(5));
     let mut cache = KvCache::<f64>::sliding(1);
     for _ in 0..2 {
         cache.append(&randn(&[1, 2, 1], 1), &randn(&[1, 2, 1], 1));

@@ -160,8 +160,8 @@ impl Rule for Kind {
                 for i in p0.div_euclid(size)..=p1.div_euclid(size) {
                     for j in j0 / size..=j1 / size {
                         let inside = 0 <= i && i < rows && j < cols;
-                        let sees = inside && layout.at(&[h, i as usize, j as usize]);
-                        (all, none) = (all && sees, none && !sees);
+                        let attends = inside && layout.at(&[h, i as usize, j as usize]);
+                        (all, none) = (all && attends, none && !attends);
                     }
                 }
                 of(all, none)
