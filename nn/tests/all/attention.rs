@@ -1,4 +1,4 @@
-//! The attention engine: masks, weights, and what must not leak. That its two paths agree stands
+//! The attention engine: masks, weights, and masked keys. The agreement of its two paths is tested
 //! in the lattice, and for random problems in `attention_random`.
 
 use crate::common::*;
@@ -80,7 +80,7 @@ const FAR: usize = usize::MAX;
 /// A size beyond all positions is no limit, or reaches nothing.
 #[test]
 fn huge_sizes() {
-    let (lq, lk) = (70, 67); // the first queries stand before the first key
+    let (lq, lk) = (70, 67); // the first queries have positions before the first key
     let tensor = |mask: &Mask| mask.tensor([1, 1, lq, lk], Align::BottomRight);
     let x = |l: usize, seed| Var::constant(randn(&[1, 1, l, 4], seed));
     let (q, k) = (x(lq, 1), x(lk, 2));

@@ -1,5 +1,5 @@
 //! The tiled path against the composed one on random problems: shapes, masks (with queries that
-//! see nothing in a third of the cases), numbers (with NaN and infinities where nobody looks),
+//! see nothing in a third of the cases), numbers (with NaN and infinities where masked),
 //! dtypes and layouts.
 
 use crate::common::Worst;
@@ -185,7 +185,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         _ => used.clone(),
     };
 
-    // Numbers, with poison where nobody looks.
+    // Random numbers, with NaN and infinities where masked.
     let mut operand = |l: usize, d: usize, used: &Tensor<bool>, layout: Layout| {
         let used = shared(used, layout);
         let x = Tensor::<T>::randn([used.size(0), used.size(1), l, d], &mut rng);
@@ -208,7 +208,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         Tensor::from_vec(x.to_vec().iter().map(|x| x.to_f64()).collect(), x.shape())
     };
     let exact = results(p, &mask, &operands.each_ref().map(precise), &precise(&g), Path::Composed);
-    // The composed path may meet a number exactly, so the tiled one is allowed some rounding of its
+    // The composed path may compute a number exactly, so the tiled one is allowed some rounding of its
     // own, in units of the floor: a constant, and a part that grows with the root of the terms of a
     // sum. Gradients of scores are differences that cancel, so what is made of them errs more. In f32,
     // the worst of 6000 cases of each of the seeds 11 and 12 took up three quarters of what is allowed.
@@ -238,7 +238,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         prop_assert!(tiled <= bound, "{name}: tiled is off by {tiled:e}, composed by {composed:e}");
         worst = worst.max(tiled);
     }
-    // What sees nothing, or is not seen, is exactly 0.
+    // Outputs of queries without keys, and gradients of masked keys, are exactly 0.
     for (path, results) in [("tiled", &tiled), ("composed", &composed)] {
         for (name, x, used) in [
             ("output", &results[0], &query_sees),

@@ -1,4 +1,4 @@
-//! Checkpoints: what is written is read, what is damaged is refused, and a crash leaves the
+//! Checkpoints: round trips, errors for damaged files, and crashes, which leave the
 //! old file or the new one.
 
 use crate::common::*;
@@ -294,7 +294,7 @@ fn malformed_files_say_what_is_wrong() {
         let header = format!("{{{},{second}}}", f32s("w", 0, 4));
         assert_eq!(text(&raw(&header, 8)), "duplicate tensor name `w`");
     }
-    // Tensors that overlap, leave gaps, or lie outside
+    // Tensors that overlap, leave gaps, or are out of range
     let pair = |a: String, b: String| text(&raw(&format!("{{{a},{b}}}"), 16));
     assert_eq!(pair(f32s("a", 0, 12), f32s("b", 8, 16)), "tensors `a` and `b` overlap");
     assert_eq!(pair(f32s("a", 0, 16), f32s("b", 0, 8)), "tensors `b` and `a` overlap");

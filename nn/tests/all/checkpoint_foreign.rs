@@ -120,14 +120,14 @@ fn load_filtered_reads_only_selected_tensors() {
     assert_eq!(dict(&read), dict(&file));
     let none = Checkpoint::load_filtered(&path, |_| false).unwrap();
     assert!(none.tensors.is_empty() && none.notes == file.notes);
-    // Damage in what is not asked for is noticed, too.
+    // Damage in filtered tensors is detected, too.
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let error = Checkpoint::load_filtered(&path, |name| name == "i64").unwrap_err();
     assert!(matches!(error, CheckpointError::Damaged(_)), "{error}");
-    // Of a foreign file, nothing is said about tensors that are not asked for.
+    // Filtered tensors of a foreign file are not checked.
     let entries = [one("half", "F16", "[4]", 0, 8), one("w", "F32", "[2]", 8, 16)];
     fs::write(&path, raw(&format!("{{{}}}", entries.join(",")), 16)).unwrap();
     let read = Checkpoint::load_filtered(&path, |name| name == "w").unwrap();

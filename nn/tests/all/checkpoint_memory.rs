@@ -71,14 +71,14 @@ fn child() {
 fn saving_takes_no_memory_for_the_tensors() {
     let dir = folder();
     let path = dir.path().join("a");
-    // 200 MB of weights, and room for about as much again, but not twice.
+    // 200 MB of weights, and memory for one more copy, but not for two.
     assert_eq!(with_memory(450, "save", &path), "Ok(())");
     assert!(fs::metadata(&path).unwrap().len() > 50 * MILLION as u64);
     // And back.
     assert_eq!(with_memory(450, "load", &path), r#"["model.w"] of []"#);
 }
 
-/// A file of tensors that are as long as asked, all 0, and take no place on disk.
+/// A sparse file of tensors of given lengths, all 0, which takes no space on disk.
 fn zeros(path: &Path, tensors: &[(&str, usize)]) {
     let (mut end, mut entries) = (0, Vec::new());
     for (name, len) in tensors {

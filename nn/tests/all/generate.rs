@@ -50,7 +50,7 @@ fn draws_follow_the_softmax() {
                 chi += (count as f64 - expected).powi(2) / expected;
             }
         }
-        // At most 5 degrees of freedom: beyond 25 lies less than one in five thousand.
+        // At most 5 degrees of freedom: the probability beyond 25 is below 1/5000.
         assert!(chi < 25.0, "chi-square {chi}: {counts:?}");
     }
     let logits = [0.3, -1.0, 2.0, 0.0, 1.2, -0.4];

@@ -162,7 +162,7 @@ fn visit_is_checked() {
     assert_eq!(text, "a: gradient sums to 0");
 }
 
-/// Those that a thread makes for somebody else while it waits do not count.
+/// Parameters that a thread creates for other tasks while it waits do not count.
 #[test]
 fn visit_is_checked_among_other_tasks() {
     use retrograd_tensor::par::{self, Cost};
@@ -343,7 +343,7 @@ fn wrong_configurations_say_what_is_wrong() {
     ] {
         assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
     }
-    // Not many parameters, but each block takes memory, too: also if it is a file that asks.
+    // Few parameters, but each block takes memory, also if the configuration is read from a file.
     for layers in [10_001, 1 << 30, 1 << 40] {
         let want = format!("layers must be at most 10000, got {layers}");
         assert_eq!(text(GptConfig { layers, ..config() }), want);

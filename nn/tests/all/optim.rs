@@ -1,4 +1,4 @@
-//! Optimisers against PyTorch, and what they refuse.
+//! Optimisers against PyTorch, and invalid gradients and hyperparameters.
 
 use crate::common::*;
 use retrograd_autograd::{Backprop, Gradients, Var};
@@ -137,12 +137,12 @@ fn a_step_is_taken_for_all_or_none() {
         );
         let error = optimizer.step(&Gradients::empty()).unwrap_err();
         assert_eq!(error, StepError::MissingGradient(vec!["matrix".into(), "vector".into()]));
-        for wild in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let vector = Tensor::from([0.0, 1.0, 2.0, wild]);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let vector = Tensor::from([0.0, 1.0, 2.0, bad]);
             let error = optimizer
                 .step(&gradients(&[(&model.matrix, ones()), (&model.vector, vector)]))
                 .unwrap_err();
-            assert_eq!(error, StepError::NotFinite(vec!["vector".into()]), "{name}, {wild}");
+            assert_eq!(error, StepError::NotFinite(vec!["vector".into()]), "{name}, {bad}");
             assert_eq!(
                 error.to_string(),
                 "no step was taken: the gradient is not finite for vector"
@@ -419,11 +419,11 @@ fn clipping_by_the_common_norm() {
                 close(g.norm(), 1.0);
             }
         }
-        // What is not finite stays, and an optimiser refuses it.
-        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let mut g = pair(wild);
+        // Non-finite gradients are unchanged, and an optimiser rejects them.
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut g = pair(bad);
             assert!(g.clip_norm(1.0).is_nan() && !g.is_finite());
-            assert_eq!(first(&g).to_bits() << 1, wild.to_bits() << 1);
+            assert_eq!(first(&g).to_bits() << 1, bad.to_bits() << 1);
         }
         let text = panic_text(|| pair(1.0).clip_norm(f64::NAN));
         assert_eq!(text, "clip_norm: the largest norm must be at least 0, got NaN");
@@ -453,23 +453,23 @@ fn gradients_changed_after_clipping_are_checked_again() {
             assert!(!g.is_finite());
         };
         let largest = if T::DTYPE == retrograd_tensor::DType::F32 { 3e38 } else { 1.5e308 };
-        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut g = clipped(2.0);
-            g.accumulate(pair(wild));
+            g.accumulate(pair(bad));
             of_both(&g);
             for (name, mut optimizer) in every(&model) {
                 let before = state_bits(&model);
-                let refused = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
-                assert_eq!(optimizer.step(&g).unwrap_err(), refused, "{name}, {wild}");
+                let rejected = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
+                assert_eq!(optimizer.step(&g).unwrap_err(), rejected, "{name}, {bad}");
                 assert_eq!(state_bits(&model), before);
             }
             // The other way round, a finite sum does not make finite what is not.
-            let mut g = pair(wild);
+            let mut g = pair(bad);
             g.clip_norm(1.0);
             g.accumulate(clipped(2.0));
             of_both(&g);
             let mut g = clipped(2.0);
-            g.scale(T::from_f64(wild));
+            g.scale(T::from_f64(bad));
             of_both(&g);
         }
         // Both summands are finite, their sum is not.

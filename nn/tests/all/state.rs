@@ -186,8 +186,8 @@ fn names_that_differ_by_a_prefix_are_explained() {
     let data_parallel = "names in the state dict begin with `module.`, which DataParallel and \
                          DistributedDataParallel add; `Checkpoint::get(\"module\")` removes it)";
     assert_eq!(hint(&with("module.")).unwrap(), data_parallel);
-    let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` takes \
-               it off)";
+    let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` removes \
+               it)";
     assert_eq!(hint(&with("model.gpt.")).unwrap(), own);
     // With other names among them, and the other way round.
     let mut dict = with("module.");

@@ -162,7 +162,7 @@ fn invalid_counts_are_rejected() {
         assert!(error.contains(line), "{error}");
         assert_eq!((adam.steps(), dict_bits(&adam.state_dict())), (1, before.clone()));
     }
-    // Counts are no part of what SGD remembers.
+    // Counts are not part of the state of SGD.
     let (_, mut sgd) = every(&model).remove(1);
     let mut dict = sgd.state_dict();
     dict.insert("step.matrix".into(), Tensor::scalar(1.0));

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 #![allow(dead_code)]
 
 use retrograd_autograd::Var;
@@ -34,11 +34,11 @@ pub fn eval() -> Pass {
     Pass::eval()
 }
 
-/// Asserts that `f` panics with a text in which `part` stands.
+/// Asserts that `f` panics with a message that contains `part`.
 #[track_caller]
 pub fn assert_panics<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_text(f);
-    assert!(text.contains(part), "{text:?} does not say {part:?}");
+    assert!(text.contains(part), "{text:?} does not contain {part:?}");
 }
 
 thread_local! {
@@ -49,7 +49,7 @@ thread_local! {
 #[track_caller]
 pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
-    assert!(text.contains(part), "{text:?} does not say {part:?}");
+    assert!(text.contains(part), "{text:?} does not contain {part:?}");
 }
 
 /// The text of the panic of `f`, which is said to be in the lines of this call.

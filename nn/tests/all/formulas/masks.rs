@@ -6,7 +6,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-/// Asserts that a mask of one head sees what is drawn: rows of queries, `#` for seen.
+/// Asserts that a mask of one head equals a drawing: a row per query, `#` where it attends.
 #[track_caller]
 fn draws(what: &str, mask: &Mask, align: Align, rows: &[&str]) {
     let lk = rows[0].len();
@@ -20,7 +20,7 @@ fn draws(what: &str, mask: &Mask, align: Align, rows: &[&str]) {
 fn patterns_by_hand() {
     let by = Align::BottomRight;
     draws("causal, last at last", &Mask::causal(), by, &["###.", "####"]);
-    draws("causal, first at first", &Mask::causal(), Align::TopLeft, &["#...", "##.."]);
+    draws("causal, top left", &Mask::causal(), Align::TopLeft, &["#...", "##.."]);
     draws("causal, from 1", &Mask::causal(), Align::Offset(1), &["##..", "###."]);
     draws("causal, more queries", &Mask::causal(), by, &["..", "..", "#.", "##"]);
     draws(
@@ -83,7 +83,7 @@ fn patterns_by_hand() {
     draws("shared prefix", &shared, by, &["#....", "##...", "###..", "##.#.", "##.##"]);
 }
 
-/// Luong et al. 2015, section 3.2: target `t` sees `[t - D, t + D]`.
+/// Luong et al. 2015, section 3.2: target `t` attends to `[t - D, t + D]`.
 #[test]
 fn local_m_by_hand() {
     let r = &mut Rng::new(1);

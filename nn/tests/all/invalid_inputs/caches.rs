@@ -1,4 +1,4 @@
-//! What a cache holds, gives out and forgets.
+//! Contents, capacity and truncation of caches.
 
 use retrograd_nn::attention::KvCache;
 use retrograd_tensor::Tensor;

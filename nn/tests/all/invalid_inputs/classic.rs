@@ -76,7 +76,7 @@ fn invalid_inputs_are_rejected() {
     let later = |mask| qkv(Spec::from(mask).align(Align::Offset(2)));
     assert_panics("3 blocks of 2 for 7 queries", || later(Mask::blocks(2, &Tensor::ones([3, 3]))));
     assert_panics("ids [1, 6] for 7 positions", || later(Mask::documents(&Tensor::zeros([1, 6]))));
-    // With keys that everyone sees, too.
+    // With memory keys, too.
     let spec = || Spec::new().bias(Bias::alibi(3));
     assert_panics("3 ALiBi slopes for 2 heads", || {
         let config = MultiHeadConfig { zero_attn: true, ..MultiHeadConfig::new(4, 2) };
@@ -89,51 +89,51 @@ fn invalid_inputs_are_rejected() {
     });
 }
 
-/// What projections hold and a variant cannot use is refused when it is made, and when it is put
-/// there later.
+/// Options of projections that a variant does not support are rejected by its constructor, and by
+/// its forward pass if they are set later.
 #[test]
 fn unsupported_options_of_projections_are_rejected() {
     let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
-    let turned = || p().with_rope(Rope::new(2));
-    let wet = || {
-        let mut wet = p();
-        wet.dropout = Dropout::new(0.1);
-        wet
+    let rotated = || p().with_rope(Rope::new(2));
+    let with_dropout = || {
+        let mut with_dropout = p();
+        with_dropout.dropout = Dropout::new(0.1);
+        with_dropout
     };
     let rng = || Rng::new(2);
     let x = constant(&[3, 8], 1);
     let pass = || eval();
 
     assert_panics("ShawAttention: no rotary positions", || {
-        ShawAttention::new(turned(), 2, &mut rng())
+        ShawAttention::new(rotated(), 2, &mut rng())
     });
     let mut m = ShawAttention::new(p(), 2, &mut rng());
-    m.projections = turned();
+    m.projections = rotated();
     assert_panics("ShawAttention: no rotary positions", || m.forward(&x, &mut pass()));
 
-    let who = "TransformerXlAttention: no rotary positions";
-    assert_panics(who, || TransformerXlAttention::new(turned(), &mut rng()));
+    let name = "TransformerXlAttention: no rotary positions";
+    assert_panics(name, || TransformerXlAttention::new(rotated(), &mut rng()));
     let mut m = TransformerXlAttention::new(p(), &mut rng());
-    m.projections = turned();
-    assert_panics(who, || m.forward(&x, None, Mask::full(), &mut pass()));
+    m.projections = rotated();
+    assert_panics(name, || m.forward(&x, None, Mask::full(), &mut pass()));
 
     let linear = |p| LinearAttention::new(p, Reach::Causal, LinearForm::Recurrent);
-    assert_panics("LinearAttention: no rotary positions", || linear(turned()));
-    assert_panics("a dropout of 0.1, and no weights to drop", || linear(wet()));
+    assert_panics("LinearAttention: no rotary positions", || linear(rotated()));
+    assert_panics("a dropout of 0.1, and no weights to drop", || linear(with_dropout()));
     let mut m = linear(p());
-    m.projections = wet();
+    m.projections = with_dropout();
     assert_panics("a dropout of 0.1, and no weights to drop", || m.forward(&x, &mut pass()));
-    m.projections = turned();
+    m.projections = rotated();
     assert_panics("a state has no position", || m.step(&x, &mut None, &mut pass()));
 
     let mut m = AttentionPool::new(p(), 2, &mut rng());
-    m.projections = turned();
+    m.projections = rotated();
     assert_panics("latents have no positions", || m.forward(&x, &Spec::new(), &mut pass()));
 
     assert_panics("3 dilations for 2 heads", || LongformerAttention::new(p(), &[1, 1, 2], 1));
     let spec = Spec::new().dropout(0.2, &mut retrograd_nn::Pass::train(1));
     assert_panics("dropout by the spec, and of 0.1 by the module", || {
-        PrefixLmAttention::new(wet()).forward(&x, &[1], &spec, &mut pass())
+        PrefixLmAttention::new(with_dropout()).forward(&x, &[1], &spec, &mut pass())
     });
     // The spec's alone is not lost.
     let m = PrefixLmAttention::new(p());

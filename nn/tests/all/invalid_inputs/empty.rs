@@ -1,4 +1,4 @@
-//! Nothing to see: empty sequences, rows that are masked altogether, and what stands behind a
+//! Empty sequences, fully masked rows, and elements behind a
 //! mask.
 
 use super::plain;

@@ -1,4 +1,4 @@
-//! Numbers that are none, or out of range: refused where they are given, at the caller's line.
+//! NaN and numbers out of range: panics at the line of the caller.
 
 use crate::common::*;
 use retrograd_autograd::Var;

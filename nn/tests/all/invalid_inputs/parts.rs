@@ -1,4 +1,4 @@
-//! Parts of a spec that a variant has of its own: honoured on the whole score, or refused.
+//! Parts of a spec that a variant sets itself: applied to the whole score, or rejected.
 
 use crate::common::*;
 use retrograd_autograd::Var;
@@ -98,7 +98,7 @@ fn the_whole_score_is_scaled_and_capped() {
         mean(&other).value(),
     );
 
-    // Weights of mixed heads meet both kinds of Shaw's values.
+    // Weights of mixed heads are applied to both kinds of values of Shaw.
     let swap = Var::constant(Tensor::from([[0.0, 1.0], [1.0, 0.0]]));
     let mixed = shaw.attend(&x, s().mix_heads(None, Some(swap.clone())), &mut eval());
     let unbatched = shaw.attend(&x.select(0, 1), s().mix_heads(None, Some(swap)), &mut eval());

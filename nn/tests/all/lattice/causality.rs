@@ -91,7 +91,7 @@ pub fn causality(t: &mut Table) {
     );
 }
 
-/// The variants that know caches.
+/// The variants that support caches.
 fn incremental(t: &mut Table) {
     let rng = || Rng::new(1);
     let p = || Projections::new(HeadSizes::new(4, 2), &mut rng());

@@ -78,12 +78,12 @@ fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
     all.v_proj.weight.set(repeat(&few.v_proj, 2));
 
     type Run<'a> = &'a dyn Fn(Projections<f64>, &Var<f64>) -> Var<f64>;
-    let turned: Run<'_> = &|p, x| {
+    let rotated: Run<'_> = &|p, x| {
         let p = p.with_rope(Rope::new(2));
         PrefixLmAttention::new(p).forward(x, &[2], Mask::full(), &mut eval())
     };
     let runs: [(&str, Run<'_>); 9] = [
-        ("prefix-LM with RoPE", turned),
+        ("prefix-LM with RoPE", rotated),
         ("ALiBi", &|p, x| AlibiAttention::causal(p).forward(x, &mut eval())),
         ("chunked local", &|p, x| ChunkedLocalAttention::new(p, 3).forward(x, &mut eval())),
         ("Sparse Transformer", &|p, x| {

@@ -103,7 +103,7 @@ pub fn latent(t: &mut Table) {
     }
 }
 
-/// DeepSeek's YaRN: the turns are not grown, all of the score is.
+/// The YaRN of DeepSeek: the attention factor scales the whole score, not the rotation.
 pub fn yarn(t: &mut Table) {
     let sizes =
         MlaSizes { width: 8, heads: 2, query_latent: None, latent: 5, nope: 4, rope: 4, value: 3 };

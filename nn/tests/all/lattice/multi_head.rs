@@ -60,7 +60,7 @@ fn wrapper(t: &mut Table) {
         |x| m.forward_with_weights(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
     );
 
-    // Along the first axis the same numbers stand elsewhere.
+    // Concatenated along the first axis, the same numbers have other indices.
     let sides = MultiHeadWrapper::from_heads(w.heads.clone());
     let below = sides.clone().concat(Concat::First);
     t.exact().same(
@@ -113,7 +113,7 @@ fn fused_causal(t: &mut Table) {
             },
         );
         t.same(
-            "fused causal = the same with weights asked for",
+            "fused causal = the same with weights",
             &x,
             |x| c.forward_with_weights(&x[0], &mut eval()).0,
             |x| c.forward(&x[0], &mut eval()),

@@ -123,7 +123,7 @@ pub fn log_sum_exp(t: &mut Table) {
                 let bare = attend_with_lse(&x[0], &x[1], &x[2], &spec);
                 let spec = spec.sink(Sink::Learned(x[3].clone()));
                 let (output, lse) = attend_with_lse(&x[0], &x[1], &x[2], &spec);
-                // -inf of those who see nothing is not to be compared.
+                // The log-sum-exp of queries without keys is -inf and is not compared.
                 (output, (lse + bare.0.sum(-1)).softplus() + bare.1.softplus())
             }
         };

@@ -112,7 +112,7 @@ pub fn rotary(t: &mut Table) {
     limits(t);
 }
 
-/// What projections turn, variants turn: at their limits they are attention with RoPE.
+/// Variants apply the rotary positions of their projections: in limits they equal RoPE attention.
 fn limits(t: &mut Table) {
     let (p, x) = around();
     let p = p.with_rope(Rope::new(2));

@@ -10,8 +10,8 @@ fn of_three(rng: &mut Rng) -> Projections<f64> {
     Projections::new(HeadSizes::new(6, 3), rng)
 }
 
-/// One key head for two, and half of each head turned.
-fn turned(rng: &mut Rng) -> Projections<f64> {
+/// One key head for two query heads, and half of each head rotated.
+fn rotated(rng: &mut Rng) -> Projections<f64> {
     let sizes = HeadSizes::new(4, 2).key_heads(1).head_width(4);
     Projections::new(sizes, rng).with_rope(Rope::new(2))
 }
@@ -161,21 +161,21 @@ row!(linear_full, [[2, 5, 4]], |r| linear(Reach::Full, LinearForm::Chunked(2), r
 
 // What the projections hold beside weights.
 
-row!(prefix_lm_turned, [[2, 5, 4]], |r| PrefixLmAttention::new(turned(r)), |m, x| m.forward(
+row!(prefix_lm_rotated, [[2, 5, 4]], |r| PrefixLmAttention::new(rotated(r)), |m, x| m.forward(
     &x[0],
     &[2, 4],
     Mask::full(),
     &mut eval()
 ));
-row!(packed_turned, [[6, 4]], |r| PackedAttention::new(turned(r)), |m, x| m.forward(
+row!(packed_rotated, [[6, 4]], |r| PackedAttention::new(rotated(r)), |m, x| m.forward(
     &x[0],
     &Packed::shared_prefix(2, &[2, 2]),
     Mask::full(),
     &mut eval()
 ));
-row!(longformer_turned, [[6, 4]], |r| LongformerAttention::new(turned(r), &[1, 2], 1), |m, x| m
+row!(longformer_rotated, [[6, 4]], |r| LongformerAttention::new(rotated(r), &[1, 2], 1), |m, x| m
     .forward(&x[0], &[0, 3], Mask::full(), &mut eval()));
-row!(alibi_turned, [[2, 4, 4]], |r| AlibiAttention::causal(turned(r)), |m, x| m
+row!(alibi_rotated, [[2, 4, 4]], |r| AlibiAttention::causal(rotated(r)), |m, x| m
     .forward(&x[0], &mut eval()));
 row!(shaw_grouped, [[2, 5, 4]], |r| ShawAttention::new(grouped(r), 2, r), |m, x| m
     .forward(&x[0], &mut eval()));
