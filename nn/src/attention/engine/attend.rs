@@ -1,4 +1,4 @@
-//! [`attend`] and its relatives: check the operands, choose a path, run it.
+//! The entry points of the engine, [`attend`] and its variants, and the choice of path.
 
 use super::call::Call;
 use super::composed::Attended;
@@ -35,7 +35,7 @@ pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Va
 }
 
 /// The output of [`attend`] and its log-sum-exp, `ln Σ e^s` of each query over the keys that it
-/// attends to and the sink, `[.., Hq, Lq]`; -inf if it attends to none. It takes the tiled path
+/// attends to and the sink, `[.., Hq, Lq]`; -inf if there is neither. It takes the tiled path
 /// where [`attend`] does, without a matrix of all weights. The log-sum-exp combines outputs over
 /// parts of the keys:
 ///
@@ -108,6 +108,10 @@ pub fn attend_packed<T: Real>(
     tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv)
 }
 
+/// Whether the tiled path computes the spec.
+///
+/// # Panics
+/// If the spec requires the tiled path, which does not support it.
 #[track_caller]
 fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
     let why = spec.needs_composed();

@@ -67,7 +67,7 @@ impl<T: Real> Call<T> {
     }
 }
 
-/// The shapes of queries, keys and values of 2 to 4 axes.
+/// The rule for the shapes of queries, keys and values.
 fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
     let (rank, op) = (q.rank(), "attend");
     let shapes = || format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
@@ -95,7 +95,7 @@ fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
     })
 }
 
-/// The parts of a resolved spec for so many query heads, and which of them go together.
+/// The shapes of the parts of a resolved spec for `heads` query heads, and their combination.
 fn spec_rule<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
     let op = "attend";
     if let Sink::Learned(sink) = &spec.sink {

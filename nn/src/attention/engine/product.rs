@@ -57,8 +57,8 @@ impl<T: Real> Backward<T> for Mix<T> {
     }
 }
 
-/// Gradients by weights: of a weight of 0 only if they are numbers. For what is not there they
-/// may be anything, and would spread from here to all that the weights were made of.
+/// Gradients by weights, in which non-finite gradients by weights of 0 are replaced by 0: the pair
+/// may be masked, and a NaN would spread to everything that the weights depend on.
 fn where_there<T: Real>(weights: &Tensor<T>, g: &Var<T>) -> Var<T> {
     if g.value().numel() == 0 || g.value().abs().max(..).item().to_f64().is_finite() {
         return g.clone();
