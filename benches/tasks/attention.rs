@@ -11,7 +11,7 @@ pub fn work(words: &[&str]) -> Option<Work> {
     let (pass, [b, h, t, d]) = (Pass::named(pass)?, numbers(&[b, h, t, d])?);
     let dropout: f64 = dropout.parse().ok()?;
     let (mask, pairs) = match *mask {
-        "full" => (Mask::Full, t * t),
+        "full" => (Mask::full(), t * t),
         "causal" => (Mask::causal(), t * (t + 1) / 2),
         window => {
             let w: usize = window.strip_prefix("window")?.parse().ok().filter(|&w| w > 0)?;

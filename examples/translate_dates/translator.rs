@@ -182,35 +182,35 @@ pub fn behind_start(symbols: &Tensor<i64>) -> Tensor<i64> {
 }
 
 impl Module for Reading {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.module("ln_1", &self.ln_1);
-        w.module("attn", &self.attn);
-        w.module("ln_2", &self.ln_2);
-        w.module("mlp", &self.mlp);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("ln_1", &self.ln_1);
+        v.module("attn", &self.attn);
+        v.module("ln_2", &self.ln_2);
+        v.module("mlp", &self.mlp);
     }
 }
 
 impl Module for Writing {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.module("ln_1", &self.ln_1);
-        w.module("attn", &self.attn);
-        w.module("ln_2", &self.ln_2);
-        w.module("cross", &self.cross);
-        w.module("ln_3", &self.ln_3);
-        w.module("mlp", &self.mlp);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("ln_1", &self.ln_1);
+        v.module("attn", &self.attn);
+        v.module("ln_2", &self.ln_2);
+        v.module("cross", &self.cross);
+        v.module("ln_3", &self.ln_3);
+        v.module("mlp", &self.mlp);
     }
 }
 
 impl Module for Translator {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.module("characters", &self.characters);
-        w.module("places", &self.places);
-        w.list("encoder", &self.encoder);
-        w.module("ln_read", &self.ln_read);
-        w.module("symbols", &self.symbols);
-        w.module("steps", &self.steps);
-        w.list("decoder", &self.decoder);
-        w.module("ln_written", &self.ln_written);
-        w.module("head", &self.head);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("characters", &self.characters);
+        v.module("places", &self.places);
+        v.list("encoder", &self.encoder);
+        v.module("ln_read", &self.ln_read);
+        v.module("symbols", &self.symbols);
+        v.module("steps", &self.steps);
+        v.list("decoder", &self.decoder);
+        v.module("ln_written", &self.ln_written);
+        v.module("head", &self.head);
     }
 }

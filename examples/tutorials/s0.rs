@@ -276,11 +276,11 @@ impl MultiHeadAttention {
 }
 
 impl Module for MultiHeadAttention {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.module("W_query", &self.w_query);
-        w.module("W_key", &self.w_key);
-        w.module("W_value", &self.w_value);
-        w.module("out_proj", &self.out_proj);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("W_query", &self.w_query);
+        v.module("W_key", &self.w_key);
+        v.module("W_value", &self.w_value);
+        v.module("out_proj", &self.out_proj);
     }
 }
 //<
@@ -352,9 +352,9 @@ impl CrossAttention {
 
     /// `[L1, d_in]` and `[L2, d_in]` to `[L1, d_out_v]`.
     pub fn forward(&self, x1: &Var, x2: &Var) -> Var {
-        let q = x1.matmul(&self.w_query.var());
-        let k = x2.matmul(&self.w_key.var());
-        let v = x2.matmul(&self.w_value.var());
+        let q = x1.matmul(&self.w_query.to_var());
+        let k = x2.matmul(&self.w_key.to_var());
+        let v = x2.matmul(&self.w_value.to_var());
         let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
         scores.softmax(-1).matmul(&v)
     }

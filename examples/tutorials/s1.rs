@@ -170,9 +170,9 @@ impl SelfAttentionV1 {
     }
 
     pub fn forward(&self, x: &Var) -> Var {
-        let k = x.matmul(&self.w_key.var());
-        let q = x.matmul(&self.w_query.var());
-        let v = x.matmul(&self.w_value.var());
+        let k = x.matmul(&self.w_key.to_var());
+        let q = x.matmul(&self.w_query.to_var());
+        let v = x.matmul(&self.w_value.to_var());
         let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
         scores.softmax(-1).matmul(&v)
     }
@@ -182,7 +182,7 @@ impl SelfAttentionV1 {
 fn as_module(l: &mut Lesson) {
     l.section("The same as a module");
     l.say(
-        "A Param is a tensor that training may change; param.var() is a variable, which \
+        "A Param is a tensor that training may change; param.to_var() is a variable, which \
          remembers what is computed from it. The same seed must give the same numbers.",
     );
     l.code("module");

@@ -180,11 +180,11 @@ impl MultiHeadAttention {
 }
 
 impl Module for MultiHeadAttention {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.module("W_q", &self.w_q);
-        w.module("W_k", &self.w_k);
-        w.module("W_v", &self.w_v);
-        w.module("W_o", &self.w_o);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("W_q", &self.w_q);
+        v.module("W_k", &self.w_k);
+        v.module("W_v", &self.w_v);
+        v.module("W_o", &self.w_o);
     }
 }
 //<
@@ -212,8 +212,8 @@ fn many_heads(l: &mut Lesson) {
     l.show("weights", format!("{:?}", weights.shape()));
     l.show("numbers to be learned", attention.num_parameters());
 
-    let columns = x.matmul(&attention.w_q.weight.var().t().slice(1, 64..128));
-    let bias = attention.w_q.bias.as_ref().expect("with bias").var().slice(0, 64..128);
+    let columns = x.matmul(&attention.w_q.weight.to_var().t().slice(1, 64..128));
+    let bias = attention.w_q.bias.as_ref().expect("with bias").to_var().slice(0, 64..128);
     let split = attention.split(attention.w_q.forward(&x, pass)).select(1, 1);
     let apart = distance((columns + bias).value(), split.value());
     l.wrong(

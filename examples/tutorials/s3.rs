@@ -72,15 +72,15 @@ fn one_word(l: &mut Lesson, x: &Var) {
     );
     //> query
     let x_3 = x.select(0, 2);
-    let query_3 = x_3.matmul(&w_query.var());
-    let (key_3, value_3) = (x_3.matmul(&w_key.var()), x_3.matmul(&w_value.var()));
+    let query_3 = x_3.matmul(&w_query.to_var());
+    let (key_3, value_3) = (x_3.matmul(&w_key.to_var()), x_3.matmul(&w_value.to_var()));
     l.code("query");
     l.same("Query shape:", size(query_3.shape()), "torch.Size([2])");
     l.same("Key shape:", size(key_3.shape()), "torch.Size([2])");
     l.same("Value shape:", size(value_3.shape()), "torch.Size([4])");
     //> all
-    let keys = x.matmul(&w_key.var());
-    let values = x.matmul(&w_value.var());
+    let keys = x.matmul(&w_key.to_var());
+    let values = x.matmul(&w_value.to_var());
     let omega_3 = query_3.matmul(&keys.t()); // a vector times a matrix
     l.code("all");
     l.same("All keys shape:", size(keys.shape()), "torch.Size([6, 2])");
@@ -140,9 +140,9 @@ impl SelfAttention {
     }
 
     pub fn forward(&self, x: &Var) -> Var {
-        let k = x.matmul(&self.w_key.var());
-        let q = x.matmul(&self.w_query.var());
-        let v = x.matmul(&self.w_value.var());
+        let k = x.matmul(&self.w_key.to_var());
+        let q = x.matmul(&self.w_query.to_var());
+        let v = x.matmul(&self.w_value.to_var());
         let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
         scores.softmax(-1).matmul(&v)
     }
@@ -249,7 +249,7 @@ fn causal(l: &mut Lesson, x: &Var) {
     //> scores
     let rng = &mut TorchRng::manual_seed(123);
     let (w_query, w_key) = (Param::new(rng.rand([3, 2])), Param::new(rng.rand([3, 2])));
-    let scores = x.matmul(&w_query.var()).matmul(&x.matmul(&w_key.var()).t());
+    let scores = x.matmul(&w_query.to_var()).matmul(&x.matmul(&w_key.to_var()).t());
     let weights = (&scores / 2f32.sqrt()).softmax(1);
     l.code("scores");
     l.table("s3.scores", scores.value());

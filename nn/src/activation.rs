@@ -1,6 +1,6 @@
 //! Activations as layers.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::{PointwiseFn, Var};
 use retrograd_tensor::Real;
@@ -34,7 +34,7 @@ pub enum Activation {
 }
 
 impl<T: Real> Module<T> for Activation {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl Activation {

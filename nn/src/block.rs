@@ -1,9 +1,9 @@
 //! The transformer block.
 
 use crate::attention::{CausalSelfAttention, KvCache};
-use crate::gpt::GptConfig;
+use crate::gpt_config::GptConfig;
 use crate::mlp::Mlp;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::{Var, no_grad};
@@ -13,18 +13,18 @@ use retrograd_tensor::random::Rng;
 /// A pre-norm block: `x += attn(ln_1(x))`, then `x += mlp(ln_2(x))`; names as in nanoGPT.
 #[derive(Clone, Debug)]
 pub struct Block<T: Real = f32> {
-    /// Before the attention.
+    /// The norm before the attention.
     pub ln_1: LayerNorm<T>,
-    /// Between positions.
+    /// The attention.
     pub attn: CausalSelfAttention<T>,
-    /// Before the feed-forward.
+    /// The norm before the feed-forward layer.
     pub ln_2: LayerNorm<T>,
-    /// Within a position.
+    /// The feed-forward layer.
     pub mlp: Mlp<T>,
 }
 
 impl<T: Real> Block<T> {
-    /// As the configuration says.
+    /// A block of this configuration.
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         Block {
@@ -54,7 +54,7 @@ impl<T: Real> Block<T> {
         })
     }
 
-    /// The second half.
+    /// The second half: norm, feed-forward layer and residual connection.
     #[track_caller]
     fn rest(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.mlp.forward_add(&self.ln_2.forward(x, pass), x, pass)
@@ -62,11 +62,11 @@ impl<T: Real> Block<T> {
 }
 
 impl<T: Real> Module<T> for Block<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("ln_1", &self.ln_1);
-        w.module("attn", &self.attn);
-        w.module("ln_2", &self.ln_2);
-        w.module("mlp", &self.mlp);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("ln_1", &self.ln_1);
+        v.module("attn", &self.attn);
+        v.module("ln_2", &self.ln_2);
+        v.module("mlp", &self.mlp);
     }
 }
 
@@ -76,11 +76,4 @@ impl<T: Real> Layer<T> for Block<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.rest(&self.attn.forward_add(&self.ln_1.forward(x, pass), x, pass), pass)
     }
-}
-
-/// Panics unless `residual` has the shape of `x`, to the half of a block `who`.
-#[track_caller]
-pub(crate) fn check_residual<T: Real>(who: &str, x: &Var<T>, residual: &Var<T>) {
-    let (x, r) = (x.shape(), residual.shape());
-    assert!(x == r, "{who}: an input {x:?} goes with a residual {x:?}, got {r:?}");
 }

@@ -1,12 +1,12 @@
 //! Checkpoints: tensors and notes in one safetensors file, written so that a crash at any
 //! moment leaves the old file or the new one.
 //!
-//! The file can be read by any reader of safetensors. In its metadata stand a format
-//! version, notes as JSON, and a checksum over everything, so that a damaged file is an
-//! error and never a wrong model.
+//! The file can be read by any reader of safetensors. Its metadata contains a format version, notes
+//! as JSON, and a checksum of all contents, so that a damaged file is an error and never a wrong
+//! model.
 //!
-//! Tensors are written from where they are and read to where they stay, piece by piece. Memory
-//! that runs out is an error.
+//! Tensors are written and read in pieces, without a copy of the file in memory. Running out of
+//! memory is an error.
 
 mod any_tensor;
 mod atomic;
@@ -18,8 +18,8 @@ pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
 pub use error::CheckpointError;
 
-use crate::state::{StateDict, some_of};
-use header::{Growing, byte_len, format_name, in_file_order};
+use crate::state::{StateDict, list_first};
+use header::{FORMAT, Growing, byte_len, format_name, in_file_order};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,13 +29,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Version of the metadata this build writes, and the newest that it reads.
-const FORMAT: u32 = 1;
-/// Where the version, the checksum and the notes stand: one entry, because the order of
-/// several would be random, and equal checkpoints should be equal files.
+/// The metadata entry of version, checksum and notes: a single entry, because the order of several
+/// would be random, and equal checkpoints should be equal files.
 const KEY: &str = "retrograd";
 
-/// Tensors by name, and notes by name.
+/// A checkpoint: tensors by name, and notes by name.
 ///
 /// ```
 /// use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
@@ -59,9 +57,9 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, AnyTensor>,
     /// The notes.
     pub notes: BTreeMap<String, Note>,
-    /// Tensors of the file that no [`AnyTensor`] can hold, by full name: of 16-bit floats, say,
-    /// or of more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes. Their contents were not
-    /// read.
+    /// Tensors of the file that [`AnyTensor`] does not support, by full name: of 16-bit floats,
+    /// say, or with more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes. Their contents were
+    /// not read.
     pub unsupported: BTreeMap<String, Unsupported>,
 }
 
@@ -76,10 +74,10 @@ impl Note {
     }
 }
 
-/// What a file says of a tensor that cannot be read.
+/// The header entry of a tensor that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The element type as safetensors calls it, such as `BF16`.
+    /// The safetensors name of the element type, such as `BF16`.
     pub dtype: String,
     /// The sizes of the axes.
     pub shape: Vec<usize>,
@@ -92,7 +90,7 @@ impl fmt::Display for Unsupported {
 }
 
 impl Checkpoint {
-    /// Nothing.
+    /// An empty checkpoint.
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,8 +107,8 @@ impl Checkpoint {
         }
     }
 
-    /// The state dict under a prefix, which is taken off the names; of all tensors if the prefix
-    /// is empty.
+    /// The state dict of the tensors under a prefix, which is removed from the names; of all
+    /// tensors if the prefix is empty.
     ///
     /// A file that PyTorch has written may hold more than parameters, and under other names:
     ///
@@ -119,9 +117,9 @@ impl Checkpoint {
     /// # use retrograd_nn::{Gpt, GptConfig};
     /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Checkpoint::load(path)?;
-    /// // What torch.compile has wrapped begins with `_orig_mod.`; else the prefix is "".
+    /// // Names of a model wrapped by torch.compile begin with `_orig_mod.`; else the prefix is "".
     /// let mut dict = file.get("_orig_mod")?;
-    /// // Where there is no flash attention, nanoGPT keeps its causal masks among the weights.
+    /// // Without flash attention, the state dict of nanoGPT contains its causal masks.
     /// dict.retain(|name, _| !name.ends_with(".attn.bias"));
     /// model.load_state_dict(&dict)?;
     /// # Ok(())
@@ -129,7 +127,7 @@ impl Checkpoint {
     /// ```
     ///
     /// The weights of GPT-2, as its authors and Hugging Face publish them, are those of `Conv1D`
-    /// modules: `[inputs, outputs]`, where [`Linear`](crate::Linear) has `[outputs, inputs]`. Of
+    /// modules: `[inputs, outputs]`, where [`Linear`](crate::Linear) has `[outputs, inputs]`. In
     /// each block, `attn.c_attn`, `attn.c_proj`, `mlp.c_fc` and `mlp.c_proj` must be transposed
     /// before they are loaded. That of `attn.c_proj` is square: it has the same shape either way,
     /// so it **loads without an error if it is not transposed**, and the model is wrong. Transpose
@@ -176,7 +174,7 @@ impl Checkpoint {
         if others.is_empty() {
             return Ok(dict);
         }
-        Err(CheckpointError::Absent(format!("{} tensor {}", T::DTYPE, some_of(&others, "; "))))
+        Err(CheckpointError::Absent(format!("{} tensor {}", T::DTYPE, list_first(&others, "; "))))
     }
 
     /// Adds a note. Numbers are read back exactly, but JSON has none for NaN and infinities:
@@ -186,7 +184,7 @@ impl Checkpoint {
     /// If the value has no JSON form.
     #[track_caller]
     pub fn note(&mut self, name: &str, value: &impl Serialize) {
-        // By way of a value, whose objects are in order: equal notes are equal texts.
+        // Objects of a `Value` are sorted: equal notes are equal texts.
         let value = serde_json::to_value(value)
             .unwrap_or_else(|e| panic!("checkpoint: note {name} has no JSON form: {e}"));
         self.notes.insert(name.to_string(), Note(value.to_string().into()));
@@ -195,7 +193,7 @@ impl Checkpoint {
     /// A note.
     ///
     /// # Errors
-    /// If there is none, or it has another form.
+    /// If there is no such note, or it has another form.
     pub fn read_note<D: DeserializeOwned>(&self, name: &str) -> Result<D, CheckpointError> {
         let absent = |why: String| CheckpointError::Absent(format!("note {name}{why}"));
         let note = self.notes.get(name).ok_or_else(|| absent(String::new()))?;
@@ -203,14 +201,13 @@ impl Checkpoint {
     }
 
     /// Writes the file: to a temporary one beside it, flushed to disk, and renamed. Equal
-    /// checkpoints become equal files. Little memory is needed: elements are written from where
-    /// they are.
+    /// checkpoints become equal files. Elements are written in pieces, without a copy in memory.
     ///
     /// # Errors
-    /// If the operating system refuses, as [`write_atomically`]; or a tensor has the reserved
-    /// name `__metadata__`, or names and notes take more than the 100 MB that readers of
-    /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which
-    /// would be lost.
+    /// If the operating system reports an error, as [`write_atomically`]; or a tensor has the
+    /// reserved name `__metadata__`, or names and notes take more than the 100 MB that readers of
+    /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which would
+    /// be lost.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
         let write = || {
             let header = self.header()?;
@@ -225,14 +222,14 @@ impl Checkpoint {
         write().map_err(|e| CheckpointError::Io(path.into(), e))
     }
 
-    /// Reads a file, checked before anything of it is used. A safetensors file that was not
+    /// Reads a file and checks it before its contents are used. A safetensors file that was not
     /// written by [`Checkpoint::save`] is read too: the entries of its metadata become notes,
-    /// each a string, and there is nothing to check its contents against.
+    /// each a string, and its contents are not checked, for lack of a checksum.
     ///
     /// # Errors
     /// If it cannot be read, is no safetensors file, is damaged, or is of a later version; or
     /// if there is no memory for one of its tensors. That a tensor is
-    /// [unsupported](Checkpoint::unsupported) is an error only when it is asked for.
+    /// [unsupported](Checkpoint::unsupported) is an error only in [`Checkpoint::get`].
     pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
         Checkpoint::load_filtered(path, |_| true)
     }
@@ -253,7 +250,7 @@ impl Checkpoint {
     /// checkpoint.put("optimizer", &optimizer.state_dict());
     /// checkpoint.save(&path).unwrap();
     ///
-    /// // To use the model, its optimiser is not needed.
+    /// // Inference does not need the state of the optimiser.
     /// let file = Checkpoint::load_filtered(&path, |name| name.starts_with("model.")).unwrap();
     /// assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["model.bias", "model.weight"]);
     /// model.load_state_dict(&file.get("model").unwrap()).unwrap();
@@ -282,7 +279,7 @@ impl Checkpoint {
                 }
                 sums = Some((sum, Checksum::new(notes), notes));
             }
-            // One damaged letter in the key must not make a checkpoint pass for a foreign file.
+            // A checkpoint with a damaged key must not be taken for a foreign file.
             None if metadata.iter().any(|(_, stamp)| read_stamp(stamp).is_some()) => {
                 return Err(damaged());
             }
@@ -328,16 +325,16 @@ impl Checkpoint {
         Ok(out)
     }
 
-    /// All that stands in the file before the elements.
+    /// The bytes of the file before the elements.
     fn header(&self) -> io::Result<Vec<u8>> {
-        let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let invalid = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if self.tensors.contains_key("__metadata__") {
-            return refused("a tensor cannot be named __metadata__".into());
+            return invalid("a tensor cannot be named __metadata__".into());
         }
         if let Some((name, tensor)) = self.unsupported.first_key_value() {
-            return refused(format!(
+            return invalid(format!(
                 "the contents of tensor {name} were not read, because {tensor} is not supported \
-                 (hint: what is not to be kept, remove from `unsupported`)"
+                 (hint: remove entries that need not be saved from `unsupported`)"
             ));
         }
         let mut text = Growing::default();
@@ -381,7 +378,7 @@ impl Checksum {
         self.data(text.as_bytes());
     }
 
-    /// Of a tensor, all but its bytes.
+    /// Adds the header of a tensor: everything except its bytes.
     fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: u64) {
         self.text(name);
         self.text(&format!("{dtype} {shape:?}"));
@@ -403,6 +400,6 @@ fn read_stamp(stamp: &str) -> Option<(u32, u32, &str)> {
     let version = parts.next()?.parse().ok()?;
     let text = parts.next()?;
     let sum = u32::from_str_radix(text, 16).ok()?;
-    // As it was written and not otherwise: capitals would be a damaged letter.
+    // Exactly the text that `save` writes: capitals would be a damaged letter.
     (text == format!("{sum:08x}")).then_some((version, sum, parts.next()?))
 }

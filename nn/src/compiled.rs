@@ -1,10 +1,11 @@
-//! The modules of this crate that programs use most, compiled for `f32`, so that programs link
-//! them; see [`retrograd_autograd::compiled`]. Nothing here is ever called.
+//! The modules of this crate that programs use most, compiled for `f32` in this crate, so that
+//! programs link them; see [`retrograd_autograd::compiled`]. These functions are never called.
 
 use crate::activation::Activation;
 use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
 use crate::generate::Sampler;
-use crate::gpt::{Gpt, GptConfig};
+use crate::gpt::Gpt;
+use crate::gpt_config::GptConfig;
 use crate::module::{Layer, Module};
 use crate::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd};
 use crate::pass::Pass;

@@ -1,8 +1,8 @@
-//! Configurations that cannot be.
+//! Invalid configurations.
 
 use std::fmt;
 
-/// Why there can be no such model, optimiser or schedule.
+/// The reason why the configuration of a model, an optimiser or a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(pub(crate) String);
 

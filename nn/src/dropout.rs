@@ -1,16 +1,17 @@
 //! Dropout.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Key;
 
 /// In training, drops each element with probability `p` and divides the others by `1 - p`;
 /// in evaluation, the identity.
 ///
-/// Which elements are dropped is a function of the [`Pass`] and the element's index, and the
-/// backward pass computes it again: no mask is stored. With `p = 1` everything is 0.
+/// Which elements are dropped is a function of the [`Pass`] and the index of the element, and the
+/// backward pass recomputes it: no mask is stored. With `p = 1` the output is 0.
 ///
 /// Srivastava et al. 2014.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +26,10 @@ impl Dropout {
     /// If `p` is not in `[0, 1]`.
     #[track_caller]
     pub fn new(p: f64) -> Dropout {
-        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        require((0.0..=1.0).contains(&p), "dropout", ErrorKind::Value, || {
+            format!("p must be in [0, 1], got {p}")
+        })
+        .or_panic();
         Dropout { p }
     }
 
@@ -34,15 +38,15 @@ impl Dropout {
         self.p
     }
 
-    /// The key of this layer in a pass, which is drawn even if nothing is dropped, so that those
-    /// after it stay as they are; `None` if nothing is.
+    /// The random key of this layer in a pass; `None` if nothing is dropped. A key is drawn even
+    /// for `p = 0`, so that the keys of later layers do not depend on `p`.
     pub(crate) fn key(&self, pass: &mut Pass) -> Option<Key> {
         pass.key().filter(|_| self.p > 0.0)
     }
 }
 
 impl<T: Real> Module<T> for Dropout {
-    fn walk(&self, _: &mut Walk<'_, T>) {}
+    fn visit(&self, _: &mut Visitor<'_, T>) {}
 }
 
 impl<T: Real> Layer<T> for Dropout {

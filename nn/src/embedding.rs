@@ -1,15 +1,15 @@
 //! Embeddings.
 
 use crate::init::Init;
-use crate::module::{Module, Walk};
+use crate::module::{Module, Visitor};
 use crate::param::Param;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 
-/// A table of vectors, read by index: `[..]` to `[.., width]`.
+/// An embedding, a table of vectors indexed by tokens: `[..]` to `[.., width]`.
 ///
-/// Parameter: `weight` `[entries, width]`, standard normal at first, as in PyTorch.
+/// Parameter: `weight` `[entries, width]`, standard normal initially, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Embedding<T: Real = f32> {
     /// `[entries, width]`
@@ -23,7 +23,7 @@ impl<T: Real> Embedding<T> {
         Embedding { weight: Param::new(Init::Normal { std: 1.0 }.sample([entries, width], rng)) }
     }
 
-    /// With entries drawn anew.
+    /// Samples the entries anew.
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));
@@ -36,12 +36,12 @@ impl<T: Real> Embedding<T> {
     /// If an index is outside the table.
     #[track_caller]
     pub fn forward<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
-        self.weight.var().embedding(index)
+        self.weight.to_var().embedding(index)
     }
 }
 
 impl<T: Real> Module<T> for Embedding<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }

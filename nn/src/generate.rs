@@ -1,15 +1,16 @@
 //! Sampling from a language model.
 
 use crate::gpt::Gpt;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 
-/// How the next token is drawn from its scores.
+/// The sampling of the next token from its logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
-    /// Divides the logits: below 1 the likely becomes likelier; 0 always takes the likeliest.
+    /// Divides the logits: below 1, likely tokens become likelier; 0 is greedy decoding.
     pub temperature: f64,
-    /// Only the `k` likeliest tokens are drawn from, if given.
+    /// Samples from the `k` likeliest tokens only, if set.
     pub top_k: Option<usize>,
 }
 
@@ -20,30 +21,35 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Draws a token from logits `[vocab]`.
+    /// Samples a token from logits `[vocab]`.
     ///
     /// # Panics
-    /// If the temperature is negative or NaN, `top_k` is 0, there are no logits, or they are
-    /// no distribution: one is NaN or +∞, or all are -∞.
+    /// If the temperature is negative or NaN, `top_k` is 0, there are no logits, or they do not
+    /// define a distribution: one is NaN or +∞, or all are -∞.
     #[track_caller]
     #[inline(never)]
     pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {
-        assert!(
-            self.temperature >= 0.0,
-            "sampler: the temperature must be at least 0, got {}",
-            self.temperature
-        );
-        assert!(self.top_k != Some(0), "sampler: top_k must be at least 1, got 0");
+        require(self.temperature >= 0.0, "sampler", ErrorKind::Value, || {
+            format!("the temperature must be at least 0, got {}", self.temperature)
+        })
+        .or_panic();
+        require(self.top_k != Some(0), "sampler", ErrorKind::Value, || {
+            "top_k must be at least 1, got 0".into()
+        })
+        .or_panic();
         let vocab = logits.numel();
         let top = if vocab == 0 { f64::NAN } else { logits.max(..).item().to_f64() };
-        assert!(top.is_finite(), "sampler: no token can be drawn, the largest logit is {top}");
+        require(top.is_finite(), "sampler", ErrorKind::Mismatch, || {
+            format!("no token can be drawn, the largest logit is {top}")
+        })
+        .or_panic();
         if self.temperature == 0.0 {
             return logits.argmax(0).item();
         }
         let k = self.top_k.map_or(vocab, |k| k.min(vocab));
         let (best, index) = logits.topk(k, 0, true);
-        // In f64, which no temperature but 0 is too small for, and relative to the best before
-        // dividing, so that nothing overflows.
+        // In f64, whose range allows every temperature above 0, and relative to the largest logit,
+        // so that the division does not overflow.
         let scaled = best.to_vec().into_iter().map(|x| (x.to_f64() - top) / self.temperature);
         let weights = Tensor::from_vec(scaled.collect(), [k]).softmax(0).to_vec();
         let mut left = rng.key().uniform(0);
@@ -53,15 +59,15 @@ impl Sampler {
                 return index.at(&[i]);
             }
         }
-        // The weights add up to 1 but for rounding. What has none must not be drawn.
+        // The sum of the weights is 1 up to rounding. Tokens of weight 0 must not be drawn.
         let last = weights.iter().rposition(|&w| w > 0.0);
         index.at(&[last.expect("the best token has a weight")])
     }
 }
 
 impl<T: Real> Gpt<T> {
-    /// `count` tokens that go on from `prompt`, each given to `each` as soon as it is drawn.
-    /// The model sees as many of the last tokens as its context holds.
+    /// Samples `count` tokens that continue `prompt`, and calls `each` with every token. The model
+    /// attends to as many of the last tokens as its context allows.
     ///
     /// # Panics
     /// If the prompt is empty or has a token outside the vocabulary, or as [`Sampler::draw`].
@@ -74,14 +80,15 @@ impl<T: Real> Gpt<T> {
         rng: &mut Rng,
         mut each: impl FnMut(i64),
     ) {
-        assert!(!prompt.is_empty(), "generate: the prompt is empty");
+        require(!prompt.is_empty(), "generate", ErrorKind::Value, || "the prompt is empty".into())
+            .or_panic();
         let context = self.config().context;
         let mut tokens = prompt[prompt.len().saturating_sub(context)..].to_vec();
-        // What the cache has not seen yet is `tokens[fresh..]`.
+        // The tokens that are not in the cache yet are `tokens[fresh..]`.
         let (mut cache, mut fresh) = (self.cache(), 0);
         for _ in 0..count {
-            // Beyond the context every token moves to another position, and nothing that was
-            // computed for it stays right.
+            // Beyond the context every token moves to another position, which invalidates the
+            // cache.
             if tokens.len() > context {
                 tokens.remove(0);
                 (cache, fresh) = (self.cache(), 0);

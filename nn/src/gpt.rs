@@ -1,122 +1,36 @@
-//! A decoder-only language model, as nanoGPT has it.
+//! A decoder-only language model, as nanoGPT.
 
 use crate::attention::KvCache;
 use crate::block::Block;
 use crate::config_error::ConfigError;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
+use crate::gpt_config::GptConfig;
 use crate::init::Init;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
+use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
-use serde::{Deserialize, Serialize};
 
-/// The shape of a [`Gpt`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GptConfig {
-    /// Number of different tokens.
-    pub vocab: usize,
-    /// The longest sequence: number of learned positions.
-    pub context: usize,
-    /// Number of blocks.
-    pub layers: usize,
-    /// Number of attention heads; divides the width.
-    pub heads: usize,
-    /// Width of the residual stream.
-    pub width: usize,
-    /// Dropout of embeddings, attention weights and what is added to the residual stream.
-    pub dropout: f64,
-    /// Whether linear layers and norms have a bias.
-    pub bias: bool,
-    /// Whether the head shares the weight of the token embedding.
-    pub tied: bool,
-}
-
-/// Ten times as many as the deepest transformers have (Wang et al. 2022, arXiv 2203.00555).
-const MOST_LAYERS: usize = 10_000;
-
-impl GptConfig {
-    /// Checks that there can be such a model.
-    ///
-    /// # Errors
-    /// Says which size is 0, that heads do not divide the width, that the dropout is no
-    /// probability, or that no memory can hold so many parameters or more than 10,000 blocks
-    /// are asked for.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let sizes = [
-            ("vocab", self.vocab),
-            ("context", self.context),
-            ("layers", self.layers),
-            ("heads", self.heads),
-            ("width", self.width),
-        ];
-        if let Some((name, _)) = sizes.iter().find(|(_, n)| *n == 0) {
-            return Err(ConfigError(format!("{name} must be at least 1, got 0")));
-        }
-        if !self.width.is_multiple_of(self.heads) {
-            let (heads, width) = (self.heads, self.width);
-            return Err(ConfigError(format!("{heads} heads do not divide a width of {width}")));
-        }
-        if !(0.0..=1.0).contains(&self.dropout) {
-            return Err(ConfigError(format!("dropout must be in [0, 1], got {}", self.dropout)));
-        }
-        // In f64 the sizes cannot overflow; the bound is where bytes of f64 could.
-        let [vocab, context, layers, _, width] = sizes.map(|(_, n)| n as f64);
-        if (2.0 * vocab + context + layers * (12.0 * width + 13.0)) * width
-            > isize::MAX as f64 / 8.0
-        {
-            return Err(ConfigError(format!("more parameters than memory can hold: {self:?}")));
-        }
-        // However narrow it is, a block has parameters and names that take memory by themselves.
-        if self.layers > MOST_LAYERS {
-            let layers = self.layers;
-            return Err(ConfigError(format!("layers must be at most {MOST_LAYERS}, got {layers}")));
-        }
-        Ok(())
-    }
-
-    #[track_caller]
-    pub(crate) fn linear<T: Real>(
-        &self,
-        inputs: usize,
-        outputs: usize,
-        init: Init,
-        rng: &mut Rng,
-    ) -> Linear<T> {
-        let layer = match self.bias {
-            true => Linear::new(inputs, outputs, rng),
-            false => Linear::without_bias(inputs, outputs, rng),
-        };
-        layer.init(init, rng)
-    }
-
-    #[track_caller]
-    pub(crate) fn norm<T: Real>(&self) -> LayerNorm<T> {
-        match self.bias {
-            true => LayerNorm::new(self.width),
-            false => LayerNorm::without_bias(self.width),
-        }
-    }
-}
-
-/// The first element with a property, and its position in row-major order.
-fn first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
+/// The first element with a property, and its index in row-major order.
+fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
     let x = x.contiguous();
     x.as_slice().iter().copied().enumerate().find(|&(_, element)| property(element))
 }
 
-/// From this size on, the logits of a batch are the largest tensor by far.
+/// From this vocabulary on, the loss does not store the logits of a whole batch.
 const LARGE_VOCAB: usize = 8192;
 
-/// Token and position embeddings, blocks, a norm, and a head that scores the next token.
+/// A GPT: token and position embeddings, blocks, a norm, and a head that computes the logits of the
+/// next token.
 ///
 /// Parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
-/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and begin as GPT-2's do:
+/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and initialised as in GPT-2:
 /// normal with deviation 0.02, projections into the residual stream smaller by `√(2·layers)`,
 /// biases 0. Radford et al. 2019.
 ///
@@ -146,7 +60,7 @@ pub struct Gpt<T: Real = f32> {
 }
 
 impl<T: Real> Gpt<T> {
-    /// A model with random parameters.
+    /// A model with randomly initialised parameters.
     ///
     /// # Errors
     /// As [`GptConfig::check`].
@@ -165,7 +79,7 @@ impl<T: Real> Gpt<T> {
         };
         let wpe = Embedding::new(config.context, width, rng).init(normal, rng);
         let mut blocks = Vec::new();
-        // A loop, because a closure would stand between a panic and the caller's line.
+        // A loop: in a closure, a panic would not report the line of the caller.
         for _ in 0..config.layers {
             blocks.push(Block::new(&config, rng));
         }
@@ -175,9 +89,8 @@ impl<T: Real> Gpt<T> {
         Ok(Gpt { wpe, dropout, blocks, ln_f, wte, lm_head, config, ignore_index })
     }
 
-    /// With another target that does not count in the loss: -100 at first, as in PyTorch; -1 in
-    /// nanoGPT; `None` if every target counts. It is no part of the configuration, and checkpoints
-    /// do not hold it.
+    /// Sets the target that the loss ignores: -100 by default, as in PyTorch; -1 in nanoGPT; `None`
+    /// if every target counts. It is not part of the configuration or of checkpoints.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Pass};
@@ -197,7 +110,7 @@ impl<T: Real> Gpt<T> {
         self
     }
 
-    /// The target that does not count in the loss, see [`Gpt::with_ignore_index`].
+    /// The target that the loss ignores, see [`Gpt::with_ignore_index`].
     pub fn ignore_index(&self) -> Option<i64> {
         self.ignore_index
     }
@@ -216,15 +129,15 @@ impl<T: Real> Gpt<T> {
         self.run(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass))
     }
 
-    /// Room for the keys and values of one sequence, or of one batch of them, up to the context.
+    /// An empty cache for the keys and values of one sequence, or of one batch, up to the context.
     pub fn cache(&self) -> GptCache<T> {
         GptCache(vec![KvCache::new(self.config.context); self.config.layers])
     }
 
-    /// Logits `[.., L, vocab]` for the next tokens `[.., L]` of what the cache holds, and then
-    /// holds these, too. Without gradients, in evaluation. However a sequence is divided, the
-    /// logits are those of [`Gpt::forward`]: in `f32` bit by bit, but at the portable level of
-    /// SIMD; there, and in `f64`, up to rounding.
+    /// Logits `[.., L, vocab]` for the next tokens `[.., L]` after those in the cache, to which
+    /// their keys and values are appended. Without gradients, in evaluation. Any division of a
+    /// sequence into steps gives the logits of [`Gpt::forward`]: in `f32` bit for bit, except at
+    /// the portable SIMD level; there, and in `f64`, up to rounding.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Pass};
@@ -261,12 +174,13 @@ impl<T: Real> Gpt<T> {
         })
     }
 
-    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`. Targets that
-    /// are ignored do not count ([`Gpt::with_ignore_index`]). With a vocabulary of 8192 or more the
-    /// logits are never held all at once, see [`Var::linear_cross_entropy`].
+    /// The mean cross-entropy of predicting `targets` `[.., L]` from tokens `[.., L]`, without
+    /// ignored targets ([`Gpt::with_ignore_index`]). With a vocabulary of 8192 or more, the logits
+    /// are computed in parts, see [`Var::linear_cross_entropy`].
     ///
     /// # Panics
-    /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor ignored.
+    /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor
+    /// ignored.
     #[track_caller]
     pub fn loss<I: Integer>(
         &self,
@@ -285,21 +199,21 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> Var<T> {
-        let how = self.cross_entropy();
+        let options = self.cross_entropy();
         if self.config.vocab < LARGE_VOCAB {
-            return self.forward(tokens, pass).cross_entropy(targets, how);
+            return self.forward(tokens, pass).cross_entropy(targets, options);
         }
         let x = self.hidden(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass));
-        x.linear_cross_entropy(&self.lm_head.weight.var(), targets, how)
+        x.linear_cross_entropy(&self.lm_head.weight.to_var(), targets, options)
     }
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
     ///
-    /// A large batch is cut into shards that are computed at the same time, each from the tokens
-    /// to its gradients, and weighted by its number of targets that count; see [`sharded`]. The
-    /// number of shards, at most 4, depends on the sizes of the batch alone, so results do not depend
-    /// on threads; they differ from those of `loss(..).backward()` by rounding, and by what dropout
-    /// leaves out.
+    /// A large batch is split into shards, whose forward and backward passes run in parallel,
+    /// weighted by their numbers of counted targets; see [`sharded`]. The number of shards, at most
+    /// 4, depends on the sizes of the batch alone, so results do not depend on the number of
+    /// threads. They differ from those of `loss(..).backward()` by rounding, and by the pattern of
+    /// dropout.
     ///
     /// # Panics
     /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
@@ -310,20 +224,23 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> (T, Gradients<T>) {
-        assert!(
-            tokens.rank() == 2 && tokens.shape() == targets.shape(),
-            "gpt: needs tokens and targets [batch, length], got {:?} and {:?}",
-            tokens.shape(),
-            targets.shape()
-        );
+        let valid = tokens.rank() == 2 && tokens.shape() == targets.shape();
+        require(valid, "gpt", ErrorKind::Rank, || {
+            format!(
+                "needs tokens and targets [batch, length], got {:?} and {:?}",
+                tokens.shape(),
+                targets.shape()
+            )
+        })
+        .or_panic();
         let [sequences, length] = tokens.shape()[..] else { unreachable!("rank 2") };
-        assert!(
-            tokens.numel() > 0,
-            "gpt: a batch of {sequences} sequences of {length} tokens has no mean loss"
-        );
+        require(tokens.numel() > 0, "gpt", ErrorKind::Mismatch, || {
+            format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
+        })
+        .or_panic();
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
-        // Less is not worth gradients of its own.
+        // A shard with fewer tokens costs more than it saves.
         const TOKENS: usize = 384;
         let (batch, all) = (tokens.size(0), tokens.numel());
         let most = batch.min(all / TOKENS).clamp(1, 4);
@@ -333,10 +250,10 @@ impl<T: Real> Gpt<T> {
             let first = batch * i / shards;
             x.narrow(0, first, batch * (i + 1) / shards - first)
         };
-        let how = self.cross_entropy();
+        let options = self.cross_entropy();
         let counted = |targets: Tensor<I>| {
             let targets = targets.contiguous();
-            targets.as_slice().iter().filter(|&&target| !how.ignores(target)).count()
+            targets.as_slice().iter().filter(|&&target| !options.ignores(target)).count()
         };
         let counts: Vec<usize> = (0..shards).map(|i| counted(part(targets, i))).collect();
         sharded(&counts, |i| {
@@ -348,28 +265,32 @@ impl<T: Real> Gpt<T> {
         CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() }
     }
 
-    /// Before anything is computed, and with the name of the option.
+    /// Checks targets before the forward pass, with an error that names the option.
     #[track_caller]
     fn check_targets<I: Integer>(&self, targets: &Tensor<I>) {
         let vocab = self.config.vocab;
-        let how = self.cross_entropy();
-        let wrong = |target: I| target.index_in(vocab).is_none() && !how.ignores(target);
-        if let Some((at, target)) = first(targets, wrong) {
+        let options = self.cross_entropy();
+        let wrong = |target: I| target.index_in(vocab).is_none() && !options.ignores(target);
+        if let Some((at, target)) = find_first(targets, wrong) {
             let ignored = self.ignore_index.map_or("none".into(), |i| i.to_string());
-            panic!(
-                "gpt: target {target} at position {at} is outside 0..{vocab}, and the ignored target \
-                 (ignore_index) is {ignored} (hint: Gpt::with_ignore_index sets it)"
+            let detail = format!(
+                "target {target} at position {at} is outside 0..{vocab}, and the ignored target \
+                 (ignore_index) is {ignored}"
             );
+            let error = ShapeError::new("gpt", ErrorKind::Index, detail);
+            Err(error.hint("Gpt::with_ignore_index sets it")).or_panic()
         }
     }
 
     #[track_caller]
     fn check_length(&self, length: usize) {
-        assert!(
-            length <= self.config.context,
-            "gpt: a sequence of {length} tokens is longer than the context of {}",
-            self.config.context
-        );
+        require(length <= self.config.context, "gpt", ErrorKind::Index, || {
+            format!(
+                "a sequence of {length} tokens is longer than the context of {}",
+                self.config.context
+            )
+        })
+        .or_panic();
     }
 
     /// The attention weights `[.., heads, L, L]` of every block.
@@ -387,7 +308,7 @@ impl<T: Real> Gpt<T> {
         maps
     }
 
-    /// All of it around the blocks, for tokens from position `start` on.
+    /// The logits of tokens from position `start` on; `block_forward` runs each block.
     #[track_caller]
     #[inline(never)]
     fn run<I: Integer>(
@@ -395,25 +316,29 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
-        let x = self.hidden(tokens, start, pass, through);
+        let x = self.hidden(tokens, start, pass, block_forward);
         self.lm_head.forward(&x, pass)
     }
 
-    /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors are
-    /// reported at the caller's line.
+    /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors
+    /// are reported at the caller's line.
     #[track_caller]
     fn check_tokens<I: Integer>(&self, tokens: &Tensor<I>, start: usize) {
-        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+            "needs a sequence of tokens, got rank 0".into()
+        })
+        .or_panic();
         self.check_length(start + tokens.size(-1));
         let vocab = self.config.vocab;
-        if let Some((at, token)) = first(tokens, |token| token.index_in(vocab).is_none()) {
-            panic!("gpt: token {token} at position {at} is outside 0..{vocab}");
+        if let Some((at, token)) = find_first(tokens, |token| token.index_in(vocab).is_none()) {
+            let detail = format!("token {token} at position {at} is outside 0..{vocab}");
+            Err(ShapeError::new("gpt", ErrorKind::Index, detail)).or_panic()
         }
     }
 
-    /// What the head is given, `[.., L, width]`.
+    /// The input of the head, `[.., L, width]`.
     #[track_caller]
     #[inline(never)]
     fn hidden<I: Integer>(
@@ -421,16 +346,19 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        mut through: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        mut block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
     ) -> Var<T> {
-        assert!(tokens.rank() > 0, "gpt: needs a sequence of tokens, got rank 0");
+        require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
+            "needs a sequence of tokens, got rank 0".into()
+        })
+        .or_panic();
         let length = start + tokens.size(-1);
         self.check_length(length);
         let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
         let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
         let mut x = self.dropout.forward(&x, pass);
         for (i, block) in self.blocks.iter().enumerate() {
-            x = through(i, block, &x, pass);
+            x = block_forward(i, block, &x, pass);
         }
         self.ln_f.forward(&x, pass)
     }
@@ -441,20 +369,20 @@ impl<T: Real> Gpt<T> {
 pub struct GptCache<T: Real = f32>(Vec<KvCache<T>>);
 
 impl<T: Real> GptCache<T> {
-    /// Number of tokens so far.
+    /// The number of tokens in the cache.
     pub fn position(&self) -> usize {
         self.0.first().map_or(0, KvCache::position)
     }
 }
 
 impl<T: Real> Module<T> for Gpt<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.at("transformer", |w| {
-            w.module("wte", &self.wte);
-            w.module("wpe", &self.wpe);
-            w.list("h", &self.blocks);
-            w.module("ln_f", &self.ln_f);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.scope("transformer", |v| {
+            v.module("wte", &self.wte);
+            v.module("wpe", &self.wpe);
+            v.list("h", &self.blocks);
+            v.module("ln_f", &self.ln_f);
         });
-        w.module("lm_head", &self.lm_head);
+        v.module("lm_head", &self.lm_head);
     }
 }

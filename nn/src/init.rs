@@ -1,12 +1,13 @@
-//! How parameters begin.
+//! Initialisation of parameters.
 
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Shape, Tensor};
 
 /// A distribution for the weights `[outputs, inputs]` of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// All of one value.
+    /// One value for all elements.
     Constant(f64),
     /// Normal with mean 0.
     Normal {
@@ -15,12 +16,12 @@ pub enum Init {
     },
     /// Uniform on `[-bound, bound)`.
     Uniform {
-        /// Largest magnitude.
+        /// The largest magnitude.
         bound: f64,
     },
     /// PyTorch's default for linear layers: uniform with bound `1/√inputs`.
     TorchLinear,
-    /// Uniform with bound `gain · √(6 / (inputs + outputs))`: keeps the variance of
+    /// Uniform with bound `gain · √(6 / (inputs + outputs))`: preserves the variance of
     /// activations and gradients. Glorot, Bengio 2010.
     XavierUniform {
         /// Factor for the nonlinearity that follows; 1 if it is near the identity.
@@ -37,21 +38,21 @@ pub enum Init {
     KaimingNormal,
 }
 
-/// GPT-2's scale for the `layers` projections that add to the residual stream, two per
-/// block: a standard deviation of `0.02 / √(2 · layers)`, so that the stream does not grow
-/// with depth. Radford et al. 2019.
+/// The initialisation of GPT-2 for projections that add to the residual stream, two per block: a
+/// standard deviation of `0.02 / √(2 · layers)`, so that the stream does not grow with depth.
+/// Radford et al. 2019.
 pub fn gpt2_residual(layers: usize) -> Init {
     Init::Normal { std: 0.02 / (2.0 * layers.max(1) as f64).sqrt() }
 }
 
 impl Init {
-    /// A tensor drawn from the distribution. The first axis counts outputs and the second
-    /// inputs; the sizes of further axes multiply both, as in PyTorch. Without a second axis
-    /// (where PyTorch refuses) there are as many inputs as outputs.
+    /// Samples a tensor. The size of the first axis is the number of outputs and that of the second
+    /// the number of inputs; the sizes of further axes multiply both, as in PyTorch. Without a
+    /// second axis (an error in PyTorch) there are as many inputs as outputs.
     ///
     /// # Panics
-    /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if there is no
-    /// memory for such a tensor.
+    /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if there is
+    /// no memory for such a tensor.
     #[track_caller]
     pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
         self.check();
@@ -82,7 +83,10 @@ impl Init {
     fn check(self) {
         let (name, x) = match self {
             Init::Constant(c) => {
-                assert!(!c.is_nan(), "init: the constant must be a number, got NaN");
+                require(!c.is_nan(), "init", ErrorKind::Value, || {
+                    "the constant must be a number, got NaN".into()
+                })
+                .or_panic();
                 return;
             }
             Init::Normal { std } => ("standard deviation", std),
@@ -90,10 +94,10 @@ impl Init {
             Init::XavierUniform { gain } | Init::XavierNormal { gain } => ("gain", gain),
             Init::TorchLinear | Init::KaimingUniform | Init::KaimingNormal => return,
         };
-        assert!(
-            x >= 0.0 && x.is_finite(),
-            "init: the {name} must be finite and at least 0, got {x}"
-        );
+        require(x >= 0.0 && x.is_finite(), "init", ErrorKind::Value, || {
+            format!("the {name} must be finite and at least 0, got {x}")
+        })
+        .or_panic();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Modules, attention, optimisers and checkpoints over [`retrograd_autograd`].
 //!
-//! A module is a plain struct that owns [`Param`]s and other modules, says so in one method
-//! ([`Module::walk`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
+//! A module is a plain struct that owns [`Param`]s and other modules, lists them in one method
+//! ([`Module::visit`]), and has a `forward`. Randomness and mode are explicit: `forward` takes
 //! a [`Pass`], which is either training with a seed, or evaluation.
 //!
 //! ```
@@ -34,6 +34,7 @@ mod dropout;
 mod embedding;
 mod generate;
 mod gpt;
+mod gpt_config;
 pub mod init;
 mod linear;
 mod mlp;
@@ -42,6 +43,7 @@ mod norm;
 pub mod optim;
 mod param;
 mod pass;
+mod residual;
 pub mod schedule;
 mod state;
 pub mod testing;
@@ -54,10 +56,11 @@ pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use generate::Sampler;
-pub use gpt::{Gpt, GptCache, GptConfig};
+pub use gpt::{Gpt, GptCache};
+pub use gpt_config::GptConfig;
 pub use linear::Linear;
 pub use mlp::Mlp;
-pub use module::{Layer, Module, Sequential, Walk};
+pub use module::{Layer, Module, Sequential, Visitor};
 pub use norm::{LayerNorm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;

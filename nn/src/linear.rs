@@ -1,7 +1,7 @@
 //! Linear layers.
 
 use crate::init::Init;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
@@ -11,8 +11,8 @@ use retrograd_tensor::{Real, Shape};
 
 /// `y = x · Wᵀ + b`: `[.., inputs]` to `[.., outputs]`.
 ///
-/// Parameters: `weight` `[outputs, inputs]` and, unless left out, `bias` `[outputs]`, both
-/// uniform on `±1/√inputs` at first, as in PyTorch.
+/// Parameters: `weight` `[outputs, inputs]` and, unless the layer has none, `bias` `[outputs]`,
+/// both uniform on `±1/√inputs` initially, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Linear<T: Real = f32> {
     /// `[outputs, inputs]`
@@ -22,7 +22,7 @@ pub struct Linear<T: Real = f32> {
 }
 
 impl<T: Real> Linear<T> {
-    /// With a bias.
+    /// A layer with a bias.
     ///
     /// # Panics
     /// If there is no memory for so many weights.
@@ -34,7 +34,7 @@ impl<T: Real> Linear<T> {
         Linear { bias: Some(bias), ..layer }
     }
 
-    /// Without a bias.
+    /// A layer without a bias.
     ///
     /// # Panics
     /// If there is no memory for so many weights.
@@ -45,7 +45,7 @@ impl<T: Real> Linear<T> {
         Linear { weight, bias: None }
     }
 
-    /// With a weight drawn anew, and a bias of 0 if there is one.
+    /// Samples the weight anew, and sets the bias to 0 if there is one.
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));
@@ -55,14 +55,14 @@ impl<T: Real> Linear<T> {
         self
     }
 
-    /// With a weight that another module owns too.
+    /// A layer without a bias whose weight is shared with another module.
     pub fn tied(weight: &Param<T>) -> Self {
         Linear { weight: weight.clone(), bias: None }
     }
 
     /// Weight and bias.
     pub(crate) fn vars(&self) -> (Var<T>, Option<Var<T>>) {
-        (self.weight.var(), self.bias.as_ref().map(Param::var))
+        (self.weight.to_var(), self.bias.as_ref().map(Param::to_var))
     }
 
     /// `x · Wᵀ + b`
@@ -81,9 +81,9 @@ impl<T: Real> Linear<T> {
 }
 
 impl<T: Real> Module<T> for Linear<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
-        w.optional("bias", &self.bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
+        v.optional("bias", &self.bias);
     }
 }
 

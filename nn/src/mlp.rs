@@ -1,13 +1,13 @@
-//! The feed-forward half of a transformer block.
+//! The feed-forward layer of a transformer block.
 
 use crate::activation::Activation;
-use crate::block::check_residual;
 use crate::dropout::Dropout;
-use crate::gpt::GptConfig;
+use crate::gpt_config::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::residual::check_residual;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -15,18 +15,18 @@ use retrograd_tensor::random::Rng;
 /// `dropout(c_proj(activation(c_fc(x))))`, four times as wide inside; names as in nanoGPT.
 #[derive(Clone, Debug)]
 pub struct Mlp<T: Real = f32> {
-    /// To the inner width.
+    /// The projection to the inner width.
     pub c_fc: Linear<T>,
-    /// The nonlinearity between.
+    /// The activation.
     pub activation: Activation,
-    /// Back to the width of the residual stream.
+    /// The projection to the width of the residual stream.
     pub c_proj: Linear<T>,
-    /// Of the result.
+    /// Dropout of the output.
     pub dropout: Dropout,
 }
 
 impl<T: Real> Mlp<T> {
-    /// As the configuration says.
+    /// A layer of this configuration.
     ///
     /// # Panics
     /// As [`GptConfig::check`].
@@ -44,8 +44,8 @@ impl<T: Real> Mlp<T> {
         }
     }
 
-    /// `residual + self.forward(x, pass)`, with a sum that costs nothing unless something is
-    /// dropped.
+    /// `residual + self.forward(x, pass)`, with the sum fused into the projection unless there is
+    /// dropout.
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
@@ -74,9 +74,9 @@ impl<T: Real> Mlp<T> {
 }
 
 impl<T: Real> Module<T> for Mlp<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.module("c_fc", &self.c_fc);
-        w.module("c_proj", &self.c_proj);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("c_fc", &self.c_fc);
+        v.module("c_proj", &self.c_proj);
     }
 }
 

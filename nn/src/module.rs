@@ -1,19 +1,24 @@
-//! What a module is.
+//! Modules: the [`Module`] and [`Layer`] traits, the [`Visitor`] of parameters, [`Sequential`].
 
 use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
-use retrograd_autograd::{Id, Var};
+use retrograd_autograd::{Gradients, Id, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that owns parameters and says which.
+/// A struct that owns parameters and other modules.
 ///
-/// [`Module::walk`] has one line per field. Everything else follows from it: names, state
-/// dicts, loading, counting, freezing, groups for an optimiser.
+/// [`Module::visit`] has one line per field. Everything else is derived from it: names, state
+/// dicts, loading, counting, freezing, parameter groups of an optimiser.
+///
+/// Modules are [`Send`] and [`Sync`], so that threads can share one:
+/// [`sharded`](retrograd_autograd::sharded) runs the forward passes of parts of a batch at the same
+/// time.
 ///
 /// ```
-/// use retrograd_nn::{Linear, Module, Param, Walk};
+/// use retrograd_nn::{Linear, Module, Param, Visitor};
 ///
 /// struct Scaled {
 ///     scale: Param,
@@ -21,28 +26,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// }
 ///
 /// impl Module for Scaled {
-///     fn walk(&self, w: &mut Walk<'_, f32>) {
-///         w.param("scale", &self.scale);
-///         w.module("inner", &self.inner);
+///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+///         v.param("scale", &self.scale);
+///         v.module("inner", &self.inner);
 ///     }
 /// }
 /// ```
-pub trait Module<T: Real = f32> {
-    /// Shows every parameter and every module inside to the walker.
-    fn walk(&self, w: &mut Walk<'_, T>);
+pub trait Module<T: Real = f32>: Send + Sync {
+    /// Passes every parameter and every submodule to the visitor, each with its name.
+    fn visit(&self, v: &mut Visitor<'_, T>);
 
-    /// All parameters with their dotted names, in the order of the walk; a tied one once,
-    /// under its first name.
+    /// All parameters with their dotted names, in visiting order; a tied one once, under its first
+    /// name.
     fn named_parameters(&self) -> Vec<(String, Param<T>)> {
-        named_parameters(&|w| self.walk(w))
+        named_parameters(&|v| self.visit(v))
     }
 
-    /// Calls `f` for every parameter of the walk, a tied one under each of its names.
-    fn visit(&self, f: &mut dyn FnMut(&str, &Param<T>)) {
-        visit(&|w| self.walk(w), f);
+    /// Calls `f` with the name of every parameter and the parameter, with a tied one under each of
+    /// its names.
+    fn for_each_parameter(&self, f: &mut dyn FnMut(&str, &Param<T>)) {
+        for_each_parameter(&|v| self.visit(v), f);
     }
 
-    /// Number of numbers in all parameters.
+    /// Number of parameters: the number of elements of all parameter tensors.
     fn num_parameters(&self) -> usize {
         self.named_parameters().iter().map(|(_, p)| p.shape().numel()).sum()
     }
@@ -50,53 +56,70 @@ pub trait Module<T: Real = f32> {
     /// All parameter values by name, a tied one under each of its names, as in PyTorch.
     ///
     /// Each parameter is read once, so a tied one has the same value under all of its names, even
-    /// if another thread changes it meanwhile. Different parameters may then be of different
-    /// moments.
+    /// if another thread changes it at the same time. The values of different parameters may then
+    /// be from different times.
     ///
     /// # Panics
-    /// If the walk gives one name twice.
+    /// If two parameters have the same name.
     #[track_caller]
     fn state_dict(&self) -> StateDict<T> {
-        state_dict(&|w| self.walk(w))
+        state_dict(&|v| self.visit(v))
     }
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
-    /// names. Nothing is left out unasked: what a dict of PyTorch holds besides parameters, take
-    /// out of it first, as at [`Checkpoint::get`](crate::checkpoint::Checkpoint::get), which also
-    /// says what to transpose in a checkpoint of GPT-2: a square matrix that is transposed loads
+    /// names. Every entry must match a parameter: remove other entries of a PyTorch state dict
+    /// first, as in the example of [`Checkpoint::get`](crate::checkpoint::Checkpoint::get). It also
+    /// lists the weights of a GPT-2 checkpoint to transpose: a transposed square matrix loads
     /// without an error.
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs, the error lists every such
     /// name, and no parameter has been changed.
     fn load_state_dict(&self, dict: &StateDict<T>) -> Result<(), LoadError> {
-        load_state_dict(&|w| self.walk(w), dict)
+        load_state_dict(&|v| self.visit(v), dict)
     }
 
-    /// Freezes all parameters (`false`) or has them trained again (`true`).
+    /// The names of the parameters whose gradient contains NaN or an infinity, in visiting order,
+    /// a tied parameter under its first name.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Layer, Linear, Module, Pass};
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Linear::<f32>::new(2, 1, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::from([[1.0, f32::INFINITY]]));
+    /// let grads = model.forward(&x, &mut Pass::eval()).sum(..).backward();
+    /// assert_eq!(model.non_finite_gradients(&grads), ["weight"]);
+    /// ```
+    fn non_finite_gradients(&self, grads: &Gradients<T>) -> Vec<String> {
+        non_finite_gradients(&|v| self.visit(v), grads)
+    }
+
+    /// Freezes all parameters (`false`) or unfreezes them (`true`).
     fn set_trainable(&self, trainable: bool) {
-        self.visit(&mut |_, param| param.set_trainable(trainable));
+        self.for_each_parameter(&mut |_, param| param.set_trainable(trainable));
     }
 }
 
 impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        (**self).walk(w);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        (**self).visit(v);
     }
 }
 
-/// [`Module::walk`] of some module. What follows is compiled once for all types of modules.
-type WalkOf<'a, T> = &'a dyn Fn(&mut Walk<'_, T>);
+/// [`Module::visit`] of a module. The functions below are compiled once for all types of modules.
+type Visit<'a, T> = &'a dyn Fn(&mut Visitor<'_, T>);
 
-fn visit<T: Real>(walk: WalkOf<'_, T>, f: &mut dyn FnMut(&str, &Param<T>)) {
-    walk(&mut Walk { path: String::new(), visit: f });
+fn for_each_parameter<T: Real>(visit: Visit<'_, T>, f: &mut dyn FnMut(&str, &Param<T>)) {
+    visit(&mut Visitor { path: String::new(), f });
 }
 
 #[inline(never)]
-fn named_parameters<T: Real>(walk: WalkOf<'_, T>) -> Vec<(String, Param<T>)> {
+fn named_parameters<T: Real>(visit: Visit<'_, T>) -> Vec<(String, Param<T>)> {
     let mut found: Vec<(String, Param<T>)> = Vec::new();
     let mut seen = BTreeSet::new();
-    visit(walk, &mut |name, param| {
+    for_each_parameter(visit, &mut |name, param| {
         if seen.insert(param.id()) {
             found.push((name.to_string(), param.clone()));
         }
@@ -106,27 +129,35 @@ fn named_parameters<T: Real>(walk: WalkOf<'_, T>) -> Vec<(String, Param<T>)> {
 
 #[inline(never)]
 #[track_caller]
-fn state_dict<T: Real>(walk: WalkOf<'_, T>) -> StateDict<T> {
+fn state_dict<T: Real>(visit: Visit<'_, T>) -> StateDict<T> {
     let mut dict = StateDict::new();
     let mut read: BTreeMap<Id, Tensor<T>> = BTreeMap::new();
     let mut twice = None;
-    visit(walk, &mut |name, param| {
+    for_each_parameter(visit, &mut |name, param| {
         let value = read.entry(param.id()).or_insert_with(|| param.value()).clone();
         if dict.insert(name.to_string(), value).is_some() {
             twice.get_or_insert(name.to_string());
         }
     });
-    if let Some(name) = twice {
-        panic!("state_dict: two parameters are named {name}");
-    }
+    require(twice.is_none(), "state_dict", ErrorKind::Value, || {
+        format!("two parameters are named {}", twice.unwrap_or_default())
+    })
+    .or_panic();
     dict
 }
 
 #[inline(never)]
-fn load_state_dict<T: Real>(walk: WalkOf<'_, T>, dict: &StateDict<T>) -> Result<(), LoadError> {
+fn load_state_dict<T: Real>(visit: Visit<'_, T>, dict: &StateDict<T>) -> Result<(), LoadError> {
     let mut names = Vec::new();
-    visit(walk, &mut |name, param| names.push((name.to_string(), param.clone())));
+    for_each_parameter(visit, &mut |name, param| names.push((name.to_string(), param.clone())));
     load(&names, dict)
+}
+
+#[inline(never)]
+fn non_finite_gradients<T: Real>(visit: Visit<'_, T>, grads: &Gradients<T>) -> Vec<String> {
+    let ids = grads.not_finite();
+    let named = named_parameters(visit).into_iter();
+    named.filter(|(_, param)| ids.contains(&param.id())).map(|(name, _)| name).collect()
 }
 
 /// A module that maps one variable to one variable.
@@ -135,45 +166,46 @@ pub trait Layer<T: Real = f32>: Module<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T>;
 }
 
-/// The visitor of [`Module::walk`], which knows the path so far.
-pub struct Walk<'a, T: Real = f32> {
+/// The argument of [`Module::visit`]: calls a function with the dotted name of every parameter.
+pub struct Visitor<'a, T: Real = f32> {
+    /// The dotted name of the module that is being visited.
     path: String,
-    visit: &'a mut dyn FnMut(&str, &Param<T>),
+    f: &'a mut dyn FnMut(&str, &Param<T>),
 }
 
-impl<T: Real> Walk<'_, T> {
-    /// Shows a parameter.
+impl<T: Real> Visitor<'_, T> {
+    /// Visits a parameter.
     pub fn param(&mut self, name: &str, param: &Param<T>) {
-        self.at(name, |w| (w.visit)(&w.path, param));
+        self.scope(name, |v| (v.f)(&v.path, param));
     }
 
-    /// Shows a parameter that may be absent.
+    /// Visits a parameter that may be absent.
     pub fn optional(&mut self, name: &str, param: &Option<Param<T>>) {
         if let Some(param) = param {
             self.param(name, param);
         }
     }
 
-    /// Shows a module inside.
+    /// Visits a submodule.
     pub fn module(&mut self, name: &str, module: &dyn Module<T>) {
-        self.at(name, |w| module.walk(w));
+        self.scope(name, |v| module.visit(v));
     }
 
-    /// Shows a list of modules, named by their index.
+    /// Visits a list of submodules, named by their index.
     pub fn list<'m, M: Module<T> + 'm>(
         &mut self,
         name: &str,
         modules: impl IntoIterator<Item = &'m M>,
     ) {
-        self.at(name, |w| {
+        self.scope(name, |v| {
             for (i, module) in modules.into_iter().enumerate() {
-                w.module(&i.to_string(), module);
+                v.module(&i.to_string(), module);
             }
         });
     }
 
-    /// Goes on below a name that is no module of its own.
-    pub fn at(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
+    /// Calls `f` with `name` appended to the path: a level of names that is not a module.
+    pub fn scope(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
         let len = self.path.len();
         if len > 0 {
             self.path.push('.');
@@ -188,13 +220,13 @@ impl<T: Real> Walk<'_, T> {
 pub struct Sequential<T: Real = f32>(Vec<Box<dyn Layer<T>>>);
 
 impl<T: Real> Sequential<T> {
-    /// No layer yet: the identity.
+    /// No layers: the identity.
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Sequential(Vec::new())
     }
 
-    /// With one more at the end.
+    /// Appends a layer.
     pub fn then(mut self, layer: impl Layer<T> + 'static) -> Self {
         self.0.push(Box::new(layer));
         self
@@ -208,9 +240,9 @@ impl<T: Real> Default for Sequential<T> {
 }
 
 impl<T: Real> Module<T> for Sequential<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
         for (i, layer) in self.0.iter().enumerate() {
-            w.at(&i.to_string(), |w| layer.walk(w));
+            v.scope(&i.to_string(), |v| layer.visit(v));
         }
     }
 }

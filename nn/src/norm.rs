@@ -1,14 +1,14 @@
 //! Normalisation layers over the last axis.
 
-use crate::module::{Layer, Module, Walk};
+use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
-/// `(x - mean) / √(var + eps) · weight + bias` over the last axis.
+/// Layer norm: `(x - mean) / √(var + eps) · weight + bias` over the last axis.
 ///
-/// Parameters: `weight` (ones at first) and, unless left out, `bias` (zeros), both
+/// Parameters: `weight` (ones initially) and, unless the layer has none, `bias` (zeros), both
 /// `[width]`. Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
 #[derive(Clone, Debug)]
 pub struct LayerNorm<T: Real = f32> {
@@ -16,19 +16,19 @@ pub struct LayerNorm<T: Real = f32> {
     pub weight: Param<T>,
     /// `[width]`
     pub bias: Option<Param<T>>,
-    /// Keeps the root away from 0; 1e-5 unless changed.
+    /// Added to the variance, against division by 0; 1e-5 by default.
     pub eps: f64,
 }
 
 impl<T: Real> LayerNorm<T> {
-    /// With a bias.
+    /// A layer with a bias.
     #[track_caller]
     pub fn new(width: usize) -> Self {
         let bias = Some(Param::new(Tensor::zeros([width])));
         LayerNorm { bias, ..LayerNorm::without_bias(width) }
     }
 
-    /// Without a bias.
+    /// A layer without a bias.
     #[track_caller]
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
@@ -36,33 +36,33 @@ impl<T: Real> LayerNorm<T> {
 }
 
 impl<T: Real> Module<T> for LayerNorm<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
-        w.optional("bias", &self.bias);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
+        v.optional("bias", &self.bias);
     }
 }
 
 impl<T: Real> Layer<T> for LayerNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        let bias = self.bias.as_ref().map(|b| b.var());
-        x.layer_norm(Some(&self.weight.var()), bias.as_ref(), self.eps)
+        let bias = self.bias.as_ref().map(|b| b.to_var());
+        x.layer_norm(Some(&self.weight.to_var()), bias.as_ref(), self.eps)
     }
 }
 
-/// `x / √(mean(x²) + eps) · weight` over the last axis.
+/// RMS norm: `x / √(mean(x²) + eps) · weight` over the last axis.
 ///
-/// Parameter: `weight` `[width]`, ones at first. Zhang, Sennrich 2019 (arXiv 1910.07467).
+/// Parameter: `weight` `[width]`, ones initially. Zhang, Sennrich 2019 (arXiv 1910.07467).
 #[derive(Clone, Debug)]
 pub struct RmsNorm<T: Real = f32> {
     /// `[width]`
     pub weight: Param<T>,
-    /// Keeps the root away from 0; 1e-6 unless changed.
+    /// Added to the mean square, against division by 0; 1e-6 by default.
     pub eps: f64,
 }
 
 impl<T: Real> RmsNorm<T> {
-    /// Over an axis of this width.
+    /// A layer for an axis of this width.
     #[track_caller]
     pub fn new(width: usize) -> Self {
         RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }
@@ -70,14 +70,14 @@ impl<T: Real> RmsNorm<T> {
 }
 
 impl<T: Real> Module<T> for RmsNorm<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("weight", &self.weight);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("weight", &self.weight);
     }
 }
 
 impl<T: Real> Layer<T> for RmsNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        x.rms_norm(Some(&self.weight.var()), self.eps)
+        x.rms_norm(Some(&self.weight.to_var()), self.eps)
     }
 }

@@ -1,6 +1,7 @@
-//! Parameters: the tensors that training changes.
+//! Trainable parameters.
 
 use retrograd_autograd::{GradientKey, Id, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::cell::Cell;
 use std::fmt;
@@ -9,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LockResult, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{TryLockError, TryLockResult};
 
-/// A tensor that an optimiser may change. Clones are the same parameter: that is how weights
-/// are tied.
+/// A trainable tensor. Clones share one parameter, which is how weights are tied.
 ///
-/// [`Param::var`] is a leaf of the graph, always with the same identity. Changes go through
-/// copy-on-write, so a graph that was built before a change does not see it.
+/// [`Param::to_var`] is a leaf of the graph, always with the same identity. Updates are
+/// copy-on-write, so they do not change graphs that were built before.
 pub struct Param<T: Real = f32>(Arc<Inner<T>>);
 
 struct Inner<T: Real> {
@@ -38,8 +38,8 @@ fn this_thread() -> u64 {
     THREAD.with(|&n| n)
 }
 
-/// How many parameters this thread has made, for [`crate::testing`].
-pub(crate) fn made_on_this_thread() -> usize {
+/// The number of parameters that this thread has created, for [`crate::testing`].
+pub(crate) fn created_on_this_thread() -> usize {
     MADE.get()
 }
 
@@ -58,30 +58,31 @@ impl<T: Real> Param<T> {
         }))
     }
 
-    /// The lock is not reentrant: this thread would wait for itself.
+    /// Checks that this thread does not hold the write lock, which is not reentrant: it would
+    /// deadlock.
     #[track_caller]
-    fn refuse_reentry(&self, method: &str) {
-        // Relaxed: a thread always sees what it has stored itself, and no other stores its number.
+    fn check_reentry(&self, method: &str) {
+        // Relaxed: a thread always reads its own last store, and no other thread stores its number.
         assert!(
             self.0.writer.load(Relaxed) != this_thread(),
             "Param::{method}: this thread is in the middle of changing the parameter (hint: the \
-             closure given to `update` must not use it; take what it needs before, and gradients \
-             by `grads.get(&param)`; nor must other tasks of the thread pool that it waits in)"
+             closure given to `update` must not use it; read the value before the call, and \
+             gradients by `grads.get(&param)`; tasks of the same thread pool must not use it, either)"
         );
     }
 
     #[track_caller]
     fn read(&self, method: &str) -> RwLockReadGuard<'_, Var<T>> {
-        self.refuse_reentry(method);
+        self.check_reentry(method);
         locked(|| self.0.leaf.try_read(), || self.0.leaf.read())
     }
 
     #[track_caller]
-    fn write(&self, method: &str) -> Writing<'_, T> {
-        self.refuse_reentry(method);
+    fn write(&self, method: &str) -> WriteGuard<'_, T> {
+        self.check_reentry(method);
         let leaf = locked(|| self.0.leaf.try_write(), || self.0.leaf.write());
         self.0.writer.store(this_thread(), Relaxed);
-        Writing { leaf, writer: &self.0.writer }
+        WriteGuard { leaf, writer: &self.0.writer }
     }
 
     /// The parameter as a variable: a leaf, or a constant while it is frozen.
@@ -89,8 +90,8 @@ impl<T: Real> Param<T> {
     /// # Panics
     /// Within [`Param::update`] of this parameter.
     #[track_caller]
-    pub fn var(&self) -> Var<T> {
-        let leaf = self.read("var");
+    pub fn to_var(&self) -> Var<T> {
+        let leaf = self.read("to_var");
         if self.is_trainable() { leaf.clone() } else { leaf.detach() }
     }
 
@@ -126,33 +127,36 @@ impl<T: Real> Param<T> {
 
     /// Changes the value in place, or in a copy if a graph still uses it.
     ///
-    /// The parameter is locked while `f` runs: other threads that want its value wait, and `f`
-    /// itself must not ask for it. Shape, identity and gradient of the parameter are no secret:
+    /// The parameter is locked while `f` runs: other threads that read its value block, and `f`
+    /// must not read it. Shape, identity and gradient of the parameter are available:
     ///
     /// ```
     /// use retrograd_nn::Param;
     /// use retrograd_tensor::Tensor;
     ///
     /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
-    /// let grads = p.var().square().sum(..).backward();
+    /// let grads = p.to_var().square().sum(..).backward();
     /// p.update(|w| w.add_assign(&(grads.get(&p).unwrap() * -0.25)));
     /// assert_eq!(p.value().to_vec(), [0.5, 1.0]);
     /// ```
     ///
-    /// `f` itself must not ask for it on another thread either, where it would wait for ever. While `f`
-    /// waits for work that it has shared out, the thread may run a rayon task of another part of the
-    /// program. If that task asks for the same parameter, it panics as `f` would: it would wait for
-    /// itself. The same is true of the step of an optimiser, so let the tasks of one pool either step or
-    /// use the model.
+    /// `f` must not read the parameter on another thread either: it would deadlock. While `f` waits
+    /// for parallel work of its own, the thread may run a rayon task of another part of the
+    /// program. If that task reads the same parameter, it panics like a read in `f`. The same is
+    /// true of the step of an optimiser, so the tasks of one thread pool should either step or use
+    /// the model.
     ///
     /// # Panics
-    /// If `f` leaves another shape behind, or within [`Param::update`] of the same parameter.
+    /// If `f` changes the shape, or within [`Param::update`] of the same parameter.
     #[track_caller]
     pub fn update<R>(&self, f: impl FnOnce(&mut Tensor<T>) -> R) -> R {
         let mut leaf = self.write("update");
         let shape = self.shape();
         let result = f(leaf.leaf_value_mut());
-        assert!(*leaf.shape() == shape, "update: {shape:?} has become {:?}", leaf.shape());
+        require(*leaf.shape() == shape, "update", ErrorKind::Mismatch, || {
+            format!("{shape:?} has become {:?}", leaf.shape())
+        })
+        .or_panic();
         result
     }
 
@@ -165,35 +169,35 @@ impl<T: Real> Param<T> {
         params: &[&Param<T>],
         f: impl FnOnce(Vec<&mut Tensor<T>>) -> R,
     ) -> R {
-        // Always locked in the order of their ids, so that two threads cannot wait for each
-        // other.
+        // Locked in the order of their ids, so that two threads cannot deadlock.
         let mut order: Vec<usize> = (0..params.len()).collect();
         order.sort_by_key(|&i| params[i].id());
         let twice = order.windows(2).any(|w| params[w[0]].id() == params[w[1]].id());
-        assert!(!twice, "update_all: a parameter is given twice");
+        require(!twice, "update_all", ErrorKind::Value, || "a parameter is given twice".into())
+            .or_panic();
         let mut leaves: Vec<_> = order.iter().map(|&i| (i, params[i].write("update"))).collect();
         leaves.sort_by_key(|&(i, _)| i);
         f(leaves.iter_mut().map(|(_, leaf)| leaf.leaf_value_mut()).collect())
     }
 
-    /// Lets another variable stand for the parameter, and returns the one that did.
+    /// Replaces the variable of the parameter, and returns the previous one.
     pub(crate) fn swap(&self, var: Var<T>) -> Var<T> {
         std::mem::replace(&mut *self.write("swap"), var)
     }
 
-    /// Whether it is trained: true until it is frozen.
+    /// Whether the parameter is trained: true until it is frozen.
     pub fn is_trainable(&self) -> bool {
         self.0.trainable.load(Relaxed)
     }
 
-    /// Freezes it (`false`) or has it trained again (`true`).
+    /// Freezes the parameter (`false`) or unfreezes it (`true`).
     pub fn set_trainable(&self, trainable: bool) {
         self.0.trainable.store(trainable, Relaxed);
     }
 }
 
-/// A lock, once it is free. A thread of the pool does not just wait for it: whoever has locked the
-/// parameter may have shared out the work on it, which then needs this thread.
+/// Acquires a lock. While it is taken, a thread of the pool runs other tasks: the holder of the
+/// lock may have spawned tasks that need this thread.
 fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> LockResult<G>) -> G {
     loop {
         match try_lock() {
@@ -206,32 +210,32 @@ fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> Loc
 }
 
 /// The lock of a parameter, held for writing.
-struct Writing<'a, T: Real> {
+struct WriteGuard<'a, T: Real> {
     leaf: RwLockWriteGuard<'a, Var<T>>,
     writer: &'a AtomicU64,
 }
 
-impl<T: Real> Deref for Writing<'_, T> {
+impl<T: Real> Deref for WriteGuard<'_, T> {
     type Target = Var<T>;
     fn deref(&self) -> &Var<T> {
         &self.leaf
     }
 }
 
-impl<T: Real> DerefMut for Writing<'_, T> {
+impl<T: Real> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut Var<T> {
         &mut self.leaf
     }
 }
 
-/// Also when a closure panics. The lock, a field, is released afterwards.
-impl<T: Real> Drop for Writing<'_, T> {
+/// Clears the writer, also during a panic, before the lock, a field, is released.
+impl<T: Real> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
         self.writer.store(0, Relaxed);
     }
 }
 
-/// Also while it is frozen.
+/// The key of the gradient, also while the parameter is frozen.
 impl<T: Real> GradientKey<T> for Param<T> {
     fn gradient_id(&self) -> Option<Id> {
         Some(self.id())

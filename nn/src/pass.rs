@@ -2,8 +2,9 @@
 
 use retrograd_tensor::random::Key;
 
-/// Training with a seed, or evaluation. Every `forward` takes one, so that nothing depends
-/// on hidden state, and the same seed gives the same pass on any number of threads.
+/// The mode of a forward pass: training with a seed, or evaluation. Every `forward` takes one, so
+/// that there is no hidden state, and the same seed gives the same results on any number of
+/// threads.
 ///
 /// ```
 /// use retrograd_nn::Pass;
@@ -16,33 +17,32 @@ pub struct Pass {
     next: u64,
 }
 
-// Passes are not made inline: where the compiler sees that two are equal, it may hand the same
-// memory to two callees that each take a pass by value and change it (rust-lang/rust#158830).
+// Constructors are not inlined: if the compiler proves that two passes are equal, it may pass the
+// same memory to two callees that each take a pass by value and change it (rust-lang/rust#158830).
 impl Pass {
-    /// A training pass: dropout and the like draw from this seed.
+    /// A training pass, whose dropout and other random operations use this seed.
     #[inline(never)]
     pub fn train(seed: u64) -> Pass {
         Pass { seed: Some(seed), next: 0 }
     }
 
-    /// Training pass number `step` of a run: a different one for each step, and nothing but
-    /// the two numbers is needed to repeat it.
+    /// The training pass of step `step` of a run. It is a function of the seed and the step.
     #[inline(never)]
     pub fn train_step(seed: u64, step: u64) -> Pass {
-        // Streams of one step are numbered from a place of its own.
+        // The random streams of each step have their own range of numbers.
         Pass { seed: Some(seed), next: step << 32 }
     }
 
-    /// An evaluation pass: nothing is random.
+    /// An evaluation pass, without randomness.
     #[inline(never)]
     pub fn eval() -> Pass {
         Pass { seed: None, next: 0 }
     }
 
-    /// Passes for `n` parts of what this one was for, each with randomness of its own; with one
-    /// part it is that of this pass.
+    /// Passes for `n` parts of a batch, each with its own randomness; a single part has that of
+    /// this pass.
     pub(crate) fn split(&mut self, n: usize) -> Vec<Pass> {
-        // Streams of one part are numbered from a place of its own; see `train_step`.
+        // The random streams of each part have their own range of numbers; see `train_step`.
         let part = |i| Pass { seed: self.seed, next: self.next.wrapping_add((i as u64) << 24) };
         let parts = (0..n).map(part).collect();
         self.next = self.next.wrapping_add((n as u64) << 24);

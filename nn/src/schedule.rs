@@ -1,4 +1,4 @@
-//! Learning rates over the course of training.
+//! Learning rate schedules.
 
 use crate::config_error::ConfigError;
 use std::f64::consts::PI;
@@ -6,12 +6,12 @@ use std::f64::consts::PI;
 /// The learning rate as a function of the step, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// Always the same.
+    /// A constant rate.
     Constant {
         /// The rate.
         lr: f64,
     },
-    /// Up in `warmup` steps, then down along half a cosine until `steps`, then constant; as in
+    /// A linear warm-up in `warmup` steps, then a cosine decay until `steps`, then constant; as in
     /// nanoGPT. Loshchilov, Hutter 2016 (arXiv 1608.03983).
     WarmupCosine {
         /// The rate after the warm-up.
@@ -23,7 +23,7 @@ pub enum Schedule {
         /// Steps until the end.
         steps: u64,
     },
-    /// Up in `warmup` steps, then straight down until `steps`, then constant.
+    /// A linear warm-up in `warmup` steps, then a linear decay until `steps`, then constant.
     Linear {
         /// The rate after the warm-up.
         lr: f64,
@@ -67,11 +67,10 @@ impl Schedule {
         }
     }
 
-    /// Checks that all rates and factors are finite and not negative, and that a rate that
-    /// changes every so many steps does not change every 0.
+    /// Checks the schedule.
     ///
     /// # Errors
-    /// Names what is not so.
+    /// If a rate or a factor is negative or not finite, or `every` is 0.
     pub fn check(&self) -> Result<(), ConfigError> {
         let (lr, min_lr) = match *self {
             Schedule::Constant { lr } | Schedule::Step { lr, .. } => (lr, 0.0),

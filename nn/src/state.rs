@@ -1,4 +1,4 @@
-//! State dicts: parameter values by name, and loading them all or not at all.
+//! State dicts: parameter values by name, and loading them.
 
 use crate::param::Param;
 use retrograd_autograd::Id;
@@ -10,26 +10,26 @@ use std::fmt;
 /// Parameter values by dotted name.
 pub type StateDict<T = f32> = BTreeMap<String, Tensor<T>>;
 
-/// Everything that keeps a state dict from fitting a module or an optimiser.
+/// All differences between a state dict and a module or an optimiser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
     /// Parameters without a value.
     pub missing: Vec<String>,
     /// Values without a parameter.
     pub unexpected: Vec<String>,
-    /// Parameter, its shape, and that of the value.
-    pub misshapen: Vec<(String, Shape, Shape)>,
-    /// Names of one tied parameter that are given different values.
-    pub torn: Vec<(String, String)>,
-    /// Values that cannot be right, whatever the parameter, and what is wanted.
+    /// Parameters of another shape: name, shape of the parameter, shape of the value.
+    pub mismatched: Vec<(String, Shape, Shape)>,
+    /// Pairs of names of one tied parameter with different values.
+    pub conflicting: Vec<(String, String)>,
+    /// Names of invalid values, and the description of a valid one.
     pub invalid: Vec<(String, String)>,
 }
 
-/// Of a list in a message, this many items are shown.
+/// The largest number of items of a list in a message.
 const SHOWN: usize = 8;
 
-/// The first few of a list, and how many more there are.
-pub(crate) fn some_of(items: &[String], separator: &str) -> String {
+/// The first items of a list, and the number of the others.
+pub(crate) fn list_first(items: &[String], separator: &str) -> String {
     let shown = items[..items.len().min(SHOWN)].join(separator);
     match items.len().saturating_sub(SHOWN) {
         0 => shown,
@@ -38,11 +38,11 @@ pub(crate) fn some_of(items: &[String], separator: &str) -> String {
 }
 
 impl fmt::Display for LoadError {
-    /// The first few of each kind, how many more there are, and what explains them, if it can be
-    /// told. The fields list all.
+    /// The first items of each kind, the number of the others, and the likely cause if there is
+    /// one. The fields list all items.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = |(name, want, got): &(String, Shape, Shape)| {
-            format!("shape of {name}: wanted is {want:?}, the state dict has {got:?}")
+            format!("shape of {name}: expected {want:?}, the state dict has {got:?}")
         };
         let tie =
             |(a, b): &(String, String)| format!("{a} and {b} are one tied parameter, but differ");
@@ -51,8 +51,8 @@ impl fmt::Display for LoadError {
         let kinds: [(&str, Vec<String>); 4] = [
             ("missing", missing.collect()),
             ("unexpected", unexpected.collect()),
-            ("of another shape", self.misshapen.iter().map(shape).collect()),
-            ("tied, but different", self.torn.iter().map(tie).collect()),
+            ("of another shape", self.mismatched.iter().map(shape).collect()),
+            ("tied, but different", self.conflicting.iter().map(tie).collect()),
         ];
         write!(f, "the state dict does not fit; nothing was loaded")?;
         for (kind, lines) in &kinds {
@@ -65,15 +65,15 @@ impl fmt::Display for LoadError {
         }
         if let Some(prefix) = common_prefix(&self.unexpected, &self.missing) {
             let key = prefix.trim_end_matches('.');
-            let who = match prefix {
-                "_orig_mod." => ", which torch.compile puts there",
-                "module." => ", which DataParallel and DistributedDataParallel put there",
+            let source = match prefix {
+                "_orig_mod." => ", which torch.compile adds",
+                "module." => ", which DataParallel and DistributedDataParallel add",
                 _ => "",
             };
             write!(
                 f,
-                "\n  (hint: names in the state dict begin with `{prefix}`{who}; \
-                 `Checkpoint::get({key:?})` takes it off)"
+                "\n  (hint: names in the state dict begin with `{prefix}`{source}; \
+                 `Checkpoint::get({key:?})` removes it)"
             )?;
         } else if let Some(prefix) = common_prefix(&self.missing, &self.unexpected) {
             write!(f, "\n  (hint: names in the state dict lack `{prefix}` at their beginning)")?;
@@ -81,7 +81,7 @@ impl fmt::Display for LoadError {
         let transposed = |(_, want, got): &&(String, Shape, Shape)| {
             want.rank() == 2 && got.rank() == 2 && want[0] == got[1] && want[1] == got[0]
         };
-        if self.misshapen.iter().any(|m| transposed(&m)) {
+        if self.mismatched.iter().any(|m| transposed(&m)) {
             write!(
                 f,
                 "\n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, \
@@ -90,14 +90,13 @@ impl fmt::Display for LoadError {
             )?;
         }
         for (name, want) in &self.invalid {
-            write!(f, "\n  value of {name}: wanted is {want}")?;
+            write!(f, "\n  value of {name}: expected {want}")?;
         }
         Ok(())
     }
 }
 
-/// What has to be taken off the names in `long` to make them those in `short`, if that explains
-/// most of `short`.
+/// The prefix of the names in `long` without which most names in `short` are among them.
 fn common_prefix<'a>(long: &'a [String], short: &[String]) -> Option<&'a str> {
     let wanted: BTreeSet<&str> = short.iter().map(String::as_str).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -115,7 +114,7 @@ fn common_prefix<'a>(long: &'a [String], short: &[String]) -> Option<&'a str> {
 
 impl std::error::Error for LoadError {}
 
-/// Sets parameters (named in walking order, tied ones under every name) from `dict`.
+/// Sets parameters (named in visiting order, tied ones under every name) from `dict`.
 #[inline(never)]
 pub(crate) fn load<T: Real>(
     names: &[(String, Param<T>)],
@@ -127,13 +126,13 @@ pub(crate) fn load<T: Real>(
     for (name, param) in names {
         let Some(value) = dict.get(name) else { continue };
         if *value.shape() != param.shape() {
-            error.misshapen.push((name.clone(), param.shape(), *value.shape()));
+            error.mismatched.push((name.clone(), param.shape(), *value.shape()));
         }
         match chosen.entry(param.id()) {
             Entry::Occupied(first) => {
                 let (first, _, other) = first.get();
                 if !same_bits(other, value) {
-                    error.torn.push(((*first).clone(), name.clone()));
+                    error.conflicting.push(((*first).clone(), name.clone()));
                 }
             }
             Entry::Vacant(place) => drop(place.insert((name, param, value))),

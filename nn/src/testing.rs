@@ -1,35 +1,34 @@
-//! What every module should be tested for.
+//! Checks for modules.
 
-use crate::module::{Module, Walk};
-use crate::param::{Param, made_on_this_thread};
+use crate::module::{Module, Visitor};
+use crate::param::{Param, created_on_this_thread};
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor, par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Builds a module and checks that its walk shows every parameter that building it made,
-/// under a name of its own, and that every one of them gets a gradient from `loss` that is
-/// finite and not all 0.
+/// Builds a module and checks that `visit` visits every parameter that was created, under a unique
+/// name, and that `loss` has a gradient by each that is finite and not all 0.
 ///
 /// # Panics
-/// If not, naming the parameter.
+/// If a check fails, with the name of the parameter.
 pub fn check_module<T: Real, M: Module<T>>(
     build: impl FnOnce() -> M,
     loss: impl FnOnce(&M) -> Var<T>,
 ) {
-    let before = made_on_this_thread();
-    // Not shared out: who waits for other threads may make the parameters of somebody else.
+    let before = created_on_this_thread();
+    // On one thread: while it waits for others, it might run tasks that create other parameters.
     let module = par::alone(build);
-    let made = made_on_this_thread() - before;
-    check_walk(&module, made);
+    let made = created_on_this_thread() - before;
+    check_visit(&module, made);
     check_gradients(&module, &loss(&module).backward());
 }
 
 #[inline(never)]
-fn check_walk<T: Real>(module: &dyn Module<T>, made: usize) {
-    let walked = module.named_parameters().len();
-    assert_eq!(made, walked, "parameters made and parameters that walk() shows");
+fn check_visit<T: Real>(module: &dyn Module<T>, made: usize) {
+    let visited = module.named_parameters().len();
+    assert_eq!(made, visited, "parameters created and parameters that visit() visits");
     drop(module.state_dict()); // panics if a name is given twice
 }
 
@@ -46,12 +45,12 @@ fn check_gradients<T: Real>(module: &dyn Module<T>, grads: &Gradients<T>) {
     }
 }
 
-/// Runs `f` while the given variables stand for the parameters of a module, in the order of
-/// [`Module::named_parameters`]: the module as a function of its parameters. They are put back
-/// afterwards, also if `f` panics.
+/// Runs `f` with the parameters of a module replaced by the given variables, in the order of
+/// [`Module::named_parameters`]: the module as a function of its parameters. The parameters are
+/// restored afterwards, also if `f` panics.
 ///
 /// # Panics
-/// If their number or a shape differs.
+/// If the number of variables or a shape differs.
 pub fn with_parameters<T: Real, M: Module<T> + ?Sized, R>(
     module: &M,
     vars: &[Var<T>],
@@ -70,27 +69,27 @@ pub fn with_parameters<T: Real, M: Module<T> + ?Sized, R>(
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// What [`check_variant`] compared.
+/// The result of [`check_variant`].
 #[derive(Clone, Debug)]
 pub struct VariantReport {
-    /// Number of parameters, by name.
+    /// Number of parameters.
     pub parameters: usize,
-    /// First derivatives against differences.
+    /// First derivatives against finite differences.
     pub first: Report,
-    /// Second derivatives against differences.
+    /// Second derivatives against finite differences.
     pub second: Report,
 }
 
-/// Everything that a differentiable module must stand, in f64: every parameter walked and
-/// trained ([`check_module`]); gradients by inputs and parameters against finite differences,
-/// to second order; a state dict that loads into another instance and gives equal bits; equal
-/// bits on 1 and 2 threads, forward and backward.
+/// Checks a differentiable module in f64: every parameter is visited and has a gradient
+/// ([`check_module`]); gradients by inputs and parameters against finite differences, to second
+/// order; a state dict that loads into another instance and gives equal bits; equal bits on 1 and 2
+/// threads, forward and backward.
 ///
 /// `inputs` are continuous inputs; `run` is the forward pass on variables of their shapes.
 ///
 /// # Panics
-/// If one of them fails, saying which.
-pub fn check_variant<M: Module<f64> + Sync>(
+/// If a check fails, with its name.
+pub fn check_variant<M: Module<f64>>(
     name: &str,
     build: impl Fn(&mut Rng) -> M + Sync,
     inputs: &[Tensor<f64>],
@@ -109,20 +108,21 @@ struct Instance<'a, M, F> {
     run: &'a F,
 }
 
-/// An [`Instance`] without its types, so that the checks are compiled once and not for every module.
-trait Variant: Module<f64> + Sync {
+/// An [`Instance`] without its types, so that the checks are compiled once and not for every
+/// module.
+trait Variant: Module<f64> {
     fn run(&self, inputs: &[Var<f64>]) -> Var<f64>;
 }
 
-impl<M: Module<f64>, F> Module<f64> for Instance<'_, M, F> {
-    fn walk(&self, w: &mut Walk<'_, f64>) {
-        self.module.walk(w);
+impl<M: Module<f64>, F: Sync> Module<f64> for Instance<'_, M, F> {
+    fn visit(&self, v: &mut Visitor<'_, f64>) {
+        self.module.visit(v);
     }
 }
 
 impl<M, F> Variant for Instance<'_, M, F>
 where
-    M: Module<f64> + Sync,
+    M: Module<f64>,
     F: Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 {
     fn run(&self, inputs: &[Var<f64>]) -> Var<f64> {
@@ -142,7 +142,7 @@ fn check_instances<V: Variant + ?Sized>(
         y.mul(&Var::constant(weights)).sum(..)
     };
     let module = build(&mut Rng::new(1));
-    let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.var()).collect();
+    let params: Vec<Var<f64>> = module.named_parameters().iter().map(|(_, p)| p.to_var()).collect();
     if !params.is_empty() {
         check_module(|| build(&mut Rng::new(1)), |m| weigh(&m.run(&constants)));
     }

@@ -1,7 +1,7 @@
-//! Layers that begin with the weights that PyTorch would give them.
+//! Layers with the initial weights of PyTorch.
 //!
-//! The parameters are drawn from a [`TorchRng`] in PyTorch's order, so that a model built in
-//! the same order after the same seed is the same model:
+//! The parameters are sampled from a [`TorchRng`] in the order of PyTorch, so that a model built in
+//! the same order with the same seed has the same weights:
 //!
 //! ```
 //! use retrograd_nn::torch_init::torch_linear;
@@ -28,7 +28,7 @@ pub fn torch_linear<T: Real>(
     bias: bool,
     rng: &mut TorchRng,
 ) -> Linear<T> {
-    // Kaiming's bound with a slope of √5, in the order in which PyTorch rounds it.
+    // The Kaiming bound with a slope of √5, with the roundings of PyTorch.
     let root = (inputs.max(1) as f64).sqrt();
     let gain = (2.0 / (1.0 + 5f64.sqrt().powi(2))).sqrt();
     let bound = 3f64.sqrt() * (gain / root);

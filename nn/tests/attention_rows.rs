@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Beside the variants, and no variants themselves.
-const COMMON: [&str; 2] = ["heads.rs", "projections.rs"];
+/// Folders of modules, and the file of one that every variant contains.
+const FOLDERS: [&str; 2] = ["parts", "variants"];
+const COMMON: &str = "parts/projections.rs";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -39,9 +40,12 @@ fn modules(text: &str) -> Vec<String> {
 
 /// Files of the variants, and their modules.
 fn variants() -> Vec<(String, Vec<String>)> {
-    let files = files("src/attention", "").into_iter();
-    let files = files.filter(|(name, _)| !COMMON.contains(&name.as_str()));
-    let variants = files.map(|(name, text)| (name, modules(&text)));
+    let files = FOLDERS.iter().flat_map(|folder| {
+        let files = files(&format!("src/attention/{folder}"), "").into_iter();
+        files.map(move |(name, text)| (format!("{folder}/{name}"), text))
+    });
+    let files = files.filter(|(path, _)| path != COMMON);
+    let variants = files.map(|(path, text)| (path, modules(&text)));
     variants.filter(|(_, modules)| !modules.is_empty()).collect()
 }
 

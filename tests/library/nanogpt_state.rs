@@ -60,7 +60,9 @@ fn what_nanogpt_writes_can_be_loaded() {
     let mut dict: StateDict<f64> = file.get("_orig_mod").unwrap();
     let error = model.load_state_dict(&dict).unwrap_err();
     assert_eq!(error.unexpected, ["transformer.h.0.attn.bias", "transformer.h.1.attn.bias"]);
-    assert!(error.missing.is_empty() && error.misshapen.is_empty() && error.torn.is_empty());
+    assert!(
+        error.missing.is_empty() && error.mismatched.is_empty() && error.conflicting.is_empty()
+    );
     dict.retain(|name, _| !name.ends_with(".attn.bias"));
     model.load_state_dict(&dict).unwrap();
 

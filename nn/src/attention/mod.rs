@@ -1,84 +1,20 @@
 //! Attention: one engine with typed parts, and a short file for each named variant.
+//!
+//! - `engine`: [`attend`] computes what a [`Spec`] says. It imports no part and no variant.
+//! - `parts`: what several variants share ([`Projections`], [`Rope`], [`KvCache`], ..).
+//! - `variants`: one file for each variant.
 
-mod additive;
-mod alibi;
-mod bigbird;
-mod cache;
-mod causal;
-mod chunked_local;
-mod cross;
-mod differential;
 mod engine;
-mod gated;
-mod grouped_query;
-mod heads;
-mod incremental;
-mod linear;
-mod longformer;
-mod luong;
-mod memory;
-mod mla;
-mod multi_head;
-mod normalized;
-mod packed;
-mod plain;
-mod pooling;
-mod positions;
-mod prefix_lm;
-mod projections;
-mod qk_norm;
-mod renormalized;
-mod rope;
-mod self_attention;
-mod shaw;
-mod sinks;
-mod softcap;
-mod sparse_transformer;
-mod t5;
-mod talking_heads;
-mod transformer_xl;
-mod wrapper;
+mod parts;
+mod variants;
 
-pub use additive::AdditiveAttention;
-pub use alibi::AlibiAttention;
-pub use bigbird::{BigBirdAttention, BigBirdLayout};
-pub use cache::KvCache;
-pub use causal::CausalSelfAttention;
-pub use chunked_local::ChunkedLocalAttention;
-pub use cross::{CrossAttention, MultiHeadCrossAttention};
-pub use differential::DifferentialAttention;
 pub use engine::{
     Align, At, Attended, Bias, Buckets, Mask, Normalizer, Path, Sink, Spec, alibi_slopes, attend,
     attend_all, attend_packed, attend_with_lse,
 };
-pub use gated::{GatedAttention, HeadScaleAttention, ValueResidualAttention, first_values};
-pub use grouped_query::GroupedQueryAttention;
-pub use incremental::{Incremental, Past};
-pub use linear::{LinearAttention, LinearForm, LinearState, Reach, linear_attention};
-pub use longformer::LongformerAttention;
-pub use luong::{
-    LuongAttention, LuongConcat, LuongDot, LuongGeneral, LuongLocalM, LuongLocalP, LuongLocation,
-    LuongScore,
-};
-pub use memory::{MemoryAttention, attend_with_memory};
-pub use mla::{MlaAttention, MlaForm, MlaSizes};
-pub use multi_head::{InProjection, MultiHeadAttention, MultiHeadConfig};
-pub use normalized::NormalizedAttention;
-pub use packed::{Packed, PackedAttention};
-pub use plain::{PlainSelfAttention, plain_self_attention};
-pub use pooling::AttentionPool;
-pub use positions::{LearnedPositions, SinusoidalPositions};
-pub use prefix_lm::PrefixLmAttention;
-pub use projections::{HeadSizes, Projections};
-pub use qk_norm::{QkL2Attention, QkRmsAttention};
-pub use renormalized::{RenormalizedSelfAttention, renormalize};
-pub use rope::{Pairing, Rope, RopeAttention, Scaling, Yarn};
-pub use self_attention::SelfAttention;
-pub use shaw::ShawAttention;
-pub use sinks::{QuietAttention, SinkAttention, StreamingAttention};
-pub use softcap::SoftcapAttention;
-pub use sparse_transformer::{SparseMerge, SparsePattern, SparseTransformerAttention};
-pub use t5::T5Attention;
-pub use talking_heads::TalkingHeadsAttention;
-pub use transformer_xl::TransformerXlAttention;
-pub use wrapper::{Concat, MultiHeadWrapper};
+pub use parts::cache::KvCache;
+pub use parts::incremental::{Incremental, Past};
+pub use parts::positions::{LearnedPositions, SinusoidalPositions};
+pub use parts::projections::{HeadSizes, Projections};
+pub use parts::rope::{Pairing, Rope, Scaling, Yarn};
+pub use variants::*;

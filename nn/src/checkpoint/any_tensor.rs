@@ -3,8 +3,8 @@
 use retrograd_tensor::{DType, Element, Real, ShapeError, Tensor};
 use std::io;
 
-/// Bytes that are converted together. Elements go through a buffer of this size, on the stack, so
-/// that neither saving nor loading allocates more than the tensors themselves.
+/// Size in bytes of the buffer on the stack in which elements are converted, so that saving and
+/// loading allocate no memory besides the tensors.
 const PIECE: usize = 1 << 15;
 
 /// A tensor of any element type that a file may hold.
@@ -45,7 +45,7 @@ impl AnyTensor {
         }
     }
 
-    /// Gives the elements in row-major order to `sink`, as little-endian bytes, in pieces.
+    /// Passes the elements in row-major order to `sink`, as little-endian bytes, in pieces.
     pub(super) fn write(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut pieces = Pieces { buffer: [0; PIECE], len: 0, sink };
         match self {
@@ -58,7 +58,7 @@ impl AnyTensor {
         pieces.flush()
     }
 
-    /// Reverses [`AnyTensor::write`]: `source` fills each piece that it is given.
+    /// The inverse of [`AnyTensor::write`]; `source` fills each piece.
     pub(super) fn read(
         dtype: DType,
         shape: &[usize],
@@ -74,11 +74,11 @@ impl AnyTensor {
     }
 }
 
-/// Why a tensor could not be read.
+/// An error of reading a tensor.
 pub(super) enum ReadError {
     /// The file could not be read.
     Io(io::Error),
-    /// There can be no such tensor.
+    /// The tensor cannot be allocated.
     Shape(ShapeError),
 }
 
@@ -99,7 +99,7 @@ fn read<T: Element, const N: usize>(
     Ok(tensor)
 }
 
-/// Elements that have become bytes, and where they go when the buffer is full.
+/// A buffer of bytes, passed to `sink` when it is full.
 struct Pieces<'a> {
     buffer: [u8; PIECE],
     len: usize,
@@ -107,7 +107,8 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Row by row where it does not lie in order: a contiguous copy might be too large.
+    /// Writes a tensor; a non-contiguous one row by row, because a contiguous copy might not fit in
+    /// memory.
     fn tensor<T: Element, const N: usize>(
         &mut self,
         t: &Tensor<T>,
@@ -134,9 +135,9 @@ impl Pieces<'_> {
             if PIECE - self.len < N {
                 self.flush()?;
             }
-            let room = self.buffer[self.len..].as_chunks_mut::<N>().0;
-            let (now, later) = elements.split_at(elements.len().min(room.len()));
-            for (bytes, &x) in room.iter_mut().zip(now) {
+            let free = self.buffer[self.len..].as_chunks_mut::<N>().0;
+            let (now, later) = elements.split_at(elements.len().min(free.len()));
+            for (bytes, &x) in free.iter_mut().zip(now) {
                 *bytes = to(x);
             }
             self.len += now.len() * N;
@@ -153,9 +154,9 @@ impl Pieces<'_> {
 
 /// A real element type, stored as itself.
 pub trait Storable: Real {
-    /// As a tensor of any type.
+    /// Wraps a tensor of this type.
     fn wrap(tensor: Tensor<Self>) -> AnyTensor;
-    /// If it is of this type.
+    /// The tensor, if it is of this type.
     fn unwrap(tensor: &AnyTensor) -> Option<Tensor<Self>>;
 }
 

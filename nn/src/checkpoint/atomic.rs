@@ -1,4 +1,4 @@
-//! Replacing a file so that a crash at any moment leaves the old contents or the new.
+//! Atomic replacement of a file: a crash at any time leaves the old contents or the new.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// replaced by the file.
 ///
 /// # Errors
-/// If the operating system refuses, or there is something other than a file, such as a
-/// folder or a device. The old file is then still there, and no temporary one is; only if the folder
-/// cannot be synchronised at the end, the new file has its name, but might lose it with the power.
+/// If the operating system reports an error, or the path is not that of a file but of a folder or a
+/// device, say. The old file then remains, and no temporary file. If only the final synchronisation
+/// of the folder fails, the new file has replaced the old one, but a power failure might undo it.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(&System, path, |file| file.write_all(bytes))
 }
 
-/// What replacing a file asks of the file system. The tests implement it by a disk that loses
+/// The operations of a file system that [`replace`] uses. Tests implement it with a disk that loses
 /// power.
 pub(super) trait Disk {
     /// An open file.
@@ -25,7 +25,7 @@ pub(super) trait Disk {
     fn create(&self, path: &Path) -> io::Result<Self::File>;
     /// Returns when the contents of a file are on disk.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
-    /// Gives a file another name, under which there may be one that is then replaced.
+    /// Renames a file, replacing the file of the new name if there is one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Returns when the names of the files in a folder are on disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
@@ -67,7 +67,7 @@ impl Disk for System {
     }
 }
 
-/// [`write_atomically`] what `write` writes, on any disk.
+/// Atomically replaces a file by the output of `write`, on any disk.
 pub(super) fn replace<D: Disk>(
     disk: &D,
     path: &Path,

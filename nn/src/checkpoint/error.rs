@@ -1,30 +1,30 @@
-//! What can go wrong with a checkpoint.
+//! Errors of checkpoints.
 
-use super::FORMAT;
+use super::header::FORMAT;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// What can go wrong with a checkpoint.
+/// An error of saving or loading a checkpoint.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The operating system refused.
+    /// An error of the operating system.
     Io(PathBuf, io::Error),
-    /// The file is no (whole) safetensors file.
+    /// The file is not a complete safetensors file.
     Malformed(PathBuf, String),
     /// The contents differ from what was written.
     Damaged(PathBuf),
     /// Written by a later version.
     Newer(PathBuf, u32),
-    /// A tensor, note or type that was expected is not there.
+    /// An expected tensor, note or type is missing.
     Absent(String),
     /// There is no memory for a part of the file.
     OutOfMemory {
         /// The file.
         path: PathBuf,
-        /// How much could not be allocated.
+        /// The size of the failed allocation.
         bytes: usize,
-        /// For which part.
+        /// The part of the file that it was for.
         part: String,
     },
 }

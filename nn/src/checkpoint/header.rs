@@ -1,5 +1,5 @@
-//! The header of a safetensors file: written, read, and checked, with words for what is wrong with
-//! which tensor.
+//! The header of a safetensors file: writing, reading and checking, with errors that name the
+//! tensor.
 //!
 //! A file begins with the length of the header in 8 bytes, then the header, JSON, then the bytes
 //! of all tensors without gaps: <https://huggingface.co/docs/safetensors>.
@@ -11,12 +11,14 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::io::{self, Write};
 
+/// Version of the metadata this build writes, and the newest that it reads.
+pub(super) const FORMAT: u32 = 1;
 /// The largest header that is read, as in the reference implementation.
 pub(super) const LIMIT: u64 = 100_000_000;
-/// The most axes that are listed. NumPy and PyTorch have no more.
-const MOST_AXES: usize = 64;
+/// The largest number of axes; NumPy and PyTorch support no more.
+const MAX_AXES: usize = 64;
 
-/// What a file holds.
+/// The tensors and metadata of a file.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     /// The tensors, by name.
@@ -29,17 +31,17 @@ pub(super) struct Header {
 #[derive(Debug)]
 pub(super) struct Part {
     pub name: String,
-    /// The element type as the format calls it.
+    /// The name of the element type in the format.
     pub dtype: String,
     pub shape: Vec<usize>,
-    /// Where its bytes begin in the data.
+    /// The offset of its first byte in the data.
     pub begin: u64,
-    /// And where they end.
+    /// The offset after its last byte.
     pub end: u64,
 }
 
 impl Part {
-    /// The element type, if such a tensor can be made.
+    /// The element type, if the tensor is supported.
     pub fn known(&self) -> Option<DType> {
         let dtype = match &*self.dtype {
             "F32" => DType::F32,
@@ -53,7 +55,7 @@ impl Part {
     }
 }
 
-/// Why a header cannot be used.
+/// The reason why a header is rejected.
 #[derive(Debug)]
 pub(super) enum Problem {
     Malformed(String),
@@ -61,7 +63,7 @@ pub(super) enum Problem {
     OutOfMemory(usize),
 }
 
-/// How the format calls an element type.
+/// The name of an element type in the format.
 pub(super) fn format_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "F32",
@@ -72,8 +74,8 @@ pub(super) fn format_name(dtype: DType) -> &'static str {
     }
 }
 
-/// The tensors in the order in which their bytes lie in a file: widest elements first, so that
-/// all are aligned, then by name. It is the order of the reference implementation.
+/// The tensors in the order of a file: widest elements first, so that all are aligned, then by
+/// name. It is the order of the reference implementation.
 pub(super) fn in_file_order<'a>(
     tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)> + Clone,
 ) -> impl Iterator<Item = (&'a String, &'a AnyTensor)> {
@@ -91,7 +93,7 @@ pub(super) fn byte_len(tensor: &AnyTensor) -> u64 {
     width * tensor.sizes().iter().product::<usize>() as u64
 }
 
-/// Bytes that are written into memory, which may run out.
+/// A growing buffer whose allocations may fail.
 #[derive(Default)]
 pub(super) struct Growing(pub Vec<u8>);
 
@@ -110,7 +112,7 @@ impl Write for Growing {
     }
 }
 
-/// All that stands in a file before the data. `tensors` are in the order of the file, and
+/// The bytes of a file before the data. `tensors` are in the order of the file, and
 /// `__metadata__` is one entry.
 pub(super) fn write<'a>(
     tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)>,
@@ -134,7 +136,7 @@ pub(super) fn write<'a>(
         write!(out, r#","data_offsets":[{begin},{end}]}}"#)?;
     }
     out.write_all(b"}")?;
-    // With spaces at its end, so that the data are aligned.
+    // Padded with spaces, so that the data are aligned.
     let missing = out.0.len().next_multiple_of(8) - out.0.len();
     out.write_all(&[b' '; 8][..missing])?;
     let Growing(mut out) = out;
@@ -147,13 +149,13 @@ pub(super) fn write<'a>(
     Ok(out)
 }
 
-/// Reads and checks a header that is followed by so many bytes of data.
+/// Parses and checks a header that is followed by `data` bytes of data.
 ///
-/// Numbers in lists are read one by one, and what is of no use is passed over: a header costs a
-/// few times its length, whatever stands in it.
+/// Lists are read element by element, and unknown entries are skipped, so that any header takes
+/// memory of a few times its length.
 pub(super) fn parse(text: &[u8], data: u64) -> Result<Header, Problem> {
-    // Strings are unescaped in memory that cannot be asked for politely.
-    room(4 * text.len())?;
+    // serde_json unescapes strings in memory whose allocation cannot fail gracefully.
+    check_memory(4 * text.len())?;
     let text = std::str::from_utf8(text).map_err(|e| {
         Problem::Malformed(format!("byte {} of the header is not UTF-8", e.valid_up_to()))
     })?;
@@ -169,7 +171,7 @@ pub(super) fn parse(text: &[u8], data: u64) -> Result<Header, Problem> {
     Ok(Header { parts, metadata })
 }
 
-/// Checks that the parts are all of the data, and sorts them by name.
+/// Checks that the parts cover the data without gaps or overlaps, and sorts them by name.
 fn check_order(parts: &mut [Part], data: u64) -> Result<(), Problem> {
     let malformed = |why| Err(Problem::Malformed(why));
     parts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -197,20 +199,20 @@ fn check_order(parts: &mut [Part], data: u64) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether there is memory for so many bytes, without keeping it.
-pub(super) fn room(bytes: usize) -> Result<(), Problem> {
+/// Checks that `bytes` bytes can be allocated, and frees them.
+pub(super) fn check_memory(bytes: usize) -> Result<(), Problem> {
     let mut memory = Vec::<u8>::new();
-    let asked = memory.try_reserve_exact(bytes);
-    // Or the compiler leaves both the allocation and its refusal out.
+    let result = memory.try_reserve_exact(bytes);
+    // Without it the compiler removes the allocation and its failure.
     std::hint::black_box(&mut memory);
-    asked.map_err(|_| Problem::OutOfMemory(bytes))
+    result.map_err(|_| Problem::OutOfMemory(bytes))
 }
 
-/// Adds an item to a list, if there is memory for the list and as much for what its items own.
+/// Pushes an item, if there is memory for the list and as much again for memory its items own.
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Problem> {
     if list.len() == list.capacity() {
         let more = list.len().max(16);
-        room(4 * more * size_of::<T>())?;
+        check_memory(4 * more * size_of::<T>())?;
         let bytes = (list.len() + more) * size_of::<T>();
         list.try_reserve_exact(more).map_err(|_| Problem::OutOfMemory(bytes))?;
     }
@@ -218,18 +220,18 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What of a header has been read.
+/// The state of parsing a header.
 struct Found {
     header: Header,
     has_metadata: bool,
     /// Number of bytes after the header.
     data: u64,
-    /// Why it was not read to the end, if that is not for its JSON.
+    /// The reason why parsing stopped, unless it is an error of the JSON.
     problem: Option<Problem>,
 }
 
 impl Found {
-    /// Takes up an entry.
+    /// Adds an entry.
     fn entry(&mut self, name: String, value: &RawValue) -> Result<(), Problem> {
         if name == "__metadata__" {
             if std::mem::replace(&mut self.has_metadata, true) {
@@ -247,7 +249,7 @@ impl Found {
         let no_object = || Problem::Malformed("`__metadata__` is no JSON object".into());
         let mut problem = None;
         let mut json = serde_json::Deserializer::from_str(value.get());
-        let read = json.deserialize_map(Each(|name: String, value: &RawValue| {
+        let read = json.deserialize_map(ForEach(|name: String, value: &RawValue| {
             let item = match serde_json::from_str(value.get()) {
                 Ok(text) => push(&mut self.header.metadata, (name, text)),
                 Err(_) => {
@@ -272,7 +274,7 @@ impl<'de> Visitor<'de> for &mut Found {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        Each(|name: String, value: &RawValue| {
+        ForEach(|name: String, value: &RawValue| {
             let entry = self.entry(name, value);
             entry.map_err(|p| self.problem = Some(p)).is_ok()
         })
@@ -280,11 +282,11 @@ impl<'de> Visitor<'de> for &mut Found {
     }
 }
 
-/// Calls a function for each entry of an object, of one name too, until it returns false. Values
-/// are read by the function: here they are text, which costs nothing.
-struct Each<F>(F);
+/// Calls a function with each entry of an object, including duplicates, until it returns false.
+/// Values are unparsed text.
+struct ForEach<F>(F);
 
-impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for Each<F> {
+impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for ForEach<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -294,19 +296,19 @@ impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for Each<F> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
             if !(self.0)(name, value) {
-                return Err(A::Error::custom("see the problem that was noted"));
+                return Err(A::Error::custom("stopped by the problem of this entry"));
             }
         }
         Ok(())
     }
 }
 
-/// A tensor as the header describes it, checked by itself.
+/// Parses and checks the header entry of one tensor.
 fn info(value: &RawValue, data: u64) -> Result<Info, String> {
     let info: Info = serde_json::from_str(value.get()).map_err(|e| {
         let place = format!(" at line {} column {}", e.line(), e.column());
         let text = e.to_string();
-        // The place within this entry would mislead.
+        // The position is relative to this entry and would mislead.
         text.strip_suffix(&place).unwrap_or(&text).to_string()
     })?;
     let Info { dtype, shape: Sizes(shape), data_offsets: (begin, end) } = &info;
@@ -317,9 +319,9 @@ fn info(value: &RawValue, data: u64) -> Result<Info, String> {
     if end > data {
         return Err(format!("offsets [{begin}, {end}] exceed the {data} bytes of data"));
     }
-    // Of a type of which nothing else is known, the offsets say how long it is.
+    // For unknown types only the offsets are known.
     if let Some(bits) = bits(dtype) {
-        // Sizes other than 0 must not overflow by themselves, so that their order does not count.
+        // The product of the sizes other than 0 must not overflow, independent of their order.
         let bits = shape.iter().filter(|&&n| n > 0).try_fold(bits, |b, &n| b.checked_mul(n as u64));
         let bits = bits.ok_or_else(|| format!("shape {shape:?} is too large"))?;
         let bytes = if shape.contains(&0) { 0 } else { bits.div_ceil(8) };
@@ -331,7 +333,7 @@ fn info(value: &RawValue, data: u64) -> Result<Info, String> {
     Ok(info)
 }
 
-/// Bits of an element, of the types that the format had when this was written.
+/// Bits of an element, for the known types of the format.
 fn bits(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "F4" => 4,
@@ -352,7 +354,7 @@ struct Info {
     data_offsets: (u64, u64),
 }
 
-/// The sizes of a tensor's axes, not more than there can be.
+/// The sizes of the axes of a tensor, at most [`MAX_AXES`].
 struct Sizes(Vec<usize>);
 
 impl<'de> Deserialize<'de> for Sizes {
@@ -368,8 +370,8 @@ impl<'de> Deserialize<'de> for Sizes {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sizes, A::Error> {
                 let mut sizes = Vec::new();
                 while let Some(size) = list.next_element()? {
-                    if sizes.len() == MOST_AXES {
-                        let text = format!("its shape has more than {MOST_AXES} axes");
+                    if sizes.len() == MAX_AXES {
+                        let text = format!("its shape has more than {MAX_AXES} axes");
                         return Err(A::Error::custom(text));
                     }
                     sizes.push(size);

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read together where they are only looked at.
+/// Size of the buffer for bytes that only enter the checksum.
 const PIECE: usize = 1 << 15;
 
 /// A file whose header has been read and checked.
@@ -17,9 +17,9 @@ pub(super) struct Reader {
     path: PathBuf,
     file: File,
     pub header: Header,
-    /// Where the data begin.
+    /// The offset of the data in the file.
     data: u64,
-    /// Where the next byte comes from.
+    /// The offset of the next byte.
     at: u64,
 }
 
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    /// A tensor of the file. `look` is shown all of its bytes.
+    /// Reads a tensor, and calls `look` with all of its bytes.
     pub fn tensor(
         &mut self,
         part: &Part,
@@ -97,7 +97,7 @@ impl Reader {
         })
     }
 
-    /// Shows all bytes of a tensor.
+    /// Calls `look` with all bytes of a tensor.
     pub fn pass(
         &mut self,
         part: &Part,
@@ -139,8 +139,8 @@ impl Reader {
 
 /// A regular file, and its length.
 fn open(path: &Path) -> io::Result<(File, u64)> {
-    // Devices and pipes may have no end, and a pipe may even block when it is opened. A folder
-    // says what it is when it is read.
+    // Devices and pipes may be endless, and opening a pipe may block. Reading a folder fails with a
+    // clear error.
     let kind = fs::metadata(path)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
         return Err(not_a_file());
@@ -150,8 +150,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// What a file is that is no safetensors file, by its first bytes; these are the length of the
-/// header and, in every safetensors file, a brace.
+/// The format of a file that is not a safetensors file, by its first 9 bytes; those of a
+/// safetensors file are the length of the header and a brace.
 fn other_format(start: &[u8]) -> Option<&'static str> {
     match start {
         [.., b'{'] => None,

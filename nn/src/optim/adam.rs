@@ -1,6 +1,8 @@
 //! Adam and AdamW.
 
-use super::{Group, Optimizer, Slots, StepError, at_least_0, in_unit, new_lr};
+use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
+use super::optimizer::{Group, Optimizer, StepError};
+use super::slots::Slots;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
@@ -15,9 +17,9 @@ use retrograd_tensor::{Real, Tensor};
 pub struct AdamConfig {
     /// Learning rate.
     pub lr: f64,
-    /// How much of the averages of the gradient and of its square is kept at each step.
+    /// The decay rates of the averages of the gradient and of its square.
     pub betas: (f64, f64),
-    /// Added to the root of the averaged square.
+    /// Added to the root of the averaged square, against division by 0.
     pub eps: f64,
     /// Weight decay: of parameters of rank 2 and more for [`AdamW::new`], of all for
     /// [`Adam::new`].
@@ -42,12 +44,12 @@ impl AdamConfig {
         at_least_0("learning rate", self.lr)?;
         at_least_0("epsilon", self.eps)?;
         at_least_0("weight decay", self.weight_decay)?;
-        in_unit("beta 1", self.betas.0)?;
-        in_unit("beta 2", self.betas.1)
+        in_unit_interval("beta 1", self.betas.0)?;
+        in_unit_interval("beta 2", self.betas.1)
     }
 }
 
-/// The state that both variants share.
+/// The implementation of both variants.
 #[derive(Debug)]
 struct Moments<T: Real> {
     config: AdamConfig,
@@ -55,8 +57,8 @@ struct Moments<T: Real> {
     steps: u64,
 }
 
-/// One parameter's `n`-th step. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and `v̂`
-/// corrected for their start at 0, `m̂ = m / (1 - β₁ⁿ)` and `v̂ = v / (1 - β₂ⁿ)`:
+/// The `n`-th step of a parameter. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and
+/// `v̂` corrected for their start at 0, `m̂ = m / (1 - β₁ⁿ)` and `v̂ = v / (1 - β₂ⁿ)`:
 /// `p -= lr · m̂ / (√v̂ + eps)`.
 #[derive(Clone, Copy)]
 struct Step<T> {
@@ -82,15 +84,15 @@ impl<T: Real> Update<T, 3, 1> for Step<T> {
         let v = s.fma(s.splat(self.beta.1), v, s.mul(s.mul(s.splat(self.one_minus_beta.1), g), g));
         let (m, v) = (normal_or_zero(s, m), normal_or_zero(s, v));
         let size = s.fma(s.sqrt(v), s.splat(self.root), s.splat(self.eps));
-        // With eps = 0 and no gradient yet, 0/0 must not be a step.
+        // With eps = 0 and only zero gradients so far, the step is 0 and not 0/0.
         let still = s.eq(size, s.splat(T::ZERO));
         let step = s.select(still, s.splat(T::ZERO), s.div(s.mul(s.splat(self.rate), m), size));
         [s.sub(s.mul(p, s.splat(self.shrink)), step), m, v]
     }
 }
 
-/// Numbers so small that they are subnormal replaced by 0. Where gradients have ended, averages
-/// fade away through the subnormal numbers, on which a CPU is a hundred times slower.
+/// Replaces subnormal numbers by 0. Where gradients are 0, averages decay through the subnormal
+/// range, where arithmetic can be a hundred times slower.
 #[inline(always)]
 fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     let normal = s.le(s.splat(T::MIN_POSITIVE), s.abs(x));
@@ -106,15 +108,15 @@ impl<T: Real> Moments<T> {
     #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
         let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
-        let fixes = |steps: u64| {
+        let corrections = |steps: u64| {
             let n = steps as f64 + 1.0;
             (1.0 - b1.powf(n), 1.0 - b2.powf(n))
         };
-        // Nearly always all parameters have taken as many steps.
-        let mut last = (self.steps, fixes(self.steps));
+        // Nearly always all parameters have taken the same number of steps.
+        let mut last = (self.steps, corrections(self.steps));
         self.slots.step("adam", grads, |slot| {
             if slot.steps != last.0 {
-                last = (slot.steps, fixes(slot.steps));
+                last = (slot.steps, corrections(slot.steps));
             }
             let (decay, (fix1, fix2)) = (slot.weight_decay, last.1);
             Step {
@@ -131,8 +133,7 @@ impl<T: Real> Moments<T> {
         Ok(())
     }
 
-    /// The counts of parameters that have taken part in every step are that of the optimiser,
-    /// and not part of the dictionary.
+    /// Step counts are stored only for parameters that have taken fewer steps than the optimiser.
     fn state_dict(&self) -> StateDict<T> {
         let mut dict = self.slots.state_dict();
         for slot in self.slots.slots.iter().filter(|slot| slot.steps != self.steps) {
@@ -160,7 +161,7 @@ impl<T: Real> Moments<T> {
     }
 }
 
-/// Bits of a count that one element holds: an `f32` represents whole numbers below 2²⁴.
+/// Bits of a count in one element: `f32` represents all integers below 2²⁴.
 const COUNT_BITS: u32 = 24;
 
 /// A count as a tensor: of rank 0, as in PyTorch, or, if it has more than 24 bits, of rank 1, the
@@ -173,7 +174,8 @@ fn count_to_tensor<T: Real>(count: u64) -> Tensor<T> {
     }
 }
 
-/// `None` if it is no count. A single element may be any whole number.
+/// The inverse of [`count_to_tensor`]; `None` for an invalid count. A single element may be any
+/// integer.
 fn tensor_to_count<T: Real>(tensor: &Tensor<T>) -> Option<u64> {
     let digits: Vec<f64> = tensor.to_vec().into_iter().map(|x| x.to_f64()).collect();
     let below = |bits: u32| (bits as f64).exp2();
@@ -192,7 +194,7 @@ macro_rules! adam {
         pub struct $name<T: Real = f32>(Moments<T>);
 
         impl<T: Real> $name<T> {
-            /// For the parameters of a module.
+            /// An optimiser for the parameters of a module.
             ///
             /// # Errors
             /// If a hyperparameter is out of range.
@@ -200,7 +202,7 @@ macro_rules! adam {
                 Self::with_groups($groups(module, config.weight_decay), config)
             }
 
-            /// For groups with a weight decay of their own.
+            /// An optimiser for groups, each with its own weight decay.
             ///
             /// # Errors
             /// If a hyperparameter is out of range, there is no parameter, or one (or its
@@ -224,7 +226,7 @@ macro_rules! adam {
 
             #[track_caller]
             fn set_lr(&mut self, lr: f64) {
-                self.0.config.lr = new_lr(lr);
+                self.0.config.lr = checked_lr(lr);
             }
 
             fn steps(&self) -> u64 {
@@ -247,19 +249,18 @@ macro_rules! adam {
 }
 
 adam! {
-    /// Adam: weight decay, if any, is added to the gradient. Kingma, Ba 2014
-    /// (arXiv 1412.6980).
+    /// Adam: weight decay, if any, is added to the gradient. Kingma, Ba 2014 (arXiv 1412.6980).
     ///
-    /// The averages are corrected for their start at 0 by the number of steps that the parameter
-    /// itself has taken, as in PyTorch: those while it was frozen do not count. Its state is
-    /// `m.<parameter>` and `v.<parameter>`, and `step.<parameter>` if it has taken fewer steps
-    /// than the optimiser; without that, loading takes it to have taken part in all.
+    /// The bias correction uses the number of steps of each parameter, as in PyTorch: steps while
+    /// it was frozen do not count. The state is `m.<parameter>`, `v.<parameter>`, and
+    /// `step.<parameter>` for parameters with fewer steps than the optimiser; loading assumes the
+    /// count of the optimiser where it is missing.
     Adam, Group::all, false
 }
 
 adam! {
     /// Adam with decoupled weight decay: parameters shrink by `lr · decay` at each step,
     /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101). Steps are counted as
-    /// by [`Adam`].
+    /// in [`Adam`].
     AdamW, Group::by_rank, true
 }

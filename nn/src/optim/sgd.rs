@@ -1,6 +1,8 @@
 //! Stochastic gradient descent.
 
-use super::{Group, Optimizer, Slots, StepError, at_least_0, new_lr};
+use super::hyperparameters::{at_least_0, checked_lr};
+use super::optimizer::{Group, Optimizer, StepError};
+use super::slots::Slots;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
@@ -15,9 +17,9 @@ use retrograd_tensor::simd::Lanes;
 pub struct SgdConfig {
     /// Learning rate.
     pub lr: f64,
-    /// Share of the velocity that is kept at each step.
+    /// The factor of the velocity at each step.
     pub momentum: f64,
-    /// Looks ahead along the velocity. Nesterov 1983; Sutskever et al. 2013.
+    /// Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
     /// Added to the gradient times the parameter (for [`Sgd::new`]: of every parameter).
     pub weight_decay: f64,
@@ -39,7 +41,7 @@ pub struct Sgd<T: Real = f32> {
 }
 
 impl<T: Real> Sgd<T> {
-    /// For all parameters of a module.
+    /// An optimiser for all parameters of a module.
     ///
     /// # Errors
     /// If a hyperparameter is out of range.
@@ -47,7 +49,7 @@ impl<T: Real> Sgd<T> {
         Sgd::with_groups(Group::all(module, config.weight_decay), config)
     }
 
-    /// For groups with a weight decay of their own.
+    /// An optimiser for groups, each with its own weight decay.
     ///
     /// # Errors
     /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is
@@ -100,7 +102,7 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
 
     #[track_caller]
     fn set_lr(&mut self, lr: f64) {
-        self.config.lr = new_lr(lr);
+        self.config.lr = checked_lr(lr);
     }
 
     fn steps(&self) -> u64 {

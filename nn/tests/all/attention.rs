@@ -1,4 +1,4 @@
-//! The attention engine: masks, weights, and what must not leak. That its two paths agree stands
+//! The attention engine: masks, weights, and masked keys. The agreement of its two paths is tested
 //! in the lattice, and for random problems in `attention_random`.
 
 use crate::common::*;
@@ -18,17 +18,18 @@ fn weights_and_log_sum_exp() {
     close("rows sum to 1", 1e-12, &all.weights.value().sum(-1), &Tensor::ones([3]));
     let s = q.value().matmul(&k.value().t()).mul_scalar(0.5).slice(1, 0..2);
     close("log-sum-exp", 1e-12, all.lse.value(), &s.logsumexp(-1));
-    let none = attend_all(&q, &k, &v, &Spec::new().mask(!Mask::Full));
+    let none = attend_all(&q, &k, &v, &Spec::new().mask(!Mask::full()));
     assert!(none.lse.value().to_vec().iter().all(|&x| x == f64::NEG_INFINITY));
     assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
 }
 
 /// The derivative of a log-sum-exp over nothing is 0, by a mask or a bias.
 #[test]
-fn log_sum_exp_of_nothing() {
+fn log_sum_exp_without_visible_keys() {
     let low = Var::constant(Tensor::full([2], f64::NEG_INFINITY));
-    let nothing = Bias::rule("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
-    for spec in [Spec::from(!Mask::Full), Spec::new().bias(nothing)] {
+    let nothing =
+        Bias::from_fn("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
+    for spec in [Spec::from(!Mask::full()), Spec::new().bias(nothing)] {
         for sink in [Sink::None, Sink::Learned(low.clone())] {
             let [q, k] = [1, 2].map(|seed| leaf(&[2, 4, 3], seed));
             let lse = attend_all(&q, &k, &k, &spec.clone().sink(sink)).lse;
@@ -52,12 +53,12 @@ fn an_infinite_softcap_is_none() {
         }
     }
     for cap in [0.0, -1.0, 1e-200, f64::NAN] {
-        refuses("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
+        assert_panics("softcap must be above 0", || Spec::<f32>::new().softcap(cap));
     }
 }
 
 #[test]
-fn misfits_are_told() {
+fn invalid_inputs_are_rejected() {
     let message = |q: &[usize], k: &[usize], v: &[usize], spec: Spec<f64>| {
         panic_text(|| attend(&leaf(q, 1), &leaf(k, 2), &leaf(v, 3), &spec))
     };
@@ -79,7 +80,7 @@ const FAR: usize = usize::MAX;
 /// A size beyond all positions is no limit, or reaches nothing.
 #[test]
 fn huge_sizes() {
-    let (lq, lk) = (70, 67); // the first queries stand before the first key
+    let (lq, lk) = (70, 67); // the first queries have positions before the first key
     let tensor = |mask: &Mask| mask.tensor([1, 1, lq, lk], Align::BottomRight);
     let x = |l: usize, seed| Var::constant(randn(&[1, 1, l, 4], seed));
     let (q, k) = (x(lq, 1), x(lk, 2));
@@ -87,20 +88,20 @@ fn huge_sizes() {
         attend(&q, &k, &k, &Spec::new().mask(mask.clone()).path(path)).into_value()
     };
     let (causal, after) = (Mask::causal(), !Mask::causal() | Mask::window(0, 0));
-    let from_0 = Mask::rule("from 0", |at| at.query >= 0);
+    let from_0 = Mask::from_fn("from 0", |at| at.query >= 0);
     let one = Tensor::ones([1, 1]);
     for (mask, same) in [
         (Mask::window(FAR, 0), &causal),
-        (Mask::window(FAR, FAR), &Mask::Full),
+        (Mask::window(FAR, FAR), &Mask::full()),
         (Mask::window(0, FAR), &after),
         (Mask::dilated(FAR), &Mask::window(0, 0)),
-        (Mask::first(FAR), &Mask::Full),
-        (Mask::prefix(&[FAR]), &Mask::Full),
+        (Mask::first(FAR), &Mask::full()),
+        (Mask::prefix(&[FAR]), &Mask::full()),
         (Mask::chunks(FAR), &from_0),
         (Mask::blocks(FAR, &one), &from_0),
-        (Mask::global(&[FAR]), &!Mask::Full),
-        (Mask::queries(&[FAR]), &!Mask::Full),
-        (Mask::last_of_each(1, FAR), &!Mask::Full),
+        (Mask::global(&[FAR]), &!Mask::full()),
+        (Mask::queries(&[FAR]), &!Mask::full()),
+        (Mask::last_of_each(1, FAR), &!Mask::full()),
     ] {
         assert_eq!(tensor(&mask).to_vec(), tensor(same).to_vec(), "{mask:?}");
         for path in [Path::Tiled, Path::Composed] {
@@ -109,9 +110,10 @@ fn huge_sizes() {
     }
     let longformer = LongformerAttention::new(uneven(), &[1, 2, FAR, 1], FAR);
     let x = constant(&[1, 5, 8], 3);
-    let step = Mask::by_head(vec![Mask::Full, Mask::dilated(2), Mask::window(0, 0), Mask::Full]);
-    let want = uneven().attend(&x, step, &mut Past::nothing(), &mut eval());
-    let have = longformer.forward(&x, &[], Mask::Full, &mut eval());
+    let step =
+        Mask::by_head(vec![Mask::full(), Mask::dilated(2), Mask::window(0, 0), Mask::full()]);
+    let want = uneven().attend(&x, step, &mut Past::none(), &mut eval());
+    let have = longformer.forward(&x, &[], Mask::full(), &mut eval());
     close("Longformer without a limit", 1e-12, have.value(), want.value());
     let mut cache = KvCache::<f64>::streaming(1, FAR);
     for _ in 0..3 {
@@ -130,7 +132,7 @@ proptest! {
         let ids = Tensor::from_fn([1, 60], |i| (i[1] / 9) as i64);
         let layout = Tensor::from_fn([8, 8], |i| (i[0] + i[1]) % 3 == 0);
         let rules = [
-            Mask::Full, Mask::causal(), Mask::window(3, 2), Mask::dilated(1), Mask::dilated(2),
+            Mask::full(), Mask::causal(), Mask::window(3, 2), Mask::dilated(1), Mask::dilated(2),
             Mask::first(20), Mask::global(&[3, 30]), Mask::prefix(&[10]), Mask::lengths(&[25]),
             Mask::documents(&ids), Mask::chunks(8), Mask::blocks(8, &layout),
             Mask::queries(&[3, 4, 5, 6, 30]), Mask::last_of_each(3, 8), Mask::last_of_each(5, 5),

@@ -45,13 +45,16 @@ fn maps_of_classic_masks() {
     }
     let map = |mask: Mask, lq, lk| Spec::<f32>::new().mask(mask).explain(lq, lk);
     let text = map(Mask::by_head(vec![Mask::causal(), Mask::window(0, 0)]), 3, 3);
-    assert!(text.contains("map of head 0\n  #..\n  ##.\n  ###\n  6 of 9 pairs are seen: 66 %\n"));
+    assert!(text.contains("map of head 0\n  #..\n  ##.\n  ###\n  6 of 9 pairs attend: 66 %\n"));
     assert!(text.contains("map of head 1\n  #..\n  .#.\n  ..#\n"), "{text}");
     let text = map(Mask::prefix(&[0, 2]), 3, 3);
     assert!(text.contains("map of sequence 1\n  ##.\n  ##.\n  ###\n"), "{text}");
     assert!(text.contains("0 full, 1 partial and 0 skipped tiles of 64"), "{text}");
-    let text = map(Mask::causal() & Mask::rule("by head", |at| at.head == 0), 2, 2);
-    assert!(text.contains("map of sequence 0, head 0; a rule may see more in others\n"), "{text}");
+    let text = map(Mask::causal() & Mask::from_fn("by head", |at| at.head == 0), 2, 2);
+    assert!(
+        text.contains("map of sequence 0, head 0; other heads and sequences may differ\n"),
+        "{text}"
+    );
     let text = map(Mask::causal(), 2, 4);
     assert!(text.contains("map\n  ###.\n  ####\n"), "the last query at the last key: {text}");
 }
@@ -75,20 +78,20 @@ fn maps_of_long_sequences() {
 
 /// The path, and what it makes of tiles; and what does not fit is no map.
 #[test]
-fn paths_and_misfits() {
+fn paths_and_invalid_inputs() {
     let spec = || Spec::<f32>::new().causal();
     let text = spec().explain(256, 256);
     assert!(text.contains("path        tiled"), "{text}");
     assert!(text.contains("6 full, 4 partial and 6 skipped tiles of 64: 62 % computed"), "{text}");
     let sparse = spec().normalizer(Normalizer::Sparsemax);
     for (path, of) in [
-        ("composed, as asked for", spec().path(Path::Composed)),
+        ("composed, as required", spec().path(Path::Composed)),
         ("composed: the normalizer needs whole rows", sparse.clone()),
-        ("none: tiles are asked for, but the normalizer", sparse.path(Path::Tiled)),
+        ("none: the tiled path is required, but the normalizer", sparse.path(Path::Tiled)),
     ] {
         let text = of.explain(256, 256);
         assert!(text.contains(&format!("path        {path}")), "{text}");
         assert!(text.contains("6 empty tiles of 64, all of them computed"), "{text}");
     }
-    refuses("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
+    assert_panics("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
 }

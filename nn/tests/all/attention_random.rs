@@ -1,5 +1,5 @@
 //! The tiled path against the composed one on random problems: shapes, masks (with queries that
-//! see nothing in a third of the cases), numbers (with NaN and infinities where nobody looks),
+//! see nothing in a third of the cases), numbers (with NaN and infinities where masked),
 //! dtypes and layouts.
 
 use crate::common::Worst;
@@ -60,7 +60,7 @@ impl Layout {
 
 fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
     let leaf = prop_oneof![
-        Just(Mask::Full),
+        Just(Mask::full()),
         Just(Mask::causal()),
         (0usize..90, 0usize..90).prop_map(|(l, r)| Mask::window(l, r)),
         (1usize..5).prop_map(Mask::dilated),
@@ -79,7 +79,7 @@ fn masks(batch: usize, heads: usize, lk: usize) -> impl Strategy<Value = Mask> {
             Mask::blocks(size, &Tensor::bernoulli([heads, n, n], 0.4, &mut Rng::new(seed)))
         }),
         (0.0f64..1.0, any::<u64>()).prop_map(|(p, seed)| {
-            Mask::rule("random", move |at| {
+            Mask::from_fn("random", move |at| {
                 let at = [at.batch, at.head, at.query.unsigned_abs(), at.key];
                 Key::new(seed, 1).happens(at.iter().fold(0, |a, &b| a * 1009 + b as u64), p)
             })
@@ -156,7 +156,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
     let is_blind = |i: usize| p.blind.is_some_and(|n| i.is_multiple_of(n));
     if let Some(n) = p.blind {
         let n = n as isize;
-        mask = mask & Mask::rule("not blind", move |at| (at.query - offset) % n != 0);
+        mask = mask & Mask::from_fn("not blind", move |at| (at.query - offset) % n != 0);
     }
     let dense = Tensor::bernoulli([p.batch, heads, lq, lk], 0.7, &mut rng);
     let positional = mask.clone();
@@ -185,7 +185,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         _ => used.clone(),
     };
 
-    // Numbers, with poison where nobody looks.
+    // Random numbers, with NaN and infinities where masked.
     let mut operand = |l: usize, d: usize, used: &Tensor<bool>, layout: Layout| {
         let used = shared(used, layout);
         let x = Tensor::<T>::randn([used.size(0), used.size(1), l, d], &mut rng);
@@ -208,12 +208,12 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         Tensor::from_vec(x.to_vec().iter().map(|x| x.to_f64()).collect(), x.shape())
     };
     let exact = results(p, &mask, &operands.each_ref().map(precise), &precise(&g), Path::Composed);
-    // The composed path may meet a number exactly, so the tiled one is allowed some rounding of its
+    // The composed path may compute a number exactly, so the tiled one is allowed some rounding of its
     // own, in units of the floor: a constant, and a part that grows with the root of the terms of a
     // sum. Gradients of scores are differences that cancel, so what is made of them errs more. In f32,
     // the worst of 6000 cases of each of the seeds 11 and 12 took up three quarters of what is allowed.
     let allowed =
-        |constant: f64, growth: f64, terms: usize| constant + growth * (terms as f64).sqrt();
+        |constant: f64, factor: f64, terms: usize| constant + factor * (terms as f64).sqrt();
     let of_a_key = p.group * lq;
     let results = [
         ("output", 1.0),
@@ -238,7 +238,7 @@ fn run<T: Real>(p: &Problem, floor: f64) -> Result<f64, TestCaseError> {
         prop_assert!(tiled <= bound, "{name}: tiled is off by {tiled:e}, composed by {composed:e}");
         worst = worst.max(tiled);
     }
-    // What sees nothing, or is not seen, is exactly 0.
+    // Outputs of queries without keys, and gradients of masked keys, are exactly 0.
     for (path, results) in [("tiled", &tiled), ("composed", &composed)] {
         for (name, x, used) in [
             ("output", &results[0], &query_sees),

@@ -1,4 +1,4 @@
-//! Checkpoints: what is written is read, what is damaged is refused, and a crash leaves the
+//! Checkpoints: round trips, errors for damaged files, and crashes, which leave the
 //! old file or the new one.
 
 use crate::common::*;
@@ -66,7 +66,7 @@ fn contents(file: &Checkpoint) -> BTreeMap<String, (DType, Vec<usize>, Vec<u64>)
 }
 
 #[test]
-fn what_is_saved_is_loaded() {
+fn saved_checkpoints_are_loaded_unchanged() {
     let dir = folder();
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     for file in [everything(), Checkpoint::new()] {
@@ -108,7 +108,7 @@ fn floats_in_notes_keep_every_bit() {
 }
 
 #[test]
-fn a_model_comes_back() {
+fn a_saved_model_is_restored() {
     let dir = folder();
     let path = dir.path().join("model.safetensors");
     let model = gpt::<f32>(config(), 1);
@@ -294,7 +294,7 @@ fn malformed_files_say_what_is_wrong() {
         let header = format!("{{{},{second}}}", f32s("w", 0, 4));
         assert_eq!(text(&raw(&header, 8)), "duplicate tensor name `w`");
     }
-    // Tensors that overlap, leave gaps, or lie outside
+    // Tensors that overlap, leave gaps, or are out of range
     let pair = |a: String, b: String| text(&raw(&format!("{{{a},{b}}}"), 16));
     assert_eq!(pair(f32s("a", 0, 12), f32s("b", 8, 16)), "tensors `a` and `b` overlap");
     assert_eq!(pair(f32s("a", 0, 16), f32s("b", 0, 8)), "tensors `b` and `a` overlap");
@@ -357,12 +357,12 @@ fn keys_that_do_not_fit_change_nothing() {
     let before = state_bits(&model);
     let dict = Checkpoint::load(&path).unwrap().get("model").unwrap();
     let error = model.load_state_dict(&dict).unwrap_err();
-    assert_eq!((error.missing.len(), error.unexpected.len(), error.misshapen.len()), (1, 1, 1));
+    assert_eq!((error.missing.len(), error.unexpected.len(), error.mismatched.len()), (1, 1, 1));
     assert_eq!(state_bits(&model), before);
 }
 
 #[test]
-fn later_formats_are_refused() {
+fn later_formats_are_rejected() {
     let dir = folder();
     let path = dir.path().join("a");
     let good = small(dir.path());
@@ -381,7 +381,7 @@ fn later_formats_are_refused() {
 }
 
 #[test]
-fn names_and_notes_that_no_reader_accepts_are_refused() {
+fn names_and_notes_that_no_reader_accepts_are_rejected() {
     let dir = folder();
     let path = dir.path().join("a");
     small(dir.path());
@@ -456,7 +456,7 @@ fn paths_that_cannot_be_read_or_written() {
 }
 
 #[test]
-fn no_temporary_file_stays() {
+fn no_temporary_file_remains() {
     let dir = folder();
     let path = dir.path().join("a.safetensors");
     for _ in 0..20 {

@@ -27,7 +27,7 @@ fn files_are_those_of_the_reference_implementation() {
 }
 
 #[test]
-fn a_long_tensor_that_does_not_lie_in_order_is_written_in_order() {
+fn a_long_non_contiguous_tensor_is_written_in_row_major_order() {
     let dir = folder();
     let path = dir.path().join("a");
     let x = Tensor::<f32>::arange(0.0, 60_000.0, 1.0).reshape([100, 3, 200]);
@@ -57,7 +57,7 @@ fn an_empty_prefix_adds_nothing_to_names() {
 }
 
 #[test]
-fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_asked_for() {
+fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_read() {
     let dir = folder();
     let path = dir.path().join("mixed");
     let entries = [
@@ -92,7 +92,7 @@ fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_asked_for() {
         error,
         format!(
             "{}: the contents of tensor a.half were not read, because F16 [3] is not supported \
-             (hint: what is not to be kept, remove from `unsupported`)",
+             (hint: remove entries that need not be saved from `unsupported`)",
             again.display()
         )
     );
@@ -107,7 +107,7 @@ fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_asked_for() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_read() {
+fn load_filtered_reads_only_selected_tensors() {
     let dir = folder();
     let path = dir.path().join("a");
     let mut file = everything();
@@ -120,14 +120,14 @@ fn only_what_is_asked_for_is_read() {
     assert_eq!(dict(&read), dict(&file));
     let none = Checkpoint::load_filtered(&path, |_| false).unwrap();
     assert!(none.tensors.is_empty() && none.notes == file.notes);
-    // Damage in what is not asked for is noticed, too.
+    // Damage in filtered tensors is detected, too.
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let error = Checkpoint::load_filtered(&path, |name| name == "i64").unwrap_err();
     assert!(matches!(error, CheckpointError::Damaged(_)), "{error}");
-    // Of a foreign file, nothing is said about tensors that are not asked for.
+    // Filtered tensors of a foreign file are not checked.
     let entries = [one("half", "F16", "[4]", 0, 8), one("w", "F32", "[2]", 8, 16)];
     fs::write(&path, raw(&format!("{{{}}}", entries.join(",")), 16)).unwrap();
     let read = Checkpoint::load_filtered(&path, |name| name == "w").unwrap();
@@ -138,7 +138,7 @@ fn only_what_is_asked_for_is_read() {
 }
 
 #[test]
-fn files_of_torch_save_are_called_what_they_are() {
+fn files_of_torch_save_are_identified() {
     let dir = folder();
     let path = dir.path().join("model.pt");
     let text = |bytes: &[u8]| {

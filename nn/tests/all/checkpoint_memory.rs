@@ -71,14 +71,14 @@ fn child() {
 fn saving_takes_no_memory_for_the_tensors() {
     let dir = folder();
     let path = dir.path().join("a");
-    // 200 MB of weights, and room for about as much again, but not twice.
+    // 200 MB of weights, and memory for one more copy, but not for two.
     assert_eq!(with_memory(450, "save", &path), "Ok(())");
     assert!(fs::metadata(&path).unwrap().len() > 50 * MILLION as u64);
     // And back.
     assert_eq!(with_memory(450, "load", &path), r#"["model.w"] of []"#);
 }
 
-/// A file of tensors that are as long as asked, all 0, and take no place on disk.
+/// A sparse file of tensors of given lengths, all 0, which takes no space on disk.
 fn zeros(path: &Path, tensors: &[(&str, usize)]) {
     let (mut end, mut entries) = (0, Vec::new());
     for (name, len) in tensors {
@@ -92,7 +92,7 @@ fn zeros(path: &Path, tensors: &[(&str, usize)]) {
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_an_error_that_says_so() {
+fn out_of_memory_is_an_error() {
     let dir = folder();
     let path = dir.path().join("a");
     zeros(&path, &[("a", 1000), ("b", 200_000_000)]);
@@ -102,7 +102,7 @@ fn what_does_not_fit_into_memory_is_an_error_that_says_so() {
 }
 
 #[test]
-fn what_is_not_asked_for_takes_no_memory() {
+fn filtered_tensors_take_no_memory() {
     let dir = folder();
     let path = dir.path().join("a");
     zeros(&path, &[("model.w", 1_000_000), ("optimizer.m", 100_000_000)]);

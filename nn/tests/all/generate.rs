@@ -50,7 +50,7 @@ fn draws_follow_the_softmax() {
                 chi += (count as f64 - expected).powi(2) / expected;
             }
         }
-        // At most 5 degrees of freedom: beyond 25 lies less than one in five thousand.
+        // At most 5 degrees of freedom: the probability beyond 25 is below 1/5000.
         assert!(chi < 25.0, "chi-square {chi}: {counts:?}");
     }
     let logits = [0.3, -1.0, 2.0, 0.0, 1.2, -0.4];
@@ -75,7 +75,7 @@ fn tiny_and_huge_temperatures() {
 }
 
 #[test]
-fn what_has_no_probability_is_never_drawn() {
+fn tokens_of_probability_0_are_never_drawn() {
     // Many draws close to 1, where the weights' sum may fall short by rounding.
     let mut logits = vec![0.1f32; 999];
     logits.push(f32::NEG_INFINITY);
@@ -85,7 +85,7 @@ fn what_has_no_probability_is_never_drawn() {
 }
 
 #[test]
-fn careless_samplers_are_told() {
+fn invalid_samplers_are_rejected() {
     let good = Tensor::from([1.0f32, 2.0]);
     let text = |temperature, top_k, logits: &Tensor<f32>| {
         panic_text(|| Sampler { temperature, top_k }.draw(logits, &mut Rng::new(0)))

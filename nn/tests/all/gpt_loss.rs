@@ -137,10 +137,14 @@ fn wrong_batches_are_reported_at_the_line_of_the_caller() {
             (&none, &none, "gpt: a batch of 0 sequences of 4 tokens"),
             (&empty, &empty, "gpt: a batch of 4 sequences of 0 tokens"),
         ] {
-            refuses_here(said, || model.loss_and_gradients(tokens, targets, &mut Pass::eval()));
+            assert_panics_here(said, || {
+                model.loss_and_gradients(tokens, targets, &mut Pass::eval())
+            });
         }
-        refuses_here("gpt: token -1 at position 0 is outside", || model.attention_maps(&wrong));
-        refuses_here("gpt: token -1 at position 0 is outside", || {
+        assert_panics_here("gpt: token -1 at position 0 is outside", || {
+            model.attention_maps(&wrong)
+        });
+        assert_panics_here("gpt: token -1 at position 0 is outside", || {
             model.forward_cached(&wrong, &mut model.cache())
         });
     });

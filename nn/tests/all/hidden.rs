@@ -1,4 +1,4 @@
-//! What stands behind a mask has no influence: not on results, nor on gradients, nor on
+//! Masked keys and values have no influence: not on results, nor on gradients, nor on
 //! gradients of gradients, whatever it is.
 
 use crate::common::*;
@@ -21,7 +21,7 @@ fn everything(y: &Var<f64>, by: &[&Var<f64>]) -> Vec<Vec<f64>> {
     values.chain(by.iter().filter_map(|x| second.get(x)).map(|x| x.to_vec())).collect()
 }
 
-/// Asserts that nothing changes, whatever `run` is told to hide.
+/// Asserts that outputs and gradients do not depend on the masked elements.
 fn hides(what: &str, run: impl Fn(f64) -> Vec<Vec<f64>>) {
     let clean = run(0.0);
     assert!(clean.iter().flatten().all(|x| x.is_finite()), "{what}: {clean:?}");
@@ -61,7 +61,7 @@ fn keys_and_values() {
         ("mixed heads, softcap, a bias", &|s, x| {
             mixes(s.softcap(2.0).bias(Bias::Additive(x[0].clone())), x)
         }),
-        ("mixed heads, -inf in one of them", &|s, x| mixes(s.bias(Bias::rule("low", low)), x)),
+        ("mixed heads, -inf in one of them", &|s, x| mixes(s.bias(Bias::from_fn("low", low)), x)),
     ];
     let normalizers = [
         Normalizer::Softmax,
@@ -123,14 +123,14 @@ fn keys_and_values_of_many_tiles() {
             ("dropout", &|s| s.dropout(0.3, &mut Pass::train(1))),
         ];
         for (name, part) in parts {
-            for turned in [false, true] {
+            for transposed in [false, true] {
                 let run = |with: f32| {
-                    let lie = |x: Tensor<f32>| match turned {
+                    let layout = |x: Tensor<f32>| match transposed {
                         true => Var::leaf(x.transpose(2, 3).contiguous().transpose(2, 3)),
                         false => Var::leaf(x),
                     };
                     let (q, [k, v]) =
-                        (Var::leaf(q.clone()), x.each_ref().map(|x| lie(hidden(x, seen, with))));
+                        (Var::leaf(q.clone()), x.each_ref().map(|x| layout(hidden(x, seen, with))));
                     let spec = part(Spec::new().mask(Mask::lengths(&[seen]))).path(Path::Tiled);
                     let y = attend(&q, &k, &v, &spec);
                     let of = grad(&[(&y.square().sum(..), None)], &[&q, &k, &v]);
@@ -140,14 +140,14 @@ fn keys_and_values_of_many_tiles() {
                 let clean = run(0.0);
                 assert!(clean.iter().flatten().all(|x| x.is_finite()), "{name}");
                 for with in [f32::NAN, f32::INFINITY, 1e30] {
-                    assert_eq!(run(with), clean, "{name}, {seen} of {lk}, {with}, {turned}");
+                    assert_eq!(run(with), clean, "{name}, {seen} of {lk}, {with}, {transposed}");
                 }
             }
         }
     }
 }
 
-/// Modules, by what they are given; what each of them sees is a token of `SEEN`.
+/// Modules by name; each attends to the first `SEEN` tokens only.
 #[test]
 fn sources() {
     let r = &mut Rng::new(6);
@@ -175,7 +175,7 @@ fn sources() {
         ("additive", &|t, s| additive.forward(t, s, s, seen(), &mut eval())),
         ("cross", &|t, s| cross.forward(t, s, seen(), &mut eval())),
     ];
-    let position = local_p.position.weight.var();
+    let position = local_p.position.weight.to_var();
     for (name, run) in runs {
         hides(name, |with| {
             let (t, s) = (Var::leaf(t.clone()), Var::leaf(poisoned(&s, SEEN, with)));
@@ -184,7 +184,7 @@ fn sources() {
     }
 }
 
-/// Self-attention where the hidden tokens do not ask, either.
+/// Self-attention where the masked tokens are not queries, either.
 #[test]
 fn tokens() {
     let r = &mut Rng::new(6);
@@ -223,11 +223,11 @@ fn tokens() {
     });
 }
 
-/// A query that sees nothing has no part in any gradient, whatever comes back to it.
+/// A query that attends to no key contributes to no gradient, whatever the gradient of its output.
 #[test]
 fn cotangents() {
     let x = [randn(&[1, 2, 5, 3], 1), randn(&[1, 2, 4, 3], 2), randn(&[1, 2, 4, 3], 3)];
-    let blind = Mask::rule("blind", |at| at.query != 1);
+    let blind = Mask::from_fn("blind", |at| at.query != 1);
     for path in [Path::Composed, Path::Tiled] {
         let run = |with: f64| {
             let [q, k, v] = x.each_ref().map(|x| Var::leaf(x.clone()));

@@ -77,7 +77,7 @@ fn residuals_are_added_in_one_pass() {
             ];
             // What comes after them draws the same.
             assert_eq!((p0.key(), p2.key()), (p1.key(), p3.key()));
-            refuses("residual [2, 3, 5, 8], got [8]", || {
+            assert_panics("residual [2, 3, 5, 8], got [8]", || {
                 mlp.forward_add(&x, &x.select(0, 0).select(0, 0).select(0, 0), p0)
             });
             for (fused, plain) in pairs {
@@ -90,7 +90,7 @@ fn residuals_are_added_in_one_pass() {
 }
 
 #[test]
-fn every_parameter_is_walked_and_trained() {
+fn every_parameter_is_visited_and_trained() {
     let x = Var::constant(randn(&[2, 4, 8], 1));
     // The gradient of the sum alone would be 0 behind a norm or for a key bias.
     let loss = |y: &Var<f64>| y.mul(&Var::constant(randn(y.shape(), 2))).square().sum(..);
@@ -131,17 +131,17 @@ fn every_parameter_is_walked_and_trained() {
 }
 
 #[test]
-fn the_walk_is_checked() {
+fn visit_is_checked() {
     struct Odd {
         a: Param<f64>,
         b: Param<f64>,
         second: &'static str,
     }
     impl Module<f64> for Odd {
-        fn walk(&self, w: &mut Walk<'_, f64>) {
-            w.param("a", &self.a);
+        fn visit(&self, v: &mut Visitor<'_, f64>) {
+            v.param("a", &self.a);
             if !self.second.is_empty() {
-                w.param(self.second, &self.b);
+                v.param(self.second, &self.b);
             }
         }
     }
@@ -149,21 +149,22 @@ fn the_walk_is_checked() {
         let new = || Param::new(Tensor::ones([2]));
         Odd { a: new(), b: new(), second }
     };
-    let loss = |m: &Odd| (m.a.var() * m.b.var()).sum(..);
+    let loss = |m: &Odd| (m.a.to_var() * m.b.to_var()).sum(..);
     check_module(|| odd("b"), loss);
     let text = panic_text(|| check_module(|| odd(""), loss));
-    assert!(text.contains("parameters made and parameters that walk() shows"), "{text}");
+    assert!(text.contains("parameters created and parameters that visit() visits"), "{text}");
     let text = panic_text(|| check_module(|| odd("a"), loss));
     assert_eq!(text, "state_dict: two parameters are named a");
-    let text = panic_text(|| check_module(|| odd("b"), |m| m.a.var().sum(..)));
+    let text = panic_text(|| check_module(|| odd("b"), |m| m.a.to_var().sum(..)));
     assert_eq!(text, "b got no gradient");
-    let text = panic_text(|| check_module(|| odd("b"), |m| (m.a.var() * m.b.var() * 0.0).sum(..)));
+    let text =
+        panic_text(|| check_module(|| odd("b"), |m| (m.a.to_var() * m.b.to_var() * 0.0).sum(..)));
     assert_eq!(text, "a: gradient sums to 0");
 }
 
-/// Those that a thread makes for somebody else while it waits do not count.
+/// Parameters that a thread creates for other tasks while it waits do not count.
 #[test]
-fn the_walk_is_checked_among_other_tasks() {
+fn visit_is_checked_among_other_tasks() {
     use retrograd_tensor::par::{self, Cost};
     let sleep = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
     with_threads(2, || {
@@ -270,7 +271,7 @@ fn a_batch_is_its_sequences_and_a_prefix_its_beginning() {
 /// The same lengths throughout, so that even the kernels are the same: then not one bit of an
 /// earlier position may change.
 #[test]
-fn the_future_does_not_touch_the_past() {
+fn later_tokens_do_not_change_earlier_outputs() {
     fn check<T: Real>() {
         let model = gpt::<T>(GptConfig { context: 16, ..config() }, 1);
         let tokens: Vec<i64> = (0..16).map(|i| i * 5 % 7).collect();
@@ -342,7 +343,7 @@ fn wrong_configurations_say_what_is_wrong() {
     ] {
         assert!(text(config).starts_with("more parameters than memory can hold: GptConfig {"));
     }
-    // Not many parameters, but each block takes memory, too: also if it is a file that asks.
+    // Few parameters, but each block takes memory, also if the configuration is read from a file.
     for layers in [10_001, 1 << 30, 1 << 40] {
         let want = format!("layers must be at most 10000, got {layers}");
         assert_eq!(text(GptConfig { layers, ..config() }), want);
@@ -448,7 +449,7 @@ fn a_graph_does_not_see_later_changes() {
 }
 
 #[test]
-fn dropout_refuses_what_is_no_probability() {
+fn dropout_rejects_invalid_probabilities() {
     for (p, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.1, "1.1"), (f64::INFINITY, "inf")] {
         let text = panic_text(|| Dropout::new(p));
         assert_eq!(text, format!("dropout: p must be in [0, 1], got {shown}"));
@@ -509,7 +510,7 @@ fn dropout_does_not_depend_on_threads() {
 }
 
 #[test]
-fn a_pass_is_its_seed() {
+fn equal_seeds_give_equal_passes() {
     let model = gpt::<f32>(GptConfig { dropout: 0.4, ..config() }, 1);
     let tokens = Tensor::from([[0i64, 1, 2, 3, 4, 5]]);
     let run = |mut pass: Pass| bits(model.forward(&tokens, &mut pass).value());
@@ -590,4 +591,57 @@ fn loss_over_a_large_vocabulary() {
             assert!(off < 1e-12, "{off}");
         }
     }
+}
+
+/// Threads share the layers, which are trait objects.
+#[test]
+fn sequential_runs_in_sharded() {
+    let rng = &mut Rng::new(3);
+    let model = Sequential::<f64>::new()
+        .then(Linear::new(4, 8, rng))
+        .then(Activation::Gelu)
+        .then(Linear::new(8, 2, rng));
+    let x = randn(&[6, 4], 5);
+    let mean =
+        |x: Tensor<f64>| model.forward(&Var::constant(x), &mut Pass::eval()).square().mean(..);
+    let rows = [4, 2];
+    let part = |i: usize| mean(x.narrow(0, 4 * i, rows[i]));
+    let (loss, grads) = with_threads(2, || retrograd_autograd::sharded(&rows, part));
+    let whole = mean(x.clone());
+    assert!((loss - whole.item()).abs() < 1e-14, "{loss} is not {}", whole.item());
+    let want = whole.backward();
+    for (name, param) in model.named_parameters() {
+        let difference = grads.get(&param).unwrap() - want.get(&param).unwrap();
+        assert!(difference.abs().max(..).item() < 1e-14, "{name}");
+    }
+}
+
+#[test]
+fn non_finite_gradients_are_named() {
+    let mut rng = Rng::new(3);
+    let embedding = retrograd_nn::Embedding::<f64>::new(3, 2, &mut rng);
+    let (a, b) = (Linear::<f64>::new(2, 2, &mut rng), Linear::tied(&embedding.weight));
+    struct Model {
+        embedding: retrograd_nn::Embedding<f64>,
+        a: Linear<f64>,
+        b: Linear<f64>,
+    }
+    impl Module<f64> for Model {
+        fn visit(&self, v: &mut Visitor<'_, f64>) {
+            v.module("embedding", &self.embedding);
+            v.module("a", &self.a);
+            v.module("b", &self.b);
+        }
+    }
+    let model = Model { embedding, a, b };
+    let names = |factor: f64| {
+        let bias = model.a.bias.as_ref().unwrap().to_var();
+        let loss = (model.embedding.weight.to_var() * factor).sum(..)
+            + model.a.weight.to_var().sum(..)
+            + (bias * factor).sum(..);
+        model.non_finite_gradients(&loss.backward())
+    };
+    assert!(names(1.0).is_empty());
+    // The tied parameter once, and in the order of the module.
+    assert_eq!(names(f64::INFINITY), ["embedding.weight", "a.bias"]);
 }

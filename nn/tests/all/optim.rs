@@ -1,11 +1,11 @@
-//! Optimisers against PyTorch, and what they refuse.
+//! Optimisers against PyTorch, and invalid gradients and hyperparameters.
 
 use crate::common::*;
 use retrograd_autograd::{Backprop, Gradients, Var};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
 use retrograd_nn::schedule::Schedule;
-use retrograd_nn::{ConfigError, Module, Param, Pass, Walk};
+use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 use std::path::Path;
@@ -18,9 +18,9 @@ pub struct Two<T: Real = f64> {
 }
 
 impl<T: Real> Module<T> for Two<T> {
-    fn walk(&self, w: &mut Walk<'_, T>) {
-        w.param("matrix", &self.matrix);
-        w.param("vector", &self.vector);
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.param("matrix", &self.matrix);
+        v.param("vector", &self.vector);
     }
 }
 
@@ -36,7 +36,7 @@ pub fn two<T: Real>() -> Two<T> {
 pub fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
     let mut all = Gradients::empty();
     for (param, g) in pairs.iter().filter(|(param, _)| param.is_trainable()) {
-        all.accumulate(Backprop::from(&param.var()).cotangent(g.clone()).run());
+        all.accumulate(Backprop::from(&param.to_var()).cotangent(g.clone()).run());
     }
     all
 }
@@ -137,12 +137,12 @@ fn a_step_is_taken_for_all_or_none() {
         );
         let error = optimizer.step(&Gradients::empty()).unwrap_err();
         assert_eq!(error, StepError::MissingGradient(vec!["matrix".into(), "vector".into()]));
-        for wild in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let vector = Tensor::from([0.0, 1.0, 2.0, wild]);
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let vector = Tensor::from([0.0, 1.0, 2.0, bad]);
             let error = optimizer
                 .step(&gradients(&[(&model.matrix, ones()), (&model.vector, vector)]))
                 .unwrap_err();
-            assert_eq!(error, StepError::NotFinite(vec!["vector".into()]), "{name}, {wild}");
+            assert_eq!(error, StepError::NotFinite(vec!["vector".into()]), "{name}, {bad}");
             assert_eq!(
                 error.to_string(),
                 "no step was taken: the gradient is not finite for vector"
@@ -160,7 +160,7 @@ fn a_step_is_taken_for_all_or_none() {
 }
 
 #[test]
-fn hyperparameters_out_of_range_are_refused() {
+fn hyperparameters_out_of_range_are_rejected() {
     let model = two::<f32>();
     let error = |r: Result<(), ConfigError>| r.unwrap_err().to_string();
     let sgd = |c: SgdConfig| Sgd::new(&model, c).map(|_| ());
@@ -348,7 +348,7 @@ fn optimiser_state_is_loaded_whole_or_not_at_all() {
     for line in [
         "missing: m.matrix",
         "unexpected: w.vector",
-        "shape of v.vector: wanted is [4], the state dict has [5]",
+        "shape of v.vector: expected [4], the state dict has [5]",
     ] {
         assert!(error.contains(line), "{error}");
     }
@@ -419,11 +419,11 @@ fn clipping_by_the_common_norm() {
                 close(g.norm(), 1.0);
             }
         }
-        // What is not finite stays, and an optimiser refuses it.
-        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let mut g = pair(wild);
+        // Non-finite gradients are unchanged, and an optimiser rejects them.
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut g = pair(bad);
             assert!(g.clip_norm(1.0).is_nan() && !g.is_finite());
-            assert_eq!(first(&g).to_bits() << 1, wild.to_bits() << 1);
+            assert_eq!(first(&g).to_bits() << 1, bad.to_bits() << 1);
         }
         let text = panic_text(|| pair(1.0).clip_norm(f64::NAN));
         assert_eq!(text, "clip_norm: the largest norm must be at least 0, got NaN");
@@ -436,7 +436,7 @@ fn clipping_by_the_common_norm() {
 
 /// Nothing that is done after clipping passes as finite because clipping has looked.
 #[test]
-fn what_comes_after_clipping_is_looked_at_again() {
+fn gradients_changed_after_clipping_are_checked_again() {
     fn check<T: Real>() {
         let model = two::<T>();
         let pair = |x: f64| {
@@ -453,23 +453,23 @@ fn what_comes_after_clipping_is_looked_at_again() {
             assert!(!g.is_finite());
         };
         let largest = if T::DTYPE == retrograd_tensor::DType::F32 { 3e38 } else { 1.5e308 };
-        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut g = clipped(2.0);
-            g.accumulate(pair(wild));
+            g.accumulate(pair(bad));
             of_both(&g);
             for (name, mut optimizer) in every(&model) {
                 let before = state_bits(&model);
-                let refused = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
-                assert_eq!(optimizer.step(&g).unwrap_err(), refused, "{name}, {wild}");
+                let rejected = StepError::NotFinite(vec!["matrix".into(), "vector".into()]);
+                assert_eq!(optimizer.step(&g).unwrap_err(), rejected, "{name}, {bad}");
                 assert_eq!(state_bits(&model), before);
             }
             // The other way round, a finite sum does not make finite what is not.
-            let mut g = pair(wild);
+            let mut g = pair(bad);
             g.clip_norm(1.0);
             g.accumulate(clipped(2.0));
             of_both(&g);
             let mut g = clipped(2.0);
-            g.scale(T::from_f64(wild));
+            g.scale(T::from_f64(bad));
             of_both(&g);
         }
         // Both summands are finite, their sum is not.
@@ -510,7 +510,8 @@ fn an_optimiser_minimises() {
         let (_, mut optimizer) = every(&model).remove(i);
         let target = Var::constant(Tensor::full([2, 3], 0.5f32));
         let loss = || {
-            (model.matrix.var() - &target).square().sum(..) + model.vector.var().square().sum(..)
+            (model.matrix.to_var() - &target).square().sum(..)
+                + model.vector.to_var().square().sum(..)
         };
         let first = loss().item();
         for step in 0..200 {

@@ -30,14 +30,14 @@ fn param() -> Param<f32> {
 }
 
 #[test]
-fn what_needs_the_value_within_an_update_panics() {
+fn access_within_an_update_panics() {
     type Use = fn(&Param<f32>);
     let uses: [(&str, Use); 5] = [
-        ("var", |p| drop(p.var())),
+        ("to_var", |p| drop(p.to_var())),
         ("value", |p| drop(p.value())),
         ("set", |p| p.set(Tensor::zeros([2]))),
         ("update", |p| p.update(|_| ())),
-        ("var", |p| drop(p.clone().var())),
+        ("to_var", |p| drop(p.clone().to_var())),
     ];
     for (method, again) in uses {
         ends(move || {
@@ -64,10 +64,10 @@ fn the_panic_names_the_line_of_the_caller() {
     ends(|| {
         let p = param();
         let again = "the closure given to `update` must not use it";
-        refuses_here(again, || p.update(|_| p.var()));
-        refuses_here(again, || p.update(|_| p.value()));
-        refuses_here(again, || p.update(|_| p.set(Tensor::zeros([2]))));
-        refuses_here(again, || p.update(|_| p.update(|_| ())));
+        assert_panics_here(again, || p.update(|_| p.to_var()));
+        assert_panics_here(again, || p.update(|_| p.value()));
+        assert_panics_here(again, || p.update(|_| p.set(Tensor::zeros([2]))));
+        assert_panics_here(again, || p.update(|_| p.update(|_| ())));
     });
 }
 
@@ -75,7 +75,7 @@ fn the_panic_names_the_line_of_the_caller() {
 fn shape_identity_and_gradient_are_free_within_an_update() {
     ends(|| {
         let p = param();
-        let grads = p.var().square().sum(..).backward();
+        let grads = p.to_var().square().sum(..).backward();
         p.update(|w| {
             assert_eq!((p.shape(), format!("{p:?}")), ([2].into(), "Param(f32[2])".into()));
             assert!(p.is_trainable());
@@ -111,13 +111,13 @@ fn gradients_are_found_by_parameter() {
     let model = two::<f64>();
     let mut grads = both(&model, 3);
     for p in [&model.matrix, &model.vector] {
-        let by_var = grads.get(&p.var()).unwrap();
+        let by_var = grads.get(&p.to_var()).unwrap();
         assert_eq!(bits(grads.get(p).unwrap()), bits(by_var));
         assert_eq!(bits(grads.get(&p.clone()).unwrap()), bits(by_var));
     }
     // As soon as it is frozen its variable is a constant; the gradient is still that of the pass.
     model.vector.set_trainable(false);
-    assert!(grads.get(&model.vector.var()).is_none());
+    assert!(grads.get(&model.vector.to_var()).is_none());
     assert!(grads.get(&model.vector).is_some());
     assert!(grads.get(&Param::new(Tensor::<f64>::zeros([4]))).is_none());
     assert_eq!(*grads.remove(&model.vector).unwrap().shape(), [4]);

@@ -76,7 +76,7 @@ fn sizes_are_those_of_nanogpt() {
 }
 
 #[test]
-fn walking_order_is_the_order_of_construction_in_pytorch() {
+fn visiting_order_is_the_order_of_construction_in_pytorch() {
     let model = gpt::<f32>(config(), 1);
     let names: Vec<String> = model.named_parameters().into_iter().map(|(n, _)| n).collect();
     assert_eq!(
@@ -134,8 +134,8 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
          \n  missing: transformer.h.1.mlp.c_fc.bias\
          \n  unexpected: optimizer\
          \n  unexpected: transformer.h.2.ln_1.weight\
-         \n  shape of transformer.h.0.mlp.c_fc.weight: wanted is [32, 8], the state dict has [8, 32]\
-         \n  shape of transformer.ln_f.weight: wanted is [8], the state dict has [9]\
+         \n  shape of transformer.h.0.mlp.c_fc.weight: expected [32, 8], the state dict has [8, 32]\
+         \n  shape of transformer.ln_f.weight: expected [8], the state dict has [9]\
          \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ\
          \n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, mlp.c_fc \
          and mlp.c_proj transposed, as Conv1D does; transpose all of them, the square ones too: \
@@ -175,8 +175,8 @@ fn names_that_differ_by_a_prefix_are_explained() {
          \n  unexpected: _orig_mod.transformer.h.0.ln_1.weight\
          \n  unexpected: _orig_mod.transformer.h.0.ln_2.bias\
          \n  and 21 more unexpected\
-         \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile puts there; \
-         `Checkpoint::get(\"_orig_mod\")` takes it off)"
+         \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile adds; \
+         `Checkpoint::get(\"_orig_mod\")` removes it)"
     );
     // The fields hold them all.
     let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
@@ -184,10 +184,10 @@ fn names_that_differ_by_a_prefix_are_explained() {
     let hint =
         |dict: &StateDict| text(dict).split_once("(hint: ").map(|(_, hint)| hint.to_string());
     let data_parallel = "names in the state dict begin with `module.`, which DataParallel and \
-                         DistributedDataParallel put there; `Checkpoint::get(\"module\")` takes it off)";
+                         DistributedDataParallel add; `Checkpoint::get(\"module\")` removes it)";
     assert_eq!(hint(&with("module.")).unwrap(), data_parallel);
-    let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` takes \
-               it off)";
+    let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` removes \
+               it)";
     assert_eq!(hint(&with("model.gpt.")).unwrap(), own);
     // With other names among them, and the other way round.
     let mut dict = with("module.");
@@ -221,7 +221,7 @@ fn transposed_weights_are_explained() {
         }
     }
     let error = model.load_state_dict(&dict).unwrap_err();
-    assert_eq!(error.misshapen.len(), 6);
+    assert_eq!(error.mismatched.len(), 6);
     assert!(error.to_string().contains("transpose all of them, the square ones too"), "{error}");
     // Another shape is no transposition.
     let mut dict = model.state_dict();
@@ -229,19 +229,19 @@ fn transposed_weights_are_explained() {
     assert!(!model.load_state_dict(&dict).unwrap_err().to_string().contains("hint"));
 }
 
-/// A parameter under two names, which is changed between the two visits of a walk.
+/// A parameter under two names, which is changed between its two visits.
 struct Tied {
     param: Param,
     change: bool,
 }
 
 impl Module for Tied {
-    fn walk(&self, w: &mut Walk<'_, f32>) {
-        w.param("a", &self.param);
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.param("a", &self.param);
         if self.change {
             self.param.update(|x| x.make_mut()[0] += 1.0);
         }
-        w.param("b", &self.param);
+        v.param("b", &self.param);
     }
 }
 
@@ -299,7 +299,7 @@ fn a_tied_parameter_may_have_either_name_or_both() {
         head.make_mut()[3] = change(0.0);
         dict.insert("lm_head.weight".into(), head);
         let error = model.load_state_dict(&dict).unwrap_err();
-        assert_eq!(error.torn, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
+        assert_eq!(error.conflicting, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
     }
     // NaN is the same as itself: an archive of a failed run can be loaded.
     let mut dict = source.state_dict();

@@ -139,7 +139,7 @@ fn counts_are_exact_beyond_24_bits() {
 }
 
 #[test]
-fn a_count_that_is_none_is_refused() {
+fn invalid_counts_are_rejected() {
     let model = two::<f32>();
     let mut adam = Adam::new(&model, PLAIN).unwrap();
     adam.step(&both(&model, 1)).unwrap();
@@ -158,11 +158,11 @@ fn a_count_that_is_none_is_refused() {
         let mut dict = adam.state_dict();
         dict.insert("step.matrix".into(), count);
         let error = adam.load_state_dict(5, &dict).unwrap_err().to_string();
-        let line = "value of step.matrix: wanted is a whole number of steps, at least 0";
+        let line = "value of step.matrix: expected a whole number of steps, at least 0";
         assert!(error.contains(line), "{error}");
         assert_eq!((adam.steps(), dict_bits(&adam.state_dict())), (1, before.clone()));
     }
-    // Counts are no part of what SGD remembers.
+    // Counts are not part of the state of SGD.
     let (_, mut sgd) = every(&model).remove(1);
     let mut dict = sgd.state_dict();
     dict.insert("step.matrix".into(), Tensor::scalar(1.0));

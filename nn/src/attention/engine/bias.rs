@@ -1,8 +1,9 @@
-//! What is added to scores: by a rule of positions, by a table, or by a tensor.
+//! Addends to scores: a function of positions, a table, or a tensor.
 
-use super::mask::{Held, Sizes};
+use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
 use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::error::{ErrorKind, Result, require};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 use std::sync::Arc;
@@ -10,106 +11,107 @@ use std::sync::Arc;
 /// An addend to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
 #[derive(Clone)]
 pub enum Bias<T: Real = f32> {
-    /// `-slope_h · |p - j|` with a slope per head: the farther, the less. Press, Smith, Lewis
-    /// 2021 (arXiv 2108.12409).
+    /// `-slope_h · |p - j|` with a slope per head: a penalty linear in the distance. Press, Smith,
+    /// Lewis 2021 (arXiv 2108.12409).
     Alibi(Arc<[f64]>),
-    /// A tensor broadcast to `[B, H, Lq, Lk]`; it gets a gradient if it is tracked.
+    /// A tensor broadcast to `[B, H, Lq, Lk]`, with a gradient if it is tracked.
     Additive(Var<T>),
     /// A learned value per head and bucket of distances, `[H, buckets]`. Raffel et al. 2019
     /// (arXiv 1910.10683).
     Buckets {
         /// The values, `[H, buckets]`.
         table: Var<T>,
-        /// How distances are put into buckets.
+        /// The map from distances to buckets.
         buckets: Buckets,
     },
-    /// A rule of the user's, with a name for printing.
-    Rule(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
+    /// A function of sequence, head, query position and key position, with a name for printing.
+    Function(&'static str, Arc<dyn Fn(At) -> f64 + Send + Sync>),
 }
 
 impl<T: Real> Bias<T> {
-    /// ALiBi with the paper's slopes for any number of heads.
+    /// ALiBi with the slopes of the paper, for any number of heads.
     pub fn alibi(heads: usize) -> Self {
         Bias::Alibi(alibi_slopes(heads).into())
     }
 
-    /// A rule of sequence, head, query position and key position.
-    pub fn rule(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
-        Bias::Rule(name, Arc::new(f))
+    /// A bias that is a function of sequence, head, query position and key position.
+    pub fn from_fn(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
+        Bias::Function(name, Arc::new(f))
     }
 
-    /// The bias ready for use with these sizes, or what does not fit. Keys are then known by
-    /// number, of those that a cache holds.
-    pub(crate) fn fitted(
+    /// The bias checked against the sizes of a call, or the reason why it does not fit. Keys of
+    /// the result are counted by their index among those that a cache holds.
+    pub(crate) fn resolved(
         &self,
         sizes: Sizes,
-        held: Option<Held>,
+        cached: Option<CachedPositions>,
         offset: isize,
-    ) -> Result<Bias<T>, String> {
-        let held = held.filter(|held| held.dropped > 0);
+    ) -> Result<Bias<T>> {
+        let cached = cached.filter(|cached| cached.dropped > 0);
         let by_number =
             matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
-        if held.is_some() && by_number {
-            return Err("a bias by number of key, and the cache has dropped some".into());
-        }
-        if let Some(why) = self.misfit(sizes) {
-            return Err(why);
-        }
-        let Some(held) = held else { return Ok(self.clone()) };
+        require(cached.is_none() || !by_number, "bias", ErrorKind::Mismatch, || {
+            "a bias by number of key, and the cache has dropped some".into()
+        })?;
+        self.check(sizes)?;
+        let Some(cached) = cached else { return Ok(self.clone()) };
         match self {
             Bias::Additive(_) => Ok(self.clone()),
             Bias::Buckets { .. } => {
                 let index = Tensor::from_fn([sizes.lk], |i| {
-                    held.place(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
+                    cached.to_position(At { batch: 0, head: 0, query: 0, key: i[0] }).key as i64
                 });
-                let all = self.as_var(Sizes { lk: sizes.lk + held.dropped, ..sizes }, offset);
+                let all = self.as_var(Sizes { lk: sizes.lk + cached.dropped, ..sizes }, offset);
                 Ok(Bias::Additive(all.index_select(-1, &index)))
             }
             _ => {
                 let bias = self.clone();
-                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(held.place(at)));
-                Ok(Bias::rule("by position", rule))
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(cached.to_position(at)));
+                Ok(Bias::from_fn("by position", f))
             }
         }
     }
 
-    fn misfit(&self, sizes: Sizes) -> Option<String> {
+    fn check(&self, sizes: Sizes) -> Result<()> {
         let Sizes { batch, heads, lq, lk } = sizes;
         let sizes = [batch, heads, lq, lk];
         match self {
-            Bias::Alibi(slopes) if slopes.len() != heads => {
-                Some(format!("{} ALiBi slopes for {heads} heads", slopes.len()))
+            Bias::Alibi(slopes) => {
+                require(slopes.len() == heads, "bias", ErrorKind::Mismatch, || {
+                    format!("{} ALiBi slopes for {heads} heads", slopes.len())
+                })
             }
-            Bias::Buckets { table, buckets } if *table.shape() != [heads, buckets.count] => {
-                Some(format!(
-                    "a table {:?} for {heads} heads and {} buckets",
-                    table.shape(),
-                    buckets.count
-                ))
+            Bias::Buckets { table, buckets } => {
+                let Buckets { count, .. } = *buckets;
+                require(*table.shape() == [heads, count], "bias", ErrorKind::Mismatch, || {
+                    format!("a table {:?} for {heads} heads and {count} buckets", table.shape())
+                })?;
+                buckets.check("bias")
             }
-            Bias::Buckets { buckets, .. } => buckets.misfit(),
             Bias::Additive(x) => {
                 let mut axes = x.shape().iter().rev().zip(sizes.iter().rev());
                 let fits = x.rank() <= 4 && axes.all(|(&have, &want)| have == want || have == 1);
-                (!fits).then(|| format!("a bias {:?} does not broadcast to {sizes:?}", x.shape()))
+                require(fits, "bias", ErrorKind::Broadcast, || {
+                    format!("a bias {:?} does not broadcast to {sizes:?}", x.shape())
+                })
             }
-            _ => None,
+            Bias::Function(..) => Ok(()),
         }
     }
 
-    /// As a function of the pair, if it is one without a gradient.
-    pub(crate) fn as_rule(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
+    /// The bias as a function of the pair; `None` for biases with a gradient.
+    pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
-            Bias::Alibi(_) | Bias::Rule(..) => Some(|at: At| match self {
+            Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
                 Bias::Alibi(slopes) => -slopes[at.head] * (at.query - at.key as isize).abs() as f64,
-                Bias::Rule(_, f) => f(at),
+                Bias::Function(_, f) => f(at),
                 _ => 0.0,
             }),
             _ => None,
         }
     }
 
-    /// As a variable that broadcasts to `[B, H, Lq, Lk]`.
+    /// The bias as a variable that broadcasts to `[B, H, Lq, Lk]`.
     pub(crate) fn as_var(&self, sizes: Sizes, offset: isize) -> Var<T> {
         let Sizes { batch, heads, lq, lk } = sizes;
         match self {
@@ -122,20 +124,20 @@ impl<T: Real> Bias<T> {
                 table.index_select(1, &index).reshape([heads, lq, lk])
             }
             _ => {
-                let rule = self.as_rule().expect("the other biases are rules");
+                let f = self.as_fn().expect("the other biases are functions");
                 // ALiBi is the same for every sequence.
                 let batch = if matches!(self, Bias::Alibi(_)) { 1 } else { batch };
                 Var::constant(Tensor::from_fn([batch, heads, lq, lk], |i| {
                     let query = i[2] as isize + offset;
-                    T::from_f64(rule(At { batch: i[0], head: i[1], query, key: i[3] }))
+                    T::from_f64(f(At { batch: i[0], head: i[1], query, key: i[3] }))
                 }))
             }
         }
     }
 }
 
-/// ALiBi's slopes: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
-/// power of two below, followed by every other one of the power above.
+/// The slopes of ALiBi: `2^(-8h/H)` for `h = 1..=H` if `H` is a power of two; else those of the
+/// power of two below, followed by every other slope of the power of two above.
 ///
 /// ```
 /// use retrograd_nn::attention::alibi_slopes;
@@ -151,25 +153,25 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(below).chain(power(2 * below).step_by(2).take(heads - below)).collect()
 }
 
-/// T5's buckets of distances: half of them one distance each, the others growing by a
-/// constant factor up to `max_distance`, and all beyond in the last.
+/// The distance buckets of T5: half of the buckets hold one distance each, the others grow by a
+/// constant factor up to `max_distance`, and the last also holds all distances beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets {
-    /// How many there are.
+    /// The number of buckets.
     pub count: usize,
     /// Distances from here on share the last bucket.
     pub max_distance: usize,
-    /// Half of the buckets for keys after the query; else those all share bucket 0.
+    /// True: half of the buckets are for keys after the query. False: these keys share bucket 0.
     pub bidirectional: bool,
 }
 
 impl Buckets {
-    /// What makes no sense of it, if anything.
-    pub(crate) fn misfit(&self) -> Option<String> {
+    /// Checks that there are enough buckets, and that the last begins after those of one distance.
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
         let Buckets { count, max_distance, bidirectional } = *self;
         let exact = if bidirectional { count / 4 } else { count / 2 };
-        let fits = count >= if bidirectional { 2 } else { 1 } && max_distance > exact.max(1);
-        (!fits).then(|| {
+        let enough = count >= if bidirectional { 2 } else { 1 };
+        require(enough && max_distance > exact.max(1), op, ErrorKind::Value, || {
             format!("{count} buckets up to a distance of {max_distance}, {exact} of one each")
         })
     }
@@ -203,7 +205,7 @@ impl<T: Real> fmt::Debug for Bias<T> {
             Bias::Buckets { buckets, .. } => {
                 write!(f, "{} learned buckets of distance", buckets.count)
             }
-            Bias::Rule(name, _) => write!(f, "rule \"{name}\""),
+            Bias::Function(name, _) => write!(f, "function \"{name}\""),
         }
     }
 }

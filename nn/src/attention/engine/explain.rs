@@ -1,18 +1,21 @@
-//! What a spec does, in words and as a map.
+//! A spec in words and as a map.
 
 use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
 use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Class, Rule, TILE};
+use retrograd_tensor::error::{OrPanic, ShapeError};
 use std::fmt::Write;
 
 impl<T: Real> Spec<T> {
-    /// The parts in words, and a map of who sees whom: of a short sequence by query and key,
-    /// `#` seen and `.` not; of a longer one by tiles, `#` full, `+` partial, `.` empty, with
-    /// several tiles in a character if need be. A mask by head, or by sequence, has a map for
-    /// each of the first few that differ; of a user's rule, which may depend on both, the map is
-    /// that of the first head of the first sequence. Below it stands how many tiles are full,
-    /// partial and empty, and what the path makes of them.
+    /// The parts of the spec in words, and a map of the mask.
+    ///
+    /// For short sequences the map has a row for each query and a column for each key, `#` where
+    /// the pair attends and `.` where it does not. For longer ones a character is one tile or
+    /// several: `#` full, `+` partial, `.` empty. A mask by head or by sequence has a map for each
+    /// of the first few that differ. For a mask from a function, which may depend on both, the map
+    /// is that of the first head of the first sequence. Below each map are the numbers of full,
+    /// partial and empty tiles, and which of them the path computes.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -44,10 +47,7 @@ impl<T: Real> Spec<T> {
             line("heads       scores are mixed".into());
         }
         line(format!("mask        {:?}", self.mask));
-        line(format!(
-            "positions   query 0 stands at key {offset} ({:?})",
-            self.align.unwrap_or_default()
-        ));
+        line(format!("positions   query 0 at key {offset} ({:?})", self.align.unwrap_or_default()));
         line(format!("weights     {:?}", self.normalizer));
         match &self.sink {
             Sink::None => {}
@@ -62,7 +62,7 @@ impl<T: Real> Spec<T> {
         }
         let skips = match (self.path, self.needs_composed()) {
             (Path::Tiled, Some(why)) => {
-                line(format!("path        none: tiles are asked for, but {why}"));
+                line(format!("path        none: the tiled path is required, but {why}"));
                 false
             }
             (_, Some(why)) => {
@@ -70,7 +70,7 @@ impl<T: Real> Spec<T> {
                 false
             }
             (Path::Composed, None) => {
-                line("path        composed, as asked for".into());
+                line("path        composed, as required".into());
                 false
             }
             (_, None) => {
@@ -78,10 +78,8 @@ impl<T: Real> Spec<T> {
                 true
             }
         };
-        let mask = match self.mask.fitted(sizes, None, offset) {
-            Ok(mask) => mask,
-            Err(why) => panic!("explain: {why}"),
-        };
+        let resolved = self.mask.resolved(sizes, None, offset);
+        let mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
         let (by_batch, by_head) = mask.depends();
         let unsaid = (by_batch && batch == 1, by_head && heads == 1);
 
@@ -94,7 +92,7 @@ impl<T: Real> Spec<T> {
             if shown.iter().all(|(_, other)| *other != map) {
                 let of = match (batch, heads) {
                     (1, 1) if unsaid != (false, false) => {
-                        " of sequence 0, head 0; a rule may see more in others".into()
+                        " of sequence 0, head 0; other heads and sequences may differ".into()
                     }
                     (1, 1) => String::new(),
                     (1, _) => format!(" of head {h}"),
@@ -111,18 +109,18 @@ impl<T: Real> Spec<T> {
     }
 }
 
-/// Maps that are shown at most, and characters of a side of each.
+/// The largest number of maps, and of characters along a side of a map.
 const MAPS: usize = 4;
 const SIDE: usize = 48;
 
-/// The map of one sequence and head, and what it amounts to.
+/// The map of one sequence and head, followed by its counts.
 fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: bool) -> String {
     let Sizes { lq, lk, .. } = sizes;
     let class = |i: usize, j: usize| {
         let (q, k) = (i * TILE..((i + 1) * TILE).min(lq), j * TILE..((j + 1) * TILE).min(lk));
         mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
     };
-    let seen = |i: usize, j: usize| {
+    let attend = |i: usize, j: usize| {
         let query = i as isize + offset;
         if mask.keep(At { batch: b, head: h, query, key: j }) { Class::Full } else { Class::Empty }
     };
@@ -130,10 +128,10 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
     let longest = lq.max(lk);
     let mut text = String::new();
     if longest <= SIDE {
-        let [unseen, _, seen] = draw((lq, lk), 1, seen, &mut text);
-        let all = unseen + seen;
-        let percent = 100 * seen / all.max(1);
-        writeln!(text, "  {seen} of {all} pairs are seen: {percent} %").expect("a string");
+        let [masked, _, attend] = draw((lq, lk), 1, attend, &mut text);
+        let all = masked + attend;
+        let percent = 100 * attend / all.max(1);
+        writeln!(text, "  {attend} of {all} pairs attend: {percent} %").expect("a string");
     }
     let mut large = String::new();
     let [empty, partial, full] =
@@ -150,7 +148,8 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
     text
 }
 
-/// Draws a matrix of classes with so many of them in a character, and counts each.
+/// Appends a matrix of classes to `text`, `per_char` by `per_char` of them in a character; returns
+/// the number of each class.
 fn draw(
     (rows, cols): (usize, usize),
     per_char: usize,

@@ -1,17 +1,22 @@
-//! The engine that the variants are made of: [`attend`] computes what a [`Spec`] says.
+//! The attention engine: [`attend`] computes the attention that a [`Spec`] describes.
 
 mod attend;
 mod bias;
+mod call;
+mod composed;
 mod explain;
+pub(crate) mod feature_map;
 mod mask;
+mod normalizers;
 pub(crate) mod product;
 mod spec;
 mod tiled;
 
-pub use attend::{Attended, attend, attend_all, attend_packed, attend_with_lse};
+pub use attend::{attend, attend_all, attend_packed, attend_with_lse};
 pub use bias::{Bias, Buckets, alibi_slopes};
+pub use composed::Attended;
 pub use mask::{Align, Mask};
-pub(crate) use mask::{Held, Sizes};
+pub(crate) use mask::{CachedPositions, Sizes};
 pub use retrograd_tensor::drive::attention::At;
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

@@ -1,10 +1,11 @@
-//! The two products of attention, whose zeros are structural: what is not attended to has no
-//! part in the result nor in any gradient, NaN and infinities included.
+//! The two matrix multiplications of attention, `q·kᵀ` and `w·v`. Zero weights are structural:
+//! masked keys and values contribute nothing to the result or to any gradient, even if they are
+//! NaN or infinite.
 
 use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 
-/// `a · bᵀ` over the last two axes. Its gradient treats zeros as [`mix`] does.
+/// `a · bᵀ` over the last two axes. Its gradient skips zeros as [`mix`] does.
 pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     let value = a.value().matmul(&b.value().t());
     Var::from_op("attention_scores", value, [a, b], |[a, b]| {
@@ -15,7 +16,7 @@ pub(crate) fn scores<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     })
 }
 
-/// `a · b` over the last two axes, where a zero in `a` annihilates whatever stands in `b`.
+/// `a · b` over the last two axes, where a zero in `a` times any element of `b`, even NaN, is 0.
 pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     let value = a.value().matmul_skipping_zeros(b.value());
     Var::from_op("attention_mix", value, [a, b], |[a, b]| {
@@ -27,8 +28,8 @@ pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     })
 }
 
-/// Gradients by weights: of a weight of 0 only if they are numbers. For what is not there they
-/// may be anything, and would spread from here to all that the weights were made of.
+/// Gradients by weights, in which non-finite gradients by weights of 0 are replaced by 0: the pair
+/// may be masked, and a NaN would spread to everything that the weights depend on.
 fn where_there<T: Real>(weights: &Tensor<T>, g: &Var<T>) -> Var<T> {
     if g.value().numel() == 0 || g.value().abs().max(..).item().to_f64().is_finite() {
         return g.clone();

@@ -1,17 +1,19 @@
-//! What attention is to be computed, as typed parts.
+//! The specification of an attention: mask, biases, normalizer and other parts.
 
 use super::bias::Bias;
-use super::mask::{Align, Held, Mask, Sizes};
+use super::mask::{Align, CachedPositions, Mask, Sizes};
+use crate::dropout::Dropout;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::drive::attention::{At, Rule};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use retrograd_tensor::random::Key;
 
-/// One more logit in the softmax's sum, which takes weight and gives nothing.
+/// An attention sink: one more logit in the denominator of the softmax, without a value.
 #[derive(Clone, Debug, Default)]
 pub enum Sink<T: Real = f32> {
-    /// None: weights of a query sum to 1.
+    /// None: the weights of a query sum to 1.
     #[default]
     None,
     /// A logit of 0: `e^s / (1 + Σ e^s)`, "softmax plus one".
@@ -20,35 +22,35 @@ pub enum Sink<T: Real = f32> {
     Learned(Var<T>),
 }
 
-/// How scores become weights.
+/// The function from scores to weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Normalizer {
     /// `e^s / Σ e^s`
     #[default]
     Softmax,
-    /// `1 / (1 + e^-(s + bias))`, each on its own; a bias of `-ln Lk` unless given. Ramapuram
-    /// et al. 2024 (arXiv 2409.04431).
+    /// `1 / (1 + e^-(s + bias))` for each score by itself; the bias is `-ln Lk` unless given.
+    /// Ramapuram et al. 2024 (arXiv 2409.04431).
     Sigmoid {
         /// The bias.
         bias: Option<f64>,
     },
-    /// The nearest point of the simplex: `max(s - τ, 0)`, exactly 0 for the unlikely. Martins,
+    /// The nearest point of the simplex, `max(s - τ, 0)`: exactly 0 for small scores. Martins,
     /// Astudillo 2016 (arXiv 1602.02068).
     Sparsemax,
     /// `max(s/2 - τ, 0)²`: between softmax and sparsemax. Peters, Niculae, Martins 2019
     /// (arXiv 1905.05702).
     Entmax15,
-    /// Softmax over the `k` largest scores, of equal ones the first. Zhao et al. 2019
+    /// Softmax over the `k` largest scores; of equal scores, the first. Zhao et al. 2019
     /// (arXiv 1912.11637).
     TopK(usize),
-    /// `φ(q)·φ(k) / (Σ φ(q)·φ(k) + 1e-6)` with features `φ(x) = elu(x) + 1` in place of the
-    /// exponential. There are no scores then that could be scaled, capped, biased or mixed.
+    /// `φ(q)·φ(k) / (Σ φ(q)·φ(k) + 1e-6)` with the feature map `φ(x) = elu(x) + 1` in place of the
+    /// exponential. It cannot be combined with a scale, a softcap, a bias or mixed score heads.
     /// [`LinearAttention`](crate::attention::LinearAttention) has the forms of linear cost; this
-    /// is the quadratic one, under any mask. Katharopoulos et al. 2020 (arXiv 2006.16236).
+    /// is the quadratic form, under any mask. Katharopoulos et al. 2020 (arXiv 2006.16236).
     Linear,
 }
 
-/// Parts of a spec that variants may have of their own; see [`Spec::refuse`].
+/// Parts of a spec that some variants set themselves; see [`Spec::reject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Softcap,
@@ -58,40 +60,40 @@ pub(crate) enum Part {
     Normalizer,
 }
 
-/// Which implementation computes it.
+/// The implementation that computes the attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
-    /// The tiled one where it can and where it pays.
+    /// The tiled path where it supports the spec, else the composed path.
     #[default]
     Auto,
-    /// By whole matrices of scores; every combination, gradients of every order.
+    /// Matrices of all scores; supports every spec, and gradients of every order.
     Composed,
-    /// Tile by tile, skipping what is masked.
+    /// Tiles of keys with an online softmax; tiles that are masked entirely are skipped.
     Tiled,
 }
 
-/// The parts of an attention, to be put together as needed.
+/// The specification of an attention, built from parts.
 ///
 /// With `p` the position of a query and `j` that of a key, in this order:
 ///
 /// ```text
-/// s = scale · q·k            1/√Dk unless given; of variants that add to q·k, of the sum
+/// s = scale · q·k            scale 1/√Dk unless given; variants may add to q·k before
 /// s = c · tanh(s / c)        if there is a softcap c
 /// s = s + bias(h, p, j)      for every bias
-/// s = W · s                  over heads, if score heads are mixed: of what each sees
+/// s = W · s                  over heads, if score heads are mixed; masked scores count as 0
 /// w = normalize(s where mask(p, j), sink)
 /// w = dropout(w)
 /// w = W · w                  over heads, if weight heads are mixed
 /// o = w · v
 /// ```
 ///
-/// Where heads are mixed and see different pairs: a pair that a head does not see, by its mask
-/// or for a score of -inf, counts as a score of 0 in the mixtures of the others; and a head
-/// gets the weights that others have for a pair even if its own mask hides it. What no head
-/// sees, none gets.
+/// If heads are mixed and their masks differ: a pair that is masked for a head, or has a score of
+/// -inf, counts as a score of 0 in the mixtures of the other heads. A head receives the mixed
+/// weights of a pair even if its own mask excludes the pair. A pair that all heads mask has no
+/// weight.
 ///
-/// A variant honours the parts of a spec, or refuses those it has of its own and cannot
-/// combine with another's.
+/// A variant applies the parts of a spec, and panics if the spec has a part that the variant sets
+/// itself.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -107,15 +109,15 @@ pub enum Path {
 #[derive(Clone, Debug)]
 pub struct Spec<T: Real = f32> {
     pub(crate) scale: Option<f64>,
-    /// Adds to `q·k`, `[B, H, Lq, Lk]`.
+    /// Added to `q·k`, `[B, H, Lq, Lk]`.
     pub(crate) products: Option<Var<T>>,
     pub(crate) softcap: Option<f64>,
     pub(crate) biases: Vec<Bias<T>>,
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
     pub(crate) align: Option<Align>,
-    /// What a cache holds before the keys of the call, if there is one.
-    pub(crate) held: Option<Held>,
+    /// The positions of the keys in the cache, if there is one.
+    pub(crate) cached: Option<CachedPositions>,
     pub(crate) sink: Sink<T>,
     pub(crate) normalizer: Normalizer,
     pub(crate) dropout: Option<(f64, Key)>,
@@ -143,7 +145,7 @@ impl<T: Real> From<&Spec<T>> for Spec<T> {
 }
 
 impl<T: Real> Spec<T> {
-    /// Scaled dot-product attention without more.
+    /// Scaled dot-product attention without a mask.
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Spec {
@@ -152,9 +154,9 @@ impl<T: Real> Spec<T> {
             softcap: None,
             biases: Vec::new(),
             score_mix: None,
-            mask: Mask::Full,
+            mask: Mask::full(),
             align: None,
-            held: None,
+            cached: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
             dropout: None,
@@ -163,68 +165,77 @@ impl<T: Real> Spec<T> {
         }
     }
 
-    /// Multiplies `q·k`; `1/√Dk` unless given.
+    /// Sets the factor of `q·k`, which is `1/√Dk` by default.
     ///
     /// # Panics
     /// If it is not finite as a number of this type.
     #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
         let finite = T::from_f64(scale).to_f64().is_finite();
-        assert!(finite, "attention: a scale must be finite in {}, got {scale}", T::DTYPE);
+        require(finite, "attention", ErrorKind::Value, || {
+            format!("a scale must be finite in {}, got {scale}", T::DTYPE)
+        })
+        .or_panic();
         self.scale = Some(scale);
         self
     }
 
-    /// The scale of a variant, unless one is given.
+    /// Sets the scale unless it is set.
     pub(crate) fn scale_unless_given(mut self, scale: f64) -> Self {
         self.scale.get_or_insert(scale);
         self
     }
 
-    /// A factor of the scale, which has been given.
+    /// Multiplies the scale, which must be set.
     pub(crate) fn scale_by(mut self, factor: f64) -> Self {
         self.scale = self.scale.map(|scale| scale * factor);
         self
     }
 
-    /// Adds to `q·k`, before the scale: the part of the scores that a variant makes itself.
+    /// Adds to `q·k`, before the scale, scores that a variant computes itself.
     pub(crate) fn add_products(mut self, products: Var<T>) -> Self {
-        assert!(self.products.is_none(), "attention: products by two variants");
+        require(self.products.is_none(), "attention", ErrorKind::Mismatch, || {
+            "two variants add to the scores".into()
+        })
+        .or_panic();
         self.products = Some(products);
         self
     }
 
-    /// Bounds scores softly: `c · tanh(s / c)`. An infinite `c` is no bound. Gemma 2
-    /// (arXiv 2408.00118).
+    /// Bounds the scores by `c · tanh(s / c)`. An infinite `c` is no bound. Gemma 2 (arXiv
+    /// 2408.00118).
     ///
     /// # Panics
     /// If `c` is not above 0 as a number of this type.
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
         let as_number = T::from_f64(c);
-        assert!(as_number > T::ZERO, "attention: a softcap must be above 0, got {c}");
+        require(as_number > T::ZERO, "attention", ErrorKind::Value, || {
+            format!("a softcap must be above 0, got {c}")
+        })
+        .or_panic();
         self.softcap = Some(c).filter(|_| as_number < T::INFINITY);
         self
     }
 
-    /// Adds to the scores. May be given several times.
+    /// Adds a bias to the scores. Several biases are summed.
     pub fn bias(mut self, bias: Bias<T>) -> Self {
         self.biases.push(bias);
         self
     }
 
-    /// Restricts who sees whom. Given several times, all must agree.
+    /// Restricts the attention to the pairs of a mask. Several masks are combined by `&`.
     pub fn mask(mut self, mask: Mask) -> Self {
         self.mask = self.mask & mask;
         self
     }
 
-    /// The causal mask.
+    /// Adds the causal mask.
     pub fn causal(self) -> Self {
         self.mask(Mask::causal())
     }
 
-    /// Where queries stand among the keys; the last at the last key unless said.
+    /// Sets the positions of the queries relative to the keys; [`Align::BottomRight`] by default.
     pub fn align(mut self, align: Align) -> Self {
         self.align = Some(align);
         self
@@ -235,71 +246,77 @@ impl<T: Real> Spec<T> {
         self.align.unwrap_or_default().offset(lq, lk)
     }
 
-    /// One more logit in the softmax.
+    /// Sets the attention sink.
     pub fn sink(mut self, sink: Sink<T>) -> Self {
         self.sink = sink;
         self
     }
 
-    /// How scores become weights.
+    /// Sets the function from scores to weights.
     ///
     /// # Panics
     /// If the bias of [`Normalizer::Sigmoid`] is NaN.
     #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
         if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
-            assert!(!bias.is_nan(), "attention: the bias of a sigmoid must be a number, got NaN");
+            require(!bias.is_nan(), "attention", ErrorKind::Value, || {
+                "the bias of a sigmoid must be a number, got NaN".into()
+            })
+            .or_panic();
         }
         self.normalizer = normalizer;
         self
     }
 
-    /// Dropout of the weights, in a training pass. Rows of weights then no longer sum to 1; in
-    /// the mean they do. Which are dropped depends on batch, head, query and key only, not on
-    /// the path that computes it.
+    /// Sets the dropout of the weights, in a training pass. Rows of weights then sum to 1 only in
+    /// expectation. Which weights are dropped depends on batch, head, query and key only, not on
+    /// the path.
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
     #[track_caller]
     pub fn dropout(mut self, p: f64, pass: &mut Pass) -> Self {
-        assert!((0.0..=1.0).contains(&p), "dropout: p must be in [0, 1], got {p}");
+        let p = Dropout::new(p).p();
         self.dropout = pass.key().filter(|_| p > 0.0).map(|key| (p, key));
         self
     }
 
-    /// The same with the dropout that a module has, if any.
+    /// Sets the dropout of a module, if the spec has none.
     ///
     /// # Panics
-    /// If both have one.
+    /// If both have a dropout.
     #[track_caller]
     pub(crate) fn dropout_of_module(self, p: f64, pass: &mut Pass) -> Self {
         if self.dropout.is_none() {
             return self.dropout(p, pass);
         }
-        assert!(p == 0.0, "attention: dropout by the spec, and of {p} by the module");
+        require(p == 0.0, "attention", ErrorKind::Value, || {
+            format!("dropout by the spec, and of {p} by the module")
+        })
+        .or_panic();
         self
     }
 
-    /// Mixes heads: scores by `scores` before the mask, weights by `weights` after dropout,
-    /// each `[H, H]` from the second axis to the first. Talking heads; Shazeer et al. 2020
-    /// (arXiv 2003.02436).
+    /// Mixes heads: the scores by the matrix `scores` before the mask, the weights by the matrix
+    /// `weights` after dropout; each is `[H, H]`, outputs by inputs. Talking heads; Shazeer et al.
+    /// 2020 (arXiv 2003.02436).
     pub fn mix_heads(mut self, scores: Option<Var<T>>, weights: Option<Var<T>>) -> Self {
         (self.score_mix, self.weight_mix) = (scores, weights);
         self
     }
 
-    /// Which implementation computes it.
+    /// Sets the implementation.
     pub fn path(mut self, path: Path) -> Self {
         self.path = path;
         self
     }
 
-    /// For a variant that has a part of its own, which cannot be combined with another's.
+    /// Checks that the spec does not have a part that the variant `module` sets itself.
     ///
     /// # Panics
     /// If the spec has this part.
     #[track_caller]
-    pub(crate) fn refuse(&self, who: &str, part: Part) {
+    pub(crate) fn reject(&self, module: &'static str, part: Part) {
         let (given, what) = match part {
             Part::Softcap => (self.softcap.is_some(), "a softcap"),
             Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
@@ -307,55 +324,53 @@ impl<T: Real> Spec<T> {
             Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
             Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
         };
-        assert!(!given, "{who}: {what} in the spec, and another of its own");
+        require(!given, module, ErrorKind::Mismatch, || {
+            format!("{what} in the spec, and another of its own")
+        })
+        .or_panic();
     }
 
-    /// The spec of a call with this cache: of the tokens that come next, in evaluation.
+    /// The spec for the next tokens after those in a cache, in evaluation.
     ///
     /// # Panics
-    /// If it has an alignment: the cache says where queries stand.
+    /// If the spec has an alignment: the cache determines the positions of the queries.
     #[track_caller]
-    pub(crate) fn cached(&self, held: Held) -> Spec<T> {
-        self.refuse("a cache", Part::Align);
-        Spec { held: Some(held), dropout: None, ..self.clone() }
+    pub(crate) fn with_cache(&self, cached: CachedPositions) -> Spec<T> {
+        self.reject("a cache", Part::Align);
+        Spec { cached: Some(cached), dropout: None, ..self.clone() }
     }
 
-    /// The mask and the biases ready for use with these sizes, by number of key, and the
-    /// position of query 0.
+    /// The mask and the biases resolved for these sizes, and the position of query 0.
     #[track_caller]
-    pub(crate) fn fitted(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
-        let offset = match self.held {
-            Some(held) => (sizes.lk + held.dropped) as isize - sizes.lq as isize,
+    pub(crate) fn resolved(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
+        let offset = match self.cached {
+            Some(cached) => (sizes.lk + cached.dropped) as isize - sizes.lq as isize,
             None => self.offset(sizes.lq, sizes.lk),
         };
-        let mask = self.mask.fitted(sizes, self.held, offset);
-        let biases = self.biases.iter().map(|bias| bias.fitted(sizes, self.held, offset));
-        let biases: Result<_, _> = biases.collect();
-        match (mask, biases) {
-            (Ok(mask), Ok(biases)) => (mask, biases, offset),
-            (Err(why), _) | (_, Err(why)) => panic!("attend: {why}"),
-        }
+        let resolve = || {
+            let mask = self.mask.resolved(sizes, self.cached, offset)?;
+            let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
+            Ok((mask, biases.collect::<Result<_>>()?, offset))
+        };
+        resolve().map_err(|e| ShapeError { op: "attend", ..e }).or_panic()
     }
 
-    /// This spec for the keys of `sizes` as one for `more` besides, which everyone sees and no
-    /// bias touches.
+    /// The spec for the keys of `sizes` followed by `more` keys, to which every query attends,
+    /// without biases.
     #[track_caller]
     pub(crate) fn with_memory(&self, sizes: Sizes, more: usize) -> Spec<T> {
         let lk = sizes.lk;
-        let (mask, biases, offset) = self.fitted(sizes);
-        let mask = match mask {
-            Mask::Full => Mask::Full,
-            fitted => {
-                Mask::rule("as before, and memory", move |at| at.key >= lk || fitted.keep(at))
+        let (mask, biases, offset) = self.resolved(sizes);
+        let mask = match mask.is_full() {
+            true => mask,
+            false => {
+                Mask::from_fn("as before, and memory", move |at| at.key >= lk || mask.keep(at))
             }
         };
         let biases = biases.into_iter().map(|bias| {
-            if bias.as_rule().is_some() {
-                let rule = move |at: At| bias.as_rule().map_or(0.0, |f| f(at));
-                return Bias::rule(
-                    "memory free",
-                    move |at| if at.key < lk { rule(at) } else { 0.0 },
-                );
+            if bias.as_fn().is_some() {
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(at));
+                return Bias::from_fn("no memory", move |at| if at.key < lk { f(at) } else { 0.0 });
             }
             let x = bias.as_var(sizes, offset);
             let mut dims = if x.rank() == 0 { vec![1] } else { x.shape().to_vec() };
@@ -363,16 +378,16 @@ impl<T: Real> Spec<T> {
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
         let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
-        Spec { mask, biases, align, held: None, ..self.clone() }
+        Spec { mask, biases, align, cached: None, ..self.clone() }
     }
 
-    /// Why the tiled path cannot compute this, if it cannot.
+    /// The reason why the tiled path does not support this spec; `None` if it does.
     pub fn needs_composed(&self) -> Option<&'static str> {
         let reasons = [
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
-            (self.biases.iter().any(|b| b.as_rule().is_none()), "a bias is a tensor"),
-            (self.products.is_some(), "scores are not of queries and keys alone"),
+            (self.biases.iter().any(|b| b.as_fn().is_none()), "a bias is a tensor"),
+            (self.products.is_some(), "a variant adds to the scores"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)
     }

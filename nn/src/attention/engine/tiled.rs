@@ -1,6 +1,6 @@
-//! The tiled path as a differentiable operation.
+//! The tiled path: attention by tiles of keys as a differentiable operation.
 
-use super::attend::Call;
+use super::call::Call;
 use super::spec::Sink;
 use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};
@@ -51,17 +51,17 @@ fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
     };
     let (q, k, v) = (call.q.value(), call.k.value(), call.v.value());
     let values = sink.as_ref().map(Var::value);
-    let (out, lse) = with_parts(call, values, |how| forward(q, k, v, how));
+    let (out, lse) = with_parts(call, values, |options| forward(q, k, v, options));
     (out, lse, sink)
 }
 
-/// The parts of the spec as the kernels want them.
+/// Calls `f` with the parts of the spec as arguments of the kernels.
 fn with_parts<T: Real, R>(
     call: &Call<T>,
     sink: Option<&Tensor<T>>,
     f: impl FnOnce(&Tiled<'_, T>) -> R,
 ) -> R {
-    let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_rule()).collect();
+    let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
     let bias = |at: At, scores: &mut [T]| {
         for (s, key) in scores.iter_mut().zip(at.key..) {
             *s += T::from_f64(rules.iter().map(|rule| rule(At { key, ..at })).sum());
@@ -95,8 +95,8 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let [q, k, v] = self.operands.each_ref();
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
-        let Vjp { dq, dk, dv, dsink } = with_parts(&self.call, self.sink.get(), |how| {
-            backward(operands, results, (g, Some(g_lse)), how)
+        let Vjp { dq, dk, dv, dsink } = with_parts(&self.call, self.sink.get(), |options| {
+            backward(operands, results, (g, Some(g_lse)), options)
         });
         let grads = InputGrads::of(q, || dq).and(k, || dk).and(v, || dv);
         grads.and(&self.sink, || dsink.expect("there are sinks"))
@@ -123,8 +123,8 @@ impl<T: Real> Fused<T, 2> for PackedAttention<T> {
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let Call { q, k, v, .. } = &self.call;
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
-        let (grad, dsink) = with_parts(&self.call, self.sink.get(), |how| {
-            backward_packed(operands, results, (g, Some(g_lse)), how)
+        let (grad, dsink) = with_parts(&self.call, self.sink.get(), |options| {
+            backward_packed(operands, results, (g, Some(g_lse)), options)
         });
         let grads = InputGrads::of(&self.qkv, || grad);
         grads.and(&self.sink, || dsink.expect("there are sinks"))

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 #![allow(dead_code)]
 
 use retrograd_autograd::Var;
@@ -34,22 +34,22 @@ pub fn eval() -> Pass {
     Pass::eval()
 }
 
-/// Asserts that `f` panics with a text in which `part` stands.
+/// Asserts that `f` panics with a message that contains `part`.
 #[track_caller]
-pub fn refuses<R>(part: &str, f: impl FnOnce() -> R) {
+pub fn assert_panics<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_text(f);
-    assert!(text.contains(part), "{text:?} does not say {part:?}");
+    assert!(text.contains(part), "{text:?} does not contain {part:?}");
 }
 
 thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
-/// [`refuses`], and the panic is said to be in the lines of this call.
+/// [`assert_panics`], and the panic is said to be in the lines of this call.
 #[track_caller]
-pub fn refuses_here<R>(part: &str, f: impl FnOnce() -> R) {
+pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
-    assert!(text.contains(part), "{text:?} does not say {part:?}");
+    assert!(text.contains(part), "{text:?} does not contain {part:?}");
 }
 
 /// The text of the panic of `f`, which is said to be in the lines of this call.
@@ -121,7 +121,7 @@ pub fn uneven() -> Projections<f64> {
 /// A multi-head attention without a neutral parameter.
 pub fn mha(width: usize, heads: usize) -> MultiHeadAttention<f64> {
     let m = MultiHeadAttention::new(&MultiHeadConfig::new(width, heads), &mut Rng::new(3));
-    m.visit(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
+    m.for_each_parameter(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
     m
 }
 

@@ -6,7 +6,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-/// Asserts that a mask of one head sees what is drawn: rows of queries, `#` for seen.
+/// Asserts that a mask of one head equals a drawing: a row per query, `#` where it attends.
 #[track_caller]
 fn draws(what: &str, mask: &Mask, align: Align, rows: &[&str]) {
     let lk = rows[0].len();
@@ -20,7 +20,7 @@ fn draws(what: &str, mask: &Mask, align: Align, rows: &[&str]) {
 fn patterns_by_hand() {
     let by = Align::BottomRight;
     draws("causal, last at last", &Mask::causal(), by, &["###.", "####"]);
-    draws("causal, first at first", &Mask::causal(), Align::TopLeft, &["#...", "##.."]);
+    draws("causal, top left", &Mask::causal(), Align::TopLeft, &["#...", "##.."]);
     draws("causal, from 1", &Mask::causal(), Align::Offset(1), &["##..", "###."]);
     draws("causal, more queries", &Mask::causal(), by, &["..", "..", "#.", "##"]);
     draws(
@@ -83,7 +83,7 @@ fn patterns_by_hand() {
     draws("shared prefix", &shared, by, &["#....", "##...", "###..", "##.#.", "##.##"]);
 }
 
-/// Luong et al. 2015, section 3.2: target `t` sees `[t - D, t + D]`.
+/// Luong et al. 2015, section 3.2: target `t` attends to `[t - D, t + D]`.
 #[test]
 fn local_m_by_hand() {
     let r = &mut Rng::new(1);
@@ -92,7 +92,7 @@ fn local_m_by_hand() {
     let combine = Tensor::cat(&[&Tensor::eye(7), &Tensor::zeros([7, 7])], -1);
     attention.combine.weight.set(combine);
     let (targets, sources) = (constant(&[4, 7], 1), Var::constant(Tensor::eye(7)));
-    let y = LuongLocalM::new(attention, 2).forward(&targets, &sources, Mask::Full, &mut eval());
+    let y = LuongLocalM::new(attention, 2).forward(&targets, &sources, Mask::full(), &mut eval());
     let seen: String =
         y.value().to_vec().iter().map(|&y| if y > 0.0 { '#' } else { '.' }).collect();
     assert_eq!(seen, ["###....", "####...", "#####..", ".#####."].concat());
@@ -119,8 +119,8 @@ fn the_order_of_parts_by_hand() {
     let [qv, kv, vv] = [&q, &k, &v].map(|x| Var::constant(x.clone()));
     let values = table.clone();
     let rule =
-        Bias::rule("table", move |at| values.at(&[at.head, (at.query - 1) as usize, at.key]));
-    let mask = Mask::causal() & Mask::by_head(vec![Mask::Full, !Mask::first(1)]);
+        Bias::from_fn("table", move |at| values.at(&[at.head, (at.query - 1) as usize, at.key]));
+    let mask = Mask::causal() & Mask::by_head(vec![Mask::full(), !Mask::first(1)]);
     let spec = |bias| {
         let sink = Sink::Learned(Var::constant(Tensor::from(sinks)));
         Spec::new().scale(scale).softcap(cap).bias(bias).mask(mask.clone()).sink(sink)

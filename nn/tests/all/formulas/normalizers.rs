@@ -103,7 +103,7 @@ fn sigmoid_by_hand() {
 
 /// A score that is seen and is no number does not vanish; rows that do not see it stay.
 #[test]
-fn visible_nan_shows() {
+fn visible_nan_propagates() {
     let (q, k, v) = (constant(&[3, 4], 1), randn(&[6, 4], 2), constant(&[6, 2], 3));
     let mask = Mask::drop(&Tensor::from_fn([3, 6], |i| i[0] == 1 && i[1] == 4));
     for normalizer in [Normalizer::Softmax, Normalizer::Sparsemax, Normalizer::Entmax15] {

@@ -23,7 +23,7 @@ fn relative_positions_by_their_formulas() {
     // By pairs: a score and a value for each.
     type Pair<'a> = &'a dyn Fn(usize, usize, usize, [&Var<f64>; 3]) -> (Var<f64>, Var<f64>);
     let by_pairs = |p: &Projections<f64>, x: &Var<f64>, causal: bool, pair: Pair<'_>| {
-        let [q, k, v] = p.qkv(x, &mut Past::nothing(), &mut eval());
+        let [q, k, v] = p.qkv(x, &mut Past::none(), &mut eval());
         let row = |x: &Var<f64>, h: usize, i: usize| x.select(0, h).select(0, i);
         let mut heads = Vec::new();
         for h in 0..2 {
@@ -39,7 +39,7 @@ fn relative_positions_by_their_formulas() {
             }
             heads.push(Var::stack(&rows.iter().collect::<Vec<_>>(), 0));
         }
-        p.finish(&Var::stack(&heads.iter().collect::<Vec<_>>(), 0), &mut eval())
+        p.project_out(&Var::stack(&heads.iter().collect::<Vec<_>>(), 0), &mut eval())
     };
 
     let m = ShawAttention::new(Projections::new(HeadSizes::new(4, 2), r), 2, r);
@@ -50,7 +50,7 @@ fn relative_positions_by_their_formulas() {
         |x| {
             by_pairs(&m.projections, &x[0], false, &|_, i, j, [q, k, v]| {
                 let c = (j as isize - i as isize).clamp(-2, 2) + 2;
-                let of = |t: &retrograd_nn::Param<f64>| t.var().select(0, c as usize);
+                let of = |t: &retrograd_nn::Param<f64>| t.to_var().select(0, c as usize);
                 let s = (k + of(&m.relative_keys)).dot(q) * 0.5f64.sqrt();
                 (s, v + of(&m.relative_values))
             })
@@ -61,14 +61,14 @@ fn relative_positions_by_their_formulas() {
     t.same(
         "Transformer-XL = its formula by pairs",
         &x,
-        |x| m.forward(&x[0], None, Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], None, Mask::full(), &mut eval()),
         |x| {
             by_pairs(&m.projections, &x[0], true, &|h, i, j, [q, k, v]| {
                 let d = (i - j) as f64;
                 let r = Tensor::from([[d.sin(), (d / 100.0).sin(), d.cos(), (d / 100.0).cos()]]);
                 let r = m.r_net.forward(&Var::constant(r), &mut eval()).select(0, 0);
                 let r = r.slice(0, 2 * h..2 * h + 2);
-                let of = |t: &retrograd_nn::Param<f64>| t.var().select(0, h);
+                let of = |t: &retrograd_nn::Param<f64>| t.to_var().select(0, h);
                 let s = (q + of(&m.r_w_bias)).dot(k) + (q + of(&m.r_r_bias)).dot(&r);
                 (s * 0.5f64.sqrt(), v.clone())
             })
@@ -87,7 +87,7 @@ fn relative_positions_by_their_formulas() {
             by_pairs(&p, &x[0], false, &|h, i, j, [q, k, v]| {
                 // Near distances have a bucket each, those after the query from 16 on.
                 let bucket = if j > i { 16 + j - i } else { i - j };
-                let bias = m.relative_attention_bias.weight.var().select(0, bucket).select(0, h);
+                let bias = m.relative_attention_bias.weight.to_var().select(0, bucket).select(0, h);
                 (q.dot(k) + bias, v.clone())
             })
         },

@@ -77,11 +77,11 @@ fn scalings() {
         );
         assert_eq!(rope.frequencies()[0], none[0]);
         assert!((rope.frequencies()[31] * 16.0 / none[31] - 1.0).abs() < 1e-12);
-        assert!((rope.growth() - (0.1 * 16f64.ln() + 1.0)).abs() < 1e-15);
+        assert!((rope.attention_factor() - (0.1 * 16f64.ln() + 1.0)).abs() < 1e-15);
     }
     let same_context = Rope::new(d).scaling(Scaling::Yarn(Yarn::new(1.0, 4096)));
     same("yarn with factor 1 = none", &column(same_context.frequencies()), &column(none));
-    assert_eq!(same_context.growth(), 1.0);
+    assert_eq!(same_context.attention_factor(), 1.0);
 }
 
 #[test]

@@ -22,16 +22,16 @@ fn dropout_is_drawn_by_the_pass() {
     );
 
     let all = SelfAttention::new(4, 3, 2, &mut Rng::new(1)).dropout(1.0);
-    let y = all.forward(&x, Mask::Full, &mut Pass::train(1));
+    let y = all.forward(&x, Mask::full(), &mut Pass::train(1));
     assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
 
     // In the mean, nothing changes.
     let s = SelfAttention::new(4, 3, 2, &mut Rng::new(1)).dropout(0.4);
-    let dry = s.forward(&x, Mask::Full, &mut eval()).into_value();
+    let dry = s.forward(&x, Mask::full(), &mut eval()).into_value();
     let n = 4000;
     let mut sum = Tensor::zeros(dry.shape());
     for seed in 0..n {
-        sum = &sum + s.forward(&x, Mask::Full, &mut Pass::train(seed)).value();
+        sum = &sum + s.forward(&x, Mask::full(), &mut Pass::train(seed)).value();
     }
     let mean = sum.mul_scalar(1.0 / n as f64);
     close(&format!("mean of {n} passes with dropout 0.4 = none"), 0.06, &mean, &dry);

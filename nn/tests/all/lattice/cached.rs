@@ -177,14 +177,14 @@ fn by_position(t: &mut Table, length: usize) {
     let table = Var::constant(randn(&[4, 6], 8));
     let buckets = Buckets { count: 6, max_distance: 60, bidirectional: false };
     let buckets = Bias::Buckets { table, buckets };
-    let drift = Bias::rule("drift", |at| 0.02 * (at.key as f64) * (at.head as f64 - 1.5));
+    let drift = Bias::from_fn("drift", |at| 0.02 * (at.key as f64) * (at.head as f64 - 1.5));
     let by_key = Bias::Additive(constant(&[4, 1, 1], 2));
     for (name, spec) in [
         ("chunks", causal.clone().mask(Mask::chunks(7))),
         ("documents", near().mask(Mask::documents(&ids))),
         ("blocks", near().mask(Mask::blocks(3, &layout))),
         ("last of each", near().mask(Mask::last_of_each(2, 3) | Mask::window(0, 0))),
-        ("a rule", near().mask(Mask::rule("third", third))),
+        ("a rule", near().mask(Mask::from_fn("third", third))),
         ("ALiBi", near().bias(Bias::alibi(4))),
         ("buckets", near().bias(buckets.clone())),
         ("a bias by rule", near().bias(drift.clone())),
@@ -198,7 +198,7 @@ fn by_position(t: &mut Table, length: usize) {
         ("buckets", causal.clone().bias(buckets)),
         ("a bias by rule", causal.clone().bias(drift)),
         ("dilated", causal.clone().mask(Mask::dilated(2))),
-        ("a rule", causal.clone().mask(Mask::rule("third", third))),
+        ("a rule", causal.clone().mask(Mask::from_fn("third", third))),
     ] {
         chunks(t, &format!("streaming, {name}"), &m, &spec, length, || KvCache::streaming(2, 5));
     }

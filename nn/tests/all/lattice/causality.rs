@@ -44,14 +44,14 @@ pub fn causality(t: &mut Table) {
     let packed = PackedAttention::new(p());
     let documents = |x: &Var<f64>| {
         let l = x.size(1);
-        packed.forward(x, &Packed::new(&[l / 3, l - l / 3]), Mask::Full, &mut eval())
+        packed.forward(x, &Packed::new(&[l / 3, l - l / 3]), Mask::full(), &mut eval())
     };
     type Run<'a> = &'a dyn Fn(&Var<f64>) -> Var<f64>;
     let runs: [(&str, Run<'_>); 21] = [
         ("nanoGPT's", &|x| gpt.forward(x, &mut eval())),
         ("T5", &|x| t5.forward(x, &mut eval())),
         ("Shaw", &|x| shaw.attend(x, Mask::causal(), &mut eval())),
-        ("prefix of 0", &|x| prefix.forward(x, &[0], Mask::Full, &mut eval())),
+        ("prefix of 0", &|x| prefix.forward(x, &[0], Mask::full(), &mut eval())),
         ("BigBird", &|x| big_bird.forward(x, Mask::causal(), &mut eval())),
         ("value residual", &residual),
         ("chunked local", &|x| local.forward(x, &mut eval())),
@@ -62,13 +62,13 @@ pub fn causality(t: &mut Table) {
         ("grouped", &|x| g.forward(x, Mask::causal(), &mut eval())),
         ("RoPE", &|x| rope.forward(x, &Spec::new().causal(), &mut eval())),
         ("ALiBi", &|x| alibi.forward(x, &mut eval())),
-        ("Transformer-XL", &|x| xl.forward(x, None, Mask::Full, &mut eval())),
+        ("Transformer-XL", &|x| xl.forward(x, None, Mask::full(), &mut eval())),
         ("linear, at once", &|x| quadratic.forward(x, &mut eval())),
         ("linear, in chunks", &|x| chunked.forward(x, &mut eval())),
         ("linear, by a state", &|x| recurrent.forward(x, &mut eval())),
-        ("Sparse Transformer, fixed", &|x| sparse.forward(x, Mask::Full, &mut eval())),
-        ("Sparse Transformer, strided", &|x| strided.forward(x, Mask::Full, &mut eval())),
-        ("Longformer", &|x| longformer.forward(x, &[0, 3], Mask::Full, &mut eval())),
+        ("Sparse Transformer, fixed", &|x| sparse.forward(x, Mask::full(), &mut eval())),
+        ("Sparse Transformer, strided", &|x| strided.forward(x, Mask::full(), &mut eval())),
+        ("Longformer", &|x| longformer.forward(x, &[0, 3], Mask::full(), &mut eval())),
     ];
     for (name, run) in runs {
         let statement = format!("causal: tokens before t do not see t, {name}");
@@ -91,7 +91,7 @@ pub fn causality(t: &mut Table) {
     );
 }
 
-/// The variants that know caches.
+/// The variants that support caches.
 fn incremental(t: &mut Table) {
     let rng = || Rng::new(1);
     let p = || Projections::new(HeadSizes::new(4, 2), &mut rng());

@@ -78,26 +78,26 @@ fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
     all.v_proj.weight.set(repeat(&few.v_proj, 2));
 
     type Run<'a> = &'a dyn Fn(Projections<f64>, &Var<f64>) -> Var<f64>;
-    let turned: Run<'_> = &|p, x| {
+    let rotated: Run<'_> = &|p, x| {
         let p = p.with_rope(Rope::new(2));
-        PrefixLmAttention::new(p).forward(x, &[2], Mask::Full, &mut eval())
+        PrefixLmAttention::new(p).forward(x, &[2], Mask::full(), &mut eval())
     };
     let runs: [(&str, Run<'_>); 9] = [
-        ("prefix-LM with RoPE", turned),
+        ("prefix-LM with RoPE", rotated),
         ("ALiBi", &|p, x| AlibiAttention::causal(p).forward(x, &mut eval())),
         ("chunked local", &|p, x| ChunkedLocalAttention::new(p, 3).forward(x, &mut eval())),
         ("Sparse Transformer", &|p, x| {
             let pattern = SparsePattern::Strided { stride: 2 };
             let m = SparseTransformerAttention::new(p, pattern, SparseMerge::Heads, 0);
-            m.forward(x, Mask::Full, &mut eval())
+            m.forward(x, Mask::full(), &mut eval())
         }),
         ("BigBird", &|p, x| {
             let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 1, seed: 4 };
-            BigBirdAttention::new(p, layout).forward(x, Mask::Full, &mut eval())
+            BigBirdAttention::new(p, layout).forward(x, Mask::full(), &mut eval())
         }),
         ("Longformer", &|p, x| {
             let m = LongformerAttention::new(p, &[1, 1, 2, 2], 1);
-            m.forward(x, &[1], Mask::Full, &mut eval())
+            m.forward(x, &[1], Mask::full(), &mut eval())
         }),
         ("Shaw", &|p, x| {
             let m = ShawAttention::new(p, 2, &mut Rng::new(5));
@@ -105,7 +105,7 @@ fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
         }),
         ("Transformer-XL", &|p, x| {
             let m = TransformerXlAttention::new(p, &mut Rng::new(5));
-            m.forward(x, None, Mask::Full, &mut eval())
+            m.forward(x, None, Mask::full(), &mut eval())
         }),
         ("linear", &|p, x| {
             let m = LinearAttention::new(p, Reach::Causal, LinearForm::Chunked(2));

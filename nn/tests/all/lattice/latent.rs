@@ -45,7 +45,7 @@ pub fn differential(t: &mut Table) {
         "differential, lambda 0 = MHA of first halves, before the norm",
         &x,
         |x| {
-            let [first, second] = m.both(&x[0], &spec, &mut Past::nothing(), &mut eval());
+            let [first, second] = m.both(&x[0], &spec, &mut Past::none(), &mut eval());
             first - second.mul(&m.lambda())
         },
         first,
@@ -54,7 +54,7 @@ pub fn differential(t: &mut Table) {
     t.same("differential, lambda 0 = MHA of first halves, whole", &x, run(&m), |x| {
         let normed = first(x).rms_norm(None, 1e-5) * (1.0 - m.lambda_init());
         let joined = normed.transpose(1, 2).reshape([2, LEN, 16]);
-        joined.matmul(&p.o_proj.weight.var().t())
+        joined.matmul(&p.o_proj.weight.to_var().t())
     });
 }
 
@@ -103,7 +103,7 @@ pub fn latent(t: &mut Table) {
     }
 }
 
-/// DeepSeek's YaRN: the turns are not grown, all of the score is.
+/// The YaRN of DeepSeek: the attention factor scales the whole score, not the rotation.
 pub fn yarn(t: &mut Table) {
     let sizes =
         MlaSizes { width: 8, heads: 2, query_latent: None, latent: 5, nope: 4, rope: 4, value: 3 };

@@ -53,20 +53,20 @@ pub fn limits(t: &mut Table) {
 
 /// Norms of queries and keys.
 fn norms(t: &mut Table, x: &[Tensor<f64>; 1]) {
-    let turned = || uneven().with_rope(Rope::new(4));
-    let l2 = QkL2Attention::new(turned(), LEN);
-    let scaled = QkL2Attention::new(turned(), LEN);
+    let rotated = || uneven().with_rope(Rope::new(4));
+    let l2 = QkL2Attention::new(rotated(), LEN);
+    let scaled = QkL2Attention::new(rotated(), LEN);
     let scale = |of: &Linear<f64>, by: f64| {
         of.weight.update(|w| *w = w.mul_scalar(by));
     };
     scale(&scaled.projections.q_proj, 1000.0);
     scale(&scaled.projections.k_proj, 0.5);
-    // What stands under the root is not scaled.
+    // The constant under the root is not scaled.
     t.bound(1e-9).same("QK L2 norm: any scale of projections", x, run(&scaled), run(&l2));
 
-    let l2 = QkL2Attention::new(turned(), LEN);
+    let l2 = QkL2Attention::new(rotated(), LEN);
     l2.g.set(Tensor::full([1], 6f64.sqrt()));
-    let mut rms = QkRmsAttention::new(turned());
+    let mut rms = QkRmsAttention::new(rotated());
     (rms.q_norm.eps, rms.k_norm.eps) = (0.0, 0.0);
     t.bound(1e-9).same("QK L2 norm with g = √D = RMS norm", x, run(&l2), run(&rms));
 }
@@ -120,7 +120,7 @@ fn off_by_one(t: &mut Table) {
     };
     let ids = Tensor::from_fn([2, 7], |i| (i[1] / 3) as i64);
     let masks = [
-        Mask::Full,
+        Mask::full(),
         Mask::causal(),
         Mask::window(2, 1),
         Mask::lengths(&[0, 4]),

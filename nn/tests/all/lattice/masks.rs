@@ -9,7 +9,7 @@ use retrograd_tensor::Tensor;
 
 pub fn masks(t: &mut Table) {
     let (p, x) = around();
-    let (full, causal) = (by(&p, Mask::Full), by(&p, Mask::causal()));
+    let (full, causal) = (by(&p, Mask::full()), by(&p, Mask::causal()));
 
     t.same("window >= L = causal", &x, by(&p, Mask::window(8, 0)), &causal);
     t.same(
@@ -35,7 +35,7 @@ pub fn masks(t: &mut Table) {
     t.same(
         "prefixes of L = full",
         &x,
-        |x| prefix.forward(&x[0], &[9, 9], Mask::Full, &mut eval()),
+        |x| prefix.forward(&x[0], &[9, 9], Mask::full(), &mut eval()),
         &full,
     );
     let chunked = ChunkedLocalAttention::new(p.clone(), 9);
@@ -52,7 +52,7 @@ pub fn masks(t: &mut Table) {
         ("fixed far, summary = stride = causal", fixed(4, 4), Layers, 1),
     ] {
         let sparse = SparseTransformerAttention::new(p.clone(), pattern, merge, layer);
-        t.same(name, &x, |x| sparse.forward(&x[0], Mask::Full, &mut eval()), &causal);
+        t.same(name, &x, |x| sparse.forward(&x[0], Mask::full(), &mut eval()), &causal);
     }
 
     let near = BigBirdLayout { block: 2, neighbours: 4, global: 0, random: 0, seed: 0 };
@@ -61,7 +61,7 @@ pub fn masks(t: &mut Table) {
         [("BigBird, all neighbours = full", near), ("BigBird, all random = full", random)]
     {
         let m = BigBirdAttention::new(p.clone(), layout);
-        t.same(name, &x, |x| m.forward(&x[0], Mask::Full, &mut eval()), &full);
+        t.same(name, &x, |x| m.forward(&x[0], Mask::full(), &mut eval()), &full);
     }
     minus_infinity(t);
 }
@@ -76,7 +76,7 @@ fn minus_infinity(t: &mut Table) {
     let top = || Spec::new().align(Align::TopLeft);
     let added = top().bias(Bias::Additive(Var::constant(table)));
     let hide = move |at: At| if hides(at.query as usize, at.key) { low } else { 0.0 };
-    let rule = top().bias(Bias::rule("hide", hide));
+    let rule = top().bias(Bias::from_fn("hide", hide));
     for (name, spec) in [
         ("tensor", added),
         ("rule, composed", rule.clone().path(Path::Composed)),
@@ -98,7 +98,7 @@ pub fn longformer(t: &mut Table) {
         if causal { m.causal() } else { m }
     };
     let run = |m: LongformerAttention<f64>, global: &'static [usize]| {
-        move |x: Vars<'_>| m.forward(&x[0], global, Mask::Full, &mut eval())
+        move |x: Vars<'_>| m.forward(&x[0], global, Mask::full(), &mut eval())
     };
     t.same(
         "Longformer, w >= L, causal = causal",
@@ -109,7 +109,7 @@ pub fn longformer(t: &mut Table) {
     t.same(
         "Longformer, dilation 1 by head = window",
         &x,
-        by(&p, with(&[1, 1, 2], 2, false).mask(&[]) & Mask::by_head(vec![Mask::Full; 3])),
+        by(&p, with(&[1, 1, 2], 2, false).mask(&[]) & Mask::by_head(vec![Mask::full(); 3])),
         by(
             &p,
             Mask::by_head(vec![
@@ -122,7 +122,7 @@ pub fn longformer(t: &mut Table) {
     let every: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8];
     let all = with(&[1, 2, 3], 1, false);
     let global = with_qkv(p.clone(), [&all.q_global, &all.k_global, &all.v_global]);
-    t.same("Longformer, all global = full", &x, run(all.clone(), every), by(&global, Mask::Full));
+    t.same("Longformer, all global = full", &x, run(all.clone(), every), by(&global, Mask::full()));
     let causal = all.clone().causal();
     t.same(
         "Longformer, all global, causal = causal",

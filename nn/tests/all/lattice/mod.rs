@@ -74,7 +74,7 @@ fn with_qkv(mut p: Projections<f64>, [q, k, v]: [&Linear<f64>; 3]) -> Projection
 /// Self-attention between projections, as the spec says.
 fn by<S: Into<Spec<f64>>>(p: &Projections<f64>, spec: S) -> impl Fn(Vars<'_>) -> Var<f64> + use<S> {
     let (p, spec) = (p.clone(), spec.into());
-    move |x| p.attend(&x[0], &spec, &mut Past::nothing(), &mut eval())
+    move |x| p.attend(&x[0], &spec, &mut Past::none(), &mut eval())
 }
 
 /// The length of inputs for [`uneven`] projections.

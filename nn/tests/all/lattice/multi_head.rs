@@ -60,17 +60,17 @@ fn wrapper(t: &mut Table) {
         |x| m.forward_with_weights(&x[0], &x[0], &x[0], Mask::causal(), &mut eval()),
     );
 
-    // Along the first axis the same numbers stand elsewhere.
+    // Concatenated along the first axis, the same numbers have other indices.
     let sides = MultiHeadWrapper::from_heads(w.heads.clone());
     let below = sides.clone().concat(Concat::First);
     t.exact().same(
         "wrapper: first axis = features, moved",
         &x,
         |x| {
-            let y = sides.forward(&x[0], Mask::Full, &mut eval());
+            let y = sides.forward(&x[0], Mask::full(), &mut eval());
             y.reshape([2, 5, heads, d]).permute([2, 0, 1, 3])
         },
-        |x| below.forward(&x[0], Mask::Full, &mut eval()).reshape([heads, 2, 5, d]),
+        |x| below.forward(&x[0], Mask::full(), &mut eval()).reshape([heads, 2, 5, d]),
     );
 }
 
@@ -113,7 +113,7 @@ fn fused_causal(t: &mut Table) {
             },
         );
         t.same(
-            "fused causal = the same with weights asked for",
+            "fused causal = the same with weights",
             &x,
             |x| c.forward_with_weights(&x[0], &mut eval()).0,
             |x| c.forward(&x[0], &mut eval()),

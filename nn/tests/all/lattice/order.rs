@@ -18,7 +18,7 @@ pub fn order(t: &mut Table) {
             |x| m.forward(&x[0], &x[0], &x[0], mask.clone(), &mut eval()).narrow(1, 0, 3),
             |x| {
                 let short = x[0].narrow(1, 0, 3);
-                m.forward(&short, &short, &short, Mask::Full, &mut eval())
+                m.forward(&short, &short, &short, Mask::full(), &mut eval())
             },
         );
     }
@@ -29,20 +29,20 @@ pub fn order(t: &mut Table) {
     t.same(
         "permuted keys and values, one head",
         &x,
-        |x| c.forward(&x[0], &x[1], Mask::Full, &mut eval()),
-        |x| c.forward(&x[0], &x[1].index_select(1, &order), Mask::Full, &mut eval()),
+        |x| c.forward(&x[0], &x[1], Mask::full(), &mut eval()),
+        |x| c.forward(&x[0], &x[1].index_select(1, &order), Mask::full(), &mut eval()),
     );
     let m = MultiHeadCrossAttention::new(4, 6, 2, &mut Rng::new(1));
     t.same(
         "permuted keys and values, heads",
         &x,
         |x| {
-            let (y, w) = m.forward_with_weights(&x[0], &x[1], Mask::Full, &mut eval());
+            let (y, w) = m.forward_with_weights(&x[0], &x[1], Mask::full(), &mut eval());
             (y, w.index_select(-1, &order))
         },
         |x| {
             let moved = x[1].index_select(1, &order);
-            m.forward_with_weights(&x[0], &moved, Mask::Full, &mut eval())
+            m.forward_with_weights(&x[0], &moved, Mask::full(), &mut eval())
         },
     );
 

@@ -18,7 +18,7 @@ fn documents(t: &mut Table, with: &str, p: &Projections<f64>) {
     t.same(
         &format!("packed documents = separate runs{with}"),
         &x,
-        |x| m.forward(&x[0], &packed, Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], &packed, Mask::full(), &mut eval()),
         |x| {
             let runs: Vec<_> = packed
                 .ranges()
@@ -32,7 +32,7 @@ fn documents(t: &mut Table, with: &str, p: &Projections<f64>) {
     t.same(
         &format!("shared prefix = each branch after its prefix{with}"),
         &x,
-        |x| m.forward(&x[0], &shared, Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], &shared, Mask::full(), &mut eval()),
         |x| {
             let prefix = x[0].slice(0, 0..4);
             let mut runs = vec![by(p, Mask::causal())(std::slice::from_ref(&prefix))];

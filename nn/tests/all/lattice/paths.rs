@@ -48,7 +48,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
     // As far as queries reach, too.
     let ids = Tensor::from_fn([batch, lq.max(lk) + 2], |i| (i[1] * 3 / lk.max(1)) as i64);
     vec![
-        ("full", Mask::Full),
+        ("full", Mask::full()),
         ("causal", Mask::causal()),
         ("window", Mask::window(3, 1)),
         ("causal window", Mask::causal() & Mask::window(70, 0)),
@@ -65,7 +65,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
         ("random", Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng))),
         ("nothing", Mask::drop(&Tensor::ones([batch, 1, lq, lk]))),
         ("after the query", !Mask::causal()),
-        ("a rule", Mask::rule("even", |at| at.key % 2 == 0)),
+        ("a rule", Mask::from_fn("even", |at| at.key % 2 == 0)),
     ]
 }
 
@@ -123,7 +123,7 @@ pub fn log_sum_exp(t: &mut Table) {
                 let bare = attend_with_lse(&x[0], &x[1], &x[2], &spec);
                 let spec = spec.sink(Sink::Learned(x[3].clone()));
                 let (output, lse) = attend_with_lse(&x[0], &x[1], &x[2], &spec);
-                // -inf of those who see nothing is not to be compared.
+                // The log-sum-exp of queries without keys is -inf and is not compared.
                 (output, (lse + bare.0.sum(-1)).softplus() + bare.1.softplus())
             }
         };

@@ -13,7 +13,7 @@ pub fn relative(t: &mut Table) {
     let r = &mut Rng::new(0);
     for (name, mut m, mask) in [
         ("ALiBi, slopes 0 = causal", AlibiAttention::causal(p.clone()), Mask::causal()),
-        ("ALiBi, symmetric, slopes 0 = full", AlibiAttention::symmetric(p.clone()), Mask::Full),
+        ("ALiBi, symmetric, slopes 0 = full", AlibiAttention::symmetric(p.clone()), Mask::full()),
     ] {
         m.slopes = vec![0.0; 3];
         t.same(name, &x, |x| m.forward(&x[0], &mut eval()), by(&p, mask));
@@ -25,11 +25,11 @@ pub fn relative(t: &mut Table) {
         "ALiBi = its formula, -m (p - j)",
         &x,
         |x| m.forward(&x[0], &mut eval()),
-        by(&p, Spec::new().causal().bias(Bias::rule("ALiBi", bias))),
+        by(&p, Spec::new().causal().bias(Bias::from_fn("ALiBi", bias))),
     );
 
     for (name, m, mask) in [
-        ("T5, table 0 = full, scale 1", T5Attention::encoder(6, 3, r), Mask::Full),
+        ("T5, table 0 = full, scale 1", T5Attention::encoder(6, 3, r), Mask::full()),
         ("T5, causal, table 0 = causal, scale 1", T5Attention::decoder(6, 3, r), Mask::causal()),
     ] {
         m.relative_attention_bias.weight.set(Tensor::zeros([32, 3]));
@@ -43,7 +43,7 @@ pub fn relative(t: &mut Table) {
     let m = ShawAttention::new(p.clone(), 2, r);
     m.relative_keys.set(Tensor::zeros([5, 2]));
     m.relative_values.set(Tensor::zeros([5, 2]));
-    t.same("Shaw, tables 0 = full", &x, |x| m.forward(&x[0], &mut eval()), by(&p, Mask::Full));
+    t.same("Shaw, tables 0 = full", &x, |x| m.forward(&x[0], &mut eval()), by(&p, Mask::full()));
 
     let m = TransformerXlAttention::new(p.clone(), r);
     for (_, q) in m.named_parameters().iter().filter(|(name, _)| name.starts_with("r_")) {
@@ -52,7 +52,7 @@ pub fn relative(t: &mut Table) {
     t.same(
         "Transformer-XL, u, v and r 0 = causal",
         &x,
-        |x| m.forward(&x[0], None, Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], None, Mask::full(), &mut eval()),
         by(&p, Mask::causal()),
     );
     let m = TransformerXlAttention::new(p.clone(), r);
@@ -60,10 +60,10 @@ pub fn relative(t: &mut Table) {
     t.same(
         "Transformer-XL, memory = one long segment",
         &x,
-        |x| m.forward(&x[0], Some(&before), Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], Some(&before), Mask::full(), &mut eval()),
         |x| {
             let all = Var::cat(&[&before, &x[0]], 1);
-            m.forward(&all, None, Mask::Full, &mut eval()).slice(1, 5..)
+            m.forward(&all, None, Mask::full(), &mut eval()).slice(1, 5..)
         },
     );
 }
@@ -112,34 +112,34 @@ pub fn rotary(t: &mut Table) {
     limits(t);
 }
 
-/// What projections turn, variants turn: at their limits they are attention with RoPE.
+/// Variants apply the rotary positions of their projections: in limits they equal RoPE attention.
 fn limits(t: &mut Table) {
     let (p, x) = around();
     let p = p.with_rope(Rope::new(2));
-    let (full, causal) = (by(&p, Mask::Full), by(&p, Mask::causal()));
+    let (full, causal) = (by(&p, Mask::full()), by(&p, Mask::causal()));
     let mut alibi = AlibiAttention::causal(p.clone());
     alibi.slopes = vec![0.0; 3];
     t.same("RoPE: ALiBi, slopes 0 = causal", &x, |x| alibi.forward(&x[0], &mut eval()), &causal);
     let m = ChunkedLocalAttention::new(p.clone(), 9);
     t.same("RoPE: chunk >= L = causal", &x, |x| m.forward(&x[0], &mut eval()), &causal);
     let m = PackedAttention::new(p.clone());
-    let one = |x: Vars<'_>| m.forward(&x[0], &Packed::new(&[9]), Mask::Full, &mut eval());
+    let one = |x: Vars<'_>| m.forward(&x[0], &Packed::new(&[9]), Mask::full(), &mut eval());
     t.same("RoPE: one packed document = causal", &x, one, &causal);
     let layout = BigBirdLayout { block: 2, neighbours: 4, global: 0, random: 0, seed: 0 };
     let m = BigBirdAttention::new(p.clone(), layout);
-    let near = |x: Vars<'_>| m.forward(&x[0], Mask::Full, &mut eval());
+    let near = |x: Vars<'_>| m.forward(&x[0], Mask::full(), &mut eval());
     t.same("RoPE: BigBird, all neighbours = full", &x, near, &full);
     let pattern = SparsePattern::Strided { stride: 9 };
     let m = SparseTransformerAttention::new(p.clone(), pattern, SparseMerge::Union, 0);
-    let union = |x: Vars<'_>| m.forward(&x[0], Mask::Full, &mut eval());
+    let union = |x: Vars<'_>| m.forward(&x[0], Mask::full(), &mut eval());
     t.same("RoPE: strided union, stride >= L = causal", &x, union, &causal);
     let m = LongformerAttention::new(p.clone(), &[1, 2, 3], 1);
     let global = with_qkv(p.clone(), [&m.q_global, &m.k_global, &m.v_global]);
     let every: Vec<usize> = (0..9).collect();
-    let all = |x: Vars<'_>| m.forward(&x[0], &every, Mask::Full, &mut eval());
-    t.same("RoPE: Longformer, all global = full", &x, all, by(&global, Mask::Full));
+    let all = |x: Vars<'_>| m.forward(&x[0], &every, Mask::full(), &mut eval());
+    t.same("RoPE: Longformer, all global = full", &x, all, by(&global, Mask::full()));
     let m = PrefixLmAttention::new(p.clone());
-    let whole = |x: Vars<'_>| m.forward(&x[0], &[9], Mask::Full, &mut eval());
+    let whole = |x: Vars<'_>| m.forward(&x[0], &[9], Mask::full(), &mut eval());
     t.same("RoPE: prefixes of L = full", &x, whole, &full);
 }
 

@@ -27,8 +27,8 @@ pub fn self_attention(t: &mut Table) {
     t.exact().same(
         "cross with x1 = x2 = self, heads",
         &x,
-        |x| m.forward(&x[0], &x[0], &x[0], Mask::Full, &mut eval()),
-        |x| c.forward(&x[0], &x[0], Mask::Full, &mut eval()),
+        |x| m.forward(&x[0], &x[0], &x[0], Mask::full(), &mut eval()),
+        |x| c.forward(&x[0], &x[0], Mask::full(), &mut eval()),
     );
 
     let config = MultiHeadConfig { bias: false, ..MultiHeadConfig::new(4, 1) };
@@ -48,7 +48,7 @@ pub fn self_attention(t: &mut Table) {
     );
 
     let s = SelfAttention::new(4, 4, 4, &mut Rng::new(2));
-    s.visit(&mut |_, p| p.set(Tensor::eye(4)));
+    s.for_each_parameter(&mut |_, p| p.set(Tensor::eye(4)));
     t.same(
         "self-attention of identities, scale 1 = plain",
         &x,
@@ -68,7 +68,7 @@ pub fn self_attention(t: &mut Table) {
     let s = SelfAttention::new(4, 3, 2, &mut Rng::new(2));
     s.load_state_dict(&r.state_dict()).unwrap();
     for mask in [
-        Mask::Full,
+        Mask::full(),
         Mask::causal(),
         Mask::lengths(&[5, 2]),
         Mask::causal() & !Mask::first(2), // the first two queries see nothing

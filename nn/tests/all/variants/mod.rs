@@ -1,7 +1,7 @@
 //! Every attention variant as a trainable module: one row each.
 //!
 //! From a row come gradients by inputs and parameters against finite differences to second
-//! order, walking and loading of parameters, and equal bits on any number of threads. Run with
+//! order, visiting and loading of parameters, and equal bits on any number of threads. Run with
 //! `--nocapture` for the table.
 
 use crate::common::*;

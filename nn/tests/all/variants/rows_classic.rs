@@ -10,8 +10,8 @@ fn of_three(rng: &mut Rng) -> Projections<f64> {
     Projections::new(HeadSizes::new(6, 3), rng)
 }
 
-/// One key head for two, and half of each head turned.
-fn turned(rng: &mut Rng) -> Projections<f64> {
+/// One key head for two query heads, and half of each head rotated.
+fn rotated(rng: &mut Rng) -> Projections<f64> {
     let sizes = HeadSizes::new(4, 2).key_heads(1).head_width(4);
     Projections::new(sizes, rng).with_rope(Rope::new(2))
 }
@@ -52,7 +52,7 @@ row!(
     luong_local_m,
     [[2, 3, 3], [2, 5, 3]],
     |r| LuongLocalM::new(luong(LuongGeneral::new(3, 3, r), r), 1),
-    |m, x| m.forward(&x[0], &x[1], Mask::Full, &mut eval())
+    |m, x| m.forward(&x[0], &x[1], Mask::full(), &mut eval())
 );
 row!(
     luong_local_p,
@@ -72,51 +72,51 @@ const STRIDED: SparsePattern = SparsePattern::Strided { stride: 2 };
 const FIXED: SparsePattern = SparsePattern::Fixed { stride: 2, summary: 1 };
 row!(sparse_strided, [[2, 5, 4]], |r| sparse(STRIDED, SparseMerge::Heads, r), |m, x| m.forward(
     &x[0],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(sparse_fixed, [[2, 5, 4]], |r| sparse(FIXED, SparseMerge::Heads, r), |m, x| m.forward(
     &x[0],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(sparse_union, [[5, 4]], |r| sparse(FIXED, SparseMerge::Union, r), |m, x| m.forward(
     &x[0],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(longformer, [[2, 6, 4]], |r| LongformerAttention::new(small(r), &[1, 2], 1), |m, x| m
-    .forward(&x[0], &[1, 4], Mask::Full, &mut eval()));
+    .forward(&x[0], &[1, 4], Mask::full(), &mut eval()));
 row!(
     longformer_causal,
     [[6, 4]],
     |r| LongformerAttention::new(small(r), &[1, 1], 1).causal(),
-    |m, x| m.forward(&x[0], &[0, 3], Mask::Full, &mut eval())
+    |m, x| m.forward(&x[0], &[0, 3], Mask::full(), &mut eval())
 );
 
 const BIG_BIRD: BigBirdLayout =
     BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 1, seed: 4 };
 row!(big_bird, [[2, 9, 4]], |r| BigBirdAttention::new(small(r), BIG_BIRD), |m, x| m.forward(
     &x[0],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(prefix_lm, [[2, 5, 4]], |r| PrefixLmAttention::new(small(r)), |m, x| m.forward(
     &x[0],
     &[2, 4],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(packed, [[6, 4]], |r| PackedAttention::new(small(r)), |m, x| m.forward(
     &x[0],
     &Packed::new(&[2, 4]),
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(shared_prefix, [[6, 4]], |r| PackedAttention::new(small(r)), |m, x| m.forward(
     &x[0],
     &Packed::shared_prefix(2, &[2, 2]),
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 row!(chunked_local, [[2, 5, 4]], |r| ChunkedLocalAttention::new(small(r), 3), |m, x| m
@@ -143,7 +143,7 @@ row!(shaw_causal, [[5, 4]], |r| ShawAttention::new(small(r), 2, r), |m, x| m.att
 row!(transformer_xl, [[2, 4, 4]], |r| TransformerXlAttention::new(small(r), r), |m, x| m.forward(
     &x[0],
     Some(&constant(&[2, 3, 4], 8)),
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
 
@@ -161,21 +161,21 @@ row!(linear_full, [[2, 5, 4]], |r| linear(Reach::Full, LinearForm::Chunked(2), r
 
 // What the projections hold beside weights.
 
-row!(prefix_lm_turned, [[2, 5, 4]], |r| PrefixLmAttention::new(turned(r)), |m, x| m.forward(
+row!(prefix_lm_rotated, [[2, 5, 4]], |r| PrefixLmAttention::new(rotated(r)), |m, x| m.forward(
     &x[0],
     &[2, 4],
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
-row!(packed_turned, [[6, 4]], |r| PackedAttention::new(turned(r)), |m, x| m.forward(
+row!(packed_rotated, [[6, 4]], |r| PackedAttention::new(rotated(r)), |m, x| m.forward(
     &x[0],
     &Packed::shared_prefix(2, &[2, 2]),
-    Mask::Full,
+    Mask::full(),
     &mut eval()
 ));
-row!(longformer_turned, [[6, 4]], |r| LongformerAttention::new(turned(r), &[1, 2], 1), |m, x| m
-    .forward(&x[0], &[0, 3], Mask::Full, &mut eval()));
-row!(alibi_turned, [[2, 4, 4]], |r| AlibiAttention::causal(turned(r)), |m, x| m
+row!(longformer_rotated, [[6, 4]], |r| LongformerAttention::new(rotated(r), &[1, 2], 1), |m, x| m
+    .forward(&x[0], &[0, 3], Mask::full(), &mut eval()));
+row!(alibi_rotated, [[2, 4, 4]], |r| AlibiAttention::causal(rotated(r)), |m, x| m
     .forward(&x[0], &mut eval()));
 row!(shaw_grouped, [[2, 5, 4]], |r| ShawAttention::new(grouped(r), 2, r), |m, x| m
     .forward(&x[0], &mut eval()));
@@ -183,7 +183,7 @@ row!(
     transformer_xl_grouped,
     [[2, 4, 4]],
     |r| TransformerXlAttention::new(grouped(r), r),
-    |m, x| m.forward(&x[0], None, Mask::Full, &mut eval())
+    |m, x| m.forward(&x[0], None, Mask::full(), &mut eval())
 );
 row!(
     linear_grouped,

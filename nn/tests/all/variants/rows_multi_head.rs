@@ -24,7 +24,7 @@ fn plain() {
 #[test]
 fn self_attention() {
     let masks = [
-        Mask::Full,
+        Mask::full(),
         Mask::causal(),
         Mask::lengths(&[3, 0]),
         Mask::drop(&Tensor::from_fn([3, 3], |i| i[0] == i[1])),
@@ -47,7 +47,7 @@ fn self_attention() {
         "SelfAttention with dropout",
         |rng| SelfAttention::new(4, 3, 2, rng).dropout(0.3),
         &[&[2, 3, 4]],
-        |m, x| m.forward(&x[0], Mask::Full, &mut Pass::train(1)),
+        |m, x| m.forward(&x[0], Mask::full(), &mut Pass::train(1)),
     );
 }
 
@@ -73,7 +73,7 @@ fn cross() {
         "MultiHeadCrossAttention",
         |rng| MultiHeadCrossAttention::new(4, 5, 2, rng),
         &[&[2, 3, 4], &[2, 4, 5]],
-        |m, x| m.forward(&x[0], &x[1], Mask::Full, &mut eval()),
+        |m, x| m.forward(&x[0], &x[1], Mask::full(), &mut eval()),
     );
 }
 

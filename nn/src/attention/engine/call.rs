@@ -1,0 +1,130 @@
+//! The operands of a call, checked against one another and against the spec.
+
+use super::mask::Sizes;
+use super::spec::{Normalizer, Sink, Spec};
+use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::{Real, Shape};
+
+/// Operands of four axes, and the spec resolved for their sizes; all of it checked.
+pub(crate) struct Call<T: Real> {
+    pub q: Var<T>,
+    pub k: Var<T>,
+    pub v: Var<T>,
+    pub spec: Spec<T>,
+    pub sizes: Sizes,
+    pub key_heads: usize,
+    pub offset: isize,
+    rank: usize,
+}
+
+impl<T: Real> Call<T> {
+    #[track_caller]
+    pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Call<T> {
+        operands_rule(q, k, v).or_panic();
+        let rank = q.rank();
+        let four = |x: &Var<T>| {
+            let mut dims = vec![1; 4 - rank];
+            dims.extend(x.shape().iter());
+            x.reshape(dims)
+        };
+        let (q, k, v) = (four(q), four(k), four(v));
+        let sizes = Sizes { batch: q.size(0), heads: q.size(1), lq: q.size(2), lk: k.size(2) };
+        let (mask, biases, offset) = spec.resolved(sizes);
+        let spec = Spec { mask, biases, ..spec.clone() };
+        spec_rule(&spec, sizes.heads).or_panic();
+        let key_heads = k.size(1);
+        Call { q, k, v, spec, sizes, key_heads, offset, rank }
+    }
+
+    /// The call with constants for operands, and without sinks.
+    pub fn detached(&self) -> Call<T> {
+        self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
+    }
+
+    /// The same call with other operands and another sink.
+    pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Call<T> {
+        let spec = Spec { sink, ..self.spec.clone() };
+        Call { q: q.clone(), k: k.clone(), v: v.clone(), spec, ..*self }
+    }
+
+    /// Reshapes a result of four axes to the rank of the operands.
+    pub fn restore_rank(&self, x: &Var<T>) -> Var<T> {
+        x.reshape(&x.shape()[4 - self.rank..])
+    }
+
+    /// The scale of the scores: that of the spec, or `1/√Dk`.
+    pub fn scale(&self) -> T {
+        let width = self.q.size(-1).max(1) as f64;
+        T::from_f64(self.spec.scale.unwrap_or(1.0 / width.sqrt()))
+    }
+
+    /// `[B, Hq, L, X]` to `[B, Hk, Hq / Hk, L, X]`: query heads grouped by the key head they share.
+    pub fn grouped(&self, x: &Var<T>) -> Var<T> {
+        let s = x.shape();
+        let groups = self.sizes.heads / self.key_heads.max(1);
+        x.reshape([s[0], self.key_heads, groups, s[2], s[3]])
+    }
+
+    /// The inverse of [`Call::grouped`].
+    pub fn ungrouped(&self, x: &Var<T>) -> Var<T> {
+        x.reshape([x.size(0), self.sizes.heads, x.size(-2), x.size(-1)])
+    }
+}
+
+/// The rule for the shapes of queries, keys and values.
+fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
+    let (rank, op) = (q.rank(), "attend");
+    let shapes = || format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
+    require(
+        (2..=4).contains(&rank) && k.rank() == rank && v.rank() == rank,
+        op,
+        ErrorKind::Rank,
+        || format!("operands need 2 to 4 axes, all the same number: {}", shapes()),
+    )?;
+    let agree = |condition: bool, what: &str| {
+        require(condition, op, ErrorKind::Mismatch, || format!("{what}: {}", shapes()))
+    };
+    // Counted from the last axis; axes that are missing have size 1.
+    let size = |shape: &Shape, axis: usize| if axis <= rank { shape[rank - axis] } else { 1 };
+    let sizes = |axis| [q, k, v].map(|x| size(x.shape(), axis));
+    let [q_batch, k_batch, v_batch] = sizes(4);
+    agree(q_batch == k_batch && k_batch == v_batch, "batches differ")?;
+    agree(q.size(-1) == k.size(-1), "q and k have different widths")?;
+    agree(k.size(-2) == v.size(-2), "k and v have different lengths")?;
+    let [heads, key_heads, value_heads] = sizes(3);
+    agree(key_heads == value_heads, "k and v have different heads")?;
+    let shared = key_heads > 0 && heads.is_multiple_of(key_heads);
+    require(shared || heads == 0 && key_heads == 0, op, ErrorKind::Mismatch, || {
+        format!("{heads} query heads are no multiple of {key_heads} key heads: {}", shapes())
+    })
+}
+
+/// The shapes of the parts of a resolved spec for `heads` query heads, and their combination.
+fn spec_rule<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
+    let op = "attend";
+    if let Sink::Learned(sink) = &spec.sink {
+        require(*sink.shape() == [heads], op, ErrorKind::Mismatch, || {
+            format!("sinks {:?} for {heads} heads", sink.shape())
+        })?;
+    }
+    let softmax = spec.normalizer == Normalizer::Softmax;
+    require(softmax || matches!(spec.sink, Sink::None), op, ErrorKind::Mismatch, || {
+        format!("a sink is a logit of the softmax, and the normalizer is {:?}", spec.normalizer)
+    })?;
+    let changes_scores = spec.scale.is_some()
+        || spec.softcap.is_some()
+        || spec.score_mix.is_some()
+        || spec.products.is_some()
+        || !spec.biases.is_empty();
+    let linear = spec.normalizer == Normalizer::Linear;
+    require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {
+        "linear features make no scores to scale, cap, add to or mix".into()
+    })?;
+    for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
+        require(*mix.shape() == [heads, heads], op, ErrorKind::Mismatch, || {
+            format!("heads are mixed by [{heads}, {heads}], got {:?}", mix.shape())
+        })?;
+    }
+    Ok(())
+}

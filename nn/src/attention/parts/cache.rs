@@ -1,0 +1,244 @@
+//! The cache of keys and values for generation.
+//!
+//! To continue a causal sequence, only the new tokens need queries; the keys and values of earlier
+//! tokens do not change. With a cache, one step costs `O(L)` instead of `O(L²)`, for
+//! `Hk · (D + Dv)` elements of memory per token and layer.
+
+use crate::attention::engine::CachedPositions;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::{Real, Tensor};
+
+/// A cache of the keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
+///
+/// Rows are written in place into reserved capacity, so that adding a token copies only that token.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Projections, HeadSizes, KvCache, Rope, RopeAttention};
+/// use retrograd_nn::attention::{Incremental, Spec};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let projections = Projections::new(HeadSizes::new(16, 2), &mut rng);
+/// let attention = RopeAttention::<f32>::new(projections, Rope::new(8));
+/// let x = Var::constant(Tensor::randn([1, 6, 16], &mut rng));
+/// let (mut cache, spec) = (KvCache::new(6), Spec::new().causal());
+/// let prompt = attention.forward_cached(&x.narrow(1, 0, 5), &spec, &mut cache);
+/// let next = attention.forward_cached(&x.narrow(1, 5, 1), &spec, &mut cache);
+/// assert_eq!((prompt.size(1), next.size(1), cache.position()), (5, 1, 6));
+/// ```
+#[derive(Clone, Debug)]
+pub struct KvCache<T: Real = f32> {
+    keys: Buffer<T>,
+    values: Buffer<T>,
+    seen: usize,
+    limit: Limit,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// At most so many tokens.
+    Capacity(usize),
+    /// Any number of tokens; the first `first` and the last `last` are kept.
+    Keep { first: usize, last: usize },
+}
+
+impl<T: Real> KvCache<T> {
+    /// A cache for at most `capacity` tokens.
+    pub fn new(capacity: usize) -> Self {
+        KvCache::with(Limit::Capacity(capacity))
+    }
+
+    /// A cache for any number of tokens that keeps only the last `n`. Outputs are equal to those of
+    /// the whole sequence under a causal window of up to `n` tokens before the query
+    /// (`Mask::causal() & Mask::window(n, 0)`), or any narrower mask. Keys keep their positions,
+    /// for masks and biases.
+    pub fn sliding(n: usize) -> Self {
+        KvCache::streaming(0, n)
+    }
+
+    /// A cache for any number of tokens that keeps the first `first` and the last `last`, the keys
+    /// of [`StreamingAttention`](crate::attention::StreamingAttention).
+    pub fn streaming(first: usize, last: usize) -> Self {
+        KvCache::with(Limit::Keep { first, last })
+    }
+
+    fn with(limit: Limit) -> Self {
+        KvCache { keys: Buffer::default(), values: Buffer::default(), seen: 0, limit }
+    }
+
+    /// The number of tokens so far, which is the position of the next token.
+    pub fn position(&self) -> usize {
+        self.seen
+    }
+
+    /// The number of tokens in the cache that the next tokens can attend to.
+    pub fn len(&self) -> usize {
+        match self.limit {
+            Limit::Capacity(_) => self.keys.len,
+            Limit::Keep { first, last } => self.keys.len.min(first.saturating_add(last)),
+        }
+    }
+
+    /// The positions of the keys in the cache.
+    pub(crate) fn positions(&self) -> CachedPositions {
+        let first = match self.limit {
+            Limit::Capacity(_) => 0,
+            Limit::Keep { first, .. } => first,
+        };
+        CachedPositions { first, dropped: self.seen - self.len() }
+    }
+
+    /// Whether the cache is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of tokens that may follow; `None` if there is no limit.
+    pub fn remaining(&self) -> Option<usize> {
+        match self.limit {
+            Limit::Capacity(n) => Some(n - self.seen),
+            Limit::Keep { .. } => None,
+        }
+    }
+
+    /// Removes all tokens.
+    pub fn clear(&mut self) {
+        *self = KvCache::with(self.limit);
+    }
+
+    /// Removes all tokens from position `n` on, as after rejected tokens in speculative decoding.
+    ///
+    /// # Panics
+    /// If there are fewer than `n` tokens, or some before them have been dropped.
+    #[track_caller]
+    pub fn truncate(&mut self, n: usize) {
+        require(n <= self.seen, "cache", ErrorKind::Index, || {
+            format!("cannot truncate to {n} of {} tokens", self.seen)
+        })
+        .or_panic();
+        require(self.keys.len == self.seen, "cache", ErrorKind::Index, || {
+            format!(
+                "cannot go back to {n} of {} tokens: only {} are held",
+                self.seen, self.keys.len
+            )
+        })
+        .or_panic();
+        (self.keys.len, self.values.len, self.seen) = (n, n, n);
+    }
+
+    /// Appends keys `[.., Hk, L, D]` and values `[.., Hv, L, Dv]`, and returns those of all tokens
+    /// in the cache, the new ones last.
+    ///
+    /// # Panics
+    /// If they exceed the capacity, or their other axes differ from those of earlier tokens.
+    #[track_caller]
+    pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
+        let new = k.size(-2);
+        require(v.size(-2) == new, "cache", ErrorKind::Mismatch, || {
+            format!("{new} keys and {} values: k {:?}, v {:?}", v.size(-2), k.shape(), v.shape())
+        })
+        .or_panic();
+        match self.limit {
+            Limit::Capacity(n) => require(self.seen + new <= n, "cache", ErrorKind::Index, || {
+                format!("{new} more tokens after {} exceed the capacity of {n}", self.seen)
+            })
+            .or_panic(),
+            // Old rows are dropped here and not after they were read: now no tensor shares the
+            // buffer, so that rows are moved in place.
+            Limit::Keep { first, last } => {
+                self.keys.keep(first, last);
+                self.values.keep(first, last);
+            }
+        }
+        self.keys.check(k, "keys");
+        self.values.check(v, "values");
+        self.seen += new;
+        (self.keys.push(k), self.values.push(v))
+    }
+}
+
+/// A tensor `[.., L, D]` that grows along `L`, with reserved capacity.
+#[derive(Clone, Debug)]
+struct Buffer<T: Real> {
+    /// `[.., capacity, D]`, of which the first `len` are filled.
+    data: Option<Tensor<T>>,
+    len: usize,
+}
+
+impl<T: Real> Default for Buffer<T> {
+    fn default() -> Self {
+        Buffer { data: None, len: 0 }
+    }
+}
+
+impl<T: Real> Buffer<T> {
+    #[track_caller]
+    fn check(&self, new: &Tensor<T>, what: &str) {
+        let Some(data) = &self.data else { return };
+        let mut want = data.shape().to_vec();
+        let rank = want.len();
+        let same = new.rank() == rank && {
+            want[rank - 2] = new.size(-2);
+            new.shape()[..] == want[..]
+        };
+        require(same, "cache", ErrorKind::Mismatch, || {
+            format!("{what} {:?} do not continue {want:?}", new.shape())
+        })
+        .or_panic();
+    }
+
+    /// Appends rows, and returns all rows.
+    fn push(&mut self, new: &Tensor<T>) -> Tensor<T> {
+        let (count, width) = (new.size(-2), new.size(-1));
+        let old = self.data.take();
+        let capacity = old.as_ref().map_or(0, |x| x.size(-2));
+        let mut data = match old {
+            Some(x) if self.len + count <= capacity => x,
+            old => {
+                let mut shape = new.shape().to_vec();
+                let axis = shape.len() - 2;
+                shape[axis] = (self.len + count).max(2 * capacity);
+                let mut grown = Tensor::zeros(shape);
+                if let Some(old) = old {
+                    write(&mut grown, &old.narrow(-2, 0, self.len), 0);
+                }
+                grown
+            }
+        };
+        if count * width > 0 {
+            write(&mut data, new, self.len);
+        }
+        self.len += count;
+        self.data.insert(data).narrow(-2, 0, self.len)
+    }
+
+    /// Drops all rows but the first `first` and the last `last`.
+    fn keep(&mut self, first: usize, last: usize) {
+        let Some(data) = &mut self.data else { return };
+        if self.len <= first.saturating_add(last) {
+            return;
+        }
+        let (capacity, width) = (data.size(-2), data.size(-1));
+        let from = self.len - last;
+        if capacity * width > 0 {
+            for block in data.make_mut().chunks_mut(capacity * width) {
+                block.copy_within(from * width..self.len * width, first * width);
+            }
+        }
+        self.len = first + last;
+    }
+}
+
+/// Copies `new` `[.., n, D]` to rows `at..` of `data` `[.., capacity, D]`.
+fn write<T: Real>(data: &mut Tensor<T>, new: &Tensor<T>, at: usize) {
+    let (capacity, width, n) = (data.size(-2), data.size(-1), new.size(-2));
+    if n * width == 0 {
+        return;
+    }
+    let new = new.contiguous();
+    let blocks = data.make_mut().chunks_mut(capacity * width);
+    for (block, rows) in blocks.zip(new.as_slice().chunks(n * width)) {
+        block[at * width..(at + n) * width].copy_from_slice(rows);
+    }
+}

@@ -1,0 +1,377 @@
+//! Rotary positions (RoPE): queries and keys are rotated by angles proportional to their positions,
+//! so that the product of a query and a key depends only on their distance.
+//!
+//! Pair `m` of a vector at position `p` is rotated by `p · θ_m`, `θ_m = base^(-2m / width)`:
+//!
+//! ```text
+//! (a, b) → (a cos - b sin, a sin + b cos)
+//! ```
+//!
+//! A rotation preserves lengths, and its transpose is the rotation by the opposite angle, which is
+//! the backward pass. Cost: `O(L · width)` per head, no parameters. Su et al. 2021 (arXiv
+//! 2104.09864).
+//!
+//! There are two conventions for pairs of elements, and weights trained with one are wrong with the
+//! other; [`Rope::converted`] permutes weights.
+
+use retrograd_autograd::{InputGrads, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::{Real, Tensor};
+use std::f64::consts::TAU;
+
+/// The pairs of elements that are rotated together, for a rotary width `w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// `(x[m], x[m + w/2])`: GPT-NeoX, and Llama in the Hugging Face format.
+    Half,
+    /// `(x[2m], x[2m + 1])`: the paper, GPT-J, Llama in Meta's format, DeepSeek.
+    Interleaved,
+}
+
+/// The scaling of angles for sequences longer than those of training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scaling {
+    /// No scaling.
+    None,
+    /// `θ / factor`: position interpolation. Chen et al. 2023 (arXiv 2306.15595).
+    Linear {
+        /// The ratio of the lengths.
+        factor: f64,
+    },
+    /// A base of `base · factor^(w / (w - 2))`: the highest frequency is unchanged, the lowest is
+    /// divided by the factor.
+    Ntk {
+        /// The ratio of the lengths.
+        factor: f64,
+    },
+    /// High frequencies are unchanged, low ones are divided by a factor.
+    Yarn(Yarn),
+}
+
+/// YaRN scaling of rotary positions.
+///
+/// Pairs with more than `beta_fast` rotations in the training context keep their frequency, those
+/// with fewer than `beta_slow` have it divided by `factor`, and between them the two frequencies
+/// are interpolated linearly in the index of the pair. Rotated elements are multiplied by
+/// `attention`, and so their part of the scores by its square. If only part of a head is rotated,
+/// the scores of the rest are unchanged, as in the code of Hugging Face and OpenAI;
+/// [`MlaAttention`](crate::attention::MlaAttention) scales all scores, as in the code of DeepSeek.
+/// Peng et al. 2023 (arXiv 2309.00071; the paper interpolates linearly in the number of rotations,
+/// its code and all later implementations in the index of the pair).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yarn {
+    /// The ratio of the context to the training context.
+    pub factor: f64,
+    /// The training context.
+    pub context: usize,
+    /// Number of rotations above which a frequency is unchanged; 32 by default.
+    pub beta_fast: f64,
+    /// Number of rotations below which a frequency is divided by `factor`; 1 by default.
+    pub beta_slow: f64,
+    /// Whether the bounds of the interpolation are rounded outwards to whole pairs, as in the code
+    /// of the paper and of Hugging Face (true by default), or not, as in gpt-oss.
+    pub rounded: bool,
+    /// The attention factor, which scales rotated elements; `0.1 ln(factor) + 1` by default.
+    pub attention: f64,
+}
+
+impl Yarn {
+    /// YaRN with the constants of the paper.
+    ///
+    /// # Panics
+    /// If the factor is below 1, or the context is 0.
+    #[track_caller]
+    pub fn new(factor: f64, context: usize) -> Self {
+        let yarn = Yarn {
+            factor,
+            context,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            rounded: true,
+            attention: 0.1 * factor.ln() + 1.0,
+        };
+        yarn.check();
+        yarn
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        let Yarn { factor, context, beta_fast, beta_slow, attention, .. } = *self;
+        require(factor >= 1.0 && factor.is_finite(), "yarn", ErrorKind::Value, || {
+            format!("a factor of at least 1, got {factor}")
+        })
+        .or_panic();
+        require(context > 0, "yarn", ErrorKind::Value, || {
+            "a training context of at least 1, got 0".into()
+        })
+        .or_panic();
+        let valid = 0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite();
+        require(valid, "yarn", ErrorKind::Value, || {
+            format!("bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}")
+        })
+        .or_panic();
+        require(attention > 0.0 && attention.is_finite(), "yarn", ErrorKind::Value, || {
+            format!("an attention factor above 0, got {attention}")
+        })
+        .or_panic();
+    }
+
+    /// The share of the divided frequency of pair `m`, from 0 to 1.
+    fn ramp(&self, m: usize, width: f64, base: f64) -> f64 {
+        // The index of the pair, as a fraction, with so many rotations in the context.
+        let pair = |rotations: f64| {
+            width * (self.context as f64 / (rotations * TAU)).ln() / (2.0 * base.ln())
+        };
+        let (low, high) = (pair(self.beta_fast), pair(self.beta_slow));
+        let (low, high) = match self.rounded {
+            true => (low.floor().max(0.0), high.ceil().min(width - 1.0)),
+            false => (low, high),
+        };
+        let span = if high == low { 0.001 } else { high - low };
+        ((m as f64 - low) / span).clamp(0.0, 1.0)
+    }
+}
+
+/// Rotary positions; the formula is in [`RopeAttention`](crate::attention::RopeAttention).
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::attention::{Pairing, Rope, Scaling};
+/// use retrograd_tensor::Tensor;
+///
+/// // Of heads of width 4, the first 2 elements are rotated.
+/// let rope = Rope::new(2).pairing(Pairing::Interleaved).scaling(Scaling::Linear { factor: 2.0 });
+/// let x = Var::constant(Tensor::from([[1.0f64, 0.0, 5.0, 6.0]]));
+/// let y = rope.rotate(&x, 3).into_value().to_vec();
+/// assert_eq!(y, [1.5f64.cos(), 1.5f64.sin(), 5.0, 6.0]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    width: usize,
+    pairing: Pairing,
+    base: f64,
+    scaling: Scaling,
+}
+
+impl Rope {
+    /// Rotary positions for the first `width` elements of every head ("partial rotary" if there are
+    /// more); pairing by halves, base 10000, no scaling.
+    ///
+    /// # Panics
+    /// If the width is odd.
+    #[track_caller]
+    pub fn new(width: usize) -> Self {
+        require(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
+            format!("a rotary width must be even, got {width}")
+        })
+        .or_panic();
+        Rope { width, pairing: Pairing::Half, base: 10000.0, scaling: Scaling::None }
+    }
+
+    /// Sets the pairing.
+    pub fn pairing(self, pairing: Pairing) -> Self {
+        Rope { pairing, ..self }
+    }
+
+    /// Sets the base.
+    ///
+    /// # Panics
+    /// If it is not above 1.
+    #[track_caller]
+    pub fn base(self, base: f64) -> Self {
+        require(base > 1.0, "rope", ErrorKind::Value, || {
+            format!("a base must be above 1, got {base}")
+        })
+        .or_panic();
+        Rope { base, ..self }
+    }
+
+    /// Sets the scaling.
+    ///
+    /// # Panics
+    /// If a factor is not above 0, or for YaRN if the factor is below 1, the context 0, the bounds
+    /// not `0 < beta_slow <= beta_fast`, or the attention factor not above 0.
+    #[track_caller]
+    pub fn scaling(self, scaling: Scaling) -> Self {
+        match scaling {
+            Scaling::None => {}
+            Scaling::Linear { factor } | Scaling::Ntk { factor } => {
+                require(factor > 0.0 && factor.is_finite(), "rope", ErrorKind::Value, || {
+                    format!("a factor must be above 0, got {factor}")
+                })
+                .or_panic();
+            }
+            Scaling::Yarn(yarn) => yarn.check(),
+        }
+        Rope { scaling, ..self }
+    }
+
+    /// The number of elements of a head that are rotated.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The frequency of each pair: its angle per position.
+    pub fn frequencies(&self) -> Vec<f64> {
+        let width = self.width as f64;
+        let base = match self.scaling {
+            Scaling::Ntk { factor } if self.width > 2 => {
+                self.base * factor.powf(width / (width - 2.0))
+            }
+            _ => self.base,
+        };
+        let scaled = |m: usize| {
+            let theta = base.powf(-2.0 * m as f64 / width);
+            match self.scaling {
+                Scaling::None | Scaling::Ntk { .. } => theta,
+                Scaling::Linear { factor } => theta / factor,
+                Scaling::Yarn(yarn) => {
+                    let slowed = yarn.ramp(m, width, base);
+                    theta * (1.0 - slowed) + theta / yarn.factor * slowed
+                }
+            }
+        };
+        (0..self.width / 2).map(scaled).collect()
+    }
+
+    /// The factor of rotated elements: 1 except with YaRN.
+    pub fn attention_factor(&self) -> f64 {
+        match self.scaling {
+            Scaling::Yarn(yarn) => yarn.attention,
+            _ => 1.0,
+        }
+    }
+
+    /// The same rotation with an attention factor of 1.
+    pub fn without_attention_factor(&self) -> Rope {
+        let scaling = match self.scaling {
+            Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { attention: 1.0, ..yarn }),
+            other => other,
+        };
+        Rope { scaling, ..self.clone() }
+    }
+
+    /// `x` `[.., L, D]`, rotated for positions `start..start + L`.
+    ///
+    /// # Panics
+    /// If `D` is smaller than the rotary width.
+    #[track_caller]
+    pub fn rotate<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
+        let positions = Tensor::from_fn([x.size(-2)], |i| (start + i[0]) as i64);
+        self.rotate_at(x, &positions)
+    }
+
+    /// `x` `[.., L, D]`, rotated for given positions, which broadcast to `[.., L]`, such as those
+    /// of packed documents.
+    ///
+    /// # Panics
+    /// If `D` is smaller than the rotary width, or the positions do not broadcast.
+    #[track_caller]
+    pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
+        require(self.width <= x.size(-1), "rope", ErrorKind::Mismatch, || {
+            format!(
+                "a rotary width of {} in heads of width {}: {:?}",
+                self.width,
+                x.size(-1),
+                x.shape()
+            )
+        })
+        .or_panic();
+        let frequencies = self.frequencies();
+        let attention_factor = self.attention_factor();
+        let mut dims = positions.shape().to_vec();
+        dims.push(frequencies.len());
+        // Angles in f64 for every type: large angles lose too many digits in f32.
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for p in positions.to_vec() {
+            for theta in &frequencies {
+                let (s, c) = (p as f64 * theta).sin_cos();
+                cos.push(T::from_f64(c * attention_factor));
+                sin.push(T::from_f64(s * attention_factor));
+            }
+        }
+        let turn = Turn {
+            cos: Tensor::from_vec(cos, &dims[..]),
+            sin: Tensor::from_vec(sin, &dims[..]),
+            pairing: self.pairing,
+        };
+        turn.apply(x)
+    }
+
+    /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted so
+    /// that scores with the pairing `to` equal the scores with this pairing.
+    ///
+    /// # Panics
+    /// If the heads do not divide the rows, or are narrower than the rotary width.
+    #[track_caller]
+    pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
+        let rows = weight.size(0);
+        require(heads > 0 && rows.is_multiple_of(heads), "rope", ErrorKind::Mismatch, || {
+            format!("{heads} heads do not divide {rows} rows")
+        })
+        .or_panic();
+        let head_width = rows / heads;
+        require(self.width <= head_width, "rope", ErrorKind::Mismatch, || {
+            format!("a rotary width of {} in heads of width {head_width}", self.width)
+        })
+        .or_panic();
+        if self.pairing == to {
+            return weight.clone();
+        }
+        let half = self.width / 2;
+        // The index in a head of the element that moves to index `i`.
+        let source = |i: usize| match to {
+            _ if i >= self.width => i,
+            Pairing::Interleaved => i / 2 + i % 2 * half,
+            Pairing::Half => i % half * 2 + i / half,
+        };
+        let index = Tensor::from_fn([rows], |i| {
+            (i[0] / head_width * head_width + source(i[0] % head_width)) as i64
+        });
+        weight.index_select(0, &index)
+    }
+}
+
+/// A rotation of pairs; its backward rule is the rotation by the opposite angle.
+#[derive(Clone, Debug)]
+struct Turn<T: Real> {
+    /// `[.., L, pairs]`
+    cos: Tensor<T>,
+    sin: Tensor<T>,
+    pairing: Pairing,
+}
+
+impl<T: Real> Turn<T> {
+    #[track_caller]
+    fn apply(&self, x: &Var<T>) -> Var<T> {
+        Var::from_op("rope", self.value(x.value()), [x], |[x]| {
+            let (x, inverse) = (x.slot(), Turn { sin: self.sin.neg(), ..self.clone() });
+            move |_, g| InputGrads::of(&x, || inverse.apply(g))
+        })
+    }
+
+    #[track_caller]
+    fn value(&self, x: &Tensor<T>) -> Tensor<T> {
+        let pairs = self.cos.size(-1);
+        let width = 2 * pairs;
+        let (a, b) = match self.pairing {
+            Pairing::Half => (x.narrow(-1, 0, pairs), x.narrow(-1, pairs, pairs)),
+            Pairing::Interleaved => {
+                (x.slice_step(-1, 0..width, 2), x.slice_step(-1, 1.min(width)..width, 2))
+            }
+        };
+        let rotated_a = a.mul(&self.cos).sub(&b.mul(&self.sin));
+        let rotated_b = a.mul(&self.sin).add(&b.mul(&self.cos));
+        let rest = x.narrow(-1, width, x.size(-1) - width);
+        match self.pairing {
+            Pairing::Half => Tensor::cat(&[&rotated_a, &rotated_b, &rest], -1),
+            Pairing::Interleaved => {
+                let mut dims = x.shape().to_vec();
+                dims.pop();
+                dims.push(width);
+                let rotated = Tensor::stack(&[&rotated_a, &rotated_b], -1).reshape(dims);
+                Tensor::cat(&[&rotated, &rest], -1)
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Attention with scores that are computed outside of the engine, and the additive score.
+
+use crate::attention::engine::Spec;
+use crate::init::Init;
+use crate::param::Param;
+use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// A vector over hidden units, initialised as the weight of a linear layer with one output.
+#[track_caller]
+pub(crate) fn hidden_weights<T: Real>(hidden: usize, rng: &mut Rng) -> Param<T> {
+    Param::new(Init::TorchLinear.sample::<T>([1, hidden], rng).reshape([hidden]))
+}
+
+/// Single-head attention with given scores `[.., Lq, Lk]` in place of `q·k`, to values
+/// `[.., Lk, Dv]`. `attend` is one of the entry points of the engine; its result is returned
+/// without the axis of heads.
+#[track_caller]
+pub(crate) fn attend_by_scores<T: Real>(
+    attend: impl Fn(&Var<T>, &Var<T>, &Var<T>, &Spec<T>) -> Var<T>,
+    scores: &Var<T>,
+    values: &Var<T>,
+    spec: &Spec<T>,
+) -> Var<T> {
+    let valid = (2..=3).contains(&scores.rank()) && scores.rank() == values.rank();
+    require(valid, "attention", ErrorKind::Rank, || {
+        format!(
+            "operands must be [length, width] or [batch, length, width]; scores {:?}, \
+         values {:?}",
+            scores.shape(),
+            values.shape()
+        )
+    })
+    .or_panic();
+    // The products of queries and keys of width 0 are 0; the scores are added to them.
+    let empty = |n: usize| {
+        let mut dims = scores.shape().to_vec();
+        let last = dims.len() - 1;
+        (dims[last - 1], dims[last]) = (n, 0);
+        Var::constant(Tensor::zeros(dims)).unsqueeze(-3)
+    };
+    let (q, k) = (empty(scores.size(-2)), empty(scores.size(-1)));
+    let spec = spec.clone().add_products(scores.unsqueeze(-3));
+    attend(&q, &k, &values.unsqueeze(-3), &spec).squeeze(-3)
+}
+
+/// `s_ij = vᵀ tanh(q_i + k_j)`: `[.., Lq, a]`, `[.., Lk, a]` and `[a]` to `[.., Lq, Lk]`.
+#[track_caller]
+pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Var<T> {
+    let valid = q.rank() == k.rank() && q.rank() >= 2 && q.size(-1) == k.size(-1);
+    require(valid, "additive attention", ErrorKind::Mismatch, || {
+        format!("queries {:?} and keys {:?} have different ranks or widths", q.shape(), k.shape())
+    })
+    .or_panic();
+    let parts: Vec<Tensor<T>> = query_tiles(q.value(), k.value())
+        .map(|(first, n)| {
+            let t = hidden(&q.value().narrow(-2, first, n), k.value());
+            t.mul(v.value()).sum(-1)
+        })
+        .collect();
+    let scores = Tensor::cat(&parts.iter().collect::<Vec<_>>(), -2);
+    let [scores] = Var::from_fused([scores], [q, k, v], |[q, k, v]| Scores {
+        q: q.save(),
+        k: k.save(),
+        v: v.save(),
+    });
+    scores
+}
+
+/// `tanh(q_i + k_j)`, `[.., Lq, Lk, a]`.
+fn hidden<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> Tensor<T> {
+    q.unsqueeze(-2).add(&k.unsqueeze(-3)).tanh()
+}
+
+/// Tiles of queries with about 2¹⁸ hidden values each.
+fn query_tiles<T: Real>(q: &Tensor<T>, k: &Tensor<T>) -> impl Iterator<Item = (usize, usize)> {
+    let lq = q.size(-2);
+    let n = ((1 << 18) / k.numel().max(1)).max(1);
+    // At least one tile, even without queries.
+    (0..lq.max(1)).step_by(n).map(move |first| (first, n.min(lq - first)))
+}
+
+struct Scores<T: Real> {
+    q: Slot<T>,
+    k: Slot<T>,
+    v: Slot<T>,
+}
+
+impl<T: Real> Fused<T> for Scores<T> {
+    const NAME: &'static str = "additive_scores";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(Slot::value);
+        let (mut dq, mut dk, mut dv) =
+            (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
+        for (first, n) in query_tiles(q, k) {
+            let t = hidden(&q.narrow(-2, first, n), k);
+            // NaN comes from keys that are not attended to: `g` is 0 there, and so is its product.
+            let t = t.masked_fill(&t.ne(&t), T::ZERO);
+            let g = g.narrow(-2, first, n).unsqueeze(-1);
+            dv = dv.add(&g.mul(&t).sum_to(v.shape()));
+            let slope = t.square().neg().add_scalar(T::ONE);
+            let d = g.mul(v).mul(&slope);
+            dq.push(d.sum(-2));
+            dk = dk.add(&d.sum(-3));
+        }
+        let dq = Tensor::cat(&dq.iter().collect::<Vec<_>>(), -2);
+        InputGrads::of(&self.q, || dq).and(&self.k, || dk).and(&self.v, || dv)
+    }
+
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|input| cx.input(input));
+        let sums = q.unsqueeze(-2).add(&k.unsqueeze(-3));
+        let nan = sums.value().ne(sums.value());
+        [sums.masked_fill(&nan, T::ZERO).tanh().mul(&v).sum(-1)]
+    }
+}

@@ -1,0 +1,150 @@
+//! Causal multi-head self-attention with a fused projection.
+
+use crate::attention::engine::{Align, Spec, attend_packed};
+use crate::attention::parts::cache::KvCache;
+use crate::attention::parts::heads::{SplitHeads, join_heads};
+use crate::attention::parts::incremental::Past;
+use crate::dropout::Dropout;
+use crate::gpt_config::GptConfig;
+use crate::init::{Init, gpt2_residual};
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Visitor};
+use crate::pass::Pass;
+use crate::residual::check_residual;
+use retrograd_autograd::{Var, no_grad};
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Causal multi-head self-attention: every position attends to itself and those before it.
+///
+/// With `[q k v] = x · Wᵀ + b` split into heads of width `D`:
+/// `o = dropout(softmax(q · kᵀ / √D, causal)) · v`; the joined heads are then projected.
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · width)` and the work of the projections. It is
+/// [`MultiHeadAttention`](crate::attention::MultiHeadAttention) of a sequence to itself under a
+/// causal mask, with other names for its parameters.
+///
+/// Parameters, named as in nanoGPT: `c_attn` `[3·width, width]` and `c_proj` `[width, width]`.
+/// Vaswani et al. 2017 (arXiv 1706.03762).
+#[derive(Clone, Debug)]
+pub struct CausalSelfAttention<T: Real = f32> {
+    /// The fused projection to queries, keys and values.
+    pub c_attn: Linear<T>,
+    /// The output projection.
+    pub c_proj: Linear<T>,
+    /// Dropout of the attention weights.
+    pub attn_dropout: Dropout,
+    /// Dropout of the output.
+    pub resid_dropout: Dropout,
+    heads: usize,
+}
+
+impl<T: Real> CausalSelfAttention<T> {
+    /// A layer of this configuration.
+    ///
+    /// # Panics
+    /// As [`GptConfig::check`].
+    #[track_caller]
+    pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
+        if let Err(e) = config.check() {
+            panic!("attention: {e}");
+        }
+        let width = config.width;
+        CausalSelfAttention {
+            c_attn: config.linear(width, 3 * width, Init::Normal { std: 0.02 }, rng),
+            c_proj: config.linear(width, width, gpt2_residual(config.layers), rng),
+            attn_dropout: Dropout::new(config.dropout),
+            resid_dropout: Dropout::new(config.dropout),
+            heads: config.heads,
+        }
+    }
+
+    /// The output and the attention weights `[.., heads, L, L]`, before dropout.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width.
+    #[track_caller]
+    pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
+        let [q, k, v] = self.qkv(x, pass).split(-1, &[x.size(-1); 3]).try_into().expect("three");
+        let heads = SplitHeads::new(&q, &k, &v, self.heads, self.heads);
+        let (y, weights) = heads.attend_all(&self.spec(pass));
+        // [B, heads, L, L] to [.., heads, L, L]
+        let mut dims = x.shape().to_vec();
+        dims.truncate(x.rank() - 2);
+        dims.extend(&weights.shape()[1..]);
+        (self.project(&y.reshape(x.shape()), pass), weights.reshape(dims))
+    }
+
+    /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of
+    /// earlier tokens, and those of `x` are appended. Without gradients, in evaluation. Any
+    /// division of a sequence into steps gives the outputs for the whole: in `f32` bit for bit,
+    /// except at the portable SIMD level; there, and in `f64`, up to rounding.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, or as [`KvCache::append`].
+    #[track_caller]
+    pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
+        no_grad(|| {
+            let pass = &mut Pass::eval();
+            let qkv = self.qkv(x, pass).split(-1, &[x.size(-1); 3]);
+            let (k, v) = Past::cached(cache).extend(&qkv[1], &qkv[2]);
+            let heads = SplitHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
+            let y = heads.attend(&self.spec(pass).align(Align::BottomRight));
+            self.project(&y.reshape(x.shape()), pass)
+        })
+    }
+
+    /// `residual + self.forward(x, pass)`, with the sum fused into the output projection unless
+    /// there is dropout.
+    ///
+    /// # Panics
+    /// If the last axis of `x` is not the width, or the residual has another shape.
+    #[track_caller]
+    pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
+        check_residual("attention", x, residual);
+        let joined = self.heads_joined(x, pass);
+        match self.resid_dropout.key(pass) {
+            Some(key) => {
+                residual + &self.c_proj.affine(&joined).dropout(self.resid_dropout.p(), key)
+            }
+            None => self.c_proj.affine_add(&joined, residual),
+        }
+    }
+
+    /// The joined outputs of all heads.
+    #[track_caller]
+    fn heads_joined(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let qkv = self.qkv(x, pass);
+        let o = attend_packed(&qkv, self.heads, self.heads, &self.spec(pass));
+        join_heads(&o).reshape(x.shape())
+    }
+
+    /// Packed queries, keys and values, `[B, L, 3·width]`.
+    #[track_caller]
+    fn qkv(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let (length, width) = (x.size(-2), x.size(-1));
+        let batch = x.shape()[..x.rank() - 2].iter().product();
+        self.c_attn.forward(&x.reshape([batch, length, width]), pass)
+    }
+
+    fn spec(&self, pass: &mut Pass) -> Spec<T> {
+        Spec::new().causal().dropout(self.attn_dropout.p(), pass)
+    }
+
+    fn project(&self, joined: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.resid_dropout.forward(&self.c_proj.forward(joined, pass), pass)
+    }
+}
+
+impl<T: Real> Module<T> for CausalSelfAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("c_attn", &self.c_attn);
+        v.module("c_proj", &self.c_proj);
+    }
+}
+
+impl<T: Real> Layer<T> for CausalSelfAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.project(&self.heads_joined(x, pass), pass)
+    }
+}

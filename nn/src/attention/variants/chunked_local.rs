@@ -1,0 +1,50 @@
+//! Chunked local attention: causal attention within chunks.
+
+use crate::attention::engine::{Mask, Spec};
+use crate::attention::parts::incremental::Past;
+use crate::attention::parts::projections::Projections;
+use crate::module::{Layer, Module, Visitor};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+
+/// Causal self-attention within chunks: `p` attends to `j` if `j <= p` and `⌊j / n⌋ = ⌊p / n⌋`.
+///
+/// `[L, width]` or `[B, L, width]` to the same, in `O(L n width)`, where tiles between chunks
+/// are skipped. With `n >= L` it is causal self-attention. Chunks are those of absolute
+/// positions, so a cache has to keep at most the last `n` keys. Used in most layers of Llama 4,
+/// alternating with full attention.
+///
+/// Parameters: those of [`Projections`].
+#[derive(Clone, Debug)]
+pub struct ChunkedLocalAttention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    mask: Mask,
+}
+
+impl<T: Real> ChunkedLocalAttention<T> {
+    /// A layer with chunks of `chunk` tokens.
+    ///
+    /// # Panics
+    /// If `chunk` is 0.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, chunk: usize) -> Self {
+        let mask = Mask::causal() & Mask::chunks(chunk);
+        ChunkedLocalAttention { projections, mask }
+    }
+}
+
+impl<T: Real> Module<T> for ChunkedLocalAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+    }
+}
+
+impl<T: Real> Layer<T> for ChunkedLocalAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let spec = Spec::new().mask(self.mask.clone());
+        self.projections.attend(x, spec, &mut Past::none(), pass)
+    }
+}

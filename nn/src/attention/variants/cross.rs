@@ -1,0 +1,198 @@
+//! Cross-attention: queries from one sequence, keys and values from another.
+
+use super::multi_head::{MultiHeadAttention, MultiHeadConfig};
+use crate::attention::engine::Spec;
+use crate::attention::parts::heads::SplitHeads;
+use crate::dropout::Dropout;
+use crate::linear::Linear;
+use crate::module::{Layer, Module, Visitor};
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::Real;
+use retrograd_tensor::random::Rng;
+
+/// Cross-attention with a single head.
+///
+/// ```text
+/// q = x₁ · W_queryᵀ     k = x₂ · W_keyᵀ     v = x₂ · W_valueᵀ     (+ biases)
+/// o = dropout(softmax(q · kᵀ / √d_k, masked)) · v
+/// ```
+///
+/// `x₁` is `[Lq, d₁]` or `[B, Lq, d₁]` and `x₂` `[Lk, d₂]` or `[B, Lk, d₂]`; widths and lengths
+/// may differ. The result is `[.., Lq, d_v]`. The work is `O(Lq Lk (d_k + d_v))` and that of the
+/// projections. The output of a query that attends to no key (if `Lk` is 0, say) is 0.
+///
+/// With `x₁ = x₂` it is [`SelfAttention`](crate::attention::SelfAttention). Parameters: `W_query`
+/// `[d_k, d₁]`, `W_key` `[d_k, d₂]`, `W_value` `[d_v, d₂]`. Bahdanau et al. 2014 (arXiv
+/// 1409.0473) attend from a decoder to an encoder; in this form, Vaswani et al. 2017 (arXiv
+/// 1706.03762).
+#[derive(Clone, Debug)]
+pub struct CrossAttention<T: Real = f32> {
+    /// The projection to queries, from the first sequence.
+    pub query: Linear<T>,
+    /// The projection to keys, from the second.
+    pub key: Linear<T>,
+    /// The projection to values, from the second.
+    pub value: Linear<T>,
+    /// Dropout of the attention weights.
+    pub dropout: Dropout,
+}
+
+impl<T: Real> CrossAttention<T> {
+    /// A layer for sequences of widths `d_query` and `d_other`, without biases.
+    #[track_caller]
+    pub fn new(d_query: usize, d_other: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
+        CrossAttention {
+            query: Linear::without_bias(d_query, d_k, rng),
+            key: Linear::without_bias(d_other, d_k, rng),
+            value: Linear::without_bias(d_other, d_v, rng),
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    /// A layer with biases.
+    #[track_caller]
+    pub fn with_bias(
+        d_query: usize,
+        d_other: usize,
+        d_k: usize,
+        d_v: usize,
+        rng: &mut Rng,
+    ) -> Self {
+        CrossAttention {
+            query: Linear::new(d_query, d_k, rng),
+            key: Linear::new(d_other, d_k, rng),
+            value: Linear::new(d_other, d_v, rng),
+            dropout: Dropout::new(0.0),
+        }
+    }
+
+    #[track_caller]
+    fn parts(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (SplitHeads<T>, Spec<T>) {
+        let q = self.query.forward(x, pass);
+        let (k, v) = (self.key.forward(other, pass), self.value.forward(other, pass));
+        (SplitHeads::new(&q, &k, &v, 1, 1), spec.into().dropout_of_module(self.dropout.p(), pass))
+    }
+
+    /// The attention from `x` to `other`, under a [`Mask`](crate::attention::Mask) or with a whole
+    /// [`Spec`].
+    ///
+    /// # Panics
+    /// If widths, batches or the mask do not match.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let (heads, spec) = self.parts(x, other, spec, pass);
+        heads.attend(&spec)
+    }
+
+    /// The output and the weights `[.., Lq, Lk]`, before dropout.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        let (heads, spec) = self.parts(x, other, spec, pass);
+        let (y, weights) = heads.attend_all(&spec);
+        (y, weights.squeeze(-3))
+    }
+}
+
+impl<T: Real> Module<T> for CrossAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        v.module("W_query", &self.query);
+        v.module("W_key", &self.key);
+        v.module("W_value", &self.value);
+    }
+}
+
+/// Multi-head cross-attention: a [`MultiHeadAttention`] whose keys and values come from one
+/// sequence, of any width.
+///
+/// `x₁` `[.., Lq, width]` and `x₂` `[.., Lk, d₂]` give `[.., Lq, width]`. Parameters, cost and
+/// names are those of [`MultiHeadAttention`] with `key_width = value_width = d₂`; with `x₁ = x₂` it
+/// is multi-head self-attention. Vaswani et al. 2017 (arXiv 1706.03762), from a decoder to an
+/// encoder.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_nn::{Pass, attention::{Mask, MultiHeadCrossAttention}};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let mut rng = Rng::new(1);
+/// let attention = MultiHeadCrossAttention::<f32>::new(8, 6, 2, &mut rng);
+/// let decoder = Var::constant(Tensor::randn([2, 3, 8], &mut rng));
+/// let encoder = Var::constant(Tensor::randn([2, 5, 6], &mut rng));
+/// let padding = Mask::lengths(&[5, 4]); // the second sentence has four words
+/// let y = attention.forward(&decoder, &encoder, padding, &mut Pass::eval());
+/// assert_eq!(*y.shape(), [2, 3, 8]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiHeadCrossAttention<T: Real = f32> {
+    /// The attention that computes it.
+    pub attention: MultiHeadAttention<T>,
+}
+
+impl<T: Real> MultiHeadCrossAttention<T> {
+    /// A layer for queries of `width` and a sequence of width `d_other`.
+    ///
+    /// # Panics
+    /// If `heads` does not divide `width`.
+    #[track_caller]
+    pub fn new(width: usize, d_other: usize, heads: usize, rng: &mut Rng) -> Self {
+        let config = MultiHeadConfig {
+            key_width: d_other,
+            value_width: d_other,
+            ..MultiHeadConfig::new(width, heads)
+        };
+        MultiHeadCrossAttention { attention: MultiHeadAttention::new(&config, rng) }
+    }
+
+    /// The attention from `x` to `other`, under a [`Mask`](crate::attention::Mask) or with a whole
+    /// [`Spec`].
+    ///
+    /// # Panics
+    /// If widths, batches or the mask do not match.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        self.attention.forward(x, other, other, spec, pass)
+    }
+
+    /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.
+    #[track_caller]
+    pub fn forward_with_weights(
+        &self,
+        x: &Var<T>,
+        other: &Var<T>,
+        spec: impl Into<Spec<T>>,
+        pass: &mut Pass,
+    ) -> (Var<T>, Var<T>) {
+        self.attention.forward_with_weights(x, other, other, spec, pass)
+    }
+}
+
+impl<T: Real> Module<T> for MultiHeadCrossAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.attention.visit(v);
+    }
+}

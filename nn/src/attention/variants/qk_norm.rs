@@ -1,0 +1,118 @@
+//! QK-norm: queries and keys normalised per head, before rotary positions, so that scores do not
+//! grow with the weights.
+
+use crate::attention::engine::{Spec, attend};
+use crate::attention::parts::incremental::{Incremental, Past};
+use crate::attention::parts::projections::Projections;
+use crate::module::{Layer, Module, Visitor};
+use crate::norm::RmsNorm;
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::{Real, Tensor};
+
+/// `softmax(g · q̂ · k̂ᵀ) · v` with `q̂ = q / ‖q‖` and `k̂ = k / ‖k‖`: scores are cosines times a
+/// learned scale, in place of `1/√D`. A scale in the spec multiplies them, too.
+///
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
+/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `g` `[1]`, `log2(L² - L)` at
+/// first for the usual length `L`. If queries and keys have norm `D^(1/4)`, it is multi-head
+/// attention without norms, with `g = 1`; with `g = √D` it is [`QkRmsAttention`] with weights of 1.
+/// Multiplying `q_proj` or `k_proj` by a positive number changes nothing. A vector of norm 0 stays
+/// 0. Henry et al. 2020 (arXiv 2010.04245).
+#[derive(Clone, Debug)]
+pub struct QkL2Attention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    /// The scale of the cosines, `[1]`.
+    pub g: Param<T>,
+}
+
+impl<T: Real> QkL2Attention<T> {
+    /// A layer for sequences that usually have this length.
+    ///
+    /// # Panics
+    /// If the length is below 2.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, length: usize) -> Self {
+        require(length >= 2, "qk-norm", ErrorKind::Value, || {
+            format!("a usual length of at least 2, got {length}")
+        })
+        .or_panic();
+        let g = ((length * (length - 1)) as f64).log2();
+        QkL2Attention { projections, g: Param::new(Tensor::full([1], T::from_f64(g))) }
+    }
+}
+
+/// `x / ‖x‖` over the last axis. The constant under the root keeps value and derivative at 0
+/// finite, and is far below the squares of usual norms.
+fn unit<T: Real>(x: &Var<T>) -> Var<T> {
+    x.mul(&(x.square().sum_keepdim(-1) + T::from_f64(1e-12)).rsqrt())
+}
+
+impl<T: Real> Module<T> for QkL2Attention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("g", &self.g);
+    }
+}
+
+impl<T: Real> Incremental<T> for QkL2Attention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let spec = self.projections.with_dropout(spec, pass);
+        let p = &self.projections;
+        let q = p.rotate(&unit(&p.queries(x, pass)).mul(&self.g.to_var()), past.start());
+        let k = p.rotate(&unit(&p.keys(x, pass)), past.start());
+        let (k, v) = past.extend(&k, &p.values(x, pass));
+        p.project_out(&attend(&q, &k, &v, &spec.scale_unless_given(1.0)), pass)
+    }
+}
+
+/// `softmax(norm(q) · norm(k)ᵀ / √D) · v` with an [`RmsNorm`] over each head, whose weight all
+/// heads share; as in Qwen 3 and Gemma 3.
+///
+/// `[.., L, width]` to `[.., L, width]`, in `O(L² · H D)` and the work of the projections; the
+/// norms are `O(L · H D)`. Parameters: those of [`Projections`], and `q_norm.weight` and
+/// `k_norm.weight` `[D]`. With weights of 1 it is [`QkL2Attention`] with `g = √D`. To convert the
+/// pairing of rotary positions, permute the weights of the norms, too. Dehghani et al. 2023 (arXiv
+/// 2302.05442; with layer norm).
+#[derive(Clone, Debug)]
+pub struct QkRmsAttention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    /// The norm of queries.
+    pub q_norm: RmsNorm<T>,
+    /// The norm of keys.
+    pub k_norm: RmsNorm<T>,
+}
+
+impl<T: Real> QkRmsAttention<T> {
+    /// A layer whose norms have weights of 1.
+    #[track_caller]
+    pub fn new(projections: Projections<T>) -> Self {
+        let width = projections.sizes().head_width;
+        QkRmsAttention { projections, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }
+    }
+}
+
+impl<T: Real> Module<T> for QkRmsAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.module("q_norm", &self.q_norm);
+        v.module("k_norm", &self.k_norm);
+    }
+}
+
+impl<T: Real> Incremental<T> for QkRmsAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let spec = self.projections.with_dropout(spec, pass);
+        let p = &self.projections;
+        let q = p.rotate(&self.q_norm.forward(&p.queries(x, pass), pass), past.start());
+        let k = p.rotate(&self.k_norm.forward(&p.keys(x, pass), pass), past.start());
+        let (k, v) = past.extend(&k, &p.values(x, pass));
+        p.project_out(&attend(&q, &k, &v, &spec), pass)
+    }
+}

@@ -1,0 +1,103 @@
+//! Shaw: learned vectors of relative positions, added to keys and values.
+
+use crate::attention::engine::product::mix;
+use crate::attention::engine::{Spec, attend_all};
+use crate::attention::parts::heads::repeat_heads;
+use crate::attention::parts::incremental::Past;
+use crate::attention::parts::projections::Projections;
+use crate::init::Init;
+use crate::module::{Layer, Module, Visitor};
+use crate::param::Param;
+use crate::pass::Pass;
+use retrograd_autograd::Var;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Real, Tensor};
+
+/// Self-attention with a learned key and value for each relative position.
+///
+/// ```text
+/// s_ij = q_i · (k_j + a_c) / √D      c = clip(j - i, -n, n)
+/// o_i  = Σ_j w_ij (v_j + b_c)
+/// ```
+///
+/// `a` and `b` are shared by the heads. `[L, width]` or `[B, L, width]` to the same, in
+/// `O(L² width)`; without `L · L · D` intermediate values: queries are multiplied by the `2n + 1`
+/// vectors `a`, and weights are summed by distance before the multiplication by `b`. With both
+/// tables 0 it is plain self-attention.
+///
+/// Parameters: those of [`Projections`], and `relative_keys` (`a`) and `relative_values` (`b`)
+/// `[2n + 1, D]`, from distance `-n` to `n`. Shaw, Uszkoreit, Vaswani 2018 (arXiv 1803.02155).
+#[derive(Clone, Debug)]
+pub struct ShawAttention<T: Real = f32> {
+    /// The projections.
+    pub projections: Projections<T>,
+    /// `a`
+    pub relative_keys: Param<T>,
+    /// `b`
+    pub relative_values: Param<T>,
+}
+
+const NAME: &str = "ShawAttention";
+const REASON: &str = "distances have vectors of their own";
+
+impl<T: Real> ShawAttention<T> {
+    /// A layer with vectors for distances up to `farthest`.
+    ///
+    /// # Panics
+    /// If the projections have rotary positions: their combination is not defined.
+    #[track_caller]
+    pub fn new(projections: Projections<T>, farthest: usize, rng: &mut Rng) -> Self {
+        projections.reject_rope(NAME, REASON);
+        let shape = [2 * farthest + 1, projections.sizes().head_width];
+        let mut table = || Param::new(Init::XavierUniform { gain: 1.0 }.sample(shape, rng));
+        let (relative_keys, relative_values) = (table(), table());
+        ShawAttention { projections, relative_keys, relative_values }
+    }
+
+    /// The output for `x`; `spec` may restrict the attention, by
+    /// [`Mask::causal`](crate::attention::Mask::causal) for a decoder.
+    ///
+    /// # Panics
+    /// If the shapes do not match, or the projections have rotary positions.
+    #[track_caller]
+    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let p = &self.projections;
+        p.reject_rope(NAME, REASON);
+        let [q, k, v] = p.qkv(x, &mut Past::none(), pass);
+        let length = q.size(-2);
+        let spec = p.with_dropout(spec, pass);
+        let scores = [&q.shape()[..q.rank() - 1], &[length]].concat();
+        let farthest = (self.relative_keys.shape()[0] / 2) as isize;
+        let offset = spec.offset(length, length);
+        let distance = Tensor::from_fn([length, length], |i| {
+            let away = i[1] as isize - i[0] as isize - offset;
+            (away.clamp(-farthest, farthest) + farthest) as i64
+        });
+        let distance = distance.broadcast_to(&scores[..]);
+
+        let by_distance = q.matmul(&self.relative_keys.to_var().t());
+        let spec = spec.add_products(by_distance.gather(-1, &distance));
+        // Values are added below, with the weights after dropout and the mixture of heads.
+        let no_values = v.narrow(-1, 0, 0);
+        let weights = spec.dropout_and_mix(&attend_all(&q, &k, &no_values, &spec).weights);
+        let none = Var::constant(Tensor::zeros(by_distance.shape()));
+        let summed = none.scatter_add(-1, &distance, &weights);
+        let values = mix(&weights, &repeat_heads(&v, p.sizes().heads));
+        p.project_out(&(values + summed.matmul(&self.relative_values.to_var())), pass)
+    }
+}
+
+impl<T: Real> Module<T> for ShawAttention<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        self.projections.visit(v);
+        v.param("relative_keys", &self.relative_keys);
+        v.param("relative_values", &self.relative_values);
+    }
+}
+
+impl<T: Real> Layer<T> for ShawAttention<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        self.attend(x, Spec::new(), pass)
+    }
+}

@@ -1,0 +1,90 @@
+//! The interface of optimisers, parameter groups, and errors of a step.
+
+use crate::module::Module;
+use crate::param::Param;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use std::fmt;
+
+/// An optimiser: updates parameters, given gradients.
+pub trait Optimizer<T: Real = f32> {
+    /// Updates every trainable parameter.
+    ///
+    /// # Errors
+    /// If a gradient is missing or not finite; then no parameter has been changed.
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError>;
+
+    /// The learning rate.
+    fn lr(&self) -> f64;
+
+    /// Sets the learning rate for the steps to come.
+    ///
+    /// # Panics
+    /// If it is negative or not finite.
+    #[track_caller]
+    fn set_lr(&mut self, lr: f64);
+
+    /// Number of steps taken.
+    fn steps(&self) -> u64;
+
+    /// The state of each parameter, by name (`m.<parameter>` and so on).
+    fn state_dict(&self) -> StateDict<T>;
+
+    /// Loads the state of a run after `steps` steps.
+    ///
+    /// # Errors
+    /// If the state does not match the parameters; then nothing has been changed.
+    fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError>;
+}
+
+/// A parameter group: parameters with the same weight decay.
+#[derive(Clone, Debug)]
+pub struct Group<T: Real = f32> {
+    /// The parameters by name.
+    pub params: Vec<(String, Param<T>)>,
+    /// Weight decay of these parameters.
+    pub weight_decay: f64,
+}
+
+impl<T: Real> Group<T> {
+    /// The parameters of a module in two groups: those of rank 2 and more (matrices and
+    /// embeddings) with `weight_decay`, the others (biases and norms) without.
+    pub fn by_rank(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
+        let (decayed, rest) =
+            module.named_parameters().into_iter().partition(|(_, p)| p.shape().rank() >= 2);
+        vec![Group { params: decayed, weight_decay }, Group { params: rest, weight_decay: 0.0 }]
+    }
+
+    /// All parameters of a module in one group.
+    pub fn all(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
+        vec![Group { params: module.named_parameters(), weight_decay }]
+    }
+}
+
+/// The reason why a step was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepError {
+    /// Trainable parameters without a gradient: the loss does not depend on them.
+    MissingGradient(Vec<String>),
+    /// Parameters whose gradient contains NaN or an infinity.
+    NotFinite(Vec<String>),
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepError::MissingGradient(names) => write!(
+                f,
+                "no step was taken: no gradient for {} (hint: freeze parameters that have no part \
+                 in the loss)",
+                names.join(", ")
+            ),
+            StepError::NotFinite(names) => {
+                write!(f, "no step was taken: the gradient is not finite for {}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for StepError {}

@@ -1,0 +1,172 @@
+//! Empty sequences, fully masked rows, and elements behind a
+//! mask.
+
+use super::plain;
+use crate::common::*;
+use retrograd_autograd::Var;
+use retrograd_nn::Layer;
+use retrograd_nn::attention::*;
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+// ---------------------------------------------------------------------------------- odd input
+
+#[test]
+fn fully_masked_queries_give_zero() {
+    let m = mha(4, 2);
+    let bias = m.out_proj.bias.as_ref().unwrap().value().to_vec();
+    let run = |lq: usize, lk: usize, batch: usize, mask: Mask| {
+        let (x, other) = (leaf(&[batch, lq, 4], 1), leaf(&[batch, lk, 4], 2));
+        let (y, w) = m.forward_with_weights(&x, &other, &other, mask, &mut eval());
+        assert_eq!(*y.shape(), [batch, lq, 4]);
+        assert_eq!(*w.shape(), [batch, 2, lq, lk]);
+        let g = y.sum(..).backward();
+        let zero = |v: &Var<f64>| g.get(v).is_none_or(|g| g.to_vec().iter().all(|&g| g == 0.0));
+        assert!(zero(&x) && zero(&other));
+        assert!(y.value().to_vec().chunks(4).all(|row| row == bias), "output is b_out");
+        assert!(w.value().to_vec().iter().all(|&w| w == 0.0));
+    };
+    run(3, 0, 2, Mask::full()); // Lk = 0
+    run(0, 3, 2, Mask::full()); // Lq = 0
+    run(3, 3, 0, Mask::full()); // batch 0
+    run(0, 0, 0, Mask::causal());
+    run(3, 3, 2, !Mask::full()); // masked altogether
+
+    let c = CrossAttention::new(4, 5, 3, 2, &mut Rng::new(1));
+    let y = c.forward(&leaf(&[3, 4], 1), &leaf(&[0, 5], 1), Mask::full(), &mut eval());
+    assert_eq!(y.value().to_vec(), [0.0; 6]);
+    let g = GroupedQueryAttention::<f64>::new(4, 4, 2, &mut Rng::new(1));
+    assert_eq!(*g.forward(&leaf(&[2, 0, 4], 1), Mask::causal(), &mut eval()).shape(), [2, 0, 4]);
+    assert_eq!(*g.forward(&leaf(&[0, 3, 4], 1), Mask::causal(), &mut eval()).shape(), [0, 3, 4]);
+    let w = MultiHeadWrapper::<f64>::new(2, 4, 2, 2, &mut Rng::new(1));
+    assert_eq!(*w.forward(&leaf(&[2, 0, 4], 1), Mask::full(), &mut eval()).shape(), [2, 0, 4]);
+    let r = RenormalizedSelfAttention::new(4, 3, 2, &mut Rng::new(1));
+    assert_eq!(*r.forward(&leaf(&[0, 4], 1), &Mask::causal(), &mut eval()).shape(), [0, 2]);
+    assert_eq!(*plain_self_attention(&leaf(&[0, 4], 1)).shape(), [0, 4]);
+}
+
+#[test]
+fn empty_sequences() {
+    let mla =
+        MlaSizes { width: 8, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
+    let causal =
+        |m: &dyn Incremental<f64>, x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
+    // Empty sequences and batches come back empty.
+    for shape in [[0usize, 3, 8], [2, 0, 8]] {
+        let x = Var::constant(Tensor::zeros(shape));
+        assert_eq!(*causal(&RopeAttention::new(uneven(), Rope::new(4)), &x).shape(), shape);
+        assert_eq!(*causal(&SinkAttention::new(uneven()), &x).shape(), shape);
+        assert_eq!(
+            *causal(&MemoryAttention::new(uneven(), 2, &mut Rng::new(1)), &x).shape(),
+            shape
+        );
+        let sizes = HeadSizes::new(8, 2);
+        let m = DifferentialAttention::<f64>::new(sizes, 0, None, &mut Rng::new(1));
+        assert_eq!(*causal(&m, &x).shape(), shape);
+        assert_eq!(*causal(&MlaAttention::<f64>::new(mla, &mut Rng::new(1)), &x).shape(), shape);
+    }
+    // A sequence that is all padding gives zeros.
+    let x = constant(&[1, 3, 8], 1);
+    let y = plain().forward(&x, &Spec::new().mask(Mask::lengths(&[0])), &mut eval());
+    assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
+}
+
+/// Sequences and batches of nothing come back as such, in every variant.
+#[test]
+fn empty_inputs_give_empty_outputs() {
+    let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
+    let r = &mut Rng::new(2);
+    let pass = || eval();
+    let strided = SparsePattern::Strided { stride: 2 };
+    let layout = BigBirdLayout { block: 2, neighbours: 1, global: 1, random: 1, seed: 1 };
+    let shaw = ShawAttention::new(p(), 2, r);
+    let xl = TransformerXlAttention::new(p(), r);
+    let t5 = [T5Attention::encoder(8, 2, r), T5Attention::decoder(8, 2, r)];
+    let additive = AdditiveAttention::new(8, 8, 3, r);
+    let luong = LuongAttention::new(LuongGeneral::new(8, 8, r), 8, 8, r);
+    let concat = LuongAttention::new(LuongConcat::new(8, 8, 3, r), 8, 8, r);
+    let local_p = LuongLocalP::new(luong.clone(), 8, 2, r);
+    let local_m = LuongLocalM::new(luong.clone(), 2);
+    let sparse = SparseTransformerAttention::new(p(), strided, SparseMerge::Heads, 0);
+    let longformer = LongformerAttention::new(p(), &[1, 2], 2);
+    let packed = PackedAttention::new(p());
+    let gated = GatedAttention::new(p(), r);
+    let spec = Spec::new().causal();
+    type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
+    let mut runs: Vec<(String, Run<'_>)> = vec![
+        ("T5".into(), Box::new(|x| t5[0].forward(x, &mut pass()))),
+        ("T5, causal".into(), Box::new(|x| t5[1].forward(x, &mut pass()))),
+        ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
+        ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
+        ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
+        ("sparse".into(), Box::new(|x| sparse.forward(x, Mask::full(), &mut pass()))),
+        (
+            "BigBird".into(),
+            Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::full(), &mut pass())),
+        ),
+        ("ALiBi".into(), Box::new(|x| AlibiAttention::causal(p()).forward(x, &mut pass()))),
+        (
+            "chunked".into(),
+            Box::new(|x| ChunkedLocalAttention::new(p(), 3).forward(x, &mut pass())),
+        ),
+        (
+            "prefix".into(),
+            Box::new(|x| PrefixLmAttention::new(p()).forward(x, &[0], Mask::full(), &mut pass())),
+        ),
+        (
+            "packed".into(),
+            Box::new(|x| packed.forward(x, &Packed::new(&[x.size(1)]), Mask::full(), &mut pass())),
+        ),
+        ("additive".into(), Box::new(|x| additive.forward(x, x, x, Mask::full(), &mut pass()))),
+        ("Luong".into(), Box::new(|x| luong.forward(x, x, Mask::full(), &mut pass()))),
+        ("concat".into(), Box::new(|x| concat.forward(x, x, Mask::full(), &mut pass()))),
+        ("local-m".into(), Box::new(|x| local_m.forward(x, x, Mask::full(), &mut pass()))),
+        ("local-p".into(), Box::new(|x| local_p.forward(x, x, &[x.size(1)], &mut pass()))),
+        ("L2".into(), Box::new(|x| QkL2Attention::new(p(), 9).forward(x, &spec, &mut pass()))),
+        ("RMS".into(), Box::new(|x| QkRmsAttention::new(p()).forward(x, &spec, &mut pass()))),
+        (
+            "talking".into(),
+            Box::new(|x| TalkingHeadsAttention::new(p()).forward(x, &spec, &mut pass())),
+        ),
+        ("gated".into(), Box::new(|x| gated.forward(x, &spec, &mut pass()))),
+        ("scale".into(), Box::new(|x| HeadScaleAttention::new(p()).forward(x, &spec, &mut pass()))),
+    ];
+    for n in [
+        Normalizer::Sigmoid { bias: None },
+        Normalizer::Sparsemax,
+        Normalizer::Entmax15,
+        Normalizer::TopK(2),
+        Normalizer::Linear,
+    ] {
+        let m = NormalizedAttention::new(p(), n);
+        let spec = &spec;
+        runs.push((format!("{n:?}"), Box::new(move |x| m.forward(x, spec, &mut eval()))));
+    }
+    for shape in [[0usize, 3, 8], [2, 0, 8], [0, 0, 8]] {
+        for (name, run) in &runs {
+            let x = Var::leaf(Tensor::zeros(shape));
+            let y = run(&x);
+            assert_eq!(*y.shape(), shape, "{name}");
+            let g = y.sum(..).backward();
+            assert!(g.get(&x).is_none_or(|g| *g.shape() == shape), "{name}");
+        }
+    }
+    // Latents that find nothing give what nothing gives.
+    let pool = AttentionPool::new(p(), 2, r);
+    let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut pass());
+    assert_eq!((*y.shape(), y.value().to_vec()), ([3, 2, 8].into(), vec![0.0; 48]));
+    let y = pool.forward(&Var::constant(Tensor::zeros([0, 4, 8])), &Spec::new(), &mut pass());
+    assert_eq!(*y.shape(), [0, 2, 8]);
+}
+
+#[test]
+fn linear_attention_of_empty_sequences() {
+    // A sequence of nothing, and queries of another number.
+    for form in [LinearForm::Quadratic, LinearForm::Recurrent, LinearForm::Chunked(2)] {
+        let x = |l: usize, d: usize| Var::constant(randn(&[2, l, d], 1));
+        let y = linear_attention(&x(0, 4), &x(0, 4), &x(0, 5), Reach::Causal, form);
+        assert_eq!(*y.shape(), [2, 0, 5]);
+        let y = linear_attention(&x(3, 4), &x(0, 4), &x(0, 5), Reach::Full, form);
+        assert!(*y.shape() == [2, 3, 5] && y.value().to_vec().iter().all(|&x| x == 0.0));
+    }
+}
