@@ -20,7 +20,7 @@ pub fn check_module<T: Real, M: Module<T>>(
 ) {
     let before = made_on_this_thread();
     // Not shared out: who waits for other threads may make the parameters of somebody else.
-    let module = par::alone(build);
+    let module = par::single_threaded(build);
     let made = made_on_this_thread() - before;
     check_walk(&module, made);
     check_gradients(&module, &loss(&module).backward());

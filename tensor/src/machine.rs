@@ -82,15 +82,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Measures for some three seconds, with as many threads as parallel work uses here and now.
-    ///
-    /// Rates are the best of several attempts and costs are medians, since other load can only
-    /// slow a machine down. Sizes of caches are what Linux tells; elsewhere 32 KiB, 512 KiB and
-    /// 8 MiB are assumed. The region from outside is one of the global pool.
-    pub fn measure() -> Machine {
-        probe::measure()
-    }
-
     /// The most GFLOP/s with all threads, and the level that reaches them.
     pub fn peak(&self) -> Peak {
         let best = |a: &Peak, b: &Peak| a.gflops.all.total_cmp(&b.gflops.all);

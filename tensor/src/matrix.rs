@@ -1,6 +1,7 @@
 //! Matrices inside slices: views that a kernel reads from and writes to.
 
-use crate::simd::{LINE, Real, prefetch_near};
+use crate::element::Float;
+use crate::simd::{LINE, prefetch_l1};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -83,7 +84,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 }
 
-impl<T: Real> MatRef<'_, T> {
+impl<T: Float> MatRef<'_, T> {
     /// Element `(i, j)`.
     #[inline(always)]
     pub fn at(&self, i: usize, j: usize) -> T {
@@ -283,7 +284,7 @@ impl<'a, T> MatMut<'a, T> {
             let row = self.row(i);
             if more {
                 for line in row.chunks(LINE) {
-                    prefetch_near(line.as_ptr().wrapping_add(ahead));
+                    prefetch_l1(line.as_ptr().wrapping_add(ahead));
                 }
             }
             row.fill(x);

@@ -6,7 +6,8 @@
 //! random tensor does not depend on threads, layouts or instruction sets, and dropout
 //! remembers a [`Key`] instead of a mask.
 
-use crate::simd::{self, Kernel, Lanes, Level, Real};
+use crate::settings;
+use crate::simd::{Kernel, Lanes, Level, dispatch_f32};
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
 use std::convert::Infallible;
@@ -106,7 +107,7 @@ impl Key {
     /// `out[i] = word(first + i)`.
     pub fn words(self, first: u64, out: &mut [u32]) {
         self.fill(
-            simd::level(),
+            settings::level(),
             first,
             out,
             #[inline(always)]
@@ -124,7 +125,7 @@ impl Key {
         f: impl Fn(&[u32], usize, &mut [T]),
     ) {
         // No lanes are used by name: inside a kernel the compiler may use all registers.
-        f32::dispatch(level, Words { key: self, first, out, f });
+        dispatch_f32(level, Words { key: self, first, out, f });
     }
 
     /// Whether the event of probability `p` happens at `index`: `word / 2³² < p`.

@@ -10,7 +10,7 @@
 //! At most as many bytes are kept for reuse as were ever in use at once.
 //!
 //! Large blocks begin at a multiple of 2 MiB and ask Linux for huge pages: the first touch of a
-//! page costs about as much as copying it, and an address in a huge page is found without a walk
+//! page costs about as much as copying it, and an address in a huge page is found without a nest
 //! through tables.
 
 use crate::element::Element;

@@ -1,13 +1,12 @@
 //! The tensor: shared storage under a layout. Constructors, views and access to elements.
 
-use crate::element::{Element, Integer, Steps};
+use crate::element::{Element, Float, Integer, Steps};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::layout::Layout;
+use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::storage::Storage;
 use crate::transpose;
-use crate::walk::Walk;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -180,7 +179,7 @@ impl<T: Steps> Tensor<T> {
 }
 
 /// Ranges of numbers.
-impl<T: Real> Tensor<T> {
+impl<T: Float> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {
@@ -340,10 +339,10 @@ impl<T: Element> Tensor<T> {
         if self.is_contiguous() {
             return self.clone();
         }
-        let walk = Walk::new(self.shape(), [&self.layout]);
+        let nest = LoopNest::new(self.shape(), [&self.layout]);
         let data = self.data();
         Tensor::build("contiguous", *self.shape(), |out| {
-            transpose::copy(&walk, data, out);
+            transpose::copy(&nest, data, out);
         })
     }
 

@@ -25,10 +25,9 @@
 //! assert_eq!(x.to_string(), "tensor([[0.2961, 0.5166],\n        [0.2517, 0.6886]])");
 //! ```
 
-use crate::element::{DType, Integer};
+use crate::element::{DType, Element, Float, Integer};
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
@@ -99,7 +98,7 @@ impl TorchRng {
     }
 
     /// Uniform in `[0, 1)`: the lower 24 bits of a draw, or the lower 53 of two.
-    fn unit<T: Real>(&mut self) -> T {
+    fn unit<T: Float>(&mut self) -> T {
         T::from_f64(match T::DTYPE {
             DType::F32 => f64::from(self.draw() & ((1 << 24) - 1)) / f64::from(1 << 24),
             _ => self.unit64(),
@@ -108,7 +107,7 @@ impl TorchRng {
 
     /// As `torch.rand`: uniform in `[0, 1)`.
     #[track_caller]
-    pub fn rand<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn rand<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.each(shape, Self::unit)
     }
 
@@ -117,7 +116,7 @@ impl TorchRng {
     /// # Panics
     /// If a bound or their distance is not finite in `T`, or they are out of order.
     #[track_caller]
-    pub fn uniform<T: Real>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
+    pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
         assert!(
             lo <= hi && (hi - lo).to_f64().is_finite(),
@@ -128,7 +127,7 @@ impl TorchRng {
 
     /// As `torch.randn`: normal with mean 0 and standard deviation 1.
     #[track_caller]
-    pub fn randn<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn randn<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.normal(shape, 0.0, 1.0)
     }
 
@@ -142,7 +141,7 @@ impl TorchRng {
     /// # Panics
     /// If `std` is negative, or either is NaN.
     #[track_caller]
-    pub fn normal<T: Real>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+    pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
         assert!(
             std >= 0.0 && !mean.is_nan(),
             "normal: needs a mean and a deviation of at least 0, got {mean} and {std}"
@@ -206,7 +205,7 @@ impl TorchRng {
 
     /// A tensor of numbers that are made one after the other.
     #[track_caller]
-    fn each<T: crate::Element>(
+    fn each<T: Element>(
         &mut self,
         shape: impl Into<Shape>,
         mut f: impl FnMut(&mut Self) -> T,
@@ -217,7 +216,7 @@ impl TorchRng {
 }
 
 /// `a · b + c`, rounded once.
-fn mul_add<T: Real>(a: T, b: T, c: T) -> T {
+fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
     let (a, b, c) = (a.to_f64(), b.to_f64(), c.to_f64());
     T::from_f64(match T::DTYPE {
         DType::F32 => (a as f32).mul_add(b as f32, c as f32).into(),
@@ -227,7 +226,7 @@ fn mul_add<T: Real>(a: T, b: T, c: T) -> T {
 
 /// Eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
 /// rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
-fn normal_block<T: Real>(block: &mut [T], mean: T, std: T) {
+fn normal_block<T: Float>(block: &mut [T], mean: T, std: T) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);
     for (a, b) in radii.iter_mut().zip(angles) {
         let ln = T::from_f64(libm::log((T::ONE - *a).to_f64()));

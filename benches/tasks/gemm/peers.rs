@@ -1,6 +1,7 @@
 //! Matrix products by other crates, with all threads.
 
-use retrograd::tensor::par::{self, Cost};
+use retrograd::tensor::cost::Cost;
+use retrograd::tensor::par;
 
 /// A dense matrix with its strides.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
-use retrograd_tensor::drive::update::{Item, Update, update_all};
+use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 

@@ -164,7 +164,8 @@ fn the_walk_is_checked() {
 /// Those that a thread makes for somebody else while it waits do not count.
 #[test]
 fn the_walk_is_checked_among_other_tasks() {
-    use retrograd_tensor::par::{self, Cost};
+    use retrograd_tensor::cost::Cost;
+    use retrograd_tensor::par;
     let sleep = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
     with_threads(2, || {
         rayon::scope(|scope| {

@@ -1,8 +1,10 @@
 //! The measurements behind [`Machine`].
 
 use super::{Machine, Memory, Peak, Rate, Region};
-use crate::par::{self, Cost};
-use crate::simd::{Kernel, Lanes, Level, Real};
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::par;
+use crate::simd::{Kernel, Lanes, Level};
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -12,21 +14,31 @@ const ATTEMPTS: usize = 7;
 /// How long each attempt is meant to take, unless one pass takes longer.
 const ATTEMPT: Duration = Duration::from_millis(8);
 
-pub(super) fn measure() -> Machine {
-    let clock = clock();
-    let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
-    let best = peaks.last().expect("the scalar level is always there").level;
-    let threads = par::threads();
-    Machine {
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        threads,
-        clock,
-        peaks,
-        memory: memory(best, threads),
-        page_fault: page_fault(),
-        // A thread of the standard library is in no pool.
-        region_outside: std::thread::scope(|s| s.spawn(region).join().expect("an empty region")),
-        region_inside: par::with_threads(threads, region),
+impl Machine {
+    /// Measures the limits for about three seconds, with as many threads as parallel work on this
+    /// thread uses.
+    ///
+    /// Rates are the best of several attempts and times are medians, since other load can only slow a
+    /// machine down. Cache sizes are those that Linux reports; elsewhere 32 KiB, 512 KiB and 8 MiB are
+    /// assumed. The region from outside is one of the global pool.
+    pub fn measure() -> Machine {
+        let clock = clock();
+        let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
+        let best = peaks.last().expect("the scalar level is always available").level;
+        let threads = par::threads();
+        Machine {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            threads,
+            clock,
+            peaks,
+            memory: memory(best, threads),
+            page_fault: page_fault(),
+            // A thread of the standard library is in no pool.
+            region_outside: std::thread::scope(|s| {
+                s.spawn(region).join().expect("an empty region")
+            }),
+            region_inside: par::with_threads(threads, region),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Activation functions.
 
-use crate::compiled;
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::ops::linear::compile_activation;
 use crate::ops::pointwise::{Pointwise, Saves};
-use crate::par::Cost;
-use crate::simd::{Algebra, Real};
+use crate::simd::Algebra;
 use crate::tensor::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -296,16 +297,16 @@ fn gelu_inner<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
     a.mul(a.mul(c, x), a.fma(a.mul(cubic, x), x, a.splat(T::ONE)))
 }
 
-/// Compiles the functions of this file, see [`compiled`].
-pub(crate) fn compiled<T: Real>() {
-    compiled::activation::<T, Relu>();
-    compiled::activation::<T, LeakyRelu<T>>();
-    compiled::activation::<T, Elu<T>>();
-    compiled::activation::<T, Sigmoid>();
-    compiled::activation::<T, Tanh>();
-    compiled::activation::<T, Silu>();
-    compiled::activation::<T, Softplus>();
-    compiled::activation::<T, Mish>();
-    compiled::activation::<T, Gelu>();
-    compiled::activation::<T, GeluTanh>();
+/// Compiles the functions of this file, see [`compiled`](crate::compiled).
+pub(crate) fn compile_all<T: Real>() {
+    compile_activation::<T, Relu>();
+    compile_activation::<T, LeakyRelu<T>>();
+    compile_activation::<T, Elu<T>>();
+    compile_activation::<T, Sigmoid>();
+    compile_activation::<T, Tanh>();
+    compile_activation::<T, Silu>();
+    compile_activation::<T, Softplus>();
+    compile_activation::<T, Mish>();
+    compile_activation::<T, Gelu>();
+    compile_activation::<T, GeluTanh>();
 }

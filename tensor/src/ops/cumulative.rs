@@ -1,10 +1,11 @@
 //! Running sums, and the products that the derivative of a product needs.
 
-use crate::drive::rows::{RowKernel, rows, rows_along};
+use crate::cost::Cost;
 use crate::error::OrPanic;
-use crate::par::Cost;
+use crate::kernels::Real;
+use crate::kernels::rows::{RowKernel, apply_row_kernel, apply_row_kernel_along};
 use crate::shape::{Axes, inverse_order};
-use crate::simd::{Lanes, Real};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 #[derive(Clone, Copy)]
@@ -50,7 +51,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumsum", axis).or_panic();
-        rows_along("cumsum", Cumsum, [self], axis)
+        apply_row_kernel_along("cumsum", Cumsum, [self], axis)
     }
 
     /// For each element the product of all others that [`Tensor::prod`] over `axes` would
@@ -65,7 +66,7 @@ impl<T: Real> Tensor<T> {
             return self.clone();
         }
         let flat = moved.reshape([self.numel() / count, count]);
-        let out = rows("prod", ProductOfOthers, [&flat]).reshape(moved.shape());
+        let out = apply_row_kernel("prod", ProductOfOthers, [&flat]).reshape(moved.shape());
         out.permute(inverse_order(&order))
     }
 }

@@ -4,8 +4,8 @@
 //! and differentiable variables have.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::kernels::Real;
 use crate::shape::{MAX_RANK, Shape};
-use crate::simd::Real;
 use crate::tensor::Tensor;
 
 /// What einsum needs of its operands.

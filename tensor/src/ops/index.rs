@@ -4,13 +4,14 @@
 //! additions happen in ascending order of position, whatever the number of threads: work is
 //! divided among destinations, never among sources.
 
+use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::kernels::Real;
+use crate::loop_nest::LoopNest;
+use crate::par;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 /// Selection.
 impl<T: Element> Tensor<T> {
@@ -43,19 +44,19 @@ impl<T: Element> Tensor<T> {
             heads = heads.narrow(i as isize, 0, if i == axis { 1 } else { n });
         }
         let heads = heads.broadcast_to(*idx.shape());
-        let walk = Walk::new(idx.shape(), [heads.layout()]);
+        let nest = LoopNest::new(idx.shape(), [heads.layout()]);
         let (data, along) = (self.data(), self.layout().strides()[axis]);
         Tensor::build("gather", *idx.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
+            par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
                 let picks = &picks[first..first + out.len()];
-                let mut cursor = walk.cursor(first);
+                let mut cursor = nest.cursor(first);
                 let mut done = 0;
                 while done < out.len() {
                     let (n, [start]) = cursor.next(out.len() - done);
                     let mut head = start as isize;
                     for (y, &i) in out[done..done + n].iter_mut().zip(&picks[done..done + n]) {
                         *y = data[(head + i as isize * along) as usize];
-                        head += walk.stride(0);
+                        head += nest.stride(0);
                     }
                     done += n;
                 }
@@ -238,7 +239,7 @@ fn take<T: Element>(
         if out.is_empty() {
             return;
         }
-        let chunk = par::units_per_chunk(Cost::CHEAP, inner) * inner;
+        let chunk = Cost::CHEAP.units_per_chunk(inner) * inner;
         par::fill(out, chunk, Cost::CHEAP, |first, out| {
             let (mut outer, mut at) = (first / inner / rows.len(), first / inner % rows.len());
             for y in out.chunks_exact_mut(inner) {
@@ -272,8 +273,8 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
         ends[r] += 1;
     }
     // Now `ends[r]` is the end of destination r, and so the start of r + 1.
-    let each = Cost(Cost::MOVE.0.saturating_mul((1 + rows.len() / len) as u32));
-    let chunk = par::units_per_chunk(each, inner) * inner;
+    let each = Cost::MOVE.times(1 + rows.len() / len);
+    let chunk = each.units_per_chunk(inner) * inner;
     par::fill(out, chunk, each, |first, out| {
         for (i, y) in out.chunks_exact_mut(inner).enumerate() {
             let (o, r) = ((first / inner + i) / len, (first / inner + i) % len);
@@ -291,8 +292,8 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
 fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
     let last = shape.rank() - 1;
     let (len, count) = (shape[last], idx[last]);
-    let each = Cost(Cost::CHEAP.0.saturating_mul((1 + count / len) as u32));
-    let chunk = par::units_per_chunk(each, len) * len;
+    let each = Cost::CHEAP.times(1 + count / len);
+    let chunk = each.units_per_chunk(len) * len;
     par::fill(out, chunk, each, |first, out| {
         for (i, y) in out.chunks_exact_mut(len).enumerate() {
             if let Some(line) = same_line(first / len + i, &shape[..last], &idx[..last]) {

@@ -1,11 +1,12 @@
 //! Several tensors into one.
 
+use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::loop_nest::{LoopNest, gather};
+use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::walk::{Walk, gather};
 
 impl<T: Element> Tensor<T> {
     /// The parts one after the other along an axis they have. Their sizes agree on all other
@@ -120,7 +121,7 @@ fn joined<T: Element>(
 
 /// A part: its elements, and where its piece of a row of the result begins and how long it is.
 struct Part<'a, T> {
-    walk: Walk<1>,
+    nest: LoopNest<1>,
     data: &'a [T],
     start: usize,
     len: usize,
@@ -139,13 +140,13 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
         .map(|p| {
             let len = p.shape()[axis] * inner;
             start += len;
-            let walk = Walk::new(p.shape(), [p.layout()]);
-            Part { walk, data: p.data(), start: start - len, len }
+            let nest = LoopNest::new(p.shape(), [p.layout()]);
+            Part { nest, data: p.data(), start: start - len, len }
         })
         .filter(|p| p.len > 0)
         .collect();
     Tensor::build(op, shape, |out| {
-        par::fill(out, par::chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
+        par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
             pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
         });
     })
@@ -153,19 +154,19 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
 
 /// Copies what a part contributes to the elements from `first` of the result.
 fn copy_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: &mut [T]) {
-    let &Part { ref walk, data, start, len } = part;
+    let &Part { ref nest, data, start, len } = part;
     let end = first + out.len();
     // Whether the row in which the chunk begins still has some of this part to come.
     let begun = first % row;
     let skip = begun.saturating_sub(start).min(len);
     let mut at = first - begun + start + skip;
     let mut left = len - skip;
-    let mut cursor = walk.cursor(first / row * len + skip);
+    let mut cursor = nest.cursor(first / row * len + skip);
     while at < end {
         let mut want = left.min(end - at);
         while want > 0 {
             let (n, [from]) = cursor.next(want);
-            gather(data, from, walk.stride(0), &mut out[at - first..][..n]);
+            gather(data, from, nest.stride(0), &mut out[at - first..][..n]);
             at += n;
             want -= n;
             left -= n;

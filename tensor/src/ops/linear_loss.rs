@@ -6,14 +6,18 @@
 //! So gradients are a matter of the forward pass: to compute the logits again in the backward
 //! pass would cost a third more. Hsu et al. 2024 (arXiv 2410.10989).
 
-use crate::drive::gemm::{MatRef, gemm};
-use crate::drive::rows::update_row;
+use crate::cost::Cost;
 use crate::element::Integer;
+use crate::kernels::Real;
+use crate::kernels::gemm::gemm;
+use crate::kernels::rows::update_row;
+use crate::matrix::MatRef;
 use crate::ops::loss::{Classes, CrossEntropy};
 use crate::ops::softmax::max_and_sum;
-use crate::par::{self, Cost};
+use crate::par;
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
 /// Logits that are held at once, about: 128 MB of `f32`. With fewer rows at a time, too much of
@@ -48,7 +52,7 @@ impl<T: Real> Kernel<T> for Rows<'_, T> {
                 continue;
             };
             let (top, sum) = max_and_sum(s, x);
-            let rest = T::ln(s, s.splat(sum));
+            let rest = s.ln(s.splat(sum));
             // Every lane is the same.
             let log_sum = s.max_lane(rest);
             let miss = |v: T| (log_sum - (v - top)).to_f64();
@@ -66,7 +70,7 @@ impl<T: Real> Kernel<T> for Rows<'_, T> {
                     s,
                     x,
                     #[inline(always)]
-                    |x| s.mul(factor, s.sub(T::exp(s, s.sub(s.sub(x, top), rest)), spread)),
+                    |x| s.mul(factor, s.sub(s.exp(s.sub(s.sub(x, top), rest)), spread)),
                 );
                 x[target] -= scale * T::from_f64(1.0 - smoothing);
             }
@@ -155,7 +159,7 @@ fn linear<T: Real>(
     let rows = of_rows.rows();
     let (x, w) = (x.contiguous(), weight.contiguous());
     let w = MatRef::new(w.as_slice(), classes, width);
-    let level = simd::level();
+    let level = settings::level();
     let scale = with_gradients.then(|| T::from_f64(per_row));
     let mut dx = Tensor::zeros(if with_gradients { *x.shape() } else { [0].into() });
     let mut dw = Tensor::zeros(if with_gradients { *weight.shape() } else { [0].into() });

@@ -1,11 +1,14 @@
 //! Cross-entropy from logits and class indices, with its VJP.
 
-use crate::drive::rows::{RowKernel, map_row, rows, update_row};
+use crate::cost::Cost;
 use crate::element::Integer;
+use crate::kernels::Real;
+use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, update_row};
 use crate::ops::softmax::max_and_sum;
-use crate::par::{self, Cost};
+use crate::par;
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
 /// How [`Tensor::cross_entropy`] treats its targets.
@@ -85,7 +88,7 @@ impl<T: Real> Kernel<T> for Losses<'_, T> {
             s,
             rest,
             #[inline(always)]
-            |sum| T::ln(s, sum),
+            |sum| s.ln(sum),
         );
         let mut total = 0.0;
         for (i, x) in rows() {
@@ -129,7 +132,7 @@ impl<T: Real> RowKernel<T, 1> for RowLossVjp<'_, T> {
             [x],
             out,
             #[inline(always)]
-            |[x]| s.mul(scale, s.sub(T::exp(s, s.sub(s.sub(x, top), rest)), spread)),
+            |[x]| s.mul(scale, s.sub(s.exp(s.sub(s.sub(x, top), rest)), spread)),
         );
         out[target] -= self.scale * (T::ONE - self.smoothing);
     }
@@ -251,15 +254,15 @@ impl<T: Real> Tensor<T> {
             smoothing: T::from_f64(how.label_smoothing),
             scale: g / T::from_f64(sums.counted.max(1) as f64),
         };
-        rows("cross_entropy_vjp", op, [self])
+        apply_row_kernel("cross_entropy_vjp", op, [self])
     }
 }
 
 /// The mean loss of logits `x`, and the sums of their rows.
 #[inline(never)]
 fn losses<T: Real>(x: &Tensor<T>, classes: &Classes, smoothing: f64) -> (Tensor<T>, LogSums<T>) {
-    let (level, logits, rows) = (simd::level(), x.contiguous(), classes.rows());
-    let chunk = par::units_per_chunk(Cost::COSTLY, classes.classes);
+    let (level, logits, rows) = (settings::level(), x.contiguous(), classes.rows());
+    let chunk = Cost::COSTLY.units_per_chunk(classes.classes);
     let mut losses = vec![0.0; rows.div_ceil(chunk)];
     let (top, rest) = Tensor::build2("cross_entropy", [rows].into(), [rows].into(), |a, b| {
         let logits = logits.as_slice().chunks((chunk * classes.classes).max(1));

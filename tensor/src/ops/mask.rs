@@ -1,13 +1,14 @@
 //! Selection by truth values. Nothing is ever multiplied by a mask: what is not selected
 //! leaves no trace, be it NaN or infinite.
 
-use crate::drive::zip::{common_shape, map_with, run, zip_with};
+use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, ShapeError};
-use crate::par::{self, Cost};
+use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
+use crate::loop_nest::LoopNest;
+use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -113,12 +114,12 @@ fn select<T: Element>(
         a.layout().broadcast_to(op, shape).or_panic(),
         b.layout().broadcast_to(op, shape).or_panic(),
     ];
-    let walk = Walk::new(shape, [&wide[0], &wide[1], &wide[2]]);
-    let strides: [isize; 3] = std::array::from_fn(|k| walk.stride(k));
+    let nest = LoopNest::new(shape, [&wide[0], &wide[1], &wide[2]]);
+    let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let (mask, a, b) = (mask.data(), a.data(), b.data());
     Tensor::build(op, *shape, |out| {
-        par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
-            let mut cursor = walk.cursor(first);
+        par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
+            let mut cursor = nest.cursor(first);
             let (mut masks, mut buffers) = ([false; BLOCK], [[T::ZERO; BLOCK]; 2]);
             let [in_a, in_b] = &mut buffers;
             let mut done = 0;
@@ -156,7 +157,7 @@ fn triangle<T: Element>(
         if out.is_empty() {
             return;
         }
-        let chunk = par::units_per_chunk(Cost::MOVE, cols) * cols;
+        let chunk = Cost::MOVE.units_per_chunk(cols) * cols;
         par::fill(out, chunk, Cost::MOVE, |first, out| {
             for (i, y) in out.chunks_exact_mut(cols).enumerate() {
                 let at = first + i * cols;

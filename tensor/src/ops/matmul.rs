@@ -1,12 +1,13 @@
 //! Matrix products with broadcast batches.
 
-use crate::drive::gemm::{MatMut, MatRef, gemm};
-use crate::drive::zip::map_with;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::kernels::Real;
+use crate::kernels::elementwise::map_with;
+use crate::kernels::gemm::gemm;
+use crate::loop_nest::LoopNest;
+use crate::matrix::{MatMut, MatRef};
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 /// The shape of `a · b`, by NumPy's rules for matmul.
 pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
@@ -135,8 +136,8 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
     };
     let (heads_a, heads_b) = (heads(a), heads(b));
     let wide = |l: &crate::layout::Layout| l.broadcast_to("matmul", &batch).or_panic();
-    let walk = Walk::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
-    let mut cursor = walk.cursor(0);
+    let nest = LoopNest::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
+    let mut cursor = nest.cursor(0);
     (0..batch.numel())
         .map(|_| {
             let (_, [at_a, at_b]) = cursor.next(1);

@@ -1,6 +1,6 @@
 //! Formulas, and the methods of [`Tensor`](crate::Tensor) that apply them.
 //!
-//! What is elementwise, a reduction or a row hands a formula to a [driver](crate::drive), which
+//! What is elementwise, a reduction or a row hands a formula to a [driver](crate::kernels), which
 //! knows strides, threads and instruction sets. What only moves elements (indexing, joining,
 //! masks) walks over layouts itself, in plain loops.
 //! A differentiable formula stands beside its vector-Jacobian product (VJP).

@@ -1,10 +1,12 @@
 //! Normalisation along the last axis, with VJPs.
 
-use crate::drive::rows::{
-    ColumnKernel, RowKernel, fold_rows, map_row, rows, rows_and_columns, sum_rows, write_rows,
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::kernels::rows::{
+    ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, sum_rows,
+    write_rows,
 };
-use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 /// `y = (x - mean) / √(var + eps) · weight + bias`
@@ -303,7 +305,7 @@ impl<T: Real> Tensor<T> {
             bias: bias.as_ref().map(|b| b.as_slice()),
             eps: epsilon("layer_norm", eps),
         };
-        rows("layer_norm", op, [self])
+        apply_row_kernel("layer_norm", op, [self])
     }
 
     /// VJP of [`Tensor::layer_norm`] with respect to its input.
@@ -335,7 +337,7 @@ impl<T: Real> Tensor<T> {
         let weight = parameter_or_ones("layer_norm", self, weight);
         let eps = epsilon("layer_norm", eps);
         let op = LayerNormVjp { weight: weight.as_slice(), eps };
-        let (x, [weight, bias]) = rows_and_columns("layer_norm_vjp", op, [self, g]);
+        let (x, [weight, bias]) = apply_column_kernel("layer_norm_vjp", op, [self, g]);
         (x, weight, bias)
     }
 
@@ -349,7 +351,7 @@ impl<T: Real> Tensor<T> {
     pub fn rms_norm(&self, weight: Option<&Tensor<T>>, eps: f64) -> Tensor<T> {
         let weight = parameter("rms_norm", "weight", self, weight);
         let weight = weight.as_ref().map(|w| w.as_slice());
-        rows("rms_norm", RmsNorm { weight, eps: epsilon("rms_norm", eps) }, [self])
+        apply_row_kernel("rms_norm", RmsNorm { weight, eps: epsilon("rms_norm", eps) }, [self])
     }
 
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
@@ -372,7 +374,7 @@ impl<T: Real> Tensor<T> {
         let weight = parameter_or_ones("rms_norm", self, weight);
         let eps = epsilon("rms_norm", eps);
         let op = RmsNormVjp { weight: weight.as_slice(), eps };
-        let (x, [weight]) = rows_and_columns("rms_norm_vjp", op, [self, g]);
+        let (x, [weight]) = apply_column_kernel("rms_norm_vjp", op, [self, g]);
         (x, weight)
     }
 }

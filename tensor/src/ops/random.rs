@@ -1,11 +1,13 @@
 //! Random tensors, and dropout.
 
+use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::kernels::Real;
+use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Real};
 use crate::tensor::Tensor;
 use std::f64::consts::TAU;
 
@@ -19,7 +21,7 @@ fn from_pairs<T: Element>(
     f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
 ) -> Tensor<T> {
     Tensor::build(op, shape, |out| {
-        par::fill(out, par::chunk_len(cost), cost, |first, out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
             for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
                 out.copy_from_slice(&f(key.pair(block))[..out.len()]);
             }
@@ -72,7 +74,7 @@ impl<T: Real> Tensor<T> {
     /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
-        let cost = Cost(10 * Cost::SCALAR.0);
+        let cost = Cost::SCALAR.times(10);
         from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
             let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
             let (sin, cos) = libm::sincos(TAU * unit(b));
@@ -108,9 +110,9 @@ impl<T: Real> Tensor<T> {
         let scale = T::from_f64(1.0 / (1.0 - p));
         let x = self.contiguous();
         let data = x.as_slice();
-        let level = simd::level();
+        let level = settings::level();
         Tensor::build("dropout", *self.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 let data = &data[first..first + out.len()];
                 key.fill(
                     level,
@@ -140,9 +142,9 @@ impl Tensor<bool> {
     #[track_caller]
     pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
-        let (key, level) = (rng.key(), simd::level());
+        let (key, level) = (rng.key(), settings::level());
         Tensor::build("bernoulli", shape.into(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 key.fill(
                     level,
                     first as u64,

@@ -1,10 +1,11 @@
 //! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; `_keepdim` forms leave them with
 //! size 1, the others drop them.
 
-use crate::drive::fold::{self, Fold, fold, lines};
 use crate::error::OrPanic;
+use crate::kernels::Real;
+use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::shape::{Axes, AxisSet, Shape};
-use crate::simd::{Lanes, Real};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 macro_rules! fold {
@@ -12,7 +13,7 @@ macro_rules! fold {
         #[derive(Clone, Copy)]
         struct $name;
 
-        impl<T: Real> Fold<T> for $name {
+        impl<T: Real> Reduction<T> for $name {
             fn init() -> T {
                 $init
             }
@@ -63,20 +64,20 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
-        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
+        reduce("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
     }
 
     /// Mean over axes; NaN over nothing.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
-        fold("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
+        reduce("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
     }
 
     /// Product over axes; 1 over nothing.
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
-        fold("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
+        reduce("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
     }
 
     /// Largest element over axes; NaN if there is one.
@@ -98,12 +99,12 @@ impl<T: Real> Tensor<T> {
     }
 
     #[track_caller]
-    fn extreme(&self, op: &'static str, f: impl Fold<T>, axes: impl Axes) -> Tensor<T> {
+    fn extreme(&self, op: &'static str, f: impl Reduction<T>, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve(op, self.shape()).or_panic();
         if self.shape().reduced(axes, false).numel() > 0 {
-            fold::check_not_empty(op, self.shape(), axes);
+            reduce::check_not_empty(op, self.shape(), axes);
         }
-        fold(op, f, self, axes)
+        reduce(op, f, self, axes)
     }
 
     /// Index of the largest element over axes: the first of equals, and the first NaN if there
@@ -113,7 +114,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn argmax(&self, axes: impl Axes) -> Tensor<i64> {
-        lines("argmax", self, axes, true, |line| best(line, |new, old| new > old))
+        reduce_with("argmax", self, axes, true, |line| best(line, |new, old| new > old))
     }
 
     /// Index of the smallest element over axes: the first of equals, and the first NaN if there
@@ -123,7 +124,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
-        lines("argmin", self, axes, true, |line| best(line, |new, old| new < old))
+        reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
@@ -145,12 +146,12 @@ impl<T: Real> Tensor<T> {
         let count = |n: usize| T::from_f64(n as f64);
         let all = self.count(axes);
         let center = |x: &Tensor<T>| {
-            let mean = fold(op, Sum, x, axes) / count(all);
+            let mean = reduce(op, Sum, x, axes) / count(all);
             x.sub(&mean.reshape(kept))
         };
         // The mean of large numbers is itself rounded, by as much as the deviations' mean.
         let off = center(&center(self));
-        fold(op, Sum, &off.square(), axes) / count(all.saturating_sub(correction))
+        reduce(op, Sum, &off.square(), axes) / count(all.saturating_sub(correction))
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
@@ -158,7 +159,7 @@ impl<T: Real> Tensor<T> {
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
         // An infinite maximum is not subtracted: inf - inf would be NaN.
-        let top = finite_or_zero(&fold("logsumexp", Max, self, axes));
+        let top = finite_or_zero(&reduce("logsumexp", Max, self, axes));
         let kept = self.shape().reduced(axes, true);
         self.sub(&top.reshape(kept)).exp().sum(axes).ln().add(&top)
     }
@@ -167,7 +168,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
-        fold("norm", Sum, &self.square(), axes).sqrt()
+        reduce("norm", Sum, &self.square(), axes).sqrt()
     }
 
     keepdim! {
@@ -208,17 +209,15 @@ impl<T: Real> Tensor<T> {
         let missing = missing.expect("checked");
         let gone = |i: usize| i < missing || shape[i - missing] != self.shape()[i];
         let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
-        fold("sum_to", Sum, self, axes).reshape(shape)
+        reduce("sum_to", Sum, self, axes).reshape(shape)
     }
 }
 
 /// Infinities and NaN replaced by 0.
 fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
-    crate::drive::zip::map_with(
-        "logsumexp",
-        x,
-        |v| if v.to_f64().is_finite() { v } else { T::ZERO },
-    )
+    crate::kernels::elementwise::map_with("logsumexp", x, |v| {
+        if v.to_f64().is_finite() { v } else { T::ZERO }
+    })
 }
 
 /// The first index whose element beats all before it; NaN beats everything.
@@ -239,13 +238,13 @@ impl Tensor<bool> {
     /// Whether any element over axes is true; false over nothing.
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor<bool> {
-        lines("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
+        reduce_with("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
     }
 
     /// Whether all elements over axes are true; true over nothing.
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor<bool> {
-        lines("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
+        reduce_with("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
     }
 
     keepdim! {

@@ -1,12 +1,13 @@
 //! Softmax and its relatives along one axis, with their VJPs.
 
-use crate::drive::rows::{
-    RowKernel, fold_rows, in_registers, join_row, load_row, map_row, rows_along, store_row,
-    sum_rows, update_row,
-};
+use crate::cost::Cost;
 use crate::error::OrPanic;
-use crate::par::Cost;
-use crate::simd::{Kernel, Lanes, Real};
+use crate::kernels::Real;
+use crate::kernels::rows::{
+    RowKernel, apply_row_kernel_along, fold_rows, in_registers, join_row, load_row, map_row,
+    store_row, sum_rows, update_row,
+};
+use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
 /// `y = e^(x - max) / Σ`
@@ -31,7 +32,7 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| T::exp(s, s.sub(x, top)),
+                |[x]| s.exp(s.sub(x, top)),
             );
             scale_to_one(s, out);
         })
@@ -67,7 +68,7 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
             #[inline(always)]
             |[x, k]| {
                 let dropped = s.eq(k, zero);
-                s.select(dropped, zero, T::exp(s, s.sub(s.select(dropped, top, x), top)))
+                s.select(dropped, zero, s.exp(s.sub(s.select(dropped, top, x), top)))
             },
         );
         scale_to_one(s, out);
@@ -83,7 +84,7 @@ impl<T: Real> RowKernel<T, 1> for LogSoftmax {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let (top, sum) = max_and_sum(s, x);
-        let (top, log_sum) = (s.splat(top), T::ln(s, s.splat(sum)));
+        let (top, log_sum) = (s.splat(top), s.ln(s.splat(sum)));
         map_row(
             s,
             [x],
@@ -142,7 +143,7 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
             [y, g],
             out,
             #[inline(always)]
-            |[y, g]| s.sub(g, s.mul(T::exp(s, y), sum)),
+            |[y, g]| s.sub(g, s.mul(s.exp(y), sum)),
         );
     }
 }
@@ -195,7 +196,7 @@ fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([S::V; 
     let t = s.splat(top);
     let mut e = x;
     for e in &mut e {
-        *e = T::exp(s, s.sub(*e, t));
+        *e = s.exp(s.sub(*e, t));
     }
     let sum = join_row(
         e,
@@ -235,7 +236,7 @@ fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
         [x],
         [T::NEG_INFINITY],
         #[inline(always)]
-        |[v]| T::exp(s, s.sub(v, t)),
+        |[v]| s.exp(s.sub(v, t)),
     );
     (top, sum)
 }
@@ -254,7 +255,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("softmax", axis).or_panic();
-        rows_along("softmax", Softmax, [self], axis)
+        apply_row_kernel_along("softmax", Softmax, [self], axis)
     }
 
     /// Softmax over the elements where `keep` is true; 0 elsewhere. `keep` is broadcast to
@@ -274,31 +275,35 @@ impl<T: Real> Tensor<T> {
     pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("masked_softmax", axis).or_panic();
         let keep = keep_as_numbers::<T>(keep).broadcast_to(self.shape());
-        rows_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
+        apply_row_kernel_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
     }
 
     /// `ln softmax(x)` along an axis, without forming the softmax.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("log_softmax", axis).or_panic();
-        rows_along("log_softmax", LogSoftmax, [self], axis)
+        apply_row_kernel_along("log_softmax", LogSoftmax, [self], axis)
     }
 
     /// VJP of (masked) softmax, from its output: `y · (g - Σ g·y)`.
     #[track_caller]
     pub fn softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
         let axis = output.shape().axis("softmax", axis).or_panic();
-        rows_along("softmax_vjp", SoftmaxVjp, [output, g], axis)
+        apply_row_kernel_along("softmax_vjp", SoftmaxVjp, [output, g], axis)
     }
 
     /// VJP of log-softmax, from its output: `g - eʸ · Σ g`.
     #[track_caller]
     pub fn log_softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
         let axis = output.shape().axis("log_softmax", axis).or_panic();
-        rows_along("log_softmax_vjp", LogSoftmaxVjp, [output, g], axis)
+        apply_row_kernel_along("log_softmax_vjp", LogSoftmaxVjp, [output, g], axis)
     }
 }
 
 fn keep_as_numbers<T: Real>(keep: &Tensor<bool>) -> Tensor<T> {
-    crate::drive::zip::map_with("masked_softmax", keep, |k| if k { T::ONE } else { T::ZERO })
+    crate::kernels::elementwise::map_with(
+        "masked_softmax",
+        keep,
+        |k| if k { T::ONE } else { T::ZERO },
+    )
 }

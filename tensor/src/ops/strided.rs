@@ -1,10 +1,10 @@
 //! The adjoint of taking a view.
 
+use crate::kernels::Real;
 use crate::layout::Layout;
+use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 impl<T: Real> Tensor<T> {
     /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 but where
@@ -27,12 +27,12 @@ impl<T: Real> Tensor<T> {
             "as_strided_adjoint: {:?} through {layout:?} does not fit {shape:?}",
             self.shape()
         );
-        let walk = Walk::new(self.shape(), [layout, self.layout()]);
-        let (to_step, from_step) = (walk.stride(0), walk.stride(1));
+        let nest = LoopNest::new(self.shape(), [layout, self.layout()]);
+        let (to_step, from_step) = (nest.stride(0), nest.stride(1));
         let data = self.data();
         Tensor::build("as_strided_adjoint", shape, |out| {
             out.fill(T::ZERO);
-            let mut cursor = walk.cursor(0);
+            let mut cursor = nest.cursor(0);
             let mut left = self.numel();
             while left > 0 {
                 let (n, [to, from]) = cursor.next(left);

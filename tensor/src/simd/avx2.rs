@@ -209,7 +209,7 @@ impl Algebra<f32> for Avx2 {
         cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Avx2 {
@@ -283,7 +283,7 @@ impl Lanes<f32> for Avx2 {
         cpu!(_mm256_movemask_ps(_mm256_or_ps(m[0], m[1])) != 0)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         cpu!({
             let bits = _mm256_set1_epi32(bits as i32);
             let lane = |places| {
@@ -405,5 +405,9 @@ impl Lanes<f32> for Avx2 {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

@@ -138,7 +138,7 @@ impl Algebra<f32> for Avx512 {
         cpu!(_mm512_mask_blend_ps(m, b, a))
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Avx512 {
@@ -189,7 +189,7 @@ impl Lanes<f32> for Avx512 {
         m != 0
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> __mmask16 {
+    fn mask_from_bits(self, bits: u64) -> __mmask16 {
         bits as __mmask16
     }
     #[inline(always)]
@@ -295,5 +295,9 @@ impl Lanes<f32> for Avx512 {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: __m512, b: __m512) -> __m512 {
+        super::math::pow(self, a, b)
     }
 }

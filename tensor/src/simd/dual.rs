@@ -1,6 +1,7 @@
 //! Dual numbers: derivatives of formulas in forward mode.
 
-use super::{Algebra, Real};
+use super::Algebra;
+use crate::element::Float;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// The algebra of dual numbers `x + x'ε` with `ε² = 0`, over another algebra: a formula evaluated in
@@ -12,7 +13,9 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// ```
 /// use retrograd_tensor::ops::activation::Gelu;
 /// use retrograd_tensor::ops::pointwise::Pointwise;
-/// use retrograd_tensor::simd::{Algebra, Dual, Kernel, Lanes, Real, level};
+/// use retrograd_tensor::Real;
+/// use retrograd_tensor::settings::level;
+/// use retrograd_tensor::simd::{Algebra, Dual, Kernel, Lanes};
 ///
 /// /// The derivative of GELU at a point.
 /// struct Slope(f64);
@@ -41,7 +44,7 @@ impl<A> Dual<A> {
     }
 }
 
-impl<T: Real, A: Algebra<T>> Algebra<T> for Dual<A> {
+impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
     type V = (A::V, A::V);
     type M = A::M;
 

@@ -260,7 +260,7 @@ pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     let (one, minus_half) = (s.splat(1.0), s.splat(-0.5));
     let square = s.mul(a, a);
     let (r, n) = exp_rest(s, s.mul(square, minus_half));
-    let r = s.fma(s.lost(a, a, square), minus_half, r);
+    let r = s.fma(s.product_residual(a, a, square), minus_half, r);
     let q = s.fma(s.mul(r, r), poly(s, r, EXP), r);
     let shift = s.splat(3.5);
     let shifted = s.add(a, shift);
@@ -271,10 +271,10 @@ pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     // `inverse · (a + 7/2)` exceeds 1 by this much. Φ(-a) / φ(a), made from `inverse`, then exceeds
     // what it is at `a` by about as much of itself (0.7 to 1.6 times, from 3/4 on).
     let missing = s.sub(a, s.sub(shifted, shift));
-    let excess = s.fma(inverse, missing, s.lost(inverse, shifted, one));
+    let excess = s.fma(inverse, missing, s.product_residual(inverse, shifted, one));
     let q_tail = s.sub(q, excess);
     // The rounding of the product is made good in the sum.
-    let correction = s.fma(tail, q_tail, s.lost(inverse, weight, tail));
+    let correction = s.fma(tail, q_tail, s.product_residual(inverse, weight, tail));
     let tail = s.ldexp(s.select(beyond, s.splat(0.0), s.add(tail, correction)), n);
     let outer = s.select(s.lt(x, s.splat(0.0)), tail, s.sub(one, tail));
     // Near 0 the sum of `a` and 7/2 loses too much.

@@ -171,7 +171,7 @@ impl Algebra<f32> for Neon {
         four!(vbslq_f32; m, a, b)
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Neon {
@@ -221,7 +221,7 @@ impl Lanes<f32> for Neon {
         cpu!(vmaxvq_u32(vorrq_u32(vorrq_u32(m[0], m[1]), vorrq_u32(m[2], m[3]))) != 0)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         let mut whole = [0u32; 16];
         for i in 0..16 {
             whole[i] = if bits >> i & 1 == 1 { u32::MAX } else { 0 };
@@ -328,5 +328,9 @@ impl Lanes<f32> for Neon {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

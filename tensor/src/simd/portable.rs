@@ -182,7 +182,7 @@ impl Algebra<f32> for Portable {
         out
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Portable {
@@ -209,7 +209,7 @@ impl Lanes<f32> for Portable {
     }
     /// Products of two `f32` are exact in `f64`.
     #[inline(always)]
-    fn lost(self, a: V, b: V, c: V) -> V {
+    fn product_residual(self, a: V, b: V, c: V) -> V {
         let mut out = c;
         for i in 0..16 {
             out[i] = (f64::from(a[i]) * f64::from(b[i]) - f64::from(c[i])) as f32;
@@ -229,7 +229,7 @@ impl Lanes<f32> for Portable {
         m.iter().fold(false, |any, &m| any | m)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         std::array::from_fn(|i| bits >> i & 1 == 1)
     }
     #[inline(always)]
@@ -291,5 +291,9 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
         both(a, b, f)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

@@ -13,18 +13,18 @@ use std::sync::LazyLock;
 pub(crate) const LINE: usize = 16;
 
 /// How many elements ahead to ask for what is far.
-pub(crate) const FAR_AHEAD: usize = 512;
+pub(crate) const PREFETCH_DISTANCE: usize = 512;
 
 /// Whether so many elements, all that an operation goes through, lie beyond a core's own caches.
-pub(crate) fn is_far<T>(operands: usize, elements: usize) -> bool {
+pub(crate) fn exceeds_private_caches<T>(operands: usize, elements: usize) -> bool {
     operands.saturating_mul(elements).saturating_mul(size_of::<T>()) >= 16 << 20
 }
 
-/// Whether to ask for what [is far](is_far) of operands that are gone through from end to end,
+/// Whether to ask for what [is far](exceeds_private_caches) of operands that are gone through from end to end,
 /// none of them read and written: not where the CPU follows these by itself.
-pub(crate) fn pays_to_ask<T>(operands: usize, elements: usize) -> bool {
+pub(crate) fn needs_software_prefetch<T>(operands: usize, elements: usize) -> bool {
     static FOLLOWED: LazyLock<bool> = LazyLock::new(is_zen_5);
-    is_far::<T>(operands, elements) && !*FOLLOWED
+    exceeds_private_caches::<T>(operands, elements) && !*FOLLOWED
 }
 
 /// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of what is far take 1.1 to
@@ -47,14 +47,14 @@ fn is_zen_5() -> bool {
 
 /// Asks for the cache line at `at`, which may be anywhere, in the second cache.
 #[inline(always)]
-pub(crate) fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch_l2<T>(at: *const T) {
     ask::<false, T>(at);
 }
 
 /// Asks for the cache line at `at`, which may be anywhere, in the first cache, as for what will be
 /// written.
 #[inline(always)]
-pub(crate) fn prefetch_near<T>(at: *const T) {
+pub(crate) fn prefetch_l1<T>(at: *const T) {
     ask::<true, T>(at);
 }
 

@@ -4,7 +4,8 @@ use crate::common::{Rng, everywhere, layouts, same, shapes};
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

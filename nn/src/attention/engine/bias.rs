@@ -2,7 +2,7 @@
 
 use super::mask::{Held, Sizes};
 use retrograd_autograd::Var;
-use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::kernels::attention::At;
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 use std::sync::Arc;

@@ -12,6 +12,6 @@ pub use attend::{Attended, attend, attend_all, attend_packed, attend_with_lse};
 pub use bias::{Bias, Buckets, alibi_slopes};
 pub use mask::{Align, Mask};
 pub(crate) use mask::{Held, Sizes};
-pub use retrograd_tensor::drive::attention::At;
+pub use retrograd_tensor::kernels::attention::At;
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

@@ -5,7 +5,7 @@ use super::mask::{Align, Held, Mask, Sizes};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::attention::{At, Rule};
+use retrograd_tensor::kernels::attention::{At, TileMask};
 use retrograd_tensor::random::Key;
 
 /// One more logit in the softmax's sum, which takes weight and gives nothing.

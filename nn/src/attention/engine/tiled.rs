@@ -3,7 +3,9 @@
 use super::attend::Call;
 use super::spec::Sink;
 use retrograd_autograd::{Backward, Cx, Grads, Var, through};
-use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};
+use retrograd_tensor::kernels::attention::{
+    At, AttentionOptions, Vjp, backward, backward_packed, forward,
+};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 
@@ -70,7 +72,7 @@ fn node<T: Real>(
 fn with_parts<T: Real, R>(
     call: &Call<T>,
     sink: Option<&Var<T>>,
-    f: impl FnOnce(&Tiled<'_, T>) -> R,
+    f: impl FnOnce(&AttentionOptions<'_, T>) -> R,
 ) -> R {
     let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_rule()).collect();
     let bias = |at: At, scores: &mut [T]| {
@@ -79,7 +81,7 @@ fn with_parts<T: Real, R>(
         }
     };
     let sink = sink.map(|s| s.value().to_vec());
-    f(&Tiled {
+    f(&AttentionOptions {
         scale: call.scale(),
         softcap: call.spec.softcap.map(T::from_f64),
         bias: if rules.is_empty() { None } else { Some(&bias) },

@@ -2,7 +2,7 @@
 
 use super::Mask;
 use retrograd_tensor::Tensor;
-use retrograd_tensor::drive::attention::{At, Class, Rule};
+use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 
 /// Sizes that a mask is checked against.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ mod rule;
 pub(crate) use fitted::{Held, Sizes};
 
 use retrograd_tensor::Tensor;
-use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::kernels::attention::At;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What masks say of pairs, of rows and of tiles.
 
 use super::Mask;
-use retrograd_tensor::drive::attention::{At, Class, Rule};
+use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 use std::ops::Range;
 
 /// A number of positions as a distance; as far as there is, if it is larger.
@@ -14,7 +14,7 @@ fn entry(list: &[usize], batch: usize) -> usize {
     if list.len() == 1 { list[0] } else { list[batch] }
 }
 
-impl Rule for Mask {
+impl TileMask for Mask {
     fn keep(&self, at: At) -> bool {
         let (p, j) = (at.query, at.key as isize);
         match self {
