@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Reshape,
     /// The data is longer or shorter than the shape says.
     Length,
+    /// Strides that an operation cannot use, or that exceed the storage.
+    Layout,
     /// An index or slice outside the axis.
     Index,
     /// A reduction that has no value over nothing (`max`, `argmax`).
@@ -88,6 +90,7 @@ pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 /// assert!(dot_rule(&[3], &[3]).is_ok());
 /// assert_eq!(dot_rule(&[3], &[4]).unwrap_err().to_string(), "dot: [3] and [4] differ");
 /// ```
+#[inline]
 pub fn require(
     condition: bool,
     op: &'static str,

@@ -1,6 +1,6 @@
 //! Layouts: where the element at an index lives. Views are arithmetic on this metadata.
 
-use crate::error::{ErrorKind, Result, ShapeError};
+use crate::error::{ErrorKind, Result, ShapeError, require};
 use crate::shape::{MAX_RANK, Shape};
 use std::ops::{Bound, RangeBounds};
 
@@ -77,22 +77,19 @@ impl Layout {
 
     /// Position of a full index in the storage.
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
-        if index.len() != self.shape.rank() {
-            let text = format!(
+        require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
+            format!(
                 "index {index:?} has {} axes, {:?} has {}",
                 index.len(),
                 self.shape,
                 self.shape.rank()
-            );
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
+            )
+        })?;
         let mut at = self.offset as isize;
         for (axis, (&i, &d)) in index.iter().zip(self.shape.iter()).enumerate() {
-            if i >= d {
-                let text =
-                    format!("index {i} is outside 0..{d} on axis {axis} of {:?}", self.shape);
-                return Err(ShapeError::new(op, ErrorKind::Index, text));
-            }
+            require(i < d, op, ErrorKind::Index, || {
+                format!("index {i} is outside 0..{d} on axis {axis} of {:?}", self.shape)
+            })?;
             at += i as isize * self.strides[axis];
         }
         Ok(at as usize)
@@ -101,19 +98,17 @@ impl Layout {
     /// Axes in another order.
     pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
         let rank = self.shape.rank();
-        if axes.len() != rank {
-            let text = format!("{axes:?} names {} axes, {:?} has {rank}", axes.len(), self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
+        require(axes.len() == rank, op, ErrorKind::Rank, || {
+            format!("{axes:?} names {} axes, {:?} has {rank}", axes.len(), self.shape)
+        })?;
         let mut seen = [false; MAX_RANK];
         let mut out = *self;
         let mut dims = [0; MAX_RANK];
         for (to, &axis) in axes.iter().enumerate() {
             let from = self.shape.axis(op, axis)?;
-            if std::mem::replace(&mut seen[from], true) {
-                let text = format!("axis {axis} of {:?} is named twice in {axes:?}", self.shape);
-                return Err(ShapeError::new(op, ErrorKind::Axis, text));
-            }
+            require(!std::mem::replace(&mut seen[from], true), op, ErrorKind::Axis, || {
+                format!("axis {axis} of {:?} is named twice in {axes:?}", self.shape)
+            })?;
             dims[to] = self.shape[from];
             out.strides[to] = self.strides[from];
         }
@@ -141,14 +136,10 @@ impl Layout {
     ) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
-        if step == 0 {
-            return Err(ShapeError::new(op, ErrorKind::Value, "a step of 0 never ends"));
-        }
-        if start > stop || stop > size {
-            let text =
-                format!("{start}..{stop} is outside 0..{size} on axis {axis} of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Index, text));
-        }
+        require(step != 0, op, ErrorKind::Value, || "a step of 0 never ends".into())?;
+        require(start <= stop && stop <= size, op, ErrorKind::Index, || {
+            format!("{start}..{stop} is outside 0..{size} on axis {axis} of {:?}", self.shape)
+        })?;
         let mut out = *self;
         let count = (stop - start).div_ceil(step.unsigned_abs());
         out.shape = self.shape.with(axis, count)?;
@@ -187,11 +178,9 @@ impl Layout {
     pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
-        if index >= size {
-            let text =
-                format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Index, text));
-        }
+        require(index < size, op, ErrorKind::Index, || {
+            format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape)
+        })?;
         let at = (self.offset as isize + index as isize * self.strides[axis]) as usize;
         Ok(Layout { offset: at, ..self.without(axis) })
     }
@@ -199,11 +188,9 @@ impl Layout {
     /// Without an axis of size 1.
     pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
-        if self.shape[axis] != 1 {
-            let text =
-                format!("axis {axis} of {:?} has size {}, not 1", self.shape, self.shape[axis]);
-            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
-        }
+        require(self.shape[axis] == 1, op, ErrorKind::Mismatch, || {
+            format!("axis {axis} of {:?} has size {}, not 1", self.shape, self.shape[axis])
+        })?;
         Ok(self.without(axis))
     }
 
@@ -211,10 +198,9 @@ impl Layout {
     pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let rank = self.shape.rank();
         let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
-        if !(0..=rank as isize).contains(&at) {
-            let text = format!("axis {axis} is out of range for a new axis of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Axis, text));
-        }
+        require((0..=rank as isize).contains(&at), op, ErrorKind::Axis, || {
+            format!("axis {axis} is out of range for a new axis of {:?}", self.shape)
+        })?;
         let at = at as usize;
         let mut dims = self.shape.to_vec();
         dims.insert(at, 1);
@@ -279,10 +265,9 @@ impl Layout {
     /// The elements `i, i + offset` of two axes, as a new last axis.
     pub fn diagonal(&self, op: &'static str, offset: isize, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
-        if a == b {
-            let text = format!("axis {a} of {:?} is named twice", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Axis, text));
-        }
+        require(a != b, op, ErrorKind::Axis, || {
+            format!("axis {a} of {:?} is named twice", self.shape)
+        })?;
         let (skip_a, skip_b) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
         let len = self.shape[a].saturating_sub(skip_a).min(self.shape[b].saturating_sub(skip_b));
         let stride = self.strides[a] + self.strides[b];
@@ -309,13 +294,9 @@ impl Layout {
         step: usize,
     ) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
-        if step == 0 || size > self.shape[axis] {
-            let text = format!(
-                "windows of {size} every {step} do not fit axis {axis} of {:?}",
-                self.shape
-            );
-            return Err(ShapeError::new(op, ErrorKind::Value, text));
-        }
+        require(step > 0 && size <= self.shape[axis], op, ErrorKind::Value, || {
+            format!("windows of {size} every {step} do not fit axis {axis} of {:?}", self.shape)
+        })?;
         let count = (self.shape[axis] - size) / step + 1;
         let mut dims = self.shape.to_vec();
         dims[axis] = count;

@@ -9,6 +9,7 @@
 //! blocks in the default ones.
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings::Settings;
 use rayon::prelude::*;
 
@@ -61,7 +62,8 @@ pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
 /// ```
 #[track_caller]
 pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
-    assert!(n > 0, "with_threads: needs at least 1 thread, got 0");
+    require(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into())
+        .or_panic();
     let pool = match rayon::ThreadPoolBuilder::new().num_threads(n).build() {
         Ok(pool) => pool,
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),

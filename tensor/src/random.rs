@@ -6,6 +6,7 @@
 //! random tensor does not depend on threads, layouts or instruction sets, and dropout
 //! remembers a [`Key`] instead of a mask.
 
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings;
 use crate::simd::{Kernel, Lanes, Level, dispatch_f32};
 use rand::rand_core::utils::fill_bytes_via_next_word;
@@ -134,7 +135,10 @@ impl Key {
     /// If `p` is outside `[0, 1]` or NaN.
     #[track_caller]
     pub fn happens(self, index: u64, p: f64) -> bool {
-        assert!((0.0..=1.0).contains(&p), "happens: p must be in [0, 1], got {p}");
+        require((0.0..=1.0).contains(&p), "happens", ErrorKind::Value, || {
+            format!("p must be in [0, 1], got {p}")
+        })
+        .or_panic();
         u64::from(self.word(index)) < threshold(p)
     }
 }
@@ -252,7 +256,7 @@ impl Rng {
     /// If `n` is 0.
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
-        assert!(n > 0, "below: 0..0 has no numbers");
+        require(n > 0, "below", ErrorKind::Value, || "0..0 has no numbers".into()).or_panic();
         let mut draw = draws(self.key());
         below(n as u64, &mut draw) as usize
     }

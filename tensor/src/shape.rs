@@ -1,6 +1,6 @@
 //! Shapes: sizes of axes, and the rules that combine them.
 
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use std::fmt;
 use std::ops::{Deref, RangeFull};
 
@@ -32,25 +32,17 @@ impl Shape {
 
     /// [`Shape::try_new`], in the name of an operation.
     pub fn checked(op: &'static str, dims: &[usize]) -> Result<Shape> {
-        if dims.len() > MAX_RANK {
-            return Err(ShapeError::new(
-                op,
-                ErrorKind::RankTooLarge,
-                format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len()),
-            ));
-        }
+        require(dims.len() <= MAX_RANK, op, ErrorKind::RankTooLarge, || {
+            format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len())
+        })?;
         let product = dims
             .iter()
             .filter(|&&d| d != 0)
             .try_fold(1usize, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= isize::MAX as usize);
-        if product.is_none() {
-            return Err(ShapeError::new(
-                op,
-                ErrorKind::Overflow,
-                format!("shape {dims:?} has more than {} elements", isize::MAX),
-            ));
-        }
+        require(!product.is_none(), op, ErrorKind::Overflow, || {
+            format!("shape {dims:?} has more than {} elements", isize::MAX)
+        })?;
         let mut shape = Shape { dims: [0; MAX_RANK], rank: dims.len() as u8 };
         shape.dims[..dims.len()].copy_from_slice(dims);
         Ok(shape)
@@ -120,14 +112,10 @@ impl Shape {
                 (1, y) => y,
                 (x, 1) => x,
                 (x, y) => {
-                    return Err(ShapeError::new(
-                        op,
-                        ErrorKind::Broadcast,
-                        format!(
-                            "cannot broadcast {a:?} with {b:?}: axis {} is {x} and {y}",
-                            i as isize - rank as isize
-                        ),
-                    ));
+                    let axis = i as isize - rank as isize;
+                    let text =
+                        format!("cannot broadcast {a:?} with {b:?}: axis {axis} is {x} and {y}");
+                    return Err(ShapeError::new(op, ErrorKind::Broadcast, text));
                 }
             };
         }
@@ -303,10 +291,9 @@ impl Axes for &[isize] {
     fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
         self.iter().try_fold(AxisSet::EMPTY, |set, &axis| {
             let i = shape.axis(op, axis)?;
-            if set.contains(i) {
-                let text = format!("axis {axis} of {shape:?} is named twice in {self:?}");
-                return Err(ShapeError::new(op, ErrorKind::Axis, text));
-            }
+            require(!set.contains(i), op, ErrorKind::Axis, || {
+                format!("axis {axis} of {shape:?} is named twice in {self:?}")
+            })?;
             Ok(set.insert(i))
         })
     }

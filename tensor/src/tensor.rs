@@ -1,7 +1,7 @@
 //! The tensor: shared storage under a layout. Constructors, views and access to elements.
 
 use crate::element::{Element, Float, Integer, Steps};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
@@ -34,11 +34,9 @@ impl<T: Element> Tensor<T> {
     /// the shape.
     pub fn try_from_vec(data: Vec<T>, shape: &[usize]) -> Result<Tensor<T>> {
         let shape = Shape::checked("from_vec", shape)?;
-        if data.len() != shape.numel() {
-            let text =
-                format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len());
-            return Err(ShapeError::new("from_vec", ErrorKind::Length, text));
-        }
+        require(data.len() == shape.numel(), "from_vec", ErrorKind::Length, || {
+            format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len())
+        })?;
         Tensor::try_build("from_vec", shape, |out| out.copy_from_slice(&data))
     }
 
@@ -171,9 +169,12 @@ impl<T: Steps> Tensor<T> {
     /// If `step` is 0, the range has no finite length, or a number does not fit the type.
     #[track_caller]
     pub fn arange(start: T::Bound, stop: T::Bound, step: T::Bound) -> Tensor<T> {
-        let Some(n) = T::count(start, stop, step) else {
-            panic!("arange: {start}..{stop} by {step} has no finite length");
-        };
+        let n = T::count(start, stop, step);
+        require(n.is_some(), "arange", ErrorKind::Value, || {
+            format!("{start}..{stop} by {step} has no finite length")
+        })
+        .or_panic();
+        let n = n.unwrap_or(0);
         Tensor::from_fn([n], |i| T::nth(start, step, i[0]))
     }
 }
@@ -228,7 +229,10 @@ impl<I: Integer> Tensor<I> {
         for (at, i) in data.as_slice().iter().enumerate() {
             match i.index_in(len) {
                 Some(i) => out.push(i),
-                None => panic!("{op}: index {i} at position {at} is outside 0..{len}"),
+                None => {
+                    let text = format!("index {i} at position {at} is outside 0..{len}");
+                    Err(ShapeError::new(op, ErrorKind::Index, text)).or_panic()
+                }
             }
         }
         out
@@ -284,12 +288,11 @@ impl<T: Element> Tensor<T> {
     /// If it is not contiguous; call [`Tensor::contiguous`] first.
     #[track_caller]
     pub fn as_slice(&self) -> &[T] {
-        assert!(
-            self.is_contiguous(),
-            "as_slice: {:?} with strides {:?} is not contiguous (hint: call contiguous() first)",
-            self.shape(),
-            self.layout.strides()
-        );
+        require(self.is_contiguous(), "as_slice", ErrorKind::Layout, || {
+            format!("{:?} with strides {:?} is not contiguous", self.shape(), self.layout.strides())
+        })
+        .map_err(|error| error.hint("call contiguous() first"))
+        .or_panic();
         let n = self.numel();
         if n == 0 { &[] } else { &self.storage[self.layout.offset()..][..n] }
     }
@@ -303,7 +306,8 @@ impl<T: Element> Tensor<T> {
         let source = self.contiguous();
         let (mut out, elements) = (Vec::new(), source.as_slice());
         if out.try_reserve_exact(elements.len()).is_err() {
-            panic!("to_vec: no memory for {} bytes", size_of_val(elements));
+            let text = format!("no memory for {} bytes", size_of_val(elements));
+            Err(ShapeError::new("to_vec", ErrorKind::OutOfMemory, text)).or_panic()
         }
         out.extend_from_slice(elements);
         out
@@ -315,12 +319,10 @@ impl<T: Element> Tensor<T> {
     /// If there is not exactly one.
     #[track_caller]
     pub fn item(&self) -> T {
-        assert!(
-            self.numel() == 1,
-            "item: {:?} has {} elements, not one",
-            self.shape(),
-            self.numel()
-        );
+        require(self.numel() == 1, "item", ErrorKind::Length, || {
+            format!("{:?} has {} elements, not one", self.shape(), self.numel())
+        })
+        .or_panic();
         self.storage[self.layout.offset()]
     }
 
@@ -384,7 +386,10 @@ impl<T: Element> Tensor<T> {
     #[track_caller]
     pub fn view_by(&self, rule: impl FnOnce(&Layout) -> Result<Layout>) -> Tensor<T> {
         let layout = rule(&self.layout).or_panic();
-        assert!(layout.fits(self.storage.len()), "view_by: {layout:?} leaves the storage");
+        require(layout.fits(self.storage.len()), "view_by", ErrorKind::Layout, || {
+            format!("{layout:?} exceeds the storage")
+        })
+        .or_panic();
         self.view(layout)
     }
 
@@ -507,11 +512,11 @@ impl<T: Element> Tensor<T> {
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Tensor<T>> {
         let size = self.size(axis);
         let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
-        assert!(
-            total == Some(size),
-            "split: sizes {sizes:?} do not add up to {size}, axis {axis} of {:?}",
-            self.shape()
-        );
+        require(total == Some(size), "split", ErrorKind::Mismatch, || {
+            let shape = self.shape();
+            format!("sizes {sizes:?} do not add up to {size}, axis {axis} of {shape:?}")
+        })
+        .or_panic();
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
@@ -524,7 +529,8 @@ impl<T: Element> Tensor<T> {
     /// PyTorch there may be fewer than `n`.
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
-        assert!(n > 0, "chunk: needs at least 1 piece, got 0");
+        require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
+            .or_panic();
         let size = self.size(axis);
         let each = size.div_ceil(n).max(1);
         let starts = (0..size.max(1)).step_by(each);
@@ -581,12 +587,10 @@ impl<T: Element> Tensor<T> {
     /// If the layout leaves the tensor.
     #[track_caller]
     pub fn as_strided(&self, layout: &Layout) -> Tensor<T> {
-        assert!(
-            layout.fits(self.numel()),
-            "as_strided: {layout:?} leaves the {} elements of {:?}",
-            self.numel(),
-            self.shape()
-        );
+        require(layout.fits(self.numel()), "as_strided", ErrorKind::Layout, || {
+            format!("{layout:?} exceeds the {} elements of {:?}", self.numel(), self.shape())
+        })
+        .or_panic();
         let whole = self.contiguous();
         whole.view(layout.shifted(whole.layout.offset()))
     }

@@ -26,7 +26,7 @@
 //! ```
 
 use crate::element::{DType, Element, Float, Integer};
-use crate::error::Result;
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
@@ -118,10 +118,11 @@ impl TorchRng {
     #[track_caller]
     pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
-        assert!(
-            lo <= hi && (hi - lo).to_f64().is_finite(),
-            "uniform: [{lo}, {hi}) must be in order and of finite width"
-        );
+        let valid = lo <= hi && (hi - lo).to_f64().is_finite();
+        require(valid, "uniform", ErrorKind::Value, || {
+            format!("[{lo}, {hi}) must be in order and of finite width")
+        })
+        .or_panic();
         self.each(shape, |rng| mul_add(rng.unit(), hi - lo, lo))
     }
 
@@ -142,10 +143,10 @@ impl TorchRng {
     /// If `std` is negative, or either is NaN.
     #[track_caller]
     pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
-        assert!(
-            std >= 0.0 && !mean.is_nan(),
-            "normal: needs a mean and a deviation of at least 0, got {mean} and {std}"
-        );
+        require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
+            format!("needs a mean and a deviation of at least 0, got {mean} and {std}")
+        })
+        .or_panic();
         let shape = shape.into();
         let n = shape.numel();
         if n < BLOCK {
@@ -183,7 +184,8 @@ impl TorchRng {
     #[track_caller]
     pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
-        assert!(range > 0, "randint: {lo}..{hi} has no numbers");
+        require(range > 0, "randint", ErrorKind::Value, || format!("{lo}..{hi} has no numbers"))
+            .or_panic();
         self.each(shape, |rng| {
             let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
             I::from_i128(lo + i128::from(draw) % range)

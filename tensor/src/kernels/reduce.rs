@@ -10,7 +10,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, ShapeError};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::loop_nest::{LoopNest, gather};
 use crate::par;
@@ -352,10 +352,9 @@ pub fn reduce_with<A: Element, R: Element>(
 #[track_caller]
 pub fn check_not_empty(name: &'static str, shape: &Shape, axes: AxisSet) {
     let empty = axes.iter().find(|&i| shape[i] == 0);
-    empty
-        .map_or(Ok(()), |axis| {
-            let text = format!("axis {axis} of {shape:?} is empty, so it has no such element");
-            Err(ShapeError::new(name, ErrorKind::Empty, text))
-        })
-        .or_panic()
+    require(empty.is_none(), name, ErrorKind::Empty, || {
+        let axis = empty.unwrap_or(0);
+        format!("axis {axis} of {shape:?} is empty, so it has no such element")
+    })
+    .or_panic();
 }

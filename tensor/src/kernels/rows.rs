@@ -2,7 +2,7 @@
 
 use super::lane_arrays;
 use crate::cost::Cost;
-use crate::error::OrPanic;
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::loop_nest::LoopNest;
 use crate::par;
@@ -88,7 +88,10 @@ struct RowBlock<'a, T, const K: usize> {
 fn same_shape<T: Real>(name: &'static str, x: &[&Tensor<T>]) -> Shape {
     let shape = *x[0].shape();
     for other in &x[1..] {
-        assert!(*other.shape() == shape, "{name}: {shape:?} and {:?} differ", other.shape());
+        require(*other.shape() == shape, name, ErrorKind::Mismatch, || {
+            format!("{shape:?} and {:?} differ", other.shape())
+        })
+        .or_panic();
     }
     shape
 }

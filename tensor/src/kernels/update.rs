@@ -2,6 +2,7 @@
 
 use super::lane_arrays;
 use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::par;
 use crate::settings;
@@ -54,7 +55,10 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     for Item { w, r, .. } in &items {
         let shape = w[0].shape();
         for other in w.iter().map(|t| t.shape()).chain(r.iter().map(|t| t.shape())) {
-            assert!(other == shape, "{name}: {shape:?} cannot be updated with {other:?}");
+            require(other == shape, name, ErrorKind::Mismatch, || {
+                format!("{shape:?} cannot be updated with {other:?}")
+            })
+            .or_panic();
         }
     }
     let level = settings::level();

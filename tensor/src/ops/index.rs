@@ -6,7 +6,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::loop_nest::LoopNest;
 use crate::par;
@@ -322,28 +322,24 @@ fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize>
 }
 
 fn check_rank(op: &'static str, what: &str, shape: &Shape, rank: usize) -> Result<()> {
-    if shape.rank() == rank {
-        return Ok(());
-    }
-    let text = format!("{what} {shape:?} must have rank {rank}, not {}", shape.rank());
-    Err(ShapeError::new(op, ErrorKind::Rank, text))
+    require(shape.rank() == rank, op, ErrorKind::Rank, || {
+        format!("{what} {shape:?} must have rank {rank}, not {}", shape.rank())
+    })
 }
 
 fn check_equal(op: &'static str, got: &Shape, expected: &Shape) -> Result<()> {
-    if got == expected {
-        return Ok(());
-    }
-    let text = format!("the values must have shape {expected:?}, not {got:?}");
-    Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+    require(got == expected, op, ErrorKind::Mismatch, || {
+        format!("the values must have shape {expected:?}, not {got:?}")
+    })
 }
 
 /// Indices for the lines along `axis`: as many axes, and no longer on the others.
 fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize) -> Result<()> {
     check_rank(op, "indices", idx, x.rank())?;
     let long = (0..x.rank()).find(|&i| i != axis && idx[i] > x[i]);
-    long.map_or(Ok(()), |i| {
-        let text = format!("axis {i} of indices {idx:?} is longer than that of {x:?}");
-        Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+    require(long.is_none(), op, ErrorKind::Mismatch, || {
+        let i = long.unwrap_or(axis);
+        format!("axis {i} of indices {idx:?} is longer than that of {x:?}")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::loop_nest::{LoopNest, gather};
 use crate::par;
 use crate::shape::Shape;
@@ -73,21 +73,20 @@ fn edges(shape: &Shape, axis: isize, before: usize, after: usize) -> Result<[Sha
     let sizes = [before, shape[axis], after];
     let total = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
     let fits = total.is_some_and(|n| with(n).is_ok());
-    if !fits {
-        let text = format!(
+    require(fits, "pad", ErrorKind::Overflow, || {
+        format!(
             "{shape:?} with {before} before and {after} after axis {axis} has more than {} elements",
             isize::MAX
-        );
-        return Err(ShapeError::new("pad", ErrorKind::Overflow, text));
-    }
+        )
+    })?;
     Ok([with(before)?, with(after)?])
 }
 
 fn same_shapes<T: Element>(parts: &[&Tensor<T>]) -> Result<()> {
     let odd = parts.iter().position(|p| p.shape() != parts[0].shape());
-    odd.map_or(Ok(()), |i| {
-        let text = format!("part {i} is {:?}, part 0 is {:?}", parts[i].shape(), parts[0].shape());
-        Err(ShapeError::new("stack", ErrorKind::Mismatch, text))
+    require(odd.is_none(), "stack", ErrorKind::Mismatch, || {
+        let i = odd.unwrap_or(0);
+        format!("part {i} is {:?}, part 0 is {:?}", parts[i].shape(), parts[0].shape())
     })
 }
 
@@ -105,14 +104,14 @@ fn joined<T: Element>(
     let mut dims = first.to_vec();
     for (i, part) in parts.iter().enumerate().skip(1) {
         let shape = part.shape();
-        if shape.rank() != first.rank() {
-            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: ranks differ");
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
-        if let Some(other) = (0..first.rank()).find(|&a| a != axis && shape[a] != first[a]) {
-            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: axis {other} differs");
-            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
-        }
+        require(shape.rank() == first.rank(), op, ErrorKind::Rank, || {
+            format!("part {i} is {shape:?}, part 0 is {first:?}: ranks differ")
+        })?;
+        let other = (0..first.rank()).find(|&a| a != axis && shape[a] != first[a]);
+        require(other.is_none(), op, ErrorKind::Mismatch, || {
+            let other = other.unwrap_or(axis);
+            format!("part {i} is {shape:?}, part 0 is {first:?}: axis {other} differs")
+        })?;
         // A sum that saturates has too many elements, too.
         dims[axis] = dims[axis].saturating_add(shape[axis]);
     }

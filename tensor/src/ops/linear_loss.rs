@@ -8,6 +8,7 @@
 
 use crate::cost::Cost;
 use crate::element::Integer;
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::kernels::gemm::gemm;
 use crate::kernels::rows::update_row;
@@ -135,13 +136,13 @@ fn check<T: Real, I: Integer>(
     targets: &Tensor<I>,
     how: CrossEntropy,
 ) -> Classes {
-    assert!(
-        x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1),
-        "linear_cross_entropy: inputs {:?} need a weight [classes, {}], got {:?}",
-        x.shape(),
-        x.shape().last().unwrap_or(&0),
-        weight.shape()
-    );
+    let fits = x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1);
+    require(fits, "linear_cross_entropy", ErrorKind::Mismatch, || {
+        let width = x.shape().last().unwrap_or(&0);
+        let (x, weight) = (x.shape(), weight.shape());
+        format!("inputs {x:?} need a weight [classes, {width}], got {weight:?}")
+    })
+    .or_panic();
     let logits_shape = [&x.shape()[..x.rank() - 1], &[weight.size(0)]].concat();
     how.check(&Shape::from(logits_shape), targets)
 }

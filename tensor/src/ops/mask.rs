@@ -3,7 +3,7 @@
 
 use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, ShapeError};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
 use crate::loop_nest::LoopNest;
 use crate::par;
@@ -146,10 +146,10 @@ fn triangle<T: Element>(
     cut: impl Fn(isize) -> isize + Send + Sync,
     keep_before: bool,
 ) -> Tensor<T> {
-    if x.rank() < 2 {
-        let text = format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank());
-        Err(ShapeError::new(op, ErrorKind::Rank, text)).or_panic()
-    }
+    require(x.rank() >= 2, op, ErrorKind::Rank, || {
+        format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank())
+    })
+    .or_panic();
     let (rows, cols) = (x.size(-2), x.size(-1));
     let x = x.contiguous();
     let data = x.as_slice();

@@ -1,6 +1,6 @@
 //! Matrix products with broadcast batches.
 
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::Real;
 use crate::kernels::elementwise::map_with;
 use crate::kernels::gemm::gemm;
@@ -98,24 +98,25 @@ impl<T: Real> Tensor<T> {
     /// Inner product of two vectors, a scalar.
     #[track_caller]
     pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
-        assert!(
-            self.rank() == 1 && self.shape() == other.shape(),
-            "dot: needs two vectors of equal length, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        let fits = self.rank() == 1 && self.shape() == other.shape();
+        require(fits, "dot", ErrorKind::Mismatch, || {
+            format!(
+                "needs two vectors of equal length, got {:?} and {:?}",
+                self.shape(),
+                other.shape()
+            )
+        })
+        .or_panic();
         self.mul(other).sum(..)
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
     #[track_caller]
     pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
-        assert!(
-            self.rank() == 1 && other.rank() == 1,
-            "outer: needs two vectors, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
+            format!("needs two vectors, got {:?} and {:?}", self.shape(), other.shape())
+        })
+        .or_panic();
         self.unsqueeze(1).mul(&other.unsqueeze(0))
     }
 }

@@ -1,11 +1,13 @@
 //! Normalisation along the last axis, with VJPs.
 
 use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::kernels::rows::{
     ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, sum_rows,
     write_rows,
 };
+use crate::shape::Shape;
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
@@ -246,37 +248,50 @@ fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
 }
 
-/// Checks what keeps the root of a normalisation away from 0.
-#[track_caller]
-fn epsilon<T: Real>(op: &str, eps: f64) -> T {
+/// `eps`, which keeps the root of a normalisation away from 0, in `T`.
+fn epsilon<T: Real>(op: &'static str, eps: f64) -> Result<T> {
     let rounded = T::from_f64(eps); // may overflow
-    let fits = eps >= 0.0 && rounded.to_f64().is_finite();
-    assert!(fits, "{op}: eps must be finite and at least 0, got {eps}");
-    rounded
+    let valid = eps >= 0.0 && rounded.to_f64().is_finite();
+    require(valid, op, ErrorKind::Value, || {
+        format!("eps must be finite and at least 0, got {eps}")
+    })?;
+    Ok(rounded)
 }
 
-/// Checks a weight or bias of a normalisation.
+/// The rule about a weight or bias of a normalisation.
+fn check_parameter<T: Real>(
+    op: &'static str,
+    name: &str,
+    x: &Shape,
+    parameter: Option<&Tensor<T>>,
+) -> Result<()> {
+    require(x.rank() > 0, op, ErrorKind::Rank, || "needs an axis to normalise, got rank 0".into())?;
+    let (width, Some(parameter)) = (x[x.rank() - 1], parameter) else { return Ok(()) };
+    require(*parameter.shape() == [width], op, ErrorKind::Mismatch, || {
+        let shape = parameter.shape();
+        format!("{name} has shape {shape:?}, the last axis of {x:?} needs [{width}]")
+    })
+}
+
+/// A weight or bias of a normalisation, checked and contiguous.
 #[track_caller]
 fn parameter<T: Real>(
-    op: &str,
-    what: &str,
+    op: &'static str,
+    name: &str,
     x: &Tensor<T>,
-    p: Option<&Tensor<T>>,
+    parameter: Option<&Tensor<T>>,
 ) -> Option<Tensor<T>> {
-    assert!(x.rank() > 0, "{op}: needs an axis to normalise, got rank 0");
-    let (width, p) = (x.size(-1), p?);
-    assert!(
-        *p.shape() == [width],
-        "{op}: {what} has shape {:?}, the last axis of {:?} needs [{width}]",
-        p.shape(),
-        x.shape()
-    );
-    Some(p.contiguous())
+    check_parameter(op, name, x.shape(), parameter).or_panic();
+    parameter.map(Tensor::contiguous)
 }
 
-/// The weight that a VJP multiplies by: ones if there is none.
+/// The weight of a VJP: ones if there is none.
 #[track_caller]
-fn parameter_or_ones<T: Real>(op: &str, x: &Tensor<T>, weight: Option<&Tensor<T>>) -> Tensor<T> {
+fn parameter_or_ones<T: Real>(
+    op: &'static str,
+    x: &Tensor<T>,
+    weight: Option<&Tensor<T>>,
+) -> Tensor<T> {
     match parameter(op, "weight", x, weight) {
         Some(weight) => weight,
         None => Tensor::ones([x.size(-1)]),
@@ -303,7 +318,7 @@ impl<T: Real> Tensor<T> {
         let op = LayerNorm {
             weight: weight.as_ref().map(|w| w.as_slice()),
             bias: bias.as_ref().map(|b| b.as_slice()),
-            eps: epsilon("layer_norm", eps),
+            eps: epsilon("layer_norm", eps).or_panic(),
         };
         apply_row_kernel("layer_norm", op, [self])
     }
@@ -335,7 +350,7 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("layer_norm", self, weight);
-        let eps = epsilon("layer_norm", eps);
+        let eps = epsilon("layer_norm", eps).or_panic();
         let op = LayerNormVjp { weight: weight.as_slice(), eps };
         let (x, [weight, bias]) = apply_column_kernel("layer_norm_vjp", op, [self, g]);
         (x, weight, bias)
@@ -351,7 +366,11 @@ impl<T: Real> Tensor<T> {
     pub fn rms_norm(&self, weight: Option<&Tensor<T>>, eps: f64) -> Tensor<T> {
         let weight = parameter("rms_norm", "weight", self, weight);
         let weight = weight.as_ref().map(|w| w.as_slice());
-        apply_row_kernel("rms_norm", RmsNorm { weight, eps: epsilon("rms_norm", eps) }, [self])
+        apply_row_kernel(
+            "rms_norm",
+            RmsNorm { weight, eps: epsilon("rms_norm", eps).or_panic() },
+            [self],
+        )
     }
 
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
@@ -372,7 +391,7 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("rms_norm", self, weight);
-        let eps = epsilon("rms_norm", eps);
+        let eps = epsilon("rms_norm", eps).or_panic();
         let op = RmsNormVjp { weight: weight.as_slice(), eps };
         let (x, [weight]) = apply_column_kernel("rms_norm_vjp", op, [self, g]);
         (x, weight)

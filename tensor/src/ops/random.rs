@@ -2,7 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
@@ -30,10 +30,9 @@ fn from_pairs<T: Element>(
 }
 
 fn probability(op: &'static str, p: f64) -> Result<f64> {
-    if (0.0..=1.0).contains(&p) {
-        return Ok(p);
-    }
-    Err(ShapeError::new(op, ErrorKind::Value, format!("p must be in [0, 1], got {p}")))
+    let valid = (0.0..=1.0).contains(&p);
+    require(valid, op, ErrorKind::Value, || format!("p must be in [0, 1], got {p}"))?;
+    Ok(p)
 }
 
 /// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
@@ -55,10 +54,10 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
         let width = hi - lo;
-        assert!(
-            width >= 0.0 && width.is_finite(),
-            "uniform: [{lo}, {hi}) must be in order and of finite width"
-        );
+        require(width >= 0.0 && width.is_finite(), "uniform", ErrorKind::Value, || {
+            format!("[{lo}, {hi}) must be in order and of finite width")
+        })
+        .or_panic();
         let (first, end) = (T::from_f64(lo), T::from_f64(hi));
         let number = |bits| {
             // Rounding may reach the end of the interval, which is not in it.
@@ -191,7 +190,10 @@ impl<I: Integer> Tensor<I> {
     pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
         let shape = shape.into();
         let count = hi.to_i128() - lo.to_i128();
-        assert!(count > 0 || shape.numel() == 0, "randint: {lo}..{hi} has no numbers");
+        require(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
+            format!("{lo}..{hi} has no numbers")
+        })
+        .or_panic();
         let number = |bits: u64| {
             let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
             I::from_i128(lo.to_i128() + offset as i128)

@@ -1,7 +1,7 @@
 //! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; `_keepdim` forms leave them with
 //! size 1, the others drop them.
 
-use crate::error::OrPanic;
+use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::shape::{Axes, AxisSet, Shape};
@@ -201,19 +201,25 @@ impl<T: Real> Tensor<T> {
         if *self.shape() == shape {
             return self.clone();
         }
-        let missing = self.rank().checked_sub(shape.rank());
-        let fits = missing.is_some_and(|m| {
-            shape.iter().zip(&self.shape()[m..]).all(|(&to, &from)| to == from || to == 1)
-        });
-        assert!(fits, "sum_to: {shape:?} does not broadcast to {:?}", self.shape());
-        let missing = missing.expect("checked");
+        let missing = missing_axes(&shape, self.shape()).or_panic();
         let gone = |i: usize| i < missing || shape[i - missing] != self.shape()[i];
         let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
         reduce("sum_to", Sum, self, axes).reshape(shape)
     }
 }
 
-/// Infinities and NaN replaced by 0.
+/// The number of leading axes that broadcasting `small` to `large` adds.
+fn missing_axes(small: &Shape, large: &Shape) -> Result<usize> {
+    let missing = large.rank().checked_sub(small.rank());
+    let fits = missing
+        .is_some_and(|m| small.iter().zip(&large[m..]).all(|(&to, &from)| to == from || to == 1));
+    require(fits, "sum_to", ErrorKind::Broadcast, || {
+        format!("{small:?} does not broadcast to {large:?}")
+    })?;
+    Ok(missing.unwrap_or(0))
+}
+
+/// `x` with infinities and NaN replaced by 0.
 fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
     crate::kernels::elementwise::map_with("logsumexp", x, |v| {
         if v.to_f64().is_finite() { v } else { T::ZERO }

@@ -4,7 +4,7 @@
 //! keep their order, so ties go to the lower index in both directions.
 
 use crate::cost::Cost;
-use crate::error::{ErrorKind, OrPanic, ShapeError};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::par;
 use crate::tensor::Tensor;
@@ -56,10 +56,10 @@ impl<T: Real> Tensor<T> {
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
         let axis = self.shape().axis("topk", axis).or_panic();
         let size = self.shape()[axis];
-        if k > size {
-            let text = format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape());
-            Err(ShapeError::new("topk", ErrorKind::Value, text)).or_panic()
-        }
+        require(k <= size, "topk", ErrorKind::Value, || {
+            format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape())
+        })
+        .or_panic();
         first_in_order("topk", self, axis, k, largest)
     }
 }

@@ -1,5 +1,6 @@
 //! The adjoint of taking a view.
 
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
@@ -22,11 +23,11 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: impl Into<Shape>, layout: &Layout) -> Tensor<T> {
         let shape = shape.into();
-        assert!(
-            layout.shape() == self.shape() && layout.fits(shape.numel()),
-            "as_strided_adjoint: {:?} through {layout:?} does not fit {shape:?}",
-            self.shape()
-        );
+        let fits = layout.shape() == self.shape() && layout.fits(shape.numel());
+        require(fits, "as_strided_adjoint", ErrorKind::Mismatch, || {
+            format!("{:?} through {layout:?} does not fit {shape:?}", self.shape())
+        })
+        .or_panic();
         let nest = LoopNest::new(self.shape(), [layout, self.layout()]);
         let (to_step, from_step) = (nest.stride(0), nest.stride(1));
         let data = self.data();

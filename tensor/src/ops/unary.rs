@@ -1,6 +1,7 @@
 //! Functions of one number.
 
 use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::ops::pointwise::{Pointwise, Saves, compile};
 use crate::simd::Algebra;
@@ -461,7 +462,10 @@ impl<T: Real> Tensor<T> {
     /// If `lo > hi` or either is NaN.
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
-        assert!(lo <= hi, "clamp: bounds {lo} and {hi} are not in order");
+        require(lo <= hi, "clamp", ErrorKind::Value, || {
+            format!("bounds {lo} and {hi} are not in order")
+        })
+        .or_panic();
         self.map(Clamp { lo, hi })
     }
 }

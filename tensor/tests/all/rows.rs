@@ -452,7 +452,7 @@ fn targets_outside_the_classes() {
         };
         let want = format!(
             "cross_entropy: target {bad} at position 1 is outside 0..3 (hint: \
-             CrossEntropy::ignore_index is the target that does not count)"
+             CrossEntropy::ignore_index is the target that is ignored)"
         );
         assert_eq!(text(&|| drop(x.cross_entropy(&targets, how))), want);
         assert_eq!(text(&|| drop(x.cross_entropy_vjp(&targets, how, 1.0))), want);
