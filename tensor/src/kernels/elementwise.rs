@@ -1,4 +1,4 @@
-//! Elementwise work over any number of operands, broadcast together.
+//! Elementwise operations on any number of operands, broadcast together.
 
 use super::lane_arrays;
 use crate::cost::Cost;
@@ -23,16 +23,17 @@ pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
 }
 
-/// Elements of an operand that are copied at once if they do not lie in order: many, since every part of
-/// the work takes some time to begin, and few if there are no more, since room for them is cleared.
-const MANY: usize = 1024;
-const FEW: usize = 256;
-/// Such elements. A vector that lies across two lines of the cache takes twice as long.
+/// Elements of the buffers that operands with other strides than 1 are copied to. Large, since each
+/// block of work has an overhead ..
+const BUFFER: usize = 1024;
+/// .. but small for small chunks, since buffers are initialised.
+const SMALL_BUFFER: usize = 256;
+/// A buffer, aligned because loads that cross cache lines take twice as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Block<T, const N: usize>([T; N]);
-/// Runs shorter than this are gathered several at a time.
-const SHORT: usize = 32;
+/// Runs shorter than this are copied to a buffer, several at a time.
+const SHORT_RUN: usize = 32;
 
 /// The shape that all operands broadcast to.
 #[track_caller]
@@ -44,7 +45,7 @@ pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Sh
     all
 }
 
-/// The shape that all operands broadcast to, and a nest over them.
+/// The shape that all operands broadcast to, and the loop nest over it.
 #[track_caller]
 #[inline(never)]
 fn common_nest<const K: usize>(op: &'static str, layouts: [&Layout; K]) -> (Shape, LoopNest<K>) {
@@ -68,10 +69,10 @@ pub fn elementwise<T: Real, E: Elementwise<T, K>, const K: usize>(
     with_runs(name, E::COST, level, x, &|runs| T::dispatch(level, Apply { op, runs }))
 }
 
-/// Runs of equal length, in which the elements of every operand lie in order.
+/// Runs of equal length, in which the elements of every operand are contiguous.
 struct Runs<'a, T, const K: usize> {
     x: [&'a [T]; K],
-    /// Where the first run starts, and how far the others are from one another.
+    /// The start of the first run in each operand, and the distance from each run to the next.
     start: [usize; K],
     step: [isize; K],
     len: usize,
@@ -83,7 +84,7 @@ struct Runs<'a, T, const K: usize> {
 /// The formula over some runs.
 struct Apply<'r, 'a, T, E, const K: usize> {
     op: E,
-    /// Not by value: a structure that is copied right after it was written waits for the writes.
+    /// By reference: copying a structure right after it was written stalls on store forwarding.
     runs: &'r mut Runs<'a, T, K>,
 }
 
@@ -105,7 +106,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, 
     }
 }
 
-/// All of [`elementwise`] but the formula, and so compiled once for all of them.
+/// [`elementwise`] without the formula, so that it is compiled once for all formulas.
 #[inline(never)]
 #[track_caller]
 fn with_runs<T: Real, const K: usize>(
@@ -117,18 +118,18 @@ fn with_runs<T: Real, const K: usize>(
 ) -> Tensor<T> {
     let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
     let data = x.map(|t| t.data());
-    // What is calculated on for long is fetched meanwhile without being asked for.
+    // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
     // A tensor that is one run is never short.
-    let short = nest.run_len() < SHORT.min(shape.numel());
-    let in_order = !short && (0..K).all(|k| nest.stride(k) == 1);
+    let short = nest.run_len() < SHORT_RUN.min(shape.numel());
+    let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
     Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
-            match in_order {
+            match contiguous {
                 true => chunk.in_place(prefetches, f),
-                false if chunk.out.len() <= FEW => chunk.copied::<FEW>(level, f),
-                false => chunk.copied::<MANY>(level, f),
+                false if chunk.out.len() <= SMALL_BUFFER => chunk.copied::<SMALL_BUFFER>(level, f),
+                false => chunk.copied::<BUFFER>(level, f),
             }
         });
     })
@@ -139,14 +140,14 @@ struct Chunk<'a, T, const K: usize> {
     nest: &'a LoopNest<K>,
     cursor: Cursor<'a, K>,
     data: [&'a [T]; K],
-    /// Whether runs are so short that several are copied to become one.
+    /// Whether runs are so short that several are copied to a buffer and become one.
     short: bool,
-    /// What is still to be written.
+    /// The remaining output.
     out: &'a mut [T],
 }
 
 impl<T: Real, const K: usize> Chunk<'_, T, K> {
-    /// Operands that all lie in order are read where they are.
+    /// Reads operands with contiguous runs in place.
     fn in_place(mut self, prefetches: bool, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
         let mut step = [0; K];
         for k in 0..K {
@@ -160,7 +161,7 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
         }
     }
 
-    /// What does not lie in order is copied, `N` elements at a time.
+    /// Copies operands with other runs to buffers, `N` elements at a time.
     #[inline(never)]
     fn copied<const N: usize>(
         mut self,
@@ -174,8 +175,8 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
     }
 }
 
-/// Takes the next runs of a chunk that is not done, as many as fit into the buffers. A kernel, so that
-/// vectors are copied.
+/// Takes the next runs of a chunk, as many as fit into the buffers. It is a kernel so that copies are
+/// vectorised for the instruction set.
 struct Gather<'r, 'a, T, const K: usize, const N: usize> {
     chunk: &'r mut Chunk<'a, T, K>,
     buffers: &'r mut [Block<T, N>; K],
@@ -250,7 +251,7 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
     }
 }
 
-/// Elementwise work in plain code, for element types and functions without lanes.
+/// A scalar function of each element, for element types and functions without a vector form.
 #[track_caller]
 pub fn map_with<A: Element, R: Element>(
     name: &'static str,
@@ -271,8 +272,8 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
     zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
 }
 
-/// [`map_with`] for three operands, broadcast together. Functions that are simple enough become
-/// vector code: they are run over slices, whatever the strides.
+/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple functions,
+/// since they are applied to slices, whatever the strides.
 #[inline(never)]
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
@@ -288,10 +289,11 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
-            let mut buffers = ([A::ZERO; FEW], [B::ZERO; FEW], [C::ZERO; FEW]);
+            let mut buffers =
+                ([A::ZERO; SMALL_BUFFER], [B::ZERO; SMALL_BUFFER], [C::ZERO; SMALL_BUFFER]);
             let mut done = 0;
             while done < out.len() {
-                let (n, start) = cursor.next(FEW.min(out.len() - done));
+                let (n, start) = cursor.next(SMALL_BUFFER.min(out.len() - done));
                 let a = run(da, start[0], strides[0], &mut buffers.0[..n]);
                 let b = run(db, start[1], strides[1], &mut buffers.1[..n]);
                 let c = run(dc, start[2], strides[2], &mut buffers.2[..n]);
@@ -305,7 +307,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     })
 }
 
-/// A run of elements as a slice: where they are if in order, else copied to the buffer.
+/// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.
 pub fn run<'a, T: Copy>(
     data: &'a [T],
     start: usize,

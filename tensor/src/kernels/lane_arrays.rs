@@ -1,13 +1,13 @@
-//! Several slices side by side: parts of them, and vectors from the same place of each.
+//! Arrays of slices and of vectors, one per operand.
 //!
-//! By loops: a call of `array::from_fn` may stay one inside a function with target features, even if
-//! its closure is inlined. `K` is known when a kernel is compiled, so the loops vanish.
+//! The arrays are filled by loops: `array::from_fn` may remain a call inside a function with target
+//! features, even if its closure is inlined. `K` is a constant, so the loops are unrolled.
 
 use crate::kernels::Real;
 use crate::simd::Lanes;
 use std::ops::Deref;
 
-/// `n` elements of each slice, from its `start` on.
+/// The `n` elements of each slice from its `start` on.
 #[inline(always)]
 pub fn parts<'a, T, const K: usize>(x: &[&'a [T]; K], start: [usize; K], n: usize) -> [&'a [T]; K] {
     let mut parts: [&[T]; K] = [&[]; K];
@@ -17,7 +17,7 @@ pub fn parts<'a, T, const K: usize>(x: &[&'a [T]; K], start: [usize; K], n: usiz
     parts
 }
 
-/// A vector of each slice, from place `at` on.
+/// A vector of each slice, from index `at` on.
 #[inline(always)]
 pub fn load<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     s: S,
@@ -31,7 +31,7 @@ pub fn load<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     v
 }
 
-/// What there is of each slice from place `at` on, less than a vector; `fill` beyond.
+/// The remaining elements of each slice from index `at` on, fewer than a vector, padded with `fill`.
 #[inline(always)]
 pub fn load_rest<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     s: S,

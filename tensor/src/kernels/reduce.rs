@@ -1,12 +1,12 @@
-//! Reductions over any set of axes, blocked so that rounding errors do not pile up.
+//! Reductions over any set of axes, blocked to bound the rounding error.
 //!
-//! Two orders of work, chosen by the logical shape:
+//! There are two orders of operations, selected by the logical shape:
 //!
-//! * **along**: the last axis is reduced. Each output folds one logical sequence: blocks of
-//!   4096 elements into four vectors of accumulators, blocks combined pairwise, and pieces
-//!   of 65,536 combined likewise (those may go to different threads).
-//! * **across**: the last axis is kept. Rows are folded into rows, 256 at a time, and the
-//!   resulting rows again; short rows several side by side.
+//! * **Inner reduction**: the last axis is reduced. Each output reduces one logical sequence: blocks
+//!   of 4096 elements into four vectors of accumulators, blocks combined pairwise, and pieces of
+//!   65,536 elements combined likewise (which may be reduced by different threads).
+//! * **Outer reduction**: the last axis is kept. Rows are reduced to rows, 256 at a time, and the
+//!   resulting rows again; short rows are concatenated.
 
 use crate::cost::Cost;
 use crate::element::Element;
@@ -19,27 +19,27 @@ use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
 
-/// A reduction on lanes: start from `INIT`, `step` in elements, `combine` partial results.
+/// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
 pub trait Reduction<T: Real>: Copy + Send + Sync {
-    /// The value of a reduction over nothing.
+    /// The value of a reduction over no elements: the neutral element.
     fn init() -> T;
-    /// Takes one more element into an accumulator.
+    /// Adds an element to an accumulator.
     fn step<S: Lanes<T>>(self, s: S, acc: S::V, x: S::V) -> S::V;
-    /// Joins two accumulators.
+    /// Combines two accumulators.
     fn combine<S: Lanes<T>>(self, s: S, a: S::V, b: S::V) -> S::V;
-    /// Joins the lanes of one accumulator.
+    /// Combines the lanes of one accumulator.
     fn lanes<S: Lanes<T>>(self, s: S, acc: S::V) -> T;
 }
 
 const BLOCK: usize = 4096;
 const PIECE: usize = 16 * BLOCK;
-/// At least the binary digits of the number of blocks in a piece.
+/// At least the number of binary digits of the number of blocks in a piece.
 const CARRIES: usize = 5;
 const ROWS: usize = 256;
-/// Rows shorter than this are folded several at a time.
+/// Rows shorter than this are reduced several at a time.
 const NARROW: usize = 64;
 
-/// Folds `x` over `axes`, which vanish.
+/// Reduces `x` over `axes`, which are removed.
 #[inline(never)]
 #[track_caller]
 pub fn reduce<T: Real, F: Reduction<T>>(
@@ -54,7 +54,7 @@ pub fn reduce<T: Real, F: Reduction<T>>(
     if out_shape.numel() == 0 || count == 0 {
         return Tensor::full(out_shape, F::init());
     }
-    // Axes of size 1 have no order: the last real axis decides.
+    // Axes of size 1 do not matter: the last other axis decides.
     let last = (0..x.rank()).rev().find(|&i| x.shape()[i] != 1);
     let level = settings::level();
     if last.is_none_or(|i| axes.contains(i)) {
@@ -67,13 +67,13 @@ pub fn reduce<T: Real, F: Reduction<T>>(
     }
 }
 
-/// The sizes of the axes that stay, and of those that go.
+/// The sizes of the axes that are kept, and of those that are reduced.
 fn split<T: Real>(x: &Tensor<T>, axes: AxisSet) -> (Vec<usize>, Vec<usize>) {
     let of = |gone| (0..x.rank()).filter(move |&i| axes.contains(i) == gone).map(|i| x.shape()[i]);
     (of(false).collect(), of(true).collect())
 }
 
-/// Kept axes first, then those that go, then `inner` (a kept axis), in their order.
+/// Kept axes first, then reduced axes, then `inner` (a kept axis), each in their order.
 fn arrange<T: Real>(x: &Tensor<T>, axes: AxisSet, inner: Option<usize>) -> Tensor<T> {
     let rank = x.rank();
     let kept = (0..rank).filter(|&i| !axes.contains(i) && Some(i) != inner);
@@ -113,7 +113,7 @@ fn inner_reduction<T: Real, F: Reduction<T>>(
     inner_reduction(name, op, level, &parts, outer, pieces, out_shape)
 }
 
-/// Stretches of `len` elements of the logical sequence, one after the other, each into one.
+/// Reduces consecutive pieces of `len` elements of the logical sequence, each to one element.
 struct InnerReduction<'a, T: Real, F> {
     op: F,
     nest: &'a LoopNest<1>,
@@ -131,10 +131,10 @@ impl<T: Real, F: Reduction<T>> Kernel<T> for InnerReduction<'_, T, F> {
         let InnerReduction { op, nest, data, first, len, out } = self;
         let stride = nest.stride(0);
         let mut cursor = nest.cursor(first);
-        // Made when the first block does not lie in order: clearing it would cost more than
-        // many a sum.
+        // Allocated when the first block is not contiguous: initialising it would take longer than
+        // many sums.
         let mut buffer = Vec::new();
-        // Results of 1, 2, 4, .. blocks, combined like the carries of a binary counter.
+        // Partial results of 1, 2, 4, .. blocks, combined like the carries of a binary counter.
         let mut carried = [s.splat(F::init()); CARRIES];
         for y in out {
             let (mut depth, mut blocks, mut done) = (0, 0usize, 0);
@@ -175,7 +175,7 @@ impl<T: Real, F: Reduction<T>> Kernel<T> for InnerReduction<'_, T, F> {
     }
 }
 
-/// A block into one vector of accumulators, by way of four.
+/// Reduces a block to one vector of accumulators, with four independent ones in the loop.
 #[inline(always)]
 fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S::V {
     let zero = s.splat(F::init());
@@ -198,10 +198,10 @@ fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S:
     op.combine(s, op.combine(s, acc[0], acc[1]), op.combine(s, acc[2], acc[3]))
 }
 
-/// Folds axis 1 of `[outer, count, width]`, rows into rows.
+/// Reduces axis 1 of `[outer, count, width]`, rows to rows.
 ///
-/// Rows of a few elements would waste most of every vector. So they are taken many at a time, as
-/// rows of 64 elements or more; then those are folded in turn, and with what was left over.
+/// Rows of a few elements would use only a part of every vector. So they are concatenated to rows of 64
+/// elements or more; the results are then reduced again, together with the remaining rows.
 fn outer_reduction<T: Real, F: Reduction<T>>(
     name: &'static str,
     op: F,
@@ -229,7 +229,7 @@ fn outer_reduction<T: Real, F: Reduction<T>>(
     reduce_rows(name, op, level, &all)
 }
 
-/// [`across`], row by row.
+/// [`outer_reduction`] for rows of any length.
 fn reduce_rows<T: Real, F: Reduction<T>>(
     name: &'static str,
     op: F,
@@ -256,7 +256,7 @@ fn reduce_rows<T: Real, F: Reduction<T>>(
     if pieces == 1 { out } else { reduce_rows(name, op, level, &out) }
 }
 
-/// Consecutive rows into one.
+/// Reduces consecutive rows to one.
 struct OuterReduction<'a, T: Real, F> {
     op: F,
     nest: &'a LoopNest<1>,
@@ -305,10 +305,10 @@ impl<T: Real, F: Reduction<T>> Kernel<T> for OuterReduction<'_, T, F> {
     }
 }
 
-/// A reduction in plain scalar code: `f` gets the elements that go into one, in their order.
+/// A reduction in scalar code: `f` is given the elements of one output, in their order.
 ///
 /// # Panics
-/// If an axis does not exist; or if `needs_one` and a reduced axis is empty while the result is
+/// If an axis does not exist; or if `rejects_empty` and a reduced axis is empty while the result is
 /// not.
 #[inline(never)]
 #[track_caller]
@@ -316,12 +316,12 @@ pub fn reduce_with<A: Element, R: Element>(
     name: &'static str,
     x: &Tensor<A>,
     axes: impl Axes,
-    needs_one: bool,
+    rejects_empty: bool,
     f: impl Fn(&mut dyn Iterator<Item = A>) -> R + Send + Sync,
 ) -> Tensor<R> {
     let axes = axes.resolve(name, x.shape()).or_panic();
     let shape = x.shape().reduced(axes, false);
-    if needs_one && shape.numel() > 0 {
+    if rejects_empty && shape.numel() > 0 {
         check_not_empty(name, x.shape(), axes);
     }
     let len: usize = axes.iter().map(|i| x.shape()[i]).product();

@@ -1,4 +1,4 @@
-//! Work on whole rows: operations that need all of the last axis at once.
+//! Row kernels: operations that need the whole last axis at once.
 
 use super::lane_arrays;
 use crate::cost::Cost;
@@ -23,8 +23,8 @@ pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
 
 /// Applies a row kernel along the last axis of `K` tensors of equal shape.
 ///
-/// RowBlock whose elements lie in order are read in place, wherever they are; so an operand that
-/// was broadcast over leading axes is not copied.
+/// Contiguous rows are read in place, wherever they start; so an operand that is broadcast over leading
+/// axes is not copied.
 #[inline(never)]
 #[track_caller]
 pub fn apply_row_kernel<T: Real, R: RowKernel<T, K>, const K: usize>(
@@ -36,7 +36,8 @@ pub fn apply_row_kernel<T: Real, R: RowKernel<T, K>, const K: usize>(
     with_row_blocks(name, R::COST, x, &|rows| T::dispatch(level, Chunk { op, rows }))
 }
 
-/// All of [`apply_row_kernel`] but the formula, and so compiled once for all of them: `f` does a part of the work.
+/// [`apply_row_kernel`] without the formula, so that it is compiled once for all formulas: `f`
+/// processes a block of rows.
 #[inline(never)]
 #[track_caller]
 fn with_row_blocks<T: Real, const K: usize>(
@@ -70,11 +71,11 @@ fn with_row_blocks<T: Real, const K: usize>(
     })
 }
 
-/// Some rows of the operands, and of the result.
+/// A block of rows of the operands and of the result.
 struct RowBlock<'a, T, const K: usize> {
-    /// Over the first elements of rows.
+    /// The loop nest over the first elements of rows.
     nest: &'a LoopNest<K>,
-    /// The number of the first row.
+    /// The index of the first row.
     first: usize,
     data: [&'a [T]; K],
     width: usize,
@@ -83,7 +84,7 @@ struct RowBlock<'a, T, const K: usize> {
     prefetches: bool,
 }
 
-/// The one shape of all operands.
+/// The common shape of all operands.
 #[track_caller]
 fn same_shape<T: Real>(name: &'static str, x: &[&Tensor<T>]) -> Shape {
     let shape = *x[0].shape();
@@ -130,7 +131,7 @@ impl<T: Real, R: RowKernel<T, K>, const K: usize> Kernel<T> for Chunk<'_, T, R, 
     }
 }
 
-/// Asks for rows that lie some way behind these.
+/// Prefetches later rows.
 #[inline(always)]
 fn prefetch_rows<T: Real, const K: usize>(x: [&[T]; K], out: &[T]) {
     let ahead = out.len().max(PREFETCH_DISTANCE);
@@ -142,7 +143,7 @@ fn prefetch_rows<T: Real, const K: usize>(x: [&[T]; K], out: &[T]) {
     }
 }
 
-/// A row kernel along any axis: the axis is moved last, and back.
+/// Applies a row kernel along any axis, by moving the axis to the end and back.
 #[track_caller]
 pub fn apply_row_kernel_along<T: Real, R: RowKernel<T, K>, const K: usize>(
     name: &'static str,
@@ -161,8 +162,8 @@ pub fn apply_row_kernel_along<T: Real, R: RowKernel<T, K>, const K: usize>(
     out.permute(back)
 }
 
-/// A formula from `K` rows to one that also adds to `C` rows shared by all: a gradient with
-/// respect to what was broadcast over the rows.
+/// A formula from `K` rows to one that also accumulates `C` sums over all rows: gradients with respect
+/// to operands that were broadcast over the rows.
 pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
@@ -170,8 +171,9 @@ pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + S
     fn row<S: Lanes<T>>(self, s: S, x: [&[T]; K], out: &mut [T], columns: &mut [&mut [T]; C]);
 }
 
-/// Applies a column kernel along the last axis of `K` tensors of equal shape. RowBlock are added to
-/// the columns in chunks whose size depends on the width alone, and the chunks in order.
+/// Applies a column kernel along the last axis of `K` tensors of equal shape. Column sums
+/// are accumulated in chunks of rows whose size depends on the width alone, and the chunks added in
+/// order.
 #[inline(never)]
 #[track_caller]
 pub fn apply_column_kernel<T: Real, R, const K: usize, const C: usize>(
@@ -212,7 +214,7 @@ struct ColumnChunk<'a, T: Real, R, const K: usize, const C: usize> {
     out: &'a mut [T],
     /// `C` rows.
     sums: &'a mut [T],
-    /// Whether to ask for rows ahead.
+    /// Whether to prefetch.
     prefetches: bool,
 }
 
@@ -238,10 +240,10 @@ impl<T: Real, R: ColumnKernel<T, K, C>, const K: usize, const C: usize> Kernel<T
     }
 }
 
-/// Folds rows of equal length, vector by vector: `f(acc, v)`. Four accumulators take turns, so
-/// that no step waits for the one before it, and are joined at the end.
+/// Reduces rows of equal length, vector by vector: `acc = f(acc, v)`. Four independent accumulators
+/// hide the latency of `f`; `join` combines them at the end.
 ///
-/// The lanes beyond the end hold `fill`.
+/// Lanes beyond the end of the rows are `fill`.
 #[inline(always)]
 pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
     s: S,
@@ -271,7 +273,7 @@ pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
     join(join(acc[0], acc[1]), join(acc[2], acc[3]))
 }
 
-/// `Σ f(x₀[i], ..)`; where the lanes beyond the end hold `fill`, `f` must be 0.
+/// `Σ f(x₀[i], ..)`. Lanes beyond the end of the rows are `fill`, of which `f` must be 0.
 #[inline(always)]
 pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
     s: S,
@@ -291,8 +293,8 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
     ))
 }
 
-/// A whole row in registers: what is computed from it need not be stored to be read again,
-/// which for a row of a few vectors takes longer than the arithmetic.
+/// Loads a whole row into registers: for a row of a few vectors, storing intermediate results and
+/// loading them again takes longer than the arithmetic.
 ///
 /// `K` is `x.len().div_ceil(S::N)`, see `in_registers`.
 #[inline(always)]
@@ -307,12 +309,12 @@ pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) ->
     v
 }
 
-/// Writes what [`load_row`] reads.
+/// Stores a row that [`load_row`] loaded.
 #[inline(always)]
 pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K], out: &mut [T]) {
     for k in 0..K {
         let out = &mut out[k * S::N..];
-        // A masked store takes longer, as in `gemm/tile.rs`.
+        // A masked store takes longer, as in `gemm/micro_kernel.rs`.
         match k + 1 < K || out.len() == S::N {
             true => s.store(v[k], out),
             false => s.store_part(v[k], out),
@@ -320,7 +322,7 @@ pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K], out: 
     }
 }
 
-/// The vectors of a row joined pairwise into one.
+/// Combines the vectors of a row pairwise into one.
 #[inline(always)]
 pub fn join_row<V: Copy, const K: usize>(mut v: [V; K], f: impl Fn(V, V) -> V) -> V {
     let mut n = K;

@@ -1,4 +1,4 @@
-//! Sums of squares of many tensors in one pass: what norms of gradients are made of.
+//! Sums of squares of many tensors in one pass, for gradient norms.
 
 use crate::cost::Cost;
 use crate::kernels::Real;
@@ -7,15 +7,15 @@ use crate::settings;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
-/// Elements added up in `T` before the sum goes on in f64.
+/// Elements that are summed in `T`; the sums of blocks are added in f64.
 const BLOCK: usize = 8192;
-/// Elements to a task.
+/// Elements per task.
 const CHUNK: usize = 8 * BLOCK;
 
-/// `Σ x²` of each tensor. Squares are added up in `T` within blocks of 8192 elements, and
-/// blocks in f64, always in the same order; threads are woken once for all tensors.
+/// `Σ x²` of each tensor. Squares are summed in `T` within blocks of 8192 elements, and blocks in f64,
+/// always in the same order. All tensors are distributed to threads at once.
 ///
-/// Infinite or NaN if an element is, and also where a sum in `T` overflows.
+/// Non-finite if an element is, or if a sum in `T` overflows.
 ///
 /// ```
 /// use retrograd_tensor::{Tensor, kernels::square_sums};

@@ -1,4 +1,4 @@
-//! Elementwise work that writes over its operands: accumulation and optimiser steps.
+//! Elementwise updates in place: gradient accumulation and optimizer steps.
 
 use super::lane_arrays;
 use crate::cost::Cost;
@@ -11,7 +11,7 @@ use crate::simd::{
 };
 use crate::tensor::Tensor;
 
-/// A formula that replaces `W` numbers, given `R` more, on lanes.
+/// A formula that replaces `W` numbers, from these and `R` others, on lanes.
 pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
@@ -19,18 +19,18 @@ pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
 }
 
-/// One tensor's part in an update: the formula with its constants, what it replaces, and what
-/// it reads.
+/// An update of one parameter: the formula with its constants, the tensors that it replaces, and the
+/// tensors that it reads.
 pub struct Item<'a, T: Real, U, const W: usize, const R: usize> {
     /// The formula.
     pub op: U,
-    /// Replaced: in place where they are not shared.
+    /// The replaced tensors: in place where their storage is not shared.
     pub w: [&'a mut Tensor<T>; W],
-    /// Read.
+    /// The tensors that are only read.
     pub r: [&'a Tensor<T>; R],
 }
 
-/// Replaces the elements of `w` (in place where they are not shared), all of one shape.
+/// Replaces the elements of `w` (in place where their storage is not shared); all shapes are equal.
 #[track_caller]
 pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     name: &'static str,
@@ -41,11 +41,10 @@ pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     update_all(name, vec![Item { op, w, r }]);
 }
 
-/// [`update`] of many tensors as one piece of work: threads are woken once, and small tensors
-/// share them with large ones.
+/// [`update`] of many parameters at once: small tensors share the threads with large ones.
 ///
 /// # Panics
-/// If the shapes of an item differ; then nothing has been changed.
+/// If the shapes of an item differ; in this case no tensor has been changed.
 #[inline(never)]
 #[track_caller]
 pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
@@ -66,7 +65,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
     let read: Vec<[Tensor<T>; R]> =
         items.iter().map(|item| item.r.map(|t| t.contiguous())).collect();
-    // What is read and written is worth asking for everywhere.
+    // For tensors that are read and written, software prefetching pays on every CPU.
     let prefetches = exceeds_private_caches::<T>(W + R, elements);
     let mut chunks = Vec::new();
     for (Item { op, w, .. }, r) in items.into_iter().zip(&read) {
@@ -87,7 +86,7 @@ struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {
     op: U,
     w: [&'a mut [T]; W],
     r: [&'a [T]; R],
-    /// Whether to ask for memory ahead.
+    /// Whether to prefetch.
     prefetches: bool,
 }
 

@@ -1,4 +1,4 @@
-//! TileGradients, from weights that are computed again.
+//! The backward pass of tiled attention, which recomputes the weights.
 
 use super::tile::{TileBuffer, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
@@ -10,27 +10,26 @@ use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// TileGradients of attention for the cotangent `g` of its output, from what
-/// [`forward`](super::forward()) gave.
+/// The gradients of [`forward`](super::forward()).
 pub struct Vjp<T: Real> {
-    /// Of the queries.
+    /// With respect to the queries.
     pub dq: Tensor<T>,
-    /// Of the keys.
+    /// With respect to the keys.
     pub dk: Tensor<T>,
-    /// Of the values.
+    /// With respect to the values.
     pub dv: Tensor<T>,
-    /// Of the sinks `[H]`, if there are any.
+    /// With respect to the sinks `[H]`, if there are any.
     pub dsink: Option<Tensor<T>>,
 }
 
-/// The cotangents of what [`forward`](super::forward()) gave: of the output, and of the
-/// log-sum-exp if anything came of it.
+/// The cotangents of the results of [`forward`](super::forward()): of the output, and of the
+/// log-sum-exp if it is used.
 pub type Cotangents<'a, T> = (&'a Tensor<T>, Option<&'a Tensor<T>>);
 
-/// The VJP of [`forward`](super::forward()). With `D = Σ g · out` per query, less the cotangent
-/// of its log-sum-exp, whose derivatives by the scores are the weights: `dV = Pᵀ g`,
-/// `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, where `P` has passed dropout in `dV` and in
-/// `g Vᵀ`. TileGradients lie in memory as `[B, L, H, D]`.
+/// The VJP of [`forward`](super::forward()), from its operands and results. With weights `P` and
+/// `D = Σ g · out` per query, minus the cotangent of its log-sum-exp (whose derivatives with respect
+/// to the scores are the weights): `dV = Pᵀ g`, `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, with
+/// dropout applied to `P` in `dV` and to `g Vᵀ`. The memory layout of gradients is `[B, L, H, D]`.
 #[inline(never)]
 pub fn backward<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
@@ -39,7 +38,7 @@ pub fn backward<T: Real>(
     options: &AttentionOptions<'_, T>,
 ) -> Vjp<T> {
     let s = Sizes::of(q, k, v);
-    let pass = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    let backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
     let shape = |l: usize, heads: usize, width: usize| Shape::from([s.batch, l, heads, width]);
     let of_keys = shape(s.lk, s.key_heads, s.dk);
     let mut dv = None;
@@ -47,7 +46,7 @@ pub fn backward<T: Real>(
         Tensor::build2("attention_vjp", shape(s.lq, s.heads, s.dk), of_keys, |dq, dk| {
             let of_values = shape(s.lk, s.key_heads, s.dv);
             dv = Some(Tensor::build("attention_vjp", of_values, |dv| {
-                pass.write(
+                backward.write(
                     MatMut::new(dq, s.batch * s.lq, s.heads * s.dk),
                     MatMut::new(dk, s.batch * s.lk, s.key_heads * s.dk),
                     MatMut::new(dv, s.batch * s.lk, s.key_heads * s.dv),
@@ -56,11 +55,11 @@ pub fn backward<T: Real>(
         });
     let dv = dv.expect("built with the others");
     let [dq, dk, dv] = [dq, dk, dv].map(|x: Tensor<T>| x.transpose(1, 2));
-    Vjp { dq, dk, dv, dsink: pass.dsink() }
+    Vjp { dq, dk, dv, dsink: backward.dsink() }
 }
 
-/// [`backward`] for operands that were cut from one tensor `[B, L, (H + 2 Hk) D]`: its gradient,
-/// and that of the sinks.
+/// [`backward`] for operands that are parts of one packed tensor `[B, L, (H + 2 Hk) D]`: the gradients
+/// with respect to that tensor and to the sinks.
 #[inline(never)]
 pub fn backward_packed<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
@@ -69,18 +68,18 @@ pub fn backward_packed<T: Real>(
     options: &AttentionOptions<'_, T>,
 ) -> (Tensor<T>, Option<Tensor<T>>) {
     let s = Sizes::of(q, k, v);
-    let pass = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    let backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
     let (queries, keys) = (s.heads * s.dk, s.key_heads * s.dk);
     let width = queries + keys + s.key_heads * s.dv;
     let grad = Tensor::build("attention_vjp", Shape::from([s.batch, s.lq, width]), |all| {
         let (dq, rest) = MatMut::new(all, s.batch * s.lq, width).split_cols(queries);
         let (dk, dv) = rest.split_cols(keys);
-        pass.write(dq, dk, dv);
+        backward.write(dq, dk, dv);
     });
-    (grad, pass.dsink())
+    (grad, backward.dsink())
 }
 
-/// Everything that the backward pass reads.
+/// The operands of the backward backward.
 struct AttentionBackward<'a, T: Real> {
     q: &'a Tensor<T>,
     k: &'a Tensor<T>,
@@ -113,7 +112,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                 let (b, h) = (i / sizes.heads, i % sizes.heads);
                 let (g, out) = (head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq));
                 row_dots(g, out, dots);
-                // Who sees nothing has no part in anything, whatever comes back to it.
+                // A query without visible keys has no gradient, even if its cotangent is non-finite.
                 for (i, dot) in dots.iter_mut().enumerate().filter(|(_, dot)| dot.is_nan()) {
                     if out.row(i).iter().all(|&x| x == T::ZERO) {
                         *dot = T::ZERO;
@@ -129,7 +128,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
     }
 
     /// Writes the gradients of queries `[B·Lq, H·Dk]`, keys `[B·Lk, Hk·Dk]` and values
-    /// `[B·Lk, Hk·Dv]`: a task for each sequence and key head.
+    /// `[B·Lk, Hk·Dv]`, with one task per sequence and key head.
     fn write(&self, dq: MatMut<'_, T>, dk: MatMut<'_, T>, dv: MatMut<'_, T>) {
         let Sizes { batch, key_heads, group, lq, lk, .. } = self.sizes;
         let [dq, dk, dv] = [dq, dk, dv].map(|x| x.grid(batch, key_heads));
@@ -139,7 +138,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         });
     }
 
-    /// The gradients of one key head, and of all query heads that read it.
+    /// The gradients of one key head, and of all query heads that use it.
     fn key_head(
         &self,
         b: usize,
@@ -188,7 +187,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                     s: &mut s,
                     dp: &mut dp,
                 };
-                gradients.make(of_queries(g), transposed_values.columns(whole));
+                gradients.compute(of_queries(g), transposed_values.columns(whole));
                 let (p, ds) = (s.of(&tile), dp.of(&tile));
                 let cols = tile.cols.clone();
                 let into_queries = dq.part(rows.clone(), i * sizes.dk..(i + 1) * sizes.dk);
@@ -200,11 +199,12 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         }
     }
 
-    /// The sink's own weight is `e^(sink - lse)`, and its value is 0: `dSink = -Σ p · D`.
+    /// The gradients of the sinks: the weight of a sink is `p = e^(sink - lse)`, and its value is 0, so
+    /// `dSink = -Σ p · D`.
     fn dsink(&self) -> Option<Tensor<T>> {
         let sink = Tensor::from_vec(self.options.sink?.to_vec(), [1, self.sizes.heads, 1]);
-        let dead = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));
-        let p = sink.sub(&self.lse.masked_fill(&dead, T::INFINITY)).exp();
-        Some(p.mul(&self.dots.masked_fill(&dead, T::ZERO)).sum([0, 2]).neg())
+        let without_keys = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));
+        let p = sink.sub(&self.lse.masked_fill(&without_keys, T::INFINITY)).exp();
+        Some(p.mul(&self.dots.masked_fill(&without_keys, T::ZERO)).sum([0, 2]).neg())
     }
 }

@@ -1,4 +1,4 @@
-//! The output, and the log-sum-exp that the backward pass wants.
+//! The forward pass of tiled attention: online softmax.
 
 use super::tile::{OnlineSoftmax, TileBuffer, add_product, scale_rows};
 use super::transposed::TransposedTile;
@@ -10,15 +10,15 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
-/// Queries of a task.
+/// Queries per task.
 const TASK: usize = 256;
 
 /// Output `[B, H, Lq, Dv]` and log-sum-exp `[B, H, Lq]` of attention from queries
-/// `[B, H, Lq, Dk]` to keys `[B, Hk, Lk, Dk]` and values `[B, Hk, Lk, Dv]`. The output lies in
-/// memory as `[B, Lq, H, Dv]`.
+/// `[B, H, Lq, Dk]` to keys `[B, Hk, Lk, Dk]` and values `[B, Hk, Lk, Dv]`. The memory layout of the
+/// output is `[B, Lq, H, Dv]`.
 ///
-/// A query that sees nothing gives 0, and a log-sum-exp of -inf (or its sink). What stands at
-/// keys that a query does not see has no influence on it.
+/// The output of a query without visible keys is 0, and its log-sum-exp -inf (or its sink). Masked keys
+/// and values have no influence, even if they are non-finite.
 #[inline(never)]
 pub fn forward<T: Real>(
     q: &Tensor<T>,
@@ -50,7 +50,7 @@ pub fn forward<T: Real>(
     (out.transpose(1, 2), lse)
 }
 
-/// Some queries of one head, from number `first` on, against all keys.
+/// Attention of some queries of one head, from index `first` on, to all keys.
 fn queries<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     options: &AttentionOptions<'_, T>,
@@ -65,7 +65,7 @@ fn queries<T: Real>(
     let online = || OnlineSoftmax::new(options.sink.map(|sink| sink[h]));
     let mut blocks: Vec<(Range<usize>, OnlineSoftmax<T>)> =
         pieces(first..first + lse.len(), QUERIES).map(|rows| (rows, online())).collect();
-    // Of a single query, each key is met once only.
+    // With a single query, each key is used once, so transposing it first does not pay.
     let mut transposed = (lse.len() > 1).then(|| TransposedTile::new(sizes.dk));
     out.fill(T::ZERO);
     for cols in pieces(0..sizes.lk, TILE) {
@@ -97,7 +97,7 @@ fn queries<T: Real>(
     for ((rows, online), lse) in blocks.into_iter().zip(lse.chunks_mut(QUERIES)) {
         let mut scale = [T::ZERO; QUERIES];
         for (i, lse) in lse.iter_mut().enumerate() {
-            let total = online.sum[i];
+            let total = online.running_sum[i];
             if total == T::ZERO {
                 *lse = T::NEG_INFINITY;
             } else {

@@ -1,17 +1,16 @@
-//! AttentionOptions attention: blocks of queries against blocks of keys, without the matrix of weights.
+//! Tiled attention (FlashAttention): tiles of queries and keys, without the matrix of weights.
 //!
-//! The [forward](forward()) pass keeps a running maximum and sum per query (online softmax), and
-//! saves only the output and the log-sum-exp. The [backward](backward()) pass computes the
-//! weights of a tile again from these. Tiles that the mask leaves empty are skipped, tiles that
-//! it leaves whole are computed without looking at it, and of the others the rows and columns
-//! between the first and the last pair. Rabe, Staats 2021 (arXiv 2112.05682); Dao et al. 2022
-//! (2205.14135).
+//! The [forward](forward()) pass computes a running maximum and sum per query (online softmax), and
+//! saves only the output and the log-sum-exp. The [backward](backward()) pass recomputes the weights
+//! of a tile from these. Tiles that are fully masked are skipped, and tiles without masked pairs are
+//! computed without the mask; other tiles are restricted to the columns between the first and the last
+//! visible key. Rabe, Staats 2021 (arXiv 2112.05682); Dao et al. 2022 (2205.14135).
 //!
-//! Operands are read where they lie, with any strides, as in a projection to queries, keys and
-//! values at once; results lie as a projection of all heads wants to read them. One task makes
-//! one part of a result, in a fixed order, so results do not depend on threads. What a query
-//! gets does not depend on the other queries, nor on keys that it does not see: its bits are
-//! the same when keys are cached.
+//! Operands are read in place, with any strides, for example as views of a joint projection of
+//! queries, keys and values; results have the memory layout `[B, L, H, D]` that an output projection
+//! reads. One task computes one part of a result, in a fixed order, so results do not depend on
+//! threads. The output of a query depends neither on other queries nor on keys that it does not see:
+//! its bits are the same with a key-value cache.
 
 mod backward;
 mod forward;
@@ -46,57 +45,56 @@ pub struct At {
     pub key: usize,
 }
 
-/// What a mask leaves of a tile.
+/// The class of a tile under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// No pair: the tile is skipped.
+    /// No pair attends: the tile is skipped.
     Empty,
-    /// Some pairs, perhaps: each is asked for.
+    /// Possibly some pairs: the mask is evaluated for each of them.
     Partial,
-    /// Every pair.
+    /// Every pair attends.
     Full,
 }
 
-/// Which pairs attend.
+/// A mask: which pairs of queries and keys attend, pair by pair and tile by tile.
 pub trait TileMask: Sync {
-    /// Whether this query may see this key.
+    /// Whether the query attends to the key.
     fn keep(&self, at: At) -> bool;
 
-    /// What is left of a tile; [`Class::Partial`] is always a right answer.
+    /// The class of a tile; [`Class::Partial`] is always correct.
     fn class(&self, batch: usize, head: usize, queries: Range<isize>, keys: Range<usize>) -> Class;
 
-    /// Which of at most 64 keys from `at.key` on this query may see: bit `i` for key
+    /// The mask of at most 64 keys from `at.key` on: bit `i` is set if the query attends to key
     /// `at.key + i`.
     fn row(&self, at: At, keys: usize) -> u64 {
         (0..keys).map(|i| u64::from(self.keep(At { key: at.key + i, ..at })) << i).sum()
     }
 }
 
-/// Adds to the scores of a query: of the pair that it is given, and of as many keys after it as
-/// there are scores.
+/// A function that adds a bias to the scores of a query and consecutive keys, from the given pair on.
 pub type Bias<'a, T> = dyn Fn(At, &mut [T]) + Sync + 'a;
 
-/// Everything about tiled attention but its tensors.
+/// The options of tiled attention.
 #[derive(Clone, Copy)]
 pub struct AttentionOptions<'a, T> {
-    /// Multiplies `q · k`.
+    /// The factor of `q · k`.
     pub scale: T,
-    /// `c · tanh(s / c)` of the scaled score.
+    /// The cap `c` in `c · tanh(s / c)` of the scaled score.
     pub softcap: Option<T>,
-    /// Added to the scores.
+    /// The bias of the scores.
     pub bias: Option<&'a Bias<'a, T>>,
     /// Which pairs attend.
     pub mask: &'a dyn TileMask,
-    /// Position of query 0.
+    /// The position of query 0 among the keys.
     pub offset: isize,
-    /// One more logit per query head, which takes weight and gives nothing.
+    /// An additional logit per query head (attention sink), with a value of 0.
     pub sink: Option<&'a [T]>,
-    /// Probability and key: weight `(b, h, i, j)` is dropped as element `(b, h, i, j)` of a
-    /// tensor `[B, H, Lq, Lk]` would be.
+    /// Probability and key of dropout: weight `(b, h, i, j)` is dropped as element `(b, h, i, j)` of a
+    /// tensor `[B, H, Lq, Lk]` is.
     pub dropout: Option<(f64, Key)>,
 }
 
-/// Sizes of a problem. Query head `h` reads key head `h / group`.
+/// The sizes of the operands. Query head `h` uses key head `h / group`.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -130,7 +128,7 @@ impl Sizes {
     }
 }
 
-/// One head's matrix of a tensor `[B, H, L, D]`, rows `rows` of it.
+/// Rows `rows` of the matrix of one head of a tensor `[B, H, L, D]`.
 fn head<'a, T: Real>(x: &'a Tensor<T>, b: usize, h: usize, rows: Range<usize>) -> MatRef<'a, T> {
     let strides = x.layout().strides();
     let at = x.layout().offset() as isize
@@ -147,7 +145,7 @@ fn head<'a, T: Real>(x: &'a Tensor<T>, b: usize, h: usize, rows: Range<usize>) -
     }
 }
 
-/// A range in pieces of at most `step`.
+/// A range in parts of at most `step`.
 fn pieces(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
     range.clone().step_by(step).map(move |start| start..(start + step).min(range.end))
 }

@@ -1,4 +1,4 @@
-//! One tile of scores: which pairs are in it, what they are, and what is made of them.
+//! A tile of scores: its visible pairs, and the kernels that work on it.
 
 use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE};
 use crate::kernels::Real;
@@ -7,7 +7,7 @@ use crate::settings;
 use crate::simd::{F32_LANES, Kernel, Lanes};
 use std::ops::Range;
 
-/// Numbers of a tile, row by row, `TILE` of them in each.
+/// The elements of a tile, in rows of `TILE`.
 #[repr(align(64))]
 pub(super) struct TileBuffer<T>([T; QUERIES * TILE]);
 
@@ -18,13 +18,13 @@ impl<T: Real> TileBuffer<T> {
         TileBuffer([T::ZERO; QUERIES * TILE])
     }
 
-    /// The numbers of a tile.
+    /// The elements of a tile as a matrix.
     pub fn of(&self, tile: &Tile) -> MatRef<'_, T> {
         let (rows, cols) = (tile.rows.len(), tile.cols.len());
         MatRef { data: &self.0, offset: 0, rows, cols, row_stride: TILE as isize, col_stride: 1 }
     }
 
-    /// Each number of a tile by that in the same place of another square.
+    /// Multiplies the elements of a tile by those of another buffer.
     pub fn multiply(&mut self, tile: &Tile, by: &TileBuffer<T>) {
         for i in 0..tile.rows.len() {
             let row = i * TILE..i * TILE + tile.cols.len();
@@ -35,34 +35,33 @@ impl<T: Real> TileBuffer<T> {
         }
     }
 
-    /// The products of the rows of a tile with its columns, which may be more than those that are
-    /// in the tile.
+    /// Writes the matrix product of `rows` and `cols`, which may have more columns than the tile.
     fn set_product<'a>(&mut self, rows: MatRef<'a, T>, cols: MatRef<'a, T>) {
         let out = MatMut::new(&mut self.0, QUERIES, TILE);
         T::gemm(rows, cols, false, out.into_part(0..rows.rows, 0..cols.cols));
     }
 }
 
-/// Pairs of queries and keys that are computed together, by number, of one head.
+/// A tile: the queries (rows) and keys (columns) of one head that are computed together.
 pub(super) struct Tile {
     pub batch: usize,
     pub head: usize,
     pub rows: Range<usize>,
     pub cols: Range<usize>,
-    /// Which keys each query sees.
+    /// The visible keys of each query, as bits.
     visible: [u64; QUERIES],
-    /// Whether some pairs are not visible.
+    /// Whether some pairs are masked.
     pub partial: bool,
 }
 
 impl Tile {
-    /// Keys of the tile among those from `first` on, up to whole vectors of `f32`.
+    /// The columns of the tile relative to key `first`, extended to whole vectors of `f32`.
     pub(super) fn whole_cols(&self, first: usize) -> Range<usize> {
         let start = self.cols.start - first;
         start..start + self.cols.len().next_multiple_of(F32_LANES)
     }
 
-    /// The columns of a row of numbers, up to whole vectors; what is too much is not visible.
+    /// The number of columns, rounded up to whole vectors; the excess is masked.
     #[inline(always)]
     fn width<T: Real, S: Lanes<T>>(&self) -> usize {
         self.cols.len().next_multiple_of(S::N)
@@ -70,7 +69,7 @@ impl Tile {
 }
 
 impl<T: Real> AttentionOptions<'_, T> {
-    /// What the mask leaves of a tile of at most [`QUERIES`] by [`TILE`], if anything.
+    /// The tile of at most [`QUERIES`] rows and [`TILE`] columns, unless it is fully masked.
     pub(super) fn tile(
         &self,
         (batch, head): (usize, usize),
@@ -95,7 +94,7 @@ impl<T: Real> AttentionOptions<'_, T> {
         if any == 0 {
             return None;
         }
-        // Only what some query sees, from whole vectors on.
+        // Only columns that are visible to some query, from a whole vector on.
         let from = any.trailing_zeros() as usize / F32_LANES * F32_LANES;
         let to = 64 - any.leading_zeros();
         tile.cols = tile.cols.start + from..tile.cols.start + to as usize;
@@ -103,9 +102,9 @@ impl<T: Real> AttentionOptions<'_, T> {
         Some(tile)
     }
 
-    /// The scores of a tile, but for a factor that is returned; with `derivatives`, the derivatives
-    /// by the product, unless they are that factor. Pairs that are not visible have any score. Keys
-    /// `k` are columns.
+    /// Writes the scores of a tile, up to a factor that is returned, and into `derivatives` their
+    /// derivatives with respect to `q · k`, unless these are equal to the factor. The scores of masked
+    /// pairs are unspecified. Keys `k` are columns.
     pub(super) fn scores(
         &self,
         tile: &Tile,
@@ -131,7 +130,7 @@ impl<T: Real> AttentionOptions<'_, T> {
         T::ONE
     }
 
-    /// What dropout multiplies the weights of a tile by: 0 or `1/(1-p)`; `None` without dropout.
+    /// The dropout factors of the weights of a tile, 0 or `1/(1-p)`; `None` without dropout.
     pub(super) fn dropout_factors<'a>(
         &self,
         sizes: &Sizes,
@@ -161,8 +160,8 @@ impl<T: Real> AttentionOptions<'_, T> {
     }
 }
 
-/// `out += a · b` over weights `a` whose zeros, if `guarded`, mean "not there": they annihilate
-/// whatever stands in `b`, NaN and infinities included.
+/// `out += a · b` with weights `a`. If `guarded`, a zero weight multiplied by a non-finite element of
+/// `b` is 0.
 pub(super) fn add_product<T: Real>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -179,7 +178,7 @@ pub(super) fn add_product<T: Real>(
     a.add_product_with_non_finite(b, out);
 }
 
-/// `c · tanh(scale · s / c)`, or `scale · s` without a cap, and its derivative by `s`.
+/// `c · tanh(scale · s / c)`, or `scale · s` without a cap, and its derivative with respect to `s`.
 struct Cap<'a, T: Real> {
     tile: &'a Tile,
     s: &'a mut [T],
@@ -213,28 +212,28 @@ impl<T: Real> Kernel<T> for Cap<'_, T> {
     }
 }
 
-/// The state of online softmax: for each query the largest score so far, and the sum of
-/// exponentials relative to it.
+/// The state of online softmax: for each query the running maximum of the scores, and the running sum
+/// of their exponentials relative to it.
 pub(super) struct OnlineSoftmax<T> {
     pub running_max: [T; QUERIES],
-    pub sum: [T; QUERIES],
-    /// What the last tile made of the results before it: factors to multiply them by.
+    pub running_sum: [T; QUERIES],
+    /// The factor by which the last tile rescales earlier results.
     pub rescale: [T; QUERIES],
 }
 
 impl<T: Real> OnlineSoftmax<T> {
-    /// Before any key; a sink has been visible already, if there is one.
+    /// The state before the first key, which includes the sink, if there is one.
     pub fn new(sink: Option<T>) -> OnlineSoftmax<T> {
         let (running_max, sum) = sink.map_or((T::NEG_INFINITY, T::ZERO), |sink| (sink, T::ONE));
         let sum = if running_max == T::NEG_INFINITY { T::ZERO } else { sum };
         OnlineSoftmax {
             running_max: [running_max; QUERIES],
-            sum: [sum; QUERIES],
+            running_sum: [sum; QUERIES],
             rescale: [T::ONE; QUERIES],
         }
     }
 
-    /// Scores `factor · s` of a tile become weights relative to the new maximum.
+    /// Replaces the scores `factor · s` of a tile by weights relative to the new maximum.
     pub fn step(&mut self, tile: &Tile, s: &mut TileBuffer<T>, factor: T) {
         T::dispatch(settings::level(), Step { online: self, tile, s: &mut s.0, factor });
     }
@@ -257,15 +256,15 @@ impl<T: Real> Kernel<T> for Step<'_, T> {
         let low = s.splat(T::NEG_INFINITY);
         for i in 0..tile.rows.len() {
             let row = &mut scores[i * TILE..i * TILE + width];
-            let mut running_max = low;
+            let mut max = low;
             for at in (0..width).step_by(S::N) {
                 let visible = s.mask_from_bits(tile.visible[i] >> at);
                 let x = s.select(visible, s.mul(s.load(&row[at..]), factor), low);
                 s.store(x, &mut row[at..]);
-                running_max = s.max(running_max, x);
+                max = s.max(max, x);
             }
-            let (old, here) = (online.running_max[i], s.max_lane(running_max));
-            let new = if here > old || here.is_nan() { here } else { old };
+            let (old, tile_max) = (online.running_max[i], s.max_lane(max));
+            let new = if tile_max > old || tile_max.is_nan() { tile_max } else { old };
             online.rescale[i] = T::ONE;
             if new == T::NEG_INFINITY {
                 row.fill(T::ZERO);
@@ -282,12 +281,12 @@ impl<T: Real> Kernel<T> for Step<'_, T> {
                 s.store(p, &mut row[at..]);
                 sum = s.add(sum, p);
             }
-            online.sum[i] = online.sum[i] * online.rescale[i] + s.sum(sum);
+            online.running_sum[i] = online.running_sum[i] * online.rescale[i] + s.sum(sum);
         }
     }
 }
 
-/// Each row of a matrix by its own factor.
+/// Multiplies each row of a matrix by a factor.
 pub(super) fn scale_rows<T: Real>(mut x: MatMut<'_, T>, by: &[T]) {
     struct Scale<'a, 'b, T>(&'a mut MatMut<'b, T>, &'a [T]);
     impl<T: Real> Kernel<T> for Scale<'_, '_, T> {
@@ -308,7 +307,7 @@ pub(super) fn scale_rows<T: Real>(mut x: MatMut<'_, T>, by: &[T]) {
     T::dispatch(settings::level(), Scale(&mut x, by));
 }
 
-/// `Σ a ∘ b` of each row of two matrices whose rows lie in order.
+/// `Σ a ∘ b` of each row of two matrices with contiguous rows.
 pub(super) fn row_dots<T: Real>(a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [T]) {
     struct Dots<'a, T>(MatRef<'a, T>, MatRef<'a, T>, &'a mut [T]);
     impl<T: Real> Kernel<T> for Dots<'_, T> {
@@ -333,9 +332,8 @@ pub(super) fn row_dots<T: Real>(a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [T
     T::dispatch(settings::level(), Dots(a, b, out));
 }
 
-/// Weights and gradients of a tile in the backward pass: from scores `factor · s` and the
-/// gradients `dp` of the weights after dropout, the weights after dropout in place of `s`, and
-/// in place of `dp` the gradients of the products of queries and keys.
+/// The backward pass of a tile. It replaces the scores `factor · s` by the weights after dropout, and
+/// `dp`, the gradients of these weights, by the gradients of the products of queries and keys.
 pub(super) struct TileGradients<'a, T: Real> {
     pub tile: &'a Tile,
     pub factor: T,
@@ -343,19 +341,19 @@ pub(super) struct TileGradients<'a, T: Real> {
     pub lse: &'a [T],
     /// `D` of the queries of the tile.
     pub dots: &'a [T],
-    /// Derivative of the scores by the products, if they are not in `derivatives`.
+    /// The derivative of all scores with respect to the products, if there are no `derivatives`.
     pub derivative: T,
-    /// Derivatives of the scores by the products.
+    /// The derivative of each score with respect to its product.
     pub derivatives: Option<&'a TileBuffer<T>>,
-    /// What dropout multiplied the weights by.
+    /// The dropout factors of the weights.
     pub dropout: Option<&'a TileBuffer<T>>,
     pub s: &'a mut TileBuffer<T>,
     pub dp: &'a mut TileBuffer<T>,
 }
 
 impl<'a, T: Real> TileGradients<'a, T> {
-    /// Makes them, with `dp = g · v`, where values are columns.
-    pub fn make(self, g: MatRef<'_, T>, v: MatRef<'_, T>) {
+    /// Computes `dp = g · v`, where values are columns, and then the replacements.
+    pub fn compute(self, g: MatRef<'_, T>, v: MatRef<'_, T>) {
         self.dp.set_product(g, v);
         T::dispatch(settings::level(), self);
     }
@@ -393,7 +391,7 @@ impl<T: Real> Kernel<T> for TileGradients<'_, T> {
                     None => derivative,
                 };
                 let ds = s.mul(s.mul(p, s.sub(dp, dot)), derivative);
-                // A weight of 0 gives 0, whatever the rest holds.
+                // The gradient of a weight of 0 is 0, even if the other factors are non-finite.
                 let ds = s.select(s.eq(p, zero), zero, ds);
                 s.store(dropped, &mut self.s.0[at..]);
                 s.store(ds, &mut self.dp.0[at..]);
