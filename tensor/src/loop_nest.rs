@@ -1,13 +1,13 @@
-//! Walking several layouts of one shape together, in row-major order.
+//! Strided loop nests: iteration over several operands of one shape, in row-major order.
 //!
-//! A [`LoopNest`] merges axes that lie behind one another in every operand, so that the common
-//! cases (everything contiguous, a row broadcast over a matrix) become one or two long runs.
-//! A [`Cursor`] then yields runs along the innermost merged axis.
+//! A [`LoopNest`] coalesces axes that are adjacent in memory in every operand, so that the common
+//! cases (contiguous operands, a row broadcast over a matrix) have one or two loops. A [`Cursor`]
+//! then yields runs along the innermost axis.
 
 use crate::layout::Layout;
 use crate::shape::{MAX_RANK, Shape};
 
-/// `K` operands over one index space, with axes merged.
+/// A loop nest over `K` operands, with coalesced axes.
 #[derive(Clone, Debug)]
 pub struct LoopNest<const K: usize> {
     rank: usize,
@@ -17,7 +17,7 @@ pub struct LoopNest<const K: usize> {
 }
 
 impl<const K: usize> LoopNest<K> {
-    /// Operands, each already broadcast to `shape`.
+    /// The loop nest over operands that are already broadcast to `shape`.
     pub fn new(shape: &Shape, layouts: [&Layout; K]) -> LoopNest<K> {
         let mut nest =
             LoopNest { rank: 0, dims: [1; MAX_RANK], strides: [[0; MAX_RANK]; K], start: [0; K] };
@@ -49,32 +49,32 @@ impl<const K: usize> LoopNest<K> {
         nest
     }
 
-    /// Length of a full run.
+    /// The length of a full run: the size of the innermost axis.
     pub fn run_len(&self) -> usize {
         self.dims[self.rank - 1]
     }
 
-    /// Stride of operand `k` along a run.
+    /// The stride of operand `k` along a run.
     pub fn stride(&self, k: usize) -> isize {
         if self.run_len() == 1 { 1 } else { self.strides[k][self.rank - 1] }
     }
 
-    /// How far operand `k` goes on from one run to the next along the axis above; 0 if there is none.
+    /// The stride of operand `k` from one run to the next: along the second innermost axis, or 0.
     pub fn step(&self, k: usize) -> isize {
         if self.rank == 1 { 0 } else { self.strides[k][self.rank - 2] }
     }
 
-    /// Sizes of the merged axes.
+    /// The sizes of the coalesced axes.
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.rank]
     }
 
-    /// Strides of operand `k` along the merged axes.
+    /// The strides of operand `k` along the coalesced axes.
     pub fn strides(&self, k: usize) -> &[isize] {
         &self.strides[k][..self.rank]
     }
 
-    /// A cursor at the `index`-th element in row-major order.
+    /// A cursor at element `index` in row-major order.
     #[inline(never)]
     pub fn cursor(&self, mut index: usize) -> Cursor<'_, K> {
         let mut at = [0; MAX_RANK];
@@ -91,7 +91,7 @@ impl<const K: usize> LoopNest<K> {
     }
 }
 
-/// A place in a [`LoopNest`].
+/// A position in a [`LoopNest`].
 #[derive(Clone, Debug)]
 pub struct Cursor<'a, const K: usize> {
     nest: &'a LoopNest<K>,
@@ -100,8 +100,8 @@ pub struct Cursor<'a, const K: usize> {
 }
 
 impl<const K: usize> Cursor<'_, K> {
-    /// The next run of at most `most` elements: its length and where it starts in each
-    /// operand. The caller stops at the end of the index space.
+    /// The next run of at most `most` elements: its length, and its start in each operand. The caller
+    /// must stop at the end of the iteration space.
     #[inline]
     pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
         let inner = self.nest.rank - 1;
@@ -109,8 +109,8 @@ impl<const K: usize> Cursor<'_, K> {
         (len, self.advance(inner, len))
     }
 
-    /// The next runs of at most `most` elements together, [`LoopNest::step`] apart: how many, their
-    /// length, and where the first starts in each operand. If there are several, all are whole.
+    /// The next runs of at most `most` elements in total, [`LoopNest::step`] apart: their number, their
+    /// length, and the start of the first in each operand. Several runs are always full runs.
     #[inline(never)]
     pub fn next_runs(&mut self, most: usize) -> (usize, usize, [usize; K]) {
         let inner = self.nest.rank - 1;
@@ -124,7 +124,7 @@ impl<const K: usize> Cursor<'_, K> {
         (count, len, self.advance(outer, count))
     }
 
-    /// Goes on by so many places along an axis, which stay on it; returns where it was before.
+    /// Advances by `places` along an axis without exceeding it; returns the positions before.
     #[inline(always)]
     fn advance(&mut self, mut axis: usize, places: usize) -> [usize; K] {
         let nest = self.nest;
@@ -147,8 +147,8 @@ impl<const K: usize> Cursor<'_, K> {
     }
 }
 
-/// Copies a run of elements `stride` apart into `out`. Inlined into kernels, which have wider vectors
-/// than other code.
+/// Copies a run of elements `stride` apart to `out`. It is inlined into kernels, where it is vectorised
+/// for their instruction set.
 #[inline(always)]
 pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
     match stride {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_and_visits_in_order() {
+    fn axes_are_coalesced_and_visited_in_order() {
         let shape = Shape::from([2, 3, 4]);
         let dense = Layout::contiguous(shape);
         assert_eq!(LoopNest::new(&shape, [&dense, &dense]).run_len(), 24);
@@ -182,8 +182,8 @@ mod tests {
         let nest = LoopNest::new(&shape, [&dense, &row]);
         assert_eq!(nest.run_len(), 4);
 
-        let turned = Layout::contiguous([4, 2, 3].into()).permute("t", &[1, 2, 0]).unwrap();
-        let nest = LoopNest::new(&shape, [&turned]);
+        let permuted = Layout::contiguous([4, 2, 3].into()).permute("t", &[1, 2, 0]).unwrap();
+        let nest = LoopNest::new(&shape, [&permuted]);
         for from in 0..24 {
             let (mut cursor, mut seen) = (nest.cursor(from), Vec::new());
             while seen.len() < 24 - from {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_at_once_are_the_same_elements() {
+    fn several_runs_at_once_have_the_same_elements() {
         let shape = Shape::from([3, 4, 5]);
         let flipped = Layout::contiguous(shape).slice("t", 1, 0, 4, -1).unwrap();
         let column = Layout::contiguous([3, 1, 1].into()).broadcast_to("t", &shape).unwrap();

@@ -10,8 +10,8 @@
 //! At most as many bytes are kept for reuse as were ever in use at once.
 //!
 //! Large blocks begin at a multiple of 2 MiB and ask Linux for huge pages: the first touch of a
-//! page costs about as much as copying it, and an address in a huge page is found without a nest
-//! through tables.
+//! page costs about as much as copying it, and an address in a huge page is translated without a page
+//! table walk.
 
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};

@@ -3,14 +3,14 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// An instruction set that kernels are compiled for, from plainest to widest.
+/// An instruction set that kernels are compiled for, from the narrowest to the widest.
 ///
 /// [`Level::Avx2`] stands for AVX2 and FMA; [`Level::Avx512`] for these and AVX-512 F, BW, DQ
 /// and VL. Results on all levels but [`Level::Scalar`] have equal bits, unless another
 /// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Portable code, left to the compiler; multiplies and adds are not fused.
+    /// Portable code; multiply-adds are not fused.
     Scalar,
     /// 64-bit Arm.
     Neon,
@@ -106,7 +106,7 @@ fn list(levels: &[Level]) -> String {
     levels.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// `level` if it is among `available`, else an error that lists those.
+/// `level` if it is among `available`, else an error that lists the available ones.
 fn require(level: Level, available: &[Level]) -> Result<Level, LevelError> {
     if available.contains(&level) {
         return Ok(level);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_lowers_and_never_raises() {
+    fn the_environment_selects_among_the_supported_levels() {
         let has = [Level::Scalar, Level::Avx2];
         assert_eq!(choose(None, &has), Ok(Level::Avx2));
         assert_eq!(choose(Some(" "), &has), Ok(Level::Avx2));

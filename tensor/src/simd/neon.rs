@@ -3,14 +3,14 @@
 use super::{Algebra, Kernel, Lanes};
 use std::arch::aarch64::*;
 
-/// Proof that the CPU has NEON; made by [`Neon::detect`] only.
+/// A token that proves that the CPU supports NEON; only [`Neon::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon(());
 
 type V = [float32x4_t; 4];
 type M = [uint32x4_t; 4];
 
-/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+/// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
     ($e:expr) => {
         // SAFETY: 1. A token exists only on a CPU with NEON (every use is in a method of the
@@ -38,7 +38,7 @@ macro_rules! four {
 }
 
 impl Neon {
-    /// The token, if the CPU has the instructions.
+    /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
@@ -56,8 +56,8 @@ impl Neon {
         unsafe { entry(self, k) }
     }
 
-    // The comparisons, and not the instructions for minimum and maximum, so that zeros of two
-    // signs are ordered as on x86: `b` where they are equal.
+    // Comparisons instead of the instructions for minimum and maximum, so that the result for zeros
+    // of both signs is `b`, as on x86.
     #[inline(always)]
     fn min4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         cpu!(vbslq_f32(vorrq_u32(vcltq_f32(a, b), vmvnq_u32(vceqq_f32(a, a))), a, b))
@@ -233,7 +233,7 @@ impl Lanes<f32> for Neon {
     }
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
-        // No bit or every bit.
+        // No bits or all bits.
         let mut whole = [0u32; 16];
         for (w, &m) in whole[..m.len()].iter_mut().zip(m) {
             *w = if m { u32::MAX } else { 0 };
