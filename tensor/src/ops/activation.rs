@@ -50,7 +50,7 @@ impl<T: Real> Pointwise<T> for LeakyRelu<T> {
 /// `x` above 0, `alpha · (eˣ - 1)` below
 #[derive(Clone, Copy, Debug)]
 pub struct Elu<T> {
-    /// The depth below 0.
+    /// The negative of the limit at -∞.
     pub alpha: T,
 }
 
@@ -65,7 +65,7 @@ impl<T: Real> Pointwise<T> for Elu<T> {
     }
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        // Above 0, where the other branch is taken, e^x might overflow.
+        // Above 0, where this branch is not selected, e^x might overflow.
         let zero = a.splat(T::ZERO);
         let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.min(x, zero)));
         a.select(a.le(x, zero), low, g)
@@ -122,8 +122,8 @@ impl<T: Real> Pointwise<T> for Silu {
     }
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        let (y, rest) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
-        a.mul(g, a.fma(y, a.mul(x, rest), y))
+        let (y, complement) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
+        a.mul(g, a.fma(y, a.mul(x, complement), y))
     }
 }
 
@@ -160,8 +160,8 @@ impl<T: Real> Pointwise<T> for Mish {
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
         let t = a.tanh(a.softplus(x));
-        let bend = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
-        a.mul(g, a.fma(x, bend, t))
+        let dt = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
+        a.mul(g, a.fma(x, dt, t))
     }
 }
 
@@ -202,9 +202,9 @@ impl<T: Real> Pointwise<T> for GeluTanh {
         let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(3.0 * GELU_A)));
         let t = a.tanh(gelu_inner(a, x));
         let one = a.splat(T::ONE);
-        let inner_slope = a.mul(c, a.fma(a.mul(cubic, x), x, one));
-        let bend = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), inner_slope);
-        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), bend))
+        let d_inner = a.mul(c, a.fma(a.mul(cubic, x), x, one));
+        let x_dt = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), d_inner);
+        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), x_dt))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Arithmetic on two numbers, with broadcasting, and the operators.
+//! Binary arithmetic with broadcasting, and the operators of Rust.
 
 use crate::cost::Cost;
 use crate::kernels::Real;

@@ -1,4 +1,4 @@
-//! Running sums, and the products that the derivative of a product needs.
+//! Cumulative sums, and the products of all other elements for the derivative of a product.
 
 use crate::cost::Cost;
 use crate::error::OrPanic;
@@ -15,7 +15,7 @@ impl<T: Real> RowKernel<T, 1> for Cumsum {
     const COST: Cost = Cost::SCALAR;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        // In f64: the rounding errors of a running sum are themselves summed.
+        // In f64: the rounding errors of a running sum accumulate.
         let mut sum = 0.0;
         for (y, &x) in out.iter_mut().zip(x) {
             sum += x.to_f64();
@@ -54,8 +54,8 @@ impl<T: Real> Tensor<T> {
         apply_row_kernel_along("cumsum", Cumsum, [self], axis)
     }
 
-    /// For each element the product of all others that [`Tensor::prod`] over `axes` would
-    /// multiply it with: the derivative of the product, right also where elements are 0.
+    /// For each element the product of all other elements over `axes`: the derivative of
+    /// [`Tensor::prod`], correct also where elements are 0.
     #[track_caller]
     pub fn prod_of_others(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();

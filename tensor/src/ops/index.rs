@@ -1,8 +1,8 @@
-//! Selection by computed indices, and its adjoint: addition at computed indices.
+//! Selection by tensors of indices, and its adjoint, addition at indices.
 //!
-//! Every index is checked before anything is written. Where an index occurs more than once,
-//! additions happen in ascending order of position, whatever the number of threads: work is
-//! divided among destinations, never among sources.
+//! Every index is checked before anything is written. If an index occurs more than once, additions are
+//! in ascending order of position for any number of threads: work is divided by destination, never by
+//! source.
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
@@ -119,8 +119,8 @@ impl<T: Real> Tensor<T> {
     /// index replaces the position on `axis`: the adjoint of [`Tensor::gather`].
     ///
     /// `src` has the shape of `idx`, which has as many axes as `self` and is no longer than
-    /// `self` on any axis but `axis`. What meets at one index is added in ascending order of
-    /// position.
+    /// `self` on any axis but `axis`. Values with the same index are added in ascending
+    /// order of position.
     ///
     /// # Panics
     /// If the shapes do not fit, or an index is outside the axis.
@@ -142,7 +142,7 @@ impl<T: Real> Tensor<T> {
         check_lines("scatter_add", self.shape(), idx.shape(), axis).or_panic();
         check_equal("scatter_add", src.shape(), idx.shape()).or_panic();
         let src = src.view_moved_last(axis).contiguous();
-        // Checked where they are, so that the message names the caller's position.
+        // Checked before they are moved, so that the message names the caller's position.
         let picks = idx.resolve_indices("scatter_add", self.shape()[axis]);
         let last = axis + 1 == self.rank();
         let idx = idx.view_moved_last(axis);
@@ -162,7 +162,7 @@ impl<T: Real> Tensor<T> {
     /// adjoint of [`Tensor::index_select`].
     ///
     /// `idx` has one axis; `src` has the shape of `self` with as many slices on `axis` as
-    /// there are indices. What meets at one index is added in ascending order of position.
+    /// there are indices. Values with the same index are added in ascending order of position.
     ///
     /// # Panics
     /// If the shapes do not fit, or an index is outside the axis.
@@ -287,8 +287,8 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
     });
 }
 
-/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
-/// that lie outside the other axes of `idx` stay as they are.
+/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out` outside
+/// the other axes of `idx` are unchanged.
 fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
     let last = shape.rank() - 1;
     let (len, count) = (shape[last], idx[last]);
@@ -306,7 +306,7 @@ fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize]
     });
 }
 
-/// The number in a smaller box of the line that has number `line` in a larger one.
+/// The index, in an array of smaller sizes, of line `line` of an array of larger sizes.
 fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
     let (mut number, mut weight) = (0, 1);
     for (&large, &small) in large.iter().zip(small).rev() {

@@ -1,4 +1,4 @@
-//! Several tensors into one.
+//! Concatenation, stacking and padding.
 
 use crate::cost::Cost;
 use crate::element::Element;
@@ -62,7 +62,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// The shapes of what is put before and after an axis, if the result is not too large.
+/// The shapes of the padding before and after an axis, if the result is not too large.
 fn edges(shape: &Shape, axis: isize, before: usize, after: usize) -> Result<[Shape; 2]> {
     let axis = shape.axis("pad", axis)?;
     let with = |size| {
@@ -118,7 +118,7 @@ fn joined<T: Element>(
     Ok((axis, Shape::checked(op, &dims)?))
 }
 
-/// A part: its elements, and where its piece of a row of the result begins and how long it is.
+/// A part: its elements, and the start and length of its piece in each row of the result.
 struct Part<'a, T> {
     nest: LoopNest<1>,
     data: &'a [T],
@@ -126,7 +126,7 @@ struct Part<'a, T> {
     len: usize,
 }
 
-/// A row of the result holds one piece of each part, so that rows lie one after the other.
+/// Concatenates parts along an axis: a row of the result has one piece of each part.
 #[inline(never)]
 #[track_caller]
 fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
@@ -151,11 +151,11 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
     })
 }
 
-/// Copies what a part contributes to the elements from `first` of the result.
+/// Copies the pieces of a part within the elements of the result from `first` on.
 fn copy_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: &mut [T]) {
     let &Part { ref nest, data, start, len } = part;
     let end = first + out.len();
-    // Whether the row in which the chunk begins still has some of this part to come.
+    // The offset in this part's piece of the row in which the chunk starts.
     let begun = first % row;
     let skip = begun.saturating_sub(start).min(len);
     let mut at = first - begun + start + skip;

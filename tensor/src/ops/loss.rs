@@ -129,14 +129,14 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
             return out.fill(T::ZERO);
         };
         let (max, log_sum) = (s.splat(self.max[index]), s.splat(self.log_sum[index]));
-        let spread = s.splat(self.smoothing / T::from_f64(x.len() as f64));
+        let uniform = s.splat(self.smoothing / T::from_f64(x.len() as f64));
         let scale = s.splat(self.scale);
         map_row(
             s,
             [x],
             out,
             #[inline(always)]
-            |[x]| s.mul(scale, s.sub(s.exp(s.sub(s.sub(x, max), log_sum)), spread)),
+            |[x]| s.mul(scale, s.sub(s.exp(s.sub(s.sub(x, max), log_sum)), uniform)),
         );
         out[target] -= self.scale * (T::ONE - self.smoothing);
     }

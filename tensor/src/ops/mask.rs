@@ -1,5 +1,5 @@
-//! Selection by truth values. Nothing is ever multiplied by a mask: what is not selected
-//! leaves no trace, be it NaN or infinite.
+//! Selection by boolean masks. Values are selected, never multiplied by a mask: values that are not
+//! selected have no influence, even if they are non-finite.
 
 use crate::cost::Cost;
 use crate::element::Element;
@@ -95,11 +95,11 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Elements selected at once.
+/// Elements per block.
 const BLOCK: usize = 256;
 
-/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so
-/// that there is nothing to predict.
+/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that there
+/// is no branch to mispredict.
 #[track_caller]
 fn select<T: Element>(
     op: &'static str,
@@ -108,7 +108,7 @@ fn select<T: Element>(
     a: &Tensor<T>,
     b: &Tensor<T>,
 ) -> Tensor<T> {
-    // Not in a closure, which would be said to be the place of the panic.
+    // Not in a closure, whose line the panic would report.
     let wide = [
         mask.layout().broadcast_to(op, shape).or_panic(),
         a.layout().broadcast_to(op, shape).or_panic(),
@@ -138,7 +138,7 @@ fn select<T: Element>(
     })
 }
 
-/// Rows cut at a column: what lies before it is kept (or what lies after), the rest is 0.
+/// Keeps the elements of each row before a column (or after it), and sets the others to 0.
 #[track_caller]
 fn triangle<T: Element>(
     op: &'static str,

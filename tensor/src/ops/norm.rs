@@ -1,4 +1,4 @@
-//! Normalisation along the last axis, with VJPs.
+//! Layer normalisation and RMS normalisation along the last axis, with their VJPs.
 
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, Result, require};
@@ -171,8 +171,8 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     }
 }
 
-/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers is itself rounded; the shift,
-/// the scaled mean of the deviations, says by how much.
+/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers has a rounding error; the shift, the
+/// scaled mean of the deviations, corrects it.
 struct Moments<T> {
     mean: T,
     scale: T,
@@ -180,7 +180,7 @@ struct Moments<T> {
 }
 
 impl<T: Real> Moments<T> {
-    /// In every lane of a vector.
+    /// The same values in every lane of a vector.
     #[inline(always)]
     fn splat<S: Lanes<T>>(self, s: S) -> Moments<S::V> {
         Moments { mean: s.splat(self.mean), scale: s.splat(self.scale), shift: s.splat(self.shift) }
@@ -222,12 +222,12 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
         #[inline(always)]
         |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
     );
-    let off = s.sum(sum) / n;
-    // Rounding must not make it negative.
-    let var = s.sum(squares) / n - off * off;
+    let mean_error = s.sum(sum) / n;
+    // Rounding could make the variance negative.
+    let var = s.sum(squares) / n - mean_error * mean_error;
     let var = if var < T::ZERO { T::ZERO } else { var };
     let scale = inverse_root(var + eps);
-    Moments { mean, scale, shift: -off * scale }
+    Moments { mean, scale, shift: -mean_error * scale }
 }
 
 #[inline(always)]
@@ -242,7 +242,7 @@ fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
     inverse_root(squares / T::from_f64(x.len() as f64) + eps)
 }
 
-/// `1 / √x`, through f64: once per row.
+/// `1 / √x`, computed in f64 since it is once per row.
 #[inline]
 fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
@@ -329,8 +329,8 @@ impl<T: Real> Tensor<T> {
         self.layer_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, made
-    /// together: each row is read once.
+    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, in one pass
+    /// over the rows.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -379,7 +379,7 @@ impl<T: Real> Tensor<T> {
         self.rms_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, made together.
+    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, in one pass over the rows.
     ///
     /// # Panics
     /// As [`Tensor::rms_norm`], or if `g` has another shape.

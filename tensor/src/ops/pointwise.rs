@@ -1,4 +1,4 @@
-//! What it takes to be a differentiable function of one number.
+//! Pointwise operations: differentiable functions of one number.
 
 use crate::cost::Cost;
 use crate::kernels::Real;
@@ -8,14 +8,14 @@ use crate::tensor::Tensor;
 use std::fmt::Debug;
 use std::hint::black_box;
 
-/// What the derivative is computed from, and so must be kept until the backward pass.
+/// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saves {
     /// `x`.
     Input,
     /// `f(x)`.
     Output,
-    /// Nothing: the derivative is constant.
+    /// None: the derivative is constant.
     Nothing,
 }
 
@@ -49,15 +49,15 @@ pub enum Saves {
 pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// The name of the operation in graphs and errors.
     const NAME: &'static str;
-    /// What [`Pointwise::vjp`] is given.
+    /// The saved value that [`Pointwise::vjp`] is given.
     const SAVES: Saves;
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
-    /// `g · f'`, from what [`Pointwise::SAVES`] says (or anything, if nothing).
+    /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for [`Saves::Nothing`]).
     fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
-    /// `f(x)` and `f'(x)`, which share what both need.
+    /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
     fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
         let y = self.f(a, x);
@@ -95,7 +95,7 @@ impl<T: Real> Tensor<T> {
         elementwise(P::NAME, Forward(op), [self])
     }
 
-    /// `g · f'` elementwise, where `self` is what the operation saves.
+    /// `g · f'` elementwise, where `self` is the value that the operation saves.
     #[track_caller]
     pub fn map_vjp<P: Pointwise<T>>(&self, op: P, g: &Tensor<T>) -> Tensor<T> {
         elementwise(P::NAME, Vjp(op), [self, g])

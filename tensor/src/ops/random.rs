@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::f64::consts::TAU;
 
-/// A tensor from two numbers per block.
+/// A tensor whose elements are computed in pairs from the blocks of a key.
 #[track_caller]
 fn from_pairs<T: Element>(
     op: &'static str,
@@ -60,7 +60,7 @@ impl<T: Real> Tensor<T> {
         .or_panic();
         let (first, end) = (T::from_f64(lo), T::from_f64(hi));
         let number = |bits| {
-            // Rounding may reach the end of the interval, which is not in it.
+            // Rounding may give the upper bound, which is excluded.
             let x = T::from_f64(lo + width * unit(bits));
             if x < end { x } else { first }
         };
@@ -86,8 +86,7 @@ impl<T: Real> Tensor<T> {
     /// under the same key.
     ///
     /// Element `i` in row-major order, whatever the layout, is dropped if
-    /// [`key.happens(i, p)`](Key::happens). Dropping is selection: a NaN that is dropped
-    /// becomes 0. With `p = 0` the result is `self`, with `p = 1` all 0.
+    /// [`key.happens(i, p)`](Key::happens). Dropped elements become 0, even NaN. With `p = 0` the result is `self`, with `p = 1` all 0.
     ///
     /// # Panics
     /// If `p` is outside `[0, 1]` or NaN.
@@ -117,8 +116,8 @@ impl<T: Real> Tensor<T> {
                     level,
                     first as u64,
                     out,
-                    // By value: a captured reference might alias the output and would keep
-                    // the loop from becoming vectors.
+                    // By value: a captured reference might alias the output, which prevents
+                    // vectorisation.
                     #[inline(always)]
                     move |words, at, out| {
                         let words = &words[..out.len()];

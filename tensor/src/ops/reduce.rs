@@ -1,5 +1,5 @@
-//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; `_keepdim` forms leave them with
-//! size 1, the others drop them.
+//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1, the
+//! others remove them.
 
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
@@ -33,7 +33,7 @@ macro_rules! fold {
     };
 }
 
-/// Methods that keep the reduced axes with size 1.
+/// The methods that keep the reduced axes with size 1.
 macro_rules! keepdim {
     ($($keepdim:ident = $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         #[doc = concat!("[`Tensor::", stringify!($name), "`], axes kept with size 1.")]
@@ -86,7 +86,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("max", Max, axes)
+        self.max_or_min("max", Max, axes)
     }
 
     /// Smallest element over axes; NaN if there is one.
@@ -95,11 +95,11 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("min", Min, axes)
+        self.max_or_min("min", Min, axes)
     }
 
     #[track_caller]
-    fn extreme(&self, op: &'static str, f: impl Reduction<T>, axes: impl Axes) -> Tensor<T> {
+    fn max_or_min(&self, op: &'static str, f: impl Reduction<T>, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve(op, self.shape()).or_panic();
         if self.shape().reduced(axes, false).numel() > 0 {
             reduce::check_not_empty(op, self.shape(), axes);
@@ -129,7 +129,7 @@ impl<T: Real> Tensor<T> {
 
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
     /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
-    /// of the whole population. NaN or infinite if `n <= correction`.
+    /// of the whole population. Non-finite if `n <= correction`.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
         self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
@@ -149,19 +149,19 @@ impl<T: Real> Tensor<T> {
             let mean = reduce(op, Sum, x, axes) / count(all);
             x.sub(&mean.reshape(kept))
         };
-        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
-        let off = center(&center(self));
-        reduce(op, Sum, &off.square(), axes) / count(all.saturating_sub(correction))
+        // Twice, since the mean of large numbers has a rounding error: the mean of the deviations.
+        let deviations = center(&center(self));
+        reduce(op, Sum, &deviations.square(), axes) / count(all.saturating_sub(correction))
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
-        // An infinite maximum is not subtracted: inf - inf would be NaN.
-        let top = finite_or_zero(&reduce("logsumexp", Max, self, axes));
+        // An infinite maximum is not subtracted: inf - inf is NaN.
+        let max = finite_or_zero(&reduce("logsumexp", Max, self, axes));
         let kept = self.shape().reduced(axes, true);
-        self.sub(&top.reshape(kept)).exp().sum(axes).ln().add(&top)
+        self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
     }
 
     /// Euclidean norm over axes, `√Σx²`.
@@ -185,7 +185,7 @@ impl<T: Real> Tensor<T> {
         norm_keepdim = norm() -> Tensor<T>;
     }
 
-    /// Number of elements that a reduction over `axes` takes into one.
+    /// The number of elements that a reduction over `axes` combines to one.
     pub fn count(&self, axes: AxisSet) -> usize {
         axes.iter().map(|i| self.shape()[i]).product()
     }
@@ -226,15 +226,15 @@ fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
     })
 }
 
-/// The first index whose element beats all before it; NaN beats everything.
-fn best<T: Real>(line: &mut dyn Iterator<Item = T>, beats: impl Fn(T, T) -> bool) -> i64 {
-    let (mut at, mut top) = (0, None);
+/// The first index of the largest element by the order `is_better`; the first NaN if there is one.
+fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> bool) -> i64 {
+    let (mut at, mut best) = (0, None);
     for (i, x) in line.enumerate() {
         if x.is_nan() {
             return i as i64;
         }
-        if top.is_none_or(|t| beats(x, t)) {
-            (at, top) = (i as i64, Some(x));
+        if best.is_none_or(|old| is_better(x, old)) {
+            (at, best) = (i as i64, Some(x));
         }
     }
     at
@@ -258,7 +258,7 @@ impl Tensor<bool> {
         all_keepdim = all() -> Tensor<bool>;
     }
 
-    /// Number of true elements.
+    /// The number of true elements.
     #[track_caller]
     pub fn count_true(&self) -> usize {
         self.contiguous().as_slice().iter().filter(|&&b| b).count()

@@ -1,4 +1,4 @@
-//! Order along an axis.
+//! Sorting along an axis.
 //!
 //! NaN counts as larger than every number, and zeros of either sign are equal. Equal elements
 //! keep their order, so ties go to the lower index in both directions.

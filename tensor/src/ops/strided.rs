@@ -1,4 +1,4 @@
-//! The adjoint of taking a view.
+//! The adjoint of strided views.
 
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;

@@ -1,4 +1,4 @@
-//! Functions of one number.
+//! Unary functions.
 
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
