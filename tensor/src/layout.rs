@@ -1,4 +1,4 @@
-//! Layouts: where the element at an index lives. Views are arithmetic on this metadata.
+//! Layouts: shape, strides and offset of a tensor in its storage. Views are arithmetic on layouts.
 
 use crate::error::{ErrorKind, Result, ShapeError, require};
 use crate::shape::{MAX_RANK, Shape};
@@ -16,7 +16,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Row-major, without gaps, from offset 0.
+    /// The row-major layout without gaps, at offset 0.
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -27,23 +27,23 @@ impl Layout {
         Layout { shape, strides, offset: 0 }
     }
 
-    /// The sizes.
+    /// The shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// One stride per axis, in elements.
+    /// The stride of each axis, in elements.
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
 
-    /// Where the element at index 0, 0, ... is.
+    /// The offset of the element at index 0, 0, ...
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Whether the elements lie in row-major order without gaps. Strides of axes of size 1
-    /// do not matter; a tensor without elements is contiguous.
+    /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not matter;
+    /// a tensor without elements is contiguous.
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for i in (0..self.shape.rank()).rev() {
@@ -61,7 +61,7 @@ impl Layout {
         true
     }
 
-    /// Whether every element lies in a storage of `len` elements.
+    /// Whether every element is inside a storage of `len` elements.
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {
             return true;
@@ -75,7 +75,7 @@ impl Layout {
         first >= 0 && last < len as i128
     }
 
-    /// Position of a full index in the storage.
+    /// The position in the storage of the element at an index.
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
         require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
             format!(
@@ -95,7 +95,7 @@ impl Layout {
         Ok(at as usize)
     }
 
-    /// Axes in another order.
+    /// The layout with permuted axes.
     pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
         let rank = self.shape.rank();
         require(axes.len() == rank, op, ErrorKind::Rank, || {
@@ -116,7 +116,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// Two axes exchanged.
+    /// The layout with two axes exchanged.
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         let mut order: Vec<isize> = (0..self.shape.rank() as isize).collect();
@@ -124,8 +124,8 @@ impl Layout {
         self.permute(op, &order)
     }
 
-    /// Every `step`-th element of `start..stop` along an axis; a negative step walks
-    /// backwards from `stop - 1`, so `slice(axis, 0, n, -1)` flips.
+    /// Every `step`-th element of `start..stop` along an axis; a negative step starts at
+    /// `stop - 1`, so `slice(axis, 0, n, -1)` flips.
     pub fn slice(
         &self,
         op: &'static str,
@@ -153,7 +153,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// [`Layout::slice`] with a range that may be open.
+    /// [`Layout::slice`] with a range that may be unbounded.
     pub fn slice_range(
         &self,
         op: &'static str,
@@ -174,7 +174,7 @@ impl Layout {
         self.slice(op, axis, start, stop, step)
     }
 
-    /// The sub-tensor at one index of an axis, which vanishes.
+    /// The layout at one index of an axis, which is removed.
     pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
@@ -185,7 +185,7 @@ impl Layout {
         Ok(Layout { offset: at, ..self.without(axis) })
     }
 
-    /// Without an axis of size 1.
+    /// The layout without an axis of size 1.
     pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         require(self.shape[axis] == 1, op, ErrorKind::Mismatch, || {
@@ -194,7 +194,7 @@ impl Layout {
         Ok(self.without(axis))
     }
 
-    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    /// The layout with a new axis of size 1 before `axis`; `-1` appends one.
     pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let rank = self.shape.rank();
         let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
@@ -210,7 +210,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// As large as `shape`: axes of size 1 and missing leading axes repeat with stride 0.
+    /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
         let missing = shape.rank().checked_sub(self.shape.rank());
         let fits = missing.is_some_and(|m| {
@@ -227,16 +227,16 @@ impl Layout {
         Ok(Layout { shape: *shape, strides, offset: self.offset })
     }
 
-    /// The same elements in the same order under another shape of equal count, if strides
-    /// can express it; `None` means that the elements must be copied.
+    /// The same elements in the same order with another shape; `None` if no strides express it, so that
+    /// the elements must be copied.
     pub fn reshape(&self, shape: Shape) -> Option<Layout> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
         }
         let mut out = Layout { shape, strides: [0; MAX_RANK], offset: self.offset };
-        // Groups of old axes that lie behind one another in memory, innermost first, each
-        // of which must be cut into new axes exactly.
+        // Groups of old axes that are adjacent in memory, innermost first, each of which must be the
+        // product of new axes.
         let mut old = (0..self.shape.rank()).rev().filter(|&i| self.shape[i] != 1).peekable();
         let mut new = (0..shape.rank()).rev().filter(|&i| shape[i] != 1).peekable();
         while let Some(i) = old.next() {
@@ -277,15 +277,14 @@ impl Layout {
         let mut out = Layout { shape: Shape::checked(op, &dims)?, ..rest };
         out.strides[dims.len() - 1] = if len > 1 { stride } else { 0 };
         if len > 0 {
-            // Only now are the skips known to be less than the sizes.
+            // With an element, the skips are less than the sizes.
             let start = skip_a as isize * self.strides[a] + skip_b as isize * self.strides[b];
             out.offset = (self.offset as isize + start) as usize;
         }
         Ok(out)
     }
 
-    /// Windows of `size` elements every `step` along an axis; a new last axis runs inside
-    /// the window.
+    /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
     pub fn unfold(
         &self,
         op: &'static str,
@@ -307,7 +306,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// The same layout `by` elements further on.
+    /// The layout shifted by `by` elements.
     pub(crate) fn shifted(&self, by: usize) -> Layout {
         Layout { offset: self.offset + by, ..*self }
     }

@@ -1,10 +1,10 @@
 //! PyTorch's random numbers on the CPU, so that published results can be reproduced.
 //!
 //! The numbers are those of `torch.manual_seed(seed)` followed by the same calls in the same
-//! order. For anything else [`random`](crate::random) is the better generator: this one has a
-//! state that every number advances, so it runs on one thread and knows no order but its own.
+//! order. For anything else use [`random`](crate::random): this generator is sequential, so it
+//! runs on one thread.
 //!
-//! What holds, against PyTorch 2.11 on a processor with FMA instructions:
+//! Compared to PyTorch 2.11 on a CPU with FMA instructions:
 //!
 //! * [`rand`](TorchRng::rand), [`uniform`](TorchRng::uniform), [`randint`](TorchRng::randint)
 //!   and [`randperm`](TorchRng::randperm) have equal bits.
@@ -46,14 +46,14 @@ const BLOCK: usize = 16;
 #[derive(Clone, PartialEq)]
 pub struct TorchRng {
     words: [u32; WORDS],
-    /// The next word to give out; `WORDS` if they must be made anew.
+    /// The index of the next word; `WORDS` if the state must be advanced first.
     next: usize,
-    /// The sine of a pair whose cosine has been used.
+    /// The second normal number of a pair whose first has been used.
     spare: Option<f64>,
 }
 
 impl TorchRng {
-    /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed count.
+    /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed are used.
     pub fn manual_seed(seed: u64) -> TorchRng {
         let mut words = [seed as u32; WORDS];
         for i in 1..WORDS {
@@ -63,7 +63,7 @@ impl TorchRng {
         TorchRng { words, next: WORDS, spare: None }
     }
 
-    /// Makes all words of the state anew.
+    /// Advances the state by all its words.
     fn twist(&mut self) {
         let words = &mut self.words;
         for i in 0..WORDS {
@@ -134,10 +134,10 @@ impl TorchRng {
 
     /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
     ///
-    /// Below 16 elements, pairs of numbers are made in `f64`, and one that is left over is the
-    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and
-    /// then blocks of 16 of them are transformed, the first half giving radii and the second
-    /// angles. A last block that is not whole overlaps the one before, and is drawn anew.
+    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is the
+    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and blocks of 16
+    /// are transformed, with radii from the first half and angles from the second. A last incomplete
+    /// block overlaps the previous one, and is drawn again.
     ///
     /// # Panics
     /// If `std` is negative, or either is NaN.
@@ -165,7 +165,7 @@ impl TorchRng {
         Tensor::from_vec(data, shape)
     }
 
-    /// A standard normal number, the second of every two being free.
+    /// A standard normal number; two are computed at a time.
     fn paired_normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -176,8 +176,8 @@ impl TorchRng {
         radius * cos
     }
 
-    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, a draw having 32 bits if
-    /// the range is below 2²⁸ and 64 otherwise.
+    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, with draws of 32 bits if the range is
+    /// below 2²⁸, else of 64 bits.
     ///
     /// # Panics
     /// If `lo..hi` is empty.
@@ -198,14 +198,14 @@ impl TorchRng {
         let mut order = Tensor::indices(n);
         let out = order.make_mut();
         for i in 0..n.saturating_sub(1) {
-            let few = n < (u32::MAX / 20) as usize;
-            let draw = if few { self.draw().into() } else { self.draw64() };
+            let small = n < (u32::MAX / 20) as usize;
+            let draw = if small { self.draw().into() } else { self.draw64() };
             out.swap(i, i + (draw % (n - i) as u64) as usize);
         }
         order
     }
 
-    /// A tensor of numbers that are made one after the other.
+    /// A tensor of numbers that are drawn in order.
     #[track_caller]
     fn each<T: Element>(
         &mut self,
@@ -226,7 +226,7 @@ fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
     })
 }
 
-/// Eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
+/// Transforms eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
 /// rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
 fn normal_block<T: Float>(block: &mut [T], mean: T, std: T) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);
@@ -277,7 +277,7 @@ impl SeedableRng for TorchRng {
 mod tests {
     use super::*;
 
-    /// The 10 000th number of the reference seed, which the C++ standard asks of `mt19937`.
+    /// The 10 000th number of the reference seed, which the C++ standard specifies for `mt19937`.
     #[test]
     fn known_answer() {
         let mut rng = TorchRng::manual_seed(5489);

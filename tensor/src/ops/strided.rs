@@ -12,7 +12,7 @@ impl<T: Real> Tensor<T> {
     /// `layout` points; there the elements of `self` are added, in row-major order.
     ///
     /// # Panics
-    /// If `layout` has another shape than `self` or leaves `shape`.
+    /// If `layout` has another shape than `self` or exceeds `shape`.
     ///
     /// ```
     /// use retrograd_tensor::{Shape, Tensor, layout::Layout};
