@@ -1,9 +1,9 @@
 //! The result of a backward pass.
 
 use crate::graph::{Id, Var};
-use retrograd_tensor::drive::squares::square_sums;
-use retrograd_tensor::drive::update::{Item, Update, update_all};
-use retrograd_tensor::par::Cost;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::square_sums;
+use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;

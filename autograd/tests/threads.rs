@@ -4,7 +4,8 @@
 use rayon::prelude::*;
 use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded, with_grad_enabled};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::simd::{Level, level, with_level};
+use retrograd_tensor::settings::{level, with_level};
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{MatmulPrecision, Tensor, matmul_precision, with_matmul_precision};
 use retrograd_tensor::{par, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,23 +1,23 @@
-//! What the library panics about, but who runs an example can mend: told as an error.
+//! Errors of the environment: an invalid `RETROGRAD_SIMD`, and too little memory.
 
 use crate::output::note;
+use retrograd::tensor::simd::Level;
 use std::panic::{set_hook, take_hook};
 use std::process::exit;
 
-/// Makes errors of these panics, and checks `RETROGRAD_SIMD` before anything is done. `smaller`
-/// says what takes less memory.
+/// Exits with an error if `RETROGRAD_SIMD` is invalid, and from now on also if there is no memory for
+/// a tensor; `smaller` says how to use less.
 pub fn check(smaller: &'static str) {
+    if let Err(error) = Level::from_environment() {
+        note!("error: {error}");
+        exit(2);
+    }
     let usual = take_hook();
     set_hook(Box::new(move |panic| match panic.payload().downcast_ref::<String>() {
-        Some(text) if text.starts_with("RETROGRAD_SIMD=") => {
-            note!("error: {text}");
-            exit(2);
-        }
         Some(text) if text.contains(": no memory for ") => {
             note!("error: {text}; {smaller}");
             exit(1);
         }
         _ => usual(panic),
     }));
-    retrograd::tensor::simd::level();
 }

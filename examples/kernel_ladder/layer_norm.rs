@@ -4,8 +4,11 @@
 use crate::ladder::{Bound, Ladder, Rung};
 use crate::softmax::COLS;
 use retrograd::prelude::{Rng, Tensor};
-use retrograd::tensor::par::{self, Cost};
-use retrograd::tensor::simd::{Kernel, Lanes, Real, level};
+use retrograd::tensor::Real;
+use retrograd::tensor::cost::Cost;
+use retrograd::tensor::par;
+use retrograd::tensor::settings::level;
+use retrograd::tensor::simd::{Kernel, Lanes};
 
 const EPS: f32 = 1e-5;
 

@@ -3,8 +3,11 @@
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};
-use retrograd::tensor::par::{self, Cost};
-use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level, Real, level, with_level};
+use retrograd::tensor::Real;
+use retrograd::tensor::cost::Cost;
+use retrograd::tensor::par;
+use retrograd::tensor::settings::{level, with_level};
+use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level};
 
 /// Rows of `b` that stay in a cache while all rows of `a` meet them.
 const DEPTH: usize = 96;

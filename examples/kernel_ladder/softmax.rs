@@ -3,8 +3,11 @@
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};
-use retrograd::tensor::par::{self, Cost};
-use retrograd::tensor::simd::{Kernel, Lanes, Real, level};
+use retrograd::tensor::Real;
+use retrograd::tensor::cost::Cost;
+use retrograd::tensor::par;
+use retrograd::tensor::settings::level;
+use retrograd::tensor::simd::{Kernel, Lanes};
 
 /// Numbers in a row: 4 KiB.
 pub const COLS: usize = 1024;
@@ -115,7 +118,7 @@ fn many_sums(x: &[f32], y: &mut [f32]) {
 }
 
 /// What took the time was `exp` of the standard library, a call for every number. On vectors it
-/// is twelve instructions or so for 16 of them: read `retrograd::tensor::simd::math` for how.
+/// is twelve instructions or so for 16 of them: read `tensor/src/simd/math.rs` for how.
 fn vectorised(x: &[f32], y: &mut [f32]) {
     f32::dispatch(level(), Vectorised(x, y));
 }
@@ -138,7 +141,7 @@ impl Kernel<f32> for Vectorised<'_> {
             let mut sums = [s.splat(0.0); 2];
             for (x, y) in x.chunks_exact(2 * S::N).zip(y.chunks_exact_mut(2 * S::N)) {
                 for i in 0..2 {
-                    let e = <f32 as Real>::exp(s, s.sub(s.load(&x[i * S::N..]), max));
+                    let e = s.exp(s.sub(s.load(&x[i * S::N..]), max));
                     sums[i] = s.add(sums[i], e);
                     s.store(e, &mut y[i * S::N..]);
                 }

@@ -203,7 +203,7 @@ fn locked<G>(try_lock: impl Fn() -> TryLockResult<G>, lock: impl FnOnce() -> Loc
         match try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(e)) => return e.into_inner(),
-            Err(TryLockError::WouldBlock) if par::give_way() => {}
+            Err(TryLockError::WouldBlock) if par::yield_to_pool() => {}
             Err(TryLockError::WouldBlock) => return lock().unwrap_or_else(|e| e.into_inner()),
         }
     }

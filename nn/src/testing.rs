@@ -19,7 +19,7 @@ pub fn check_module<T: Real, M: Module<T>>(
 ) {
     let before = created_on_this_thread();
     // On one thread: while it waits for others, it might run tasks that create other parameters.
-    let module = par::alone(build);
+    let module = par::single_threaded(build);
     let made = created_on_this_thread() - before;
     check_visit(&module, made);
     check_gradients(&module, &loss(&module).backward());

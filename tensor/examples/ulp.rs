@@ -8,9 +8,10 @@
 //! The reference is the same function in `f64`.
 
 use rayon::prelude::*;
+use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::ops::pointwise::Pointwise;
-use retrograd_tensor::simd::{Kernel, Lanes, Level, Real};
+use retrograd_tensor::simd::{Kernel, Lanes, Level};
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
 /// The functions under test: names, the size below which errors are measured in units of that
@@ -32,14 +33,14 @@ macro_rules! functions {
 }
 
 functions! {
-    "exp" above 0.0, f64::exp, |s, x| <f32 as Real>::exp(s, x);
-    "expm1" above 0.0, f64::exp_m1, |s, x| <f32 as Real>::expm1(s, x);
-    "ln" above 0.0, f64::ln, |s, x| <f32 as Real>::ln(s, x);
-    "log1p" above 0.0, f64::ln_1p, |s, x| <f32 as Real>::log1p(s, x);
-    "tanh" above 0.0, f64::tanh, |s, x| <f32 as Real>::tanh(s, x);
-    "erf" above 0.0, libm::erf, |s, x| <f32 as Real>::erf(s, x);
-    "sin" above 0.0, f64::sin, |s, x| <f32 as Real>::sin(s, x);
-    "cos" above 0.0, f64::cos, |s, x| <f32 as Real>::cos(s, x);
+    "exp" above 0.0, f64::exp, |s, x| s.exp(x);
+    "expm1" above 0.0, f64::exp_m1, |s, x| s.expm1(x);
+    "ln" above 0.0, f64::ln, |s, x| s.ln(x);
+    "log1p" above 0.0, f64::ln_1p, |s, x| s.log1p(x);
+    "tanh" above 0.0, f64::tanh, |s, x| s.tanh(x);
+    "erf" above 0.0, libm::erf, |s, x| s.erf(x);
+    "sin" above 0.0, f64::sin, |s, x| s.sin(x);
+    "cos" above 0.0, f64::cos, |s, x| s.cos(x);
     "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
     "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
     "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| slope(Silu, s, x);

@@ -1,28 +1,26 @@
-//! The operations of this crate, compiled for `f32` and `f64`.
+//! Instantiations of the operations of this crate for `f32` and `f64`.
 //!
-//! Rust compiles a generic function in the crate that first uses it with given types, and crates
-//! above link that copy if the function is marked `#[inline(never)]`. The [drivers](crate::drive)
+//! Rust compiles a generic function in the first crate that uses it with given types, and dependent
+//! crates link that copy if the function is marked `#[inline(never)]`. The [kernels](crate::kernels)
 //! and the entries into the instruction sets ([`Real::dispatch`]) are marked so. This file uses every
 //! operation with both element types, so their kernels are compiled here and programs link them. An
-//! operation that a program defines itself is compiled in that program, and only that one.
+//! operation that a program defines itself is compiled in that program.
 //!
 //! Nothing here is ever called. The root is `#[inline(never)]` too: a small function without calls
-//! would be left to the crates above. An operation that is not named works all the same, but each
-//! program that uses it compiles its kernels again; `.ci/kernels` finds these.
+//! would be compiled in the dependent crates. An operation that is missing here works as well, but
+//! every program that uses it compiles its kernels again; `.ci/kernels` finds these.
 
-use crate::drive::attention::{self, Cotangents, Tiled};
-use crate::drive::squares;
 use crate::element::{Element, Integer};
+use crate::kernels::attention::{self, AttentionOptions, Cotangents};
+use crate::kernels::{Real, square_sums};
 use crate::ops::loss::CrossEntropy;
-use crate::ops::pointwise::Pointwise;
 use crate::ops::{activation, unary};
 use crate::random::{Key, Rng};
 use crate::shape::AxisSet;
-use crate::simd::Real;
 use crate::tensor::Tensor;
 use std::hint::black_box;
 
-/// All operations, of `f32` and `f64`, and what all types of elements have.
+/// All operations on `f32` and `f64`, and the operations on every element type.
 #[doc(hidden)]
 #[inline(never)]
 pub fn operations() {
@@ -33,10 +31,10 @@ pub fn operations() {
     black_box(elements_of_any_type::<u32> as fn(_));
 }
 
-/// The compiler cannot tell that nobody calls what is given to `black_box`, so it compiles it.
+/// The compiler must assume that `black_box` calls the functions, so it compiles them.
 fn operations_on<T: Real>() {
-    activation::compiled::<T>();
-    unary::compiled::<T>();
+    activation::compile_all::<T>();
+    unary::compile_all::<T>();
     black_box(arithmetic::<T> as fn(_));
     black_box(rows::<T> as fn(_, _));
     black_box(matrices::<T> as fn(_));
@@ -47,18 +45,6 @@ fn operations_on<T: Real>() {
     black_box(indices::<T, u32> as fn(_, _));
     black_box(attention_forward::<T> as fn(_, _) -> _);
     black_box(attention_backward::<T> as fn(_, _, _, _) -> _);
-}
-
-/// Compiles a function of one number, forward and backward.
-pub(crate) fn pointwise<T: Real, P: Pointwise<T>>() {
-    black_box(Tensor::<T>::map::<P> as fn(_, _) -> _);
-    black_box(Tensor::<T>::map_vjp::<P> as fn(_, _, _) -> _);
-}
-
-/// Compiles a function of one number that can follow a linear layer.
-pub(crate) fn activation<T: Real, P: Pointwise<T>>() {
-    pointwise::<T, P>();
-    black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
 }
 
 fn arithmetic<T: Real>(x: &Tensor<T>) {
@@ -85,7 +71,7 @@ fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) {
     let _ = [x.sum(axes), x.mean(axes), x.prod(axes), x.prod_of_others(axes)];
     let _ = [x.max(axes), x.min(axes), x.var(axes, 1), x.std(axes, 1)];
     let _ = [x.logsumexp(axes), x.norm(axes), x.sum_to(*x.shape())];
-    let _ = (x.argmax(axes), x.argmin(axes), squares::square_sums(&[x]));
+    let _ = (x.argmax(axes), x.argmin(axes), square_sums(&[x]));
 }
 
 fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
@@ -110,23 +96,29 @@ fn random<T: Real>(x: &Tensor<T>, key: Key) {
 fn indices<T: Real, I: Integer>(x: &Tensor<T>, i: &Tensor<I>) {
     let _ = [x.gather(0, i), x.index_select(0, i), x.embedding(i)];
     let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x), Tensor::embedding_vjp(x, i, 1)];
-    let loss = CrossEntropy::default();
-    let (y, sums) = x.cross_entropy_and_log_sums(i, loss);
-    let _ = [y, x.cross_entropy_vjp_from(&sums, i, loss, T::ONE)];
-    let _ = x.linear_cross_entropy_with_gradients(x, i, loss);
+    let options = CrossEntropy::default();
+    let (y, sums) = x.cross_entropy_and_log_sums(i, options);
+    let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, T::ONE)];
+    let _ = x.linear_cross_entropy_with_gradients(x, i, options);
 }
 
 type Qkv<'a, T> = (&'a Tensor<T>, &'a Tensor<T>, &'a Tensor<T>);
 
-fn attention_forward<T: Real>((q, k, v): Qkv<'_, T>, how: &Tiled<'_, T>) -> impl Sized {
-    attention::forward(q, k, v, how)
+fn attention_forward<T: Real>(
+    (q, k, v): Qkv<'_, T>,
+    options: &AttentionOptions<'_, T>,
+) -> impl Sized {
+    attention::forward(q, k, v, options)
 }
 
 fn attention_backward<T: Real>(
     qkv: Qkv<'_, T>,
     saved: (&Tensor<T>, &Tensor<T>),
     g: Cotangents<'_, T>,
-    how: &Tiled<'_, T>,
+    options: &AttentionOptions<'_, T>,
 ) -> impl Sized {
-    (attention::backward(qkv, saved, g, how), attention::backward_packed(qkv, saved, g, how))
+    (
+        attention::backward(qkv, saved, g, options),
+        attention::backward_packed(qkv, saved, g, options),
+    )
 }

@@ -1,8 +1,8 @@
-//! Tensors as text, exactly as PyTorch prints them with its default options.
+//! Tensors as text, in PyTorch's format with its default options; element types have Rust's names.
 //!
-//! Four digits; one width for all elements, found from those that are shown; scientific
-//! notation for all or none; lines of at most 80 columns; beyond 1000 elements only three at
-//! each end of an axis. The alternate form `{:#}` adds a line with element type and shape.
+//! Four digits; one width for all elements, computed from those that are printed; scientific notation
+//! for all elements or for none; lines of at most 80 columns; of more than 1000 elements, only three
+//! at each end of an axis. The alternate form `{:#}` adds a line with element type and shape.
 //!
 //! ```
 //! use retrograd_tensor::Tensor;
@@ -58,15 +58,15 @@ fn text<T: Element>(x: &Tensor<T>) -> String {
         let style = Style::of(&seen);
         nested(x, PREFIX.len(), summary, &style, &mut out);
     }
-    // What a literal would be anyway is not said, unless there is no literal.
-    suffixes.extend(match T::DTYPE {
-        DType::F32 => None,
-        DType::F64 => Some("dtype=torch.float64".to_owned()),
-        DType::U32 => Some("dtype=torch.uint32".to_owned()),
-        DType::I64 => empty.then(|| "dtype=torch.int64".to_owned()),
-        DType::Bool => empty.then(|| "dtype=torch.bool".to_owned()),
-    });
-    // PyTorch counts two columns too many here, and so must we.
+    // The type is omitted where the elements determine it: without elements it is always printed,
+    // unless it is the default.
+    let is_printed = match T::DTYPE {
+        DType::F32 => false,
+        DType::F64 | DType::U32 => true,
+        DType::I64 | DType::Bool => empty,
+    };
+    suffixes.extend(is_printed.then(|| format!("dtype={}", T::DTYPE)));
+    // PyTorch counts two columns too many here; its line breaks depend on that.
     let mut column = match out.rfind('\n') {
         Some(at) => out.len() - at + 1,
         None => out.len() + 2,
@@ -83,14 +83,14 @@ fn text<T: Element>(x: &Tensor<T>) -> String {
     out + ")"
 }
 
-/// The indices shown of an axis; `None` stands for those left out.
+/// The indices of an axis that are printed; `None` stands for the omitted ones.
 fn shown(size: usize, summary: bool) -> impl Iterator<Item = Option<usize>> {
     let cut = summary && size > 2 * EDGE;
     let (head, tail) = if cut { (EDGE, size - EDGE) } else { (size, size) };
     (0..head).map(Some).chain(cut.then_some(None)).chain((tail..size).map(Some))
 }
 
-/// The elements that will be shown.
+/// Collects the elements that are printed.
 fn collect<T: Element>(x: &Tensor<T>, summary: bool, seen: &mut Vec<Cell>) {
     if x.rank() == 0 {
         seen.push(Cell::of(x.item()));
@@ -101,7 +101,7 @@ fn collect<T: Element>(x: &Tensor<T>, summary: bool, seen: &mut Vec<Cell>) {
     }
 }
 
-/// Brackets within brackets; `indent` is the column of the opening one.
+/// Writes nested brackets; `indent` is the column of the opening one.
 fn nested<T: Element>(
     x: &Tensor<T>,
     indent: usize,
@@ -137,7 +137,7 @@ fn nested<T: Element>(
     out.push(']');
 }
 
-/// An element, ready to be formatted.
+/// An element to be formatted.
 enum Cell {
     Float(f64),
     Other(String),
@@ -160,7 +160,7 @@ impl Cell {
     }
 }
 
-/// How all elements of a tensor are written.
+/// The format of all elements of a tensor.
 struct Style {
     notation: Notation,
     width: usize,
@@ -177,7 +177,7 @@ enum Notation {
 }
 
 impl Style {
-    /// Only finite numbers other than 0 have a say in how floats are written.
+    /// The format is determined by the finite numbers other than 0.
     fn of(cells: &[Cell]) -> Style {
         let finite = || {
             let float = |cell: &Cell| match *cell {
@@ -206,7 +206,7 @@ impl Style {
         Style { notation, width: widths.max().unwrap_or(1).max(1) }
     }
 
-    /// An element, with spaces in front up to the common width.
+    /// An element, right-aligned to the common width.
     fn show(&self, cell: &Cell) -> String {
         let text = match *cell {
             Cell::Other(ref text) => text.clone(),

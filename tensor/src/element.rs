@@ -1,6 +1,8 @@
-//! What a tensor may hold.
+//! The types of tensor elements.
 
 use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
 mod sealed {
     pub trait Sealed {}
@@ -11,7 +13,7 @@ mod sealed {
     impl Sealed for bool {}
 }
 
-/// Names of the element types, as printed and as stored in checkpoints.
+/// The name of an element type, as printed and as stored in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     /// 32-bit float.
@@ -40,13 +42,12 @@ impl Display for DType {
 
 /// A type that a tensor can hold: `f32`, `f64`, `i64`, `u32` or `bool`.
 ///
-/// The trait is sealed, because buffers are recycled without being cleared:
-/// every element type must either accept any bit pattern or say that it does
-/// not ([`Element::ANY_BITS`]).
+/// The trait is sealed: buffers are recycled without being cleared, which is sound only for types
+/// that accept any bit pattern ([`Element::ANY_BITS`]) or whose buffers are cleared.
 pub trait Element:
     sealed::Sealed + Copy + Debug + Display + Default + PartialEq + PartialOrd + Send + Sync + 'static
 {
-    /// Which type this is.
+    /// The name of this type.
     const DTYPE: DType;
     /// Additive identity (`false` for `bool`).
     const ZERO: Self;
@@ -111,14 +112,13 @@ impl Integer for u32 {
     }
 }
 
-/// Numbers that can be counted off in steps, as [`Tensor::arange`](crate::Tensor::arange) does.
+/// Number types with arithmetic progressions, for [`Tensor::arange`](crate::Tensor::arange).
 pub trait Steps: Element {
-    /// What the ends and the step are given in: `f64` for floats, `i64` for integers.
+    /// The type of the bounds and the step: `f64` for floats, `i64` for integers.
     type Bound: Copy + Display;
-    /// How many numbers there are from `start` to before `stop`; `None` if that has no finite
-    /// answer.
+    /// The number of elements in `start, start + step, ..` before `stop`; `None` if it is not finite.
     fn count(start: Self::Bound, stop: Self::Bound, step: Self::Bound) -> Option<usize>;
-    /// The `i`-th of them, counted from 0; panics if it does not fit the type.
+    /// Element `i` of the progression, counted from 0; panics if it does not fit the type.
     fn nth(start: Self::Bound, step: Self::Bound, i: usize) -> Self;
 }
 
@@ -160,3 +160,67 @@ steps_of_floats!(f32);
 steps_of_floats!(f64);
 steps_of_integers!(i64);
 steps_of_integers!(u32);
+
+/// The floating-point element types, `f32` and `f64`: arithmetic, constants and conversions.
+pub trait Float:
+    Steps<Bound = f64>
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + Sum
+{
+    /// Distance from 1 to the next larger number.
+    const EPSILON: Self;
+    /// Positive infinity.
+    const INFINITY: Self;
+    /// Negative infinity.
+    const NEG_INFINITY: Self;
+    /// A quiet NaN.
+    const NAN: Self;
+    /// Largest finite number.
+    const MAX: Self;
+    /// Smallest positive normal number.
+    const MIN_POSITIVE: Self;
+
+    /// The nearest value of this type.
+    fn from_f64(x: f64) -> Self;
+    /// The same value as `f64`.
+    fn to_f64(self) -> f64;
+    /// Whether this is NaN.
+    fn is_nan(self) -> bool;
+}
+
+macro_rules! float {
+    ($t:ty) => {
+        impl Float for $t {
+            const EPSILON: $t = <$t>::EPSILON;
+            const INFINITY: $t = <$t>::INFINITY;
+            const NEG_INFINITY: $t = <$t>::NEG_INFINITY;
+            const NAN: $t = <$t>::NAN;
+            const MAX: $t = <$t>::MAX;
+            const MIN_POSITIVE: $t = <$t>::MIN_POSITIVE;
+
+            #[inline(always)]
+            fn from_f64(x: f64) -> $t {
+                x as $t
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                <$t>::is_nan(self)
+            }
+        }
+    };
+}
+
+float!(f32);
+float!(f64);

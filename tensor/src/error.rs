@@ -1,51 +1,52 @@
-//! What can be wrong with shapes, in one message format.
+//! Errors of shapes and arguments, in one message format.
 //!
-//! The rules about shapes are pure functions returning `Result<_, ShapeError>`. Methods on
-//! tensors are for model code, where a wrong shape is a mistake in the program: they panic at
-//! the caller's line with the same text.
+//! The rules about shapes are pure functions that return `Result<_, ShapeError>`. Methods of tensors
+//! panic at the caller's line with the same message, since an invalid shape is a programming error.
 
 use std::fmt;
 
-/// Which rule was broken; stable, for matching. The text is for people.
+/// The kind of error, for matching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The number of elements or bytes does not fit the address space.
+    /// The number of elements or bytes exceeds the address space.
     Overflow,
-    /// The allocator has no memory of that size.
+    /// The allocator cannot provide the memory.
     OutOfMemory,
     /// More than [`MAX_RANK`](crate::shape::MAX_RANK) axes.
     RankTooLarge,
-    /// The tensor has too few or too many axes for this operation.
+    /// The tensor has too few or too many axes for the operation.
     Rank,
-    /// An axis that the tensor does not have, or named twice.
+    /// An axis that the tensor does not have, or that is given twice.
     Axis,
-    /// Shapes that do not broadcast together, or to the target.
+    /// Shapes that do not broadcast to a common shape, or to the target.
     Broadcast,
-    /// Sizes that must agree and do not.
+    /// Sizes that do not agree.
     Mismatch,
     /// A reshape to another number of elements.
     Reshape,
-    /// The data is longer or shorter than the shape says.
+    /// A number of elements that differs from that of the shape.
     Length,
-    /// An index or slice outside the axis.
+    /// Strides that an operation cannot use, or that exceed the storage.
+    Layout,
+    /// An index or range outside the axis.
     Index,
-    /// A reduction that has no value over nothing (`max`, `argmax`).
+    /// A reduction without a neutral element (`max`, `argmax`) over no elements.
     Empty,
-    /// A number outside its domain (a probability, a step of zero).
+    /// A value outside its domain (a probability, a step of 0).
     Value,
 }
 
-/// A broken shape rule: the operation, what is wrong with which numbers, and a hint.
+/// An invalid shape or argument: the operation, the kind of error, its details, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeError {
-    /// The operation as the caller knows it, e.g. `matmul`.
+    /// The operation, e.g. `matmul`.
     pub op: &'static str,
-    /// The rule.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What is wrong, with the numbers.
+    /// The error in words, with the shapes and values.
     pub detail: String,
-    /// What to do about it, if there is something useful to say.
+    /// How to correct the error, where a hint helps.
     pub hint: Option<&'static str>,
 }
 
@@ -55,7 +56,7 @@ impl ShapeError {
         ShapeError { op, kind, detail: detail.into(), hint: None }
     }
 
-    /// The same with a hint.
+    /// The error with a hint.
     pub fn hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
         self
@@ -77,7 +78,7 @@ impl std::error::Error for ShapeError {}
 /// The result of a shape rule.
 pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 
-/// `Ok` if the condition holds, else the error: one line of a shape rule.
+/// Returns `Ok` if the condition holds, else the error: one line of a shape rule.
 ///
 /// ```
 /// use retrograd_tensor::error::{ErrorKind, ShapeError, require};
@@ -88,6 +89,7 @@ pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 /// assert!(dot_rule(&[3], &[3]).is_ok());
 /// assert_eq!(dot_rule(&[3], &[4]).unwrap_err().to_string(), "dot: [3] and [4] differ");
 /// ```
+#[inline]
 pub fn require(
     condition: bool,
     op: &'static str,
@@ -97,9 +99,9 @@ pub fn require(
     if condition { Ok(()) } else { Err(ShapeError::new(op, kind, detail())) }
 }
 
-/// Turns a broken rule into a panic at the caller's line.
+/// Conversion of an error to a panic at the caller's line.
 pub trait OrPanic<T> {
-    /// The value, or a panic with the error's text.
+    /// The value; panics with the message of the error.
     #[track_caller]
     fn or_panic(self) -> T;
 }

@@ -1,6 +1,6 @@
-//! Layouts: where the element at an index lives. Views are arithmetic on this metadata.
+//! Layouts: shape, strides and offset of a tensor in its storage. Views are arithmetic on layouts.
 
-use crate::error::{ErrorKind, Result, ShapeError};
+use crate::error::{ErrorKind, Result, ShapeError, require};
 use crate::shape::{MAX_RANK, Shape};
 use std::ops::{Bound, RangeBounds};
 
@@ -16,7 +16,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Row-major, without gaps, from offset 0.
+    /// The row-major layout without gaps, at offset 0.
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -27,23 +27,23 @@ impl Layout {
         Layout { shape, strides, offset: 0 }
     }
 
-    /// The sizes.
+    /// The shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// One stride per axis, in elements.
+    /// The stride of each axis, in elements.
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
 
-    /// Where the element at index 0, 0, ... is.
+    /// The offset of the element at index 0, 0, ...
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Whether the elements lie in row-major order without gaps. Strides of axes of size 1
-    /// do not matter; a tensor without elements is contiguous.
+    /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not matter;
+    /// a tensor without elements is contiguous.
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for i in (0..self.shape.rank()).rev() {
@@ -61,7 +61,7 @@ impl Layout {
         true
     }
 
-    /// Whether every element lies in a storage of `len` elements.
+    /// Whether every element is inside a storage of `len` elements.
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {
             return true;
@@ -75,45 +75,40 @@ impl Layout {
         first >= 0 && last < len as i128
     }
 
-    /// Position of a full index in the storage.
+    /// The position in the storage of the element at an index.
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
-        if index.len() != self.shape.rank() {
-            let text = format!(
+        require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
+            format!(
                 "index {index:?} has {} axes, {:?} has {}",
                 index.len(),
                 self.shape,
                 self.shape.rank()
-            );
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
+            )
+        })?;
         let mut at = self.offset as isize;
         for (axis, (&i, &d)) in index.iter().zip(self.shape.iter()).enumerate() {
-            if i >= d {
-                let text =
-                    format!("index {i} is outside 0..{d} on axis {axis} of {:?}", self.shape);
-                return Err(ShapeError::new(op, ErrorKind::Index, text));
-            }
+            require(i < d, op, ErrorKind::Index, || {
+                format!("index {i} is outside 0..{d} on axis {axis} of {:?}", self.shape)
+            })?;
             at += i as isize * self.strides[axis];
         }
         Ok(at as usize)
     }
 
-    /// Axes in another order.
+    /// The layout with permuted axes.
     pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
         let rank = self.shape.rank();
-        if axes.len() != rank {
-            let text = format!("{axes:?} names {} axes, {:?} has {rank}", axes.len(), self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
+        require(axes.len() == rank, op, ErrorKind::Rank, || {
+            format!("{axes:?} names {} axes, {:?} has {rank}", axes.len(), self.shape)
+        })?;
         let mut seen = [false; MAX_RANK];
         let mut out = *self;
         let mut dims = [0; MAX_RANK];
         for (to, &axis) in axes.iter().enumerate() {
             let from = self.shape.axis(op, axis)?;
-            if std::mem::replace(&mut seen[from], true) {
-                let text = format!("axis {axis} of {:?} is named twice in {axes:?}", self.shape);
-                return Err(ShapeError::new(op, ErrorKind::Axis, text));
-            }
+            require(!std::mem::replace(&mut seen[from], true), op, ErrorKind::Axis, || {
+                format!("axis {axis} of {:?} is named twice in {axes:?}", self.shape)
+            })?;
             dims[to] = self.shape[from];
             out.strides[to] = self.strides[from];
         }
@@ -121,7 +116,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// Two axes exchanged.
+    /// The layout with two axes exchanged.
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         let mut order: Vec<isize> = (0..self.shape.rank() as isize).collect();
@@ -129,8 +124,8 @@ impl Layout {
         self.permute(op, &order)
     }
 
-    /// Every `step`-th element of `start..stop` along an axis; a negative step walks
-    /// backwards from `stop - 1`, so `slice(axis, 0, n, -1)` flips.
+    /// Every `step`-th element of `start..stop` along an axis; a negative step starts at
+    /// `stop - 1`, so `slice(axis, 0, n, -1)` flips.
     pub fn slice(
         &self,
         op: &'static str,
@@ -141,14 +136,10 @@ impl Layout {
     ) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
-        if step == 0 {
-            return Err(ShapeError::new(op, ErrorKind::Value, "a step of 0 never ends"));
-        }
-        if start > stop || stop > size {
-            let text =
-                format!("{start}..{stop} is outside 0..{size} on axis {axis} of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Index, text));
-        }
+        require(step != 0, op, ErrorKind::Value, || "a step of 0 never ends".into())?;
+        require(start <= stop && stop <= size, op, ErrorKind::Index, || {
+            format!("{start}..{stop} is outside 0..{size} on axis {axis} of {:?}", self.shape)
+        })?;
         let mut out = *self;
         let count = (stop - start).div_ceil(step.unsigned_abs());
         out.shape = self.shape.with(axis, count)?;
@@ -162,7 +153,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// [`Layout::slice`] with a range that may be open.
+    /// [`Layout::slice`] with a range that may be unbounded.
     pub fn slice_range(
         &self,
         op: &'static str,
@@ -183,38 +174,33 @@ impl Layout {
         self.slice(op, axis, start, stop, step)
     }
 
-    /// The sub-tensor at one index of an axis, which vanishes.
+    /// The layout at one index of an axis, which is removed.
     pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
-        if index >= size {
-            let text =
-                format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Index, text));
-        }
+        require(index < size, op, ErrorKind::Index, || {
+            format!("index {index} is outside 0..{size} on axis {axis} of {:?}", self.shape)
+        })?;
         let at = (self.offset as isize + index as isize * self.strides[axis]) as usize;
         Ok(Layout { offset: at, ..self.without(axis) })
     }
 
-    /// Without an axis of size 1.
+    /// The layout without an axis of size 1.
     pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
-        if self.shape[axis] != 1 {
-            let text =
-                format!("axis {axis} of {:?} has size {}, not 1", self.shape, self.shape[axis]);
-            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
-        }
+        require(self.shape[axis] == 1, op, ErrorKind::Mismatch, || {
+            format!("axis {axis} of {:?} has size {}, not 1", self.shape, self.shape[axis])
+        })?;
         Ok(self.without(axis))
     }
 
-    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    /// The layout with a new axis of size 1 before `axis`; `-1` appends one.
     pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let rank = self.shape.rank();
         let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
-        if !(0..=rank as isize).contains(&at) {
-            let text = format!("axis {axis} is out of range for a new axis of {:?}", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Axis, text));
-        }
+        require((0..=rank as isize).contains(&at), op, ErrorKind::Axis, || {
+            format!("axis {axis} is out of range for a new axis of {:?}", self.shape)
+        })?;
         let at = at as usize;
         let mut dims = self.shape.to_vec();
         dims.insert(at, 1);
@@ -224,7 +210,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// As large as `shape`: axes of size 1 and missing leading axes repeat with stride 0.
+    /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
         let missing = shape.rank().checked_sub(self.shape.rank());
         let fits = missing.is_some_and(|m| {
@@ -241,16 +227,16 @@ impl Layout {
         Ok(Layout { shape: *shape, strides, offset: self.offset })
     }
 
-    /// The same elements in the same order under another shape of equal count, if strides
-    /// can express it; `None` means that the elements must be copied.
+    /// The same elements in the same order with another shape; `None` if no strides express it, so that
+    /// the elements must be copied.
     pub fn reshape(&self, shape: Shape) -> Option<Layout> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
         }
         let mut out = Layout { shape, strides: [0; MAX_RANK], offset: self.offset };
-        // Groups of old axes that lie behind one another in memory, innermost first, each
-        // of which must be cut into new axes exactly.
+        // Groups of old axes that are adjacent in memory, innermost first, each of which must be the
+        // product of new axes.
         let mut old = (0..self.shape.rank()).rev().filter(|&i| self.shape[i] != 1).peekable();
         let mut new = (0..shape.rank()).rev().filter(|&i| shape[i] != 1).peekable();
         while let Some(i) = old.next() {
@@ -279,10 +265,9 @@ impl Layout {
     /// The elements `i, i + offset` of two axes, as a new last axis.
     pub fn diagonal(&self, op: &'static str, offset: isize, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
-        if a == b {
-            let text = format!("axis {a} of {:?} is named twice", self.shape);
-            return Err(ShapeError::new(op, ErrorKind::Axis, text));
-        }
+        require(a != b, op, ErrorKind::Axis, || {
+            format!("axis {a} of {:?} is named twice", self.shape)
+        })?;
         let (skip_a, skip_b) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
         let len = self.shape[a].saturating_sub(skip_a).min(self.shape[b].saturating_sub(skip_b));
         let stride = self.strides[a] + self.strides[b];
@@ -292,15 +277,14 @@ impl Layout {
         let mut out = Layout { shape: Shape::checked(op, &dims)?, ..rest };
         out.strides[dims.len() - 1] = if len > 1 { stride } else { 0 };
         if len > 0 {
-            // Only now are the skips known to be less than the sizes.
+            // With an element, the skips are less than the sizes.
             let start = skip_a as isize * self.strides[a] + skip_b as isize * self.strides[b];
             out.offset = (self.offset as isize + start) as usize;
         }
         Ok(out)
     }
 
-    /// Windows of `size` elements every `step` along an axis; a new last axis runs inside
-    /// the window.
+    /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
     pub fn unfold(
         &self,
         op: &'static str,
@@ -309,13 +293,9 @@ impl Layout {
         step: usize,
     ) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
-        if step == 0 || size > self.shape[axis] {
-            let text = format!(
-                "windows of {size} every {step} do not fit axis {axis} of {:?}",
-                self.shape
-            );
-            return Err(ShapeError::new(op, ErrorKind::Value, text));
-        }
+        require(step > 0 && size <= self.shape[axis], op, ErrorKind::Value, || {
+            format!("windows of {size} every {step} do not fit axis {axis} of {:?}", self.shape)
+        })?;
         let count = (self.shape[axis] - size) / step + 1;
         let mut dims = self.shape.to_vec();
         dims[axis] = count;
@@ -326,7 +306,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// The same layout `by` elements further on.
+    /// The layout shifted by `by` elements.
     pub(crate) fn shifted(&self, by: usize) -> Layout {
         Layout { offset: self.offset + by, ..*self }
     }

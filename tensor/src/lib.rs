@@ -1,4 +1,4 @@
-//! Strided tensors with SIMD kernels that are chosen at run time.
+//! Strided tensors with SIMD kernels that are selected at run time.
 //!
 //! ```
 //! use retrograd_tensor::Tensor;
@@ -10,19 +10,34 @@
 //! assert_eq!(x.matmul(&x.t()).to_vec(), [14.0, 32.0, 32.0, 77.0]);
 //! ```
 //!
-//! A [`Tensor`] is a layout over shared storage. What it can do are its methods; their formulas
-//! are in [`ops`], what runs them over strides, threads and instruction sets in [`drive`]. Shapes
-//! that do not fit panic at the caller's line, and say why. Results do not depend on the number
-//! of threads. Random tensors are functions of a [key](random::Key).
+//! A [`Tensor`] is a layout over shared storage, and its operations are methods. Invalid shapes panic
+//! at the caller's line with a message that names them. Results do not depend on the number of
+//! threads. Random tensors are functions of a [key](random::Key).
+//!
+//! # Modules
+//!
+//! Each layer uses the layers below it only.
+//!
+//! | layer | modules | contents |
+//! |---|---|---|
+//! | operations | [`ops`], [`random`], [`torch_random`], `display` | the methods of [`Tensor`]: formulas and their derivatives |
+//! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
+//! | tensors | [`tensor`] | storage and layout together: constructors, views, elements |
+//! | loops | `loop_nest`, `transpose`, `matrix`, [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
+//! | instructions | [`simd`], [`settings`], [`precision`] | vectors on every instruction set, and the selection of one |
+//! | data | [`shape`], [`layout`], [`storage`], [`element`], [`error`] | shapes, strides, memory, element types, errors |
+//!
+//! [`machine`] measures the limits of the CPU, which benchmarks report results relative to.
 
 #[doc(hidden)]
 pub mod compiled;
+pub mod cost;
 mod display;
-pub mod drive;
 pub mod element;
 pub mod error;
-pub mod gemm;
+pub mod kernels;
 pub mod layout;
+mod loop_nest;
 pub mod machine;
 pub mod matrix;
 pub mod ops;
@@ -36,12 +51,12 @@ pub mod storage;
 pub mod tensor;
 pub mod torch_random;
 mod transpose;
-pub mod walk;
 
-pub use element::{DType, Element, Integer, Steps};
+pub use element::{DType, Element, Float, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
+pub use kernels::Real;
 pub use par::{threads, with_threads};
-pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
+pub use precision::MatmulPrecision;
+pub use settings::{matmul_precision, with_matmul_precision};
 pub use shape::{Axes, AxisSet, INFER, MAX_RANK, Shape};
-pub use simd::Real;
 pub use tensor::Tensor;

@@ -1,25 +1,25 @@
-//! What this machine can do at most, measured: the yardstick that benchmarks are held against.
+//! The measured limits of a machine, relative to which benchmarks report their results.
 //!
-//! Absolute times do not carry from machine to machine; shares of a machine's own limits do. So
-//! every benchmark measures the limits first and prints its results as shares of them: of the
-//! rate of multiply-adds for work that computes, of the bandwidth of memory for work that moves,
-//! and of whichever binds for the rest (the roofline model: Williams, Waterman, Patterson 2009).
+//! Absolute times cannot be compared between machines; fractions of the limits of a machine can. So
+//! every benchmark measures the limits first and reports its results as fractions of them: of the peak
+//! rate of multiply-adds if it is bound by arithmetic, of the memory bandwidth if it is bound by
+//! memory, and else of the smaller bound (the roofline model: Williams, Waterman, Patterson 2009).
 
 mod probe;
 
 use crate::simd::Level;
 use std::fmt::{self, Display, Formatter};
 
-/// A rate with one thread, and with all.
+/// A rate with one thread, and with all threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// With one thread, the others idle.
+    /// With one thread, while the others are idle.
     pub one: f64,
-    /// With all threads, together.
+    /// The total of all threads.
     pub all: f64,
 }
 
-/// The most `f32` arithmetic a SIMD level can do.
+/// The peak `f32` arithmetic rate of a SIMD level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// The instruction set.
@@ -28,29 +28,28 @@ pub struct Peak {
     pub gflops: Rate,
 }
 
-/// How fast one level of memory is, read by the best instruction set.
+/// The bandwidth of one level of the memory hierarchy, with the best instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// `L1`, `L2`, `L3` or `DRAM`.
     pub name: &'static str,
-    /// What it holds, for each core or, of the last cache, for all of them; `usize::MAX` for
-    /// main memory.
+    /// The capacity, per core or, of the last-level cache, of all cores; `usize::MAX` for main memory.
     pub bytes: usize,
-    /// Whether every core has one of its own.
+    /// Whether the cache is private to each core.
     pub per_core: bool,
-    /// GB/s of a sum.
+    /// The rate of a sum, in GB/s.
     pub read: Rate,
-    /// GB/s of a copy, what is read and what is written counted both.
+    /// The rate of a copy, in GB/s, with bytes read and bytes written both counted.
     pub copy: Rate,
 }
 
-/// What it costs to have all threads do something: the time of a parallel region beyond that of
-/// the work in it, which is 20 microseconds for each thread.
+/// The overhead of a parallel region: its time minus that of the work in it, which is 20 microseconds
+/// per thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
-    /// Microseconds, regions one after the other.
+    /// Microseconds, for consecutive regions.
     pub busy: f64,
-    /// Microseconds after 200 of serial work: the threads have gone to sleep.
+    /// Microseconds, after 200 of serial work, when the threads are asleep.
     pub rested: f64,
 }
 
@@ -65,39 +64,30 @@ pub struct Machine {
     pub cores: usize,
     /// Threads that parallel work uses.
     pub threads: usize,
-    /// GHz, by a chain of instructions whose latency is known: a multiplication and an
-    /// exclusive or, 4 cycles on x86-64 since 2008 and on most 64-bit Arm. Wide vectors may slow
-    /// a core down.
+    /// The clock rate in GHz, from a chain of instructions of known latency: a multiplication and an
+    /// exclusive or, 4 cycles on x86-64 since 2008 and on most 64-bit Arm CPUs. Wide vectors may reduce
+    /// the clock rate.
     pub clock: f64,
-    /// Arithmetic of every SIMD level the CPU has, the best last.
+    /// The peak of every SIMD level that the CPU supports, the best last.
     pub peaks: Vec<Peak>,
-    /// Memory from the nearest to the farthest.
+    /// The memory hierarchy, from L1 to main memory.
     pub memory: Vec<Memory>,
-    /// Nanoseconds to touch 4 KiB of memory that has just come from the operating system.
+    /// Nanoseconds for the first access to 4 KiB of memory (a page fault).
     pub page_fault: f64,
-    /// Cost of going parallel from an ordinary thread.
+    /// The overhead of a parallel region from a thread outside of the pool.
     pub region_outside: Region,
-    /// The same within [`with_threads`](crate::with_threads).
+    /// The same inside [`with_threads`](crate::with_threads).
     pub region_inside: Region,
 }
 
 impl Machine {
-    /// Measures for some three seconds, with as many threads as parallel work uses here and now.
-    ///
-    /// Rates are the best of several attempts and costs are medians, since other load can only
-    /// slow a machine down. Sizes of caches are what Linux tells; elsewhere 32 KiB, 512 KiB and
-    /// 8 MiB are assumed. The region from outside is one of the global pool.
-    pub fn measure() -> Machine {
-        probe::measure()
-    }
-
-    /// The most GFLOP/s with all threads, and the level that reaches them.
+    /// The largest peak with all threads.
     pub fn peak(&self) -> Peak {
         let best = |a: &Peak, b: &Peak| a.gflops.all.total_cmp(&b.gflops.all);
         *self.peaks.iter().max_by(|a, b| best(a, b)).expect("the scalar level is always there")
     }
 
-    /// The nearest memory that holds `bytes`, the caches of all cores in use taken together.
+    /// The first level of memory that holds `bytes`, with the private caches of all threads together.
     pub fn holding(&self, bytes: f64) -> &Memory {
         let holds = |m: &&Memory| {
             let each = if m.per_core { self.threads } else { 1 };
@@ -106,22 +96,22 @@ impl Machine {
         self.memory.iter().find(holds).expect("main memory holds everything")
     }
 
-    /// The most GB/s, read or copied by all threads, of memory that holds `bytes`: of the nearest
-    /// or, where a shared cache gives less than main memory does, of one farther away.
+    /// The largest bandwidth in GB/s, of reads or copies by all threads, of a level of memory that holds
+    /// `bytes`: the first such level, or a later one if that is faster.
     pub fn bandwidth(&self, bytes: f64) -> f64 {
         let nearest = self.holding(bytes).bytes;
         let far_enough = self.memory.iter().filter(|m| m.bytes >= nearest);
         far_enough.map(|m| m.read.all.max(m.copy.all)).fold(0.0, f64::max)
     }
 
-    /// The least seconds for that many operations over that many bytes, each moved once to or
-    /// from the nearest memory that holds all of them.
+    /// The roofline bound in seconds for `flops` operations on `bytes`, each of which is moved once to or
+    /// from the first level of memory that holds them.
     pub fn least_seconds(&self, flops: f64, bytes: f64) -> f64 {
         let bandwidth = self.bandwidth(bytes);
         (flops / (self.peak().gflops.all * 1e9)).max(bytes / (bandwidth * 1e9))
     }
 
-    /// The report in two lines.
+    /// A summary in two lines.
     pub fn summary(&self) -> String {
         let Peak { level, gflops } = self.peak();
         let memory: Vec<String> =
@@ -140,7 +130,7 @@ impl Machine {
     }
 }
 
-/// `48 KiB`, or nothing for main memory.
+/// A size as text, for example `48 KiB`; empty for main memory.
 fn size(bytes: usize) -> String {
     match bytes {
         usize::MAX => String::new(),
@@ -177,7 +167,7 @@ impl Display for Machine {
         writeln!(
             f,
             "\n{:<28}{:>24}{:>24}",
-            "cost of a parallel region", "back to back", "after 200 us"
+            "overhead of a parallel region", "back to back", "after 200 us"
         )?;
         for (name, r) in [("outside", self.region_outside), ("inside", self.region_inside)] {
             let name = format!("from {name} the pool, us");
@@ -195,7 +185,7 @@ mod tests {
         Rate { one: all / 2.0, all }
     }
 
-    fn made_up() -> Machine {
+    fn example() -> Machine {
         let memory = |name, bytes, per_core, gb| Memory {
             name,
             bytes,
@@ -224,17 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_limit_decides() {
-        let m = made_up();
+    fn the_roofline_is_the_larger_bound() {
+        let m = example();
         assert_eq!(m.peak().level, Level::Avx2);
-        // Both cores' first caches hold 64 KiB, the last one is there once.
+        // The L1 caches of both cores hold 64 KiB; the last-level cache is shared.
         assert_eq!(m.holding(65_536.0).name, "L1");
         assert_eq!(m.holding(65_537.0).name, "L3");
         assert_eq!(m.holding(1e9).name, "DRAM");
         assert_eq!(m.least_seconds(1e9, 1e3), 1e9 / 100e9);
         assert_eq!(m.least_seconds(1e3, 1e9), 1e9 / 10e9);
-        // A cache that is slower than what lies behind it bounds nothing.
-        let mut slow = made_up();
+        // A cache that is slower than the next level is not a bound.
+        let mut slow = example();
         slow.memory[1].read = rate(5.0);
         slow.memory[1].copy = rate(5.0);
         assert_eq!(slow.bandwidth(1e6), 10.0);
@@ -242,17 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_everything() {
-        let text = made_up().to_string();
+    fn the_report_has_all_limits() {
+        let text = example().to_string();
         for part in ["2 cores", "avx2", "100.0", "L1", "32 KiB per core", "8 MiB", "DRAM", "600 ns"]
         {
             assert!(text.contains(part), "{part} is missing from:\n{text}");
         }
-        assert_eq!(made_up().summary().lines().count(), 2);
+        assert_eq!(example().summary().lines().count(), 2);
     }
 
     #[test]
-    fn what_is_measured_makes_sense() {
+    fn measurements_are_plausible() {
         let m = crate::with_threads(2, Machine::measure);
         assert_eq!(m.threads, 2);
         assert!((0.1..20.0).contains(&m.clock), "{m}");

@@ -1,28 +1,29 @@
-//! Matrices inside slices: views that a kernel reads from and writes to.
+//! Matrices in slices: the operands of GEMM and attention.
 
-use crate::simd::{LINE, Real, prefetch_near};
+use crate::element::Float;
+use crate::simd::{LINE, prefetch_l1};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A matrix inside a slice, with any strides.
+/// An immutable matrix in a slice, with any strides.
 #[derive(Clone, Copy, Debug)]
 pub struct MatRef<'a, T> {
-    /// The slice that holds it.
+    /// The slice.
     pub data: &'a [T],
-    /// Position of the first element.
+    /// The index of the first element.
     pub offset: usize,
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns.
     pub cols: usize,
-    /// Distance from one row to the next.
+    /// The distance from one row to the next.
     pub row_stride: isize,
-    /// Distance from one column to the next.
+    /// The distance from one column to the next.
     pub col_stride: isize,
 }
 
 impl<'a, T> MatRef<'a, T> {
-    /// All of a slice as `rows` rows of `cols`, one after the other.
+    /// A whole slice as `rows` contiguous rows of `cols` elements.
     ///
     /// # Panics
     /// If the slice has another length.
@@ -47,7 +48,7 @@ impl<'a, T> MatRef<'a, T> {
         at + r.0 + c.0 >= 0 && at + r.1 + c.1 < self.data.len() as i128
     }
 
-    /// The same matrix, rows and columns exchanged.
+    /// The transposed matrix.
     #[inline]
     pub fn t(self) -> MatRef<'a, T> {
         MatRef {
@@ -69,10 +70,10 @@ impl<'a, T> MatRef<'a, T> {
 }
 
 impl<'a, T> MatRef<'a, T> {
-    /// A row whose elements lie in order.
+    /// A contiguous row.
     ///
     /// # Panics
-    /// If they do not, or there is no such row.
+    /// If the row does not exist or is not contiguous.
     #[inline(always)]
     pub fn row(&self, i: usize) -> &'a [T] {
         assert!(i < self.rows && (self.col_stride == 1 || self.cols <= 1), "MatRef: row");
@@ -83,7 +84,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 }
 
-impl<T: Real> MatRef<'_, T> {
+impl<T: Float> MatRef<'_, T> {
     /// Element `(i, j)`.
     #[inline(always)]
     pub fn at(&self, i: usize, j: usize) -> T {
@@ -98,7 +99,7 @@ impl<T: Real> MatRef<'_, T> {
             let places = (0..self.rows).flat_map(|i| (0..self.cols).map(move |j| (i, j)));
             return { places }.all(|(i, j)| self.at(i, j).to_f64().is_finite());
         }
-        // A product with 0 is 0 of finite numbers only, and many such can be added up at once.
+        // `x * 0` is 0 if and only if `x` is finite; the sums are vectorised.
         let (mut sums, mut rest) = ([T::ZERO; 16], T::ZERO);
         for i in 0..self.rows {
             let (whole, tail) = self.row(i).as_chunks::<16>();
@@ -114,16 +115,16 @@ impl<T: Real> MatRef<'_, T> {
         sums.iter().all(|&sum| sum == T::ZERO) && rest == T::ZERO
     }
 
-    /// All elements, row by row, those that are NaN or infinite replaced by 0.
+    /// The elements in row-major order, with NaN and infinities replaced by 0.
     pub fn without_non_finite(&self) -> Vec<T> {
         let places = (0..self.rows).flat_map(|i| (0..self.cols).map(move |j| (i, j)));
         let only_finite = |x: T| if x.to_f64().is_finite() { x } else { T::ZERO };
         places.map(|(i, j)| only_finite(self.at(i, j))).collect()
     }
 
-    /// `out += self · b` over the elements of `b` that are not finite, and of `self` that are
-    /// not 0: what a product with those elements replaced by 0 leaves out, if a zero in `self`
-    /// means "not there".
+    /// `out += self · b`, restricted to the non-finite elements of `b` and the elements of `self` that
+    /// are not 0. Together with the product where non-finite elements are replaced by 0, this is a
+    /// matrix product in which `0 · x` is 0 for every `x`.
     pub fn add_product_with_non_finite(self, b: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         for k in 0..self.cols {
             for j in (0..b.cols).filter(|&j| !b.at(k, j).to_f64().is_finite()) {
@@ -135,8 +136,8 @@ impl<T: Real> MatRef<'_, T> {
     }
 }
 
-/// A matrix to write, row-major with any distance between rows, that can be cut into parts
-/// which different threads write.
+/// A mutable matrix with contiguous rows at any distance, which can be divided into disjoint parts for
+/// different threads.
 #[derive(Debug)]
 pub struct MatMut<'a, T> {
     start: *mut T,
@@ -151,7 +152,7 @@ pub struct MatMut<'a, T> {
 unsafe impl<T: Send> Send for MatMut<'_, T> {}
 
 impl<'a, T> MatMut<'a, T> {
-    /// All of a slice as `rows` rows of `cols`.
+    /// A whole slice as `rows` contiguous rows of `cols` elements.
     ///
     /// # Panics
     /// If the slice has another length.
@@ -161,33 +162,33 @@ impl<'a, T> MatMut<'a, T> {
         MatMut { start: data.as_mut_ptr(), rows, cols, row_stride: cols, data: PhantomData }
     }
 
-    /// Number of rows.
+    /// The number of rows.
     #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// The number of columns.
     #[inline]
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Distance from one row to the next.
+    /// The distance from one row to the next.
     #[inline]
     pub fn row_stride(&self) -> usize {
         self.row_stride
     }
 
-    /// Rows `rows` of columns `cols`, which shares elements with `self`.
+    /// Rows `rows` of columns `cols`, which share elements with `self`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If a range is out of bounds.
     #[inline(always)]
     fn sub(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "MatMut: rows");
         assert!(cols.start <= cols.end && cols.end <= self.cols, "MatMut: columns");
-        // Nothing lies behind the start of a part without elements.
+        // A part without elements has no address in the matrix.
         let empty = rows.is_empty() || cols.is_empty();
         let at = if empty { 0 } else { rows.start * self.row_stride + cols.start };
         // SAFETY: 1. the part has an element, so its first one lies in the matrix, or the
@@ -197,34 +198,34 @@ impl<'a, T> MatMut<'a, T> {
         MatMut { start, rows, cols, row_stride: self.row_stride, data: PhantomData }
     }
 
-    /// Rows `rows` of columns `cols`, borrowed for a while.
+    /// Rows `rows` of columns `cols`, borrowed from `self`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If a range is out of bounds.
     #[inline(always)]
     pub fn part(&mut self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'_, T> {
         self.sub(rows, cols)
     }
 
-    /// All of it, borrowed for a while.
+    /// The whole matrix, borrowed from `self`.
     #[inline]
     pub fn whole(&mut self) -> MatMut<'_, T> {
         self.part(0..self.rows, 0..self.cols)
     }
 
-    /// Rows `rows` of columns `cols`, and nothing of the rest.
+    /// Rows `rows` of columns `cols`, in place of the whole matrix.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If a range is out of bounds.
     #[inline]
     pub fn into_part(self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         self.sub(rows, cols)
     }
 
-    // Below, a matrix is consumed and its parts share no element.
+    // The methods below consume a matrix, and their parts share no elements.
 
-    /// Cut into blocks of at most `rows` rows and `cols` columns, row by row of blocks; each
-    /// with its first row and column.
+    /// Disjoint blocks of at most `rows` rows and `cols` columns in row-major order, each with its first
+    /// row and column.
     ///
     /// # Panics
     /// If a block has no rows or no columns.
@@ -236,10 +237,10 @@ impl<'a, T> MatMut<'a, T> {
             .collect()
     }
 
-    /// Cut into `down` by `across` blocks of equal sizes, perhaps empty, row by row of blocks.
+    /// `down` by `across` disjoint blocks of equal sizes, possibly empty, in row-major order.
     ///
     /// # Panics
-    /// If rows or columns cannot be divided so.
+    /// If rows or columns are not divisible by the numbers of blocks.
     pub fn grid(self, down: usize, across: usize) -> Vec<MatMut<'a, T>> {
         let (rows, cols) = (self.rows / down.max(1), self.cols / across.max(1));
         assert!(rows * down == self.rows && cols * across == self.cols, "MatMut: unequal blocks");
@@ -249,7 +250,7 @@ impl<'a, T> MatMut<'a, T> {
             .collect()
     }
 
-    /// Cut into bands of at most `rows` rows.
+    /// Disjoint bands of at most `rows` rows.
     ///
     /// # Panics
     /// If a band has no rows.
@@ -260,10 +261,10 @@ impl<'a, T> MatMut<'a, T> {
             .collect()
     }
 
-    /// The first columns, and the others.
+    /// The first `at` columns, and the others.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If a range is out of bounds.
     #[inline]
     pub fn split_cols(self, at: usize) -> (MatMut<'a, T>, MatMut<'a, T>) {
         (self.sub(0..self.rows, 0..at), self.sub(0..self.rows, at..self.cols))
@@ -275,7 +276,7 @@ impl<'a, T> MatMut<'a, T> {
     where
         T: Copy,
     {
-        // Rows that lie apart are not fetched ahead by themselves.
+        // Hardware prefetchers do not follow separate rows.
         const ROWS_AHEAD: usize = 16;
         let ahead = self.row_stride.wrapping_mul(ROWS_AHEAD);
         for i in 0..self.rows {
@@ -283,7 +284,7 @@ impl<'a, T> MatMut<'a, T> {
             let row = self.row(i);
             if more {
                 for line in row.chunks(LINE) {
-                    prefetch_near(line.as_ptr().wrapping_add(ahead));
+                    prefetch_l1(line.as_ptr().wrapping_add(ahead));
                 }
             }
             row.fill(x);
@@ -302,7 +303,7 @@ impl<'a, T> MatMut<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(row.start, row.cols) }
     }
 
-    /// Where the first element is.
+    /// The address of the first element.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.start

@@ -1,53 +1,26 @@
-//! Threads: the only file that knows rayon, and the only table of costs.
+//! Parallelism: the only file that uses rayon.
 //!
-//! Work is cut into chunks whose size depends on the shape of the work alone, and every chunk
-//! is done the same way whoever does it. So results do not depend on the number of threads;
-//! whether to use threads at all is a matter of estimated time, and of where it is asked for.
+//! Work is divided into chunks whose size depends on the shape of the work alone
+//! ([`Cost`]), and every chunk is computed in the same way on every thread. So results do not depend
+//! on the number of threads. Whether threads are used at all depends on the estimated time.
 //!
-//! A thread that waits in rayon may run any other task of its pool. So every share of work runs in
-//! the [`settings`](crate::settings) of the thread that shared it out, and that thread waits in the
-//! default ones.
+//! A thread that is blocked in rayon may execute any other task of its pool. So every distributed
+//! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that thread
+//! blocks in the default ones.
 
+use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings::Settings;
 use rayon::prelude::*;
 
-/// Estimated time of work per element, in picoseconds: the one place to tune.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost(pub u32);
-
-impl Cost {
-    /// Reading and writing: copies, sums, comparisons.
-    pub const MOVE: Cost = Cost(250);
-    /// A few arithmetic operations: products, roots, quotients.
-    pub const CHEAP: Cost = Cost(300);
-    /// A polynomial or two: exponentials, logarithms, GELU.
-    pub const COSTLY: Cost = Cost(1_500);
-    /// Element by element through scalar code: gathers, powers, sorting.
-    pub const SCALAR: Cost = Cost(3_000);
-
-    fn of(self, elements: usize) -> u64 {
-        elements as u64 * self.0 as u64
-    }
-}
-
-/// Below this estimate (picoseconds) waking another thread costs more than it saves.
-const WORTH_THREADS: u64 = 25_000_000;
-/// The same if a thread of the pool asks: others look at its work without being woken, unless they
-/// have slept for long.
-const WORTH_THREADS_INSIDE: u64 = 12_000_000;
-/// Aim for chunks of about this estimate (picoseconds).
-const CHUNK: u64 = 20_000_000;
-/// The same of whole products in a batch: shares that differ by one cost more than another chunk.
-const CHUNK_OF_PRODUCTS: u64 = 7_000_000;
-
-/// The number of threads that parallel work uses here and now.
+/// The number of threads that parallel work on this thread uses.
 pub fn threads() -> usize {
-    if Settings::here().alone { 1 } else { rayon::current_num_threads() }
+    if Settings::current().single_threaded { 1 } else { rayon::current_num_threads() }
 }
 
-/// `f(0), f(1), ..` in order: large pieces of work, each with parallel work in it. If there are
-/// enough of them to keep all threads busy, each is done by one thread alone, which takes no
-/// other thread's time and stays in its own caches.
+/// `f(0), f(1), ..` in order, in parallel: large shards of work that contain parallel work
+/// themselves. If there are at least as many shards as threads, the work inside a shard stays on one
+/// thread and in its caches.
 ///
 /// ```
 /// use retrograd_tensor::{par, with_threads};
@@ -58,28 +31,27 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
     }
-    let settings = Settings { alone: n >= threads, ..Settings::here() };
+    let settings = Settings { single_threaded: n >= threads, ..Settings::current() };
     let one = |i| settings.run(|| f(i));
-    waiting(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
+    in_default_settings(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
 }
 
-/// Runs `f` on this thread alone: parallel work in it is not shared out, so that the thread neither
-/// waits for others nor begins their tasks meanwhile.
+/// Runs `f` without distributing its parallel work, so that the thread neither blocks on other
+/// threads nor executes their tasks.
 ///
 /// ```
 /// use retrograd_tensor::par;
-/// assert_eq!(par::alone(par::threads), 1);
+/// assert_eq!(par::single_threaded(par::threads), 1);
 /// ```
-pub fn alone<R>(f: impl FnOnce() -> R) -> R {
-    Settings { alone: true, ..Settings::here() }.run(f)
+pub fn single_threaded<R>(f: impl FnOnce() -> R) -> R {
+    Settings { single_threaded: true, ..Settings::current() }.run(f)
 }
 
 /// Runs `f` with exactly `n` threads for all parallel work in it, and in the
 /// [`settings`](crate::settings) of this thread.
 ///
-/// Entering a pool once around a whole training loop also makes every parallel operation in
-/// it cheaper to start. Without it, rayon's global pool is used: one thread per core, or
-/// `RAYON_NUM_THREADS`.
+/// Parallel operations also start faster inside the pool, so enter it once around a whole training
+/// loop. Outside of it, rayon's global pool is used: one thread per core, or `RAYON_NUM_THREADS`.
 ///
 /// # Panics
 /// If `n` is 0, or the operating system refuses to start threads.
@@ -90,56 +62,42 @@ pub fn alone<R>(f: impl FnOnce() -> R) -> R {
 /// ```
 #[track_caller]
 pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
-    assert!(n > 0, "with_threads: needs at least 1 thread, got 0");
+    require(n > 0, "with_threads", ErrorKind::Value, || "needs at least 1 thread, got 0".into())
+        .or_panic();
     let pool = match rayon::ThreadPoolBuilder::new().num_threads(n).build() {
         Ok(pool) => pool,
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
     };
-    let settings = Settings { alone: false, ..Settings::here() };
-    // Called from a thread of another pool, this waits there.
-    waiting(|| pool.install(|| settings.run(f)))
+    let settings = Settings { single_threaded: false, ..Settings::current() };
+    // On a thread of another pool, this blocks there.
+    in_default_settings(|| pool.install(|| settings.run(f)))
 }
 
 /// Runs `f` once on every thread that parallel work uses, at the same time.
 pub fn on_every_thread(f: impl Fn() + Sync) {
-    let here = Settings::here();
-    waiting(|| rayon::broadcast(|_| here.run(&f)));
+    let here = Settings::current();
+    in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
-/// How many of `n` units of `elements` elements each belong to a chunk: at least 1, and a
-/// function of sizes only.
-pub fn units_per_chunk(cost: Cost, elements: usize) -> usize {
-    (CHUNK / cost.of(elements).max(1)).max(1) as usize
-}
-
-/// How many products of `elements` elements each belong to a chunk: at least 1.
-pub fn products_per_chunk(cost: Cost, elements: usize) -> usize {
-    (CHUNK_OF_PRODUCTS / cost.of(elements).max(1)).max(1) as usize
-}
-
-/// Elements in a chunk of elementwise work: a multiple of 1024.
-pub fn chunk_len(cost: Cost) -> usize {
-    (units_per_chunk(cost, 1) / 1024 * 1024).max(1024)
-}
-
-/// Whether work of this estimate is shared out here and now.
-pub fn worth(cost: Cost, elements: usize) -> bool {
+/// Whether work of this estimated time is distributed on this thread.
+pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
     let time = cost.of(elements);
-    time >= WORTH_THREADS_INSIDE
-        && (time >= WORTH_THREADS || rayon::current_thread_index().is_some())
+    time >= PARALLEL_THRESHOLD_IN_POOL
+        && (time >= PARALLEL_THRESHOLD || rayon::current_thread_index().is_some())
         && threads() > 1
 }
 
-/// A call of rayon that waits: whatever else the thread does meanwhile begins in the defaults. The
-/// work that is shared out brings its own settings, see [`as_here`].
-fn waiting<R>(call: impl FnOnce() -> R) -> R {
+/// A blocking rayon call: other tasks that the thread executes meanwhile start in the default
+/// settings. The distributed work carries its own settings, see [`in_current_settings`].
+fn in_default_settings<R>(call: impl FnOnce() -> R) -> R {
     Settings::DEFAULT.run(call)
 }
 
-/// Does other work of the thread pool while waiting for something; false on a thread outside of it,
-/// which may as well be blocked. A thread of the pool may not: what it waits for may wait for the pool.
-pub fn give_way() -> bool {
-    match waiting(rayon::yield_now) {
+/// Executes another task of the thread pool, if there is one; false on a thread outside of it. A
+/// thread of the pool calls this instead of blocking on a lock: the owner of the lock may itself be
+/// blocked on the pool.
+pub fn yield_to_pool() -> bool {
+    match in_default_settings(rayon::yield_now) {
         Some(rayon::Yield::Executed) => true,
         Some(rayon::Yield::Idle) => {
             std::thread::yield_now();
@@ -149,14 +107,14 @@ pub fn give_way() -> bool {
     }
 }
 
-/// `f` for other threads, with the settings of this one. `f` is behind a pointer, so that what rayon
-/// makes of it is compiled for each type of argument, not for each `f`.
-fn as_here<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {
-    let here = Settings::here();
+/// `f` for other threads, in the settings of this one. `f` is a trait object, so that rayon's code is
+/// compiled once per type of argument instead of once per `f`.
+fn in_current_settings<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {
+    let here = Settings::current();
     move |argument| here.run(|| f(argument))
 }
 
-/// Fills `out` in chunks of `chunk` elements; `f` gets a chunk's first index and the chunk.
+/// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the chunk.
 pub fn fill<T: Send>(
     out: &mut [T],
     chunk: usize,
@@ -166,7 +124,7 @@ pub fn fill<T: Send>(
     fill_dyn(out, chunk, cost, &f);
 }
 
-/// [`fill`], compiled once for each type of element and not for each `f`.
+/// [`fill`], compiled once per type of element instead of once per `f`.
 #[inline(never)]
 fn fill_dyn<T: Send>(
     out: &mut [T],
@@ -174,53 +132,53 @@ fn fill_dyn<T: Send>(
     cost: Cost,
     f: &(dyn Fn(usize, &mut [T]) + Send + Sync),
 ) {
-    if worth(cost, out.len()) && out.len() > chunk {
+    if should_parallelize(cost, out.len()) && out.len() > chunk {
         let f = |(i, part): (usize, _)| f(i * chunk, part);
-        let f = as_here(&f);
-        waiting(|| out.par_chunks_mut(chunk).enumerate().for_each(f));
+        let f = in_current_settings(&f);
+        in_default_settings(|| out.par_chunks_mut(chunk).enumerate().for_each(f));
     } else {
         out.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, part)| f(i * chunk, part));
     }
 }
 
-/// Fills two outputs in step: chunk `i` of one belongs to chunk `i` of the other.
+/// Fills two outputs together, chunk `i` of one with chunk `i` of the other.
 pub fn fill2<T: Send, U: Send>(
     (a, chunk_a): (&mut [T], usize),
     (b, chunk_b): (&mut [U], usize),
     cost: Cost,
     f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
 ) {
-    if worth(cost, a.len().max(b.len())) && a.len() > chunk_a {
+    if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
-        let f = as_here(&f);
-        waiting(|| a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f));
+        let f = in_current_settings(&f);
+        in_default_settings(|| a.par_chunks_mut(chunk_a).zip(b).enumerate().for_each(f));
     } else {
         let b = b.chunks_mut(chunk_b);
         a.chunks_mut(chunk_a).zip(b).enumerate().for_each(|(i, (a, b))| f(i, a, b));
     }
 }
 
-/// `f(0), f(1), ..` in order, each worth `elements` elements of work.
+/// `f(0), f(1), ..` in order, each of which processes `elements` elements.
 pub fn map<R: Send>(
     n: usize,
     elements: usize,
     cost: Cost,
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
-    if n > 1 && worth(cost, n.saturating_mul(elements)) {
-        let f = as_here(&f);
-        waiting(|| (0..n).into_par_iter().map(f).collect())
+    if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
+        let f = in_current_settings(&f);
+        in_default_settings(|| (0..n).into_par_iter().map(f).collect())
     } else {
         (0..n).map(f).collect()
     }
 }
 
-/// Does every item, each worth `elements` elements of work.
+/// Calls `f` on every item, each of which has `elements` elements.
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
-    if items.len() > 1 && worth(cost, items.len() * elements) {
-        let f = as_here(&f);
-        waiting(|| items.into_par_iter().for_each(f));
+    if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
+        let f = in_current_settings(&f);
+        in_default_settings(|| items.into_par_iter().for_each(f));
     } else {
         items.into_iter().for_each(f);
     }
@@ -235,19 +193,19 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     const MUCH: Cost = Cost(1_000_000_000);
-    /// None is the default, except that work is shared out.
+    /// None is the default, except that work is distributed.
     const UNUSUAL: Settings = Settings {
         level: Some(Level::Scalar),
         precision: MatmulPrecision::Bf16,
         grad: false,
-        alone: false,
+        single_threaded: false,
     };
 
     #[test]
-    fn settings_go_along_to_other_threads() {
-        let alone = Settings { alone: true, ..UNUSUAL };
+    fn other_threads_inherit_the_settings() {
+        let single = Settings { single_threaded: true, ..UNUSUAL };
         for here in [Settings::DEFAULT, UNUSUAL] {
-            let right = || assert_eq!(Settings::here(), here);
+            let right = || assert_eq!(Settings::current(), here);
             here.run(|| {
                 with_threads(3, || {
                     right();
@@ -264,8 +222,8 @@ mod tests {
         UNUSUAL.run(|| {
             with_threads(3, || {
                 shards(3, |_| {
-                    assert_eq!(Settings::here(), alone);
-                    with_threads(2, || assert_eq!(Settings::here(), UNUSUAL));
+                    assert_eq!(Settings::current(), single);
+                    with_threads(2, || assert_eq!(Settings::current(), UNUSUAL));
                 });
             });
         });
@@ -277,9 +235,9 @@ mod tests {
         }
     }
 
-    /// The settings in which a thread runs the task of somebody else while it waits for `share`,
-    /// which is called in unusual settings and given two pieces of work to share out.
-    fn while_waiting_for(share: impl Fn(&(dyn Fn() + Sync)) + Sync) -> Settings {
+    /// The settings in which a thread executes an unrelated task while it is blocked in `share`, which
+    /// is called in unusual settings and given two tasks to distribute.
+    fn while_blocked_in(share: impl Fn(&(dyn Fn() + Sync)) + Sync) -> Settings {
         let (both_began, seen) = (AtomicBool::new(false), OnceLock::new());
         let (both_began, seen) = (&both_began, &seen);
         with_threads(2, || {
@@ -292,13 +250,13 @@ mod tests {
                             return wait_for(|| seen.get().is_some());
                         }
                         wait_for(|| both_began.load(SeqCst));
-                        // Of the two threads only this one will have time for it.
+                        // The other thread is busy, so this one executes it.
                         scope.spawn(move |_| {
-                            let here = (rayon::current_thread_index(), Settings::here());
+                            let here = (rayon::current_thread_index(), Settings::current());
                             seen.set(here).expect("once");
                         });
                     });
-                    assert_eq!(Settings::here(), UNUSUAL);
+                    assert_eq!(Settings::current(), UNUSUAL);
                 });
                 assert_eq!(seen.get().map(|(thread, _)| *thread), Some(waiter));
             });
@@ -307,24 +265,24 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_runs_the_tasks_of_others_in_the_defaults() {
+    fn a_blocked_thread_executes_other_tasks_in_the_default_settings() {
         let seen = [
-            while_waiting_for(|f| fill(&mut [0; 2], 1, MUCH, |_, _| f())),
-            while_waiting_for(|f| fill2((&mut [0; 2], 1), (&mut [0; 2], 1), MUCH, |_, _, _| f())),
-            while_waiting_for(|f| drop(map(2, 1, MUCH, |_| f()))),
-            while_waiting_for(|f| each(vec![(); 2], 1, MUCH, |()| f())),
-            while_waiting_for(|f| drop(shards(2, |_| f()))),
-            while_waiting_for(|f| on_every_thread(f)),
+            while_blocked_in(|f| fill(&mut [0; 2], 1, MUCH, |_, _| f())),
+            while_blocked_in(|f| fill2((&mut [0; 2], 1), (&mut [0; 2], 1), MUCH, |_, _, _| f())),
+            while_blocked_in(|f| drop(map(2, 1, MUCH, |_| f()))),
+            while_blocked_in(|f| each(vec![(); 2], 1, MUCH, |()| f())),
+            while_blocked_in(|f| drop(shards(2, |_| f()))),
+            while_blocked_in(|f| on_every_thread(f)),
         ];
         assert_eq!(seen, [Settings::DEFAULT; 6]);
     }
 
     #[test]
-    fn who_waits_for_another_pool_does_too() {
+    fn a_thread_blocked_on_another_pool_does_too() {
         let seen = OnceLock::new();
         with_threads(1, || {
             rayon::scope(|scope| {
-                scope.spawn(|_| seen.set(Settings::here()).expect("once"));
+                scope.spawn(|_| seen.set(Settings::current()).expect("once"));
                 UNUSUAL.run(|| with_threads(1, || wait_for(|| seen.get().is_some())));
             });
         });
@@ -332,16 +290,16 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_shared_work_restores_the_settings() {
+    fn a_panic_in_distributed_work_restores_the_settings() {
         with_threads(3, || {
             UNUSUAL.run(|| {
                 let work = || map(64, 1, MUCH, |i| assert!(i != 40, "piece 40"));
                 let panicked = std::panic::catch_unwind(work);
                 assert!(panicked.is_err());
-                assert_eq!(Settings::here(), UNUSUAL);
+                assert_eq!(Settings::current(), UNUSUAL);
             });
-            assert_eq!(Settings::here(), Settings::DEFAULT);
-            on_every_thread(|| assert_eq!(Settings::here(), Settings::DEFAULT));
+            assert_eq!(Settings::current(), Settings::DEFAULT);
+            on_every_thread(|| assert_eq!(Settings::current(), Settings::DEFAULT));
         });
     }
 }

@@ -1,26 +1,27 @@
-//! Random numbers that are functions of a key and an index.
+//! Counter-based random numbers: functions of a key and an index.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: *Parallel random numbers: as
-//! easy as 1, 2, 3*, SC 2011), which encrypts a counter. It has no state to advance, so any
-//! number can be computed at any time, on any thread, and again in the backward pass: a
-//! random tensor does not depend on threads, layouts or instruction sets, and dropout
-//! remembers a [`Key`] instead of a mask.
+//! easy as 1, 2, 3*, SC 2011), which encrypts a counter. It has no state, so any number
+//! can be computed at any time, on any thread, and again in the backward pass: a random tensor does not
+//! depend on threads, layouts or instruction sets, and dropout saves a [`Key`] instead of a mask.
 
-use crate::simd::{self, Kernel, Lanes, Level, Real};
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::settings;
+use crate::simd::{Kernel, Lanes, Level, dispatch_f32};
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
 use std::convert::Infallible;
 
-/// Blocks computed side by side, one per lane.
+/// Blocks that are computed in parallel, one per lane.
 const LANES: usize = 16;
-/// Words of that many blocks.
+/// The words of as many blocks.
 const GROUP: usize = 4 * LANES;
 
 /// Philox4x32-10 of a counter under a key.
 #[inline(always)]
 fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
-    // Words live in the lower halves of 64 bits, where vector multiplication wants them; what
-    // gathers in the upper halves is never read.
+    // Words are in the lower halves of 64 bits, as vector multiplication requires; the upper halves are
+    // ignored.
     let mut c: [u64; 4] = [c0.into(), c1.into(), c2.into(), c3.into()];
     for _ in 0..10 {
         let a = u64::from(c[0] as u32) * 0xD251_1F53;
@@ -32,10 +33,10 @@ fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
     [c[0] as u32, c[1] as u32, c[2] as u32, c[3] as u32]
 }
 
-/// One endless sequence of random numbers, read by index.
+/// The key of an infinite sequence of random numbers, which are read by index.
 ///
 /// There are 2⁶⁴ independent streams for each of 2⁶⁴ seeds. Use a key for one purpose only:
-/// its words, bits and uniform numbers are all made from the same blocks.
+/// its words, bits and uniform numbers are computed from the same blocks.
 ///
 /// ```
 /// use retrograd_tensor::random::Key;
@@ -65,7 +66,7 @@ impl Key {
         self.stream
     }
 
-    /// A block: the counter is its number and the stream.
+    /// Block `number`: the counter consists of the number and the stream.
     #[inline(always)]
     fn block(self, number: u64) -> [u32; 4] {
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
@@ -94,8 +95,8 @@ impl Key {
         unit_f32(self.bits(index))
     }
 
-    /// 32 random bits, four to a block: the fast sequence, of which [`Key::words`] makes many
-    /// at once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
+    /// 32 random bits, four words per block: the fast sequence, of which [`Key::words`] computes many at
+    /// once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
     /// in 16 lanes are in order.
     pub fn word(self, index: u64) -> u32 {
         let mut word = [0];
@@ -106,7 +107,7 @@ impl Key {
     /// `out[i] = word(first + i)`.
     pub fn words(self, first: u64, out: &mut [u32]) {
         self.fill(
-            simd::level(),
+            settings::level(),
             first,
             out,
             #[inline(always)]
@@ -114,8 +115,8 @@ impl Key {
         );
     }
 
-    /// Gives `f` the words from `first`, at most a group at a time, with where they begin
-    /// in `out` and as much of it.
+    /// Calls `f` with the words from `first` on, at most a group at a time, with their start in `out` and
+    /// the part of `out` that corresponds to them.
     pub(crate) fn fill<T>(
         self,
         level: Level,
@@ -123,8 +124,8 @@ impl Key {
         out: &mut [T],
         f: impl Fn(&[u32], usize, &mut [T]),
     ) {
-        // No lanes are used by name: inside a kernel the compiler may use all registers.
-        f32::dispatch(level, Words { key: self, first, out, f });
+        // A kernel without vector operations, so that the compiler vectorises for the instruction set.
+        dispatch_f32(level, Words { key: self, first, out, f });
     }
 
     /// Whether the event of probability `p` happens at `index`: `word / 2³² < p`.
@@ -133,7 +134,10 @@ impl Key {
     /// If `p` is outside `[0, 1]` or NaN.
     #[track_caller]
     pub fn happens(self, index: u64, p: f64) -> bool {
-        assert!((0.0..=1.0).contains(&p), "happens: p must be in [0, 1], got {p}");
+        require((0.0..=1.0).contains(&p), "happens", ErrorKind::Value, || {
+            format!("p must be in [0, 1], got {p}")
+        })
+        .or_panic();
         u64::from(self.word(index)) < threshold(p)
     }
 }
@@ -155,7 +159,7 @@ impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
         let mut skip = (first % GROUP as u64) as usize;
         let mut done = 0;
         while done < out.len() {
-            // The compiler runs the iterations of this loop side by side, one per lane.
+            // The compiler vectorises this loop, with one iteration per lane.
             let mut words = [0; GROUP];
             for i in 0..LANES {
                 let block = key.block(group * LANES as u64 + i as u64);
@@ -164,7 +168,7 @@ impl<T, F: Fn(&[u32], usize, &mut [T])> Kernel<f32> for Words<'_, T, F> {
                 }
             }
             if skip == 0 && out.len() - done >= GROUP {
-                // A length that the compiler knows.
+                // A constant length.
                 f(&words, done, &mut out[done..done + GROUP]);
                 done += GROUP;
             } else {
@@ -203,7 +207,7 @@ pub(crate) fn below(n: u64, mut bits: impl FnMut() -> u64) -> u64 {
     }
 }
 
-/// A source of keys: a seed, and the number of the next stream.
+/// A generator of keys: a seed, and the next stream.
 ///
 /// Its whole state is two numbers ([`Rng::state`]). It is also a generator of the `rand`
 /// crate, each number from a stream of its own.
@@ -223,12 +227,12 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A source that begins with stream 0 of a seed.
+    /// A generator that starts with stream 0 of a seed.
     pub fn new(seed: u64) -> Rng {
         Rng { seed, next: 0 }
     }
 
-    /// The next stream.
+    /// The key of the next stream.
     pub fn key(&mut self) -> Key {
         let key = Key::new(self.seed, self.next);
         self.next = self.next.wrapping_add(1);
@@ -240,7 +244,7 @@ impl Rng {
         (self.seed, self.next)
     }
 
-    /// A source that continues where another one was.
+    /// A generator with the state of another one.
     pub fn from_state((seed, next): (u64, u64)) -> Rng {
         Rng { seed, next }
     }
@@ -251,13 +255,13 @@ impl Rng {
     /// If `n` is 0.
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
-        assert!(n > 0, "below: 0..0 has no numbers");
+        require(n > 0, "below", ErrorKind::Value, || "0..0 has no numbers".into()).or_panic();
         let mut draw = draws(self.key());
         below(n as u64, &mut draw) as usize
     }
 }
 
-/// The bits of a key, one after the other.
+/// The bits of a key in order.
 pub(crate) fn draws(key: Key) -> impl FnMut() -> u64 {
     let mut indices = 0..;
     move || key.bits(indices.next().expect("2⁶⁴ draws"))
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn words_come_from_the_blocks_they_are_said_to() {
+    fn words_have_their_documented_blocks() {
         let key = Key::new(3, 4);
         for index in 0..300u64 {
             let block = index / 64 * 16 + index % 16;
@@ -328,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn below_is_exact_where_it_must_reject() {
+    fn below_rejects_draws_that_would_be_biased() {
         // For 3 the one product with a low half below 2^64 mod 3 = 1 is that of 0.
         let mut bits = [0, 1].into_iter();
         assert_eq!(below(3, || bits.next().unwrap()), 0);

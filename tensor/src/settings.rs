@@ -1,86 +1,148 @@
-//! The settings of a thread: what scopes change for as long as a closure runs.
+//! Settings of a thread, changed by scopes that hold while a closure runs.
 //!
-//! There are four scopes: [`with_level`](crate::simd::with_level),
-//! [`with_matmul_precision`](crate::with_matmul_precision), [`with_grad_enabled`], of which
-//! `no_grad` of the autograd crate is the common case, and [`par::alone`](crate::par::alone). A scope
-//! holds for the thread that enters it and for the work that tensor operations,
-//! [`par`](crate::par) and [`with_threads`](crate::with_threads) share out from inside. The scope ends
-//! when its closure returns or panics.
+//! There are four scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`] (`no_grad`
+//! of the autograd crate is the common case) and
+//! [`par::single_threaded`](crate::par::single_threaded). A scope applies to the thread that enters
+//! it and to the work that tensor operations, [`par`](crate::par) and
+//! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure returns
+//! or panics.
 //!
 //! # Rayon tasks
 //!
-//! A thread that waits for work that it shared out may run other tasks of its pool in the meantime.
-//! It does so in the default settings: gradients enabled, precision `F32`, the level that
-//! `RETROGRAD_SIMD` or the CPU gives. So a scope never reaches the tasks of somebody else.
+//! A thread that is blocked until its distributed work is done may execute other tasks of its pool
+//! in the meantime. It does so in the default settings: gradients enabled, precision `F32`, the level
+//! from `RETROGRAD_SIMD` or the CPU. So a scope never affects unrelated tasks.
 //!
-//! A program that calls rayon itself (`par_iter`, `join`, `scope`, `spawn`) enters scopes *inside*
+//! A program that calls rayon itself (`par_iter`, `join`, `scope`, `spawn`) must enter scopes *inside*
 //! its tasks, not around the call:
 //!
-//! * A task begins in the default settings, not in those of the thread that made it. Only the thread
-//!   that made the tasks runs its share of them in its own settings.
-//! * A thread that waits in a call of rayon keeps its settings. Any task that it runs meanwhile runs
-//!   in them.
+//! * A task starts in the default settings, not in those of the thread that spawned it. Only the
+//!   tasks that the spawning thread executes itself run in its settings.
+//! * A thread that is blocked in a rayon call keeps its settings. Any task that it executes meanwhile
+//!   runs in them.
 //!
 //! [`par::map`](crate::par::map), [`par::each`](crate::par::each) and
-//! [`par::shards`](crate::par::shards) have neither problem.
+//! [`par::shards`](crate::par::shards) have neither limitation.
 
 use crate::precision::MatmulPrecision;
 use crate::simd::Level;
 use std::cell::Cell;
+use std::sync::OnceLock;
 
-/// All settings. They are one value, so that none is forgotten where they are handed on.
+/// All settings, in one value, so that distributed work inherits every one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `None` is the level of the process.
+    /// `None` is the default level of the process.
     pub(crate) level: Option<Level>,
     pub(crate) precision: MatmulPrecision,
-    /// Whether operations on variables are recorded. Nothing in this crate reads it.
+    /// Whether operations on variables are recorded. Only the autograd crate reads it.
     pub(crate) grad: bool,
-    /// Whether the thread does all work itself.
-    pub(crate) alone: bool,
+    /// Whether the thread distributes no work.
+    pub(crate) single_threaded: bool,
 }
 
 thread_local! {
-    static HERE: Cell<Settings> = const { Cell::new(Settings::DEFAULT) };
+    static CURRENT: Cell<Settings> = const { Cell::new(Settings::DEFAULT) };
 }
 
 impl Settings {
-    /// What a thread begins with.
-    pub(crate) const DEFAULT: Settings =
-        Settings { level: None, precision: MatmulPrecision::F32, grad: true, alone: false };
+    /// The initial settings of a thread.
+    pub(crate) const DEFAULT: Settings = Settings {
+        level: None,
+        precision: MatmulPrecision::F32,
+        grad: true,
+        single_threaded: false,
+    };
 
-    /// Those of this thread.
+    /// The settings of this thread.
     #[inline]
-    pub(crate) fn here() -> Settings {
-        HERE.get()
+    pub(crate) fn current() -> Settings {
+        CURRENT.get()
     }
 
-    /// Runs `f` in these settings, and then restores those that were in force, also if `f` panics.
+    /// Runs `f` in these settings and restores the previous ones, also if `f` panics.
     pub(crate) fn run<R>(self, f: impl FnOnce() -> R) -> R {
         struct Restore(Settings);
         impl Drop for Restore {
             fn drop(&mut self) {
-                HERE.set(self.0);
+                CURRENT.set(self.0);
             }
         }
-        let _restore = Restore(HERE.replace(self));
+        let _restore = Restore(CURRENT.replace(self));
         f()
     }
 }
 
-/// Whether operations on variables on this thread are recorded: what the innermost
-/// [`with_grad_enabled`] says, else true.
-#[inline]
-pub fn grad_enabled() -> bool {
-    Settings::here().grad
+/// The SIMD level of this thread: that of the innermost [`with_level`], else the default of the
+/// process, [`Level::from_environment`], which is read once.
+///
+/// Tensor operations pass it on to the threads that they distribute work to. Threads and rayon tasks
+/// that a program starts itself begin with the default; see [`settings`](self).
+///
+/// # Panics
+/// If [`Level::from_environment`] is an error. A program that reports this error itself calls that
+/// function first.
+pub fn level() -> Level {
+    static DEFAULT: OnceLock<Level> = OnceLock::new();
+    let default = || Level::from_environment().unwrap_or_else(|error| panic!("{error}"));
+    Settings::current().level.unwrap_or_else(|| *DEFAULT.get_or_init(default))
 }
 
-/// Runs `f` with operations on variables recorded, or not recorded, whatever was in force before:
-/// PyTorch's `torch.set_grad_enabled(enabled)` as a context manager. May be nested; a panic
-/// restores what was in force.
+/// Runs `f` with kernels of another SIMD level; for tests and comparisons. See [`settings`](self) for
+/// rayon tasks.
 ///
-/// The autograd crate reads the setting. It is kept here, so that threads that share work pass it on
-/// like every other.
+/// # Panics
+/// If this CPU does not support the level.
+///
+/// # Example
+/// ```
+/// use retrograd_tensor::settings::{level, with_level};
+/// use retrograd_tensor::simd::Level;
+/// assert_eq!(with_level(Level::Scalar, level), Level::Scalar);
+/// ```
+#[track_caller]
+pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
+    if let Err(error) = level.supported() {
+        panic!("with_level: {error}");
+    }
+    Settings { level: Some(level), ..Settings::current() }.run(f)
+}
+
+/// The precision of `f32` matrix multiplication on this thread: that of the innermost
+/// [`with_matmul_precision`], else `F32`.
+pub fn matmul_precision() -> MatmulPrecision {
+    Settings::current().precision
+}
+
+/// Runs `f` with `f32` matrices multiplied in `precision` where it is supported, including those of
+/// backward passes that run inside. See [`settings`](self) for threads and rayon tasks that `f` starts
+/// itself.
+///
+/// ```
+/// use retrograd_tensor::random::Rng;
+/// use retrograd_tensor::{MatmulPrecision, Tensor, with_matmul_precision};
+/// let a: Tensor<f32> = Tensor::randn([64, 64], &mut Rng::new(1));
+/// let exact = a.cast::<f64>().matmul(&a.cast());
+/// let b = with_matmul_precision(MatmulPrecision::Bf16x6, || a.matmul(&a));
+/// assert!(b.cast::<f64>().sub(&exact).abs().max(..).item() < 1e-5);
+/// ```
+pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> R) -> R {
+    Settings { precision, ..Settings::current() }.run(f)
+}
+
+/// Whether operations on variables are recorded on this thread: the value of the innermost
+/// [`with_grad_enabled`], else true.
+#[inline]
+pub fn grad_enabled() -> bool {
+    Settings::current().grad
+}
+
+/// Runs `f` with recording of operations on variables enabled or disabled: PyTorch's
+/// `torch.set_grad_enabled(enabled)` as a context manager. Scopes nest; a panic restores the previous
+/// value.
+///
+/// The autograd crate reads this setting. It is defined here, so that distributed work inherits it
+/// like every other setting.
 ///
 /// ```
 /// use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
@@ -91,5 +153,33 @@ pub fn grad_enabled() -> bool {
 /// });
 /// ```
 pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
-    Settings { grad: enabled, ..Settings::here() }.run(f)
+    Settings { grad: enabled, ..Settings::current() }.run(f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_level_nests_and_is_restored_after_a_panic() {
+        let before = level();
+        for l in Level::available() {
+            with_level(l, || {
+                assert_eq!(level(), l);
+                with_level(Level::Scalar, || assert_eq!(level(), Level::Scalar));
+                assert_eq!(level(), l);
+            });
+        }
+        let panicked = std::panic::catch_unwind(|| with_level(Level::Scalar, || panic!("inside")));
+        assert!(panicked.is_err());
+        assert_eq!(level(), before);
+    }
+
+    #[test]
+    fn with_level_rejects_unsupported_levels() {
+        let unsupported = if cfg!(target_arch = "x86_64") { Level::Neon } else { Level::Avx2 };
+        let rejected = std::panic::catch_unwind(|| with_level(unsupported, || ()));
+        let text = *rejected.unwrap_err().downcast::<String>().unwrap();
+        assert!(text.contains("is not supported by this CPU (has: scalar"), "{text}");
+    }
 }

@@ -1,17 +1,17 @@
-//! Shapes: sizes of axes, and the rules that combine them.
+//! Shapes: the sizes of axes, and the rules that combine them.
 
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use std::fmt;
 use std::ops::{Deref, RangeFull};
 
 /// The largest number of axes a tensor may have.
 pub const MAX_RANK: usize = 8;
 
-/// In [`reshape`](crate::Tensor::reshape): "whatever size makes the number of elements fit",
-/// as `-1` does in NumPy and PyTorch.
+/// A size that [`reshape`](crate::Tensor::reshape) infers from the number of elements, like `-1` in NumPy
+/// and PyTorch.
 pub const INFER: usize = usize::MAX;
 
-/// The sizes of a tensor's axes, outermost first. Small and `Copy`.
+/// The sizes of a tensor's axes, outermost first.
 ///
 /// Invariant: the product of the non-zero sizes fits `isize`, whatever the order of the axes
 /// and whether or not one of them is zero, so no later product of sizes can overflow.
@@ -25,48 +25,40 @@ impl Shape {
     /// The shape of a single number: no axes.
     pub const SCALAR: Shape = Shape { dims: [0; MAX_RANK], rank: 0 };
 
-    /// A shape, or why it is none: too many axes, or too many elements.
+    /// A shape; an error if there are too many axes or elements.
     pub fn try_new(dims: &[usize]) -> Result<Shape> {
         Shape::checked("tensor", dims)
     }
 
-    /// [`Shape::try_new`], in the name of an operation.
+    /// [`Shape::try_new`], with the name of an operation for errors.
     pub fn checked(op: &'static str, dims: &[usize]) -> Result<Shape> {
-        if dims.len() > MAX_RANK {
-            return Err(ShapeError::new(
-                op,
-                ErrorKind::RankTooLarge,
-                format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len()),
-            ));
-        }
+        require(dims.len() <= MAX_RANK, op, ErrorKind::RankTooLarge, || {
+            format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len())
+        })?;
         let product = dims
             .iter()
             .filter(|&&d| d != 0)
             .try_fold(1usize, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= isize::MAX as usize);
-        if product.is_none() {
-            return Err(ShapeError::new(
-                op,
-                ErrorKind::Overflow,
-                format!("shape {dims:?} has more than {} elements", isize::MAX),
-            ));
-        }
+        require(!product.is_none(), op, ErrorKind::Overflow, || {
+            format!("shape {dims:?} has more than {} elements", isize::MAX)
+        })?;
         let mut shape = Shape { dims: [0; MAX_RANK], rank: dims.len() as u8 };
         shape.dims[..dims.len()].copy_from_slice(dims);
         Ok(shape)
     }
 
-    /// Number of axes.
+    /// The number of axes.
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
-    /// Number of elements; 1 for a scalar.
+    /// The number of elements; 1 for a scalar.
     pub fn numel(&self) -> usize {
         self.iter().product()
     }
 
-    /// The axis an index means: `-1` is the last.
+    /// Resolves an axis: `-1` is the last one.
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank() as isize;
         let resolved = if axis < 0 { axis + rank } else { axis };
@@ -81,14 +73,14 @@ impl Shape {
         }
     }
 
-    /// The same shape with axis `axis` of another size.
+    /// The shape with another size of one axis.
     pub fn with(&self, axis: usize, size: usize) -> Result<Shape> {
         let mut dims = self.dims;
         dims[axis] = size;
         Shape::try_new(&dims[..self.rank()])
     }
 
-    /// Without an axis.
+    /// The shape without an axis.
     pub fn without(&self, axis: usize) -> Shape {
         let mut out = Shape { dims: [0; MAX_RANK], rank: self.rank - 1 };
         for (to, from) in (0..self.rank()).filter(|&i| i != axis).enumerate() {
@@ -97,7 +89,7 @@ impl Shape {
         out
     }
 
-    /// The shape left by reducing over `axes`: they become 1, or vanish.
+    /// The shape after a reduction over `axes`, which get size 1 if `keep`, else are removed.
     pub fn reduced(&self, axes: AxisSet, keep: bool) -> Shape {
         let mut out = Shape::SCALAR;
         for (i, &d) in self.iter().enumerate() {
@@ -109,7 +101,8 @@ impl Shape {
         out
     }
 
-    /// NumPy broadcasting: align at the last axis; sizes must be equal or one of them 1.
+    /// Broadcasts two shapes by NumPy's rules: they are aligned at the last axis, and sizes must be equal
+    /// or one of them 1.
     pub fn broadcast(op: &'static str, a: &Shape, b: &Shape) -> Result<Shape> {
         let rank = a.rank().max(b.rank());
         let mut dims = [0; MAX_RANK];
@@ -120,21 +113,17 @@ impl Shape {
                 (1, y) => y,
                 (x, 1) => x,
                 (x, y) => {
-                    return Err(ShapeError::new(
-                        op,
-                        ErrorKind::Broadcast,
-                        format!(
-                            "cannot broadcast {a:?} with {b:?}: axis {} is {x} and {y}",
-                            i as isize - rank as isize
-                        ),
-                    ));
+                    let axis = i as isize - rank as isize;
+                    let text =
+                        format!("cannot broadcast {a:?} with {b:?}: axis {axis} is {x} and {y}");
+                    return Err(ShapeError::new(op, ErrorKind::Broadcast, text));
                 }
             };
         }
         Shape::checked(op, &dims[..rank])
     }
 
-    /// Resolves [`INFER`] in `dims` for `numel` elements and checks the count.
+    /// Resolves [`INFER`] in `dims` for the elements of `from`, and checks their number.
     pub fn infer(op: &'static str, from: &Shape, dims: &[usize]) -> Result<Shape> {
         let fail = |why: String| Err(ShapeError::new(op, ErrorKind::Reshape, why));
         let shown = || {
@@ -252,27 +241,27 @@ impl AxisSet {
         AxisSet(((1u16 << rank) - 1) as u8)
     }
 
-    /// With one more.
+    /// The set with another axis.
     pub fn insert(self, axis: usize) -> AxisSet {
         AxisSet(self.0 | 1 << axis)
     }
 
-    /// Whether `axis` is in it.
+    /// Whether the set contains `axis`.
     pub fn contains(self, axis: usize) -> bool {
         self.0 >> axis & 1 == 1
     }
 
-    /// How many there are.
+    /// The number of axes in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All axes of a tensor of this rank, ascending, but those of the set at the end.
+    /// The permutation of the axes of a tensor of this rank that moves those of the set to the end.
     pub fn moved_last(self, rank: usize) -> Vec<isize> {
         let kept = (0..rank).filter(|&i| !self.contains(i));
         kept.chain(self.iter()).map(|i| i as isize).collect()
@@ -284,7 +273,7 @@ impl AxisSet {
     }
 }
 
-/// The permutation that undoes `order`, whose axes are counted from 0.
+/// The inverse of a permutation of axes.
 pub fn inverse_order(order: &[isize]) -> Vec<isize> {
     let mut back = vec![0; order.len()];
     for (to, &from) in order.iter().enumerate() {
@@ -293,9 +282,9 @@ pub fn inverse_order(order: &[isize]) -> Vec<isize> {
     back
 }
 
-/// Ways to name axes: `-1`, `[0, 2]`, or `..` for all of them.
+/// Arguments that denote axes: `-1`, `[0, 2]`, or `..` for all.
 pub trait Axes: Copy {
-    /// The axes meant, of a tensor of this shape; an axis named twice is an error.
+    /// The axes of a tensor of this shape; an axis that is given twice is an error.
     fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet>;
 }
 
@@ -303,10 +292,9 @@ impl Axes for &[isize] {
     fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet> {
         self.iter().try_fold(AxisSet::EMPTY, |set, &axis| {
             let i = shape.axis(op, axis)?;
-            if set.contains(i) {
-                let text = format!("axis {axis} of {shape:?} is named twice in {self:?}");
-                return Err(ShapeError::new(op, ErrorKind::Axis, text));
-            }
+            require(!set.contains(i), op, ErrorKind::Axis, || {
+                format!("axis {axis} of {shape:?} is named twice in {self:?}")
+            })?;
             Ok(set.insert(i))
         })
     }

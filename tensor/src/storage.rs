@@ -1,17 +1,16 @@
-//! Memory of tensors: aligned blocks that are recycled, never cleared without need.
+//! Storage: a pool of aligned blocks, which are recycled without being cleared.
 //!
-//! A block is zeroed once, when it comes from the allocator, so it is always initialised
-//! memory. When a storage is dropped its block goes to a free list of its size class; the
-//! next storage of that class takes it as it is, old contents included. Elements that accept
-//! any bit pattern ([`Element::ANY_BITS`]) can read such a block safely, and `bool` storages
-//! are cleared first. In a training loop, where every step asks for the same sizes, the
-//! allocator is called in the first step only.
+//! A block is zeroed once, when it is allocated, so it is always initialised memory. When a storage is
+//! dropped, its block goes to the free list of its size class; the next storage of that class reuses
+//! it with its old contents. Elements that accept any bit pattern ([`Element::ANY_BITS`]) can read such
+//! a block safely, and `bool` storages are cleared first. In a training loop, where every step uses
+//! the same sizes, the allocator is called in the first step only.
 //!
-//! At most as many bytes are kept for reuse as were ever in use at once.
+//! The bytes kept for reuse never exceed the peak of the bytes in use.
 //!
-//! Large blocks begin at a multiple of 2 MiB and ask Linux for huge pages: the first touch of a
-//! page costs about as much as copying it, and an address in a huge page is found without a walk
-//! through tables.
+//! Large blocks start at a multiple of 2 MiB and request huge pages from Linux: the first touch of a
+//! page costs about as much as copying it, and an address in a huge page is translated without a page
+//! table walk.
 
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
@@ -24,11 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Every block starts at a multiple of a cache line, which is also the widest vector.
 const ALIGN: usize = 64;
-/// A huge page, and the size from which blocks are made of them.
+/// The size of a huge page, from which on blocks consist of huge pages.
 const HUGE: usize = 2 << 20;
-/// An ordinary page.
+/// The size of an ordinary page.
 const PAGE: usize = 4096;
-/// Size classes per power of two: a block is at most an eighth larger than asked.
+/// Size classes per power of two: a block is at most an eighth larger than requested.
 const STEPS: usize = 8;
 const CLASSES: usize = 48 * STEPS;
 
@@ -39,11 +38,11 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 static REUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Raw memory of one size class, zeroed when it was made.
+/// Raw memory of one size class, zeroed when it was allocated.
 struct Block {
     start: NonNull<u8>,
     class: u16,
-    /// Bytes between the beginning of the allocation and `start`.
+    /// Bytes between the start of the allocation and `start`.
     shift: u16,
 }
 
@@ -51,12 +50,12 @@ struct Block {
 // thread-bound state, and sharing a `&Block` gives no access to the memory.
 unsafe impl Send for Block {}
 
-/// What the pool has done so far.
+/// The counters of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Bytes in living storages.
+    /// Bytes in live storages.
     pub live: usize,
-    /// The most bytes ever in living storages.
+    /// The peak of bytes in live storages.
     pub peak: usize,
     /// Bytes kept for reuse.
     pub kept: usize,
@@ -66,7 +65,7 @@ pub struct PoolStats {
     pub reused: usize,
 }
 
-/// Counters of the pool, of the whole process.
+/// The counters of the pool of this process.
 pub fn pool_stats() -> PoolStats {
     PoolStats {
         live: LIVE.load(Relaxed),
@@ -77,7 +76,7 @@ pub fn pool_stats() -> PoolStats {
     }
 }
 
-/// Gives all kept blocks back to the allocator.
+/// Returns all kept blocks to the allocator.
 pub fn pool_clear() {
     for class in &FREE {
         let blocks = std::mem::take(&mut *class.lock().unwrap_or_else(|e| e.into_inner()));
@@ -110,8 +109,8 @@ fn class_bytes(class: usize) -> usize {
     ((STEPS + eighths) << octave) * ALIGN
 }
 
-/// Gives blocks of other classes than `wanted` back until no more is kept than allowed. Every
-/// class has its turn, so what is no longer used goes, and what is used settles.
+/// Frees kept blocks of other classes than `wanted` until the limit is met. Classes take turns, so that
+/// unused blocks are freed eventually.
 #[cold]
 fn evict(wanted: usize) {
     static HAND: AtomicUsize = AtomicUsize::new(0);
@@ -131,7 +130,7 @@ fn evict(wanted: usize) {
     }
 }
 
-/// How blocks of so many bytes are allocated: large ones with room to be shifted.
+/// The allocation of a block of so many bytes; large ones have an extra page for the shift.
 fn alloc_layout(bytes: usize) -> Option<Alloc> {
     if bytes < HUGE {
         return Alloc::from_size_align(bytes, ALIGN).ok();
@@ -139,12 +138,11 @@ fn alloc_layout(bytes: usize) -> Option<Alloc> {
     Alloc::from_size_align(bytes + PAGE, HUGE).ok()
 }
 
-/// Zeroed memory, at least one cache line, and how far it is shifted; `None` if the system has
-/// no more.
+/// Zeroed memory, at least one cache line, and its shift; `None` if there is no memory.
 ///
-/// If all large blocks began at the same place of a page, a load from one would wait for every
-/// recent store to another at the same place, because a CPU compares the low bits of addresses
-/// first. So each begins some lines further on than the last.
+/// If all large blocks had the same offset in a page, loads from one block would be delayed by recent
+/// stores to the same offset in another (4K aliasing), because CPUs compare the low bits of addresses
+/// first. So each block is shifted by some cache lines relative to the previous one.
 fn fresh(bytes: usize) -> Option<(NonNull<u8>, u16)> {
     static SHIFTS: AtomicUsize = AtomicUsize::new(0);
     let layout = alloc_layout(bytes)?;
@@ -163,7 +161,7 @@ fn fresh(bytes: usize) -> Option<(NonNull<u8>, u16)> {
     let shift = SHIFTS.fetch_add(1, Relaxed) * 25 * ALIGN % PAGE;
     // SAFETY: the shift is less than a page, by which the allocation is larger than `bytes`.
     let start = unsafe { start.add(shift) };
-    // After the advice, so that the first touch makes huge pages.
+    // After the advice, so that the first access allocates huge pages.
     // SAFETY: from here to the end of the allocation there are at least so many bytes, and they
     // are ours alone.
     unsafe { start.as_ptr().write_bytes(0, bytes) }
@@ -182,7 +180,7 @@ impl Block {
                 block
             }
             None => {
-                // What is kept may be what is missing.
+                // If allocation fails, free the kept blocks and try again.
                 let (start, shift) = fresh(bytes).or_else(|| {
                     pool_clear();
                     fresh(bytes)
@@ -201,7 +199,7 @@ impl Block {
         LIVE.fetch_sub(bytes, Relaxed);
         let class = self.class as usize;
         let mut free = FREE[class].lock().unwrap_or_else(|e| e.into_inner());
-        // A list that cannot grow is a reason to give memory up, and none to abort.
+        // If the list cannot grow, free the block instead of aborting.
         if free.try_reserve(1).is_err() {
             drop(free);
             return self.free();
@@ -223,7 +221,7 @@ impl Block {
     }
 }
 
-/// The elements behind one or more tensors; reads as a slice.
+/// The elements of one or more tensors; it dereferences to a slice.
 pub struct Storage<T: Element> {
     block: Option<Block>,
     len: usize,
@@ -235,14 +233,14 @@ pub struct Storage<T: Element> {
 unsafe impl<T: Element> Sync for Storage<T> {}
 
 impl<T: Element> Storage<T> {
-    /// [`Storage::recycled`], or a panic that says why there is none.
+    /// [`Storage::recycled`]; panics with its error.
     #[track_caller]
     #[inline(never)]
     pub(crate) fn recycled_or_panic(op: &'static str, len: usize) -> Storage<T> {
         Storage::recycled(op, len).or_panic()
     }
 
-    /// Room for `len` elements whose values are whatever a recycled block holds.
+    /// A storage of `len` elements with unspecified values.
     pub fn recycled(op: &'static str, len: usize) -> Result<Storage<T>> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&b| b <= isize::MAX as usize);
         let Some(bytes) = bytes else {
@@ -252,7 +250,7 @@ impl<T: Element> Storage<T> {
         if bytes == 0 {
             return Ok(Storage { block: None, len, elements: PhantomData });
         }
-        // Beyond 2^46 bytes there is no class, and no machine.
+        // There are no size classes beyond 2^46 bytes.
         let block = (bytes < 1 << 46).then(|| Block::take(bytes)).flatten().ok_or_else(|| {
             ShapeError::new(op, ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))
         })?;
@@ -301,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_hold_what_they_promise_and_waste_an_eighth() {
+    fn size_classes_fit_and_waste_at_most_an_eighth() {
         for bytes in (1..70_000).chain([1 << 20, (1 << 20) + 1, 3 << 30, (1 << 46) - 1]) {
             let class = class_of(bytes);
             assert!(class < CLASSES);

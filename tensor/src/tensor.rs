@@ -1,22 +1,21 @@
-//! The tensor: shared storage under a layout. Constructors, views and access to elements.
+//! Tensors: constructors, views and access to elements.
 
-use crate::element::{Element, Integer, Steps};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::element::{Element, Float, Integer, Steps};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::layout::Layout;
+use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::storage::Storage;
 use crate::transpose;
-use crate::walk::Walk;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// An n-dimensional array of `T`: a view, described by strides, of storage that clones and
-/// views share. Cloning is cheap; writing goes through copy-on-write
-/// ([`Tensor::make_mut`]), so a tensor never changes because another one was written.
+/// An n-dimensional array of `T`: a strided view of storage that clones and views share. Cloning is
+/// cheap; writing is copy-on-write ([`Tensor::make_mut`]), so writing a tensor never changes another
+/// one.
 ///
-/// A wrong shape is a programming error and panics at the caller's line; constructors from
-/// data of unknown size have a `try_` twin.
+/// An invalid shape is a programming error and panics at the caller's line; constructors from data of
+/// unknown size also have a `try_` form that returns an error.
 ///
 /// ```
 /// use retrograd_tensor::Tensor;
@@ -31,15 +30,12 @@ pub struct Tensor<T: Element = f32> {
 
 /// Constructors.
 impl<T: Element> Tensor<T> {
-    /// A row-major tensor of the given elements, or an error if their number is not that of
-    /// the shape.
+    /// A row-major tensor of the given elements; an error if their number is not that of the shape.
     pub fn try_from_vec(data: Vec<T>, shape: &[usize]) -> Result<Tensor<T>> {
         let shape = Shape::checked("from_vec", shape)?;
-        if data.len() != shape.numel() {
-            let text =
-                format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len());
-            return Err(ShapeError::new("from_vec", ErrorKind::Length, text));
-        }
+        require(data.len() == shape.numel(), "from_vec", ErrorKind::Length, || {
+            format!("shape {shape:?} needs {} elements, got {}", shape.numel(), data.len())
+        })?;
         Tensor::try_build("from_vec", shape, |out| out.copy_from_slice(&data))
     }
 
@@ -57,24 +53,24 @@ impl<T: Element> Tensor<T> {
         Tensor::full(Shape::SCALAR, x)
     }
 
-    /// Every element `x`, or why there can be no such tensor.
+    /// A tensor with every element `x`; an error if it is too large.
     pub fn try_full(shape: &[usize], x: T) -> Result<Tensor<T>> {
         Tensor::try_build("full", Shape::checked("full", shape)?, |out| out.fill(x))
     }
 
-    /// Every element `x`.
+    /// A tensor with every element `x`.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, x: T) -> Tensor<T> {
         Tensor::build("full", shape.into(), |out| out.fill(x))
     }
 
-    /// Every element 0 (or `false`).
+    /// A tensor with every element 0 (or `false`).
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Tensor<T> {
         Tensor::full(shape, T::ZERO)
     }
 
-    /// Every element 1 (or `true`).
+    /// A tensor with every element 1 (or `true`).
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>) -> Tensor<T> {
         Tensor::full(shape, T::ONE)
@@ -89,7 +85,7 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// The element at each index, computed by `f`.
+    /// A tensor whose element at each index is computed by `f`.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -114,11 +110,11 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// A new contiguous tensor whose elements `write` must all set: it is given recycled
-    /// memory with arbitrary contents.
+    /// A new contiguous tensor; `write` must set all elements, since it is given recycled memory with
+    /// unspecified contents.
     #[track_caller]
     pub(crate) fn build(op: &'static str, shape: Shape, write: impl FnOnce(&mut [T])) -> Tensor<T> {
-        // As little as possible depends on `write`, for each of which this is compiled again.
+        // This function is compiled once per `write`, so most of its work is in other functions.
         let mut storage = Storage::recycled_or_panic(op, shape.numel());
         write(&mut storage);
         Tensor::contiguous_from(storage, shape)
@@ -140,9 +136,9 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Results of two kinds.
+/// Pairs of tensors.
 impl<T: Element> Tensor<T> {
-    /// Two new contiguous tensors written together, see [`Tensor::build`].
+    /// Two new contiguous tensors that are written together, see [`Tensor::build`].
     #[track_caller]
     pub(crate) fn build2<U: Element>(
         op: &'static str,
@@ -172,21 +168,24 @@ impl<T: Steps> Tensor<T> {
     /// If `step` is 0, the range has no finite length, or a number does not fit the type.
     #[track_caller]
     pub fn arange(start: T::Bound, stop: T::Bound, step: T::Bound) -> Tensor<T> {
-        let Some(n) = T::count(start, stop, step) else {
-            panic!("arange: {start}..{stop} by {step} has no finite length");
-        };
+        let n = T::count(start, stop, step);
+        require(n.is_some(), "arange", ErrorKind::Value, || {
+            format!("{start}..{stop} by {step} has no finite length")
+        })
+        .or_panic();
+        let n = n.unwrap_or(0);
         Tensor::from_fn([n], |i| T::nth(start, step, i[0]))
     }
 }
 
-/// Ranges of numbers.
-impl<T: Real> Tensor<T> {
+/// Sequences of numbers.
+impl<T: Float> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {
         let step = if n > 1 { (stop - start) / (n - 1) as f64 } else { 0.0 };
         Tensor::from_fn([n], |i| {
-            // From the nearer end, so that both ends are exact.
+            // From the nearer end, so that both are exact.
             let i = i[0];
             T::from_f64(if 2 * i < n {
                 start + step * i as f64
@@ -196,7 +195,7 @@ impl<T: Real> Tensor<T> {
         })
     }
 
-    /// One row per index: 1 at the index, 0 elsewhere. Shape `[.., classes]`.
+    /// A row per index: 1 at the index, 0 elsewhere. Shape `[.., classes]`.
     ///
     /// # Panics
     /// If an index is outside `0..classes`.
@@ -229,7 +228,10 @@ impl<I: Integer> Tensor<I> {
         for (at, i) in data.as_slice().iter().enumerate() {
             match i.index_in(len) {
                 Some(i) => out.push(i),
-                None => panic!("{op}: index {i} at position {at} is outside 0..{len}"),
+                None => {
+                    let text = format!("index {i} at position {at} is outside 0..{len}");
+                    Err(ShapeError::new(op, ErrorKind::Index, text)).or_panic()
+                }
             }
         }
         out
@@ -243,12 +245,12 @@ impl<T: Element> Tensor<T> {
         self.layout.shape()
     }
 
-    /// Number of axes.
+    /// The number of axes.
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
 
-    /// Number of elements.
+    /// The number of elements.
     pub fn numel(&self) -> usize {
         self.shape().numel()
     }
@@ -259,22 +261,22 @@ impl<T: Element> Tensor<T> {
         self.shape()[self.shape().axis("size", axis).or_panic()]
     }
 
-    /// The layout over the storage.
+    /// The layout in the storage.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The whole storage, of which this tensor may be a part.
+    /// The whole storage, which may have other elements as well.
     pub(crate) fn data(&self) -> &[T] {
         &self.storage
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are in row-major order without gaps.
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
-    /// Whether the two share storage.
+    /// Whether two tensors share storage.
     pub fn shares_storage(&self, other: &Tensor<T>) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
@@ -285,12 +287,11 @@ impl<T: Element> Tensor<T> {
     /// If it is not contiguous; call [`Tensor::contiguous`] first.
     #[track_caller]
     pub fn as_slice(&self) -> &[T] {
-        assert!(
-            self.is_contiguous(),
-            "as_slice: {:?} with strides {:?} is not contiguous (hint: call contiguous() first)",
-            self.shape(),
-            self.layout.strides()
-        );
+        require(self.is_contiguous(), "as_slice", ErrorKind::Layout, || {
+            format!("{:?} with strides {:?} is not contiguous", self.shape(), self.layout.strides())
+        })
+        .map_err(|error| error.hint("call contiguous() first"))
+        .or_panic();
         let n = self.numel();
         if n == 0 { &[] } else { &self.storage[self.layout.offset()..][..n] }
     }
@@ -298,13 +299,14 @@ impl<T: Element> Tensor<T> {
     /// The elements in row-major order.
     ///
     /// # Panics
-    /// If there is no memory for them.
+    /// If there is not enough memory.
     #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
         let source = self.contiguous();
         let (mut out, elements) = (Vec::new(), source.as_slice());
         if out.try_reserve_exact(elements.len()).is_err() {
-            panic!("to_vec: no memory for {} bytes", size_of_val(elements));
+            let text = format!("no memory for {} bytes", size_of_val(elements));
+            Err(ShapeError::new("to_vec", ErrorKind::OutOfMemory, text)).or_panic()
         }
         out.extend_from_slice(elements);
         out
@@ -316,12 +318,10 @@ impl<T: Element> Tensor<T> {
     /// If there is not exactly one.
     #[track_caller]
     pub fn item(&self) -> T {
-        assert!(
-            self.numel() == 1,
-            "item: {:?} has {} elements, not one",
-            self.shape(),
-            self.numel()
-        );
+        require(self.numel() == 1, "item", ErrorKind::Length, || {
+            format!("{:?} has {} elements, not one", self.shape(), self.numel())
+        })
+        .or_panic();
         self.storage[self.layout.offset()]
     }
 
@@ -331,27 +331,27 @@ impl<T: Element> Tensor<T> {
         self.storage[self.layout.position("at", index).or_panic()]
     }
 
-    /// The same elements in row-major order without gaps: itself if they are already.
+    /// The tensor in row-major order without gaps: itself if it is contiguous, else a copy.
     ///
     /// # Panics
-    /// If there is no memory for a copy.
+    /// If there is not enough memory for a copy.
     #[track_caller]
     pub fn contiguous(&self) -> Tensor<T> {
         if self.is_contiguous() {
             return self.clone();
         }
-        let walk = Walk::new(self.shape(), [&self.layout]);
+        let nest = LoopNest::new(self.shape(), [&self.layout]);
         let data = self.data();
         Tensor::build("contiguous", *self.shape(), |out| {
-            transpose::copy(&walk, data, out);
+            transpose::copy(&nest, data, out);
         })
     }
 
-    /// The elements for writing, in row-major order: in place if no other tensor shares the
-    /// storage and this one covers it contiguously, else in a copy of its own.
+    /// The elements as a mutable slice in row-major order: in place if the tensor is the only user of its
+    /// storage and covers it contiguously, else in a new copy.
     ///
     /// # Panics
-    /// If there is no memory for a copy.
+    /// If there is not enough memory for a copy.
     #[track_caller]
     pub fn make_mut(&mut self) -> &mut [T] {
         let whole = self.is_contiguous() && self.numel() == self.storage.len();
@@ -364,7 +364,7 @@ impl<T: Element> Tensor<T> {
         Arc::get_mut(&mut self.storage).expect("just made unique")
     }
 
-    /// Whether [`Tensor::make_mut`] would write in place.
+    /// Whether [`Tensor::make_mut`] works in place.
     pub fn is_unique(&mut self) -> bool {
         self.is_contiguous()
             && self.numel() == self.storage.len()
@@ -372,25 +372,28 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Views: no element is moved.
+/// Views, which copy no elements.
 impl<T: Element> Tensor<T> {
     fn view(&self, layout: Layout) -> Tensor<T> {
         Tensor { storage: self.storage.clone(), layout }
     }
 
-    /// The view that a rule for layouts makes of this tensor.
+    /// The view whose layout `rule` computes from that of this tensor.
     ///
     /// # Panics
-    /// If the rule fails, or makes a layout that leaves the storage.
+    /// If the rule fails, or its layout exceeds the storage.
     #[track_caller]
     pub fn view_by(&self, rule: impl FnOnce(&Layout) -> Result<Layout>) -> Tensor<T> {
         let layout = rule(&self.layout).or_panic();
-        assert!(layout.fits(self.storage.len()), "view_by: {layout:?} leaves the storage");
+        require(layout.fits(self.storage.len()), "view_by", ErrorKind::Layout, || {
+            format!("{layout:?} exceeds the storage")
+        })
+        .or_panic();
         self.view(layout)
     }
 
-    /// The same elements in row-major order under another shape; one size may be
-    /// [`INFER`](crate::INFER). A view if strides allow, else a copy.
+    /// The same elements in row-major order with another shape; one size may be [`INFER`](crate::INFER).
+    /// A view if strides allow it, else a copy.
     ///
     /// # Panics
     /// If the number of elements differs.
@@ -407,22 +410,22 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// All elements along one axis.
+    /// All elements along a single axis.
     ///
     /// # Panics
-    /// If they are not in order and there is no memory for a copy.
+    /// If a copy is necessary and there is not enough memory.
     #[track_caller]
     pub fn flatten(&self) -> Tensor<T> {
         self.reshape([self.numel()])
     }
 
-    /// Two axes exchanged.
+    /// The tensor with two axes exchanged.
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor<T> {
         self.view(self.layout.transpose("transpose", a, b).or_panic())
     }
 
-    /// The last two axes exchanged.
+    /// The tensor with the last two axes exchanged.
     ///
     /// # Panics
     /// If there are fewer than two.
@@ -431,7 +434,7 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.transpose("t", -2, -1).or_panic())
     }
 
-    /// Axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    /// The tensor with permuted axes: axis `i` of the result is axis `axes[i]` of this.
     #[track_caller]
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Tensor<T> {
         self.view(self.layout.permute("permute", axes.as_ref()).or_panic())
@@ -470,37 +473,37 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.slice("narrow", axis, start, stop, 1).or_panic())
     }
 
-    /// An axis reversed.
+    /// The tensor with an axis reversed.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Tensor<T> {
         self.slice_step(axis, .., -1)
     }
 
-    /// One index of an axis, which vanishes.
+    /// The slice at one index of an axis, which is removed.
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Tensor<T> {
         self.view(self.layout.select("select", axis, index).or_panic())
     }
 
-    /// Without an axis of size 1.
+    /// The tensor without an axis of size 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.squeeze("squeeze", axis).or_panic())
     }
 
-    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    /// The tensor with a new axis of size 1 before `axis`; `-1` appends one.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.unsqueeze("unsqueeze", axis).or_panic())
     }
 
-    /// Repeated along axes of size 1 and new leading axes, without copying.
+    /// The tensor repeated along axes of size 1 and new leading axes, without copying.
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
         self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())
     }
 
-    /// Cut into pieces of the given sizes along an axis.
+    /// Splits the tensor into pieces of the given sizes along an axis.
     ///
     /// # Panics
     /// If the sizes do not add up to that of the axis.
@@ -508,11 +511,11 @@ impl<T: Element> Tensor<T> {
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Tensor<T>> {
         let size = self.size(axis);
         let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
-        assert!(
-            total == Some(size),
-            "split: sizes {sizes:?} do not add up to {size}, axis {axis} of {:?}",
-            self.shape()
-        );
+        require(total == Some(size), "split", ErrorKind::Mismatch, || {
+            let shape = self.shape();
+            format!("sizes {sizes:?} do not add up to {size}, axis {axis} of {shape:?}")
+        })
+        .or_panic();
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
@@ -521,11 +524,12 @@ impl<T: Element> Tensor<T> {
         sizes.iter().map(piece).collect()
     }
 
-    /// Cut into `n` pieces along an axis, of equal size but for a smaller last one; as in
-    /// PyTorch there may be fewer than `n`.
+    /// Splits the tensor into `n` pieces of equal size along an axis; the last one may be smaller, and as
+    /// in PyTorch there may be fewer than `n`.
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
-        assert!(n > 0, "chunk: needs at least 1 piece, got 0");
+        require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
+            .or_panic();
         let size = self.size(axis);
         let each = size.div_ceil(n).max(1);
         let starts = (0..size.max(1)).step_by(each);
@@ -538,8 +542,8 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
     }
 
-    /// Windows of `size` elements every `step` along an axis, which then counts windows; a
-    /// new last axis runs inside the window.
+    /// Windows of `size` elements every `step` along an axis, which becomes the axis of windows; a new last
+    /// axis is within the window.
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Tensor<T> {
         self.view(self.layout.unfold("unfold", axis, size, step).or_panic())
@@ -564,7 +568,7 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Tensor<T>
     }
 }
 
-/// Same shape and equal elements (so not, if any is NaN).
+/// Equality of shapes and elements; false if any element is NaN.
 impl<T: Element> PartialEq for Tensor<T> {
     #[track_caller]
     fn eq(&self, other: &Self) -> bool {
@@ -574,20 +578,18 @@ impl<T: Element> PartialEq for Tensor<T> {
 }
 
 impl<T: Element> Tensor<T> {
-    /// The elements where `layout` says, counting in row-major order over `self`.
+    /// The elements at the positions of `layout`, counted in row-major order over `self`.
     ///
     /// Every view of a contiguous tensor is of this form.
     ///
     /// # Panics
-    /// If the layout leaves the tensor.
+    /// If the layout exceeds the tensor.
     #[track_caller]
     pub fn as_strided(&self, layout: &Layout) -> Tensor<T> {
-        assert!(
-            layout.fits(self.numel()),
-            "as_strided: {layout:?} leaves the {} elements of {:?}",
-            self.numel(),
-            self.shape()
-        );
+        require(layout.fits(self.numel()), "as_strided", ErrorKind::Layout, || {
+            format!("{layout:?} exceeds the {} elements of {:?}", self.numel(), self.shape())
+        })
+        .or_panic();
         let whole = self.contiguous();
         whole.view(layout.shifted(whole.layout.offset()))
     }

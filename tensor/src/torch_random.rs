@@ -1,10 +1,10 @@
 //! PyTorch's random numbers on the CPU, so that published results can be reproduced.
 //!
 //! The numbers are those of `torch.manual_seed(seed)` followed by the same calls in the same
-//! order. For anything else [`random`](crate::random) is the better generator: this one has a
-//! state that every number advances, so it runs on one thread and knows no order but its own.
+//! order. For anything else use [`random`](crate::random): this generator is sequential, so it
+//! runs on one thread.
 //!
-//! What holds, against PyTorch 2.11 on a processor with FMA instructions:
+//! Compared to PyTorch 2.11 on a CPU with FMA instructions:
 //!
 //! * [`rand`](TorchRng::rand), [`uniform`](TorchRng::uniform), [`randint`](TorchRng::randint)
 //!   and [`randperm`](TorchRng::randperm) have equal bits.
@@ -25,10 +25,9 @@
 //! assert_eq!(x.to_string(), "tensor([[0.2961, 0.5166],\n        [0.2517, 0.6886]])");
 //! ```
 
-use crate::element::{DType, Integer};
-use crate::error::Result;
+use crate::element::{DType, Element, Float, Integer};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
@@ -47,14 +46,14 @@ const BLOCK: usize = 16;
 #[derive(Clone, PartialEq)]
 pub struct TorchRng {
     words: [u32; WORDS],
-    /// The next word to give out; `WORDS` if they must be made anew.
+    /// The index of the next word; `WORDS` if the state must be advanced first.
     next: usize,
-    /// The sine of a pair whose cosine has been used.
+    /// The second normal number of a pair whose first has been used.
     spare: Option<f64>,
 }
 
 impl TorchRng {
-    /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed count.
+    /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed are used.
     pub fn manual_seed(seed: u64) -> TorchRng {
         let mut words = [seed as u32; WORDS];
         for i in 1..WORDS {
@@ -64,7 +63,7 @@ impl TorchRng {
         TorchRng { words, next: WORDS, spare: None }
     }
 
-    /// Makes all words of the state anew.
+    /// Advances the state by all its words.
     fn twist(&mut self) {
         let words = &mut self.words;
         for i in 0..WORDS {
@@ -99,7 +98,7 @@ impl TorchRng {
     }
 
     /// Uniform in `[0, 1)`: the lower 24 bits of a draw, or the lower 53 of two.
-    fn unit<T: Real>(&mut self) -> T {
+    fn unit<T: Float>(&mut self) -> T {
         T::from_f64(match T::DTYPE {
             DType::F32 => f64::from(self.draw() & ((1 << 24) - 1)) / f64::from(1 << 24),
             _ => self.unit64(),
@@ -108,7 +107,7 @@ impl TorchRng {
 
     /// As `torch.rand`: uniform in `[0, 1)`.
     #[track_caller]
-    pub fn rand<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn rand<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.each(shape, Self::unit)
     }
 
@@ -117,36 +116,37 @@ impl TorchRng {
     /// # Panics
     /// If a bound or their distance is not finite in `T`, or they are out of order.
     #[track_caller]
-    pub fn uniform<T: Real>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
+    pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
-        assert!(
-            lo <= hi && (hi - lo).to_f64().is_finite(),
-            "uniform: [{lo}, {hi}) must be in order and of finite width"
-        );
+        let valid = lo <= hi && (hi - lo).to_f64().is_finite();
+        require(valid, "uniform", ErrorKind::Value, || {
+            format!("[{lo}, {hi}) must be in order and of finite width")
+        })
+        .or_panic();
         self.each(shape, |rng| mul_add(rng.unit(), hi - lo, lo))
     }
 
     /// As `torch.randn`: normal with mean 0 and standard deviation 1.
     #[track_caller]
-    pub fn randn<T: Real>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn randn<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.normal(shape, 0.0, 1.0)
     }
 
     /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
     ///
-    /// Below 16 elements, pairs of numbers are made in `f64`, and one that is left over is the
-    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and
-    /// then blocks of 16 of them are transformed, the first half giving radii and the second
-    /// angles. A last block that is not whole overlaps the one before, and is drawn anew.
+    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is the
+    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and blocks of 16
+    /// are transformed, with radii from the first half and angles from the second. A last incomplete
+    /// block overlaps the previous one, and is drawn again.
     ///
     /// # Panics
     /// If `std` is negative, or either is NaN.
     #[track_caller]
-    pub fn normal<T: Real>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
-        assert!(
-            std >= 0.0 && !mean.is_nan(),
-            "normal: needs a mean and a deviation of at least 0, got {mean} and {std}"
-        );
+    pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+        require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
+            format!("needs a mean and a deviation of at least 0, got {mean} and {std}")
+        })
+        .or_panic();
         let shape = shape.into();
         let n = shape.numel();
         if n < BLOCK {
@@ -165,7 +165,7 @@ impl TorchRng {
         Tensor::from_vec(data, shape)
     }
 
-    /// A standard normal number, the second of every two being free.
+    /// A standard normal number; two are computed at a time.
     fn paired_normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -176,15 +176,16 @@ impl TorchRng {
         radius * cos
     }
 
-    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, a draw having 32 bits if
-    /// the range is below 2²⁸ and 64 otherwise.
+    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, with draws of 32 bits if the range is
+    /// below 2²⁸, else of 64 bits.
     ///
     /// # Panics
     /// If `lo..hi` is empty.
     #[track_caller]
     pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
-        assert!(range > 0, "randint: {lo}..{hi} has no numbers");
+        require(range > 0, "randint", ErrorKind::Value, || format!("{lo}..{hi} has no numbers"))
+            .or_panic();
         self.each(shape, |rng| {
             let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
             I::from_i128(lo + i128::from(draw) % range)
@@ -197,16 +198,16 @@ impl TorchRng {
         let mut order = Tensor::indices(n);
         let out = order.make_mut();
         for i in 0..n.saturating_sub(1) {
-            let few = n < (u32::MAX / 20) as usize;
-            let draw = if few { self.draw().into() } else { self.draw64() };
+            let small = n < (u32::MAX / 20) as usize;
+            let draw = if small { self.draw().into() } else { self.draw64() };
             out.swap(i, i + (draw % (n - i) as u64) as usize);
         }
         order
     }
 
-    /// A tensor of numbers that are made one after the other.
+    /// A tensor of numbers that are drawn in order.
     #[track_caller]
-    fn each<T: crate::Element>(
+    fn each<T: Element>(
         &mut self,
         shape: impl Into<Shape>,
         mut f: impl FnMut(&mut Self) -> T,
@@ -217,7 +218,7 @@ impl TorchRng {
 }
 
 /// `a · b + c`, rounded once.
-fn mul_add<T: Real>(a: T, b: T, c: T) -> T {
+fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
     let (a, b, c) = (a.to_f64(), b.to_f64(), c.to_f64());
     T::from_f64(match T::DTYPE {
         DType::F32 => (a as f32).mul_add(b as f32, c as f32).into(),
@@ -225,9 +226,9 @@ fn mul_add<T: Real>(a: T, b: T, c: T) -> T {
     })
 }
 
-/// Eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
+/// Transforms eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
 /// rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
-fn normal_block<T: Real>(block: &mut [T], mean: T, std: T) {
+fn normal_block<T: Float>(block: &mut [T], mean: T, std: T) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);
     for (a, b) in radii.iter_mut().zip(angles) {
         let ln = T::from_f64(libm::log((T::ONE - *a).to_f64()));
@@ -276,7 +277,7 @@ impl SeedableRng for TorchRng {
 mod tests {
     use super::*;
 
-    /// The 10 000th number of the reference seed, which the C++ standard asks of `mt19937`.
+    /// The 10 000th number of the reference seed, which the C++ standard specifies for `mt19937`.
     #[test]
     fn known_answer() {
         let mut rng = TorchRng::manual_seed(5489);

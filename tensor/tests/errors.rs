@@ -270,7 +270,7 @@ fn rows() {
     panics(
         || drop(t.cross_entropy(&Tensor::from([0i64, 3]), how)),
         "cross_entropy: target 3 at position 1 is outside 0..3 \
-             (hint: CrossEntropy::ignore_index is the target that does not count)",
+             (hint: CrossEntropy::ignore_index is the target that is ignored)",
     );
     panics(
         || drop(t.cross_entropy(&Tensor::from([0i64]), how)),
@@ -382,7 +382,7 @@ fn a_panic_leaves_nothing_behind() {
         panics(
             || drop(t.cross_entropy(&Tensor::<i64>::full([300], 300), CrossEntropy::default())),
             "cross_entropy: target 300 at position 0 is outside 0..300 \
-             (hint: CrossEntropy::ignore_index is the target that does not count)",
+             (hint: CrossEntropy::ignore_index is the target that is ignored)",
         );
         assert_eq!(t.matmul(&t).sum(..).item(), 300f32.powi(3));
     }

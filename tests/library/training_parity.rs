@@ -3,7 +3,9 @@
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint, Storable};
 use retrograd::nn::{Gpt, GptConfig, Module, Pass, StateDict, optim};
 use retrograd::prelude::*;
-use retrograd::tensor::simd::{Level, Real, with_level};
+use retrograd::tensor::Real;
+use retrograd::tensor::settings::with_level;
+use retrograd::tensor::simd::Level;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -33,7 +33,7 @@ fn flags() {
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
         (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, baby, tiny"]),
-        (&["--precision", "half"], &["'half'", "there are f32 bf16x6 bf16x3 bf16"]),
+        (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];
     for (args, said) in cases {

@@ -13,7 +13,7 @@ impl<T: Real> Var<T> {
     /// ```
     /// use retrograd_autograd::{Var, grad};
     /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-    /// use retrograd_tensor::{Real, Tensor, par::Cost, simd::Algebra};
+    /// use retrograd_tensor::{Real, Tensor, cost::Cost, simd::Algebra};
     ///
     /// /// f(x) = x³
     /// #[derive(Clone, Copy, Debug)]

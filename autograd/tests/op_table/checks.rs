@@ -5,7 +5,8 @@ use crate::layouts::{Kind, lay};
 use crate::table::{Row, Second, Typed};
 use retrograd_autograd::check::{self, Check, CheckError, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Var, grad, no_grad};
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::BTreeMap;
 

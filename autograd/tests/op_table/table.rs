@@ -10,7 +10,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-use retrograd_tensor::{INFER, Real, Shape, par::Cost, simd::Algebra};
+use retrograd_tensor::{INFER, Real, Shape, cost::Cost, simd::Algebra};
 
 /// An operation as called on operands of one type.
 pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;

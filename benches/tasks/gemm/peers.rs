@@ -1,6 +1,7 @@
 //! Matrix multiplication by other crates, with all threads.
 
-use retrograd::tensor::par::{self, Cost};
+use retrograd::tensor::cost::Cost;
+use retrograd::tensor::par;
 
 /// A dense matrix with its strides.
 #[derive(Clone, Copy)]

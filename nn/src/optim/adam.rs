@@ -7,8 +7,8 @@ use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
-use retrograd_tensor::drive::update::Update;
-use retrograd_tensor::par::Cost;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::Update;
 use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{Real, Tensor};
 

@@ -8,8 +8,8 @@ use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::update::Update;
-use retrograd_tensor::par::Cost;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::Update;
 use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`Sgd`].

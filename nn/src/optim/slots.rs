@@ -6,7 +6,7 @@ use crate::config_error::ConfigError;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
-use retrograd_tensor::drive::update::{Item, Update, update_all};
+use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::{Real, Tensor};
 
 /// A parameter and its optimiser state: `N` tensors of its shape.

@@ -128,7 +128,7 @@ proptest! {
     /// The class of a tile never contradicts its pairs, and a row of it has just these.
     #[test]
     fn classes_are_right(q0 in -5isize..40, n in 1isize..20, k0 in 0usize..40, m in 1usize..20) {
-        use retrograd_tensor::drive::attention::{At, Class, Rule};
+        use retrograd_tensor::kernels::attention::{At, Class, TileMask};
         let ids = Tensor::from_fn([1, 60], |i| (i[1] / 9) as i64);
         let layout = Tensor::from_fn([8, 8], |i| (i[0] + i[1]) % 3 == 0);
         let rules = [

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use retrograd_autograd::Var;
 use retrograd_nn::Pass;
 use retrograd_nn::attention::{Align, At, Bias, Mask, Path, Sink, Spec, attend};
-use retrograd_tensor::drive::attention::Rule;
+use retrograd_tensor::kernels::attention::TileMask;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, Tensor};
 

@@ -165,7 +165,8 @@ fn visit_is_checked() {
 /// Parameters that a thread creates for other tasks while it waits do not count.
 #[test]
 fn visit_is_checked_among_other_tasks() {
-    use retrograd_tensor::par::{self, Cost};
+    use retrograd_tensor::cost::Cost;
+    use retrograd_tensor::par;
     let sleep = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
     with_threads(2, || {
         rayon::scope(|scope| {

@@ -1,36 +1,48 @@
 //! The measurements behind [`Machine`].
 
 use super::{Machine, Memory, Peak, Rate, Region};
-use crate::par::{self, Cost};
-use crate::simd::{Kernel, Lanes, Level, Real};
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::par;
+use crate::simd::{Kernel, Lanes, Level};
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often a rate is measured; the best counts.
+/// Measurements of a rate; the best is used.
 const ATTEMPTS: usize = 7;
-/// How long each attempt is meant to take, unless one pass takes longer.
+/// The target time of an attempt, unless one pass takes longer.
 const ATTEMPT: Duration = Duration::from_millis(8);
 
-pub(super) fn measure() -> Machine {
-    let clock = clock();
-    let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
-    let best = peaks.last().expect("the scalar level is always there").level;
-    let threads = par::threads();
-    Machine {
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        threads,
-        clock,
-        peaks,
-        memory: memory(best, threads),
-        page_fault: page_fault(),
-        // A thread of the standard library is in no pool.
-        region_outside: std::thread::scope(|s| s.spawn(region).join().expect("an empty region")),
-        region_inside: par::with_threads(threads, region),
+impl Machine {
+    /// Measures the limits for about three seconds, with as many threads as parallel work on this
+    /// thread uses.
+    ///
+    /// Rates are the best of several attempts and times are medians, since other load can only slow a
+    /// machine down. Cache sizes are those that Linux reports; elsewhere 32 KiB, 512 KiB and 8 MiB are
+    /// assumed. The region from outside is one of the global pool.
+    pub fn measure() -> Machine {
+        let clock = clock();
+        let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
+        let best = peaks.last().expect("the scalar level is always available").level;
+        let threads = par::threads();
+        Machine {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            threads,
+            clock,
+            peaks,
+            memory: memory(best, threads),
+            page_fault: page_fault(),
+            // A thread of the standard library is in no pool.
+            region_outside: std::thread::scope(|s| {
+                s.spawn(region).join().expect("an empty region")
+            }),
+            region_inside: par::with_threads(threads, region),
+        }
     }
 }
 
-/// Seconds that `f` takes.
+/// The time of `f` in seconds.
 fn seconds(f: impl FnOnce()) -> f64 {
     let start = Instant::now();
     f();
@@ -42,8 +54,8 @@ fn median(mut x: Vec<f64>) -> f64 {
     x[x.len() / 2]
 }
 
-/// Rates of `f`, which does its work a number of times; one time is worth `amount`. `ready` is
-/// called before every attempt.
+/// The rates of `f`, which repeats its work a number of times; `amount` is the amount of work of one
+/// repetition. `ready` is called before every attempt.
 fn rates(amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> [f64; ATTEMPTS] {
     ready();
     let first = seconds(|| f(1)).max(1e-9);
@@ -56,8 +68,8 @@ fn rates(amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> [f64; ATTEM
     })
 }
 
-/// The rate of one thread, then of all at once. `make` makes the work of one of `n` threads: an
-/// amount, and a function that does as much so many times.
+/// The rate of one thread, and of all threads at once. `make` returns the work of one of `n` threads: the
+/// amount of a repetition, and a function that repeats it.
 fn on_one_and_all<F: FnMut(usize)>(make: impl Fn(usize) -> (f64, F) + Sync) -> Rate {
     let (amount, f) = make(1);
     let one = rates(amount, f, || ()).into_iter().fold(0.0, f64::max);
@@ -65,15 +77,15 @@ fn on_one_and_all<F: FnMut(usize)>(make: impl Fn(usize) -> (f64, F) + Sync) -> R
     if threads == 1 {
         return Rate { one, all: one };
     }
-    // All begin every attempt together, so that nobody measures a machine that is half idle.
+    // All threads start every attempt together, so that none measures a partly idle machine.
     let (barrier, total) = (Barrier::new(threads), Mutex::new([0.0; ATTEMPTS]));
     par::on_every_thread(|| {
         let (amount, f) = make(threads);
-        let mine = rates(amount, f, || {
+        let own = rates(amount, f, || {
             barrier.wait();
         });
         let mut total = total.lock().expect("an addition does not panic");
-        total.iter_mut().zip(mine).for_each(|(total, x)| *total += x);
+        total.iter_mut().zip(own).for_each(|(total, x)| *total += x);
     });
     let total = total.into_inner().expect("an addition does not panic");
     Rate { one, all: total.into_iter().fold(0.0, f64::max) }
@@ -91,10 +103,10 @@ fn clock() -> f64 {
     rates(LATENCY * 1000.0 / 1e9, chain, || ()).into_iter().fold(0.0, f64::max)
 }
 
-/// Multiply-adds on `ACC` vectors, none of which waits for another.
+/// Multiply-adds on `ACC` independent vectors.
 ///
-/// Two units with a latency of four cycles are kept busy by eight registers or more, and a
-/// vector of 16 lanes is one register of AVX-512, two of AVX2 and four of NEON and SSE.
+/// Two units with a latency of four cycles need eight independent registers, and a vector of 16 lanes
+/// is one register of AVX-512, two of AVX2 and four of NEON and SSE.
 struct MultiplyAdds<const ACC: usize> {
     steps: usize,
 }
@@ -140,7 +152,8 @@ fn peak(level: Level) -> Peak {
     Peak { level, gflops }
 }
 
-/// A sum in eight vectors, so that no addition waits for another while two loads a cycle come in.
+/// A sum with eight independent accumulators, which hide the latency of additions at two loads per
+/// cycle.
 struct Sum<'a>(&'a [f32]);
 
 impl Kernel<f32> for Sum<'_> {
@@ -167,7 +180,7 @@ fn memory(level: Level, threads: usize) -> Vec<Memory> {
     let mut known = vec![];
     for (i, &(name, bytes)) in caches.iter().enumerate() {
         let per_core = i < 2;
-        // Half of a core's own; of what all share, beyond what they have of their own.
+        // Half of a private cache; for a shared cache, more than the private ones.
         let working_set = match per_core {
             true => bytes / 2,
             false => (bytes / 4).max(2 * threads * caches[1].1) / threads,
@@ -179,10 +192,10 @@ fn memory(level: Level, threads: usize) -> Vec<Memory> {
     known
 }
 
-/// Numbers in a cache line.
+/// `f32` elements in a cache line.
 const LINE: usize = 16;
 
-/// Where the first cache line begins: vectors that cross from one to the next take twice as long.
+/// The index of the first aligned cache line: loads that cross cache lines take twice as long.
 fn first_line(x: &[f32]) -> usize {
     x.as_ptr().align_offset(4 * LINE).min(LINE)
 }
@@ -223,7 +236,7 @@ fn bandwidth(
     Memory { name, bytes, per_core, read, copy }
 }
 
-/// Names and sizes of the data caches, as Linux tells them; the last one is the shared one.
+/// Names and sizes of the data caches, as Linux reports them; the last one is shared.
 fn caches() -> Vec<(&'static str, usize)> {
     let mut found = [32 << 10, 512 << 10, 8 << 20];
     for index in 0..8 {
@@ -244,12 +257,12 @@ fn caches() -> Vec<(&'static str, usize)> {
     ["L1", "L2", "L3"].into_iter().zip(found).collect()
 }
 
-/// Nanoseconds for each 4 KiB of fresh memory.
+/// Nanoseconds per 4 KiB of untouched memory.
 fn page_fault() -> f64 {
     const PAGE: usize = 4096;
     const PAGES: usize = 8192;
     let touch = || {
-        // Large enough that the allocator asks the operating system, which gives it untouched.
+        // Large enough that the allocator gets untouched memory from the operating system.
         let mut fresh = vec![0u8; PAGE * PAGES];
         let time = seconds(|| fresh.iter_mut().step_by(PAGE).for_each(|x| *x = black_box(1)));
         black_box(fresh);
@@ -260,14 +273,14 @@ fn page_fault() -> f64 {
 
 fn region() -> Region {
     let mut out = vec![0u8; par::threads()];
-    // Keeps a thread busy so long.
+    // Keeps a thread busy for the given time.
     let spin = |time: Duration| {
         let start = Instant::now();
         while start.elapsed() < time {
             std::hint::spin_loop();
         }
     };
-    // Something for every thread to do, or the first one would do all before another is awake.
+    // Long enough that one thread cannot finish all work before another wakes up.
     let work = Duration::from_micros(20);
     let mut go = || {
         let time = seconds(|| par::fill(&mut out, 1, Cost(u32::MAX), |_, _| spin(work)));

@@ -1,9 +1,10 @@
 //! Activation functions.
 
-use crate::compiled;
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::ops::linear::compile_activation;
 use crate::ops::pointwise::{Pointwise, Saves};
-use crate::par::Cost;
-use crate::simd::{Algebra, Real};
+use crate::simd::Algebra;
 use crate::tensor::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -49,7 +50,7 @@ impl<T: Real> Pointwise<T> for LeakyRelu<T> {
 /// `x` above 0, `alpha · (eˣ - 1)` below
 #[derive(Clone, Copy, Debug)]
 pub struct Elu<T> {
-    /// The depth below 0.
+    /// The negative of the limit at -∞.
     pub alpha: T,
 }
 
@@ -64,7 +65,7 @@ impl<T: Real> Pointwise<T> for Elu<T> {
     }
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        // Above 0, where the other branch is taken, e^x might overflow.
+        // Above 0, where this branch is not selected, e^x might overflow.
         let zero = a.splat(T::ZERO);
         let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.min(x, zero)));
         a.select(a.le(x, zero), low, g)
@@ -121,8 +122,8 @@ impl<T: Real> Pointwise<T> for Silu {
     }
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        let (y, rest) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
-        a.mul(g, a.fma(y, a.mul(x, rest), y))
+        let (y, complement) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
+        a.mul(g, a.fma(y, a.mul(x, complement), y))
     }
 }
 
@@ -159,8 +160,8 @@ impl<T: Real> Pointwise<T> for Mish {
     #[inline(always)]
     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
         let t = a.tanh(a.softplus(x));
-        let bend = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
-        a.mul(g, a.fma(x, bend, t))
+        let dt = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
+        a.mul(g, a.fma(x, dt, t))
     }
 }
 
@@ -201,9 +202,9 @@ impl<T: Real> Pointwise<T> for GeluTanh {
         let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(3.0 * GELU_A)));
         let t = a.tanh(gelu_inner(a, x));
         let one = a.splat(T::ONE);
-        let inner_slope = a.mul(c, a.fma(a.mul(cubic, x), x, one));
-        let bend = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), inner_slope);
-        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), bend))
+        let d_inner = a.mul(c, a.fma(a.mul(cubic, x), x, one));
+        let x_dt = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), d_inner);
+        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), x_dt))
     }
 }
 
@@ -296,16 +297,16 @@ fn gelu_inner<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
     a.mul(a.mul(c, x), a.fma(a.mul(cubic, x), x, a.splat(T::ONE)))
 }
 
-/// Compiles the functions of this file, see [`compiled`].
-pub(crate) fn compiled<T: Real>() {
-    compiled::activation::<T, Relu>();
-    compiled::activation::<T, LeakyRelu<T>>();
-    compiled::activation::<T, Elu<T>>();
-    compiled::activation::<T, Sigmoid>();
-    compiled::activation::<T, Tanh>();
-    compiled::activation::<T, Silu>();
-    compiled::activation::<T, Softplus>();
-    compiled::activation::<T, Mish>();
-    compiled::activation::<T, Gelu>();
-    compiled::activation::<T, GeluTanh>();
+/// Compiles the functions of this file, see [`compiled`](crate::compiled).
+pub(crate) fn compile_all<T: Real>() {
+    compile_activation::<T, Relu>();
+    compile_activation::<T, LeakyRelu<T>>();
+    compile_activation::<T, Elu<T>>();
+    compile_activation::<T, Sigmoid>();
+    compile_activation::<T, Tanh>();
+    compile_activation::<T, Silu>();
+    compile_activation::<T, Softplus>();
+    compile_activation::<T, Mish>();
+    compile_activation::<T, Gelu>();
+    compile_activation::<T, GeluTanh>();
 }

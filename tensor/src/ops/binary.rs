@@ -1,9 +1,10 @@
-//! Arithmetic on two numbers, with broadcasting, and the operators.
+//! Binary arithmetic with broadcasting, and the operators of Rust.
 
-use crate::drive::update::{Update, update};
-use crate::drive::zip::{Elementwise, zip};
-use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::kernels::elementwise::{Elementwise, elementwise};
+use crate::kernels::update::{Update, update};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 use std::ops;
 
@@ -26,7 +27,7 @@ binary!(Add, MOVE, |s, a, b| s.add(a, b));
 binary!(Sub, MOVE, |s, a, b| s.sub(a, b));
 binary!(Mul, MOVE, |s, a, b| s.mul(a, b));
 binary!(Div, CHEAP, |s, a, b| s.div(a, b));
-binary!(Pow, SCALAR, |s, a, b| T::pow(s, a, b));
+binary!(Pow, SCALAR, |s, a, b| s.pow(a, b));
 binary!(Maximum, MOVE, |s, a, b| s.max(a, b));
 binary!(Minimum, MOVE, |s, a, b| s.min(a, b));
 
@@ -34,43 +35,43 @@ impl<T: Real> Tensor<T> {
     /// `a + b`, broadcast.
     #[track_caller]
     pub fn add(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("add", Add, [self, other])
+        elementwise("add", Add, [self, other])
     }
 
     /// `a - b`, broadcast.
     #[track_caller]
     pub fn sub(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("sub", Sub, [self, other])
+        elementwise("sub", Sub, [self, other])
     }
 
     /// `a · b` elementwise, broadcast.
     #[track_caller]
     pub fn mul(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("mul", Mul, [self, other])
+        elementwise("mul", Mul, [self, other])
     }
 
     /// `a / b`, broadcast. Division by zero gives infinities and NaN, as IEEE 754 says.
     #[track_caller]
     pub fn div(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("div", Div, [self, other])
+        elementwise("div", Div, [self, other])
     }
 
     /// `a^b`, broadcast. NaN for negative `a` unless `b` is whole; `0⁰ = 1`.
     #[track_caller]
     pub fn pow(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("pow", Pow, [self, other])
+        elementwise("pow", Pow, [self, other])
     }
 
     /// The larger of the two, broadcast; NaN if either is NaN.
     #[track_caller]
     pub fn maximum(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("maximum", Maximum, [self, other])
+        elementwise("maximum", Maximum, [self, other])
     }
 
     /// The smaller of the two, broadcast; NaN if either is NaN.
     #[track_caller]
     pub fn minimum(&self, other: &Tensor<T>) -> Tensor<T> {
-        zip("minimum", Minimum, [self, other])
+        elementwise("minimum", Minimum, [self, other])
     }
 
     /// `self += other`, in place where no other tensor shares the storage; `other` is

@@ -1,7 +1,7 @@
 //! Comparisons and conversions between element types.
 
-use crate::drive::zip::{map_with, zip_with};
 use crate::element::Element;
+use crate::kernels::elementwise::{map_with, zip_with};
 use crate::tensor::Tensor;
 
 /// Comparisons, elementwise and broadcast. As in IEEE 754, NaN is unequal to everything and

@@ -1,10 +1,11 @@
-//! Running sums, and the products that the derivative of a product needs.
+//! Cumulative sums, and the products of all other elements for the derivative of a product.
 
-use crate::drive::rows::{RowKernel, rows, rows_along};
+use crate::cost::Cost;
 use crate::error::OrPanic;
-use crate::par::Cost;
+use crate::kernels::Real;
+use crate::kernels::rows::{RowKernel, apply_row_kernel, apply_row_kernel_along};
 use crate::shape::{Axes, inverse_order};
-use crate::simd::{Lanes, Real};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 #[derive(Clone, Copy)]
@@ -14,7 +15,7 @@ impl<T: Real> RowKernel<T, 1> for Cumsum {
     const COST: Cost = Cost::SCALAR;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        // In f64: the rounding errors of a running sum are themselves summed.
+        // In f64: the rounding errors of a running sum accumulate.
         let mut sum = 0.0;
         for (y, &x) in out.iter_mut().zip(x) {
             sum += x.to_f64();
@@ -50,11 +51,11 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumsum", axis).or_panic();
-        rows_along("cumsum", Cumsum, [self], axis)
+        apply_row_kernel_along("cumsum", Cumsum, [self], axis)
     }
 
-    /// For each element the product of all others that [`Tensor::prod`] over `axes` would
-    /// multiply it with: the derivative of the product, right also where elements are 0.
+    /// For each element the product of all other elements over `axes`: the derivative of
+    /// [`Tensor::prod`], correct also where elements are 0.
     #[track_caller]
     pub fn prod_of_others(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();
@@ -65,7 +66,7 @@ impl<T: Real> Tensor<T> {
             return self.clone();
         }
         let flat = moved.reshape([self.numel() / count, count]);
-        let out = rows("prod", ProductOfOthers, [&flat]).reshape(moved.shape());
+        let out = apply_row_kernel("prod", ProductOfOthers, [&flat]).reshape(moved.shape());
         out.permute(inverse_order(&order))
     }
 }

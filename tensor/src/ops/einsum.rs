@@ -1,22 +1,22 @@
-//! Einstein summation: products and sums told by the names of the axes.
+//! Einstein summation: products and sums specified by the names of the axes.
 //!
-//! The rules only need five operations of their operands ([`Operand`]), which both tensors
-//! and differentiable variables have.
+//! The rules use the operations of a trait only ([`Operand`]), which both tensors and differentiable
+//! variables implement.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::kernels::Real;
 use crate::shape::{MAX_RANK, Shape};
-use crate::simd::Real;
 use crate::tensor::Tensor;
 
-/// What einsum needs of its operands.
+/// The operations that einsum uses on its operands.
 pub trait Operand: Clone {
     /// Sizes of the axes.
     fn shape(&self) -> Shape;
     /// Axes in another order.
     fn permute(&self, axes: &[isize]) -> Self;
-    /// Another shape of the same count.
+    /// Another shape with the same number of elements.
     fn reshape(&self, dims: &[usize]) -> Self;
-    /// Sum over one axis, which vanishes.
+    /// The sum over one axis, which is removed.
     fn sum_axis(&self, axis: isize) -> Self;
     /// The diagonal of two axes as a new last axis.
     fn diagonal(&self, a: isize, b: isize) -> Self;
@@ -45,7 +45,7 @@ impl<T: Real> Operand for Tensor<T> {
     }
 }
 
-/// A parsed formula: one list of axis names per operand, and that of the result.
+/// A parsed formula: the axis names of each operand and of the result.
 struct Formula {
     inputs: Vec<Vec<char>>,
     output: Vec<char>,
@@ -140,7 +140,7 @@ impl<A: Operand> Named<A> {
         Named { names, x }
     }
 
-    /// Sums over all axes that `wanted` does not want.
+    /// Sums over all axes that are not `wanted`.
     fn sum_out(mut self, wanted: impl Fn(char) -> bool) -> Named<A> {
         while let Some(i) = self.names.iter().position(|&c| !wanted(c)) {
             self.x = self.x.sum_axis(i as isize);
@@ -149,8 +149,8 @@ impl<A: Operand> Named<A> {
         self
     }
 
-    /// A batch of matrices, each of whose two axes stands for a group of axes. Only what has to
-    /// be one axis is made one, so that nothing is copied that matmul can read where it is.
+    /// A batch of matrices whose rows and columns are groups of axes. Batch axes are merged only if the
+    /// rank requires it, so that matmul can read as many operands as possible without a copy.
     fn matrices(&self, batch: &[char], rows: &[char], cols: &[char]) -> A {
         let product = |group: &[char]| group.iter().map(|&c| self.size(c)).product::<usize>();
         let mut sizes: Vec<usize> = batch.iter().map(|&c| self.size(c)).collect();
@@ -176,7 +176,7 @@ impl<A: Operand> Named<A> {
         self.x.shape()[self.place(name)]
     }
 
-    /// The product, summed over the common axes that `wanted` does not want.
+    /// The product, summed over the common axes that are not `wanted`.
     fn product(&self, other: &Named<A>, wanted: impl Fn(char) -> bool) -> Named<A> {
         let both = |keep: bool| -> Vec<char> {
             let common = self.names.iter().filter(|c| other.names.contains(c));

@@ -28,7 +28,7 @@ pub struct Formula {
 }
 
 impl Formula {
-    /// The formulas of an operation: what its code computes.
+    /// The formulas of an operation, from its code.
     pub fn of<P: Pointwise<f64>>(op: P) -> Formula {
         let terms = Terms::default();
         let a = Text(&terms);
@@ -45,7 +45,7 @@ impl Display for Formula {
     }
 }
 
-/// Precedences: of a choice between two terms, a sum, a product, and what needs no parentheses.
+/// Operator precedences: of a choice between two terms, a sum, a product, and an atom.
 const ANY: u8 = 0;
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
@@ -211,7 +211,7 @@ mod tests {
     use crate::ops::unary::{Clamp, Erf, Expm1, Log1p, MulScalar, Powf, Recip, Rsqrt, Square};
 
     #[test]
-    fn texts_say_what_is_computed() {
+    fn formulas_are_printed_as_text() {
         for (formula, expected) in [
             (Formula::of(Square), "square: y = x², dx = g · (x + x)"),
             (Formula::of(Recip), "recip: y = 1 / x, dx = -g · y²"),

@@ -1,16 +1,17 @@
-//! Selection by computed indices, and its adjoint: addition at computed indices.
+//! Selection by tensors of indices, and its adjoint, addition at indices.
 //!
-//! Every index is checked before anything is written. Where an index occurs more than once,
-//! additions happen in ascending order of position, whatever the number of threads: work is
-//! divided among destinations, never among sources.
+//! Every index is checked before anything is written. If an index occurs more than once, additions are
+//! in ascending order of position for any number of threads: work is divided by destination, never by
+//! source.
 
+use crate::cost::Cost;
 use crate::element::{Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::kernels::Real;
+use crate::loop_nest::LoopNest;
+use crate::par;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 /// Selection.
 impl<T: Element> Tensor<T> {
@@ -43,19 +44,19 @@ impl<T: Element> Tensor<T> {
             heads = heads.narrow(i as isize, 0, if i == axis { 1 } else { n });
         }
         let heads = heads.broadcast_to(*idx.shape());
-        let walk = Walk::new(idx.shape(), [heads.layout()]);
+        let nest = LoopNest::new(idx.shape(), [heads.layout()]);
         let (data, along) = (self.data(), self.layout().strides()[axis]);
         Tensor::build("gather", *idx.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::SCALAR), Cost::SCALAR, |first, out| {
+            par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
                 let picks = &picks[first..first + out.len()];
-                let mut cursor = walk.cursor(first);
+                let mut cursor = nest.cursor(first);
                 let mut done = 0;
                 while done < out.len() {
                     let (n, [start]) = cursor.next(out.len() - done);
                     let mut head = start as isize;
                     for (y, &i) in out[done..done + n].iter_mut().zip(&picks[done..done + n]) {
                         *y = data[(head + i as isize * along) as usize];
-                        head += walk.stride(0);
+                        head += nest.stride(0);
                     }
                     done += n;
                 }
@@ -118,8 +119,8 @@ impl<T: Real> Tensor<T> {
     /// index replaces the position on `axis`: the adjoint of [`Tensor::gather`].
     ///
     /// `src` has the shape of `idx`, which has as many axes as `self` and is no longer than
-    /// `self` on any axis but `axis`. What meets at one index is added in ascending order of
-    /// position.
+    /// `self` on any axis but `axis`. Values with the same index are added in ascending
+    /// order of position.
     ///
     /// # Panics
     /// If the shapes do not fit, or an index is outside the axis.
@@ -141,7 +142,7 @@ impl<T: Real> Tensor<T> {
         check_lines("scatter_add", self.shape(), idx.shape(), axis).or_panic();
         check_equal("scatter_add", src.shape(), idx.shape()).or_panic();
         let src = src.view_moved_last(axis).contiguous();
-        // Checked where they are, so that the message names the caller's position.
+        // Checked before they are moved, so that the message names the caller's position.
         let picks = idx.resolve_indices("scatter_add", self.shape()[axis]);
         let last = axis + 1 == self.rank();
         let idx = idx.view_moved_last(axis);
@@ -161,7 +162,7 @@ impl<T: Real> Tensor<T> {
     /// adjoint of [`Tensor::index_select`].
     ///
     /// `idx` has one axis; `src` has the shape of `self` with as many slices on `axis` as
-    /// there are indices. What meets at one index is added in ascending order of position.
+    /// there are indices. Values with the same index are added in ascending order of position.
     ///
     /// # Panics
     /// If the shapes do not fit, or an index is outside the axis.
@@ -238,7 +239,7 @@ fn take<T: Element>(
         if out.is_empty() {
             return;
         }
-        let chunk = par::units_per_chunk(Cost::CHEAP, inner) * inner;
+        let chunk = Cost::CHEAP.units_per_chunk(inner) * inner;
         par::fill(out, chunk, Cost::CHEAP, |first, out| {
             let (mut outer, mut at) = (first / inner / rows.len(), first / inner % rows.len());
             for y in out.chunks_exact_mut(inner) {
@@ -272,8 +273,8 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
         ends[r] += 1;
     }
     // Now `ends[r]` is the end of destination r, and so the start of r + 1.
-    let each = Cost(Cost::MOVE.0.saturating_mul((1 + rows.len() / len) as u32));
-    let chunk = par::units_per_chunk(each, inner) * inner;
+    let each = Cost::MOVE.times(1 + rows.len() / len);
+    let chunk = each.units_per_chunk(inner) * inner;
     par::fill(out, chunk, each, |first, out| {
         for (i, y) in out.chunks_exact_mut(inner).enumerate() {
             let (o, r) = ((first / inner + i) / len, (first / inner + i) % len);
@@ -286,13 +287,13 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
     });
 }
 
-/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
-/// that lie outside the other axes of `idx` stay as they are.
+/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out` outside
+/// the other axes of `idx` are unchanged.
 fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
     let last = shape.rank() - 1;
     let (len, count) = (shape[last], idx[last]);
-    let each = Cost(Cost::CHEAP.0.saturating_mul((1 + count / len) as u32));
-    let chunk = par::units_per_chunk(each, len) * len;
+    let each = Cost::CHEAP.times(1 + count / len);
+    let chunk = each.units_per_chunk(len) * len;
     par::fill(out, chunk, each, |first, out| {
         for (i, y) in out.chunks_exact_mut(len).enumerate() {
             if let Some(line) = same_line(first / len + i, &shape[..last], &idx[..last]) {
@@ -305,7 +306,7 @@ fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize]
     });
 }
 
-/// The number in a smaller box of the line that has number `line` in a larger one.
+/// The index, in an array of smaller sizes, of line `line` of an array of larger sizes.
 fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
     let (mut number, mut weight) = (0, 1);
     for (&large, &small) in large.iter().zip(small).rev() {
@@ -321,28 +322,24 @@ fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize>
 }
 
 fn check_rank(op: &'static str, what: &str, shape: &Shape, rank: usize) -> Result<()> {
-    if shape.rank() == rank {
-        return Ok(());
-    }
-    let text = format!("{what} {shape:?} must have rank {rank}, not {}", shape.rank());
-    Err(ShapeError::new(op, ErrorKind::Rank, text))
+    require(shape.rank() == rank, op, ErrorKind::Rank, || {
+        format!("{what} {shape:?} must have rank {rank}, not {}", shape.rank())
+    })
 }
 
 fn check_equal(op: &'static str, got: &Shape, expected: &Shape) -> Result<()> {
-    if got == expected {
-        return Ok(());
-    }
-    let text = format!("the values must have shape {expected:?}, not {got:?}");
-    Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+    require(got == expected, op, ErrorKind::Mismatch, || {
+        format!("the values must have shape {expected:?}, not {got:?}")
+    })
 }
 
 /// Indices for the lines along `axis`: as many axes, and no longer on the others.
 fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize) -> Result<()> {
     check_rank(op, "indices", idx, x.rank())?;
     let long = (0..x.rank()).find(|&i| i != axis && idx[i] > x[i]);
-    long.map_or(Ok(()), |i| {
-        let text = format!("axis {i} of indices {idx:?} is longer than that of {x:?}");
-        Err(ShapeError::new(op, ErrorKind::Mismatch, text))
+    require(long.is_none(), op, ErrorKind::Mismatch, || {
+        let i = long.unwrap_or(axis);
+        format!("axis {i} of indices {idx:?} is longer than that of {x:?}")
     })
 }
 

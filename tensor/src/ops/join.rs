@@ -1,11 +1,12 @@
-//! Several tensors into one.
+//! Concatenation, stacking and padding.
 
+use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::loop_nest::{LoopNest, gather};
+use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::walk::{Walk, gather};
 
 impl<T: Element> Tensor<T> {
     /// The parts one after the other along an axis they have. Their sizes agree on all other
@@ -61,7 +62,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// The shapes of what is put before and after an axis, if the result is not too large.
+/// The shapes of the padding before and after an axis, if the result is not too large.
 fn edges(shape: &Shape, axis: isize, before: usize, after: usize) -> Result<[Shape; 2]> {
     let axis = shape.axis("pad", axis)?;
     let with = |size| {
@@ -72,21 +73,20 @@ fn edges(shape: &Shape, axis: isize, before: usize, after: usize) -> Result<[Sha
     let sizes = [before, shape[axis], after];
     let total = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
     let fits = total.is_some_and(|n| with(n).is_ok());
-    if !fits {
-        let text = format!(
+    require(fits, "pad", ErrorKind::Overflow, || {
+        format!(
             "{shape:?} with {before} before and {after} after axis {axis} has more than {} elements",
             isize::MAX
-        );
-        return Err(ShapeError::new("pad", ErrorKind::Overflow, text));
-    }
+        )
+    })?;
     Ok([with(before)?, with(after)?])
 }
 
 fn same_shapes<T: Element>(parts: &[&Tensor<T>]) -> Result<()> {
     let odd = parts.iter().position(|p| p.shape() != parts[0].shape());
-    odd.map_or(Ok(()), |i| {
-        let text = format!("part {i} is {:?}, part 0 is {:?}", parts[i].shape(), parts[0].shape());
-        Err(ShapeError::new("stack", ErrorKind::Mismatch, text))
+    require(odd.is_none(), "stack", ErrorKind::Mismatch, || {
+        let i = odd.unwrap_or(0);
+        format!("part {i} is {:?}, part 0 is {:?}", parts[i].shape(), parts[0].shape())
     })
 }
 
@@ -104,29 +104,29 @@ fn joined<T: Element>(
     let mut dims = first.to_vec();
     for (i, part) in parts.iter().enumerate().skip(1) {
         let shape = part.shape();
-        if shape.rank() != first.rank() {
-            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: ranks differ");
-            return Err(ShapeError::new(op, ErrorKind::Rank, text));
-        }
-        if let Some(other) = (0..first.rank()).find(|&a| a != axis && shape[a] != first[a]) {
-            let text = format!("part {i} is {shape:?}, part 0 is {first:?}: axis {other} differs");
-            return Err(ShapeError::new(op, ErrorKind::Mismatch, text));
-        }
+        require(shape.rank() == first.rank(), op, ErrorKind::Rank, || {
+            format!("part {i} is {shape:?}, part 0 is {first:?}: ranks differ")
+        })?;
+        let other = (0..first.rank()).find(|&a| a != axis && shape[a] != first[a]);
+        require(other.is_none(), op, ErrorKind::Mismatch, || {
+            let other = other.unwrap_or(axis);
+            format!("part {i} is {shape:?}, part 0 is {first:?}: axis {other} differs")
+        })?;
         // A sum that saturates has too many elements, too.
         dims[axis] = dims[axis].saturating_add(shape[axis]);
     }
     Ok((axis, Shape::checked(op, &dims)?))
 }
 
-/// A part: its elements, and where its piece of a row of the result begins and how long it is.
+/// A part: its elements, and the start and length of its piece in each row of the result.
 struct Part<'a, T> {
-    walk: Walk<1>,
+    nest: LoopNest<1>,
     data: &'a [T],
     start: usize,
     len: usize,
 }
 
-/// A row of the result holds one piece of each part, so that rows lie one after the other.
+/// Concatenates parts along an axis: a row of the result has one piece of each part.
 #[inline(never)]
 #[track_caller]
 fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
@@ -139,33 +139,33 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
         .map(|p| {
             let len = p.shape()[axis] * inner;
             start += len;
-            let walk = Walk::new(p.shape(), [p.layout()]);
-            Part { walk, data: p.data(), start: start - len, len }
+            let nest = LoopNest::new(p.shape(), [p.layout()]);
+            Part { nest, data: p.data(), start: start - len, len }
         })
         .filter(|p| p.len > 0)
         .collect();
     Tensor::build(op, shape, |out| {
-        par::fill(out, par::chunk_len(Cost::MOVE), Cost::MOVE, |first, out| {
+        par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
             pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
         });
     })
 }
 
-/// Copies what a part contributes to the elements from `first` of the result.
+/// Copies the pieces of a part within the elements of the result from `first` on.
 fn copy_pieces<T: Element>(part: &Part<T>, row: usize, first: usize, out: &mut [T]) {
-    let &Part { ref walk, data, start, len } = part;
+    let &Part { ref nest, data, start, len } = part;
     let end = first + out.len();
-    // Whether the row in which the chunk begins still has some of this part to come.
+    // The offset in this part's piece of the row in which the chunk starts.
     let begun = first % row;
     let skip = begun.saturating_sub(start).min(len);
     let mut at = first - begun + start + skip;
     let mut left = len - skip;
-    let mut cursor = walk.cursor(first / row * len + skip);
+    let mut cursor = nest.cursor(first / row * len + skip);
     while at < end {
         let mut want = left.min(end - at);
         while want > 0 {
             let (n, [from]) = cursor.next(want);
-            gather(data, from, walk.stride(0), &mut out[at - first..][..n]);
+            gather(data, from, nest.stride(0), &mut out[at - first..][..n]);
             at += n;
             want -= n;
             left -= n;

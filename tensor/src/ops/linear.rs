@@ -1,17 +1,20 @@
-//! Linear layers, and what follows them while their results lie in the cache.
+//! Linear layers, fused with the bias, residual or activation that follows.
 //!
-//! A product writes each block once and moves on; what reads the block again much later, to add
-//! a bias or to apply a function, finds it in memory only. Here it is done block by block, as a
-//! [`Finish`].
+//! A separate pass over the product would read it from memory again. Here the fused operation is an
+//! [`Epilogue`] of the matrix multiplication: it works on each block while it is in the cache.
 
-use crate::drive::gemm::{Finish, MatMut, MatRef, gemm_then};
-use crate::drive::rows::write_rows;
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::kernels::Real;
+use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
+use crate::kernels::rows::write_rows;
+use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
-use crate::ops::pointwise::Pointwise;
+use crate::ops::pointwise::{self, Pointwise};
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Kernel, Lanes, Level, Real};
+use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
+use std::hint::black_box;
 
 impl<T: Real> Tensor<T> {
     /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
@@ -55,11 +58,10 @@ impl<T: Real> Tensor<T> {
         residual: &Tensor<T>,
     ) -> Tensor<T> {
         let shape = linear_shape(self, weight, bias).or_panic();
-        assert!(
-            *residual.shape() == shape,
-            "linear_add: a residual {:?} to a result {shape:?}",
-            residual.shape()
-        );
+        require(*residual.shape() == shape, "linear_add", ErrorKind::Mismatch, || {
+            format!("a residual {:?} to a result {shape:?}", residual.shape())
+        })
+        .or_panic();
         self.linear_with(weight, bias, Some(residual), shape)
     }
 
@@ -72,15 +74,15 @@ impl<T: Real> Tensor<T> {
         shape: Shape,
     ) -> Tensor<T> {
         let [bias, residual] = [bias, residual].map(|x| x.map(Tensor::contiguous));
-        let plus = Plus {
+        let add = AddBiasAndResidual {
             bias: bias.as_ref().map(Tensor::as_slice),
             residual: residual.as_ref().map(Tensor::as_slice),
             cols: weight.size(0),
-            level: simd::level(),
+            level: settings::level(),
         };
         Tensor::build("linear", shape, |out| {
             let x = self.rows();
-            gemm_then(matrix_of(&x), matrix_of(weight).t(), &plus, out, None);
+            gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &add, out, None);
         })
     }
 
@@ -93,8 +95,8 @@ impl<T: Real> Tensor<T> {
     /// ```
     /// use retrograd_tensor::{Tensor, ops::activation::Relu};
     /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// let (y, slope) = Tensor::from([2.0, -1.5]).linear_map(&w, None, Relu);
-    /// assert_eq!((y.to_vec(), slope.to_vec()), (vec![0.0, 0.0], vec![0.0, 0.0]));
+    /// let (y, derivative) = Tensor::from([2.0, -1.5]).linear_map(&w, None, Relu);
+    /// assert_eq!((y.to_vec(), derivative.to_vec()), (vec![0.0, 0.0], vec![0.0, 0.0]));
     /// ```
     #[track_caller]
     pub fn linear_map<P: Pointwise<T>>(
@@ -103,16 +105,16 @@ impl<T: Real> Tensor<T> {
         bias: Option<&Tensor<T>>,
         op: P,
     ) -> (Tensor<T>, Tensor<T>) {
-        let level = simd::level();
-        self.linear_then(P::NAME, weight, bias, &|block, slopes| {
-            T::dispatch(level, Apply { op, block, slopes });
+        let level = settings::level();
+        self.linear_with_map(P::NAME, weight, bias, &|block, derivatives| {
+            T::dispatch(level, Apply { op, block, derivatives });
         })
     }
 
-    /// All of [`Tensor::linear_map`] but the formula, and so compiled once for all of them.
+    /// [`Tensor::linear_map`] without the formula, so that it is compiled once for all formulas.
     #[inline(never)]
     #[track_caller]
-    fn linear_then(
+    fn linear_with_map(
         &self,
         name: &'static str,
         weight: &Tensor<T>,
@@ -122,11 +124,16 @@ impl<T: Real> Tensor<T> {
         let shape = linear_shape(self, weight, bias).or_panic();
         let bias = bias.map(Tensor::contiguous);
         let bias = bias.as_ref().map(Tensor::as_slice);
-        let plus = Plus { bias, residual: None, cols: weight.size(0), level: simd::level() };
-        let map = Map { plus, apply };
-        Tensor::build2(name, shape, shape, |y, slopes| {
+        let add = AddBiasAndResidual {
+            bias,
+            residual: None,
+            cols: weight.size(0),
+            level: settings::level(),
+        };
+        let map = MapWithDerivative { add, apply };
+        Tensor::build2(name, shape, shape, |y, derivatives| {
             let x = self.rows();
-            gemm_then(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(slopes));
+            gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
         })
     }
 
@@ -144,18 +151,20 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn matmul_times(&self, other: &Tensor<T>, factor: &Tensor<T>) -> Tensor<T> {
         let shape = matmul_shape(self.shape(), other.shape()).or_panic();
-        assert!(
-            other.rank() == 2 && *factor.shape() == shape,
-            "matmul_times: {:?} · {:?} times {:?}",
-            self.shape(),
-            other.shape(),
-            factor.shape()
-        );
+        let fits = other.rank() == 2 && *factor.shape() == shape;
+        require(fits, "matmul_times", ErrorKind::Mismatch, || {
+            format!("{:?} · {:?} times {:?}", self.shape(), other.shape(), factor.shape())
+        })
+        .or_panic();
         let factor = factor.contiguous();
-        let times = Times { factor: factor.as_slice(), cols: other.size(-1), level: simd::level() };
+        let times = MultiplyBy {
+            factor: factor.as_slice(),
+            cols: other.size(-1),
+            level: settings::level(),
+        };
         Tensor::build("matmul", shape, |out| {
             let a = self.rows();
-            gemm_then(matrix_of(&a), matrix_of(other), &times, out, None);
+            gemm_with_epilogue(matrix_of(&a), matrix_of(other), &times, out, None);
         })
     }
 
@@ -190,17 +199,16 @@ pub fn linear_shape<T: Real>(
     Shape::checked("linear", &dims)
 }
 
-/// Adds a bias to every row, and the elements of a row-major matrix of so many columns, if there
-/// are these.
-struct Plus<'a, T> {
+/// Adds a bias to every row, and a row-major residual of `cols` columns, as far as there are any.
+struct AddBiasAndResidual<'a, T> {
     bias: Option<&'a [T]>,
     residual: Option<&'a [T]>,
     cols: usize,
     level: Level,
 }
 
-impl<T: Real> Finish<T> for Plus<'_, T> {
-    fn finish(
+impl<T: Real> Epilogue<T> for AddBiasAndResidual<'_, T> {
+    fn apply(
         &self,
         (row, col): (usize, usize),
         mut block: MatMut<'_, T>,
@@ -219,34 +227,34 @@ impl<T: Real> Finish<T> for Plus<'_, T> {
     }
 }
 
-/// Adds what [`Plus`] adds, and applies a function; the second result is its derivative.
-struct Map<'a, T> {
-    plus: Plus<'a, T>,
+/// Adds a bias and a residual, and applies a function; the auxiliary output is its derivative.
+struct MapWithDerivative<'a, T> {
+    add: AddBiasAndResidual<'a, T>,
     apply: &'a (dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
 }
 
-impl<T: Real> Finish<T> for Map<'_, T> {
-    fn finish(&self, at: (usize, usize), mut block: MatMut<'_, T>, also: Option<MatMut<'_, T>>) {
-        self.plus.finish(at, block.whole(), None);
-        (self.apply)(block, also.expect("a second result"));
+impl<T: Real> Epilogue<T> for MapWithDerivative<'_, T> {
+    fn apply(&self, origin: (usize, usize), mut block: MatMut<'_, T>, aux: Option<MatMut<'_, T>>) {
+        self.add.apply(origin, block.whole(), None);
+        (self.apply)(block, aux.expect("an auxiliary output"));
     }
 }
 
-/// Multiplies by the elements of a row-major matrix of so many columns.
-struct Times<'a, T> {
+/// Multiplies by the elements of a row-major matrix of `cols` columns.
+struct MultiplyBy<'a, T> {
     factor: &'a [T],
     cols: usize,
     level: Level,
 }
 
-impl<T: Real> Finish<T> for Times<'_, T> {
-    fn finish(&self, at: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
-        let factor = &self.factor[at.0 * self.cols + at.1..];
+impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
+    fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
+        let factor = &self.factor[origin.0 * self.cols + origin.1..];
         T::dispatch(self.level, Multiply { factor, cols: self.cols, block });
     }
 }
 
-/// Adds a row-major matrix; its rows are so far apart, so of distance 0 it is one row for all.
+/// Adds a row-major matrix with rows `row_stride` apart; with 0, one row is added to all rows.
 struct Add<'a, T> {
     matrix: &'a [T],
     row_stride: usize,
@@ -294,7 +302,7 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
 struct Apply<'a, T, P> {
     op: P,
     block: MatMut<'a, T>,
-    slopes: MatMut<'a, T>,
+    derivatives: MatMut<'a, T>,
 }
 
 impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
@@ -305,10 +313,17 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
             write_rows(
                 s,
                 [],
-                [self.block.row(i), self.slopes.row(i)],
+                [self.block.row(i), self.derivatives.row(i)],
                 #[inline(always)]
-                |[], [x, _]| self.op.with_slope(s, x).into(),
+                |[], [x, _]| self.op.value_and_derivative(s, x).into(),
             );
         }
     }
+}
+
+/// Compiles an activation function, alone and fused with a linear layer, see
+/// [`compiled`](crate::compiled).
+pub(crate) fn compile_activation<T: Real, P: Pointwise<T>>() {
+    pointwise::compile::<T, P>();
+    black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
 }

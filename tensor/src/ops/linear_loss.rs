@@ -1,72 +1,78 @@
-//! Cross-entropy of a linear layer's outputs, which are never held all at once.
+//! Cross-entropy fused with a linear layer, without the full matrix of logits.
 //!
 //! With a large vocabulary the logits `x · Wᵀ` are by far the largest tensor of a model, and
-//! plain cross-entropy holds them twice. Here they are made for some rows at a time, turned into
-//! their own gradient where they lie, and multiplied into the gradients of `x` and `W` at once.
-//! So gradients are a matter of the forward pass: to compute the logits again in the backward
-//! pass would cost a third more. Hsu et al. 2024 (arXiv 2410.10989).
+//! cross-entropy needs two tensors of that size. Here they are computed for a block of rows at a time,
+//! replaced in place by their gradient, and multiplied to the gradients of `x` and `W` at once. So the
+//! forward pass computes the gradients: recomputing the logits in the backward pass would cost a third
+//! more. Hsu et al. 2024 (arXiv 2410.10989).
 
-use crate::drive::gemm::{MatRef, gemm};
-use crate::drive::rows::update_row;
+use crate::cost::Cost;
 use crate::element::Integer;
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::Real;
+use crate::kernels::gemm::gemm;
+use crate::kernels::rows::update_row;
+use crate::matrix::MatRef;
 use crate::ops::loss::{Classes, CrossEntropy};
 use crate::ops::softmax::max_and_sum;
-use crate::par::{self, Cost};
+use crate::par;
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Kernel, Lanes, Real};
+use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
-/// Logits that are held at once, about: 128 MB of `f32`. With fewer rows at a time, too much of
-/// the work would be packing the weight for the products.
+/// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the weight
+/// for the matrix multiplications would take too large a part of the time.
 const LOGITS: usize = 1 << 25;
 
-/// Rows of logits that are held at once, for so many classes.
-fn rows_at_once(classes: usize) -> usize {
+/// The number of rows in a block of logits.
+fn rows_per_block(classes: usize) -> usize {
     (LOGITS / classes.max(1) / 16 * 16).max(64)
 }
 
-/// Some rows of logits, and whether they become their gradient; gives the sum of their losses.
-struct Rows<'a, T: Real> {
+/// The loss of some rows of logits, which are replaced by their gradient on request; returns the sum of
+/// the losses.
+struct LossRows<'a, T: Real> {
     logits: &'a mut [T],
     classes: &'a Classes,
     first: usize,
     smoothing: f64,
-    /// What the loss of a row counts in the result, if the gradient is wanted.
+    /// The factor of the loss of a row in the mean, if the gradient is requested.
     scale: Option<T>,
 }
 
-impl<T: Real> Kernel<T> for Rows<'_, T> {
+impl<T: Real> Kernel<T> for LossRows<'_, T> {
     type Out = f64;
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) -> f64 {
-        let Rows { logits, classes, first, smoothing, scale } = self;
+        let LossRows { logits, classes, first, smoothing, scale } = self;
         let mut total = 0.0;
         for (i, x) in logits.chunks_exact_mut(classes.classes).enumerate() {
             let Some(target) = classes.at(first + i) else {
                 x.fill(T::ZERO);
                 continue;
             };
-            let (top, sum) = max_and_sum(s, x);
-            let rest = T::ln(s, s.splat(sum));
-            // Every lane is the same.
-            let log_sum = s.max_lane(rest);
-            let miss = |v: T| (log_sum - (v - top)).to_f64();
-            let mut loss = miss(x[target]);
+            let (max, sum) = max_and_sum(s, x);
+            let log_sums = s.ln(s.splat(sum));
+            // All lanes are equal.
+            let log_sum = s.max_lane(log_sums);
+            let loss_of = |v: T| (log_sum - (v - max)).to_f64();
+            let mut loss = loss_of(x[target]);
             if smoothing != 0.0 {
-                let mean = x.iter().map(|&v| miss(v)).sum::<f64>() / x.len() as f64;
+                let mean = x.iter().map(|&v| loss_of(v)).sum::<f64>() / x.len() as f64;
                 loss = loss * (1.0 - smoothing) + mean * smoothing;
             }
             total += loss;
             if let Some(scale) = scale {
-                let top = s.splat(top);
-                let spread = s.splat(T::from_f64(smoothing / x.len() as f64));
+                let max = s.splat(max);
+                let uniform = s.splat(T::from_f64(smoothing / x.len() as f64));
                 let factor = s.splat(scale);
                 update_row(
                     s,
                     x,
                     #[inline(always)]
-                    |x| s.mul(factor, s.sub(T::exp(s, s.sub(s.sub(x, top), rest)), spread)),
+                    |x| s.mul(factor, s.sub(s.exp(s.sub(s.sub(x, max), log_sums)), uniform)),
                 );
                 x[target] -= scale * T::from_f64(1.0 - smoothing);
             }
@@ -76,7 +82,7 @@ impl<T: Real> Kernel<T> for Rows<'_, T> {
 }
 
 impl<T: Real> Tensor<T> {
-    /// Mean cross-entropy of the logits `x · Wᵀ` against class indices, a scalar: that of
+    /// Mean cross-entropy of the logits `x · Wᵀ` against class indices, a scalar: equal to
     /// [`Tensor::cross_entropy`] of [`Tensor::matmul`], with a fraction of the memory.
     ///
     /// Shapes: `self` `[.., C]`, weight `[V, C]`, targets `[..]`.
@@ -95,10 +101,10 @@ impl<T: Real> Tensor<T> {
         &self,
         weight: &Tensor<T>,
         targets: &Tensor<I>,
-        how: CrossEntropy,
+        options: CrossEntropy,
     ) -> Tensor<T> {
-        let classes = check(self, weight, targets, how);
-        linear(self, weight, &classes, how, false).0
+        let classes = check(self, weight, targets, options);
+        linear_loss(self, weight, &classes, options, false).0
     }
 
     /// [`Tensor::linear_cross_entropy`], and its gradients with respect to `self` and the
@@ -111,60 +117,61 @@ impl<T: Real> Tensor<T> {
         &self,
         weight: &Tensor<T>,
         targets: &Tensor<I>,
-        how: CrossEntropy,
+        options: CrossEntropy,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
-        let classes = check(self, weight, targets, how);
-        let (loss, gradients) = linear(self, weight, &classes, how, true);
-        let (dx, dw) = gradients.expect("wanted");
+        let classes = check(self, weight, targets, options);
+        let (loss, gradients) = linear_loss(self, weight, &classes, options, true);
+        let (dx, dw) = gradients.expect("requested");
         (loss, dx, dw)
     }
 }
 
-/// Gradients with respect to the input and the weight.
-type Gradients<T> = (Tensor<T>, Tensor<T>);
+/// The gradients with respect to the input and the weight.
+type LinearGradients<T> = (Tensor<T>, Tensor<T>);
 
-/// Checks everything before any number is computed.
+/// Checks the arguments before anything is computed.
 #[track_caller]
 fn check<T: Real, I: Integer>(
     x: &Tensor<T>,
     weight: &Tensor<T>,
     targets: &Tensor<I>,
-    how: CrossEntropy,
+    options: CrossEntropy,
 ) -> Classes {
-    assert!(
-        x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1),
-        "linear_cross_entropy: inputs {:?} need a weight [classes, {}], got {:?}",
-        x.shape(),
-        x.shape().last().unwrap_or(&0),
-        weight.shape()
-    );
+    let fits = x.rank() > 0 && weight.rank() == 2 && x.size(-1) == weight.size(1);
+    require(fits, "linear_cross_entropy", ErrorKind::Mismatch, || {
+        let width = x.shape().last().unwrap_or(&0);
+        let (x, weight) = (x.shape(), weight.shape());
+        format!("inputs {x:?} need a weight [classes, {width}], got {weight:?}")
+    })
+    .or_panic();
     let logits_shape = [&x.shape()[..x.rank() - 1], &[weight.size(0)]].concat();
-    how.check(&Shape::from(logits_shape), targets)
+    options.check(&Shape::from(logits_shape), targets)
 }
 
+/// The loss, and its gradients if `with_gradients`.
 #[inline(never)]
-fn linear<T: Real>(
+fn linear_loss<T: Real>(
     x: &Tensor<T>,
     weight: &Tensor<T>,
-    of_rows: &Classes,
-    how: CrossEntropy,
+    targets: &Classes,
+    options: CrossEntropy,
     with_gradients: bool,
-) -> (Tensor<T>, Option<Gradients<T>>) {
+) -> (Tensor<T>, Option<LinearGradients<T>>) {
     let (classes, width) = (weight.size(0), weight.size(1));
-    let per_row = 1.0 / of_rows.counted.max(1) as f64;
-    let rows = of_rows.rows();
+    let per_row = 1.0 / targets.counted.max(1) as f64;
+    let rows = targets.rows();
     let (x, w) = (x.contiguous(), weight.contiguous());
     let w = MatRef::new(w.as_slice(), classes, width);
-    let level = simd::level();
+    let level = settings::level();
     let scale = with_gradients.then(|| T::from_f64(per_row));
     let mut dx = Tensor::zeros(if with_gradients { *x.shape() } else { [0].into() });
     let mut dw = Tensor::zeros(if with_gradients { *weight.shape() } else { [0].into() });
     let mut total = 0.0;
-    let at_once = rows_at_once(classes);
-    // With nothing to add up there are no logits to speak of.
-    let starts = (0..if classes == 0 { 0 } else { rows }).step_by(at_once);
+    let block = rows_per_block(classes);
+    // Without classes there are no logits.
+    let starts = (0..if classes == 0 { 0 } else { rows }).step_by(block);
     for first in starts {
-        let n = at_once.min(rows - first);
+        let n = block.min(rows - first);
         let x = MatRef::new(&x.as_slice()[first * width..(first + n) * width], n, width);
         let mut losses = vec![0.0; n];
         let logits = Tensor::build("linear_cross_entropy", [n, classes].into(), |logits| {
@@ -172,8 +179,8 @@ fn linear<T: Real>(
             let parts: Vec<_> =
                 logits.chunks_exact_mut(classes).zip(&mut losses).enumerate().collect();
             par::each(parts, classes, Cost::COSTLY, |(i, (logits, loss))| {
-                let (classes, first, smoothing) = (of_rows, first + i, how.label_smoothing);
-                *loss = T::dispatch(level, Rows { logits, classes, first, smoothing, scale });
+                let (classes, first, smoothing) = (targets, first + i, options.label_smoothing);
+                *loss = T::dispatch(level, LossRows { logits, classes, first, smoothing, scale });
             });
         });
         total += losses.iter().sum::<f64>();

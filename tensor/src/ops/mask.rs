@@ -1,13 +1,14 @@
-//! Selection by truth values. Nothing is ever multiplied by a mask: what is not selected
-//! leaves no trace, be it NaN or infinite.
+//! Selection by boolean masks. Values are selected, never multiplied by a mask: values that are not
+//! selected have no influence, even if they are non-finite.
 
-use crate::drive::zip::{common_shape, map_with, run, zip_with};
+use crate::cost::Cost;
 use crate::element::Element;
-use crate::error::{ErrorKind, OrPanic, ShapeError};
-use crate::par::{self, Cost};
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
+use crate::loop_nest::LoopNest;
+use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -94,11 +95,11 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Elements selected at once.
+/// Elements per block.
 const BLOCK: usize = 256;
 
-/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so
-/// that there is nothing to predict.
+/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that there
+/// is no branch to mispredict.
 #[track_caller]
 fn select<T: Element>(
     op: &'static str,
@@ -107,18 +108,18 @@ fn select<T: Element>(
     a: &Tensor<T>,
     b: &Tensor<T>,
 ) -> Tensor<T> {
-    // Not in a closure, which would be said to be the place of the panic.
+    // Not in a closure, whose line the panic would report.
     let wide = [
         mask.layout().broadcast_to(op, shape).or_panic(),
         a.layout().broadcast_to(op, shape).or_panic(),
         b.layout().broadcast_to(op, shape).or_panic(),
     ];
-    let walk = Walk::new(shape, [&wide[0], &wide[1], &wide[2]]);
-    let strides: [isize; 3] = std::array::from_fn(|k| walk.stride(k));
+    let nest = LoopNest::new(shape, [&wide[0], &wide[1], &wide[2]]);
+    let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let (mask, a, b) = (mask.data(), a.data(), b.data());
     Tensor::build(op, *shape, |out| {
-        par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
-            let mut cursor = walk.cursor(first);
+        par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
+            let mut cursor = nest.cursor(first);
             let (mut masks, mut buffers) = ([false; BLOCK], [[T::ZERO; BLOCK]; 2]);
             let [in_a, in_b] = &mut buffers;
             let mut done = 0;
@@ -137,7 +138,7 @@ fn select<T: Element>(
     })
 }
 
-/// Rows cut at a column: what lies before it is kept (or what lies after), the rest is 0.
+/// Keeps the elements of each row before a column (or after it), and sets the others to 0.
 #[track_caller]
 fn triangle<T: Element>(
     op: &'static str,
@@ -145,10 +146,10 @@ fn triangle<T: Element>(
     cut: impl Fn(isize) -> isize + Send + Sync,
     keep_before: bool,
 ) -> Tensor<T> {
-    if x.rank() < 2 {
-        let text = format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank());
-        Err(ShapeError::new(op, ErrorKind::Rank, text)).or_panic()
-    }
+    require(x.rank() >= 2, op, ErrorKind::Rank, || {
+        format!("{:?} has rank {}, needs at least 2", x.shape(), x.rank())
+    })
+    .or_panic();
     let (rows, cols) = (x.size(-2), x.size(-1));
     let x = x.contiguous();
     let data = x.as_slice();
@@ -156,7 +157,7 @@ fn triangle<T: Element>(
         if out.is_empty() {
             return;
         }
-        let chunk = par::units_per_chunk(Cost::MOVE, cols) * cols;
+        let chunk = Cost::MOVE.units_per_chunk(cols) * cols;
         par::fill(out, chunk, Cost::MOVE, |first, out| {
             for (i, y) in out.chunks_exact_mut(cols).enumerate() {
                 let at = first + i * cols;

@@ -1,12 +1,13 @@
-//! Matrix products with broadcast batches.
+//! Matrix multiplication with broadcast batches.
 
-use crate::drive::gemm::{MatMut, MatRef, gemm};
-use crate::drive::zip::map_with;
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
+use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::kernels::Real;
+use crate::kernels::elementwise::map_with;
+use crate::kernels::gemm::gemm;
+use crate::loop_nest::LoopNest;
+use crate::matrix::{MatMut, MatRef};
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 /// The shape of `a · b`, by NumPy's rules for matmul.
 pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
@@ -52,7 +53,8 @@ impl<T: Real> Tensor<T> {
         let a = if self.rank() == 1 { self.unsqueeze(0) } else { self.clone() };
         let b = if other.rank() == 1 { other.unsqueeze(1) } else { other.clone() };
         if a.rank() > 2 && b.rank() == 2 && a.numel() > 0 {
-            // One tall product instead of many: the leading axes are rows, where they lie so.
+            // One product instead of a batch: the leading axes are merged with the rows, if their
+            // strides allow it.
             let tall = Shape::from([a.numel() / a.size(-1), a.size(-1)]);
             if a.layout().reshape(tall).is_some() {
                 return a.reshape(tall).matmul(&b).reshape(shape);
@@ -68,9 +70,8 @@ impl<T: Real> Tensor<T> {
         })
     }
 
-    /// [`Tensor::matmul`] of operands of at least two axes, where a zero on the left
-    /// annihilates whatever stands on the right, NaN and infinities included: for weights whose
-    /// zeros mean "not there".
+    /// [`Tensor::matmul`] of operands with at least two axes, where `0 · x` is 0 for every `x` on the
+    /// right, including NaN and infinities: for weights that are 0 where they are masked.
     #[track_caller]
     pub fn matmul_skipping_zeros(&self, other: &Tensor<T>) -> Tensor<T> {
         let Some(finite) = other.without_non_finite() else {
@@ -85,7 +86,7 @@ impl<T: Real> Tensor<T> {
         product
     }
 
-    /// NaN and infinities replaced by 0; `None` if there are none.
+    /// The tensor with NaN and infinities replaced by 0; `None` if there are none.
     pub(crate) fn without_non_finite(&self) -> Option<Tensor<T>> {
         if self.numel() == 0 || self.abs().max(..).item().to_f64().is_finite() {
             return None;
@@ -97,24 +98,25 @@ impl<T: Real> Tensor<T> {
     /// Inner product of two vectors, a scalar.
     #[track_caller]
     pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
-        assert!(
-            self.rank() == 1 && self.shape() == other.shape(),
-            "dot: needs two vectors of equal length, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        let fits = self.rank() == 1 && self.shape() == other.shape();
+        require(fits, "dot", ErrorKind::Mismatch, || {
+            format!(
+                "needs two vectors of equal length, got {:?} and {:?}",
+                self.shape(),
+                other.shape()
+            )
+        })
+        .or_panic();
         self.mul(other).sum(..)
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
     #[track_caller]
     pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
-        assert!(
-            self.rank() == 1 && other.rank() == 1,
-            "outer: needs two vectors, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
+            format!("needs two vectors, got {:?} and {:?}", self.shape(), other.shape())
+        })
+        .or_panic();
         self.unsqueeze(1).mul(&other.unsqueeze(0))
     }
 }
@@ -123,8 +125,8 @@ impl<T: Real> Tensor<T> {
 fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>, MatRef<'a, T>)> {
     let leading = |t: &Tensor<T>| Shape::from(&t.shape()[..t.rank() - 2]);
     let batch = Shape::broadcast("matmul", &leading(a), &leading(b)).or_panic();
-    // The layouts of the first elements of all matrices. (A matrix without elements has no
-    // first element; there is nothing to multiply then, or only zeros to write.)
+    // The layouts of the first elements of all matrices. (A matrix without elements has none; then
+    // there is nothing to multiply, or only zeros to write.)
     let heads = |t: &Tensor<T>| {
         let corner = t.layout().slice("matmul", -1, 0, 1.min(t.size(-1)), 1).or_panic();
         let corner = corner.slice("matmul", -2, 0, 1.min(t.size(-2)), 1).or_panic();
@@ -135,8 +137,8 @@ fn pairs<'a, T: Real>(a: &'a Tensor<T>, b: &'a Tensor<T>) -> Vec<(MatRef<'a, T>,
     };
     let (heads_a, heads_b) = (heads(a), heads(b));
     let wide = |l: &crate::layout::Layout| l.broadcast_to("matmul", &batch).or_panic();
-    let walk = Walk::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
-    let mut cursor = walk.cursor(0);
+    let nest = LoopNest::new(&batch, [&wide(&heads_a), &wide(&heads_b)]);
+    let mut cursor = nest.cursor(0);
     (0..batch.numel())
         .map(|_| {
             let (_, [at_a, at_b]) = cursor.next(1);

@@ -1,9 +1,9 @@
-//! Formulas, and the methods of [`Tensor`](crate::Tensor) that apply them.
+//! Operations: formulas, and the methods of [`Tensor`](crate::Tensor) that apply them.
 //!
-//! What is elementwise, a reduction or a row hands a formula to a [driver](crate::drive), which
-//! knows strides, threads and instruction sets. What only moves elements (indexing, joining,
-//! masks) walks over layouts itself, in plain loops.
-//! A differentiable formula stands beside its vector-Jacobian product (VJP).
+//! Elementwise operations, reductions and row operations pass a formula to a
+//! [kernel](crate::kernels), which handles strides, threads and instruction sets. Operations that only
+//! move elements (indexing, joining, masks) iterate over layouts in plain loops. The vector-Jacobian
+//! product (VJP) of a formula is next to it.
 
 pub mod activation;
 pub mod binary;

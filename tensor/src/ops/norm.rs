@@ -1,10 +1,14 @@
-//! Normalisation along the last axis, with VJPs.
+//! Layer normalisation and RMS normalisation along the last axis, with their VJPs.
 
-use crate::drive::rows::{
-    ColumnKernel, RowKernel, fold_rows, map_row, rows, rows_and_columns, sum_rows, write_rows,
+use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::kernels::Real;
+use crate::kernels::rows::{
+    ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, sum_rows,
+    write_rows,
 };
-use crate::par::Cost;
-use crate::simd::{Lanes, Real};
+use crate::shape::Shape;
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 /// `y = (x - mean) / √(var + eps) · weight + bias`
@@ -167,8 +171,8 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     }
 }
 
-/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers is itself rounded; the shift,
-/// the scaled mean of the deviations, says by how much.
+/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers has a rounding error; the shift, the
+/// scaled mean of the deviations, corrects it.
 struct Moments<T> {
     mean: T,
     scale: T,
@@ -176,7 +180,7 @@ struct Moments<T> {
 }
 
 impl<T: Real> Moments<T> {
-    /// In every lane of a vector.
+    /// The same values in every lane of a vector.
     #[inline(always)]
     fn splat<S: Lanes<T>>(self, s: S) -> Moments<S::V> {
         Moments { mean: s.splat(self.mean), scale: s.splat(self.scale), shift: s.splat(self.shift) }
@@ -218,12 +222,12 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
         #[inline(always)]
         |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
     );
-    let off = s.sum(sum) / n;
-    // Rounding must not make it negative.
-    let var = s.sum(squares) / n - off * off;
+    let mean_error = s.sum(sum) / n;
+    // Rounding could make the variance negative.
+    let var = s.sum(squares) / n - mean_error * mean_error;
     let var = if var < T::ZERO { T::ZERO } else { var };
     let scale = inverse_root(var + eps);
-    Moments { mean, scale, shift: -off * scale }
+    Moments { mean, scale, shift: -mean_error * scale }
 }
 
 #[inline(always)]
@@ -238,43 +242,56 @@ fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
     inverse_root(squares / T::from_f64(x.len() as f64) + eps)
 }
 
-/// `1 / √x`, through f64: once per row.
+/// `1 / √x`, computed in f64 since it is once per row.
 #[inline]
 fn inverse_root<T: Real>(x: T) -> T {
     T::from_f64(1.0 / x.to_f64().sqrt())
 }
 
-/// Checks what keeps the root of a normalisation away from 0.
-#[track_caller]
-fn epsilon<T: Real>(op: &str, eps: f64) -> T {
+/// `eps`, which keeps the root of a normalisation away from 0, in `T`.
+fn epsilon<T: Real>(op: &'static str, eps: f64) -> Result<T> {
     let rounded = T::from_f64(eps); // may overflow
-    let fits = eps >= 0.0 && rounded.to_f64().is_finite();
-    assert!(fits, "{op}: eps must be finite and at least 0, got {eps}");
-    rounded
+    let valid = eps >= 0.0 && rounded.to_f64().is_finite();
+    require(valid, op, ErrorKind::Value, || {
+        format!("eps must be finite and at least 0, got {eps}")
+    })?;
+    Ok(rounded)
 }
 
-/// Checks a weight or bias of a normalisation.
+/// The rule about a weight or bias of a normalisation.
+fn check_parameter<T: Real>(
+    op: &'static str,
+    name: &str,
+    x: &Shape,
+    parameter: Option<&Tensor<T>>,
+) -> Result<()> {
+    require(x.rank() > 0, op, ErrorKind::Rank, || "needs an axis to normalise, got rank 0".into())?;
+    let (width, Some(parameter)) = (x[x.rank() - 1], parameter) else { return Ok(()) };
+    require(*parameter.shape() == [width], op, ErrorKind::Mismatch, || {
+        let shape = parameter.shape();
+        format!("{name} has shape {shape:?}, the last axis of {x:?} needs [{width}]")
+    })
+}
+
+/// A weight or bias of a normalisation, checked and contiguous.
 #[track_caller]
 fn parameter<T: Real>(
-    op: &str,
-    what: &str,
+    op: &'static str,
+    name: &str,
     x: &Tensor<T>,
-    p: Option<&Tensor<T>>,
+    parameter: Option<&Tensor<T>>,
 ) -> Option<Tensor<T>> {
-    assert!(x.rank() > 0, "{op}: needs an axis to normalise, got rank 0");
-    let (width, p) = (x.size(-1), p?);
-    assert!(
-        *p.shape() == [width],
-        "{op}: {what} has shape {:?}, the last axis of {:?} needs [{width}]",
-        p.shape(),
-        x.shape()
-    );
-    Some(p.contiguous())
+    check_parameter(op, name, x.shape(), parameter).or_panic();
+    parameter.map(Tensor::contiguous)
 }
 
-/// The weight that a VJP multiplies by: ones if there is none.
+/// The weight of a VJP: ones if there is none.
 #[track_caller]
-fn parameter_or_ones<T: Real>(op: &str, x: &Tensor<T>, weight: Option<&Tensor<T>>) -> Tensor<T> {
+fn parameter_or_ones<T: Real>(
+    op: &'static str,
+    x: &Tensor<T>,
+    weight: Option<&Tensor<T>>,
+) -> Tensor<T> {
     match parameter(op, "weight", x, weight) {
         Some(weight) => weight,
         None => Tensor::ones([x.size(-1)]),
@@ -301,9 +318,9 @@ impl<T: Real> Tensor<T> {
         let op = LayerNorm {
             weight: weight.as_ref().map(|w| w.as_slice()),
             bias: bias.as_ref().map(|b| b.as_slice()),
-            eps: epsilon("layer_norm", eps),
+            eps: epsilon("layer_norm", eps).or_panic(),
         };
-        rows("layer_norm", op, [self])
+        apply_row_kernel("layer_norm", op, [self])
     }
 
     /// VJP of [`Tensor::layer_norm`] with respect to its input.
@@ -312,8 +329,8 @@ impl<T: Real> Tensor<T> {
         self.layer_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, made
-    /// together: each row is read once.
+    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, in one pass
+    /// over the rows.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -333,9 +350,9 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("layer_norm", self, weight);
-        let eps = epsilon("layer_norm", eps);
+        let eps = epsilon("layer_norm", eps).or_panic();
         let op = LayerNormVjp { weight: weight.as_slice(), eps };
-        let (x, [weight, bias]) = rows_and_columns("layer_norm_vjp", op, [self, g]);
+        let (x, [weight, bias]) = apply_column_kernel("layer_norm_vjp", op, [self, g]);
         (x, weight, bias)
     }
 
@@ -349,7 +366,11 @@ impl<T: Real> Tensor<T> {
     pub fn rms_norm(&self, weight: Option<&Tensor<T>>, eps: f64) -> Tensor<T> {
         let weight = parameter("rms_norm", "weight", self, weight);
         let weight = weight.as_ref().map(|w| w.as_slice());
-        rows("rms_norm", RmsNorm { weight, eps: epsilon("rms_norm", eps) }, [self])
+        apply_row_kernel(
+            "rms_norm",
+            RmsNorm { weight, eps: epsilon("rms_norm", eps).or_panic() },
+            [self],
+        )
     }
 
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
@@ -358,7 +379,7 @@ impl<T: Real> Tensor<T> {
         self.rms_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, made together.
+    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, in one pass over the rows.
     ///
     /// # Panics
     /// As [`Tensor::rms_norm`], or if `g` has another shape.
@@ -370,9 +391,9 @@ impl<T: Real> Tensor<T> {
         g: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>) {
         let weight = parameter_or_ones("rms_norm", self, weight);
-        let eps = epsilon("rms_norm", eps);
+        let eps = epsilon("rms_norm", eps).or_panic();
         let op = RmsNormVjp { weight: weight.as_slice(), eps };
-        let (x, [weight]) = rows_and_columns("rms_norm_vjp", op, [self, g]);
+        let (x, [weight]) = apply_column_kernel("rms_norm_vjp", op, [self, g]);
         (x, weight)
     }
 }

@@ -1,19 +1,21 @@
-//! What it takes to be a differentiable function of one number.
+//! Pointwise operations: differentiable functions of one number.
 
-use crate::drive::zip::{Elementwise, zip};
-use crate::par::Cost;
-use crate::simd::{Algebra, Lanes, Real};
+use crate::cost::Cost;
+use crate::kernels::Real;
+use crate::kernels::elementwise::{Elementwise, elementwise};
+use crate::simd::{Algebra, Lanes};
 use crate::tensor::Tensor;
 use std::fmt::Debug;
+use std::hint::black_box;
 
-/// What the derivative is computed from, and so must be kept until the backward pass.
+/// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saves {
     /// `x`.
     Input,
     /// `f(x)`.
     Output,
-    /// Nothing: the derivative is constant.
+    /// None: the derivative is constant.
     Nothing,
 }
 
@@ -21,8 +23,8 @@ pub enum Saves {
 ///
 /// ```
 /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::simd::{Algebra, Real};
-/// use retrograd_tensor::{Tensor, par::Cost};
+/// use retrograd_tensor::simd::Algebra;
+/// use retrograd_tensor::{Real, Tensor, cost::Cost};
 ///
 /// /// f(x) = x³
 /// #[derive(Clone, Copy, Debug)]
@@ -47,17 +49,17 @@ pub enum Saves {
 pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// The name of the operation in graphs and errors.
     const NAME: &'static str;
-    /// What [`Pointwise::vjp`] is given.
+    /// The saved value that [`Pointwise::vjp`] is given.
     const SAVES: Saves;
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
-    /// `g · f'`, from what [`Pointwise::SAVES`] says (or anything, if nothing).
+    /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for [`Saves::Nothing`]).
     fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
-    /// `f(x)` and `f'(x)`, which share what both need.
+    /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
-    fn with_slope<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
+    fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
         let y = self.f(a, x);
         let saved = if Self::SAVES == Saves::Output { y } else { x };
         (y, self.vjp(a, saved, a.splat(T::ONE)))
@@ -90,12 +92,18 @@ impl<T: Real> Tensor<T> {
     /// `f` of every element.
     #[track_caller]
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Tensor<T> {
-        zip(P::NAME, Forward(op), [self])
+        elementwise(P::NAME, Forward(op), [self])
     }
 
-    /// `g · f'` elementwise, where `self` is what the operation saves.
+    /// `g · f'` elementwise, where `self` is the value that the operation saves.
     #[track_caller]
     pub fn map_vjp<P: Pointwise<T>>(&self, op: P, g: &Tensor<T>) -> Tensor<T> {
-        zip(P::NAME, Vjp(op), [self, g])
+        elementwise(P::NAME, Vjp(op), [self, g])
     }
+}
+
+/// Compiles an operation, see [`compiled`](crate::compiled).
+pub(crate) fn compile<T: Real, P: Pointwise<T>>() {
+    black_box(Tensor::<T>::map::<P> as fn(_, _) -> _);
+    black_box(Tensor::<T>::map_vjp::<P> as fn(_, _, _) -> _);
 }

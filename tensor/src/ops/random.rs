@@ -1,15 +1,17 @@
 //! Random tensors, and dropout.
 
+use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
-use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::par::{self, Cost};
+use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::kernels::Real;
+use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
+use crate::settings;
 use crate::shape::Shape;
-use crate::simd::{self, Real};
 use crate::tensor::Tensor;
 use std::f64::consts::TAU;
 
-/// A tensor from two numbers per block.
+/// A tensor whose elements are computed in pairs from the blocks of a key.
 #[track_caller]
 fn from_pairs<T: Element>(
     op: &'static str,
@@ -19,7 +21,7 @@ fn from_pairs<T: Element>(
     f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
 ) -> Tensor<T> {
     Tensor::build(op, shape, |out| {
-        par::fill(out, par::chunk_len(cost), cost, |first, out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
             for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
                 out.copy_from_slice(&f(key.pair(block))[..out.len()]);
             }
@@ -28,10 +30,9 @@ fn from_pairs<T: Element>(
 }
 
 fn probability(op: &'static str, p: f64) -> Result<f64> {
-    if (0.0..=1.0).contains(&p) {
-        return Ok(p);
-    }
-    Err(ShapeError::new(op, ErrorKind::Value, format!("p must be in [0, 1], got {p}")))
+    let valid = (0.0..=1.0).contains(&p);
+    require(valid, op, ErrorKind::Value, || format!("p must be in [0, 1], got {p}"))?;
+    Ok(p)
 }
 
 /// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
@@ -53,13 +54,13 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
         let width = hi - lo;
-        assert!(
-            width >= 0.0 && width.is_finite(),
-            "uniform: [{lo}, {hi}) must be in order and of finite width"
-        );
+        require(width >= 0.0 && width.is_finite(), "uniform", ErrorKind::Value, || {
+            format!("[{lo}, {hi}) must be in order and of finite width")
+        })
+        .or_panic();
         let (first, end) = (T::from_f64(lo), T::from_f64(hi));
         let number = |bits| {
-            // Rounding may reach the end of the interval, which is not in it.
+            // Rounding may give the upper bound, which is excluded.
             let x = T::from_f64(lo + width * unit(bits));
             if x < end { x } else { first }
         };
@@ -72,7 +73,7 @@ impl<T: Real> Tensor<T> {
     /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
-        let cost = Cost(10 * Cost::SCALAR.0);
+        let cost = Cost::SCALAR.times(10);
         from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
             let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
             let (sin, cos) = libm::sincos(TAU * unit(b));
@@ -85,8 +86,7 @@ impl<T: Real> Tensor<T> {
     /// under the same key.
     ///
     /// Element `i` in row-major order, whatever the layout, is dropped if
-    /// [`key.happens(i, p)`](Key::happens). Dropping is selection: a NaN that is dropped
-    /// becomes 0. With `p = 0` the result is `self`, with `p = 1` all 0.
+    /// [`key.happens(i, p)`](Key::happens). Dropped elements become 0, even NaN. With `p = 0` the result is `self`, with `p = 1` all 0.
     ///
     /// # Panics
     /// If `p` is outside `[0, 1]` or NaN.
@@ -108,16 +108,16 @@ impl<T: Real> Tensor<T> {
         let scale = T::from_f64(1.0 / (1.0 - p));
         let x = self.contiguous();
         let data = x.as_slice();
-        let level = simd::level();
+        let level = settings::level();
         Tensor::build("dropout", *self.shape(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 let data = &data[first..first + out.len()];
                 key.fill(
                     level,
                     first as u64,
                     out,
-                    // By value: a captured reference might alias the output and would keep
-                    // the loop from becoming vectors.
+                    // By value: a captured reference might alias the output, which prevents
+                    // vectorisation.
                     #[inline(always)]
                     move |words, at, out| {
                         let words = &words[..out.len()];
@@ -140,9 +140,9 @@ impl Tensor<bool> {
     #[track_caller]
     pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
-        let (key, level) = (rng.key(), simd::level());
+        let (key, level) = (rng.key(), settings::level());
         Tensor::build("bernoulli", shape.into(), |out| {
-            par::fill(out, par::chunk_len(Cost::CHEAP), Cost::CHEAP, |first, out| {
+            par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 key.fill(
                     level,
                     first as u64,
@@ -189,7 +189,10 @@ impl<I: Integer> Tensor<I> {
     pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
         let shape = shape.into();
         let count = hi.to_i128() - lo.to_i128();
-        assert!(count > 0 || shape.numel() == 0, "randint: {lo}..{hi} has no numbers");
+        require(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
+            format!("{lo}..{hi} has no numbers")
+        })
+        .or_panic();
         let number = |bits: u64| {
             let offset = (u128::from(bits) * count.unsigned_abs()) >> 64;
             I::from_i128(lo.to_i128() + offset as i128)

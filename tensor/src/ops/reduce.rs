@@ -1,10 +1,11 @@
-//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; `_keepdim` forms leave them with
-//! size 1, the others drop them.
+//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1, the
+//! others remove them.
 
-use crate::drive::fold::{self, Fold, fold, lines};
-use crate::error::OrPanic;
+use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::kernels::Real;
+use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::shape::{Axes, AxisSet, Shape};
-use crate::simd::{Lanes, Real};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 macro_rules! fold {
@@ -12,7 +13,7 @@ macro_rules! fold {
         #[derive(Clone, Copy)]
         struct $name;
 
-        impl<T: Real> Fold<T> for $name {
+        impl<T: Real> Reduction<T> for $name {
             fn init() -> T {
                 $init
             }
@@ -32,7 +33,7 @@ macro_rules! fold {
     };
 }
 
-/// Methods that keep the reduced axes with size 1.
+/// The methods that keep the reduced axes with size 1.
 macro_rules! keepdim {
     ($($keepdim:ident = $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         #[doc = concat!("[`Tensor::", stringify!($name), "`], axes kept with size 1.")]
@@ -63,20 +64,20 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
-        fold("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
+        reduce("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
     }
 
     /// Mean over axes; NaN over nothing.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
-        fold("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
+        reduce("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
     }
 
     /// Product over axes; 1 over nothing.
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
-        fold("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
+        reduce("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
     }
 
     /// Largest element over axes; NaN if there is one.
@@ -85,7 +86,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("max", Max, axes)
+        self.max_or_min("max", Max, axes)
     }
 
     /// Smallest element over axes; NaN if there is one.
@@ -94,16 +95,16 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
-        self.extreme("min", Min, axes)
+        self.max_or_min("min", Min, axes)
     }
 
     #[track_caller]
-    fn extreme(&self, op: &'static str, f: impl Fold<T>, axes: impl Axes) -> Tensor<T> {
+    fn max_or_min(&self, op: &'static str, f: impl Reduction<T>, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve(op, self.shape()).or_panic();
         if self.shape().reduced(axes, false).numel() > 0 {
-            fold::check_not_empty(op, self.shape(), axes);
+            reduce::check_not_empty(op, self.shape(), axes);
         }
-        fold(op, f, self, axes)
+        reduce(op, f, self, axes)
     }
 
     /// Index of the largest element over axes: the first of equals, and the first NaN if there
@@ -113,7 +114,7 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn argmax(&self, axes: impl Axes) -> Tensor<i64> {
-        lines("argmax", self, axes, true, |line| best(line, |new, old| new > old))
+        reduce_with("argmax", self, axes, true, |line| best(line, |new, old| new > old))
     }
 
     /// Index of the smallest element over axes: the first of equals, and the first NaN if there
@@ -123,12 +124,12 @@ impl<T: Real> Tensor<T> {
     /// If a reduced axis is empty.
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
-        lines("argmin", self, axes, true, |line| best(line, |new, old| new < old))
+        reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
     /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
-    /// of the whole population. NaN or infinite if `n <= correction`.
+    /// of the whole population. Non-finite if `n <= correction`.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
         self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
@@ -145,29 +146,29 @@ impl<T: Real> Tensor<T> {
         let count = |n: usize| T::from_f64(n as f64);
         let all = self.count(axes);
         let center = |x: &Tensor<T>| {
-            let mean = fold(op, Sum, x, axes) / count(all);
+            let mean = reduce(op, Sum, x, axes) / count(all);
             x.sub(&mean.reshape(kept))
         };
-        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
-        let off = center(&center(self));
-        fold(op, Sum, &off.square(), axes) / count(all.saturating_sub(correction))
+        // Twice, since the mean of large numbers has a rounding error: the mean of the deviations.
+        let deviations = center(&center(self));
+        reduce(op, Sum, &deviations.square(), axes) / count(all.saturating_sub(correction))
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
-        // An infinite maximum is not subtracted: inf - inf would be NaN.
-        let top = finite_or_zero(&fold("logsumexp", Max, self, axes));
+        // An infinite maximum is not subtracted: inf - inf is NaN.
+        let max = finite_or_zero(&reduce("logsumexp", Max, self, axes));
         let kept = self.shape().reduced(axes, true);
-        self.sub(&top.reshape(kept)).exp().sum(axes).ln().add(&top)
+        self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
     }
 
     /// Euclidean norm over axes, `√Σx²`.
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
-        fold("norm", Sum, &self.square(), axes).sqrt()
+        reduce("norm", Sum, &self.square(), axes).sqrt()
     }
 
     keepdim! {
@@ -184,7 +185,7 @@ impl<T: Real> Tensor<T> {
         norm_keepdim = norm() -> Tensor<T>;
     }
 
-    /// Number of elements that a reduction over `axes` takes into one.
+    /// The number of elements that a reduction over `axes` combines to one.
     pub fn count(&self, axes: AxisSet) -> usize {
         axes.iter().map(|i| self.shape()[i]).product()
     }
@@ -200,36 +201,40 @@ impl<T: Real> Tensor<T> {
         if *self.shape() == shape {
             return self.clone();
         }
-        let missing = self.rank().checked_sub(shape.rank());
-        let fits = missing.is_some_and(|m| {
-            shape.iter().zip(&self.shape()[m..]).all(|(&to, &from)| to == from || to == 1)
-        });
-        assert!(fits, "sum_to: {shape:?} does not broadcast to {:?}", self.shape());
-        let missing = missing.expect("checked");
+        let missing = missing_axes(&shape, self.shape()).or_panic();
         let gone = |i: usize| i < missing || shape[i - missing] != self.shape()[i];
         let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
-        fold("sum_to", Sum, self, axes).reshape(shape)
+        reduce("sum_to", Sum, self, axes).reshape(shape)
     }
 }
 
-/// Infinities and NaN replaced by 0.
-fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
-    crate::drive::zip::map_with(
-        "logsumexp",
-        x,
-        |v| if v.to_f64().is_finite() { v } else { T::ZERO },
-    )
+/// The number of leading axes that broadcasting `small` to `large` adds.
+fn missing_axes(small: &Shape, large: &Shape) -> Result<usize> {
+    let missing = large.rank().checked_sub(small.rank());
+    let fits = missing
+        .is_some_and(|m| small.iter().zip(&large[m..]).all(|(&to, &from)| to == from || to == 1));
+    require(fits, "sum_to", ErrorKind::Broadcast, || {
+        format!("{small:?} does not broadcast to {large:?}")
+    })?;
+    Ok(missing.unwrap_or(0))
 }
 
-/// The first index whose element beats all before it; NaN beats everything.
-fn best<T: Real>(line: &mut dyn Iterator<Item = T>, beats: impl Fn(T, T) -> bool) -> i64 {
-    let (mut at, mut top) = (0, None);
+/// `x` with infinities and NaN replaced by 0.
+fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
+    crate::kernels::elementwise::map_with("logsumexp", x, |v| {
+        if v.to_f64().is_finite() { v } else { T::ZERO }
+    })
+}
+
+/// The first index of the largest element by the order `is_better`; the first NaN if there is one.
+fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> bool) -> i64 {
+    let (mut at, mut best) = (0, None);
     for (i, x) in line.enumerate() {
         if x.is_nan() {
             return i as i64;
         }
-        if top.is_none_or(|t| beats(x, t)) {
-            (at, top) = (i as i64, Some(x));
+        if best.is_none_or(|old| is_better(x, old)) {
+            (at, best) = (i as i64, Some(x));
         }
     }
     at
@@ -239,13 +244,13 @@ impl Tensor<bool> {
     /// Whether any element over axes is true; false over nothing.
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor<bool> {
-        lines("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
+        reduce_with("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
     }
 
     /// Whether all elements over axes are true; true over nothing.
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor<bool> {
-        lines("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
+        reduce_with("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
     }
 
     keepdim! {
@@ -253,7 +258,7 @@ impl Tensor<bool> {
         all_keepdim = all() -> Tensor<bool>;
     }
 
-    /// Number of true elements.
+    /// The number of true elements.
     #[track_caller]
     pub fn count_true(&self) -> usize {
         self.contiguous().as_slice().iter().filter(|&&b| b).count()

@@ -1,12 +1,13 @@
-//! Softmax and its relatives along one axis, with their VJPs.
+//! Softmax, masked softmax and log-softmax along one axis, with their VJPs.
 
-use crate::drive::rows::{
-    RowKernel, fold_rows, in_registers, join_row, load_row, map_row, rows_along, store_row,
-    sum_rows, update_row,
-};
+use crate::cost::Cost;
 use crate::error::OrPanic;
-use crate::par::Cost;
-use crate::simd::{Kernel, Lanes, Real};
+use crate::kernels::Real;
+use crate::kernels::rows::{
+    RowKernel, apply_row_kernel_along, fold_rows, in_registers, join_row, load_row, map_row,
+    store_row, sum_rows, update_row,
+};
+use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
 /// `y = e^(x - max) / Σ`
@@ -25,21 +26,21 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
             }
             store_row(s, e, out)
         }, {
-            let top = s.splat(row_max(s, x));
+            let max = s.splat(row_max(s, x));
             map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| T::exp(s, s.sub(x, top)),
+                |[x]| s.exp(s.sub(x, max)),
             );
-            scale_to_one(s, out);
+            normalize(s, out);
         })
     }
 }
 
-/// The same over the elements where `keep` is not 0; 0 elsewhere, and everywhere if none is
-/// kept, or only -inf. Dropped elements are never used in arithmetic, whatever they hold.
+/// [`Softmax`] over the elements where `keep` is not 0; 0 elsewhere, and everywhere if no element but
+/// -inf is kept. Masked elements are never used in arithmetic, so they may be non-finite.
 #[derive(Clone, Copy)]
 struct MaskedSoftmax;
 
@@ -55,9 +56,9 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
             #[inline(always)]
             |[x, k]| s.select(s.eq(k, zero), low, x),
         );
-        let top = s.splat(row_max(s, out));
-        // Nothing kept, or only -inf; a NaN is not smaller than anything.
-        if s.max_lane(top) == T::NEG_INFINITY {
+        let max = s.splat(row_max(s, out));
+        // No element but -inf is kept. (With a NaN, the maximum is NaN.)
+        if s.max_lane(max) == T::NEG_INFINITY {
             return out.fill(T::ZERO);
         }
         map_row(
@@ -66,11 +67,11 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
             out,
             #[inline(always)]
             |[x, k]| {
-                let dropped = s.eq(k, zero);
-                s.select(dropped, zero, T::exp(s, s.sub(s.select(dropped, top, x), top)))
+                let masked = s.eq(k, zero);
+                s.select(masked, zero, s.exp(s.sub(s.select(masked, max, x), max)))
             },
         );
-        scale_to_one(s, out);
+        normalize(s, out);
     }
 }
 
@@ -82,19 +83,19 @@ impl<T: Real> RowKernel<T, 1> for LogSoftmax {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let (top, sum) = max_and_sum(s, x);
-        let (top, log_sum) = (s.splat(top), T::ln(s, s.splat(sum)));
+        let (max, sum) = max_and_sum(s, x);
+        let (max, log_sum) = (s.splat(max), s.ln(s.splat(sum)));
         map_row(
             s,
             [x],
             out,
             #[inline(always)]
-            |[x]| s.sub(s.sub(x, top), log_sum),
+            |[x]| s.sub(s.sub(x, max), log_sum),
         );
     }
 }
 
-/// `dx = y · (g - Σ g·y)`; where `y` is 0 the result is 0, whatever `g` holds.
+/// `dx = y · (g - Σ g·y)`; where `y` is 0 the result is 0, even if `g` is non-finite.
 #[derive(Clone, Copy)]
 struct SoftmaxVjp;
 
@@ -142,7 +143,7 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
             [y, g],
             out,
             #[inline(always)]
-            |[y, g]| s.sub(g, s.mul(T::exp(s, y), sum)),
+            |[y, g]| s.sub(g, s.mul(s.exp(y), sum)),
         );
     }
 }
@@ -165,7 +166,7 @@ fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
 
 /// Divides a row by its sum.
 #[inline(always)]
-fn scale_to_one<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
+fn normalize<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
     let sum = sum_rows(
         s,
         [out],
@@ -182,30 +183,30 @@ fn scale_to_one<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
     );
 }
 
-/// `e^(x - max)` of a row in registers, the largest element, and the sum.
+/// `e^(x - max)` of a row in registers, the maximum, and the sum of the exponentials.
 #[inline(always)]
 fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([S::V; K], T, T) {
     let x = load_row::<T, S, K>(s, x, T::NEG_INFINITY);
-    let max = join_row(
+    let maxima = join_row(
         x,
         #[inline(always)]
         |a, b| s.max(a, b),
     );
-    let top = s.max_lane(max);
-    let t = s.splat(top);
+    let max = s.max_lane(maxima);
+    let t = s.splat(max);
     let mut e = x;
     for e in &mut e {
-        *e = T::exp(s, s.sub(*e, t));
+        *e = s.exp(s.sub(*e, t));
     }
     let sum = join_row(
         e,
         #[inline(always)]
         |a, b| s.add(a, b),
     );
-    (e, top, s.sum(sum))
+    (e, max, s.sum(sum))
 }
 
-/// The largest element of a row, and `Σ e^(x - max)`.
+/// The maximum of a row, and `Σ e^(x - max)`.
 #[inline(always)]
 pub(crate) fn max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
     s.enter(MaxAndSum(x))
@@ -220,31 +221,31 @@ impl<T: Real> Kernel<T> for MaxAndSum<'_, T> {
     fn run<S: Lanes<T>>(self, s: S) -> (T, T) {
         let x = self.0;
         in_registers!(S, x.len(), K => {
-            let (_, top, sum) = exponentials::<T, S, K>(s, x);
-            (top, sum)
+            let (_, max, sum) = exponentials::<T, S, K>(s, x);
+            (max, sum)
         }, long_max_and_sum(s, x))
     }
 }
 
 #[inline(always)]
 fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
-    let top = row_max(s, x);
-    let t = s.splat(top);
+    let max = row_max(s, x);
+    let t = s.splat(max);
     let sum = sum_rows(
         s,
         [x],
         [T::NEG_INFINITY],
         #[inline(always)]
-        |[v]| T::exp(s, s.sub(v, t)),
+        |[v]| s.exp(s.sub(v, t)),
     );
-    (top, sum)
+    (max, sum)
 }
 
 impl<T: Real> Tensor<T> {
-    /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, by way of the maximum and so without overflow.
+    /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, computed from `xᵢ - max` and so without overflow.
     ///
-    /// A row of -inf only, or with +inf or NaN, becomes NaN, as in PyTorch; to leave
-    /// elements out use [`Tensor::masked_softmax`].
+    /// A row of -inf only, or with +inf or NaN, becomes NaN, as in PyTorch; to exclude elements use
+    /// [`Tensor::masked_softmax`].
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -254,15 +255,14 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("softmax", axis).or_panic();
-        rows_along("softmax", Softmax, [self], axis)
+        apply_row_kernel_along("softmax", Softmax, [self], axis)
     }
 
     /// Softmax over the elements where `keep` is true; 0 elsewhere. `keep` is broadcast to
     /// the shape of `self`.
     ///
-    /// A row without kept elements becomes 0, not NaN, and so does one of which only -inf is
-    /// kept. What the dropped elements hold, NaN
-    /// and infinities included, has no influence.
+    /// A row without kept elements, or with only -inf kept, becomes 0, not NaN. Masked elements have no
+    /// influence, even if they are non-finite.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -274,31 +274,35 @@ impl<T: Real> Tensor<T> {
     pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("masked_softmax", axis).or_panic();
         let keep = keep_as_numbers::<T>(keep).broadcast_to(self.shape());
-        rows_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
+        apply_row_kernel_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)
     }
 
-    /// `ln softmax(x)` along an axis, without forming the softmax.
+    /// `ln softmax(x)` along an axis, without computing the softmax.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("log_softmax", axis).or_panic();
-        rows_along("log_softmax", LogSoftmax, [self], axis)
+        apply_row_kernel_along("log_softmax", LogSoftmax, [self], axis)
     }
 
     /// VJP of (masked) softmax, from its output: `y · (g - Σ g·y)`.
     #[track_caller]
     pub fn softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
         let axis = output.shape().axis("softmax", axis).or_panic();
-        rows_along("softmax_vjp", SoftmaxVjp, [output, g], axis)
+        apply_row_kernel_along("softmax_vjp", SoftmaxVjp, [output, g], axis)
     }
 
     /// VJP of log-softmax, from its output: `g - eʸ · Σ g`.
     #[track_caller]
     pub fn log_softmax_vjp(output: &Tensor<T>, g: &Tensor<T>, axis: isize) -> Tensor<T> {
         let axis = output.shape().axis("log_softmax", axis).or_panic();
-        rows_along("log_softmax_vjp", LogSoftmaxVjp, [output, g], axis)
+        apply_row_kernel_along("log_softmax_vjp", LogSoftmaxVjp, [output, g], axis)
     }
 }
 
 fn keep_as_numbers<T: Real>(keep: &Tensor<bool>) -> Tensor<T> {
-    crate::drive::zip::map_with("masked_softmax", keep, |k| if k { T::ONE } else { T::ZERO })
+    crate::kernels::elementwise::map_with(
+        "masked_softmax",
+        keep,
+        |k| if k { T::ONE } else { T::ZERO },
+    )
 }

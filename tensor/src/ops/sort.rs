@@ -1,11 +1,12 @@
-//! Order along an axis.
+//! Sorting along an axis.
 //!
 //! NaN counts as larger than every number, and zeros of either sign are equal. Equal elements
 //! keep their order, so ties go to the lower index in both directions.
 
-use crate::error::{ErrorKind, OrPanic, ShapeError};
-use crate::par::{self, Cost};
-use crate::simd::Real;
+use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::Real;
+use crate::par;
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
@@ -55,10 +56,10 @@ impl<T: Real> Tensor<T> {
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
         let axis = self.shape().axis("topk", axis).or_panic();
         let size = self.shape()[axis];
-        if k > size {
-            let text = format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape());
-            Err(ShapeError::new("topk", ErrorKind::Value, text)).or_panic()
-        }
+        require(k <= size, "topk", ErrorKind::Value, || {
+            format!("k = {k} is more than {size}, axis {axis} of {:?}", self.shape())
+        })
+        .or_panic();
         first_in_order("topk", self, axis, k, largest)
     }
 }
@@ -90,10 +91,8 @@ fn first_in_order<T: Real>(
         if values.is_empty() {
             return;
         }
-        // About len · log2(len) comparisons for k elements of output.
-        let each = Cost::CHEAP.0 as usize * len * (1 + len.ilog2() as usize) / k;
-        let each = Cost(each.min(u32::MAX as usize) as u32);
-        let lines = par::units_per_chunk(each, k);
+        let each = Cost::sort(len, k);
+        let lines = each.units_per_chunk(k);
         par::fill2((values, lines * k), (from, lines * k), each, |chunk, values, from| {
             let mut pairs = Vec::with_capacity(len);
             let outputs = values.chunks_exact_mut(k).zip(from.chunks_exact_mut(k));

@@ -1,17 +1,18 @@
-//! The adjoint of taking a view.
+//! The adjoint of strided views.
 
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::Real;
 use crate::layout::Layout;
+use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
-use crate::simd::Real;
 use crate::tensor::Tensor;
-use crate::walk::Walk;
 
 impl<T: Real> Tensor<T> {
     /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 but where
     /// `layout` points; there the elements of `self` are added, in row-major order.
     ///
     /// # Panics
-    /// If `layout` has another shape than `self` or leaves `shape`.
+    /// If `layout` has another shape than `self` or exceeds `shape`.
     ///
     /// ```
     /// use retrograd_tensor::{Shape, Tensor, layout::Layout};
@@ -22,17 +23,17 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: impl Into<Shape>, layout: &Layout) -> Tensor<T> {
         let shape = shape.into();
-        assert!(
-            layout.shape() == self.shape() && layout.fits(shape.numel()),
-            "as_strided_adjoint: {:?} through {layout:?} does not fit {shape:?}",
-            self.shape()
-        );
-        let walk = Walk::new(self.shape(), [layout, self.layout()]);
-        let (to_step, from_step) = (walk.stride(0), walk.stride(1));
+        let fits = layout.shape() == self.shape() && layout.fits(shape.numel());
+        require(fits, "as_strided_adjoint", ErrorKind::Mismatch, || {
+            format!("{:?} through {layout:?} does not fit {shape:?}", self.shape())
+        })
+        .or_panic();
+        let nest = LoopNest::new(self.shape(), [layout, self.layout()]);
+        let (to_step, from_step) = (nest.stride(0), nest.stride(1));
         let data = self.data();
         Tensor::build("as_strided_adjoint", shape, |out| {
             out.fill(T::ZERO);
-            let mut cursor = walk.cursor(0);
+            let mut cursor = nest.cursor(0);
             let mut left = self.numel();
             while left > 0 {
                 let (n, [to, from]) = cursor.next(left);

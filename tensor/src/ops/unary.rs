@@ -1,9 +1,10 @@
-//! Functions of one number.
+//! Unary functions.
 
-use crate::compiled;
-use crate::ops::pointwise::{Pointwise, Saves};
-use crate::par::Cost;
-use crate::simd::{Algebra, Real};
+use crate::cost::Cost;
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::Real;
+use crate::ops::pointwise::{Pointwise, Saves, compile};
+use crate::simd::Algebra;
 use crate::tensor::Tensor;
 
 /// `-x`
@@ -461,29 +462,32 @@ impl<T: Real> Tensor<T> {
     /// If `lo > hi` or either is NaN.
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
-        assert!(lo <= hi, "clamp: bounds {lo} and {hi} are not in order");
+        require(lo <= hi, "clamp", ErrorKind::Value, || {
+            format!("bounds {lo} and {hi} are not in order")
+        })
+        .or_panic();
         self.map(Clamp { lo, hi })
     }
 }
 
-/// Compiles the functions of this file, see [`compiled`].
-pub(crate) fn compiled<T: Real>() {
-    compiled::pointwise::<T, Neg>();
-    compiled::pointwise::<T, Abs>();
-    compiled::pointwise::<T, Sign>();
-    compiled::pointwise::<T, Square>();
-    compiled::pointwise::<T, Sqrt>();
-    compiled::pointwise::<T, Rsqrt>();
-    compiled::pointwise::<T, Recip>();
-    compiled::pointwise::<T, Exp>();
-    compiled::pointwise::<T, Expm1>();
-    compiled::pointwise::<T, Ln>();
-    compiled::pointwise::<T, Log1p>();
-    compiled::pointwise::<T, Sin>();
-    compiled::pointwise::<T, Cos>();
-    compiled::pointwise::<T, Erf>();
-    compiled::pointwise::<T, Powf<T>>();
-    compiled::pointwise::<T, AddScalar<T>>();
-    compiled::pointwise::<T, MulScalar<T>>();
-    compiled::pointwise::<T, Clamp<T>>();
+/// Compiles the functions of this file, see [`compiled`](crate::compiled).
+pub(crate) fn compile_all<T: Real>() {
+    compile::<T, Neg>();
+    compile::<T, Abs>();
+    compile::<T, Sign>();
+    compile::<T, Square>();
+    compile::<T, Sqrt>();
+    compile::<T, Rsqrt>();
+    compile::<T, Recip>();
+    compile::<T, Exp>();
+    compile::<T, Expm1>();
+    compile::<T, Ln>();
+    compile::<T, Log1p>();
+    compile::<T, Sin>();
+    compile::<T, Cos>();
+    compile::<T, Erf>();
+    compile::<T, Powf<T>>();
+    compile::<T, AddScalar<T>>();
+    compile::<T, MulScalar<T>>();
+    compile::<T, Clamp<T>>();
 }

@@ -3,14 +3,14 @@
 use super::{Algebra, Kernel, Lanes};
 use std::arch::x86_64::*;
 
-/// Proof that the CPU has AVX2 and FMA; made by [`Avx2::detect`] only.
+/// A token that proves that the CPU supports AVX2 and FMA; only [`Avx2::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
 type V = [__m256; 2];
 type M = [__m256; 2];
 
-/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+/// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
     ($e:expr) => {
         // SAFETY: 1. A token exists only on a CPU with AVX2 and FMA (every use is in a method
@@ -20,7 +20,7 @@ macro_rules! cpu {
 }
 
 impl Avx2 {
-    /// The token, if the CPU has the instructions.
+    /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx2> {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -58,7 +58,7 @@ impl Avx2 {
         };
         let w: &[i32] = &WINDOW[16 - len..][..16];
         // SAFETY: 1. `self` proves AVX2. 2. `w` has 16 elements: both halves are in bounds.
-        // 3. The loads ask for no alignment.
+        // 3. The loads require no alignment.
         unsafe {
             [_mm256_loadu_si256(w.as_ptr().cast()), _mm256_loadu_si256(w.as_ptr().add(8).cast())]
         }
@@ -74,7 +74,7 @@ impl Avx2 {
         cpu!(_mm_blendv_ps(_mm_max_ps(a, b), a, _mm_cmpunord_ps(a, a)))
     }
 
-    /// A square of eight rows, transposed.
+    /// The transpose of eight vectors of eight lanes.
     #[inline(always)]
     fn transpose8(self, rows: [__m256; 8]) -> [__m256; 8] {
         // Four rows at a time: vector `c` holds columns c and c + 4 of these rows.
@@ -105,13 +105,13 @@ impl Avx2 {
         cpu!((_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v)))
     }
 
-    /// Lanes 2 and 3 in places 0 and 1.
+    /// Lanes 2 and 3, moved to lanes 0 and 1.
     #[inline(always)]
     fn by_two(self, v: __m128) -> __m128 {
         cpu!(_mm_movehl_ps(v, v))
     }
 
-    /// Lane 1 in place 0.
+    /// Lane 1, moved to lane 0.
     #[inline(always)]
     fn by_one(self, v: __m128) -> __m128 {
         cpu!(_mm_shuffle_ps::<1>(v, v))
@@ -161,7 +161,7 @@ impl Algebra<f32> for Avx2 {
     fn sqrt(self, a: V) -> V {
         cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
     }
-    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
+    // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
     #[inline(always)]
     fn min(self, a: V, b: V) -> V {
         let m = cpu!([_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]);
@@ -209,7 +209,7 @@ impl Algebra<f32> for Avx2 {
         cpu!([_mm256_blendv_ps(b[0], a[0], m[0]), _mm256_blendv_ps(b[1], a[1], m[1])])
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Avx2 {
@@ -218,14 +218,14 @@ impl Lanes<f32> for Avx2 {
     fn load(self, x: &[f32]) -> V {
         let x = &x[..16];
         // SAFETY: 1. `self` proves AVX2. 2. `x` has 16 elements: both halves are in bounds.
-        // 3. The loads ask for no alignment.
+        // 3. The loads require no alignment.
         unsafe { [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))] }
     }
     #[inline(always)]
     fn store(self, v: V, out: &mut [f32]) {
         let out = &mut out[..16];
         // SAFETY: 1. `self` proves AVX2. 2. `out` has 16 elements: both halves are in bounds.
-        // 3. The stores ask for no alignment.
+        // 3. The stores require no alignment.
         unsafe {
             _mm256_storeu_ps(out.as_mut_ptr(), v[0]);
             _mm256_storeu_ps(out.as_mut_ptr().add(8), v[1]);
@@ -283,7 +283,7 @@ impl Lanes<f32> for Avx2 {
         cpu!(_mm256_movemask_ps(_mm256_or_ps(m[0], m[1])) != 0)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         cpu!({
             let bits = _mm256_set1_epi32(bits as i32);
             let lane = |places| {
@@ -297,11 +297,11 @@ impl Lanes<f32> for Avx2 {
     fn load_mask(self, m: &[bool]) -> M {
         let mut bytes = [false; 16];
         bytes[..m.len()].copy_from_slice(m);
-        // SAFETY: 1. `self` proves AVX2. 2. `bytes` has 16 initialised bytes. 3. The load asks
-        // for no alignment.
+        // SAFETY: 1. `self` proves AVX2. 2. `bytes` has 16 initialised bytes. 3. The load require
+        // no alignment.
         let b = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
         cpu!({
-            // 0 or 1 per lane, negated: no bit or every bit.
+            // 0 or 1 per lane, negated: no bits or all bits.
             let zero = _mm256_setzero_si256();
             let lo = _mm256_sub_epi32(zero, _mm256_cvtepu8_epi32(b));
             let hi = _mm256_sub_epi32(zero, _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(b)));
@@ -405,5 +405,9 @@ impl Lanes<f32> for Avx2 {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

@@ -4,12 +4,12 @@ use super::avx2::Avx2;
 use super::{Algebra, Kernel, Lanes};
 use std::arch::x86_64::*;
 
-/// Proof that the CPU has AVX-512 F, BW, DQ and VL, and [`Avx2`]; made by [`Avx512::detect`]
-/// only.
+/// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2`]; only
+/// [`Avx512::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(Avx2);
 
-/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+/// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
     ($e:expr) => {
         // SAFETY: 1. A token exists only on a CPU with AVX-512 F, BW, DQ and VL (every use is
@@ -19,7 +19,7 @@ macro_rules! cpu {
 }
 
 impl Avx512 {
-    /// The token, if the CPU has the instructions.
+    /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Avx512> {
         let has = is_x86_feature_detected!("avx512f")
@@ -95,7 +95,7 @@ impl Algebra<f32> for Avx512 {
     fn sqrt(self, a: __m512) -> __m512 {
         cpu!(_mm512_sqrt_ps(a))
     }
-    // The instruction answers `b` where either is NaN, so only a NaN in `a` needs care.
+    // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
     #[inline(always)]
     fn min(self, a: __m512, b: __m512) -> __m512 {
         self.select(self.is_nan(a), a, cpu!(_mm512_min_ps(a, b)))
@@ -138,7 +138,7 @@ impl Algebra<f32> for Avx512 {
         cpu!(_mm512_mask_blend_ps(m, b, a))
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Avx512 {
@@ -189,7 +189,7 @@ impl Lanes<f32> for Avx512 {
         m != 0
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> __mmask16 {
+    fn mask_from_bits(self, bits: u64) -> __mmask16 {
         bits as __mmask16
     }
     #[inline(always)]
@@ -222,7 +222,7 @@ impl Lanes<f32> for Avx512 {
         })
     }
 
-    // The first step of the halving tree adds register halves: from there on it is AVX2's.
+    // The first step of the reduction tree adds register halves; the rest is that of AVX2.
     #[inline(always)]
     fn sum(self, v: __m512) -> f32 {
         self.0.sum(self.halves(v))
@@ -257,7 +257,7 @@ impl Lanes<f32> for Avx512 {
                 out[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high));
             });
         }
-        // Then the quarters of vectors c, c + 4, c + 8, c + 12 are a square of their own.
+        // Then the quarters of vectors c, c + 4, c + 8, c + 12 form a 4 x 4 matrix to transpose.
         for c in 0..4 {
             let [x, y, z, w] = [out[c], out[c + 4], out[c + 8], out[c + 12]];
             cpu!({
@@ -295,5 +295,9 @@ impl Lanes<f32> for Avx512 {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: __m512, b: __m512) -> __m512 {
+        super::math::pow(self, a, b)
     }
 }

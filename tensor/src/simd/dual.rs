@@ -1,6 +1,7 @@
-//! Dual numbers: derivatives of formulas in forward mode.
+//! Dual numbers: forward-mode derivatives of formulas.
 
-use super::{Algebra, Real};
+use super::Algebra;
+use crate::element::Float;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// The algebra of dual numbers `x + x'ε` with `ε² = 0`, over another algebra: a formula evaluated in
@@ -12,18 +13,20 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// ```
 /// use retrograd_tensor::ops::activation::Gelu;
 /// use retrograd_tensor::ops::pointwise::Pointwise;
-/// use retrograd_tensor::simd::{Algebra, Dual, Kernel, Lanes, Real, level};
+/// use retrograd_tensor::Real;
+/// use retrograd_tensor::settings::level;
+/// use retrograd_tensor::simd::{Algebra, Dual, Kernel, Lanes};
 ///
 /// /// The derivative of GELU at a point.
-/// struct Slope(f64);
-/// impl Kernel<f64> for Slope {
+/// struct Derivative(f64);
+/// impl Kernel<f64> for Derivative {
 ///     type Out = f64;
 ///     fn run<S: Lanes<f64>>(self, s: S) -> f64 {
-///         let (_, slope) = Gelu.f(Dual(s), (s.splat(self.0), s.splat(1.0)));
-///         s.max_lane(slope)
+///         let (_, derivative) = Gelu.f(Dual(s), (s.splat(self.0), s.splat(1.0)));
+///         s.max_lane(derivative)
 ///     }
 /// }
-/// assert_eq!(f64::dispatch(level(), Slope(0.0)), 0.5);
+/// assert_eq!(f64::dispatch(level(), Derivative(0.0)), 0.5);
 /// ```
 ///
 /// Clifford 1873; Griewank, Walther: *Evaluating Derivatives*, 2008, chapter 3.
@@ -31,17 +34,17 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 pub struct Dual<A>(pub A);
 
 impl<A> Dual<A> {
-    /// The derivative of an outer function times that of the argument.
+    /// The chain rule: the value `y` of a function, and its derivative times that of the argument.
     #[inline(always)]
-    fn chain<T: Copy>(self, y: A::V, slope: A::V, (_, dx): (A::V, A::V)) -> (A::V, A::V)
+    fn chain<T: Copy>(self, y: A::V, derivative: A::V, (_, dx): (A::V, A::V)) -> (A::V, A::V)
     where
         A: Algebra<T>,
     {
-        (y, self.0.mul(slope, dx))
+        (y, self.0.mul(derivative, dx))
     }
 }
 
-impl<T: Real, A: Algebra<T>> Algebra<T> for Dual<A> {
+impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
     type V = (A::V, A::V);
     type M = A::M;
 
@@ -155,9 +158,9 @@ impl<T: Real, A: Algebra<T>> Algebra<T> for Dual<A> {
     }
     #[inline(always)]
     fn erf(self, x: Self::V) -> Self::V {
-        let bell = self.0.exp(self.0.neg(self.0.mul(x.0, x.0)));
-        let slope = self.0.mul(self.0.splat(T::from_f64(FRAC_2_SQRT_PI)), bell);
-        self.chain(self.0.erf(x.0), slope, x)
+        let gaussian = self.0.exp(self.0.neg(self.0.mul(x.0, x.0)));
+        let derivative = self.0.mul(self.0.splat(T::from_f64(FRAC_2_SQRT_PI)), gaussian);
+        self.chain(self.0.erf(x.0), derivative, x)
     }
     #[inline(always)]
     fn sin(self, x: Self::V) -> Self::V {
@@ -169,11 +172,11 @@ impl<T: Real, A: Algebra<T>> Algebra<T> for Dual<A> {
     }
     #[inline(always)]
     fn powf(self, x: Self::V, p: T) -> Self::V {
-        let slope = match p == T::ZERO {
+        let derivative = match p == T::ZERO {
             true => self.0.splat(T::ZERO),
             false => self.0.mul(self.0.splat(p), self.0.powf(x.0, p - T::ONE)),
         };
-        self.chain(self.0.powf(x.0, p), slope, x)
+        self.chain(self.0.powf(x.0, p), derivative, x)
     }
     #[inline(always)]
     fn sigmoid(self, x: Self::V) -> Self::V {
@@ -187,7 +190,7 @@ impl<T: Real, A: Algebra<T>> Algebra<T> for Dual<A> {
     #[inline(always)]
     fn normal(self, x: Self::V) -> (Self::V, Self::V) {
         let (cdf, density) = self.0.normal(x.0);
-        let bend = self.0.neg(self.0.mul(x.0, density));
-        (self.chain(cdf, density, x), self.chain(density, bend, x))
+        let density_derivative = self.0.neg(self.0.mul(x.0, density));
+        (self.chain(cdf, density, x), self.chain(density, density_derivative, x))
     }
 }

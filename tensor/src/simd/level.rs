@@ -1,18 +1,16 @@
-//! Which instruction set to use: detected once, lowered by `RETROGRAD_SIMD` or for one thread.
+//! SIMD levels: the instruction sets that kernels are compiled for.
 
-use crate::settings::Settings;
 use std::fmt::{self, Display};
 use std::str::FromStr;
-use std::sync::OnceLock;
 
-/// An instruction set that kernels are compiled for, from plainest to widest.
+/// An instruction set that kernels are compiled for, from the narrowest to the widest.
 ///
 /// [`Level::Avx2`] stands for AVX2 and FMA; [`Level::Avx512`] for these and AVX-512 F, BW, DQ
 /// and VL. Results on all levels but [`Level::Scalar`] have equal bits, unless another
 /// [`MatmulPrecision`](crate::MatmulPrecision) than `F32` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Portable code, left to the compiler; multiplies and adds are not fused.
+    /// Portable code; multiply-adds are not fused.
     Scalar,
     /// 64-bit Arm.
     Neon,
@@ -53,6 +51,27 @@ impl Level {
     pub fn available() -> Vec<Level> {
         Level::ALL.into_iter().filter(|l| l.is_available()).collect()
     }
+
+    /// The level that the environment variable `RETROGRAD_SIMD` (`scalar`, `neon`, `avx2` or
+    /// `avx512`) selects; the best one of this CPU if the variable is unset or empty.
+    ///
+    /// ```
+    /// use retrograd_tensor::simd::Level;
+    /// assert!(Level::from_environment().is_ok_and(Level::is_available));
+    /// ```
+    ///
+    /// # Errors
+    /// If the variable is not the name of a level, or names one that this CPU does not support.
+    pub fn from_environment() -> Result<Level, LevelError> {
+        let request = std::env::var_os("RETROGRAD_SIMD");
+        let request = request.map(|value| value.to_string_lossy().into_owned());
+        choose(request.as_deref(), &Level::available())
+    }
+
+    /// The level itself if this CPU supports it.
+    pub(crate) fn supported(self) -> Result<Level, LevelError> {
+        require(self, &Level::available())
+    }
 }
 
 impl Display for Level {
@@ -61,7 +80,7 @@ impl Display for Level {
     }
 }
 
-/// The text names no level, or one that this CPU does not have.
+/// A text that is not the name of a level, or a level that this CPU does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelError(String);
 
@@ -87,7 +106,7 @@ fn list(levels: &[Level]) -> String {
     levels.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// `level` if it is among `available`, else the message that says what is.
+/// `level` if it is among `available`, else an error that lists the available ones.
 fn require(level: Level, available: &[Level]) -> Result<Level, LevelError> {
     if available.contains(&level) {
         return Ok(level);
@@ -105,45 +124,6 @@ fn choose(request: Option<&str>, available: &[Level]) -> Result<Level, LevelErro
     }
 }
 
-/// The level in force: that of the innermost [`with_level`] on this thread, else the best one
-/// the CPU has, lowered by the environment variable `RETROGRAD_SIMD`
-/// (`scalar`, `neon`, `avx2` or `avx512`), which is read once.
-///
-/// Tensor operations take it along to the threads that they share work out to. Threads and rayon
-/// tasks that a program starts itself begin with the default; see [`settings`](crate::settings).
-///
-/// # Panics
-/// If `RETROGRAD_SIMD` names no level, or one that this CPU does not have.
-pub fn level() -> Level {
-    static DEFAULT: OnceLock<Level> = OnceLock::new();
-    Settings::here().level.unwrap_or_else(|| {
-        *DEFAULT.get_or_init(|| {
-            let request =
-                std::env::var_os("RETROGRAD_SIMD").map(|v| v.to_string_lossy().into_owned());
-            choose(request.as_deref(), &Level::available()).unwrap_or_else(|e| panic!("{e}"))
-        })
-    })
-}
-
-/// Runs `f` with [`level`] answering `level` on this thread; for tests and comparisons. See
-/// [`settings`](crate::settings) for what this means in rayon tasks.
-///
-/// # Panics
-/// If this CPU does not have the level.
-///
-/// # Example
-/// ```
-/// use retrograd_tensor::simd::{Level, level, with_level};
-/// assert_eq!(with_level(Level::Scalar, level), Level::Scalar);
-/// ```
-#[track_caller]
-pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
-    if let Err(e) = require(level, &Level::available()) {
-        panic!("with_level: {e}");
-    }
-    Settings { level: Some(level), ..Settings::here() }.run(f)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_lowers_and_never_raises() {
+    fn the_environment_selects_among_the_supported_levels() {
         let has = [Level::Scalar, Level::Avx2];
         assert_eq!(choose(None, &has), Ok(Level::Avx2));
         assert_eq!(choose(Some(" "), &has), Ok(Level::Avx2));
@@ -172,28 +152,5 @@ mod tests {
             text("fast"),
             "RETROGRAD_SIMD=fast is not a SIMD level (one of: scalar, neon, avx2, avx512)"
         );
-    }
-
-    #[test]
-    fn overrides_nest_and_end_with_a_panic() {
-        let before = level();
-        for l in Level::available() {
-            with_level(l, || {
-                assert_eq!(level(), l);
-                with_level(Level::Scalar, || assert_eq!(level(), Level::Scalar));
-                assert_eq!(level(), l);
-            });
-        }
-        let panicked = std::panic::catch_unwind(|| with_level(Level::Scalar, || panic!("inside")));
-        assert!(panicked.is_err());
-        assert_eq!(level(), before);
-    }
-
-    #[test]
-    fn a_missing_level_is_refused() {
-        let absent = if cfg!(target_arch = "x86_64") { Level::Neon } else { Level::Avx2 };
-        let refused = std::panic::catch_unwind(|| with_level(absent, || ()));
-        let text = *refused.unwrap_err().downcast::<String>().unwrap();
-        assert!(text.contains("is not supported by this CPU (has: scalar"), "{text}");
     }
 }

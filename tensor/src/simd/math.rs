@@ -1,6 +1,6 @@
 //! Transcendental functions of `f32` lanes.
 //!
-//! Each is written once on [`Lanes`] and bit-equal wherever `fma` is fused.
+//! Each is written once on [`Lanes`] and has equal bits wherever `fma` is fused.
 //! The coefficients are minimax fits (relative error of the function, reweighted least squares
 //! on Chebyshev nodes in 50-digit arithmetic), rounded to `f32` from the lowest power up with
 //! the rest fitted again after each rounding.
@@ -101,7 +101,7 @@ const LN2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
 /// whole numbers up to `2^13` are exact.
 const HALF_PI: [f32; 5] = [1.5703125, 4.837_513e-4, 7.549_533_6e-8, 2.563_283e-12, 6.123_234e-17];
 
-/// `2^13 * pi / 2`, where the reduction in `f32` ends.
+/// `2^13 * pi / 2`: the bound of the reduction in `f32`.
 const WIDE: f32 = 12_867.0;
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`
@@ -145,12 +145,12 @@ fn exp_rest<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
 /// `e^x`
 #[inline(always)]
 pub fn exp<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
-    // Beyond these the result is 0 or infinity anyway.
+    // Beyond these bounds the result is 0 or infinity.
     let low = s.splat(-104.0);
     let vanishes = s.lt(x, low);
     let (q, n) = exp_parts(s, s.clamp(x, low, s.splat(89.0)));
-    // A zero is scaled in no time; a number that underflows takes over a hundred cycles, and
-    // minus infinity is common: it is what masks scores, and fills the last vector of a row.
+    // Operations that underflow take over a hundred cycles, and minus infinity is a common argument:
+    // it masks scores, and pads the last vector of a row.
     let a = s.select(vanishes, s.splat(0.0), s.add(s.splat(1.0), q));
     s.ldexp(a, n)
 }
@@ -191,7 +191,7 @@ fn near_one<S: Lanes<f32>>(s: S, a: S::V) -> (S::V, S::V) {
     (s.select(low, s.add(m, m), m), s.select(low, s.sub(e, s.splat(1.0)), e))
 }
 
-/// `y`, but for the arguments of a logarithm that are zero, negative, infinite or NaN.
+/// The logarithm of `a`: `y`, or the special value if `a` is zero, negative, infinite or NaN.
 #[inline(always)]
 fn ln_edges<S: Lanes<f32>>(s: S, a: S::V, y: S::V) -> S::V {
     let (zero, inf) = (s.splat(0.0), s.splat(f32::INFINITY));
@@ -246,21 +246,20 @@ pub fn erf<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     s.copysign(s.select(s.lt(a, one), inner, outer), x)
 }
 
-/// The normal distribution function `Φ(x)` and its density `φ(x)`, to full relative accuracy on
-/// either side: the one is made from the other.
+/// The normal distribution function `Φ(x)` and its density `φ(x)`, to full relative accuracy in both
+/// tails: the tail of `Φ` is computed from `φ`.
 #[inline(always)]
 pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
-    // Beyond the limit the tail would be subnormal, and is 0: a number that underflows takes over
-    // a hundred cycles, and numbers of this size are common before an activation.
+    // Beyond the limit the tail would be subnormal, and is set to 0: operations that underflow take
+    // over a hundred cycles, and arguments of this size are common in activations.
     let (a, limit) = (s.abs(x), s.splat(12.94));
     let beyond = s.le(limit, a);
     let a = s.select(beyond, limit, a);
-    let nothing = s.splat(-1.0);
-    // e^(-a²/2), of which a rounding of the square would leave few digits.
+    // e^(-a²/2), where the rounding error of the square would dominate.
     let (one, minus_half) = (s.splat(1.0), s.splat(-0.5));
     let square = s.mul(a, a);
     let (r, n) = exp_rest(s, s.mul(square, minus_half));
-    let r = s.fma(s.lost(a, a, square), minus_half, r);
+    let r = s.fma(s.product_residual(a, a, square), minus_half, r);
     let q = s.fma(s.mul(r, r), poly(s, r, EXP), r);
     let shift = s.splat(3.5);
     let shifted = s.add(a, shift);
@@ -268,19 +267,19 @@ pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     let t = s.mul(inverse, s.sub(a, shift));
     let weight = poly(s, t, TAIL);
     let tail = s.mul(inverse, weight);
-    // `inverse · (a + 7/2)` exceeds 1 by this much. Φ(-a) / φ(a), made from `inverse`, then exceeds
-    // what it is at `a` by about as much of itself (0.7 to 1.6 times, from 3/4 on).
+    // `inverse · (a + 7/2)` exceeds 1 by this much. The relative error of Φ(-a) / φ(a), computed from
+    // `inverse`, is about as large (0.7 to 1.6 times, from 3/4 on).
     let missing = s.sub(a, s.sub(shifted, shift));
-    let excess = s.fma(inverse, missing, s.lost(inverse, shifted, one));
+    let excess = s.fma(inverse, missing, s.product_residual(inverse, shifted, one));
     let q_tail = s.sub(q, excess);
-    // The rounding of the product is made good in the sum.
-    let correction = s.fma(tail, q_tail, s.lost(inverse, weight, tail));
+    // The rounding error of the product is added to the sum.
+    let correction = s.fma(tail, q_tail, s.product_residual(inverse, weight, tail));
     let tail = s.ldexp(s.select(beyond, s.splat(0.0), s.add(tail, correction)), n);
     let outer = s.select(s.lt(x, s.splat(0.0)), tail, s.sub(one, tail));
-    // Near 0 the sum of `a` and 7/2 loses too much.
+    // Near 0 the sum of `a` and 7/2 is too inaccurate.
     let inner = s.fma(x, poly(s, square, MIDDLE), s.splat(0.5));
     let cdf = s.select(s.lt(a, s.splat(0.75)), inner, outer);
-    (cdf, scaled(s, s.splat(0.398_942_3), s.select(beyond, nothing, q), n))
+    (cdf, scaled(s, s.splat(0.398_942_3), s.select(beyond, s.splat(-1.0), q), n))
 }
 
 /// `(q, r)` with `x = (q + 4k) pi / 2 + r`, `q` in `-2..=2` and `|r| <= pi / 4`, for `|x| < WIDE`.
@@ -302,7 +301,7 @@ fn sin_cos<S: Lanes<f32>>(s: S, r: S::V) -> (S::V, S::V) {
     (s.fma(s.mul(r, z), poly(s, z, SIN), r), poly(s, z, COS))
 }
 
-/// `y`, but `f` of the arguments that are too large to be reduced in `f32`.
+/// `y`, or `f(x)` in `f64` for arguments that are too large for the reduction in `f32`.
 #[inline(always)]
 fn wide<S: Lanes<f32>>(s: S, x: S::V, y: S::V, f: fn(f64) -> f64) -> S::V {
     let out = s.lt(s.splat(WIDE), s.abs(x));
@@ -332,7 +331,7 @@ pub fn sin<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     let y = s.select(s.eq(s.abs(q), s.splat(1.0)), cos, sin);
     let minus = s.or(s.lt(q, s.splat(0.0)), s.eq(q, s.splat(2.0)));
     let y = s.select(minus, s.neg(y), y);
-    // The sums above lose the sign of zero.
+    // The sums above do not keep the sign of zero.
     wide(s, x, s.select(s.eq(x, s.splat(0.0)), x, y), f64::sin)
 }
 
@@ -346,7 +345,7 @@ pub fn cos<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     wide(s, x, s.select(minus, s.neg(y), y), f64::cos)
 }
 
-/// `a^b`, lane by lane through `f64`.
+/// `a^b`, lane by lane in `f64`.
 #[inline(always)]
 pub fn pow<S: Lanes<f32>>(s: S, a: S::V, b: S::V) -> S::V {
     s.map2(a, b, |a, b| f64::from(a).powf(b.into()) as f32)

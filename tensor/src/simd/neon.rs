@@ -3,14 +3,14 @@
 use super::{Algebra, Kernel, Lanes};
 use std::arch::aarch64::*;
 
-/// Proof that the CPU has NEON; made by [`Neon::detect`] only.
+/// A token that proves that the CPU supports NEON; only [`Neon::detect`] creates one.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon(());
 
 type V = [float32x4_t; 4];
 type M = [uint32x4_t; 4];
 
-/// Wraps intrinsics that work on registers alone: all they ask for is the CPU.
+/// Wraps intrinsics that work on registers only: their only requirement is CPU support.
 macro_rules! cpu {
     ($e:expr) => {
         // SAFETY: 1. A token exists only on a CPU with NEON (every use is in a method of the
@@ -38,7 +38,7 @@ macro_rules! four {
 }
 
 impl Neon {
-    /// The token, if the CPU has the instructions.
+    /// The token, if the CPU supports the instructions.
     #[inline]
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
@@ -56,8 +56,8 @@ impl Neon {
         unsafe { entry(self, k) }
     }
 
-    // The comparisons, and not the instructions for minimum and maximum, so that zeros of two
-    // signs are ordered as on x86: `b` where they are equal.
+    // Comparisons instead of the instructions for minimum and maximum, so that the result for zeros
+    // of both signs is `b`, as on x86.
     #[inline(always)]
     fn min4(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         cpu!(vbslq_f32(vorrq_u32(vcltq_f32(a, b), vmvnq_u32(vceqq_f32(a, a))), a, b))
@@ -171,7 +171,7 @@ impl Algebra<f32> for Neon {
         four!(vbslq_f32; m, a, b)
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Neon {
@@ -221,7 +221,7 @@ impl Lanes<f32> for Neon {
         cpu!(vmaxvq_u32(vorrq_u32(vorrq_u32(m[0], m[1]), vorrq_u32(m[2], m[3]))) != 0)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         let mut whole = [0u32; 16];
         for i in 0..16 {
             whole[i] = if bits >> i & 1 == 1 { u32::MAX } else { 0 };
@@ -233,7 +233,7 @@ impl Lanes<f32> for Neon {
     }
     #[inline(always)]
     fn load_mask(self, m: &[bool]) -> M {
-        // No bit or every bit.
+        // No bits or all bits.
         let mut whole = [0u32; 16];
         for (w, &m) in whole[..m.len()].iter_mut().zip(m) {
             *w = if m { u32::MAX } else { 0 };
@@ -328,5 +328,9 @@ impl Lanes<f32> for Neon {
             x[i] = f(x[i], y[i]);
         }
         self.load(&x)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

@@ -1,8 +1,8 @@
-//! One `f64` lane: the same formulas without vectors, to check `f32` against.
+//! Vectors of one `f64` lane: the reference for `f32`.
 
 use super::{Algebra, Kernel, Lanes};
 
-/// Token of single `f64` lanes; no CPU lacks it.
+/// Token of single `f64` lanes, which every CPU supports.
 #[derive(Clone, Copy, Debug)]
 pub struct One;
 
@@ -100,7 +100,51 @@ impl Algebra<f64> for One {
         if m { a } else { b }
     }
 
-    super::algebra::elementary!(f64);
+    super::elementary::derived_functions!();
+
+    #[inline(always)]
+    fn exp(self, x: f64) -> f64 {
+        x.exp()
+    }
+    #[inline(always)]
+    fn expm1(self, x: f64) -> f64 {
+        x.exp_m1()
+    }
+    #[inline(always)]
+    fn ln(self, x: f64) -> f64 {
+        x.ln()
+    }
+    #[inline(always)]
+    fn log1p(self, x: f64) -> f64 {
+        x.ln_1p()
+    }
+    #[inline(always)]
+    fn tanh(self, x: f64) -> f64 {
+        x.tanh()
+    }
+    #[inline(always)]
+    fn erf(self, x: f64) -> f64 {
+        libm::erf(x)
+    }
+    #[inline(always)]
+    fn sin(self, x: f64) -> f64 {
+        x.sin()
+    }
+    #[inline(always)]
+    fn cos(self, x: f64) -> f64 {
+        x.cos()
+    }
+    #[inline(always)]
+    fn powf(self, x: f64, p: f64) -> f64 {
+        x.powf(p)
+    }
+    #[inline(always)]
+    fn normal(self, x: f64) -> (f64, f64) {
+        use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+        let cdf = 0.5 * libm::erfc(-x * FRAC_1_SQRT_2);
+        let density = 0.5 * FRAC_1_SQRT_2 * FRAC_2_SQRT_PI * (-0.5 * x * x).exp();
+        (cdf, density)
+    }
 }
 
 impl Lanes<f64> for One {
@@ -126,7 +170,7 @@ impl Lanes<f64> for One {
         }
     }
     #[inline(always)]
-    fn lost(self, a: f64, b: f64, c: f64) -> f64 {
+    fn product_residual(self, a: f64, b: f64, c: f64) -> f64 {
         a.mul_add(b, -c)
     }
     #[inline(always)]
@@ -142,7 +186,7 @@ impl Lanes<f64> for One {
         m
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> bool {
+    fn mask_from_bits(self, bits: u64) -> bool {
         bits & 1 == 1
     }
     #[inline(always)]
@@ -198,5 +242,9 @@ impl Lanes<f64> for One {
     #[inline(always)]
     fn map2(self, a: f64, b: f64, f: impl Fn(f64, f64) -> f64) -> f64 {
         f(a, b)
+    }
+    #[inline(always)]
+    fn pow(self, a: f64, b: f64) -> f64 {
+        a.powf(b)
     }
 }

@@ -1,11 +1,11 @@
-//! Sixteen `f32` lanes in an array: plain Rust that the compiler may vectorise.
+//! Sixteen `f32` lanes in an array: portable code that the compiler may vectorise.
 //!
-//! The reference for every other instruction set, with one difference: [`Lanes::fma`] is
+//! It is the reference for every instruction set, with one difference: [`Lanes::fma`] is
 //! `a * b + c` with two roundings, because a fused one would be a library call.
 
 use super::{Algebra, Kernel, Lanes};
 
-/// Token of the portable level; no CPU lacks it.
+/// Token of the portable level, which every CPU supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
@@ -21,7 +21,7 @@ type V = [f32; 16];
 type M = [bool; 16];
 
 const SIGN: u32 = 1 << 31;
-/// `1.5 * 2^23`: adding it leaves an integer of at most 22 bits in the low mantissa bits.
+/// `1.5 * 2^23`: adding it moves an integer of at most 22 bits into the low mantissa bits.
 const MAGIC: f32 = 12_582_912.0;
 
 #[inline(always)]
@@ -60,7 +60,7 @@ fn logic(a: M, b: M, f: impl Fn(bool, bool) -> bool) -> M {
     out
 }
 
-/// The halving tree: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
+/// The reduction tree: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
 #[inline(always)]
 fn tree(mut v: V, f: impl Fn(f32, f32) -> f32) -> f32 {
     for half in [8, 4, 2, 1] {
@@ -81,7 +81,7 @@ fn larger(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// Rounding by the adder: above `2^23` every float is an integer.
+/// Rounding by addition: above `2^23` every float is an integer.
 #[inline(always)]
 fn nearest(x: f32) -> f32 {
     const LIMIT: f32 = 8_388_608.0;
@@ -182,7 +182,7 @@ impl Algebra<f32> for Portable {
         out
     }
 
-    super::algebra::elementary!(f32);
+    super::elementary::elementary_f32!();
 }
 
 impl Lanes<f32> for Portable {
@@ -209,7 +209,7 @@ impl Lanes<f32> for Portable {
     }
     /// Products of two `f32` are exact in `f64`.
     #[inline(always)]
-    fn lost(self, a: V, b: V, c: V) -> V {
+    fn product_residual(self, a: V, b: V, c: V) -> V {
         let mut out = c;
         for i in 0..16 {
             out[i] = (f64::from(a[i]) * f64::from(b[i]) - f64::from(c[i])) as f32;
@@ -229,7 +229,7 @@ impl Lanes<f32> for Portable {
         m.iter().fold(false, |any, &m| any | m)
     }
     #[inline(always)]
-    fn lanes_of(self, bits: u64) -> M {
+    fn mask_from_bits(self, bits: u64) -> M {
         std::array::from_fn(|i| bits >> i & 1 == 1)
     }
     #[inline(always)]
@@ -291,5 +291,9 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn map2(self, a: V, b: V, f: impl Fn(f32, f32) -> f32) -> V {
         both(a, b, f)
+    }
+    #[inline(always)]
+    fn pow(self, a: V, b: V) -> V {
+        super::math::pow(self, a, b)
     }
 }

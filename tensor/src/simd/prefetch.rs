@@ -1,34 +1,36 @@
-//! Asking for memory before it is needed.
+//! Software prefetching.
 //!
-//! What a processor fetches ahead by itself ends at a page, and it follows few rows at a time. It
-//! pays to ask where many short rows are gone down that lie pages apart, as in a product, and
-//! where several large operands are gone through side by side, unless the CPU follows these. It does
-//! not pay for what is in the second cache already, and more than some lines at once are waited for.
+//! Hardware prefetchers stop at page boundaries and follow few streams at a time. Software prefetching
+//! pays for many short rows that are pages apart, as in GEMM, and for several large operands that are
+//! read side by side, unless the CPU's prefetchers follow these. It does not pay for data in the L2
+//! cache, and the number of outstanding cache lines is limited.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__cpuid;
 use std::sync::LazyLock;
 
-/// Elements of `f32` in a cache line: the distance at which to ask.
+/// `f32` elements in a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// How many elements ahead to ask for what is far.
-pub(crate) const FAR_AHEAD: usize = 512;
+/// The prefetch distance, in elements, for operands that exceed the private caches.
+pub(crate) const PREFETCH_DISTANCE: usize = 512;
 
-/// Whether so many elements, all that an operation goes through, lie beyond a core's own caches.
-pub(crate) fn is_far<T>(operands: usize, elements: usize) -> bool {
+/// Whether the operands of an operation, of `elements` elements each, exceed the private caches of a
+/// core.
+pub(crate) fn exceeds_private_caches<T>(operands: usize, elements: usize) -> bool {
     operands.saturating_mul(elements).saturating_mul(size_of::<T>()) >= 16 << 20
 }
 
-/// Whether to ask for what [is far](is_far) of operands that are gone through from end to end,
-/// none of them read and written: not where the CPU follows these by itself.
-pub(crate) fn pays_to_ask<T>(operands: usize, elements: usize) -> bool {
-    static FOLLOWED: LazyLock<bool> = LazyLock::new(is_zen_5);
-    is_far::<T>(operands, elements) && !*FOLLOWED
+/// Whether to prefetch operands that are read or written sequentially, none of them both: if they
+/// [exceed the private caches](exceeds_private_caches), and the hardware prefetchers do not follow
+/// them.
+pub(crate) fn needs_software_prefetch<T>(operands: usize, elements: usize) -> bool {
+    static HARDWARE_SUFFICES: LazyLock<bool> = LazyLock::new(is_zen_5);
+    exceeds_private_caches::<T>(operands, elements) && !*HARDWARE_SUFFICES
 }
 
-/// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of what is far take 1.1 to
-/// 1.5 times as long there if they ask for it.
+/// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of large tensors take 1.1 to
+/// 1.5 times as long there with software prefetching.
 #[cfg(target_arch = "x86_64")]
 #[allow(unused_unsafe)] // `cpuid` is safe since Rust 1.94
 fn is_zen_5() -> bool {
@@ -45,26 +47,26 @@ fn is_zen_5() -> bool {
     false
 }
 
-/// Asks for the cache line at `at`, which may be anywhere, in the second cache.
+/// Prefetches the cache line at `at`, which may be any address, into the L2 cache.
 #[inline(always)]
-pub(crate) fn prefetch<T>(at: *const T) {
-    ask::<false, T>(at);
+pub(crate) fn prefetch_l2<T>(at: *const T) {
+    prefetch::<false, T>(at);
 }
 
-/// Asks for the cache line at `at`, which may be anywhere, in the first cache, as for what will be
-/// written.
+/// Prefetches the cache line at `at`, which may be any address, into the L1 cache, for example for data
+/// that will be written.
 #[inline(always)]
-pub(crate) fn prefetch_near<T>(at: *const T) {
-    ask::<true, T>(at);
+pub(crate) fn prefetch_l1<T>(at: *const T) {
+    prefetch::<true, T>(at);
 }
 
 #[inline(always)]
-fn ask<const NEAR: bool, T>(at: *const T) {
+fn prefetch<const L1: bool, T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: hints, which read and write nothing and never fault, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        match NEAR {
+        match L1 {
             true => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
             false => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
         }

@@ -1,11 +1,13 @@
 //! Derivatives of all pointwise operations against dual numbers, in f64: an exact derivative that
 //! shares nothing with `vjp` but the formula of the function itself.
 
+use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::ops::unary::*;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::simd::{Dual, Kernel, Lanes, Real, level};
+use retrograd_tensor::settings::level;
+use retrograd_tensor::simd::{Dual, Kernel, Lanes};
 use retrograd_tensor::{Shape, Tensor};
 
 /// Value and derivative at every point.

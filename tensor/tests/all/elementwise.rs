@@ -7,7 +7,8 @@ use crate::common::{Rng, SPECIAL, everywhere, fused, layouts, near, same, shapes
 use proptest::prelude::*;
 use retrograd_tensor::ops::activation::*;
 use retrograd_tensor::ops::unary::*;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 

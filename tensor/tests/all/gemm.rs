@@ -1,10 +1,11 @@
 //! The kernels of the matrix product: every bit of every element, and no touch beyond.
 
 use crate::common::*;
-use retrograd_tensor::drive::gemm::gemm;
-use retrograd_tensor::gemm::Product;
+use retrograd_tensor::kernels::gemm::Gemm;
+use retrograd_tensor::kernels::gemm::gemm;
 use retrograd_tensor::matrix::{MatMut, MatRef};
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::with_threads;
 
 /// The order in which the elements of a matrix lie.
@@ -50,7 +51,7 @@ fn by_definition(
     i: usize,
     j: usize,
 ) -> f32 {
-    let depth = fused().next().and_then(|level| with_level(level, || f32::depth(a.cols)));
+    let depth = fused().next().and_then(|level| with_level(level, || f32::kc(a.cols)));
     let terms: Vec<usize> = (0..a.cols).collect();
     let blocks = terms
         .chunks(depth.expect("known where sums are fused"))

@@ -1,6 +1,7 @@
 //! Every method of `Lanes`, on every level this CPU has, against plain scalar code.
 
-use retrograd_tensor::simd::{F32_LANES, Kernel, Lanes, Level, Real};
+use retrograd_tensor::Real;
+use retrograd_tensor::simd::{F32_LANES, Kernel, Lanes, Level};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Zeros, ones, halves, subnormals, large numbers, infinities, NaN, of both signs.
@@ -144,7 +145,7 @@ fn ternary<T: Real, S: Lanes<T>>(s: S, fma: fn(T, T, T) -> T) {
     for (a, rounded, lost) in [(one + e, one + e + e, e * e), (one - e, one, -(e * e))] {
         let (a, b) = (s.splat(a), s.splat(one + e));
         same("mul", &[], lanes(s, s.mul(a, b))[0], rounded);
-        same("lost", &[], lanes(s, s.lost(a, b, s.splat(rounded)))[0], lost);
+        same("lost", &[], lanes(s, s.product_residual(a, b, s.splat(rounded)))[0], lost);
     }
 
     for x in windows(&all, S::N) {

@@ -3,7 +3,8 @@
 use crate::common::same;
 use retrograd_tensor::ops::activation::{Gelu, Relu, Sigmoid};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Tensor, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

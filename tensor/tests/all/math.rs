@@ -1,8 +1,9 @@
 //! The functions on lanes: error bounds, equal bits across levels, edges.
 
+use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::ops::pointwise::Pointwise;
-use retrograd_tensor::simd::{Kernel, Lanes, Level, Real};
+use retrograd_tensor::simd::{Kernel, Lanes, Level};
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
 /// A function of one variable, its `f64` reference and its documented bound in ULP.
@@ -84,14 +85,14 @@ impl<T: Real> Kernel<T> for Apply<'_, T> {
         for chunk in self.1.chunks_mut(S::N) {
             let x = s.load_or(chunk, T::ONE);
             let y = match self.0 {
-                "exp" => T::exp(s, x),
-                "expm1" => T::expm1(s, x),
-                "ln" => T::ln(s, x),
-                "log1p" => T::log1p(s, x),
-                "tanh" => T::tanh(s, x),
-                "erf" => T::erf(s, x),
-                "sin" => T::sin(s, x),
-                "cos" => T::cos(s, x),
+                "exp" => s.exp(x),
+                "expm1" => s.expm1(x),
+                "ln" => s.ln(x),
+                "log1p" => s.log1p(x),
+                "tanh" => s.tanh(x),
+                "erf" => s.erf(x),
+                "sin" => s.sin(x),
+                "cos" => s.cos(x),
                 "sigmoid" => Sigmoid.f(s, x),
                 "silu" => Silu.f(s, x),
                 "silu'" => Silu.vjp(s, x, s.splat(T::ONE)),
@@ -114,7 +115,7 @@ impl<T: Real> Kernel<T> for Pow<'_, T> {
     fn run<S: Lanes<T>>(self, s: S) {
         for (a, b) in self.0 {
             let mut out = vec![T::ZERO; S::N];
-            s.store(T::pow(s, s.splat(*a), s.splat(*b)), &mut out);
+            s.store(s.pow(s.splat(*a), s.splat(*b)), &mut out);
             *a = out[0];
         }
     }

@@ -3,7 +3,8 @@
 use crate::common::{Rng, bits, indices, layouts, same};
 use proptest::prelude::*;
 use proptest::sample::select;
-use retrograd_tensor::drive::gemm::{MatRef, gemm};
+use retrograd_tensor::kernels::gemm::gemm;
+use retrograd_tensor::matrix::MatRef;
 use retrograd_tensor::{Real, Shape, Tensor, with_threads};
 
 /// `|C - A·B| <= γ_K (|A|·|B|)`, element by element.

@@ -5,12 +5,13 @@
 use crate::common::guard::Guarded;
 use crate::common::{Rng, bits, same};
 use retrograd_tensor::MatmulPrecision::{self, Bf16, Bf16x3, Bf16x6, F32};
+use retrograd_tensor::kernels::gemm::Gemm;
 #[cfg(unix)]
-use retrograd_tensor::drive::gemm::gemm;
-use retrograd_tensor::gemm::Product;
+use retrograd_tensor::kernels::gemm::gemm;
 use retrograd_tensor::matrix::{MatMut, MatRef};
 use retrograd_tensor::ops::activation::Gelu;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Tensor, matmul_precision, with_matmul_precision, with_threads};
 use std::panic::catch_unwind;
 
@@ -223,7 +224,7 @@ fn adding_to_rows_that_are_apart() {
         let made = with_matmul_precision(precision, || f32::precision(k, n));
         let mut whole = MatMut::new(&mut out, m, n + 5);
         let (a, b) = (MatRef::new(&a, m, k), MatRef::new(&b, k, n));
-        f32::gemm_then(a, b, true, whole.part(0..m, 2..n + 2), None, made);
+        f32::gemm_with_epilogue(a, b, true, whole.part(0..m, 2..n + 2), None, made);
         let out = Tensor::from_vec(out, [m, n + 5]);
         let before = old.slice(1, 2..n + 2);
         same("added", &out.slice(1, 2..n + 2), &before.add(&parts[0]).add(&parts[1]));
@@ -336,5 +337,5 @@ fn names() {
         assert_eq!(precision.to_string().parse(), Ok(precision));
     }
     let error = "half".parse::<MatmulPrecision>().unwrap_err().to_string();
-    assert_eq!(error, "unknown precision \"half\"; there are f32 bf16x6 bf16x3 bf16");
+    assert_eq!(error, "\"half\" is not a matmul precision (one of: f32, bf16x6, bf16x3, bf16)");
 }

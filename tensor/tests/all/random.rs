@@ -2,7 +2,8 @@
 
 use rand::{RngExt, SeedableRng};
 use retrograd_tensor::random::{Key, Rng};
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Tensor, with_threads};
 
 fn refusal<R>(f: impl FnOnce() -> R + std::panic::UnwindSafe) -> String {

@@ -2,7 +2,8 @@
 
 use crate::common::{Rng, bits, everywhere, indices, layouts, same, shapes};
 use proptest::prelude::*;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{AxisSet, Real, Tensor, with_threads};
 
 /// The elements that meet in each element of the result, in row-major order.

@@ -4,7 +4,8 @@ use crate::common::{Rng, everywhere, layouts, same, shapes};
 use proptest::prelude::*;
 use proptest::sample::select;
 use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -451,7 +452,7 @@ fn targets_outside_the_classes() {
         };
         let want = format!(
             "cross_entropy: target {bad} at position 1 is outside 0..3 (hint: \
-             CrossEntropy::ignore_index is the target that does not count)"
+             CrossEntropy::ignore_index is the target that is ignored)"
         );
         assert_eq!(text(&|| drop(x.cross_entropy(&targets, how))), want);
         assert_eq!(text(&|| drop(x.cross_entropy_vjp(&targets, how, 1.0))), want);

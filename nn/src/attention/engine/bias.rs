@@ -2,8 +2,8 @@
 
 use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
-use retrograd_tensor::drive::attention::At;
 use retrograd_tensor::error::{ErrorKind, Result, require};
+use retrograd_tensor::kernels::attention::At;
 use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 use std::sync::Arc;

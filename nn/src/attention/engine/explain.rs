@@ -3,8 +3,8 @@
 use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::attention::{At, Class, Rule, TILE};
 use retrograd_tensor::error::{OrPanic, ShapeError};
+use retrograd_tensor::kernels::attention::{At, Class, TILE, TileMask};
 use std::fmt::Write;
 
 impl<T: Real> Spec<T> {

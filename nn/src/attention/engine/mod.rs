@@ -17,6 +17,6 @@ pub use bias::{Bias, Buckets, alibi_slopes};
 pub use composed::Attended;
 pub use mask::{Align, Mask};
 pub(crate) use mask::{CachedPositions, Sizes};
-pub use retrograd_tensor::drive::attention::At;
+pub use retrograd_tensor::kernels::attention::At;
 pub(crate) use spec::Part;
 pub use spec::{Normalizer, Path, Sink, Spec};

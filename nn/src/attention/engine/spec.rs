@@ -6,8 +6,8 @@ use crate::dropout::Dropout;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::drive::attention::{At, Rule};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use retrograd_tensor::kernels::attention::{At, TileMask};
 use retrograd_tensor::random::Key;
 
 /// An attention sink: one more logit in the denominator of the softmax, without a value.

@@ -3,7 +3,9 @@
 use super::call::Call;
 use super::spec::Sink;
 use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
-use retrograd_tensor::drive::attention::{At, Tiled, Vjp, backward, backward_packed, forward};
+use retrograd_tensor::kernels::attention::{
+    At, AttentionOptions, Vjp, backward, backward_packed, forward,
+};
 use retrograd_tensor::{Real, Tensor};
 
 /// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
@@ -59,7 +61,7 @@ fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
 fn with_parts<T: Real, R>(
     call: &Call<T>,
     sink: Option<&Tensor<T>>,
-    f: impl FnOnce(&Tiled<'_, T>) -> R,
+    f: impl FnOnce(&AttentionOptions<'_, T>) -> R,
 ) -> R {
     let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
     let bias = |at: At, scores: &mut [T]| {
@@ -68,7 +70,7 @@ fn with_parts<T: Real, R>(
         }
     };
     let sink = sink.map(Tensor::to_vec);
-    f(&Tiled {
+    f(&AttentionOptions {
         scale: call.scale(),
         softcap: call.spec.softcap.map(T::from_f64),
         bias: if rules.is_empty() { None } else { Some(&bias) },

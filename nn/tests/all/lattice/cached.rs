@@ -6,7 +6,7 @@ use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_nn::{GptConfig, Layer};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Tensor, simd};
+use retrograd_tensor::{Tensor, settings, simd};
 
 /// A sequence in random chunks through a cache, against the whole.
 fn chunks<M: Incremental<f64>>(
@@ -257,7 +257,7 @@ fn bit_by_bit(t: &mut Table) {
 }
 
 fn of_this_level(t: &mut Table) -> &mut Table {
-    match simd::level() {
+    match settings::level() {
         simd::Level::Scalar => t.bound(1e-5),
         _ => t.exact(),
     }

@@ -6,7 +6,8 @@ pub mod guard;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use retrograd_tensor::simd::{Level, with_level};
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Tensor, with_threads};
 
 /// Sizes around the widths of vectors and blocks, and the two that break things: 0 and 1.

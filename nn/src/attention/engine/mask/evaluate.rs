@@ -1,7 +1,7 @@
 //! Resolved masks on pairs, rows and tiles of queries and keys.
 
 use super::kind::Kind;
-use retrograd_tensor::drive::attention::{At, Class, Rule};
+use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 use std::ops::Range;
 
 /// A number of positions as a distance, saturated.
@@ -14,7 +14,7 @@ fn entry(list: &[usize], batch: usize) -> usize {
     if list.len() == 1 { list[0] } else { list[batch] }
 }
 
-impl Rule for Kind {
+impl TileMask for Kind {
     fn keep(&self, at: At) -> bool {
         let (p, j) = (at.query, at.key as isize);
         match self {

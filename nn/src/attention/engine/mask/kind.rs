@@ -1,7 +1,7 @@
 //! The kinds of masks, and their combinations.
 
 use retrograd_tensor::Tensor;
-use retrograd_tensor::drive::attention::At;
+use retrograd_tensor::kernels::attention::At;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
 use std::sync::Arc;

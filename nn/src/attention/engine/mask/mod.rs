@@ -13,8 +13,8 @@ pub(crate) use resolved::{CachedPositions, Sizes};
 
 use kind::Kind;
 use retrograd_tensor::Tensor;
-use retrograd_tensor::drive::attention::{At, Class, Rule};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not, Range};
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Mask {
 }
 
 /// Of a resolved mask.
-impl Rule for Mask {
+impl TileMask for Mask {
     fn keep(&self, at: At) -> bool {
         self.0.keep(at)
     }

@@ -2,8 +2,8 @@
 
 use super::kind::Kind;
 use retrograd_tensor::Tensor;
-use retrograd_tensor::drive::attention::{At, Class, Rule};
 use retrograd_tensor::error::{ErrorKind, Result, require};
+use retrograd_tensor::kernels::attention::{At, Class, TileMask};
 use std::sync::Arc;
 
 /// Sizes that a mask is checked against.

@@ -1,0 +1,322 @@
+//! Elementwise operations on any number of operands, broadcast together.
+
+use super::lane_arrays;
+use crate::cost::Cost;
+use crate::element::Element;
+use crate::error::OrPanic;
+use crate::kernels::Real;
+use crate::layout::Layout;
+use crate::loop_nest::{Cursor, LoopNest, gather};
+use crate::par;
+use crate::settings;
+use crate::shape::Shape;
+use crate::simd::{
+    Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
+};
+use crate::tensor::Tensor;
+
+/// A formula from `K` numbers to one, on lanes.
+pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
+    /// Estimated time per element.
+    const COST: Cost;
+    /// The formula. Mark it `#[inline(always)]`.
+    fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
+}
+
+/// Elements of the buffers that operands with other strides than 1 are copied to. Large, since each
+/// block of work has an overhead ..
+const BUFFER: usize = 1024;
+/// .. but small for small chunks, since buffers are initialised.
+const SMALL_BUFFER: usize = 256;
+/// A buffer, aligned because loads that cross cache lines take twice as long.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Block<T, const N: usize>([T; N]);
+/// Runs shorter than this are copied to a buffer, several at a time.
+const SHORT_RUN: usize = 32;
+
+/// The shape that all operands broadcast to.
+#[track_caller]
+pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Shape {
+    let mut all = *shapes[0];
+    for shape in &shapes[1..] {
+        all = Shape::broadcast(op, &all, shape).or_panic();
+    }
+    all
+}
+
+/// The shape that all operands broadcast to, and the loop nest over it.
+#[track_caller]
+#[inline(never)]
+fn common_nest<const K: usize>(op: &'static str, layouts: [&Layout; K]) -> (Shape, LoopNest<K>) {
+    let shape = common_shape(op, layouts.map(|l| l.shape()));
+    if layouts.iter().all(|l| *l.shape() == shape) {
+        return (shape, LoopNest::new(&shape, layouts));
+    }
+    let layouts = layouts.map(|l| l.broadcast_to(op, &shape).or_panic());
+    (shape, LoopNest::new(&shape, layouts.each_ref()))
+}
+
+/// `out[i] = op.f(x₀[i], x₁[i], ..)` over the common shape.
+#[inline(never)]
+#[track_caller]
+pub fn elementwise<T: Real, E: Elementwise<T, K>, const K: usize>(
+    name: &'static str,
+    op: E,
+    x: [&Tensor<T>; K],
+) -> Tensor<T> {
+    let level = settings::level();
+    with_runs(name, E::COST, level, x, &|runs| T::dispatch(level, Apply { op, runs }))
+}
+
+/// Runs of equal length, in which the elements of every operand are contiguous.
+struct Runs<'a, T, const K: usize> {
+    x: [&'a [T]; K],
+    /// The start of the first run in each operand, and the distance from each run to the next.
+    start: [usize; K],
+    step: [isize; K],
+    len: usize,
+    out: &'a mut [T],
+    /// Whether to prefetch.
+    prefetches: bool,
+}
+
+/// The formula over some runs.
+struct Apply<'r, 'a, T, E, const K: usize> {
+    op: E,
+    /// By reference: copying a structure right after it was written stalls on store forwarding.
+    runs: &'r mut Runs<'a, T, K>,
+}
+
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for Apply<'_, '_, T, E, K> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let Runs { x, start, step, len, out, prefetches } = self.runs;
+        let (mut done, len) = (0, *len);
+        while done < out.len() {
+            let x = lane_arrays::parts(x, *start, len);
+            slices(s, self.op, x, &mut out[done..done + len], *prefetches);
+            for k in 0..K {
+                start[k] = start[k].wrapping_add_signed(step[k]);
+            }
+            done += len;
+        }
+    }
+}
+
+/// [`elementwise`] without the formula, so that it is compiled once for all formulas.
+#[inline(never)]
+#[track_caller]
+fn with_runs<T: Real, const K: usize>(
+    name: &'static str,
+    cost: Cost,
+    level: Level,
+    x: [&Tensor<T>; K],
+    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+) -> Tensor<T> {
+    let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
+    let data = x.map(|t| t.data());
+    // Costly formulas leave the hardware prefetchers enough time.
+    let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    // A tensor that is one run is never short.
+    let short = nest.run_len() < SHORT_RUN.min(shape.numel());
+    let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
+    Tensor::build(name, shape, |out| {
+        par::fill(out, cost.chunk_len(), cost, |first, out| {
+            let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
+            match contiguous {
+                true => chunk.in_place(prefetches, f),
+                false if chunk.out.len() <= SMALL_BUFFER => chunk.copied::<SMALL_BUFFER>(level, f),
+                false => chunk.copied::<BUFFER>(level, f),
+            }
+        });
+    })
+}
+
+/// The work of one task.
+struct Chunk<'a, T, const K: usize> {
+    nest: &'a LoopNest<K>,
+    cursor: Cursor<'a, K>,
+    data: [&'a [T]; K],
+    /// Whether runs are so short that several are copied to a buffer and become one.
+    short: bool,
+    /// The remaining output.
+    out: &'a mut [T],
+}
+
+impl<T: Real, const K: usize> Chunk<'_, T, K> {
+    /// Reads operands with contiguous runs in place.
+    fn in_place(mut self, prefetches: bool, f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync)) {
+        let mut step = [0; K];
+        for k in 0..K {
+            step[k] = self.nest.step(k);
+        }
+        while !self.out.is_empty() {
+            let (count, len, start) = self.cursor.next_runs(self.out.len());
+            let (out, rest) = std::mem::take(&mut self.out).split_at_mut(count * len);
+            f(&mut Runs { x: self.data, start, step, len, out, prefetches });
+            self.out = rest;
+        }
+    }
+
+    /// Copies operands with other runs to buffers, `N` elements at a time.
+    #[inline(never)]
+    fn copied<const N: usize>(
+        mut self,
+        level: Level,
+        f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    ) {
+        let mut buffers = [Block([T::ZERO; N]); K];
+        while !self.out.is_empty() {
+            f(&mut T::dispatch(level, Gather { chunk: &mut self, buffers: &mut buffers }));
+        }
+    }
+}
+
+/// Takes the next runs of a chunk, as many as fit into the buffers. It is a kernel so that copies are
+/// vectorised for the instruction set.
+struct Gather<'r, 'a, T, const K: usize, const N: usize> {
+    chunk: &'r mut Chunk<'a, T, K>,
+    buffers: &'r mut [Block<T, N>; K],
+}
+
+impl<'r, T: Real, const K: usize, const N: usize> Kernel<T> for Gather<'r, '_, T, K, N> {
+    type Out = Runs<'r, T, K>;
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, _: S) -> Runs<'r, T, K> {
+        let Chunk { nest, cursor, data, short, out } = self.chunk;
+        let most = out.len().min(N);
+        let (mut x, mut first, mut steps, mut run_len) = (*data, [0; K], [0; K], 0);
+        let mut copy = [true; K];
+        for k in 0..K {
+            copy[k] = *short || nest.stride(k) != 1;
+        }
+        let mut taken = 0;
+        while taken < most && (taken == 0 || *short) {
+            let (count, len, start) = cursor.next_runs(most - taken);
+            for k in 0..K {
+                let (stride, step) = (nest.stride(k), nest.step(k));
+                if !copy[k] {
+                    (first[k], steps[k]) = (start[k], step);
+                    continue;
+                }
+                let (mut from, mut to) = (start[k], taken);
+                for _ in 0..count {
+                    gather(data[k], from, stride, &mut self.buffers[k].0[to..to + len]);
+                    from = from.wrapping_add_signed(step);
+                    to += len;
+                }
+            }
+            taken += count * len;
+            run_len = if *short { taken } else { len };
+        }
+        for (k, Block(copies)) in self.buffers.iter().enumerate() {
+            if copy[k] {
+                (x[k], steps[k]) = (copies, run_len as isize);
+            }
+        }
+        let (done, rest) = std::mem::take(out).split_at_mut(taken);
+        *out = rest;
+        Runs { x, start: first, step: steps, len: run_len, out: done, prefetches: false }
+    }
+}
+
+/// The formula over slices of equal length.
+#[inline(always)]
+fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
+    s: S,
+    op: E,
+    x: [&[T]; K],
+    out: &mut [T],
+    prefetches: bool,
+) {
+    let full = out.len() / S::N * S::N;
+    let mut i = 0;
+    while i < full {
+        if prefetches {
+            for k in 0..K {
+                prefetch_l2(x[k].as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
+            }
+            prefetch_l1(out.as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
+        }
+        s.store(op.f(s, lane_arrays::load(s, &x, i)), &mut out[i..]);
+        i += S::N;
+    }
+    if full < out.len() {
+        let v = lane_arrays::load_rest(s, &x, full, [T::ONE; K]);
+        s.store_part(op.f(s, v), &mut out[full..]);
+    }
+}
+
+/// A scalar function of each element, for element types and functions without a vector form.
+#[track_caller]
+pub fn map_with<A: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    f: impl Fn(A) -> R + Send + Sync,
+) -> Tensor<R> {
+    zip_with(name, a, &Tensor::scalar(false), |a, _| f(a))
+}
+
+/// [`map_with`] for two operands, broadcast together.
+#[track_caller]
+pub fn zip_with<A: Element, B: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    f: impl Fn(A, B) -> R + Send + Sync,
+) -> Tensor<R> {
+    zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
+}
+
+/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple functions,
+/// since they are applied to slices, whatever the strides.
+#[inline(never)]
+#[track_caller]
+pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
+    name: &'static str,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    c: &Tensor<C>,
+    f: impl Fn(A, B, C) -> R + Send + Sync,
+) -> Tensor<R> {
+    let (shape, nest) = common_nest(name, [a.layout(), b.layout(), c.layout()]);
+    let (da, db, dc) = (a.data(), b.data(), c.data());
+    let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
+    Tensor::build(name, shape, |out| {
+        par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
+            let mut cursor = nest.cursor(first);
+            let mut buffers =
+                ([A::ZERO; SMALL_BUFFER], [B::ZERO; SMALL_BUFFER], [C::ZERO; SMALL_BUFFER]);
+            let mut done = 0;
+            while done < out.len() {
+                let (n, start) = cursor.next(SMALL_BUFFER.min(out.len() - done));
+                let a = run(da, start[0], strides[0], &mut buffers.0[..n]);
+                let b = run(db, start[1], strides[1], &mut buffers.1[..n]);
+                let c = run(dc, start[2], strides[2], &mut buffers.2[..n]);
+                let out = &mut out[done..done + n];
+                for i in 0..n {
+                    out[i] = f(a[i], b[i], c[i]);
+                }
+                done += n;
+            }
+        });
+    })
+}
+
+/// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.
+pub fn run<'a, T: Copy>(
+    data: &'a [T],
+    start: usize,
+    stride: isize,
+    buffer: &'a mut [T],
+) -> &'a [T] {
+    if stride == 1 {
+        return &data[start..start + buffer.len()];
+    }
+    gather(data, start, stride, buffer);
+    buffer
+}

@@ -1,0 +1,64 @@
+//! GEMM by matrixmultiply, and the products without a multiplication.
+
+use crate::matrix::{MatMut, MatRef};
+
+/// Checks the operands, and writes the zeros of a product without terms. Returns whether there is
+/// nothing to multiply.
+///
+/// # Panics
+/// If sizes do not agree or an operand exceeds its slice.
+pub(super) fn is_trivial<T: Copy + Default>(
+    a: &MatRef<'_, T>,
+    b: &MatRef<'_, T>,
+    accumulate: bool,
+    out: &mut MatMut<'_, T>,
+) -> bool {
+    assert!(a.is_inside() && b.is_inside() && a.cols == b.rows, "gemm: operands");
+    assert_eq!((out.rows(), out.cols()), (a.rows, b.cols), "gemm: size of the output");
+    if a.cols == 0 && !accumulate {
+        (0..out.rows()).for_each(|i| out.row(i).fill(T::default()));
+    }
+    a.rows == 0 || b.cols == 0 || a.cols == 0
+}
+
+macro_rules! by_matrixmultiply {
+    ($name:ident, $t:ty) => {
+        /// The product by the function of matrixmultiply of the same name, for operands that are not
+        /// trivial.
+        pub(super) fn $name(
+            a: &MatRef<'_, $t>,
+            b: &MatRef<'_, $t>,
+            accumulate: bool,
+            out: &mut MatMut<'_, $t>,
+        ) {
+            let trivial = is_trivial(a, b, accumulate, out);
+            assert!(!trivial, "gemm: nothing to multiply");
+            let row_stride = out.row_stride() as isize;
+            // SAFETY: 1. `is_trivial` checked that every element of `a` and `b` that the strides
+            // reach is in their slices, and that there are some; 2. the output has `a.rows` rows
+            // of `b.cols` elements, `row_stride` apart; 3. it is borrowed exclusively, so it
+            // overlaps neither operand; 4. it is initialised.
+            unsafe {
+                matrixmultiply::$name(
+                    a.rows,
+                    a.cols,
+                    b.cols,
+                    1.0,
+                    a.data.as_ptr().add(a.offset),
+                    a.row_stride,
+                    a.col_stride,
+                    b.data.as_ptr().add(b.offset),
+                    b.row_stride,
+                    b.col_stride,
+                    if accumulate { 1.0 } else { 0.0 },
+                    out.as_mut_ptr(),
+                    row_stride,
+                    1,
+                )
+            }
+        }
+    };
+}
+
+by_matrixmultiply!(sgemm, f32);
+by_matrixmultiply!(dgemm, f64);

@@ -1,0 +1,49 @@
+//! General matrix multiplication (GEMM), `C = A · B` or `C += A · B`, on matrices in slices.
+//!
+//! For `f32`, where the CPU has fused multiply-add, the kernels are our own, in the structure of Goto
+//! and van de Geijn 2008 (doi 10.1145/1356052.1356053) and of BLIS (Van Zee and van de Geijn 2015,
+//! doi 10.1145/2764454). From the outside in:
+//!
+//! | file | contents |
+//! |---|---|
+//! | `parallel.rs` | GEMM on all threads, and batches of products |
+//! | `partition.rs` | the partition of a product into tasks: blocks, or split-K |
+//! | `serial.rs` | GEMM on one thread: the choice of a kernel |
+//! | `sgemm.rs` | the `f32` kernels of the SIMD levels |
+//! | `blocked.rs` | the loops over cache blocks around the micro-kernel |
+//! | `operands.rs` | which operands are packed and which are read in place |
+//! | `pack.rs` | packing of panels |
+//! | `micro_kernel.rs` | an MR × NR tile of the product, in registers |
+//! | `skinny.rs` | products of at most 8 rows, without packing |
+//! | `split.rs` | products in split precision, by AMX tiles of `bf16` |
+//! | `amx.rs` | the micro-kernels of AMX |
+//! | `epilogue.rs` | work on blocks of the product while they are in the cache |
+//! | `fallback.rs` | calls into matrixmultiply: `f64`, and `f32` in portable code |
+//! | `params.rs` | all tuning parameters |
+//!
+//! Every element is computed in the same way: a chain of fused multiply-adds over each block of
+//! [`Gemm::kc`] terms of the sum, and the blocks added in order. So its bits depend on its row of `A`
+//! and its column of `B` only: not on tiles, threads, strides or the instruction set, nor on the
+//! number of other rows and columns. The same holds in split precision, with another chain: see
+//! `split.rs`.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+mod blocked;
+mod epilogue;
+mod fallback;
+mod micro_kernel;
+mod operands;
+mod pack;
+mod parallel;
+mod params;
+mod partition;
+mod serial;
+mod sgemm;
+mod skinny;
+#[cfg(target_arch = "x86_64")]
+mod split;
+
+pub use epilogue::{Epilogue, EpilogueArgs};
+pub use parallel::{gemm, gemm_with_epilogue};
+pub use serial::Gemm;

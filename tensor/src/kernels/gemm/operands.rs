@@ -1,0 +1,213 @@
+//! The operands of a block: packed, or read in place.
+
+use super::pack;
+use super::params::{
+    A_CLOSE, A_CLOSE_FEW_PASSES, A_FEW_COLUMNS, B_CLOSE, B_FEW_ROWS, B_SHORT, Cache, L1, L2, MR,
+    MR_PACKED,
+};
+use crate::matrix::MatRef;
+use crate::simd::{F32_LANES, Lanes, prefetch_l2};
+use std::ops::Range;
+
+/// Whether rows of `a` are read in place in a product of `n` columns: if they are contiguous, or if
+/// the columns are contiguous and close together; they may be farther apart if few passes read them.
+pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
+    let distance = a.col_stride.unsigned_abs();
+    let close = distance <= if n <= A_FEW_COLUMNS { A_CLOSE_FEW_PASSES } else { A_CLOSE };
+    a.col_stride == 1 || a.row_stride == 1 && close
+}
+
+/// Whether columns of `b` are read in place, as far as they fill vectors. Rows of `b` must be
+/// contiguous, and one of these must hold:
+///
+/// * Sums are short, and a panel of columns stays in the L1 cache.
+/// * `a` has few rows, rows of `b` are close together, and a panel stays in the L2 cache from one tile
+///   to the next.
+/// * `a` has the rows of one tile, so every element of `b` is read once, as it would be for packing.
+pub(super) fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
+    let distance = b.row_stride.unsigned_abs();
+    let short = b.rows <= B_SHORT && L1.holds(b.rows, distance);
+    let few_rows = a.rows <= B_FEW_ROWS * NV && distance <= B_CLOSE && L2.holds(b.rows, distance);
+    b.col_stride == 1 && b.row_stride >= 0 && (a.rows <= MR || few_rows || short)
+}
+
+impl Cache {
+    /// Whether `n` lines at this distance stay in the cache. Lines at a distance that is a multiple of
+    /// a large power of two share few sets.
+    fn holds(&self, n: usize, distance: usize) -> bool {
+        let sets = self.period >> distance.trailing_zeros().min(self.period.trailing_zeros());
+        n <= self.ways * sets
+    }
+}
+
+/// A block of the left matrix, checked to be inside its slice.
+pub(super) enum OperandA<'a> {
+    InPlace(MatRef<'a, f32>),
+    Packed { data: &'a [f32], rows: usize, k: usize },
+}
+
+impl<'a> OperandA<'a> {
+    /// The block, in place or packed into a buffer of [`pack::packed_a_len`] elements.
+    #[inline(always)]
+    pub fn new<S: Lanes<f32>>(
+        s: S,
+        a: MatRef<'a, f32>,
+        in_place: bool,
+        buffer: &'a mut [f32],
+    ) -> OperandA<'a> {
+        if in_place {
+            assert!(a.is_inside());
+            return OperandA::InPlace(a);
+        }
+        pack::pack_a(s, a, buffer);
+        OperandA::Packed { data: buffer, rows: a.rows, k: a.cols }
+    }
+
+    /// The number of rows, and of terms of the sum.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            OperandA::InPlace(a) => (a.rows, a.cols),
+            OperandA::Packed { rows, k, .. } => (*rows, *k),
+        }
+    }
+
+    /// Prefetches `height` rows from row `i` on, if they are read in place. Rows must be contiguous.
+    #[inline(always)]
+    pub fn prefetch(&self, i: usize, height: usize) {
+        if let OperandA::InPlace(a) = self {
+            for i in i..i + height {
+                for x in a.row(i).chunks(F32_LANES) {
+                    prefetch_l2(x.as_ptr());
+                }
+            }
+        }
+    }
+
+    /// `height` rows from row `i` on, and the strides of their rows and columns.
+    #[inline(always)]
+    pub fn tile(&self, i: usize, height: usize) -> (&[f32], isize, isize) {
+        match self {
+            OperandA::InPlace(a) => {
+                assert!(i + height <= a.rows);
+                let a = a.part(i..i + height, 0..a.cols);
+                (&a.data[a.offset..], a.row_stride, a.col_stride)
+            }
+            OperandA::Packed { data, rows, k } => {
+                let (panel, in_panel) = (i / MR_PACKED, i % MR_PACKED);
+                let step = MR_PACKED.min(rows - panel * MR_PACKED);
+                (&data[panel * pack::panel_step(*k)..][in_panel..step * k], 1, step as isize)
+            }
+        }
+    }
+}
+
+/// `0..n` in panels of at most `NV` vectors. Where possible, no panel but the only one is a single
+/// vector: such a narrow tile has too few independent accumulators to hide the latency of FMA.
+pub(super) fn panels<const NV: usize>(n: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let remaining = (n - start).div_ceil(F32_LANES);
+        let vectors = if NV > 2 && remaining == NV + 1 { NV - 1 } else { remaining.min(NV) };
+        let end = n.min(start + vectors * F32_LANES);
+        let panel = start..end;
+        start = end;
+        (!panel.is_empty()).then_some(panel)
+    })
+}
+
+/// A block of the right matrix, in panels of columns.
+pub(super) struct OperandB<'a> {
+    b: MatRef<'a, f32>,
+    /// Whether panels of whole vectors are read in place.
+    in_place: bool,
+    /// The packed panels.
+    packed: &'a [f32],
+}
+
+impl<'a> OperandB<'a> {
+    /// The block, its panels in place or packed into a buffer of [`pack::packed_b_len`] elements.
+    #[inline(always)]
+    pub fn new<S: Lanes<f32>, const NV: usize>(
+        s: S,
+        b: MatRef<'a, f32>,
+        in_place: bool,
+        buffer: &'a mut [f32],
+    ) -> OperandB<'a> {
+        let mut whole = 0;
+        if b.col_stride == 1 && !in_place {
+            for cols in panels::<NV>(b.cols) {
+                if cols.len() < NV * F32_LANES {
+                    break;
+                }
+                whole = cols.end;
+            }
+        }
+        pack::whole_panels::<S, NV>(s, b.part(0..b.rows, 0..whole), buffer);
+        let operand = |packed| OperandB { b, in_place, packed };
+        for cols in panels::<NV>(b.cols) {
+            if cols.start >= whole
+                && let Some(at) = operand(&[]).packed_at(&cols)
+            {
+                pack::pack_panel(s, b.part(0..b.rows, cols), &mut buffer[at..]);
+            }
+        }
+        operand(buffer)
+    }
+
+    /// The start of a panel in the packed elements, if it is packed.
+    fn packed_at(&self, cols: &Range<usize>) -> Option<usize> {
+        match self.in_place {
+            true if cols.len().is_multiple_of(F32_LANES) => None,
+            true => Some(0), // the last panel is the only packed one
+            false => Some(cols.start * self.b.rows),
+        }
+    }
+
+    /// The panel of columns `cols`.
+    pub fn panel(&self, cols: Range<usize>) -> Panel<'_> {
+        let step = cols.len().next_multiple_of(F32_LANES);
+        if let Some(at) = self.packed_at(&cols) {
+            return Panel { data: &self.packed[at..][..self.b.rows * step], step };
+        }
+        let b = self.b.part(0..self.b.rows, cols);
+        Panel { data: &b.data[b.offset..], step: b.row_stride as usize }
+    }
+}
+
+/// A panel of columns: row `p` starts at `p * step`.
+pub(super) struct Panel<'a> {
+    pub data: &'a [f32],
+    pub step: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether `b` `[k, n]` with rows `distance` apart is read in place by tiles of four vectors.
+    fn in_place(m: usize, k: usize, n: usize, distance: usize) -> bool {
+        let (a, b) = (vec![0.0; m * k], vec![0.0; k * distance]);
+        let b = MatRef { cols: n, row_stride: distance as isize, ..MatRef::new(&b, k, distance) };
+        b_in_place::<4>(&MatRef::new(&a, m, k), &b)
+    }
+
+    #[test]
+    fn panels_that_exceed_their_cache_sets_are_packed() {
+        for (m, k, distance, expected) in [
+            (512, 384, 384, true),
+            (512, 504, 504, true),
+            (512, 512, 512, false), // 16 lines per set of L2
+            (256, 512, 512, false),
+            (256, 256, 256, true),
+            (512, 128, 512, true), // 4 lines per set
+            (6, 512, 512, true),   // every element is read once
+            (516, 384, 384, false),
+            (512, 512, 520, false), // rows are too far apart
+            (4096, 32, 512, false), // 16 lines per set of L1
+            (4096, 16, 512, true),
+            (4096, 64, 520, true),
+        ] {
+            assert_eq!(in_place(m, k, 384.min(distance), distance), expected, "{m} {k} {distance}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! GEMM on all threads, and batches of products.
+
+use super::epilogue::{Epilogue, EpilogueArgs};
+use super::partition::{Partition, Problem};
+use super::serial::Gemm;
+use crate::cost::Cost;
+use crate::error::OrPanic;
+use crate::matrix::{MatMut, MatRef};
+use crate::par;
+use crate::precision::MatmulPrecision;
+use crate::storage::Storage;
+
+/// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
+/// the row-major products one after the other.
+///
+/// A batch of at least four is divided between threads product by product. Other products are
+/// divided into blocks or, if they are small and have long sums, by split-K. The bits of `f32` do not
+/// depend on the partition.
+///
+/// # Panics
+/// If sizes do not agree or an operand exceeds its slice.
+#[inline(never)]
+pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool, out: &mut [T]) {
+    let Some((a, b)) = pairs.first() else {
+        return;
+    };
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    assert!(pairs.iter().all(|(a, b)| (a.rows, a.cols, b.rows, b.cols) == (m, k, k, n)));
+    assert_eq!(out.len(), pairs.len() * m * n, "gemm: size of the output");
+    if out.is_empty() {
+        return;
+    }
+    let precision = T::precision(k, n);
+    let cost = Cost::matmul(m, k, precision);
+    if pairs.len() >= 4 {
+        let per_chunk = cost.products_per_chunk(m * n);
+        par::fill(out, per_chunk * m * n, cost, |first, out| {
+            let pairs = &pairs[first / (m * n)..];
+            for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
+                T::gemm_with_epilogue(*a, *b, accumulate, MatMut::new(out, m, n), None, precision);
+            }
+        });
+    } else {
+        for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
+            parallel_gemm(*a, *b, accumulate, out, None, precision);
+        }
+    }
+}
+
+/// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output of
+/// the same size, while it is in the cache.
+///
+/// # Panics
+/// If sizes do not agree or an operand exceeds its slice.
+#[inline(never)]
+pub fn gemm_with_epilogue<T: Gemm>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    epilogue: &dyn Epilogue<T>,
+    out: &mut [T],
+    aux: Option<&mut [T]>,
+) {
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    assert_eq!(out.len(), m * n, "gemm: size of the output");
+    if out.is_empty() {
+        return;
+    }
+    let aux = aux.map(|aux| MatMut::new(aux, m, n));
+    let epilogue = EpilogueArgs { epilogue, origin: (0, 0), aux };
+    parallel_gemm(a, b, false, out, Some(epilogue), T::precision(k, n));
+}
+
+/// One product, by several threads if it is large enough.
+fn parallel_gemm<T: Gemm>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    accumulate: bool,
+    out: &mut [T],
+    epilogue: Option<EpilogueArgs<'_, T>>,
+    precision: MatmulPrecision,
+) {
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    let cost = Cost::matmul(m, k, precision);
+    if !par::should_parallelize(cost, m * n) {
+        let out = MatMut::new(out, m, n);
+        return T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
+    }
+    let problem = Problem::new(&a, &b, T::kc(k), precision);
+    let (rows, cols) = match problem.partition(par::threads()) {
+        Partition::Blocks { rows, cols } => (rows, cols),
+        Partition::SplitK { depth } => {
+            split_k(a, b, depth, accumulate, out, precision);
+            if let Some(epilogue) = epilogue {
+                epilogue.apply(MatMut::new(out, m, n));
+            }
+            return;
+        }
+    };
+    let blocks = MatMut::new(out, m, n).blocks(rows, cols);
+    let (epilogue, aux) = epilogue.map_or((None, None), |args| (Some(args.epilogue), args.aux));
+    let mut aux_blocks = aux.map(|aux| aux.blocks(rows, cols).into_iter());
+    let mut next_aux = || aux_blocks.as_mut().and_then(Iterator::next).map(|(_, _, aux)| aux);
+    let tasks = blocks.into_iter().map(|block| (block, next_aux())).collect();
+    par::each(tasks, rows * cols, cost, |((i, j, out), aux)| {
+        let (a, b) = (a.part(i..i + out.rows(), 0..k), b.part(0..k, j..j + out.cols()));
+        let epilogue = epilogue.map(|epilogue| EpilogueArgs { epilogue, origin: (i, j), aux });
+        T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
+    });
+}
+
+/// A small product of long rows and columns: partial products of `depth` terms each are computed in
+/// parallel and added in order, as one thread adds the blocks of a sum.
+fn split_k<T: Gemm>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    depth: usize,
+    accumulate: bool,
+    out: &mut [T],
+    precision: MatmulPrecision,
+) {
+    let (m, k, n) = (a.rows, a.cols, b.cols);
+    let mut parts = Storage::recycled("matmul", k.div_ceil(depth) * m * n).or_panic();
+    par::fill(&mut parts, m * n, Cost::matmul(m, depth, precision), |first, part| {
+        let pc = first / (m * n) * depth..k.min((first / (m * n) + 1) * depth);
+        let (a, b) = (a.part(0..m, pc.clone()), b.part(pc, 0..n));
+        T::gemm_with_epilogue(a, b, false, MatMut::new(part, m, n), None, precision);
+    });
+    let cost = Cost::sum_of(parts.len() / (m * n));
+    par::fill(out, cost.chunk_len(), cost, |first, out| {
+        for (i, part) in parts.chunks_exact(m * n).enumerate() {
+            let part = &part[first..][..out.len()];
+            match i == 0 && !accumulate {
+                true => out.copy_from_slice(part),
+                false => out.iter_mut().zip(part).for_each(|(x, y)| *x += *y),
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Rng;
+    use crate::settings::with_level;
+    use crate::simd::Level;
+    use crate::tensor::Tensor;
+    use crate::with_threads;
+
+    #[test]
+    fn split_k_has_the_bits_of_one_thread() {
+        let (m, k, n) = (150, 4100, 160); // more than one chunk of additions
+        let [a, b] = [[m, k], [k, n]].map(|shape| Tensor::<f32>::randn(shape, &mut Rng::new(1)));
+        let (a, b) = (MatRef::new(a.as_slice(), m, k), MatRef::new(b.as_slice(), k, n));
+        for level in Level::available().into_iter().filter(|&l| l != Level::Scalar) {
+            for accumulate in [false, true] {
+                let [mut serial, mut split] = [(); 2].map(|()| vec![0.5_f32; m * n]);
+                with_level(level, || {
+                    let depth = f32::kc(k).expect("known");
+                    f32::gemm(a, b, accumulate, MatMut::new(&mut serial, m, n));
+                    with_threads(3, || {
+                        split_k(a, b, depth, accumulate, &mut split, MatmulPrecision::F32);
+                    });
+                });
+                assert_eq!(serial, split, "{level}, accumulate {accumulate}");
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The partition of a product into tasks for several threads: the one with the least estimated time.
+
+use super::operands::a_in_place;
+use super::params::{NC, SPLIT_K_ELEMENTS, TASK_UNIT, TASK_UNIT_SPLIT};
+use super::skinny::SkinnyGemm;
+use crate::cost::{FMA, LOAD, PACK, TASK, TRANSPOSE};
+use crate::matrix::MatRef;
+use crate::precision::MatmulPrecision;
+use crate::simd::F32_LANES;
+
+/// A partition of a product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Partition {
+    /// Each task computes a block of the product.
+    Blocks { rows: usize, cols: usize },
+    /// Split-K: each task computes `depth` terms of every sum.
+    SplitK { depth: usize },
+}
+
+/// The size of a product, and the times of its parts in multiply-adds.
+pub(super) struct Problem {
+    m: usize,
+    k: usize,
+    n: usize,
+    /// Terms of a partial sum in split-K, if sums can be split.
+    depth: Option<usize>,
+    /// Rows and columns that task sizes are multiples of.
+    unit: (usize, usize),
+    /// Time to load an element of `a`, for every pass over columns.
+    load_a: usize,
+    /// Time to load an element of `b`.
+    load_b: usize,
+}
+
+impl Problem {
+    pub(super) fn new<T>(
+        a: &MatRef<'_, T>,
+        b: &MatRef<'_, T>,
+        kc: Option<usize>,
+        precision: MatmulPrecision,
+    ) -> Problem {
+        let (m, k, n) = (a.rows, a.cols, b.cols);
+        let own_kernel = kc.is_some(); // matrixmultiply packs everything
+        let depth = kc.filter(|&depth| depth < k);
+        if precision != MatmulPrecision::F32 {
+            // A multiply-add takes a fraction of the time, and everything is packed.
+            let pack = 4 * PACK / FMA;
+            return Problem { m, k, n, depth, unit: TASK_UNIT_SPLIT, load_a: pack, load_b: pack };
+        }
+        let load_a = if own_kernel && a_in_place(a, n) { LOAD } else { LOAD + PACK };
+        let skinny = own_kernel && SkinnyGemm::is_suitable(a, b);
+        let load_b = if skinny { TRANSPOSE } else { PACK };
+        Problem { m, k, n, depth, unit: TASK_UNIT, load_a: load_a / FMA, load_b: load_b / FMA }
+    }
+
+    /// The fastest partition. Split-K is used only if it is clearly faster, and if the partial
+    /// products take little memory.
+    pub(super) fn partition(&self, threads: usize) -> Partition {
+        let most = (self.m.div_ceil(self.unit.0), self.n.div_ceil(self.unit.1));
+        let (time, blocks) = [threads, 2 * threads, 4 * threads]
+            .into_iter()
+            .flat_map(|tasks| (1..=tasks.min(most.0)).map(move |down| (down, tasks.div_ceil(down))))
+            .map(|(down, across)| self.blocks(down, across.min(most.1)))
+            .map(|partition| (self.time(partition, threads), partition))
+            .min_by_key(|(time, _)| *time)
+            .expect("there is at least one block");
+        let small = |depth: &usize| self.k.div_ceil(*depth) * self.m * self.n <= SPLIT_K_ELEMENTS;
+        match self.depth.filter(small).map(|depth| Partition::SplitK { depth }) {
+            Some(split_k) if self.time(split_k, threads) < time - time / 8 => split_k,
+            _ => blocks,
+        }
+    }
+
+    /// About `down` by `across` blocks, of whole units.
+    fn blocks(&self, down: usize, across: usize) -> Partition {
+        let block = |n: usize, parts, unit| n.div_ceil(parts).next_multiple_of(unit).min(n);
+        let rows = block(self.m, down, self.unit.0);
+        Partition::Blocks { rows, cols: block(self.n, across, self.unit.1) }
+    }
+
+    /// The time of all tasks: as many rounds as the busiest thread has tasks, a margin for a late
+    /// task, and the sum of partial products.
+    fn time(&self, partition: Partition, threads: usize) -> usize {
+        let (tasks, task, sum) = match partition {
+            Partition::Blocks { rows, cols } => {
+                let tasks = self.m.div_ceil(rows) * self.n.div_ceil(cols);
+                (tasks, self.task(rows, self.k, cols), 0)
+            }
+            Partition::SplitK { depth } => {
+                let tasks = self.k.div_ceil(depth);
+                let elements = tasks * self.m * self.n;
+                (tasks, self.task(self.m, depth, self.n), elements * (LOAD / FMA) / threads)
+            }
+        };
+        tasks.div_ceil(threads) * task + task / 16 + sum
+    }
+
+    /// The time of one task.
+    fn task(&self, rows: usize, k: usize, cols: usize) -> usize {
+        let passes = cols.div_ceil(NC);
+        let multiply_adds = rows.next_multiple_of(self.unit.0) * cols.next_multiple_of(F32_LANES);
+        TASK / FMA + k * (multiply_adds + passes * rows * self.load_a + cols * self.load_b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A product of `f32` matrices with contiguous rows.
+    fn problem([m, k, n]: [usize; 3]) -> Problem {
+        let (unit, depth) = (TASK_UNIT, Some(512).filter(|&d| d < k));
+        Problem { m, k, n, depth, unit, load_a: LOAD / FMA, load_b: PACK / FMA }
+    }
+
+    #[test]
+    fn large_products_are_balanced_between_threads() {
+        // A few blocks per thread, of equal sizes.
+        let shapes = [[4096, 384, 1152], [1024, 1024, 1024], [768, 128, 512], [768, 512, 128]];
+        for shape in shapes {
+            for threads in [2, 4, 8] {
+                let Partition::Blocks { rows, cols } = problem(shape).partition(threads) else {
+                    panic!("{shape:?} by split-K")
+                };
+                let blocks = shape[0].div_ceil(rows) * shape[2].div_ceil(cols);
+                assert_eq!(blocks % threads, 0, "{shape:?} by {rows} x {cols}");
+                let share = shape[0] * shape[2] / threads;
+                let most = blocks / threads * rows * cols;
+                assert!(most * 10 < share * 11, "{shape:?} by {rows} x {cols}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_with_long_sums_use_split_k() {
+        assert_eq!(problem([65, 16384, 64]).partition(2), Partition::SplitK { depth: 512 });
+        assert_eq!(problem([16, 16384, 16]).partition(4), Partition::SplitK { depth: 512 });
+        assert!(matches!(problem([16, 512, 16]).partition(4), Partition::Blocks { .. }));
+    }
+
+    #[test]
+    fn split_k_never_takes_much_memory() {
+        for (m, n) in [(1024, 1024), (384, 1152), (2048, 2048), (4096, 4096)] {
+            for k in [4096, 65536] {
+                for threads in [2, 3, 8, 64] {
+                    let p = problem([m, k, n]).partition(threads);
+                    assert!(matches!(p, Partition::Blocks { .. }), "{m} x {k} x {n}: {p:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_smallest_products_have_a_block() {
+        for shape in [[1, 0, 1], [1, 5000, 1], [1, 64, 4096], [4096, 64, 1], [5, 700, 3]] {
+            for threads in [1, 2, 3, 64] {
+                if let Partition::Blocks { rows, cols } = problem(shape).partition(threads) {
+                    assert!((1..=shape[0]).contains(&rows) && (1..=shape[2]).contains(&cols));
+                }
+            }
+        }
+    }
+}

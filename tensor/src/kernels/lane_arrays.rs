@@ -1,0 +1,47 @@
+//! Arrays of slices and of vectors, one per operand.
+//!
+//! The arrays are filled by loops: `array::from_fn` may remain a call inside a function with target
+//! features, even if its closure is inlined. `K` is a constant, so the loops are unrolled.
+
+use crate::kernels::Real;
+use crate::simd::Lanes;
+use std::ops::Deref;
+
+/// The `n` elements of each slice from its `start` on.
+#[inline(always)]
+pub fn parts<'a, T, const K: usize>(x: &[&'a [T]; K], start: [usize; K], n: usize) -> [&'a [T]; K] {
+    let mut parts: [&[T]; K] = [&[]; K];
+    for k in 0..K {
+        parts[k] = &x[k][start[k]..start[k] + n];
+    }
+    parts
+}
+
+/// A vector of each slice, from index `at` on.
+#[inline(always)]
+pub fn load<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
+    s: S,
+    x: &[X; K],
+    at: usize,
+) -> [S::V; K] {
+    let mut v = [s.splat(T::ZERO); K];
+    for k in 0..K {
+        v[k] = s.load(&x[k][at..]);
+    }
+    v
+}
+
+/// The remaining elements of each slice from index `at` on, fewer than a vector, padded with `fill`.
+#[inline(always)]
+pub fn load_rest<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
+    s: S,
+    x: &[X; K],
+    at: usize,
+    fill: [T; K],
+) -> [S::V; K] {
+    let mut v = [s.splat(T::ZERO); K];
+    for k in 0..K {
+        v[k] = s.load_or(&x[k][at..], fill[k]);
+    }
+    v
+}

@@ -1,0 +1,360 @@
+//! Reductions over any set of axes, blocked to bound the rounding error.
+//!
+//! There are two orders of operations, selected by the logical shape:
+//!
+//! * **Inner reduction**: the last axis is reduced. Each output reduces one logical sequence: blocks
+//!   of 4096 elements into four vectors of accumulators, blocks combined pairwise, and pieces of
+//!   65,536 elements combined likewise (which may be reduced by different threads).
+//! * **Outer reduction**: the last axis is kept. Rows are reduced to rows, 256 at a time, and the
+//!   resulting rows again; short rows are concatenated.
+
+use crate::cost::Cost;
+use crate::element::Element;
+use crate::error::{ErrorKind, OrPanic, require};
+use crate::kernels::Real;
+use crate::loop_nest::{LoopNest, gather};
+use crate::par;
+use crate::settings;
+use crate::shape::{Axes, AxisSet, Shape};
+use crate::simd::{Kernel, Lanes, Level};
+use crate::tensor::Tensor;
+
+/// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
+pub trait Reduction<T: Real>: Copy + Send + Sync {
+    /// The value of a reduction over no elements: the neutral element.
+    fn init() -> T;
+    /// Adds an element to an accumulator.
+    fn step<S: Lanes<T>>(self, s: S, acc: S::V, x: S::V) -> S::V;
+    /// Combines two accumulators.
+    fn combine<S: Lanes<T>>(self, s: S, a: S::V, b: S::V) -> S::V;
+    /// Combines the lanes of one accumulator.
+    fn lanes<S: Lanes<T>>(self, s: S, acc: S::V) -> T;
+}
+
+const BLOCK: usize = 4096;
+const PIECE: usize = 16 * BLOCK;
+/// At least the number of binary digits of the number of blocks in a piece.
+const CARRIES: usize = 5;
+const ROWS: usize = 256;
+/// Rows shorter than this are reduced several at a time.
+const NARROW: usize = 64;
+
+/// Reduces `x` over `axes`, which are removed.
+#[inline(never)]
+#[track_caller]
+pub fn reduce<T: Real, F: Reduction<T>>(
+    name: &'static str,
+    op: F,
+    x: &Tensor<T>,
+    axes: AxisSet,
+) -> Tensor<T> {
+    let out_shape = x.shape().reduced(axes, false);
+    let (kept, gone) = split(x, axes);
+    let (outer, count) = (kept.iter().product::<usize>(), gone.iter().product::<usize>());
+    if out_shape.numel() == 0 || count == 0 {
+        return Tensor::full(out_shape, F::init());
+    }
+    // Axes of size 1 do not matter: the last other axis decides.
+    let last = (0..x.rank()).rev().find(|&i| x.shape()[i] != 1);
+    let level = settings::level();
+    if last.is_none_or(|i| axes.contains(i)) {
+        inner_reduction(name, op, level, &arrange(x, axes, None), outer, count, out_shape)
+    } else {
+        let last = last.expect("an axis of more than one element");
+        let width = x.shape()[last];
+        let x = arrange(x, axes, Some(last)).reshape([outer / width, count, width]);
+        outer_reduction(name, op, level, &x).reshape(out_shape)
+    }
+}
+
+/// The sizes of the axes that are kept, and of those that are reduced.
+fn split<T: Real>(x: &Tensor<T>, axes: AxisSet) -> (Vec<usize>, Vec<usize>) {
+    let of = |gone| (0..x.rank()).filter(move |&i| axes.contains(i) == gone).map(|i| x.shape()[i]);
+    (of(false).collect(), of(true).collect())
+}
+
+/// Kept axes first, then reduced axes, then `inner` (a kept axis), each in their order.
+fn arrange<T: Real>(x: &Tensor<T>, axes: AxisSet, inner: Option<usize>) -> Tensor<T> {
+    let rank = x.rank();
+    let kept = (0..rank).filter(|&i| !axes.contains(i) && Some(i) != inner);
+    let order = kept.chain(axes.iter().filter(|&i| i < rank)).chain(inner);
+    x.permute(order.map(|i| i as isize).collect::<Vec<_>>())
+}
+
+fn inner_reduction<T: Real, F: Reduction<T>>(
+    name: &'static str,
+    op: F,
+    level: Level,
+    x: &Tensor<T>,
+    outer: usize,
+    count: usize,
+    out_shape: Shape,
+) -> Tensor<T> {
+    let nest = &LoopNest::new(x.shape(), [x.layout()]);
+    let data = x.data();
+    let run = |first, len, out: &mut [T]| {
+        T::dispatch(level, InnerReduction { op, nest, data, first, len, out });
+    };
+    if count <= PIECE {
+        let chunk = Cost::MOVE.units_per_chunk(count);
+        return Tensor::build(name, out_shape, |out| {
+            let each = Cost::MOVE.times(count);
+            par::fill(out, chunk, each, |first, out| run(first * count, count, out));
+        });
+    }
+    let pieces = count.div_ceil(PIECE);
+    let parts = par::map(outer * pieces, PIECE, Cost::MOVE, |i| {
+        let (o, p) = (i / pieces, i % pieces);
+        let mut part = [F::init()];
+        run(o * count + p * PIECE, PIECE.min(count - p * PIECE), &mut part);
+        part[0]
+    });
+    let parts = Tensor::from_vec(parts, [outer, pieces]);
+    inner_reduction(name, op, level, &parts, outer, pieces, out_shape)
+}
+
+/// Reduces consecutive pieces of `len` elements of the logical sequence, each to one element.
+struct InnerReduction<'a, T: Real, F> {
+    op: F,
+    nest: &'a LoopNest<1>,
+    data: &'a [T],
+    first: usize,
+    len: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Real, F: Reduction<T>> Kernel<T> for InnerReduction<'_, T, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let InnerReduction { op, nest, data, first, len, out } = self;
+        let stride = nest.stride(0);
+        let mut cursor = nest.cursor(first);
+        // Allocated when the first block is not contiguous: initialising it would take longer than
+        // many sums.
+        let mut buffer = Vec::new();
+        // Partial results of 1, 2, 4, .. blocks, combined like the carries of a binary counter.
+        let mut carried = [s.splat(F::init()); CARRIES];
+        for y in out {
+            let (mut depth, mut blocks, mut done) = (0, 0usize, 0);
+            while done < len {
+                let n = BLOCK.min(len - done);
+                let (m, [start]) = cursor.next(n);
+                let block = if m == n && stride == 1 {
+                    &data[start..start + n]
+                } else {
+                    buffer.resize(BLOCK, T::ZERO);
+                    gather(data, start, stride, &mut buffer[..m]);
+                    let mut have = m;
+                    while have < n {
+                        let (m, [start]) = cursor.next(n - have);
+                        gather(data, start, stride, &mut buffer[have..have + m]);
+                        have += m;
+                    }
+                    &buffer[..n]
+                };
+                let mut acc = fold_block(s, op, block);
+                let mut carry = blocks;
+                while carry & 1 == 1 {
+                    depth -= 1;
+                    acc = op.combine(s, carried[depth], acc);
+                    carry >>= 1;
+                }
+                carried[depth] = acc;
+                depth += 1;
+                blocks += 1;
+                done += n;
+            }
+            let mut acc = carried[depth - 1];
+            for i in (0..depth - 1).rev() {
+                acc = op.combine(s, carried[i], acc);
+            }
+            *y = op.lanes(s, acc);
+        }
+    }
+}
+
+/// Reduces a block to one vector of accumulators, with four independent ones in the loop.
+#[inline(always)]
+fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S::V {
+    let zero = s.splat(F::init());
+    let mut acc = [zero; 4];
+    let wide = x.chunks_exact(4 * S::N);
+    let rest = wide.remainder();
+    for four in wide {
+        for k in 0..4 {
+            acc[k] = op.step(s, acc[k], s.load(&four[k * S::N..]));
+        }
+    }
+    let narrow = rest.chunks_exact(S::N);
+    let tail = narrow.remainder();
+    for (k, one) in narrow.enumerate() {
+        acc[k] = op.step(s, acc[k], s.load(one));
+    }
+    if !tail.is_empty() {
+        acc[3] = op.step(s, acc[3], s.load_or(tail, F::init()));
+    }
+    op.combine(s, op.combine(s, acc[0], acc[1]), op.combine(s, acc[2], acc[3]))
+}
+
+/// Reduces axis 1 of `[outer, count, width]`, rows to rows.
+///
+/// Rows of a few elements would use only a part of every vector. So they are concatenated to rows of 64
+/// elements or more; the results are then reduced again, together with the remaining rows.
+fn outer_reduction<T: Real, F: Reduction<T>>(
+    name: &'static str,
+    op: F,
+    level: Level,
+    x: &Tensor<T>,
+) -> Tensor<T> {
+    let (outer, count, width) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let many = NARROW.div_ceil(width);
+    let groups = count / many;
+    if groups < 2 {
+        return reduce_rows(name, op, level, x);
+    }
+    let whole = groups * many;
+    let wide = x.narrow(1, 0, whole).reshape([outer, groups, many * width]);
+    let wide = reduce_rows(name, op, level, &wide);
+    let rest = x.narrow(1, whole, count - whole).contiguous();
+    let all = [outer, many + count - whole, width].into();
+    let all = Tensor::build(name, all, |out| {
+        for (o, out) in out.chunks_exact_mut((many + count - whole) * width).enumerate() {
+            let (of_wide, of_rest) = out.split_at_mut(many * width);
+            of_wide.copy_from_slice(&wide.as_slice()[o * of_wide.len()..][..of_wide.len()]);
+            of_rest.copy_from_slice(&rest.as_slice()[o * of_rest.len()..][..of_rest.len()]);
+        }
+    });
+    reduce_rows(name, op, level, &all)
+}
+
+/// [`outer_reduction`] for rows of any length.
+fn reduce_rows<T: Real, F: Reduction<T>>(
+    name: &'static str,
+    op: F,
+    level: Level,
+    x: &Tensor<T>,
+) -> Tensor<T> {
+    let (outer, count, width) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let pieces = count.div_ceil(ROWS);
+    let nest = &LoopNest::new(x.shape(), [x.layout()]);
+    let data = x.data();
+    let out = Tensor::build(name, [outer, pieces, width].into(), |out| {
+        let each = Cost::MOVE.times(count.min(ROWS));
+        let chunk = each.units_per_chunk(width) * width;
+        par::fill(out, chunk, each, |at, out| {
+            for (i, row) in out.chunks_exact_mut(width).enumerate() {
+                let at = at / width + i;
+                let (o, p) = (at / pieces, at % pieces);
+                let first = o * count + p * ROWS;
+                let rows = ROWS.min(count - p * ROWS);
+                T::dispatch(level, OuterReduction { op, nest, data, first, rows, out: row });
+            }
+        });
+    });
+    if pieces == 1 { out } else { reduce_rows(name, op, level, &out) }
+}
+
+/// Reduces consecutive rows to one.
+struct OuterReduction<'a, T: Real, F> {
+    op: F,
+    nest: &'a LoopNest<1>,
+    data: &'a [T],
+    first: usize,
+    rows: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Real, F: Reduction<T>> Kernel<T> for OuterReduction<'_, T, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let OuterReduction { op, nest, data, first, rows, out } = self;
+        let (width, stride) = (out.len(), nest.stride(0));
+        out.fill(F::init());
+        let mut cursor = nest.cursor(first * width);
+        let mut buffer = [T::ZERO; 256];
+        for _ in 0..rows {
+            let mut done = 0;
+            while done < width {
+                let most = if stride == 1 { width - done } else { buffer.len().min(width - done) };
+                let (n, [start]) = cursor.next(most);
+                let x = if stride == 1 {
+                    &data[start..start + n]
+                } else {
+                    gather(data, start, stride, &mut buffer[..n]);
+                    &buffer[..n]
+                };
+                let out = &mut out[done..done + n];
+                let full = n / S::N * S::N;
+                let mut i = 0;
+                while i < full {
+                    s.store(op.step(s, s.load(&out[i..]), s.load(&x[i..])), &mut out[i..]);
+                    i += S::N;
+                }
+                if full < n {
+                    let acc = s.load_or(&out[full..], F::init());
+                    let v = op.step(s, acc, s.load_or(&x[full..], F::init()));
+                    s.store_part(v, &mut out[full..]);
+                }
+                done += n;
+            }
+        }
+    }
+}
+
+/// A reduction in scalar code: `f` is given the elements of one output, in their order.
+///
+/// # Panics
+/// If an axis does not exist; or if `rejects_empty` and a reduced axis is empty while the result is
+/// not.
+#[inline(never)]
+#[track_caller]
+pub fn reduce_with<A: Element, R: Element>(
+    name: &'static str,
+    x: &Tensor<A>,
+    axes: impl Axes,
+    rejects_empty: bool,
+    f: impl Fn(&mut dyn Iterator<Item = A>) -> R + Send + Sync,
+) -> Tensor<R> {
+    let axes = axes.resolve(name, x.shape()).or_panic();
+    let shape = x.shape().reduced(axes, false);
+    if rejects_empty && shape.numel() > 0 {
+        check_not_empty(name, x.shape(), axes);
+    }
+    let len: usize = axes.iter().map(|i| x.shape()[i]).product();
+    let mut lines = x.permute(axes.moved_last(x.rank()));
+    if axes.len() != 1 {
+        lines = lines.reshape([shape.numel(), len]);
+    }
+    let nest = LoopNest::new(lines.shape(), [lines.layout()]);
+    let data = lines.data();
+    let stride = lines.layout().strides()[lines.rank() - 1];
+    Tensor::build(name, shape, |out| {
+        let each = Cost::CHEAP.times(len.max(1));
+        par::fill(out, Cost::CHEAP.units_per_chunk(len), each, |first, out| {
+            for (i, y) in out.iter_mut().enumerate() {
+                if len == 0 {
+                    *y = f(&mut std::iter::empty());
+                    continue;
+                }
+                let (_, [start]) = nest.cursor((first + i) * len).next(1);
+                *y =
+                    f(&mut (0..len).map(|j| data[(start as isize + j as isize * stride) as usize]));
+            }
+        });
+    })
+}
+
+/// Panics if one of the reduced axes has no elements.
+#[track_caller]
+pub fn check_not_empty(name: &'static str, shape: &Shape, axes: AxisSet) {
+    let empty = axes.iter().find(|&i| shape[i] == 0);
+    require(empty.is_none(), name, ErrorKind::Empty, || {
+        let axis = empty.unwrap_or(0);
+        format!("axis {axis} of {shape:?} is empty, so it has no such element")
+    })
+    .or_panic();
+}

@@ -1,0 +1,44 @@
+//! Running a kernel with the instruction set of a level.
+
+use super::one::One;
+use super::portable::Portable;
+use super::{Kernel, Level};
+
+/// Runs a kernel on `f32` with the vectors of `level`; panics if the CPU does not support it.
+#[inline]
+pub(crate) fn dispatch_f32<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
+    match level {
+        Level::Scalar => Portable.run(k),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => match super::neon::Neon::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => match super::avx2::Avx2::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => match super::avx512::Avx512::detect() {
+            Some(s) => s.run(k),
+            None => unsupported(level),
+        },
+        _ => unsupported(level),
+    }
+}
+
+/// Runs a kernel on `f64`, one lane at a time on every level; panics if the CPU does not support
+/// the level.
+#[inline]
+pub(crate) fn dispatch_f64<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
+    if !level.is_available() {
+        unsupported(level);
+    }
+    One.run(k)
+}
+
+#[cold]
+fn unsupported(level: Level) -> ! {
+    panic!("SIMD level {level} is not supported by this CPU")
+}

@@ -1,0 +1,74 @@
+//! Elementary functions of [`Algebra`] that several instruction sets share.
+
+use super::Algebra;
+use crate::element::Element;
+
+/// `1 / (1 + e^-x)` from `e^-|x|`, which cannot overflow and is accurate where the result is tiny.
+#[inline(always)]
+pub(super) fn sigmoid<T: Element, A: Algebra<T>>(a: A, x: A::V) -> A::V {
+    let one = a.splat(T::ONE);
+    let e = a.exp(a.neg(a.abs(x)));
+    let numerator = a.select(a.lt(x, a.splat(T::ZERO)), e, one);
+    a.div(numerator, a.add(one, e))
+}
+
+/// `ln(1 + e^x)` as `max(x, 0) + ln(1 + e^-|x|)`.
+#[inline(always)]
+pub(super) fn softplus<T: Element, A: Algebra<T>>(a: A, x: A::V) -> A::V {
+    let small = a.log1p(a.exp(a.neg(a.abs(x))));
+    a.add(a.max(x, a.splat(T::ZERO)), small)
+}
+
+/// The functions of [`Algebra`] that vectors of `f32` and single `f64` lanes define alike.
+macro_rules! derived_functions {
+    () => {
+        #[inline(always)]
+        fn sign(self, a: Self::V) -> Self::V {
+            let zero = self.or(self.eq(a, self.splat(0.0)), self.is_nan(a));
+            self.select(zero, a, $crate::simd::Lanes::copysign(self, self.splat(1.0), a))
+        }
+        #[inline(always)]
+        fn sigmoid(self, x: Self::V) -> Self::V {
+            $crate::simd::elementary::sigmoid(self, x)
+        }
+        #[inline(always)]
+        fn softplus(self, x: Self::V) -> Self::V {
+            $crate::simd::elementary::softplus(self, x)
+        }
+    };
+}
+pub(super) use derived_functions;
+
+/// The elementary functions on vectors of `f32`, by those of [`math`](super::math).
+macro_rules! elementary_f32 {
+    () => {
+        $crate::simd::elementary::derived_functions!();
+        $crate::simd::elementary::elementary_f32!(@ exp expm1 ln log1p tanh erf sin cos);
+
+        #[inline(always)]
+        fn powf(self, x: Self::V, p: f32) -> Self::V {
+            $crate::simd::Lanes::pow(self, x, self.splat(p))
+        }
+        #[inline(always)]
+        fn normal(self, x: Self::V) -> (Self::V, Self::V) {
+            $crate::simd::Lanes::call(
+                self,
+                x,
+                #[inline(always)]
+                |x| $crate::simd::math::normal(self, x),
+            )
+        }
+    };
+    (@ $($f:ident)+) => {
+        $(#[inline(always)]
+        fn $f(self, x: Self::V) -> Self::V {
+            $crate::simd::Lanes::call(
+                self,
+                x,
+                #[inline(always)]
+                |x| $crate::simd::math::$f(self, x),
+            )
+        })+
+    };
+}
+pub(super) use elementary_f32;
