@@ -60,7 +60,7 @@ impl<T: Real> Linear<T> {
         Linear { weight: weight.clone(), bias: None }
     }
 
-    /// Weight and bias.
+    /// The weight and the bias as variables.
     pub(crate) fn vars(&self) -> (Var<T>, Option<Var<T>>) {
         (self.weight.to_var(), self.bias.as_ref().map(Param::to_var))
     }

@@ -37,7 +37,7 @@ impl<T: Real> Call<T> {
         Call { q, k, v, spec, sizes, key_heads, offset, rank }
     }
 
-    /// The call with constants for operands, and without sinks.
+    /// The same call on constants, without a sink.
     pub fn detached(&self) -> Call<T> {
         self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
     }

@@ -22,7 +22,7 @@ pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     Var::from_op("attention_mix", value, [a, b], |[a, b]| {
         let (a, b) = (a.save(), b.save_if(a.needs_grad()));
         move |cx, g| {
-            InputGrads::of(&a, || where_there(a.value(), &scores(g, &cx.input(&b))))
+            InputGrads::of(&a, || zero_if_masked(a.value(), &scores(g, &cx.input(&b))))
                 .and(&b, || mix(&cx.input(&a).t(), g))
         }
     })
@@ -30,7 +30,7 @@ pub(crate) fn mix<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
 
 /// Gradients by weights, in which non-finite gradients by weights of 0 are replaced by 0: the pair
 /// may be masked, and a NaN would spread to everything that the weights depend on.
-fn where_there<T: Real>(weights: &Tensor<T>, g: &Var<T>) -> Var<T> {
+fn zero_if_masked<T: Real>(weights: &Tensor<T>, g: &Var<T>) -> Var<T> {
     if g.value().numel() == 0 || g.value().abs().max(..).item().to_f64().is_finite() {
         return g.clone();
     }

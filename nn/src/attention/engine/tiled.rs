@@ -21,8 +21,8 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
     })
 }
 
-/// The same of a call whose operands are views of one variable by [`unpack`]. The variable gets one
-/// gradient, which the kernel writes in place of three that would have to be joined.
+/// The output and log-sum-exp of a call whose operands are views of one variable, made by
+/// [`unpack`]. The backward kernel computes the gradient of this variable directly.
 pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
     let inputs = [Some(qkv), sink.as_ref()];
@@ -44,7 +44,7 @@ pub(crate) fn unpack<T: Real>(qkv: &Var<T>, heads: usize, key_heads: usize) -> [
     [of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads)]
 }
 
-/// Output, log-sum-exp and the logits of sinks.
+/// The output, the log-sum-exp and the logits of the sinks.
 fn kernel<T: Real>(call: &Call<T>) -> (Tensor<T>, Tensor<T>, Option<Var<T>>) {
     let sink = match &call.spec.sink {
         Sink::None => None,
@@ -63,17 +63,17 @@ fn with_parts<T: Real, R>(
     sink: Option<&Tensor<T>>,
     f: impl FnOnce(&AttentionOptions<'_, T>) -> R,
 ) -> R {
-    let rules: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
+    let functions: Vec<_> = call.spec.biases.iter().filter_map(|b| b.as_fn()).collect();
     let bias = |at: At, scores: &mut [T]| {
         for (s, key) in scores.iter_mut().zip(at.key..) {
-            *s += T::from_f64(rules.iter().map(|rule| rule(At { key, ..at })).sum());
+            *s += T::from_f64(functions.iter().map(|f| f(At { key, ..at })).sum());
         }
     };
     let sink = sink.map(Tensor::to_vec);
     f(&AttentionOptions {
         scale: call.scale(),
         softcap: call.spec.softcap.map(T::from_f64),
-        bias: if rules.is_empty() { None } else { Some(&bias) },
+        bias: if functions.is_empty() { None } else { Some(&bias) },
         mask: &call.spec.mask,
         offset: call.offset,
         sink: sink.as_deref(),
@@ -110,7 +110,7 @@ impl<T: Real> Fused<T, 2> for Attention<T> {
     }
 }
 
-/// See [`Attention`].
+/// [`Attention`] of packed operands.
 struct PackedAttention<T: Real> {
     call: Call<T>,
     qkv: Slot<T>,
@@ -138,7 +138,7 @@ impl<T: Real> Fused<T, 2> for PackedAttention<T> {
     }
 }
 
-/// Output and log-sum-exp by the composed path.
+/// The output and the log-sum-exp by the composed path.
 fn composed<T: Real>(call: &Call<T>, [q, k, v]: [Var<T>; 3], sink: Option<Var<T>>) -> [Var<T>; 2] {
     let sink = sink.map_or(Sink::None, Sink::Learned);
     let all = call.with(&q, &k, &v, sink).composed_all();

@@ -290,12 +290,12 @@ impl Rope {
                 sin.push(T::from_f64(s * attention_factor));
             }
         }
-        let turn = Turn {
+        let rotation = Rotation {
             cos: Tensor::from_vec(cos, &dims[..]),
             sin: Tensor::from_vec(sin, &dims[..]),
             pairing: self.pairing,
         };
-        turn.apply(x)
+        rotation.apply(x)
     }
 
     /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted so
@@ -334,18 +334,18 @@ impl Rope {
 
 /// A rotation of pairs; its backward rule is the rotation by the opposite angle.
 #[derive(Clone, Debug)]
-struct Turn<T: Real> {
+struct Rotation<T: Real> {
     /// `[.., L, pairs]`
     cos: Tensor<T>,
     sin: Tensor<T>,
     pairing: Pairing,
 }
 
-impl<T: Real> Turn<T> {
+impl<T: Real> Rotation<T> {
     #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
         Var::from_op("rope", self.value(x.value()), [x], |[x]| {
-            let (x, inverse) = (x.slot(), Turn { sin: self.sin.neg(), ..self.clone() });
+            let (x, inverse) = (x.slot(), Rotation { sin: self.sin.neg(), ..self.clone() });
             move |_, g| InputGrads::of(&x, || inverse.apply(g))
         })
     }

@@ -97,7 +97,7 @@ impl<T: Real> Fused<T> for Scores<T> {
             (Vec::new(), Tensor::zeros(k.shape()), Tensor::zeros(v.shape()));
         for (first, n) in query_tiles(q, k) {
             let t = hidden(&q.narrow(-2, first, n), k);
-            // NaN comes from keys that are not attended to: `g` is 0 there, and so is its product.
+            // A NaN of a masked key must not spread: `g` is 0 there, and so must be the gradients.
             let t = t.masked_fill(&t.ne(&t), T::ZERO);
             let g = g.narrow(-2, first, n).unsqueeze(-1);
             dv = dv.add(&g.mul(&t).sum_to(v.shape()));
