@@ -1,4 +1,4 @@
-//! Prints the SIMD levels that this CPU can run, lowest first, one a line.
+//! Prints the SIMD levels that this CPU supports, the lowest first, one per line.
 
 fn main() {
     for level in retrograd_tensor::simd::Level::available() {

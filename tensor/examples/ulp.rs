@@ -1,6 +1,6 @@
 //! Measures the largest error, in units in the last place, of every `f32` function on lanes and
-//! on every level this CPU has, over all bit patterns or every k-th, and of some functions only if
-//! they are named:
+//! on every level that this CPU supports, over all bit patterns or every k-th one; with names, of these
+//! functions only:
 //!
 //!     cargo run --release -p retrograd-tensor --example ulp -- 257
 //!     cargo run --release -p retrograd-tensor --example ulp -- 1 exp ln
@@ -14,8 +14,8 @@ use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::{Kernel, Lanes, Level};
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
-/// The functions under test: names, the size below which errors are measured in units of that
-/// size, what they should be, and what they are on lanes.
+/// The functions under test: names, the size below which errors are in units in the last place of that
+/// size, the reference, and the function on lanes.
 macro_rules! functions {
     ($($name:literal above $floor:expr, $exact:expr, |$s:ident, $x:ident| $ours:expr;)+) => {
         const FUNCTIONS: &[(&str, f64, fn(f64) -> f64)] = &[$(($name, $floor, $exact)),+];
@@ -43,17 +43,17 @@ functions! {
     "cos" above 0.0, f64::cos, |s, x| s.cos(x);
     "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
     "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
-    "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| slope(Silu, s, x);
+    "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| derivative(Silu, s, x);
     "gelu" above NORMAL, gelu, |s, x| Gelu.f(s, x);
-    "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| slope(Gelu, s, x);
+    "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| derivative(Gelu, s, x);
     "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
 }
 
-/// These are products with a factor that may be subnormal, and has fewer digits then.
+/// For products with a factor that may be subnormal and then has fewer digits.
 const NORMAL: f64 = 1e-36;
-/// From minus this down GELU is made 0, though the exact value, at most 1.74e-37, is not yet.
+/// Below the negative of this, GELU is 0; the magnitude of the exact value is at most 1.74e-37.
 const VANISHED: f64 = 12.94_f32 as f64;
-/// These are sums that cross zero.
+/// For sums that cross zero.
 const CROSSING: f64 = 0.25;
 
 fn sigmoid(x: f64) -> f64 {
@@ -70,7 +70,7 @@ fn normal_cdf(x: f64) -> f64 {
 }
 
 #[inline(always)]
-fn slope<P: Pointwise<f32>, S: Lanes<f32>>(op: P, s: S, x: S::V) -> S::V {
+fn derivative<P: Pointwise<f32>, S: Lanes<f32>>(op: P, s: S, x: S::V) -> S::V {
     op.vjp(s, x, s.splat(1.0))
 }
 
@@ -107,7 +107,7 @@ fn ulps(got: f32, exact: f64, floor: f64) -> f64 {
     (f64::from(got) - exact).abs() * inverse_of_spacing
 }
 
-/// An error, and the number it is made at.
+/// An error, and its argument.
 type Error = (f64, f32);
 
 /// The worst errors of a function on each level.

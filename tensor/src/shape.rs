@@ -40,7 +40,7 @@ impl Shape {
             .filter(|&&d| d != 0)
             .try_fold(1usize, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= isize::MAX as usize);
-        require(!product.is_none(), op, ErrorKind::Overflow, || {
+        require(product.is_some(), op, ErrorKind::Overflow, || {
             format!("shape {dims:?} has more than {} elements", isize::MAX)
         })?;
         let mut shape = Shape { dims: [0; MAX_RANK], rank: dims.len() as u8 };

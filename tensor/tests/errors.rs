@@ -1,5 +1,5 @@
-//! What is said about wrong shapes and indices, and where it is said to be: at the caller's
-//! line. The texts are part of the interface; the same in debug and release.
+//! Error messages of invalid shapes and arguments, and their location, the caller's line. The messages are
+//! part of the interface; they are the same in debug and release builds.
 
 use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::CrossEntropy;
@@ -14,8 +14,7 @@ thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
-/// The text of the panic that `f` ends with, which must be said to be in this file, in the
-/// lines of this call.
+/// Checks the message of the panic of `f`, and that its location is in the lines of this call.
 #[track_caller]
 fn panics(f: impl FnOnce(), want: &str) {
     static HOOK: Once = Once::new();
@@ -33,13 +32,13 @@ fn panics(f: impl FnOnce(), want: &str) {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap();
     let at = format!("line {}", here.line());
-    // The default hook is gone: say it all.
+    // The default hook is replaced, so print everything.
     if text != want {
-        eprintln!("{at}: the text is\n  {text}\nnot\n  {want}");
+        eprintln!("{at}: the message is\n  {text}\nnot\n  {want}");
     }
     assert_eq!(text, want, "{at}");
     if !(file.ends_with("errors.rs") && line.abs_diff(here.line()) <= 6) {
-        eprintln!("{at}: {text}\nis said to be at {file}:{line}");
+        eprintln!("{at}: {text}\nhas the location {file}:{line}");
     }
     assert!(file.ends_with("errors.rs") && line.abs_diff(here.line()) <= 6, "{at}: {file}:{line}");
 }
@@ -266,20 +265,20 @@ fn rows() {
         panics(|| drop(t.rms_norm_vjp(None, eps, &t)), &text("rms_norm"));
         panics(|| drop(t.rms_norm_vjps(None, eps, &t)), &text("rms_norm"));
     }
-    let how = CrossEntropy::default();
+    let options = CrossEntropy::default();
     panics(
-        || drop(t.cross_entropy(&Tensor::from([0i64, 3]), how)),
+        || drop(t.cross_entropy(&Tensor::from([0i64, 3]), options)),
         "cross_entropy: target 3 at position 1 is outside 0..3 \
              (hint: CrossEntropy::ignore_index is the target that is ignored)",
     );
     panics(
-        || drop(t.cross_entropy(&Tensor::from([0i64]), how)),
+        || drop(t.cross_entropy(&Tensor::from([0i64]), options)),
         "cross_entropy: logits [2, 3] need one target per row, got targets [1] (hint: the classes \
          are the last axis)",
     );
-    let how = CrossEntropy { label_smoothing: f64::NAN, ..how };
+    let options = CrossEntropy { label_smoothing: f64::NAN, ..options };
     panics(
-        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), how)),
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), options)),
         "cross_entropy: label_smoothing must be in [0, 1], got NaN",
     );
 }
@@ -338,7 +337,7 @@ fn padding() {
 
 #[test]
 fn memory_for_copies() {
-    // So many elements that no machine has room for them, of which each is the same.
+    // Too many elements for the memory of any machine, all the same one.
     let one = Tensor::scalar(1.0f32);
     let wide = one.broadcast_to([1 << 45]);
     let no_memory = |op: &str| format!("{op}: no memory for {} bytes", 4u64 << 45);
@@ -374,9 +373,9 @@ fn memory_for_copies() {
     panics(|| drop(column.linear_map(&row, None, Relu)), &no_memory("relu"));
 }
 
-/// After a panic, in whatever thread, everything still works.
+/// After a panic, in any thread, everything still works.
 #[test]
-fn a_panic_leaves_nothing_behind() {
+fn operations_work_after_a_panic() {
     for _ in 0..20 {
         let t = Tensor::<f32>::ones([300, 300]);
         panics(

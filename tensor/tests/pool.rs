@@ -1,5 +1,5 @@
-//! Recycled memory: steady loops allocate nothing, old contents never show, and what does not
-//! fit is an error. The pool belongs to the process, so these tests take turns.
+//! The storage pool: steady loops allocate nothing, old contents are never visible, and excessive sizes are
+//! errors. The pool is global, so these tests run one at a time.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -14,7 +14,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A step like one of training: views, temporaries, results of many sizes.
+/// A step as in training: views, temporaries, results of many sizes.
 fn step(x: &Tensor<f32>, w: &Tensor<f32>) -> Tensor<f32> {
     let h = x.matmul(w).gelu();
     let y = h.softmax(-1).mul(&h.t().t()).layer_norm(None, None, 1e-5);
@@ -33,7 +33,7 @@ fn inputs(rows: usize, width: usize) -> (Tensor<f32>, Tensor<f32>) {
 fn steady_loops_allocate_nothing() {
     let _turn = turn();
     let (x, w) = inputs(100, 65);
-    // Threads take blocks in another order every time, but never more of them.
+    // Threads take blocks in varying orders, but never more of them.
     for threads in [1, 2] {
         with_threads(threads, || {
             for _ in 0..3 {
@@ -51,9 +51,9 @@ fn steady_loops_allocate_nothing() {
     }
 }
 
-/// Memory kept for sizes that nobody asks for any more makes room for those in use.
+/// Kept memory of unused sizes is freed for the sizes in use.
 #[test]
-fn a_change_of_sizes_settles_too() {
+fn loops_are_steady_after_a_change_of_sizes() {
     let _turn = turn();
     for (rows, width) in [(400, 65), (90, 33), (333, 64), (17, 70)] {
         let (x, w) = inputs(rows, width);
@@ -71,7 +71,7 @@ fn a_change_of_sizes_settles_too() {
 }
 
 #[test]
-fn live_bytes_are_counted_and_kept_ones_can_be_given_back() {
+fn live_bytes_are_counted_and_kept_bytes_can_be_freed() {
     let _turn = turn();
     let before = pool_stats();
     let x = Tensor::<f64>::zeros([1 << 16]);
@@ -89,9 +89,9 @@ fn live_bytes_are_counted_and_kept_ones_can_be_given_back() {
     drop(empty);
 }
 
-/// Every type in memory that held every other, full of the bits that would hurt most.
+/// Every element type in memory that held every other type, with adverse bit patterns.
 #[test]
-fn memory_of_another_type() {
+fn memory_is_reused_by_other_types() {
     let _turn = turn();
     let n = 1000;
     let dirty = || {
@@ -123,10 +123,9 @@ fn memory_of_another_type() {
     }
 }
 
-/// Products read operands where they lie, whatever their strides: the result is the only block
-/// they ask for.
+/// Matrix multiplication reads operands in place, with any strides: it allocates the result only.
 #[test]
-fn products_copy_no_operand() {
+fn matmul_copies_no_operand() {
     let _turn = turn();
     let blocks = |f: &dyn Fn() -> Tensor<f32>| {
         let before = pool_stats();
@@ -161,10 +160,10 @@ fn sizes_beyond_memory_are_errors() {
     );
 }
 
-/// The process outlives a refusal of the system, and kept memory is given up first.
+/// The process survives a failed allocation, and kept memory is freed first.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_refusal_of_the_system_is_an_error() {
+fn a_failed_allocation_is_an_error() {
     let _turn = turn();
     let limit = |bytes: u64| {
         let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -180,13 +179,13 @@ fn a_refusal_of_the_system_is_an_error() {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
     let alive = Tensor::<f32>::full([1000], 3.0);
-    // Large, since threads that start meanwhile take addresses too, 64 MB or more each.
+    // Large, since threads that start meanwhile reserve address space too, 64 MB or more each.
     let old = limit(pages * 4096 + (1000 << 20));
     let refused = Tensor::<f32>::try_full(&[1 << 29], 1.0);
-    // 600 MB, kept when it is dropped; then as much of another size, which needs its place.
+    // 600 MB, kept when it is dropped; then as much of another size, which requires freeing it.
     drop(Tensor::<f32>::try_full(&[150 << 20], 1.0).unwrap());
     let other = Tensor::<f32>::try_full(&[170 << 20], 1.0);
-    // A vector of 680 MB beside them does not come from the pool.
+    // A vector of 680 MB, which is not from the pool.
     let vector = std::panic::catch_unwind(|| other.as_ref().map(Tensor::to_vec).map(drop));
     limit(old);
     let text = vector.unwrap_err().downcast::<String>().unwrap();

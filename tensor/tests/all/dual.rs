@@ -1,5 +1,5 @@
 //! Derivatives of all pointwise operations against dual numbers, in f64: an exact derivative that
-//! shares nothing with `vjp` but the formula of the function itself.
+//! shares only the formula of the function with `vjp`.
 
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;

@@ -1,5 +1,5 @@
-//! Functions of one and two numbers: accuracy, special values, broadcasting, and bits that do
-//! not depend on layout, length, position, threads or instruction set.
+//! Unary and binary functions: accuracy, special values, broadcasting, and independence of bits from
+//! layout, length, position, threads and instruction set.
 
 #![allow(clippy::type_complexity)] // tables of functions
 
@@ -12,7 +12,7 @@ use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-/// A function, its exact value, its slope, and the error it may have.
+/// A function, its exact value and derivative, and its error bound.
 struct Unary {
     name: &'static str,
     f32: fn(&Tensor<f32>) -> Tensor<f32>,
@@ -20,22 +20,22 @@ struct Unary {
     /// VJP from the input and the cotangent.
     vjp: fn(&Tensor<f32>, &Tensor<f32>) -> Tensor<f32>,
     exact: fn(f64) -> f64,
-    slope: fn(f64) -> f64,
+    derivative: fn(f64) -> f64,
     /// Error in units in the last place.
     ulps: f64,
-    /// Error beyond that, in units of `x · ε`: where the formula subtracts.
+    /// Additional error in units of `x · ε`, where the formula subtracts.
     absolute: f64,
 }
 
 macro_rules! unary {
-    ($name:ident, $op:expr, $saved:ident, $exact:expr, $slope:expr, $ulps:expr, $abs:expr) => {
+    ($name:ident, $op:expr, $saved:ident, $exact:expr, $derivative:expr, $ulps:expr, $abs:expr) => {
         Unary {
             name: stringify!($name),
             f32: |x| x.map($op),
             f64: |x| x.map($op),
             vjp: |x, g| unary!(@$saved x, $op).map_vjp($op, g),
             exact: $exact,
-            slope: $slope,
+            derivative: $derivative,
             ulps: $ulps,
             absolute: $abs,
         }
@@ -65,7 +65,7 @@ fn above(x: f64, low: f64) -> f64 {
     if x <= 0.0 { low } else { x }
 }
 
-fn gelu_tanh_slope(x: f64) -> f64 {
+fn gelu_tanh_derivative(x: f64) -> f64 {
     let t = (GELU_C * x * (GELU_A * x * x + 1.0)).tanh();
     0.5 * (1.0 + t + x * (1.0 - t * t) * GELU_C * (1.0 + 3.0 * GELU_A * x * x))
 }
@@ -128,7 +128,7 @@ fn unaries() -> Vec<Unary> {
         ),
         unary!(sigmoid, Sigmoid, output, sigmoid, |x| sigmoid(x) * sigmoid(-x), 4.0, 0.0),
         unary!(tanh, Tanh, output, f64::tanh, |x| 1.0 / x.cosh().powi(2), 3.0, 0.0),
-        // A tiny sigmoid has an absolute error, which x multiplies.
+        // A tiny sigmoid has an absolute error, which is multiplied by x.
         unary!(
             silu,
             Silu,
@@ -156,11 +156,11 @@ fn unaries() -> Vec<Unary> {
             2.0,
             2.0
         ),
-        unary!(gelu_tanh, GeluTanh, input, gelu_tanh, gelu_tanh_slope, 2.0, 4.0),
+        unary!(gelu_tanh, GeluTanh, input, gelu_tanh, gelu_tanh_derivative, 2.0, 4.0),
     ]
 }
 
-/// Whether results may be as they are; `x` as the function saw it.
+/// Checks results `y` of the arguments `x`.
 #[track_caller]
 fn check<T: Real>(what: &str, f: &Unary, x: &[T], y: &[T]) {
     for (&x, &y) in x.iter().zip(y) {
@@ -168,7 +168,7 @@ fn check<T: Real>(what: &str, f: &Unary, x: &[T], y: &[T]) {
         let exact = (f.exact)(x);
         let bound =
             f.ulps * ulp::<T>(exact) + f.absolute * x.abs().min(1e300) * T::EPSILON.to_f64() * 0.5;
-        // f64 is the standard library itself, or a few operations on it.
+        // f64 uses the standard library, with a few more operations.
         let bound = if T::EPSILON.to_f64() < 1e-10 { 4.0 * ulp::<T>(exact) + bound } else { bound };
         assert!(
             near(y, exact, bound),
@@ -203,7 +203,7 @@ fn values_are_within_their_bounds() {
 }
 
 #[test]
-fn slopes_agree_with_the_exact_ones() {
+fn derivatives_agree_with_the_exact_ones() {
     let x = Tensor::<f32>::from_fn([4001], |i| (i[0] as f32 - 2000.0) / 200.0 + 0.0017);
     let mut rng = Rng(2);
     let g: Tensor<f32> = rng.normals(&[4001]);
@@ -212,15 +212,19 @@ fn slopes_agree_with_the_exact_ones() {
             let got = (f.vjp)(&x, &g);
             for ((&x, &g), &got) in x.as_slice().iter().zip(g.as_slice()).zip(got.as_slice()) {
                 let (x, g) = (f64::from(x), f64::from(g));
-                let slope = (f.slope)(x);
-                if slope.is_nan() {
-                    assert!(got.is_nan(), "{level}: slope of {} at {x} is {got}", f.name);
+                let derivative = (f.derivative)(x);
+                if derivative.is_nan() {
+                    assert!(got.is_nan(), "{level}: derivative of {} at {x} is {got}", f.name);
                     continue;
                 }
-                // Rounded parts may cancel: as accurate as parts of size 1 (and x) allow.
-                let bound = 2e-6 * g.abs() * (slope.abs() + 0.2 * x.abs().max(1.0));
-                let error = (f64::from(got) - slope * g).abs();
-                assert!(error <= bound, "{level}: slope of {} at {x}, off by {error:e}", f.name);
+                // Rounded terms may cancel, so the error is relative to terms of size 1 (and x).
+                let bound = 2e-6 * g.abs() * (derivative.abs() + 0.2 * x.abs().max(1.0));
+                let error = (f64::from(got) - derivative * g).abs();
+                assert!(
+                    error <= bound,
+                    "{level}: derivative of {} at {x}, off by {error:e}",
+                    f.name
+                );
             }
         });
     }
@@ -238,7 +242,7 @@ fn conventions() {
         assert!(y.iter().all(|v| bits(v) == bits(&y[0])), "{x:e}: {y:?}");
         y[0]
     };
-    // Signed zero and subnormals pass unharmed.
+    // Signed zeros and subnormals are preserved.
     for x in [0.0f32, 1e-45, 1e-40, f32::MIN_POSITIVE.next_down()] {
         for x in [x, -x] {
             let odd: [(&str, fn(&Tensor<f32>) -> Tensor<f32>); 8] = [
@@ -274,23 +278,23 @@ fn conventions() {
             assert!(of(f.f32, nan).is_nan(), "{} of NaN", f.name);
         }
     }
-    // Slopes at kinks.
-    let slope = |f: &str, x: f32| {
+    // Derivatives at kinks.
+    let derivative = |f: &str, x: f32| {
         let f = unaries().into_iter().find(|u| u.name == f).unwrap();
         (f.vjp)(&Tensor::from([x]), &Tensor::ones([1])).item()
     };
-    assert_eq!((slope("relu", 0.0), slope("relu", -0.0)), (0.0, 0.0));
-    assert_eq!((slope("abs", 0.0), slope("abs", -0.0)), (0.0, 0.0));
-    assert_eq!((slope("clamp", -0.5), slope("clamp", 0.75)), (0.0, 0.0));
-    assert_eq!(slope("leaky_relu", 0.0), 0.25);
-    assert_eq!(slope("elu", 0.0), 1.5);
-    assert_eq!(slope("sqrt", 0.0), f32::INFINITY);
+    assert_eq!((derivative("relu", 0.0), derivative("relu", -0.0)), (0.0, 0.0));
+    assert_eq!((derivative("abs", 0.0), derivative("abs", -0.0)), (0.0, 0.0));
+    assert_eq!((derivative("clamp", -0.5), derivative("clamp", 0.75)), (0.0, 0.0));
+    assert_eq!(derivative("leaky_relu", 0.0), 0.25);
+    assert_eq!(derivative("elu", 0.0), 1.5);
+    assert_eq!(derivative("sqrt", 0.0), f32::INFINITY);
     let zeroth = Powf { p: 0.0f32 };
     assert_eq!(Tensor::from([0.0]).map_vjp(zeroth, &Tensor::ones([1])).item(), 0.0);
     assert_eq!(Tensor::from([0.0f32]).powf(0.0).item(), 1.0);
 }
 
-/// A short tensor, wherever it starts, has the bits of the same elements in a long one.
+/// The results of a short tensor, at any start, have the bits of the same elements in a long tensor.
 #[test]
 fn every_length_and_start() {
     let mut rng = Rng(3);
@@ -338,8 +342,8 @@ macro_rules! binary {
     };
 }
 
-/// The larger or smaller; NaN if either is.
-fn extreme(a: f64, b: f64, larger: f64) -> f64 {
+/// The maximum or minimum; NaN if either is NaN.
+fn max_or_min(a: f64, b: f64, larger: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { (a * larger).max(b * larger) * larger }
 }
 
@@ -349,8 +353,8 @@ const BINARY: [Binary; 7] = [
     binary!(mul, |a, b| a * b),
     binary!(div, |a, b| a / b),
     binary!(pow, f64::powf),
-    binary!(maximum, |a, b| extreme(a, b, 1.0)),
-    binary!(minimum, |a, b| extreme(a, b, -1.0)),
+    binary!(maximum, |a, b| max_or_min(a, b, 1.0)),
+    binary!(minimum, |a, b| max_or_min(a, b, -1.0)),
 ];
 
 #[test]
@@ -433,7 +437,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_layout_has_the_bits_of_the_contiguous(dims in shapes(5), seed: u64) {
+    fn every_layout_has_the_bits_of_the_contiguous_one(dims in shapes(5), seed: u64) {
         let x: Tensor<f32> = Rng(seed).hostiles(&dims);
         let unaries = unaries();
         let f = &unaries[(seed % unaries.len() as u64) as usize];
@@ -442,12 +446,12 @@ proptest! {
         for (name, view) in layouts(&x) {
             same(&format!("{} of {name}", f.name), &(f.f32)(&view), &want);
             let g = Rng(seed ^ 1).normals(&dims);
-            same(&format!("slope of {} of {name}", f.name), &(f.vjp)(&view, &g), &(f.vjp)(&x, &g));
+            same(&format!("derivative of {} of {name}", f.name), &(f.vjp)(&view, &g), &(f.vjp)(&x, &g));
         }
     }
 
     #[test]
-    fn broadcasts_meet_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+    fn broadcasting_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
         let mut rng = Rng(seed);
         let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.hostiles(&a), rng.hostiles(&b));
         for op in BINARY {
@@ -462,7 +466,7 @@ proptest! {
                 let ((p, x), (q, y)) = (&xs[i % xs.len()], &ys[(i + 1) % ys.len()]);
                 same(&format!("{} of {p} and {q}", op.name), &(op.f32)(x, y), &want);
             }
-            // Broadcast by hand first, and with itself.
+            // Explicitly broadcast operands, and an operand with itself.
             let wide = |t: &Tensor<f32>| t.broadcast_to(dims.as_slice());
             same(op.name, &(op.f32)(&wide(&x), &wide(&y)), &want);
             same(op.name, &(op.f32)(&x, &x), &(op.f32)(&x, &Tensor::from_vec(x.to_vec(), a.as_slice())));
@@ -470,7 +474,7 @@ proptest! {
     }
 
     #[test]
-    fn selection_meets_the_right_elements((a, b, dims) in pairs(), seed: u64) {
+    fn selection_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
         let mut rng = Rng(seed);
         let (x, y): (Tensor<f64>, Tensor<f64>) = (rng.hostiles(&a), rng.hostiles(&b));
         let keep = Tensor::from_fn(dims.as_slice(), |_| rng.below(2) == 0);
@@ -487,7 +491,7 @@ proptest! {
 #[test]
 fn threads_and_levels_have_equal_bits() {
     let mut rng = Rng(4);
-    // Not a multiple of anything, and above the threshold of the cheapest operations.
+    // A size without small factors, above the parallel threshold of the cheapest operations.
     let x: Tensor<f32> = rng.hostiles(&[293, 509]);
     let (row, column): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[509]), rng.normals(&[293, 1]));
     let (g, turned) = (rng.normals::<f32>(&[293, 509]), x.t().contiguous().t());
@@ -516,13 +520,13 @@ fn threads_and_levels_have_equal_bits() {
 }
 
 #[test]
-fn the_fused_levels_are_there() {
+fn fused_levels_are_tested() {
     if cfg!(target_arch = "x86_64") && std::is_x86_feature_detected!("avx2") {
         assert!(!fused().is_empty());
     }
 }
 
-/// Runs that are gone over together, begin in the middle, are copied in blocks or are longer than one.
+/// Runs that are processed together, start in the middle, are copied in blocks, or exceed a block.
 #[test]
 fn runs_of_all_lengths() {
     runs_of_all_lengths_of::<f32>(); // which holds all numbers here exactly

@@ -1,4 +1,4 @@
-//! The kernels of the matrix product: every bit of every element, and no touch beyond.
+//! The kernels of GEMM: every bit of every element, and no access out of bounds.
 
 use crate::common::*;
 use retrograd_tensor::kernels::gemm::Gemm;
@@ -8,7 +8,7 @@ use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::with_threads;
 
-/// The order in which the elements of a matrix lie.
+/// The memory order of a matrix.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Rows,
@@ -20,7 +20,7 @@ enum Order {
 }
 use Order::*;
 
-/// Elements that a matrix in this order spans, and the matrix on a slice of so many.
+/// The number of elements that a matrix in this order spans.
 fn span(order: Order, rows: usize, cols: usize) -> usize {
     match order {
         Rows | Columns => rows * cols,
@@ -67,8 +67,8 @@ fn normals(rng: &mut Rng, n: usize) -> Vec<f32> {
     (0..n).map(|_| rng.normal() as f32).collect()
 }
 
-/// Every element of a product at every level that fuses has the bits of the definition, whatever
-/// the sizes, the strides, and what is there before; only the product is written.
+/// Every element of a product at every fused level has the bits of the definition, for all sizes, strides
+/// and previous contents of the output; only the product is written.
 fn check_bits((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
     let mut rng = Rng((m * 1000 + k * 7 + n) as u64);
     let a = normals(&mut rng, span(orders.0, m, k));
@@ -120,11 +120,11 @@ fn long_sums_and_many_blocks() {
         check_bits((25, k, 65), (Columns, Rows), k % 2 == 1);
         check_bits((1, k, 83), (Rows, Columns), k % 2 == 1);
     }
-    // More rows and columns than go through at once.
+    // More rows and columns than a block has.
     check_bits((245, 9, 70), (Columns, Rows), false);
     check_bits((490, 20, 130), (Columns, Rows), true);
     check_bits((250, 600, 129), (Columns, Rows), false);
-    // On either side of where operands are copied: few rows, rows close together.
+    // On both sides of the thresholds for packing: few rows, rows close together.
     for (m, n) in [(127, 96), (129, 96), (511, 80), (513, 80), (64, 528)] {
         check_bits((m, 70, n), (Rows, Rows), m % 2 == 0);
     }
@@ -132,10 +132,10 @@ fn long_sums_and_many_blocks() {
     check_bits((3, 5, 1100), (Rows, Rows), true);
 }
 
-/// Columns that lie in order, few rows: in registers, or copied; whole vectors and parts of them,
-/// more than one block of the sum.
+/// Contiguous columns and few rows, skinny and packed; whole and partial vectors, more than one block of
+/// the sum.
 #[test]
-fn few_rows_and_columns_in_order() {
+fn few_rows_and_contiguous_columns() {
     for m in 1..=9 {
         check_bits((m, 15 + m, 30 + m), (Rows, Columns), m % 2 == 0);
         check_bits((m, 530, 490 + 2 * m), (Rows, Columns), m % 2 == 1);
@@ -144,9 +144,9 @@ fn few_rows_and_columns_in_order() {
     }
 }
 
-/// However it is cut: by rows, by columns, or by parts of the sum.
+/// For every partition: rows, columns, and split-K.
 #[test]
-fn threads_change_no_bit() {
+fn bits_do_not_depend_on_threads() {
     let mut rng = Rng(5);
     let shapes = [
         (512, 256, 512),
@@ -176,7 +176,7 @@ fn threads_change_no_bit() {
     }
 }
 
-/// Infinities, NaN and subnormal numbers go through tiles as through the definition.
+/// Infinities, NaN and subnormal numbers give the results of the definition.
 #[test]
 fn special_values() {
     let mut rng = Rng(6);
@@ -197,16 +197,16 @@ fn special_values() {
     }
 }
 
-/// Operands and results at the very ends of mapped memory, for every length of a tail.
+/// Operands and results at the ends of mapped memory, for every length of a tail.
 #[cfg(unix)]
 #[test]
-fn nothing_beyond_the_operands_is_touched() {
+fn no_access_is_out_of_bounds() {
     use crate::common::guard::Guarded;
     let mut pages = [(); 3].map(|()| Guarded::new(160));
     let mut rng = Rng(7);
     for tail in 0..=130usize {
         let few = [1, 2, 3, 8].into_iter().flat_map(|m| [(m, tail, 37), (m, 35, tail)]);
-        // Long rows, which are copied, at every 26th tail.
+        // Long rows, which are packed, at every 26th tail.
         let long = [(7, 70, 513 + tail)].into_iter().filter(|_| tail.is_multiple_of(26));
         let some = [(tail, 5, 70), (13, tail, 17), (7, 19, tail)].into_iter();
         for (m, k, n) in some.chain(few).chain(long) {

@@ -4,8 +4,8 @@ use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 use std::panic::catch_unwind;
 
-/// The text of the panic of `f`.
-fn refusal(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+/// The message of the panic of `f`.
+fn panic_message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
     let payload = catch_unwind(f).expect_err("must panic");
     payload
         .downcast_ref::<String>()
@@ -21,7 +21,7 @@ fn shapes() -> impl Iterator<Item = ([usize; 3], usize, [usize; 3])> {
             counts.into_iter().flat_map(move |n| {
                 let mut whole = shape;
                 whole[axis] = n;
-                // Also fewer lines than there are.
+                // Also fewer lines than the tensor has.
                 let fewer = std::array::from_fn(|i| if i == axis { n } else { shape[i].min(2) });
                 [(shape, axis, whole), (shape, axis, fewer)]
             })
@@ -30,7 +30,7 @@ fn shapes() -> impl Iterator<Item = ([usize; 3], usize, [usize; 3])> {
 }
 
 #[test]
-fn gather_and_scatter_add_are_what_they_say() {
+fn gather_and_scatter_add_equal_loops() {
     let mut rng = Rng::new(1);
     for (shape, axis, idx_shape) in shapes() {
         if shape[axis] == 0 && idx_shape.iter().product::<usize>() > 0 {
@@ -56,7 +56,7 @@ fn gather_and_scatter_add_are_what_they_say() {
             sums[flat] += src.at(i);
             src.at(i)
         });
-        // Layouts do not matter.
+        // The results do not depend on layouts.
         let turned = |t: &Tensor<f64>| Tensor::from_vec(t.t().to_vec(), t.t().shape()).t();
         for (x, src) in [(x.clone(), src.clone()), (turned(&x), turned(&src))] {
             assert_eq!(x.gather(axis as isize, &idx), gathered);
@@ -67,7 +67,7 @@ fn gather_and_scatter_add_are_what_they_say() {
 }
 
 #[test]
-fn index_select_and_index_add_are_what_they_say() {
+fn index_select_and_index_add_equal_loops() {
     let mut rng = Rng::new(2);
     for (shape, axis, idx_shape) in shapes() {
         let n = idx_shape[axis];
@@ -152,59 +152,63 @@ fn every_index_is_checked_and_printed_with_its_sign() {
         let expected = format!("index {bad} at position 7 is outside 0..256");
         let wide = idx.reshape([8, 1]);
         let grad = Tensor::<f32>::zeros([8, 2]);
-        assert_eq!(refusal(|| drop(table.embedding(&idx))), format!("embedding: {expected}"));
-        assert_eq!(refusal(|| drop(table.gather(0, &wide))), format!("gather: {expected}"));
+        assert_eq!(panic_message(|| drop(table.embedding(&idx))), format!("embedding: {expected}"));
+        assert_eq!(panic_message(|| drop(table.gather(0, &wide))), format!("gather: {expected}"));
         assert_eq!(
-            refusal(|| drop(table.index_select(0, &idx))),
+            panic_message(|| drop(table.index_select(0, &idx))),
             format!("index_select: {expected}")
         );
         assert_eq!(
-            refusal(|| drop(table.index_add(0, &idx, &grad))),
+            panic_message(|| drop(table.index_add(0, &idx, &grad))),
             format!("index_add: {expected}")
         );
         assert_eq!(
-            refusal(|| drop(table.scatter_add(0, &wide, &grad.narrow(1, 0, 1)))),
+            panic_message(|| drop(table.scatter_add(0, &wide, &grad.narrow(1, 0, 1)))),
             format!("scatter_add: {expected}")
         );
         assert_eq!(
-            refusal(|| drop(Tensor::embedding_vjp(&grad, &idx, 256))),
+            panic_message(|| drop(Tensor::embedding_vjp(&grad, &idx, 256))),
             format!("embedding_vjp: {expected}")
         );
     }
-    // The position is the caller's, whatever the axis.
+    // The position is that of the caller, for every axis.
     let idx = Tensor::from([[0i64, 0], [0, 9], [0, 0]]);
     assert_eq!(
-        refusal(|| drop(Tensor::<f32>::zeros([3, 2]).scatter_add(0, &idx, &Tensor::zeros([3, 2])))),
+        panic_message(|| drop(Tensor::<f32>::zeros([3, 2]).scatter_add(
+            0,
+            &idx,
+            &Tensor::zeros([3, 2])
+        ))),
         "scatter_add: index 9 at position 3 is outside 0..3"
     );
 }
 
 #[test]
-fn wrong_shapes_are_named() {
+fn errors_name_invalid_shapes() {
     let x = Tensor::<f32>::zeros([3, 4]);
     let idx = Tensor::<i64>::zeros([5, 4]);
     assert_eq!(
-        refusal(|| drop(x.gather(1, &idx))),
+        panic_message(|| drop(x.gather(1, &idx))),
         "gather: axis 0 of indices [5, 4] is longer than that of [3, 4]"
     );
     assert_eq!(
-        refusal(|| drop(x.gather(1, &Tensor::<i64>::zeros([3])))),
+        panic_message(|| drop(x.gather(1, &Tensor::<i64>::zeros([3])))),
         "gather: indices [3] must have rank 2, not 1"
     );
     assert_eq!(
-        refusal(|| drop(x.scatter_add(0, &idx, &x))),
+        panic_message(|| drop(x.scatter_add(0, &idx, &x))),
         "scatter_add: the values must have shape [5, 4], not [3, 4]"
     );
     assert_eq!(
-        refusal(|| drop(x.index_select(2, &Tensor::<i64>::zeros([1])))),
+        panic_message(|| drop(x.index_select(2, &Tensor::<i64>::zeros([1])))),
         "index_select: axis 2 is out of range for [3, 4], which has rank 2"
     );
     assert_eq!(
-        refusal(|| drop(Tensor::<f32>::zeros([3]).embedding(&idx))),
+        panic_message(|| drop(Tensor::<f32>::zeros([3]).embedding(&idx))),
         "embedding: the table [3] must have rank 2, not 1"
     );
     assert_eq!(
-        refusal(|| drop(Tensor::embedding_vjp(&x, &idx, 3))),
+        panic_message(|| drop(Tensor::embedding_vjp(&x, &idx, 3))),
         "embedding_vjp: the gradient [3, 4] must have rank 3, not 2"
     );
 }

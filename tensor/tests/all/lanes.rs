@@ -1,4 +1,4 @@
-//! Every method of `Lanes`, on every level this CPU has, against plain scalar code.
+//! Every method of `Lanes`, on every level that this CPU supports, against scalar code.
 
 use retrograd_tensor::Real;
 use retrograd_tensor::simd::{F32_LANES, Kernel, Lanes, Level};
@@ -35,7 +35,7 @@ fn truths<T: Real, S: Lanes<T>>(s: S, m: S::M) -> Vec<bool> {
     lanes(s, v).into_iter().map(|x| x == T::ONE).collect()
 }
 
-/// What `fma` should give, since fusing depends on the level.
+/// The expected result of `fma`, which is fused on some levels.
 struct Check<T>(fn(T, T, T) -> T);
 
 impl<T: Real> Kernel<T> for Check<T> {
@@ -136,12 +136,12 @@ fn ternary<T: Real, S: Lanes<T>>(s: S, fma: fn(T, T, T) -> T) {
             }
         }
     }
-    // Where fusing shows: (1 + e)^2 - 1 - 2e is e^2 or nothing.
+    // Fusing is visible in (1 + e)^2 - 1 - 2e, which is e^2 or 0.
     let (one, e) = (T::ONE, T::EPSILON);
     let c = -(one + e + e);
     let got = lanes(s, s.fma(s.splat(one + e), s.splat(one + e), s.splat(c)))[0];
     same("fma", &[one + e, one + e, c], got, fma(one + e, one + e, c));
-    // What rounding takes from a product is known everywhere.
+    // The residual of a product is exact on every level.
     for (a, rounded, lost) in [(one + e, one + e + e, e * e), (one - e, one, -(e * e))] {
         let (a, b) = (s.splat(a), s.splat(one + e));
         same("mul", &[], lanes(s, s.mul(a, b))[0], rounded);
@@ -284,7 +284,7 @@ fn f64_on_one_lane() {
     f64::dispatch(Level::Scalar, Check(|a, b, c| a * b + c));
 }
 
-/// Sizes of the vectors that a level hands out.
+/// The number of lanes of a level.
 struct Width;
 impl<T: Real> Kernel<T> for Width {
     type Out = usize;
@@ -304,12 +304,12 @@ fn f32_has_sixteen_lanes_everywhere_and_f64_one() {
 
 #[test]
 #[should_panic(expected = "is not supported by this CPU")]
-fn a_missing_level_is_not_dispatched() {
+fn unsupported_levels_are_rejected() {
     let absent = if cfg!(target_arch = "x86_64") { Level::Neon } else { Level::Avx2 };
     f32::dispatch(absent, Width);
 }
 
-/// Partial loads and stores at the very ends of mapped memory.
+/// Partial loads and stores at the ends of mapped memory.
 #[cfg(unix)]
 mod guard {
     use super::*;

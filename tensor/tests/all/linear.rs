@@ -1,4 +1,4 @@
-//! Linear layers with what follows them, against the same operations one by one.
+//! Linear layers fused with other operations, against separate operations.
 
 use crate::common::same;
 use retrograd_tensor::ops::activation::{Gelu, Relu, Sigmoid};
@@ -12,7 +12,7 @@ fn random<T: Real>(dims: &[usize], seed: u64) -> Tensor<T> {
     Tensor::randn(dims, &mut Rng::new(seed))
 }
 
-/// Sizes on both sides of those of tiles and blocks; sums of more than one block, too.
+/// Sizes around those of tiles and blocks, and sums of more than one block.
 const SIZES: [(usize, usize, usize); 9] = [
     (1, 1, 1),
     (3, 7, 5),
@@ -25,7 +25,7 @@ const SIZES: [(usize, usize, usize); 9] = [
     (4, 0, 6),
 ];
 
-fn equals_one_by_one<T: Real>() {
+fn equals_separate_operations<T: Real>() {
     for (i, (m, k, n)) in SIZES.into_iter().enumerate() {
         let seed = 10 * i as u64;
         let x: Tensor<T> = random(&[m, k], seed);
@@ -53,11 +53,11 @@ fn equals_one_by_one<T: Real>() {
 }
 
 #[test]
-fn equal_to_one_operation_after_the_other() {
+fn fused_layers_equal_separate_operations() {
     for level in Level::available() {
-        with_level(level, equals_one_by_one::<f32>);
+        with_level(level, equals_separate_operations::<f32>);
     }
-    equals_one_by_one::<f64>();
+    equals_separate_operations::<f64>();
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn any_layout_and_any_leading_axes() {
 }
 
 #[test]
-fn what_is_not_finite_goes_through() {
+fn non_finite_values_propagate() {
     let x = Tensor::from([[f32::NAN, 1.0], [f32::INFINITY, 0.0], [1.0, 2.0]]);
     let w = Tensor::from([[1.0f32, 1.0]]);
     let (y, slope) = x.linear_map(&w, None, Gelu);
@@ -92,7 +92,7 @@ fn what_is_not_finite_goes_through() {
 }
 
 #[test]
-fn wrong_shapes() {
+fn invalid_shapes_are_errors() {
     let of = |dims: &[usize]| Tensor::<f32>::zeros(dims);
     let fails = |what: &str, f: &dyn Fn()| {
         let error = catch_unwind(AssertUnwindSafe(f)).expect_err("should panic");

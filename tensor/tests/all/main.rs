@@ -1,5 +1,5 @@
-//! Tests of the tensor crate, a module a subject. They are one program because each would
-//! compile the generic kernels anew; what needs a process of its own stands beside the folder.
+//! Tests of the tensor crate, one module per subject. They are one program because each program would
+//! compile the generic kernels again; tests that require a separate process are outside of this folder.
 
 mod common;
 

@@ -59,7 +59,7 @@ fn logic_broadcasts() {
 }
 
 #[test]
-fn cat_puts_parts_one_after_the_other() {
+fn cat_concatenates_parts() {
     for axis in 0..3 {
         for sizes in [&[1usize, 3, 2][..], &[0, 2, 0], &[5], &[0]] {
             let part = |&n: &usize| {
@@ -81,8 +81,8 @@ fn cat_puts_parts_one_after_the_other() {
 }
 
 #[test]
-fn long_joins_do_not_depend_on_threads() {
-    // Chunks begin inside rows and inside parts.
+fn bits_of_long_joins_do_not_depend_on_threads() {
+    // Chunks start inside rows and inside parts.
     for (axis, shapes) in
         [(1, [[300, 701], [300, 1], [300, 333]]), (0, [[1, 999], [500, 999], [3, 999]])]
     {
@@ -99,7 +99,7 @@ fn long_joins_do_not_depend_on_threads() {
 }
 
 #[test]
-fn stack_makes_an_axis() {
+fn stack_adds_an_axis() {
     let parts = [counted(&[2, 3]), counted(&[2, 3]).masked_fill(&Tensor::ones([1]), 7)];
     for axis in [0, 1, 2, -1, -2, -3] {
         let y = Tensor::stack(&[&parts[0], &parts[1]], axis);
@@ -112,7 +112,7 @@ fn stack_makes_an_axis() {
 }
 
 #[test]
-fn pad_surrounds() {
+fn pad_adds_elements_on_both_sides() {
     let x = counted(&[2, 3]);
     assert_eq!(x.pad(0, 1, 2, -1).select(1, 2).to_vec(), [-1, 2, 5, -1, -1]);
     assert_eq!(x.pad(-1, 0, 0, -1), x);
@@ -121,7 +121,7 @@ fn pad_surrounds() {
 }
 
 #[test]
-fn joins_that_do_not_fit_are_named() {
+fn errors_name_the_mismatched_parts() {
     let text = |f: fn() -> Tensor<i64>| {
         let payload = std::panic::catch_unwind(f).unwrap_err();
         *payload.downcast::<String>().unwrap()

@@ -27,7 +27,7 @@ const fn odd(name: &'static str, exact: fn(f64) -> f64, bound: f64) -> Function 
 
 /// Products with a factor that may be subnormal are measured so.
 const NORMAL: f64 = 1e-36;
-/// From minus this down GELU is made 0, though the exact value, at most 1.74e-37, is not yet.
+/// Below the negative of this, GELU is 0; the magnitude of the exact value is at most 1.74e-37.
 const VANISHED: f64 = 12.94_f32 as f64;
 /// Sums that cross zero are measured so.
 const CROSSING: f64 = 0.25;
@@ -170,10 +170,10 @@ fn errors_are_within_their_documented_bounds() {
     }
 }
 
-/// The floats around every multiple of `pi / 2` that is reduced in `f32`, where the sine or the
-/// cosine almost vanishes and every digit of `pi` counts.
+/// The floats around every multiple of `pi / 2` that is reduced in `f32`, where sine or cosine are nearly 0
+/// and depend on every digit of `pi`.
 #[test]
-fn zeros_of_sine_and_cosine_are_sharp() {
+fn sine_and_cosine_are_accurate_near_their_zeros() {
     let nearest = |n: i32| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32;
     let x: Vec<f32> =
         (1..=8200).map(nearest).flat_map(|x| [x.next_down(), x, x.next_up(), -x]).collect();
@@ -204,7 +204,7 @@ fn bits_are_equal_on_all_levels_that_fuse() {
 }
 
 #[test]
-fn bounded_functions_stay_in_their_bounds_and_odd_ones_keep_the_sign() {
+fn bounded_functions_are_bounded_and_odd_functions_keep_the_sign() {
     for x in samples() {
         for level in Level::available() {
             for f in all() {
@@ -297,7 +297,7 @@ fn edges() {
                 assert!(one(level, f.name, x).is_nan(), "{} of NaN on {level}", f.name);
             }
         }
-        // Odd functions with slope 1 give back what is too small to bend.
+        // Odd functions with derivative 1 at 0 are the identity for tiny arguments.
         for name in ["expm1", "log1p", "tanh", "sin"] {
             for x in [0.0, 1e-45, 3e-42, f32::MIN_POSITIVE, 1e-20] {
                 for x in [x, -x] {
@@ -309,8 +309,8 @@ fn edges() {
     }
 }
 
-/// A lane must not feel its neighbours, even where some of them take a slower path. Activations
-/// bring two NaNs of their own together, and which of them goes on is the compiler's choice.
+/// The result of a lane does not depend on other lanes, even if some of them take a slower path. (Which of
+/// two NaN operands an operation propagates is the compiler's choice.)
 #[test]
 fn lanes_are_independent() {
     let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];

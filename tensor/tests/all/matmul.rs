@@ -1,4 +1,4 @@
-//! Matrix products and einsum against loops, within the classic bound on their error.
+//! Matrix multiplication and einsum against loops, within the standard error bound.
 
 use crate::common::{Rng, bits, indices, layouts, same};
 use proptest::prelude::*;
@@ -51,14 +51,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
+    fn every_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
         let mut rng = Rng(seed);
         let (a, b): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[m, k]), rng.normals(&[k, n]));
         let want = a.matmul(&b);
         check("f32", &a, &b, &want);
         let (a64, b64): (Tensor<f64>, Tensor<f64>) = (a.cast(), b.cast());
         check("f64", &a64, &b64, &a64.matmul(&b64));
-        // Transposed, stepped, padded, flipped, in all pairs; NaN lies in the gaps.
+        // Transposed, stepped, padded, flipped, in all pairs; gaps are NaN.
         for (p, a) in layouts(&a) {
             for (q, b) in layouts(&b) {
                 same(&format!("{p} · {q}"), &a.matmul(&b), &want);
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn einsum_is_what_its_loops_say(seed: u64) {
+    fn einsum_equals_loops(seed: u64) {
         let mut rng = Rng(seed);
         let sizes = [1 + rng.below(3), rng.below(4), 1 + rng.below(2), 3];
         let count = 1 + rng.below(3);
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// With nothing to add up the result is 0, whatever the memory held before.
+/// The result of empty sums is 0, for any previous contents of the memory.
 #[test]
 fn recycled_memory_is_never_read() {
     for (m, k, n) in [(33, 0, 17), (33, 5, 17), (64, 64, 64), (1, 300, 1), (130, 7, 130)] {
@@ -184,7 +184,7 @@ fn recycled_memory_is_never_read() {
 }
 
 #[test]
-fn operands_that_leave_their_slice_are_refused() {
+fn operands_that_exceed_their_slice_are_rejected() {
     let data = vec![0.0f32; 12];
     let ok = MatRef::new(&data, 3, 4);
     assert!(ok.is_inside());
@@ -232,12 +232,12 @@ fn threads_do_not_change_bits() {
 }
 
 #[test]
-fn nan_and_infinity_pass_through() {
+fn nan_and_infinity_propagate() {
     let a = Tensor::from([[f32::NAN, 0.0], [1.0, 0.0]]);
     let b = Tensor::from([[1.0f32, 2.0], [f32::INFINITY, 1.0]]);
     let c = a.matmul(&b);
     assert!(c.at(&[0, 0]).is_nan() && c.at(&[0, 1]).is_nan());
-    // 0 · inf is NaN too: zeros are multiplied like any number.
+    // 0 · inf is NaN too: zeros are multiplied like other numbers.
     assert!(c.at(&[1, 0]).is_nan());
     assert_eq!(c.at(&[1, 1]), 2.0);
 }

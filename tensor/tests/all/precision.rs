@@ -1,5 +1,5 @@
-//! Products whose factors are split into terms of `bf16`. Where the CPU cannot make them, what
-//! is tested is that products remain those of `f32`.
+//! Matrix multiplication in split precision. On CPUs that do not support it, products must equal those of
+//! `f32`.
 
 #[cfg(unix)]
 use crate::common::guard::Guarded;
@@ -17,7 +17,7 @@ use std::panic::catch_unwind;
 
 const SPLIT: [MatmulPrecision; 3] = [Bf16x6, Bf16x3, Bf16];
 
-/// Sizes on both sides of those of tiles, panels and blocks; sums of more than one block, too.
+/// Sizes around those of tiles, panels and blocks, and sums of more than one block.
 const SIZES: [(usize, usize, usize); 9] = [
     (16, 16, 16),
     (32, 32, 32),
@@ -34,7 +34,7 @@ fn random(dims: [usize; 2], seed: u64) -> Tensor<f32> {
     Rng(seed).normals(&dims)
 }
 
-/// The same numbers, rows or columns in order, or neither.
+/// The same matrix with contiguous rows, contiguous columns, and neither.
 fn layouts(x: &Tensor<f32>) -> [Tensor<f32>; 3] {
     let columns = x.t().contiguous().t();
     let sparse = Tensor::stack(&[x, x], 2).select(2, 1);
@@ -45,7 +45,7 @@ fn product(precision: MatmulPrecision, a: &Tensor<f32>, b: &Tensor<f32>) -> Tens
     with_matmul_precision(precision, || a.matmul(b))
 }
 
-/// The nearest number of 8 significant bits, ties to even; small ones are 0.
+/// The nearest number with 8 significant bits, ties to even; subnormal numbers are 0.
 fn rounded(x: f32) -> f32 {
     if x.abs() < f32::MIN_POSITIVE {
         return 0.0;
@@ -54,8 +54,7 @@ fn rounded(x: f32) -> f32 {
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// What is added to what, in which order: the instruction of the CPU as Intel defines it, for
-/// one element.
+/// One element by the definition of Intel's instruction, with the same order of additions.
 fn by_definition(precision: MatmulPrecision, row: &[f32], column: &[f32]) -> f32 {
     let (terms, order): (usize, &[(usize, usize)]) = match precision {
         Bf16x6 => (3, &[(0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0)]),
@@ -122,8 +121,8 @@ fn bits_are_those_of_the_definition() {
 }
 
 #[test]
-fn errors_are_as_large_as_the_table_says() {
-    // Relative to the sum of magnitudes: those of products, and some of adding up in `f32`.
+fn errors_are_within_their_documented_bounds() {
+    // Relative to the sum of magnitudes: the errors of products, and those of sums in `f32`.
     let bound = |precision: MatmulPrecision| match precision {
         F32 | Bf16x6 => 2f64.powi(-20),
         Bf16x3 => 2f64.powi(-15) + 2f64.powi(-20),
@@ -153,7 +152,7 @@ fn whole_numbers_are_exact() {
         let mut rng = Rng(seed);
         Tensor::from_fn(dims, |_| rng.below(below) as f32 - (below / 2) as f32)
     };
-    // Factors of so many bits and a sign; sums of at most 24 bits.
+    // Factors of so many bits and a sign, and sums of at most 24 bits.
     let bits = [(Bf16x6, 17, 1), (Bf16x6, 9, 8), (Bf16x6, 1, 17), (Bf16x3, 14, 3), (Bf16, 7, 7)];
     for (precision, of_a, of_b) in bits {
         let (a, b) = (whole([40, 64], 2 << of_a, 1), whole([64, 50], 2 << of_b, 2));
@@ -162,8 +161,8 @@ fn whole_numbers_are_exact() {
 }
 
 #[test]
-fn neither_threads_nor_other_rows_count() {
-    // Cut by blocks, and by parts of the sum.
+fn bits_depend_neither_on_threads_nor_on_other_rows() {
+    // Partitioned into blocks, and by split-K.
     for (m, k, n) in [(600, 512, 700), (48, 9000, 40)] {
         let (a, b) = (random([m, k], 1), random([k, n], 2));
         for precision in SPLIT {
@@ -206,9 +205,9 @@ fn sums_batches_and_layers() {
     }
 }
 
-/// Products that are added to what is there, whose rows are apart.
+/// Products that are accumulated to an output with separate rows.
 #[test]
-fn adding_to_rows_that_are_apart() {
+fn accumulating_to_separate_rows() {
     let (m, k, n) = (50, 600, 45);
     let (a, b) = (random([m, k], 1), random([k, n], 2));
     let old: Tensor<f32> = Rng(3).normals(&[m, n + 5]);
@@ -233,10 +232,10 @@ fn adding_to_rows_that_are_apart() {
     }
 }
 
-/// Rows and columns with factors that are not finite, or not when rounded, are those of `f32`, in
-/// each block of the sum; others do not know of them.
+/// Rows and columns with factors that are non-finite, or round to non-finite numbers, are equal to those of
+/// `f32` in each block of the sum; others are not affected.
 #[test]
-fn what_is_not_finite_is_as_in_f32() {
+fn non_finite_factors_give_the_results_of_f32() {
     let (m, k, n) = (370, 700, 90);
     let (clean_a, clean_b) = (random([m, k], 1), random([k, n], 2));
     let (mut a, mut b) = (clean_a.to_vec(), clean_b.to_vec());
@@ -261,7 +260,7 @@ fn what_is_not_finite_is_as_in_f32() {
 }
 
 #[test]
-fn small_products_and_other_levels_remain() {
+fn small_products_and_other_levels_use_f32() {
     let (a, b) = (random([15, 100], 1), random([100, 100], 2));
     let c = random([64, 64], 3);
     for precision in SPLIT {
@@ -278,10 +277,10 @@ fn small_products_and_other_levels_remain() {
     }
 }
 
-/// Operands and results at the very ends of mapped memory, for every length of a tail.
+/// Operands and results at the ends of mapped memory, for every length of a tail.
 #[cfg(unix)]
 #[test]
-fn nothing_beyond_the_operands_is_touched() {
+fn no_access_is_out_of_bounds() {
     let mut pages = [(); 3].map(|()| Guarded::new(40));
     let mut rng = Rng(9);
     for tail in 16..=130 {
@@ -311,7 +310,7 @@ fn nothing_beyond_the_operands_is_touched() {
 }
 
 #[test]
-fn what_is_too_small_counts_as_zero() {
+fn subnormal_numbers_are_flushed_to_zero() {
     let (tiny, large) = (Tensor::full([32, 32], 1e-39f32), Tensor::full([32, 32], 1e30f32));
     let small = Tensor::full([32, 32], 1e-20f32);
     for precision in SPLIT.into_iter().filter(|p| p.is_supported()) {
@@ -321,7 +320,7 @@ fn what_is_too_small_counts_as_zero() {
 }
 
 #[test]
-fn settings_nest_and_end_with_a_panic() {
+fn scopes_nest_and_are_restored_after_a_panic() {
     with_matmul_precision(Bf16, || {
         with_matmul_precision(Bf16x3, || assert_eq!(matmul_precision(), Bf16x3));
         let panicking = || with_matmul_precision(F32, || panic!("on purpose"));

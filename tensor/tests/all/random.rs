@@ -1,4 +1,4 @@
-//! Random tensors: the same on any number of threads, and distributed as they say.
+//! Random tensors: independent of the number of threads, with the documented distributions.
 
 use rand::{RngExt, SeedableRng};
 use retrograd_tensor::random::{Key, Rng};
@@ -6,7 +6,7 @@ use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Tensor, with_threads};
 
-fn refusal<R>(f: impl FnOnce() -> R + std::panic::UnwindSafe) -> String {
+fn panic_message<R>(f: impl FnOnce() -> R + std::panic::UnwindSafe) -> String {
     let payload = std::panic::catch_unwind(f).err().expect("must panic");
     *payload.downcast::<String>().unwrap()
 }
@@ -17,7 +17,7 @@ fn mean(x: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 #[test]
-fn words_are_the_same_however_they_are_asked_for() {
+fn words_do_not_depend_on_how_they_are_requested() {
     let key = Key::new(u64::MAX - 5, 1 << 40);
     let mut all = [0; 300];
     key.words(0, &mut all);
@@ -88,7 +88,7 @@ fn distributions() {
     let u = Tensor::<f32>::uniform([n], -1.0, 3.0, &mut rng).to_vec();
     assert!(u.iter().all(|u| (-1.0..3.0).contains(u)));
     assert!((mean(u.iter().map(|&u| f64::from(u))) - 1.0).abs() < sigma(16.0 / 12.0));
-    // So narrow that rounding would reach the end.
+    // So narrow that rounding could give the upper bound.
     let narrow = Tensor::<f32>::uniform([1000], 1.0, 1.0 + f64::from(f32::EPSILON), &mut rng);
     assert!(narrow.to_vec().iter().all(|&u| u == 1.0));
 
@@ -149,7 +149,7 @@ fn dropout_edges() {
         assert_eq!(key.happens(i as u64, 0.5), y.to_bits() == 0);
         assert_eq!(!key.happens(i as u64, 0.5), y.is_nan());
     }
-    // The mask belongs to the logical element, and to the key.
+    // The mask is a function of the logical index and the key.
     let x = Tensor::<f64>::randn([30, 40], &mut Rng::new(3));
     let turned = Tensor::from_vec(x.t().to_vec(), [40, 30]).t();
     assert_eq!(x.dropout(0.4, key), turned.dropout(0.4, key));
@@ -166,21 +166,21 @@ fn domains_are_checked() {
         let expected = format!("p must be in [0, 1], got {shown}");
         let key = Key::new(0, 0);
         assert_eq!(
-            refusal(|| Tensor::<f32>::ones([2]).dropout(p, key)),
+            panic_message(|| Tensor::<f32>::ones([2]).dropout(p, key)),
             format!("dropout: {expected}")
         );
         assert_eq!(
-            refusal(|| Tensor::bernoulli([2], p, &mut Rng::new(0))),
+            panic_message(|| Tensor::bernoulli([2], p, &mut Rng::new(0))),
             format!("bernoulli: {expected}")
         );
     }
     assert_eq!(
-        refusal(|| Tensor::<i64>::randint(3, 3, [1], &mut Rng::new(0))),
+        panic_message(|| Tensor::<i64>::randint(3, 3, [1], &mut Rng::new(0))),
         "randint: 3..3 has no numbers"
     );
     assert_eq!(Tensor::<i64>::randint(3, 3, [0], &mut Rng::new(0)).numel(), 0);
     assert_eq!(
-        refusal(|| Tensor::<f32>::uniform([1], 1.0, f64::INFINITY, &mut Rng::new(0))),
+        panic_message(|| Tensor::<f32>::uniform([1], 1.0, f64::INFINITY, &mut Rng::new(0))),
         "uniform: [1, inf) must be in order and of finite width"
     );
 }

@@ -1,4 +1,4 @@
-//! Reductions against f64 loops, and bits that depend on the logical elements alone.
+//! Reductions against f64 loops, and independence of bits from layouts and threads.
 
 use crate::common::{Rng, bits, everywhere, indices, layouts, same, shapes};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{AxisSet, Real, Tensor, with_threads};
 
-/// The elements that meet in each element of the result, in row-major order.
+/// The elements that are reduced to each element of the result, in row-major order.
 fn groups<T: Real>(x: &Tensor<T>, axes: AxisSet) -> Vec<Vec<f64>> {
     let kept: Vec<usize> = (0..x.rank()).filter(|&i| !axes.contains(i)).collect();
     let dims: Vec<usize> = kept.iter().map(|&i| x.shape()[i]).collect();
@@ -69,7 +69,7 @@ fn against_the_model<T: Real>(x: &Tensor<T>, axes: AxisSet) {
         (y, (depth(g) + y.abs() + 8.0) * 2.0 * u)
     });
     for correction in [0, 1, 2] {
-        // Less than two elements vary by nothing, or by NaN.
+        // The variance of fewer than two elements is 0 or NaN.
         let bound = |g: &[f64]| {
             let m = g.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
             (depth(g) + 10.0) * 4.0 * u * (var(g, correction).abs() + u * m * m)
@@ -93,7 +93,7 @@ fn against_the_model<T: Real>(x: &Tensor<T>, axes: AxisSet) {
     assert_eq!(x.mean_keepdim(axes).shape(), kept.shape());
 }
 
-/// Operations over axes that must not see the layout.
+/// Operations over axes that must not depend on the layout.
 fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) -> Vec<(&'static str, Tensor<T>)> {
     let mut all = vec![
         ("sum", x.sum(axes)),
@@ -135,7 +135,7 @@ proptest! {
         let mut rng = Rng(seed);
         let axis = rng.below(dims.len());
         let negative = axis as isize - dims.len() as isize;
-        // Few different values: many ties.
+        // Few distinct values, for many ties.
         let x: Tensor<f32> = Tensor::from_fn(dims.as_slice(), |_| rng.below(5) as f32 - 2.0);
         let keep = x.gt(&Tensor::scalar(0.0));
         for (name, x) in layouts(&x) {
@@ -192,9 +192,9 @@ proptest! {
     }
 }
 
-/// NaN wins at every position and in every lane.
+/// NaN at every position and in every lane.
 #[test]
-fn nan_wins_everywhere() {
+fn nan_propagates_from_every_position() {
     for n in [1usize, 2, 15, 16, 17, 63, 64, 65, 130] {
         for at in 0..n {
             let mut data: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
@@ -227,7 +227,7 @@ fn nan_wins_everywhere() {
 
 /// Sums are blocked.
 #[test]
-fn long_sums_keep_their_digits() {
+fn long_sums_are_accurate() {
     let ones = Tensor::<f32>::ones([1 << 25]);
     assert_eq!(ones.sum(..).item(), (1 << 25) as f32);
     assert_eq!(ones.mean(..).item(), 1.0);
@@ -252,7 +252,7 @@ fn long_sums_keep_their_digits() {
     }
 }
 
-/// Deviations are taken from the mean, and the mean of large numbers is itself rounded.
+/// The mean of large numbers has a rounding error, which the variance must not depend on.
 #[test]
 fn variance_of_large_numbers() {
     let mut rng = Rng(5);
@@ -272,9 +272,9 @@ fn variance_of_large_numbers() {
     }
 }
 
-/// Nothing to reduce.
+/// Empty axes.
 #[test]
-fn reductions_over_nothing() {
+fn reductions_over_no_elements() {
     let x = Tensor::<f32>::zeros([2, 0, 3]);
     assert_eq!(x.sum(1).to_vec(), [0.0; 6]);
     assert_eq!(x.sum(..).item(), 0.0);
@@ -283,7 +283,7 @@ fn reductions_over_nothing() {
     assert!(x.var(1, 1).to_vec().iter().all(|x| x.is_nan()));
     assert_eq!(x.logsumexp(1).to_vec(), [f32::NEG_INFINITY; 6]);
     assert_eq!(x.norm(1).to_vec(), [0.0; 6]);
-    // Kept axes without elements: an empty result, also for what needs an element.
+    // Kept axes without elements: an empty result, also of reductions without a neutral element.
     assert_eq!(x.max(0).shape()[..], [0, 3]);
     assert_eq!(x.min([0, 2]).shape()[..], [0]);
     assert_eq!(x.argmax(-1).shape()[..], [2, 0]);
@@ -298,9 +298,9 @@ fn reductions_over_nothing() {
     assert_eq!(x.prod_of_others(1).shape()[..], [2, 0, 3]);
 }
 
-/// The sum of each element is right to half a unit of its last place, however long the line.
+/// The error of each cumulative sum is at most half a unit in the last place, for any length.
 #[test]
-fn running_sums_do_not_add_up_their_errors() {
+fn errors_of_cumulative_sums_do_not_accumulate() {
     let n = 100_000;
     let line = Tensor::<f32>::rand([n], &mut retrograd_tensor::random::Rng::new(5));
     for line in [line.slice(0, 0..2500), line.clone(), &line - 0.5] {

@@ -69,7 +69,7 @@ fn softmaxes<T: Real>(dims: &[usize], axis: usize, seed: u64) {
         rows.iter().map(|r| r.iter().map(|x| x - log_sum_exp(r)).collect()).collect();
     close::<T>("log_softmax", &lines(&log, axis), &want, 4.0, n + 4.0 * most + 8.0);
 
-    // VJPs, from the outputs as they are.
+    // VJPs, from the computed outputs.
     let cotangents = lines(&g, axis);
     type RowVjp<'a> = &'a dyn Fn(&[f64], &[f64]) -> Vec<f64>;
     let back = |y: &Tensor<T>, f: RowVjp<'_>| -> Vec<Vec<f64>> {
@@ -88,7 +88,7 @@ fn softmaxes<T: Real>(dims: &[usize], axis: usize, seed: u64) {
     });
     close::<T>("log_softmax_vjp", &lines(&dx, axis), &want, 4.0, 8.0 * n + 60.0 * (1.0 + most));
 
-    // Masked: like softmax of what is kept.
+    // Masked: equal to softmax of the kept elements.
     let keep = Tensor::from_fn(dims, |_| rng.below(3) > 0);
     let y = x.masked_softmax(&keep, name);
     let flags = lines(&keep.cast::<f64>(), axis);
@@ -103,7 +103,7 @@ fn softmaxes<T: Real>(dims: &[usize], axis: usize, seed: u64) {
         .collect();
     close::<T>("masked_softmax", &lines(&y, axis), &want, 12.0 + n + 2.0 * most, 0.0);
 
-    // What is dropped leaves no trace; nor does the layout.
+    // Masked elements and layouts have no influence.
     let dirty = x.masked_fill(&!&keep, T::NAN);
     same("masked NaN", &dirty.masked_softmax(&keep, name), &y);
     same("masked inf", &x.masked_fill(&!&keep, T::INFINITY).masked_softmax(&keep, name), &y);
@@ -146,7 +146,7 @@ fn norms<T: Real>(dims: &[usize], seed: u64) {
             let mx = mean(h.iter().zip(&hat).map(|(h, x)| h * x), width);
             want_dx.push(h.iter().zip(&hat).map(|(h, x)| s * (h - mh - x * mx)).collect());
             want.push(hat.iter().zip(&wv).map(|(x, w)| x * w).collect::<Vec<f64>>());
-            // A row whose elements differ by little has slopes that are large.
+            // Rows of nearly equal elements have large derivatives.
             hats.push(s);
         }
         let steep = hats.iter().fold(1.0f64, |a, &b| a.max(b));
@@ -189,8 +189,8 @@ fn norms<T: Real>(dims: &[usize], seed: u64) {
     }
 }
 
-/// A sum that loses no digits to its length (Kahan 1965): added up plainly, thousands of losses
-/// are further from the truth than what is tested.
+/// A compensated sum (Kahan 1965): the rounding error of a plain sum of thousands of losses is larger than
+/// the tested bound.
 fn compensated(terms: &[f64]) -> f64 {
     let (mut sum, mut lost) = (0.0, 0.0);
     for term in terms {
@@ -206,22 +206,22 @@ fn cross_entropies<T: Real>(dims: &[usize], classes: usize, seed: u64) {
     let mut rng = Rng(seed);
     let logits_dims = [dims, &[classes]].concat();
     let x = &rng.normals::<T>(&logits_dims) * T::from_f64(3.0);
-    let how = CrossEntropy {
+    let options = CrossEntropy {
         ignore_index: [None, Some(-100), Some(0)][rng.below(3)],
         label_smoothing: [0.0, 0.1, 1.0][rng.below(3)],
     };
     let targets: Tensor<i64> = Tensor::from_fn(dims, |_| match rng.below(4) {
-        0 if how.ignore_index.is_some() => how.ignore_index.unwrap(),
+        0 if options.ignore_index.is_some() => options.ignore_index.unwrap(),
         _ => rng.below(classes) as i64,
     });
     let rows = lines(&x, dims.len());
     let goals: Vec<Option<usize>> = targets
         .to_vec()
         .iter()
-        .map(|&t| (how.ignore_index != Some(t)).then_some(t as usize))
+        .map(|&t| (options.ignore_index != Some(t)).then_some(t as usize))
         .collect();
     let counted = goals.iter().flatten().count();
-    let smooth = how.label_smoothing;
+    let smooth = options.label_smoothing;
     let wanted =
         |t: usize, c: usize| (1.0 - smooth) * f64::from(u8::from(t == c)) + smooth / classes as f64;
     let (mut losses, mut grad) = (vec![], vec![]);
@@ -236,21 +236,21 @@ fn cross_entropies<T: Real>(dims: &[usize], classes: usize, seed: u64) {
         grad.push((0..classes).map(|c| 1.5 * (p[c] - wanted(t, c)) / counted as f64).collect());
     }
     let loss = if counted == 0 { 0.0 } else { compensated(&losses) / counted as f64 };
-    let got = x.cross_entropy(&targets, how);
+    let got = x.cross_entropy(&targets, options);
     assert_eq!(got.rank(), 0);
     let n = classes as f64;
     close::<T>("loss", &[vec![got.item().to_f64()]], &[vec![loss]], 20.0 + n, 60.0);
-    let dx = x.cross_entropy_vjp(&targets, how, T::from_f64(1.5));
+    let dx = x.cross_entropy_vjp(&targets, options, T::from_f64(1.5));
     close::<T>("gradient", &lines(&dx, dims.len()), &grad, 20.0, 30.0 + n);
     for (row, goal) in lines(&dx, dims.len()).iter().zip(&goals) {
         assert!(goal.is_some() || row.iter().all(|&v| v == 0.0), "an ignored row has a gradient");
     }
     for (layout, view) in layouts(&x) {
-        same(layout, &view.cross_entropy(&targets, how), &got);
-        same(layout, &view.cross_entropy_vjp(&targets, how, T::from_f64(1.5)), &dx);
+        same(layout, &view.cross_entropy(&targets, options), &got);
+        same(layout, &view.cross_entropy_vjp(&targets, options, T::from_f64(1.5)), &dx);
     }
     if targets.to_vec().iter().all(|&t| t >= 0) {
-        same("u32", &x.cross_entropy(&targets.cast::<u32>(), how), &got);
+        same("u32", &x.cross_entropy(&targets.cast::<u32>(), options), &got);
     }
 }
 
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn cross_entropy_of_anything(dims in shapes(2), classes in 1usize..40, seed: u64) {
+    fn cross_entropy_of_any_shape(dims in shapes(2), classes in 1usize..40, seed: u64) {
         cross_entropies::<f32>(&dims, classes, seed);
         cross_entropies::<f64>(&dims, classes, seed);
     }
@@ -299,7 +299,7 @@ fn extreme_rows() {
                 let y = row(x).softmax(0).to_vec();
                 assert!(y.iter().all(|&y| (y * n as f32 - 1.0).abs() < 1e-6), "{x:e}: {y:?}");
             }
-            // The only live logit, however low, takes all.
+            // A single kept logit has all the weight, however low it is.
             let at = n / 2;
             let one = |low: f32, live: f32| {
                 let mut x = row(low);
@@ -320,7 +320,7 @@ fn extreme_rows() {
                 assert!(one(0.0, INF).softmax(0).to_vec().iter().all(|x| x.is_nan()));
                 assert!(one(0.0, f32::NAN).softmax(0).to_vec().iter().all(|x| x.is_nan()));
             }
-            // Nothing is kept: exact zeros, forward and backward.
+            // No kept elements: exact zeros, forward and backward.
             let none = Tensor::<bool>::zeros([n]);
             for dead in [f32::NAN, INF, -INF, 0.0] {
                 let y = row(dead).masked_softmax(&none, 0);
@@ -337,7 +337,7 @@ fn extreme_rows() {
         let x = Tensor::from([0.0f32, 1.0, 1e30, -1e30]);
         assert_eq!(x.log_softmax(0).to_vec(), [-1e30, -1e30, 0.0, -2e30]);
     });
-    // A mask is broadcast to the scores; empty rows are no rows.
+    // A mask is broadcast to the scores; rows may be empty.
     let scores = Tensor::<f32>::ones([2, 3, 4]);
     let keep = Tensor::from([true, false, true, true]);
     assert_eq!(scores.masked_softmax(&keep, -1).at(&[1, 2, 3]), 1.0 / 3.0);
@@ -349,7 +349,7 @@ fn extreme_rows() {
 }
 
 #[test]
-fn softmax_does_not_feel_a_shift() {
+fn softmax_is_invariant_to_shifts() {
     let x: Tensor<f32> = Tensor::from_fn([5, 33], |i| ((i[0] * 33 + i[1]) % 29) as f32 * 0.25);
     // Exactly representable shifts: equal bits.
     for shift in [1024.0, -4096.0] {
@@ -357,7 +357,7 @@ fn softmax_does_not_feel_a_shift() {
     }
 }
 
-/// Deviations of a millionth of the mean are not lost, forward or backward.
+/// Deviations of a millionth of the mean are accurate, forward and backward.
 #[test]
 fn norm_of_large_numbers() {
     for n in [2usize, 16, 65, 384, 768, 1000] {
@@ -393,12 +393,12 @@ fn cross_entropy_of_extreme_logits_is_finite() {
     on_levels(|| {
         for size in [1e4f32, 1e38] {
             for smoothing in [0.0, 0.1] {
-                let how = CrossEntropy { label_smoothing: smoothing, ..Default::default() };
+                let options = CrossEntropy { label_smoothing: smoothing, ..Default::default() };
                 for classes in [2usize, 3, 16, 33] {
                     let x = Tensor::from_fn([1, classes], |i| if i[1] == 1 { size } else { -size });
                     for target in [0i64, 1] {
                         let targets = Tensor::from([target]);
-                        let loss = x.cross_entropy(&targets, how).item();
+                        let loss = x.cross_entropy(&targets, options).item();
                         let off = if target == 1 { 0.0 } else { 2.0 * f64::from(size) };
                         let far = (classes - 1) as f64 / classes as f64 * 2.0 * f64::from(size);
                         let want = (1.0 - smoothing) * off + smoothing * far;
@@ -406,7 +406,7 @@ fn cross_entropy_of_extreme_logits_is_finite() {
                             loss.is_finite() && (f64::from(loss) - want).abs() <= 1e-6 * want,
                             "±{size:e}, {classes} classes, smoothing {smoothing}: {loss:e}"
                         );
-                        let dx = x.cross_entropy_vjp(&targets, how, 1.0);
+                        let dx = x.cross_entropy_vjp(&targets, options, 1.0);
                         let sum: f32 = dx.to_vec().iter().sum();
                         assert!(sum.abs() < 1e-6 && dx.to_vec().iter().all(|x| x.is_finite()));
                     }
@@ -414,28 +414,28 @@ fn cross_entropy_of_extreme_logits_is_finite() {
             }
         }
     });
-    // Classes that are impossible cost nothing.
+    // Classes with a logit of -inf do not contribute.
     let x = Tensor::from([[-INF, 0.0f32, -INF, 0.0]]);
-    let (targets, how) = (Tensor::from([1i64]), CrossEntropy::default());
-    assert!((x.cross_entropy(&targets, how).item() - 2f32.ln()).abs() < 1e-6);
-    assert_eq!(x.cross_entropy_vjp(&targets, how, 1.0).to_vec(), [0.0, -0.5, 0.0, 0.5]);
+    let (targets, options) = (Tensor::from([1i64]), CrossEntropy::default());
+    assert!((x.cross_entropy(&targets, options).item() - 2f32.ln()).abs() < 1e-6);
+    assert_eq!(x.cross_entropy_vjp(&targets, options, 1.0).to_vec(), [0.0, -0.5, 0.0, 0.5]);
 }
 
-/// Ignored rows leave no trace.
+/// Ignored rows have no influence.
 #[test]
 fn ignored_targets() {
-    let how = CrossEntropy::default();
+    let options = CrossEntropy::default();
     let x = Tensor::from([[1.0f32, 2.0], [f32::NAN, INF]]);
     let targets = Tensor::from([1i64, -100]);
-    assert!((x.cross_entropy(&targets, how).item() - 0.313_261_7).abs() < 1e-6);
-    let dx = x.cross_entropy_vjp(&targets, how, 1.0).to_vec();
+    assert!((x.cross_entropy(&targets, options).item() - 0.313_261_7).abs() < 1e-6);
+    let dx = x.cross_entropy_vjp(&targets, options, 1.0).to_vec();
     assert!(dx[0].is_finite() && dx[2..] == [0.0, 0.0]);
     let none = Tensor::from([-100i64, -100]);
-    assert_eq!(x.cross_entropy(&none, how).item(), 0.0);
-    assert_eq!(x.cross_entropy_vjp(&none, how, 1.0).to_vec(), [0.0; 4]);
+    assert_eq!(x.cross_entropy(&none, options).item(), 0.0);
+    assert_eq!(x.cross_entropy_vjp(&none, options, 1.0).to_vec(), [0.0; 4]);
     let empty = Tensor::<f32>::zeros([0, 3]);
-    assert_eq!(empty.cross_entropy(&Tensor::<i64>::zeros([0]), how).item(), 0.0);
-    assert_eq!(empty.cross_entropy_vjp(&Tensor::<i64>::zeros([0]), how, 1.0).numel(), 0);
+    assert_eq!(empty.cross_entropy(&Tensor::<i64>::zeros([0]), options).item(), 0.0);
+    assert_eq!(empty.cross_entropy_vjp(&Tensor::<i64>::zeros([0]), options, 1.0).numel(), 0);
 }
 
 /// Checked before anything is computed.
@@ -445,7 +445,7 @@ fn targets_outside_the_classes() {
     for (bad, ignore) in
         [(3, Some(-100)), (-1, Some(-100)), (i64::MIN, None), (-100, None), (i64::MAX, None)]
     {
-        let how = CrossEntropy { ignore_index: ignore, label_smoothing: 0.0 };
+        let options = CrossEntropy { ignore_index: ignore, label_smoothing: 0.0 };
         let targets = Tensor::from([0, bad]);
         let text = |f: &dyn Fn()| {
             *catch_unwind(AssertUnwindSafe(f)).unwrap_err().downcast::<String>().unwrap()
@@ -454,8 +454,8 @@ fn targets_outside_the_classes() {
             "cross_entropy: target {bad} at position 1 is outside 0..3 (hint: \
              CrossEntropy::ignore_index is the target that is ignored)"
         );
-        assert_eq!(text(&|| drop(x.cross_entropy(&targets, how))), want);
-        assert_eq!(text(&|| drop(x.cross_entropy_vjp(&targets, how, 1.0))), want);
+        assert_eq!(text(&|| drop(x.cross_entropy(&targets, options))), want);
+        assert_eq!(text(&|| drop(x.cross_entropy_vjp(&targets, options, 1.0))), want);
     }
 }
 
@@ -467,7 +467,7 @@ fn threads_and_levels_have_equal_bits() {
     let w: Tensor<f32> = rng.normals(&[257]);
     let keep = Tensor::from_fn([301, 257], |i| i[1] <= i[0]);
     let targets: Tensor<i64> = Tensor::from_fn([301], |i| (i[0] % 257) as i64);
-    let how = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
+    let options = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
     let y = x.softmax(-1);
     for axis in [0, 1] {
         everywhere("softmax", || x.softmax(axis));
@@ -480,28 +480,28 @@ fn threads_and_levels_have_equal_bits() {
     everywhere("layer_norm_vjp", || x.layer_norm_vjp(Some(&w), 1e-5, &g));
     everywhere("rms_norm", || x.rms_norm(Some(&w), 1e-5));
     everywhere("rms_norm_vjp", || x.rms_norm_vjp(Some(&w), 1e-5, &g));
-    everywhere("cross_entropy", || x.cross_entropy(&targets, how));
-    everywhere("cross_entropy_vjp", || x.cross_entropy_vjp(&targets, how, 1.0));
+    everywhere("cross_entropy", || x.cross_entropy(&targets, options));
+    everywhere("cross_entropy_vjp", || x.cross_entropy_vjp(&targets, options, 1.0));
 }
 
-/// More rows than are held at once, against logits that are all held.
+/// More rows than a block has, against the full matrix of logits.
 #[test]
-fn linear_cross_entropy_in_pieces() {
+fn linear_cross_entropy_in_blocks() {
     let (rows, width, classes) = (100, 3, 600_000);
     let mut rng = Rng(12);
     let x: Tensor<f32> = rng.normals(&[rows, width]);
     let w: Tensor<f32> = rng.normals(&[classes, width]);
     let targets: Tensor<i64> =
         Tensor::from_fn([rows], |i| if i[0] % 9 == 4 { -100 } else { (i[0] * 5999) as i64 });
-    let how = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
+    let options = CrossEntropy { label_smoothing: 0.1, ..Default::default() };
     let logits = x.matmul(&w.t());
-    let g = logits.cross_entropy_vjp(&targets, how, 1.0);
-    let (loss, dx, dw) = x.linear_cross_entropy_with_gradients(&w, &targets, how);
-    assert_eq!(loss, x.linear_cross_entropy(&w, &targets, how));
+    let g = logits.cross_entropy_vjp(&targets, options, 1.0);
+    let (loss, dx, dw) = x.linear_cross_entropy_with_gradients(&w, &targets, options);
+    assert_eq!(loss, x.linear_cross_entropy(&w, &targets, options));
     let far =
         |a: &Tensor<f32>, b: &Tensor<f32>| ((a - b).abs().max(..).item(), b.abs().max(..).item());
     for (what, (error, size)) in [
-        ("loss", far(&loss, &logits.cross_entropy(&targets, how))),
+        ("loss", far(&loss, &logits.cross_entropy(&targets, options))),
         ("dx", far(&dx, &g.matmul(&w))),
         ("dw", far(&dw, &g.t().matmul(&x))),
     ] {

@@ -1,4 +1,4 @@
-//! Order along an axis: stable, with NaN above every number.
+//! Sorting along an axis: stable, with NaN above every number.
 
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
@@ -20,7 +20,7 @@ fn nan_is_above_everything_and_ties_keep_their_order() {
 #[test]
 fn every_axis_against_a_stable_sort() {
     let mut rng = Rng::new(5);
-    // Few different values, so that there are ties.
+    // Few distinct values, for ties.
     let x = Tensor::<f64>::rand([6, 7, 50], &mut rng).mul_scalar(8.0);
     let x = Tensor::from_vec(x.to_vec().into_iter().map(f64::floor).collect(), [6, 7, 50]);
     for axis in 0..3 {

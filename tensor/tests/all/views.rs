@@ -1,4 +1,4 @@
-//! Views against the plainest model there is: a list of where every element comes from.
+//! Views against a model: a list of the source of every element.
 
 use crate::common::{Rng, bits, indices, shapes};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ impl Model {
         self.from[index.iter().zip(&self.dims).fold(0, |n, (&i, &d)| n * d + i)]
     }
 
-    /// New sizes, and which old index each new one means.
+    /// A view with new sizes, from the old index of each new index.
     fn view(&self, dims: &[usize], old: impl Fn(&[usize]) -> Vec<usize>) -> Model {
         let from = indices(dims).iter().map(|i| self.at(&old(i))).collect();
         Model { dims: dims.to_vec(), from }
@@ -33,7 +33,7 @@ impl Model {
     }
 }
 
-/// What to do, as numbers that mean something for every shape.
+/// A view operation, with numbers that are valid for every shape.
 #[derive(Clone, Debug)]
 struct Step {
     op: usize,
@@ -53,7 +53,7 @@ fn spell(axis: usize, rank: usize, negative: bool) -> isize {
     axis as isize - if negative { rank as isize } else { 0 }
 }
 
-/// One step on both; `None` where it makes no sense.
+/// Applies an operation to both; `None` where it is invalid.
 fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
     let rank = m.dims.len();
     let numel = m.from.len();
@@ -67,7 +67,7 @@ fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
         i
     };
     Some(match s.op {
-        // The same elements under other sizes: all in one, or one axis cut in two.
+        // The same elements with other sizes: one axis, or one axis split in two.
         0 => (x.flatten(), Model { dims: vec![numel], from: m.from.clone() }),
         1 => {
             needs_axis(1)?;
@@ -85,7 +85,7 @@ fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
         }
         2 => {
             needs_axis(2)?;
-            // Two neighbours merged.
+            // Two adjacent axes merged.
             let axis = s.a % (rank - 1);
             let mut dims = m.dims.clone();
             dims.splice(axis..axis + 2, [dims[axis] * dims[axis + 1]]);
@@ -266,7 +266,7 @@ proptest! {
                 (x, m) = (y, n);
             }
         }
-        // Work on the view agrees with work on its copy, in every driver.
+        // Operations on the view and on its copy agree, in every kernel.
         let copy = Tensor::from_vec(x.to_vec(), *x.shape());
         prop_assert_eq!(bits(&x.mul(&x)), bits(&copy.mul(&copy)));
         prop_assert_eq!(bits(&x.sum(..)), bits(&copy.sum(..)));
@@ -292,7 +292,7 @@ proptest! {
             for (x, m) in &alive {
                 check(x, m);
             }
-            // Now it is alone, and is written in place.
+            // Now it is the only user, and is written in place.
             let at = written.as_slice().as_ptr();
             prop_assert_eq!(written.make_mut().as_ptr(), at);
         }
@@ -365,7 +365,7 @@ fn views_keep_their_storage_alive() {
 }
 
 #[test]
-fn make_mut_writes_in_place_only_when_alone_and_whole() {
+fn make_mut_writes_in_place_only_when_unique_and_whole() {
     let mut x = Tensor::<f32>::zeros([4, 4]);
     let at = x.as_slice().as_ptr();
     assert!(x.is_unique());
@@ -375,7 +375,7 @@ fn make_mut_writes_in_place_only_when_alone_and_whole() {
     x.make_mut()[5] = 1.0;
     assert_eq!(row.to_vec(), [0.0; 4]);
     drop(row);
-    // A part of a storage is never written in place, even if nobody else sees the rest.
+    // A part of a storage is never written in place, even if no other tensor uses the rest.
     let mut part = x.narrow(0, 0, 2);
     drop(x);
     assert!(!part.is_unique());

@@ -1,10 +1,10 @@
-//! Memory between two pages that nobody may touch, to catch what reads or writes too far.
+//! Memory between two guard pages, to detect accesses out of bounds.
 
-/// Some readable and writable pages between two that are neither.
+/// Accessible pages between two guard pages.
 pub struct Guarded(*mut u8, usize);
 
 impl Guarded {
-    /// So many pages, zeroed.
+    /// `pages` zeroed pages.
     pub fn new(pages: usize) -> Guarded {
         // SAFETY: 1. A fresh anonymous mapping of `pages + 2` pages. 2. All but the first and
         // the last are made accessible.

@@ -1,4 +1,4 @@
-//! What the tests share: random shapes and values, odd layouts, and comparison by bits.
+//! Shared by the tests: random shapes and values, unusual layouts, and comparison by bits.
 #![allow(dead_code)] // no test uses all of it
 
 #[cfg(unix)]
@@ -10,7 +10,7 @@ use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Tensor, with_threads};
 
-/// Sizes around the widths of vectors and blocks, and the two that break things: 0 and 1.
+/// Sizes around the widths of vectors and blocks, and the special cases 0 and 1.
 const SIZES: [usize; 17] = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65];
 const MAX_NUMEL: usize = 4096;
 
@@ -80,7 +80,7 @@ impl Rng {
     }
 }
 
-/// What functions stumble over.
+/// Special values.
 pub const SPECIAL: [f32; 28] = [
     0.0,
     -0.0,
@@ -112,7 +112,7 @@ pub const SPECIAL: [f32; 28] = [
     -1e30,
 ];
 
-/// Bits, with one NaN for all.
+/// The bits of a value, the same for every NaN.
 pub fn bits<T: Real>(x: &Tensor<T>) -> Vec<u64> {
     let of = |x: &T| if x.is_nan() { u64::MAX } else { x.to_f64().to_bits() };
     x.to_vec().iter().map(of).collect()
@@ -136,21 +136,20 @@ pub fn ulp<T: Real>(y: f64) -> f64 {
     2f64.powi(exponent.max(lowest) - digits)
 }
 
-/// Whether a result is as far from the exact value as `bound` allows; infinities and NaN
-/// must be the same, after rounding to `T`.
+/// Whether the error of a result is within `bound`; infinities and NaN must be equal after rounding to `T`.
 pub fn near<T: Real>(got: T, exact: f64, bound: f64) -> bool {
     let (got, rounded) = (got.to_f64(), T::from_f64(exact).to_f64());
     if got.is_nan() || rounded.is_nan() {
         return got.is_nan() && rounded.is_nan();
     }
     if got.is_infinite() || rounded.is_infinite() {
-        // A value near the largest may round either way.
+        // A value near the largest number may round either way.
         return got == rounded || T::from_f64(exact * (1.0 + 1e-6)).to_f64() == got;
     }
     (got - exact).abs() <= bound
 }
 
-/// The same logical tensor in layouts that make trouble; what lies between its elements is NaN.
+/// The same logical tensor in unusual layouts; gaps between its elements are NaN.
 pub fn layouts<T: Real>(x: &Tensor<T>) -> Vec<(&'static str, Tensor<T>)> {
     let dims = x.shape().to_vec();
     let nan = Tensor::scalar(T::NAN);
@@ -197,7 +196,7 @@ pub fn layouts<T: Real>(x: &Tensor<T>) -> Vec<(&'static str, Tensor<T>)> {
     out
 }
 
-/// Levels whose bits must be equal.
+/// The levels whose bits must be equal.
 pub fn fused() -> Vec<Level> {
     Level::available().into_iter().filter(|&l| l != Level::Scalar).collect()
 }
