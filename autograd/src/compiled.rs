@@ -8,10 +8,10 @@ use crate::backprop::{Backprop, grad};
 use crate::dot::to_dot;
 use crate::graph::Var;
 use crate::ops::pointwise::PointwiseFn;
-use retrograd_tensor::ops::activation::*;
+use retrograd_tensor::ops::activation::{self, Gelu};
 use retrograd_tensor::ops::loss::CrossEntropy;
-use retrograd_tensor::ops::pointwise::Pointwise;
-use retrograd_tensor::ops::unary::*;
+use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
+use retrograd_tensor::ops::unary;
 use retrograd_tensor::random::Key;
 use retrograd_tensor::{AxisSet, Integer, Real, Tensor};
 use std::hint::black_box;
@@ -24,8 +24,8 @@ pub fn operations() {
 }
 
 fn operations_on<T: Real>() {
-    activations::<T>();
-    pointwise::<T>();
+    unary::for_each::<T>(&mut Alone);
+    activation::for_each::<T>(&mut AsValues);
     black_box(arithmetic::<T> as fn(_));
     black_box(matrices::<T> as fn(_));
     black_box(rows::<T> as fn(_, _, _));
@@ -35,27 +35,23 @@ fn operations_on<T: Real>() {
     black_box(passes::<T> as fn(_));
 }
 
-macro_rules! each {
-    ($function:ident: $($op:ty),+ $(,)?) => {
-        $($function::<T, $op>();)+
-    };
+/// Compiles pointwise operations.
+struct Alone;
+
+impl<T: Real> ForEachOp<T> for Alone {
+    fn op<P: Pointwise<T>>(&mut self) {
+        black_box(Var::<T>::map::<P> as fn(_, _) -> _);
+    }
 }
 
-fn activations<T: Real>() {
-    fn activation<T: Real, P: Pointwise<T>>() {
-        map::<T, P>();
+/// Compiles pointwise operations, alone and as values.
+struct AsValues;
+
+impl<T: Real> ForEachOp<T> for AsValues {
+    fn op<P: Pointwise<T>>(&mut self) {
+        ForEachOp::<T>::op::<P>(&mut Alone);
         black_box(<PointwiseFn<T> as From<P>>::from as fn(_) -> _);
     }
-    each!(activation: Relu, LeakyRelu<T>, Elu<T>, Sigmoid, Tanh, Silu, Softplus, Mish, Gelu, GeluTanh);
-}
-
-fn pointwise<T: Real>() {
-    each!(map: Neg, Abs, Sign, Square, Sqrt, Rsqrt, Recip, Exp, Expm1, Ln, Log1p, Sin, Cos, Erf);
-    each!(map: Powf<T>, AddScalar<T>, MulScalar<T>, Clamp<T>);
-}
-
-fn map<T: Real, P: Pointwise<T>>() {
-    black_box(Var::<T>::map::<P> as fn(_, _) -> _);
 }
 
 fn arithmetic<T: Real>(x: &Var<T>) {

@@ -14,6 +14,7 @@ use crate::element::{Element, Integer};
 use crate::kernels::attention::{self, AttentionOptions, Cotangents};
 use crate::kernels::{Real, square_sums};
 use crate::ops::loss::CrossEntropy;
+use crate::ops::pointwise::{ForEachOp, Pointwise};
 use crate::ops::{activation, unary};
 use crate::random::{Key, Rng};
 use crate::shape::AxisSet;
@@ -33,8 +34,8 @@ pub fn operations() {
 
 /// The compiler must assume that `black_box` calls the functions, so it compiles them.
 fn operations_on<T: Real>() {
-    activation::compile_all::<T>();
-    unary::compile_all::<T>();
+    unary::for_each::<T>(&mut Alone);
+    activation::for_each::<T>(&mut AfterLinear);
     black_box(arithmetic::<T> as fn(_));
     black_box(rows::<T> as fn(_, _));
     black_box(matrices::<T> as fn(_));
@@ -45,6 +46,26 @@ fn operations_on<T: Real>() {
     black_box(indices::<T, u32> as fn(_, _));
     black_box(attention_forward::<T> as fn(_, _) -> _);
     black_box(attention_backward::<T> as fn(_, _, _, _) -> _);
+}
+
+/// Compiles pointwise operations.
+struct Alone;
+
+impl<T: Real> ForEachOp<T> for Alone {
+    fn op<P: Pointwise<T>>(&mut self) {
+        black_box(Tensor::<T>::map::<P> as fn(_, _) -> _);
+        black_box(Tensor::<T>::map_vjp::<P> as fn(_, _, _) -> _);
+    }
+}
+
+/// Compiles pointwise operations, alone and fused with a linear layer.
+struct AfterLinear;
+
+impl<T: Real> ForEachOp<T> for AfterLinear {
+    fn op<P: Pointwise<T>>(&mut self) {
+        ForEachOp::<T>::op::<P>(&mut Alone);
+        black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
+    }
 }
 
 fn arithmetic<T: Real>(x: &Tensor<T>) {

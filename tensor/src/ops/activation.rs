@@ -2,203 +2,88 @@
 
 use crate::cost::Cost;
 use crate::kernels::Real;
-use crate::ops::linear::compile_activation;
-use crate::ops::pointwise::{Pointwise, Saves};
+use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::simd::Algebra;
 use crate::tensor::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-/// `max(x, 0)`
-#[derive(Clone, Copy, Debug)]
-pub struct Relu;
+pointwise! {
+    /// `max(x, 0)`
+    Relu = "relu", saves Output, costs MOVE;
+    f(self, a, x) { a.max(x, a.splat(T::ZERO)) }
+    vjp(self, a, y, g) { a.select(a.le(y, a.splat(T::ZERO)), a.splat(T::ZERO), g) }
 
-impl<T: Real> Pointwise<T> for Relu {
-    const NAME: &'static str = "relu";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.max(x, a.splat(T::ZERO))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.select(a.le(y, a.splat(T::ZERO)), a.splat(T::ZERO), g)
-    }
-}
+    /// `x` above 0, `slope · x` below
+    LeakyRelu {
+        /// The slope below 0.
+        slope,
+    } = "leaky_relu", saves Input, costs MOVE;
+    f(self, a, x) { a.select(a.le(x, a.splat(T::ZERO)), a.mul(x, a.splat(self.slope)), x) }
+    vjp(self, a, x, g) { a.select(a.le(x, a.splat(T::ZERO)), a.mul(g, a.splat(self.slope)), g) }
 
-/// `x` above 0, `slope · x` below
-#[derive(Clone, Copy, Debug)]
-pub struct LeakyRelu<T> {
-    /// The slope below 0.
-    pub slope: T,
-}
-
-impl<T: Real> Pointwise<T> for LeakyRelu<T> {
-    const NAME: &'static str = "leaky_relu";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.select(a.le(x, a.splat(T::ZERO)), a.mul(x, a.splat(self.slope)), x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.select(a.le(x, a.splat(T::ZERO)), a.mul(g, a.splat(self.slope)), g)
-    }
-}
-
-/// `x` above 0, `alpha · (eˣ - 1)` below
-#[derive(Clone, Copy, Debug)]
-pub struct Elu<T> {
-    /// The negative of the limit at -∞.
-    pub alpha: T,
-}
-
-impl<T: Real> Pointwise<T> for Elu<T> {
-    const NAME: &'static str = "elu";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+    /// `x` above 0, `alpha · (eˣ - 1)` below
+    Elu {
+        /// The negative of the limit at -∞.
+        alpha,
+    } = "elu", saves Input, costs COSTLY;
+    f(self, a, x) {
         let low = a.mul(a.splat(self.alpha), a.expm1(x));
         a.select(a.le(x, a.splat(T::ZERO)), low, x)
     }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    vjp(self, a, x, g) {
         // Above 0, where this branch is not selected, e^x might overflow.
         let zero = a.splat(T::ZERO);
         let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.min(x, zero)));
         a.select(a.le(x, zero), low, g)
     }
-}
 
-/// `1 / (1 + e⁻ˣ)`
-#[derive(Clone, Copy, Debug)]
-pub struct Sigmoid;
+    /// `1 / (1 + e⁻ˣ)`
+    Sigmoid = "sigmoid", saves Output, costs COSTLY;
+    f(self, a, x) { a.sigmoid(x) }
+    vjp(self, a, y, g) { a.mul(g, a.mul(y, a.sub(a.splat(T::ONE), y))) }
 
-impl<T: Real> Pointwise<T> for Sigmoid {
-    const NAME: &'static str = "sigmoid";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.sigmoid(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.mul(g, a.mul(y, a.sub(a.splat(T::ONE), y)))
-    }
-}
+    /// Hyperbolic tangent
+    Tanh = "tanh", saves Output, costs COSTLY;
+    f(self, a, x) { a.tanh(x) }
+    vjp(self, a, y, g) { a.mul(g, a.sub(a.splat(T::ONE), a.mul(y, y))) }
 
-/// Hyperbolic tangent
-#[derive(Clone, Copy, Debug)]
-pub struct Tanh;
-
-impl<T: Real> Pointwise<T> for Tanh {
-    const NAME: &'static str = "tanh";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.tanh(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.mul(g, a.sub(a.splat(T::ONE), a.mul(y, y)))
-    }
-}
-
-/// `x · sigmoid(x)`
-#[derive(Clone, Copy, Debug)]
-pub struct Silu;
-
-impl<T: Real> Pointwise<T> for Silu {
-    const NAME: &'static str = "silu";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.sigmoid(x))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// `x · sigmoid(x)`
+    Silu = "silu", saves Input, costs COSTLY;
+    f(self, a, x) { a.mul(x, a.sigmoid(x)) }
+    vjp(self, a, x, g) {
         let (y, complement) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
         a.mul(g, a.fma(y, a.mul(x, complement), y))
     }
-}
 
-/// `ln(1 + eˣ)`
-#[derive(Clone, Copy, Debug)]
-pub struct Softplus;
+    /// `ln(1 + eˣ)`
+    Softplus = "softplus", saves Input, costs COSTLY;
+    f(self, a, x) { a.softplus(x) }
+    vjp(self, a, x, g) { a.mul(g, a.sigmoid(x)) }
 
-impl<T: Real> Pointwise<T> for Softplus {
-    const NAME: &'static str = "softplus";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.softplus(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.sigmoid(x))
-    }
-}
-
-/// `x · tanh(ln(1 + eˣ))`
-#[derive(Clone, Copy, Debug)]
-pub struct Mish;
-
-impl<T: Real> Pointwise<T> for Mish {
-    const NAME: &'static str = "mish";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.tanh(a.softplus(x)))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// `x · tanh(ln(1 + eˣ))`
+    Mish = "mish", saves Input, costs COSTLY;
+    f(self, a, x) { a.mul(x, a.tanh(a.softplus(x))) }
+    vjp(self, a, x, g) {
         let t = a.tanh(a.softplus(x));
         let dt = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
         a.mul(g, a.fma(x, dt, t))
     }
-}
 
-/// `x · Φ(x)`
-#[derive(Clone, Copy, Debug)]
-pub struct Gelu;
-
-impl<T: Real> Pointwise<T> for Gelu {
-    const NAME: &'static str = "gelu";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.normal(x).0)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// `x · Φ(x)`
+    Gelu = "gelu", saves Input, costs COSTLY;
+    f(self, a, x) { a.mul(x, a.normal(x).0) }
+    vjp(self, a, x, g) {
         let (cdf, density) = a.normal(x);
         a.mul(g, a.fma(x, density, cdf))
     }
-}
 
-/// GELU by tanh
-#[derive(Clone, Copy, Debug)]
-pub struct GeluTanh;
-
-impl<T: Real> Pointwise<T> for GeluTanh {
-    const NAME: &'static str = "gelu_tanh";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
+    /// GELU by tanh
+    GeluTanh = "gelu_tanh", saves Input, costs COSTLY;
+    f(self, a, x) {
         let half = a.mul(x, a.splat(T::from_f64(0.5)));
         a.fma(half, a.tanh(gelu_inner(a, x)), half)
     }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    vjp(self, a, x, g) {
         let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(3.0 * GELU_A)));
         let t = a.tanh(gelu_inner(a, x));
         let one = a.splat(T::ONE);
@@ -295,18 +180,4 @@ pub const GELU_A: f64 = 0.044715;
 fn gelu_inner<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
     let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(GELU_A)));
     a.mul(a.mul(c, x), a.fma(a.mul(cubic, x), x, a.splat(T::ONE)))
-}
-
-/// Compiles the functions of this file, see [`compiled`](crate::compiled).
-pub(crate) fn compile_all<T: Real>() {
-    compile_activation::<T, Relu>();
-    compile_activation::<T, LeakyRelu<T>>();
-    compile_activation::<T, Elu<T>>();
-    compile_activation::<T, Sigmoid>();
-    compile_activation::<T, Tanh>();
-    compile_activation::<T, Silu>();
-    compile_activation::<T, Softplus>();
-    compile_activation::<T, Mish>();
-    compile_activation::<T, Gelu>();
-    compile_activation::<T, GeluTanh>();
 }

@@ -9,12 +9,11 @@ use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
 use crate::kernels::rows::write_rows;
 use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
-use crate::ops::pointwise::{self, Pointwise};
+use crate::ops::pointwise::Pointwise;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
-use std::hint::black_box;
 
 impl<T: Real> Tensor<T> {
     /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
@@ -319,11 +318,4 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
             );
         }
     }
-}
-
-/// Compiles an activation function, alone and fused with a linear layer, see
-/// [`compiled`](crate::compiled).
-pub(crate) fn compile_activation<T: Real, P: Pointwise<T>>() {
-    pointwise::compile::<T, P>();
-    black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
 }

@@ -6,7 +6,6 @@ use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::simd::{Algebra, Lanes};
 use crate::tensor::Tensor;
 use std::fmt::Debug;
-use std::hint::black_box;
 
 /// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +65,70 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     }
 }
 
+/// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
+/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them.
+///
+/// ```text
+/// /// `x / (1 + |x|)`
+/// Softsign = "softsign", saves Input, costs CHEAP;
+/// f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
+/// vjp(self, a, x, g) { .. }
+/// ```
+macro_rules! pointwise {
+    (
+        $(
+            $(#[$doc:meta])*
+            $Op:ident $({ $($(#[$field_doc:meta])* $field:ident),+ $(,)? })?
+                = $name:literal, saves $saves:ident, costs $cost:ident;
+            f($self:ident, $a:pat_param, $x:pat_param) $f:block
+            vjp($self_:ident, $a_:pat_param, $saved:pat_param, $g:pat_param) $vjp:block
+        )+
+    ) => {
+        $(
+            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field),+ })?);
+
+            impl<T: Real> Pointwise<T> for pointwise!(@type $Op $({ $($field)+ })?) {
+                const NAME: &'static str = $name;
+                const SAVES: Saves = Saves::$saves;
+                const COST: Cost = Cost::$cost;
+                #[inline(always)]
+                fn f<A: Algebra<T>>($self, $a: A, $x: A::V) -> A::V $f
+                #[inline(always)]
+                fn vjp<A: Algebra<T>>($self_, $a_: A, $saved: A::V, $g: A::V) -> A::V $vjp
+            }
+        )+
+
+        /// Calls `f` for every operation of this file.
+        #[doc(hidden)]
+        pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
+            $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
+        }
+    };
+    (@struct [$(#[$doc:meta])*] $Op:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $Op;
+    };
+    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident),+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $Op<T> {
+            $($(#[$field_doc])* pub $field: T),+
+        }
+    };
+    (@type $Op:ident) => { $Op };
+    (@type $Op:ident { $($field:ident)+ }) => { $Op<T> };
+}
+pub(crate) use pointwise;
+
+/// A generic function that is called for each operation of a file by its `for_each`: so that no list of
+/// all operations is written a second time.
+#[doc(hidden)]
+pub trait ForEachOp<T: Real> {
+    /// Called with the type of the operation.
+    fn op<P: Pointwise<T>>(&mut self);
+}
+
 #[derive(Clone, Copy)]
 struct Forward<P>(P);
 
@@ -100,10 +163,4 @@ impl<T: Real> Tensor<T> {
     pub fn map_vjp<P: Pointwise<T>>(&self, op: P, g: &Tensor<T>) -> Tensor<T> {
         elementwise(P::NAME, Vjp(op), [self, g])
     }
-}
-
-/// Compiles an operation, see [`compiled`](crate::compiled).
-pub(crate) fn compile<T: Real, P: Pointwise<T>>() {
-    black_box(Tensor::<T>::map::<P> as fn(_, _) -> _);
-    black_box(Tensor::<T>::map_vjp::<P> as fn(_, _, _) -> _);
 }

@@ -3,349 +3,123 @@
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
-use crate::ops::pointwise::{Pointwise, Saves, compile};
+use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::simd::Algebra;
 use crate::tensor::Tensor;
 
-/// `-x`
-#[derive(Clone, Copy, Debug)]
-pub struct Neg;
+pointwise! {
+    /// `-x`
+    Neg = "neg", saves Nothing, costs MOVE;
+    f(self, a, x) { a.neg(x) }
+    vjp(self, a, _, g) { a.neg(g) }
 
-impl<T: Real> Pointwise<T> for Neg {
-    const NAME: &'static str = "neg";
-    const SAVES: Saves = Saves::Nothing;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.neg(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
-        a.neg(g)
-    }
-}
+    /// `|x|`
+    Abs = "abs", saves Input, costs MOVE;
+    f(self, a, x) { a.abs(x) }
+    vjp(self, a, x, g) { a.mul(g, a.sign(x)) }
 
-/// `|x|`
-#[derive(Clone, Copy, Debug)]
-pub struct Abs;
+    /// The sign of `x`
+    Sign = "sign", saves Nothing, costs MOVE;
+    f(self, a, x) { a.sign(x) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
 
-impl<T: Real> Pointwise<T> for Abs {
-    const NAME: &'static str = "abs";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.abs(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.sign(x))
-    }
-}
+    /// `x²`
+    Square = "square", saves Input, costs MOVE;
+    f(self, a, x) { a.mul(x, x) }
+    vjp(self, a, x, g) { a.mul(g, a.add(x, x)) }
 
-/// The sign of `x`
-#[derive(Clone, Copy, Debug)]
-pub struct Sign;
+    /// `√x`
+    Sqrt = "sqrt", saves Output, costs CHEAP;
+    f(self, a, x) { a.sqrt(x) }
+    vjp(self, a, y, g) { a.div(a.mul(g, a.splat(T::from_f64(0.5))), y) }
 
-impl<T: Real> Pointwise<T> for Sign {
-    const NAME: &'static str = "sign";
-    const SAVES: Saves = Saves::Nothing;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.sign(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
-        a.mul(g, a.splat(T::ZERO))
-    }
-}
+    /// `1/√x`
+    Rsqrt = "rsqrt", saves Output, costs CHEAP;
+    f(self, a, x) { a.div(a.splat(T::ONE), a.sqrt(x)) }
+    vjp(self, a, y, g) { a.mul(a.mul(g, a.splat(T::from_f64(-0.5))), a.mul(y, a.mul(y, y))) }
 
-/// `x²`
-#[derive(Clone, Copy, Debug)]
-pub struct Square;
+    /// `1/x`
+    Recip = "recip", saves Output, costs CHEAP;
+    f(self, a, x) { a.div(a.splat(T::ONE), x) }
+    vjp(self, a, y, g) { a.neg(a.mul(g, a.mul(y, y))) }
 
-impl<T: Real> Pointwise<T> for Square {
-    const NAME: &'static str = "square";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.add(x, x))
-    }
-}
+    /// `eˣ`
+    Exp = "exp", saves Output, costs COSTLY;
+    f(self, a, x) { a.exp(x) }
+    vjp(self, a, y, g) { a.mul(g, y) }
 
-/// `√x`
-#[derive(Clone, Copy, Debug)]
-pub struct Sqrt;
+    /// `eˣ - 1`
+    Expm1 = "expm1", saves Output, costs COSTLY;
+    f(self, a, x) { a.expm1(x) }
+    vjp(self, a, y, g) { a.fma(g, y, g) }
 
-impl<T: Real> Pointwise<T> for Sqrt {
-    const NAME: &'static str = "sqrt";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::CHEAP;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.sqrt(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.div(a.mul(g, a.splat(T::from_f64(0.5))), y)
-    }
-}
+    /// Natural logarithm
+    Ln = "ln", saves Input, costs COSTLY;
+    f(self, a, x) { a.ln(x) }
+    vjp(self, a, x, g) { a.div(g, x) }
 
-/// `1/√x`
-#[derive(Clone, Copy, Debug)]
-pub struct Rsqrt;
+    /// `ln(1 + x)`
+    Log1p = "log1p", saves Input, costs COSTLY;
+    f(self, a, x) { a.log1p(x) }
+    vjp(self, a, x, g) { a.div(g, a.add(a.splat(T::ONE), x)) }
 
-impl<T: Real> Pointwise<T> for Rsqrt {
-    const NAME: &'static str = "rsqrt";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::CHEAP;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.div(a.splat(T::ONE), a.sqrt(x))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.mul(a.mul(g, a.splat(T::from_f64(-0.5))), a.mul(y, a.mul(y, y)))
-    }
-}
+    /// Sine
+    Sin = "sin", saves Input, costs COSTLY;
+    f(self, a, x) { a.sin(x) }
+    vjp(self, a, x, g) { a.mul(g, a.cos(x)) }
 
-/// `1/x`
-#[derive(Clone, Copy, Debug)]
-pub struct Recip;
+    /// Cosine
+    Cos = "cos", saves Input, costs COSTLY;
+    f(self, a, x) { a.cos(x) }
+    vjp(self, a, x, g) { a.neg(a.mul(g, a.sin(x))) }
 
-impl<T: Real> Pointwise<T> for Recip {
-    const NAME: &'static str = "recip";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::CHEAP;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.div(a.splat(T::ONE), x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.neg(a.mul(g, a.mul(y, y)))
-    }
-}
-
-/// `eˣ`
-#[derive(Clone, Copy, Debug)]
-pub struct Exp;
-
-impl<T: Real> Pointwise<T> for Exp {
-    const NAME: &'static str = "exp";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.exp(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.mul(g, y)
-    }
-}
-
-/// `eˣ - 1`
-#[derive(Clone, Copy, Debug)]
-pub struct Expm1;
-
-impl<T: Real> Pointwise<T> for Expm1 {
-    const NAME: &'static str = "expm1";
-    const SAVES: Saves = Saves::Output;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.expm1(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, y: A::V, g: A::V) -> A::V {
-        a.fma(g, y, g)
-    }
-}
-
-/// Natural logarithm
-#[derive(Clone, Copy, Debug)]
-pub struct Ln;
-
-impl<T: Real> Pointwise<T> for Ln {
-    const NAME: &'static str = "ln";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.ln(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.div(g, x)
-    }
-}
-
-/// `ln(1 + x)`
-#[derive(Clone, Copy, Debug)]
-pub struct Log1p;
-
-impl<T: Real> Pointwise<T> for Log1p {
-    const NAME: &'static str = "log1p";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.log1p(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.div(g, a.add(a.splat(T::ONE), x))
-    }
-}
-
-/// Sine
-#[derive(Clone, Copy, Debug)]
-pub struct Sin;
-
-impl<T: Real> Pointwise<T> for Sin {
-    const NAME: &'static str = "sin";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.sin(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.cos(x))
-    }
-}
-
-/// Cosine
-#[derive(Clone, Copy, Debug)]
-pub struct Cos;
-
-impl<T: Real> Pointwise<T> for Cos {
-    const NAME: &'static str = "cos";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.cos(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.neg(a.mul(g, a.sin(x)))
-    }
-}
-
-/// Error function
-#[derive(Clone, Copy, Debug)]
-pub struct Erf;
-
-impl<T: Real> Pointwise<T> for Erf {
-    const NAME: &'static str = "erf";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::COSTLY;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.erf(x)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// Error function
+    Erf = "erf", saves Input, costs COSTLY;
+    f(self, a, x) { a.erf(x) }
+    vjp(self, a, x, g) {
         let slope = a.splat(T::from_f64(std::f64::consts::FRAC_2_SQRT_PI));
         a.mul(a.mul(g, slope), a.exp(a.neg(a.mul(x, x))))
     }
-}
 
-/// `x^p` for a constant `p`
-#[derive(Clone, Copy, Debug)]
-pub struct Powf<T> {
-    /// The exponent.
-    pub p: T,
-}
-
-impl<T: Real> Pointwise<T> for Powf<T> {
-    const NAME: &'static str = "powf";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::SCALAR;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.powf(x, self.p)
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// `x^p` for a constant `p`
+    Powf {
+        /// The exponent.
+        p,
+    } = "powf", saves Input, costs SCALAR;
+    f(self, a, x) { a.powf(x, self.p) }
+    vjp(self, a, x, g) {
         if self.p == T::ZERO {
             return a.mul(g, a.splat(T::ZERO));
         }
         let slope = a.mul(a.splat(self.p), a.powf(x, self.p - T::ONE));
         a.mul(g, slope)
     }
-}
 
-/// `x + c`
-#[derive(Clone, Copy, Debug)]
-pub struct AddScalar<T> {
-    /// The addend.
-    pub c: T,
-}
+    /// `x + c`
+    AddScalar {
+        /// The addend.
+        c,
+    } = "add_scalar", saves Nothing, costs MOVE;
+    f(self, a, x) { a.add(x, a.splat(self.c)) }
+    vjp(self, _, _, g) { g }
 
-impl<T: Real> Pointwise<T> for AddScalar<T> {
-    const NAME: &'static str = "add_scalar";
-    const SAVES: Saves = Saves::Nothing;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.add(x, a.splat(self.c))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, _: A, _: A::V, g: A::V) -> A::V {
-        g
-    }
-}
+    /// `x · c`
+    MulScalar {
+        /// The factor.
+        c,
+    } = "mul_scalar", saves Nothing, costs MOVE;
+    f(self, a, x) { a.mul(x, a.splat(self.c)) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(self.c)) }
 
-/// `x · c`
-#[derive(Clone, Copy, Debug)]
-pub struct MulScalar<T> {
-    /// The factor.
-    pub c: T,
-}
-
-impl<T: Real> Pointwise<T> for MulScalar<T> {
-    const NAME: &'static str = "mul_scalar";
-    const SAVES: Saves = Saves::Nothing;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.splat(self.c))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, _: A::V, g: A::V) -> A::V {
-        a.mul(g, a.splat(self.c))
-    }
-}
-
-/// `min(max(x, lo), hi)`
-#[derive(Clone, Copy, Debug)]
-pub struct Clamp<T> {
-    /// The lower bound.
-    pub lo: T,
-    /// The upper bound.
-    pub hi: T,
-}
-
-impl<T: Real> Pointwise<T> for Clamp<T> {
-    const NAME: &'static str = "clamp";
-    const SAVES: Saves = Saves::Input;
-    const COST: Cost = Cost::MOVE;
-    #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.min(a.max(x, a.splat(self.lo)), a.splat(self.hi))
-    }
-    #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
+    /// `min(max(x, lo), hi)`
+    Clamp {
+        /// The lower bound.
+        lo,
+        /// The upper bound.
+        hi,
+    } = "clamp", saves Input, costs MOVE;
+    f(self, a, x) { a.min(a.max(x, a.splat(self.lo)), a.splat(self.hi)) }
+    vjp(self, a, x, g) {
         let inside = a.and(a.lt(a.splat(self.lo), x), a.lt(x, a.splat(self.hi)));
         a.select(inside, g, a.splat(T::ZERO))
     }
@@ -468,26 +242,4 @@ impl<T: Real> Tensor<T> {
         .or_panic();
         self.map(Clamp { lo, hi })
     }
-}
-
-/// Compiles the functions of this file, see [`compiled`](crate::compiled).
-pub(crate) fn compile_all<T: Real>() {
-    compile::<T, Neg>();
-    compile::<T, Abs>();
-    compile::<T, Sign>();
-    compile::<T, Square>();
-    compile::<T, Sqrt>();
-    compile::<T, Rsqrt>();
-    compile::<T, Recip>();
-    compile::<T, Exp>();
-    compile::<T, Expm1>();
-    compile::<T, Ln>();
-    compile::<T, Log1p>();
-    compile::<T, Sin>();
-    compile::<T, Cos>();
-    compile::<T, Erf>();
-    compile::<T, Powf<T>>();
-    compile::<T, AddScalar<T>>();
-    compile::<T, MulScalar<T>>();
-    compile::<T, Clamp<T>>();
 }
