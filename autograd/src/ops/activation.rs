@@ -61,6 +61,21 @@ impl<T: Real> Var<T> {
         self.map(Softplus)
     }
 
+    /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
+    ///
+    /// Turian, Bergstra, Bengio 2009.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.0f32, 0.0, 3.0]));
+    /// assert_eq!(x.softsign().value().to_vec(), [-0.5, 0.0, 0.75]);
+    /// ```
+    #[track_caller]
+    pub fn softsign(&self) -> Var<T> {
+        self.map(Softsign)
+    }
+
     /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact
     /// form, PyTorch's default.
     ///

@@ -137,6 +137,7 @@ pub const ROWS: &[Row] = rows![
     silu any [Plain], Nonzero, |x, c| x[0].silu();
     mish any [Plain], Nonzero, |x, c| x[0].mish();
     softplus any [Plain], Nonzero, |x, c| x[0].softplus();
+    softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign();
     gelu any [Plain], Nonzero, |x, c| x[0].gelu();
     gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();
 

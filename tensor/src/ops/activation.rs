@@ -55,6 +55,11 @@ pointwise! {
         a.mul(g, a.fma(y, a.mul(x, complement), y))
     }
 
+    /// `x / (1 + |x|)`
+    Softsign = "softsign", saves Output, costs CHEAP;
+    f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
+    vjp(self, a, y, g) { let d = a.sub(a.splat(T::ONE), a.abs(y)); a.mul(a.mul(g, d), d) }
+
     /// `ln(1 + eˣ)`
     Softplus = "softplus", saves Input, costs COSTLY;
     f(self, a, x) { a.softplus(x) }
@@ -148,6 +153,14 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softplus(&self) -> Tensor<T> {
         self.map(Softplus)
+    }
+
+    /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
+    ///
+    /// Turian, Bergstra, Bengio 2009.
+    #[track_caller]
+    pub fn softsign(&self) -> Tensor<T> {
+        self.map(Softsign)
     }
 
     /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact

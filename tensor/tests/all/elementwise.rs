@@ -139,6 +139,15 @@ fn unaries() -> Vec<Unary> {
             1e-37
         ),
         unary!(
+            softsign,
+            Softsign,
+            output,
+            |x| x / (1.0 + x.abs()),
+            |x| (1.0 + x.abs()).powi(-2),
+            3.0,
+            0.0
+        ),
+        unary!(
             softplus,
             Softplus,
             input,
