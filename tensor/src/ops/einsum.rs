@@ -1,7 +1,7 @@
 //! Einstein summation: products and sums specified by the names of the axes.
 //!
-//! The rules use the operations of a trait only ([`Operand`]), which both tensors and differentiable
-//! variables implement.
+//! The rules use the operations of a trait only ([`Operand`]), which both tensors and
+//! differentiable variables implement.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::kernels::Real;
@@ -149,8 +149,8 @@ impl<A: Operand> Named<A> {
         self
     }
 
-    /// A batch of matrices whose rows and columns are groups of axes. Batch axes are merged only if the
-    /// rank requires it, so that matmul can read as many operands as possible without a copy.
+    /// A batch of matrices whose rows and columns are groups of axes. Batch axes are merged only if
+    /// the rank requires it, so that matmul can read as many operands as possible without a copy.
     fn matrices(&self, batch: &[char], rows: &[char], cols: &[char]) -> A {
         let product = |group: &[char]| group.iter().map(|&c| self.size(c)).product::<usize>();
         let mut sizes: Vec<usize> = batch.iter().map(|&c| self.size(c)).collect();
