@@ -1,10 +1,11 @@
 //! Instantiations of the operations of this crate for `f32` and `f64`.
 //!
 //! Rust compiles a generic function in the first crate that uses it with given types, and dependent
-//! crates link that copy if the function is marked `#[inline(never)]`. The [kernels](crate::kernels)
-//! and the entries into the instruction sets ([`Real::dispatch`]) are marked so. This file uses every
-//! operation with both element types, so their kernels are compiled here and programs link them. An
-//! operation that a program defines itself is compiled in that program.
+//! crates link that copy if the function is marked `#[inline(never)]`. The
+//! [kernels](crate::kernels) and the entries into the instruction sets ([`Real::dispatch`]) are
+//! marked so. This file uses every operation with both element types, so their kernels are compiled
+//! here and programs link them. An operation that a program defines itself is compiled in that
+//! program.
 //!
 //! Nothing here is ever called. The root is `#[inline(never)]` too: a small function without calls
 //! would be compiled in the dependent crates. An operation that is missing here works as well, but

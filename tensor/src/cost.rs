@@ -1,9 +1,8 @@
 //! The cost model: estimated times of work, from which chunk sizes and the use of threads follow.
 //!
-//! This file is the only table of costs. The unit of time is the picosecond, for one core of about
-//! 4 GHz with AVX-512. The estimates only have to be right within a factor of two or so: they decide
-//! how work is divided, never what it computes. Chunk sizes must not depend on the number of threads,
-//! since the order of floating-point sums does depend on chunks.
+//! This file is the only table of costs. The unit of time is the picosecond, on one core with
+//! AVX-512. The estimates decide how work is divided, never what it computes. Chunk sizes must not
+//! depend on the number of threads, since the order of floating-point sums does depend on chunks.
 
 use crate::precision::MatmulPrecision;
 
@@ -43,8 +42,8 @@ impl Cost {
     /// Scalar code, element by element: gathers, powers, sorting.
     pub const SCALAR: Cost = Cost(3_000);
 
-    /// An element of the product of `m` rows and `k` terms per sum, in a precision. The time to load
-    /// the right matrix is divided among the rows.
+    /// An element of the product of `m` rows and `k` terms per sum, in a precision. The time to
+    /// load the right matrix is divided among the rows.
     pub(crate) fn matmul(m: usize, k: usize, precision: MatmulPrecision) -> Cost {
         const LOAD_RIGHT: usize = 130;
         let per_term = match precision {
@@ -57,8 +56,8 @@ impl Cost {
         Cost(u32::try_from(time).unwrap_or(u32::MAX).saturating_add(200))
     }
 
-    /// A pair of a query and a key in tiled attention: `products` matrix products over vectors whose
-    /// widths add up to `width`.
+    /// A pair of a query and a key in tiled attention: `products` matrix products over vectors
+    /// whose widths add up to `width`.
     pub(crate) fn attention(products: usize, width: usize) -> Cost {
         Cost((1_000 + 20 * products * width) as u32)
     }

@@ -1,8 +1,9 @@
 //! Tensors as text, in PyTorch's format with its default options; element types have Rust's names.
 //!
-//! Four digits; one width for all elements, computed from those that are printed; scientific notation
-//! for all elements or for none; lines of at most 80 columns; of more than 1000 elements, only three
-//! at each end of an axis. The alternate form `{:#}` adds a line with element type and shape.
+//! Four digits; one width for all elements, computed from those that are printed; scientific
+//! notation for all elements or for none; lines of at most 80 columns; of more than 1000 elements,
+//! only three at each end of an axis. The alternate form `{:#}` adds a line with element type and
+//! shape.
 //!
 //! ```
 //! use retrograd_tensor::Tensor;

@@ -116,7 +116,8 @@ impl Integer for u32 {
 pub trait Steps: Element {
     /// The type of the bounds and the step: `f64` for floats, `i64` for integers.
     type Bound: Copy + Display;
-    /// The number of elements in `start, start + step, ..` before `stop`; `None` if it is not finite.
+    /// The number of elements in `start, start + step, ..` before `stop`; `None` if it is not
+    /// finite.
     fn count(start: Self::Bound, stop: Self::Bound, step: Self::Bound) -> Option<usize>;
     /// Element `i` of the progression, counted from 0; panics if it does not fit the type.
     fn nth(start: Self::Bound, step: Self::Bound, i: usize) -> Self;

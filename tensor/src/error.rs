@@ -1,7 +1,8 @@
 //! Errors of shapes and arguments, in one message format.
 //!
-//! The rules about shapes are pure functions that return `Result<_, ShapeError>`. Methods of tensors
-//! panic at the caller's line with the same message, since an invalid shape is a programming error.
+//! The rules about shapes are pure functions that return `Result<_, ShapeError>`. Methods of
+//! tensors panic at the caller's line with the same message, since an invalid shape is a
+//! programming error.
 
 use std::fmt;
 

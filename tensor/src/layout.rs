@@ -42,8 +42,8 @@ impl Layout {
         self.offset
     }
 
-    /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not matter;
-    /// a tensor without elements is contiguous.
+    /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not
+    /// matter; a tensor without elements is contiguous.
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for i in (0..self.shape.rank()).rev() {
@@ -227,16 +227,16 @@ impl Layout {
         Ok(Layout { shape: *shape, strides, offset: self.offset })
     }
 
-    /// The same elements in the same order with another shape; `None` if no strides express it, so that
-    /// the elements must be copied.
+    /// The same elements in the same order with another shape; `None` if no strides express it, so
+    /// that the elements must be copied.
     pub fn reshape(&self, shape: Shape) -> Option<Layout> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(shape) });
         }
         let mut out = Layout { shape, strides: [0; MAX_RANK], offset: self.offset };
-        // Groups of old axes that are adjacent in memory, innermost first, each of which must be the
-        // product of new axes.
+        // Groups of old axes that are adjacent in memory, innermost first, each of which must be
+        // the product of new axes.
         let mut old = (0..self.shape.rank()).rev().filter(|&i| self.shape[i] != 1).peekable();
         let mut new = (0..shape.rank()).rev().filter(|&i| shape[i] != 1).peekable();
         while let Some(i) = old.next() {

@@ -10,9 +10,9 @@
 //! assert_eq!(x.matmul(&x.t()).to_vec(), [14.0, 32.0, 32.0, 77.0]);
 //! ```
 //!
-//! A [`Tensor`] is a layout over shared storage, and its operations are methods. Invalid shapes panic
-//! at the caller's line with a message that names them. Results do not depend on the number of
-//! threads. Random tensors are functions of a [key](random::Key).
+//! A [`Tensor`] is a layout over shared storage, and its operations are methods. Invalid shapes
+//! panic at the caller's line with a message that names them. Results do not depend on the number
+//! of threads. Random tensors are functions of a [key](random::Key).
 //!
 //! # Modules
 //!
@@ -22,8 +22,8 @@
 //! |---|---|---|
 //! | operations | [`ops`], [`random`], [`torch_random`], `display` | the methods of [`Tensor`]: formulas and their derivatives |
 //! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
-//! | tensors | [`tensor`] | storage and layout together: constructors, views, elements |
-//! | loops | `loop_nest`, `transpose`, `matrix`, [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
+//! | tensors | `tensor` | storage and layout together: constructors, views, elements |
+//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
 //! | instructions | [`simd`], [`settings`], [`precision`] | vectors on every instruction set, and the selection of one |
 //! | data | [`shape`], [`layout`], [`storage`], [`element`], [`error`] | shapes, strides, memory, element types, errors |
 //!
@@ -48,7 +48,7 @@ pub mod settings;
 pub mod shape;
 pub mod simd;
 pub mod storage;
-pub mod tensor;
+mod tensor;
 pub mod torch_random;
 mod transpose;
 

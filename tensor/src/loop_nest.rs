@@ -100,8 +100,8 @@ pub struct Cursor<'a, const K: usize> {
 }
 
 impl<const K: usize> Cursor<'_, K> {
-    /// The next run of at most `most` elements: its length, and its start in each operand. The caller
-    /// must stop at the end of the iteration space.
+    /// The next run of at most `most` elements: its length, and its start in each operand. The
+    /// caller must stop at the end of the iteration space.
     #[inline]
     pub fn next(&mut self, most: usize) -> (usize, [usize; K]) {
         let inner = self.nest.rank - 1;
@@ -109,8 +109,8 @@ impl<const K: usize> Cursor<'_, K> {
         (len, self.advance(inner, len))
     }
 
-    /// The next runs of at most `most` elements in total, [`LoopNest::step`] apart: their number, their
-    /// length, and the start of the first in each operand. Several runs are always full runs.
+    /// The next runs of at most `most` elements in total, [`LoopNest::step`] apart: their number,
+    /// their length, and the start of the first in each operand. Several runs are always full runs.
     #[inline(never)]
     pub fn next_runs(&mut self, most: usize) -> (usize, usize, [usize; K]) {
         let inner = self.nest.rank - 1;
@@ -147,8 +147,8 @@ impl<const K: usize> Cursor<'_, K> {
     }
 }
 
-/// Copies a run of elements `stride` apart to `out`. It is inlined into kernels, where it is vectorised
-/// for their instruction set.
+/// Copies a run of elements `stride` apart to `out`. It is inlined into kernels, where it is
+/// vectorised for their instruction set.
 #[inline(always)]
 pub fn gather<T: Copy>(data: &[T], start: usize, stride: isize, out: &mut [T]) {
     match stride {

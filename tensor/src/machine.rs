@@ -1,9 +1,10 @@
 //! The measured limits of a machine, relative to which benchmarks report their results.
 //!
 //! Absolute times cannot be compared between machines; fractions of the limits of a machine can. So
-//! every benchmark measures the limits first and reports its results as fractions of them: of the peak
-//! rate of multiply-adds if it is bound by arithmetic, of the memory bandwidth if it is bound by
-//! memory, and else of the smaller bound (the roofline model: Williams, Waterman, Patterson 2009).
+//! every benchmark measures the limits first and reports its results as fractions of them: of the
+//! peak rate of multiply-adds if it is bound by arithmetic, of the memory bandwidth if it is bound
+//! by memory, and else of the smaller bound (the roofline model: Williams, Waterman, Patterson
+//! 2009).
 
 mod probe;
 
@@ -33,7 +34,8 @@ pub struct Peak {
 pub struct Memory {
     /// `L1`, `L2`, `L3` or `DRAM`.
     pub name: &'static str,
-    /// The capacity, per core or, of the last-level cache, of all cores; `usize::MAX` for main memory.
+    /// The capacity, per core or, of the last-level cache, of all cores; `usize::MAX` for main
+    /// memory.
     pub bytes: usize,
     /// Whether the cache is private to each core.
     pub per_core: bool,
@@ -43,8 +45,8 @@ pub struct Memory {
     pub copy: Rate,
 }
 
-/// The overhead of a parallel region: its time minus that of the work in it, which is 20 microseconds
-/// per thread.
+/// The overhead of a parallel region: its time minus that of the work in it, which is 20
+/// microseconds per thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
     /// Microseconds, for consecutive regions.
@@ -64,9 +66,9 @@ pub struct Machine {
     pub cores: usize,
     /// Threads that parallel work uses.
     pub threads: usize,
-    /// The clock rate in GHz, from a chain of instructions of known latency: a multiplication and an
-    /// exclusive or, 4 cycles on x86-64 since 2008 and on most 64-bit Arm CPUs. Wide vectors may reduce
-    /// the clock rate.
+    /// The clock rate in GHz, from a chain of instructions of known latency: a multiplication and
+    /// an exclusive or, 4 cycles on x86-64 since 2008 and on most 64-bit Arm CPUs. Wide vectors may
+    /// reduce the clock rate.
     pub clock: f64,
     /// The peak of every SIMD level that the CPU supports, the best last.
     pub peaks: Vec<Peak>,
@@ -87,7 +89,8 @@ impl Machine {
         *self.peaks.iter().max_by(|a, b| best(a, b)).expect("the scalar level is always there")
     }
 
-    /// The first level of memory that holds `bytes`, with the private caches of all threads together.
+    /// The first level of memory that holds `bytes`, with the private caches of all threads
+    /// together.
     pub fn holding(&self, bytes: f64) -> &Memory {
         let holds = |m: &&Memory| {
             let each = if m.per_core { self.threads } else { 1 };
@@ -96,16 +99,16 @@ impl Machine {
         self.memory.iter().find(holds).expect("main memory holds everything")
     }
 
-    /// The largest bandwidth in GB/s, of reads or copies by all threads, of a level of memory that holds
-    /// `bytes`: the first such level, or a later one if that is faster.
+    /// The largest bandwidth in GB/s, of reads or copies by all threads, of a level of memory that
+    /// holds `bytes`: the first such level, or a later one if that is faster.
     pub fn bandwidth(&self, bytes: f64) -> f64 {
         let nearest = self.holding(bytes).bytes;
         let far_enough = self.memory.iter().filter(|m| m.bytes >= nearest);
         far_enough.map(|m| m.read.all.max(m.copy.all)).fold(0.0, f64::max)
     }
 
-    /// The roofline bound in seconds for `flops` operations on `bytes`, each of which is moved once to or
-    /// from the first level of memory that holds them.
+    /// The roofline bound in seconds for `flops` operations on `bytes`, each of which is moved once
+    /// to or from the first level of memory that holds them.
     pub fn least_seconds(&self, flops: f64, bytes: f64) -> f64 {
         let bandwidth = self.bandwidth(bytes);
         (flops / (self.peak().gflops.all * 1e9)).max(bytes / (bandwidth * 1e9))

@@ -122,9 +122,9 @@ impl<T: Float> MatRef<'_, T> {
         places.map(|(i, j)| only_finite(self.at(i, j))).collect()
     }
 
-    /// `out += self · b`, restricted to the non-finite elements of `b` and the elements of `self` that
-    /// are not 0. Together with the product where non-finite elements are replaced by 0, this is a
-    /// matrix product in which `0 · x` is 0 for every `x`.
+    /// `out += self · b`, restricted to the non-finite elements of `b` and the elements of `self`
+    /// that are not 0. Together with the product where non-finite elements are replaced by 0, this
+    /// is a matrix product in which `0 · x` is 0 for every `x`.
     pub fn add_product_with_non_finite(self, b: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         for k in 0..self.cols {
             for j in (0..b.cols).filter(|&j| !b.at(k, j).to_f64().is_finite()) {
@@ -136,8 +136,8 @@ impl<T: Float> MatRef<'_, T> {
     }
 }
 
-/// A mutable matrix with contiguous rows at any distance, which can be divided into disjoint parts for
-/// different threads.
+/// A mutable matrix with contiguous rows at any distance, which can be divided into disjoint parts
+/// for different threads.
 #[derive(Debug)]
 pub struct MatMut<'a, T> {
     start: *mut T,
@@ -224,8 +224,8 @@ impl<'a, T> MatMut<'a, T> {
 
     // The methods below consume a matrix, and their parts share no elements.
 
-    /// Disjoint blocks of at most `rows` rows and `cols` columns in row-major order, each with its first
-    /// row and column.
+    /// Disjoint blocks of at most `rows` rows and `cols` columns in row-major order, each with its
+    /// first row and column.
     ///
     /// # Panics
     /// If a block has no rows or no columns.

@@ -1,12 +1,12 @@
 //! Parallelism: the only file that uses rayon.
 //!
-//! Work is divided into chunks whose size depends on the shape of the work alone
-//! ([`Cost`]), and every chunk is computed in the same way on every thread. So results do not depend
-//! on the number of threads. Whether threads are used at all depends on the estimated time.
+//! Work is divided into chunks whose size depends on the shape of the work alone ([`Cost`]), and
+//! every chunk is computed in the same way on every thread. So results do not depend on the number
+//! of threads. Whether threads are used at all depends on the estimated time.
 //!
 //! A thread that is blocked in rayon may execute any other task of its pool. So every distributed
-//! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that thread
-//! blocks in the default ones.
+//! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that
+//! thread blocks in the default ones.
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
@@ -19,8 +19,8 @@ pub fn threads() -> usize {
 }
 
 /// `f(0), f(1), ..` in order, in parallel: large shards of work that contain parallel work
-/// themselves. If there are at least as many shards as threads, the work inside a shard stays on one
-/// thread and in its caches.
+/// themselves. If there are at least as many shards as threads, the work inside a shard stays on
+/// one thread and in its caches.
 ///
 /// ```
 /// use retrograd_tensor::{par, with_threads};
@@ -107,14 +107,15 @@ pub fn yield_to_pool() -> bool {
     }
 }
 
-/// `f` for other threads, in the settings of this one. `f` is a trait object, so that rayon's code is
-/// compiled once per type of argument instead of once per `f`.
+/// `f` for other threads, in the settings of this one. `f` is a trait object, so that rayon's code
+/// is compiled once per type of argument instead of once per `f`.
 fn in_current_settings<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + Send + Sync {
     let here = Settings::current();
     move |argument| here.run(|| f(argument))
 }
 
-/// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the chunk.
+/// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the
+/// chunk.
 pub fn fill<T: Send>(
     out: &mut [T],
     chunk: usize,
@@ -235,8 +236,8 @@ mod tests {
         }
     }
 
-    /// The settings in which a thread executes an unrelated task while it is blocked in `share`, which
-    /// is called in unusual settings and given two tasks to distribute.
+    /// The settings in which a thread executes an unrelated task while it is blocked in `share`,
+    /// which is called in unusual settings and given two tasks to distribute.
     fn while_blocked_in(share: impl Fn(&(dyn Fn() + Sync)) + Sync) -> Settings {
         let (both_began, seen) = (AtomicBool::new(false), OnceLock::new());
         let (both_began, seen) = (&both_began, &seen);

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 /// The precision in which `f32` matrices may be multiplied.
 ///
-/// Some CPUs multiply `bf16` matrices (`bf16` is the upper half of an `f32`, with 8 significant bits)
-/// many times faster than `f32` matrices. An `f32` is the sum of three `bf16` terms, each the
-/// rounding error of the terms before it. The product of two `f32` numbers is then a sum of products
-/// of terms, from which the smallest can be omitted (split precision). Sums are always accumulated
-/// in `f32`.
+/// Some CPUs multiply `bf16` matrices (`bf16` is the upper half of an `f32`, with 8 significant
+/// bits) many times faster than `f32` matrices. An `f32` is the sum of three `bf16` terms, each the
+/// rounding error of the terms before it. The product of two `f32` numbers is then a sum of
+/// products of terms, from which the smallest can be omitted (split precision). Sums are always
+/// accumulated in `f32`.
 ///
 /// | precision | terms | products | relative error of a product of two factors | PyTorch's name |
 /// |---|---|---|---|---|
@@ -21,13 +21,13 @@ use std::str::FromStr;
 /// With three terms results are as accurate as with `F32`; their bits differ. A row of a product
 /// depends neither on threads nor on other rows.
 ///
-/// The range is smaller than that of `F32`: factors, terms and sums below 2⁻¹²⁶ are flushed to 0, so
-/// factors below 2⁻¹¹⁰ lose terms; and rounding up can overflow within 2⁻⁷ of the largest number.
-/// Non-finite factors give the same results as with `F32`.
+/// The range is smaller than that of `F32`: factors, terms and sums below 2⁻¹²⁶ are flushed to 0,
+/// so factors below 2⁻¹¹⁰ lose terms; and rounding up can overflow within 2⁻⁷ of the largest
+/// number. Non-finite factors give the same results as with `F32`.
 ///
 /// The precision is a permission. It applies to products with at least 16 columns and 16 terms per
-/// sum, on an x86-64 CPU with AMX, under Linux, at level [`Avx512`](crate::simd::Level::Avx512). All
-/// other products, and tiled attention, are computed in `F32`. See
+/// sum, on an x86-64 CPU with AMX, under Linux, at level [`Avx512`](crate::simd::Level::Avx512).
+/// All other products, and tiled attention, are computed in `F32`. See
 /// [`MatmulPrecision::is_supported`].
 ///
 /// Reference: Henry, Tang and Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence

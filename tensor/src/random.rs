@@ -1,9 +1,9 @@
 //! Counter-based random numbers: functions of a key and an index.
 //!
-//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: *Parallel random numbers: as
-//! easy as 1, 2, 3*, SC 2011), which encrypts a counter. It has no state, so any number
-//! can be computed at any time, on any thread, and again in the backward pass: a random tensor does not
-//! depend on threads, layouts or instruction sets, and dropout saves a [`Key`] instead of a mask.
+//! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: *Parallel random numbers: as easy as
+//! 1, 2, 3*, SC 2011), which encrypts a counter. It has no state, so any number can be computed at
+//! any time, on any thread, and again in the backward pass: a random tensor does not depend on
+//! threads, layouts or instruction sets, and dropout saves a [`Key`] instead of a mask.
 
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings;
@@ -20,8 +20,8 @@ const GROUP: usize = 4 * LANES;
 /// Philox4x32-10 of a counter under a key.
 #[inline(always)]
 fn philox([c0, c1, c2, c3]: [u32; 4], [mut k0, mut k1]: [u32; 2]) -> [u32; 4] {
-    // Words are in the lower halves of 64 bits, as vector multiplication requires; the upper halves are
-    // ignored.
+    // Words are in the lower halves of 64 bits, as vector multiplication requires; the upper halves
+    // are ignored.
     let mut c: [u64; 4] = [c0.into(), c1.into(), c2.into(), c3.into()];
     for _ in 0..10 {
         let a = u64::from(c[0] as u32) * 0xD251_1F53;
@@ -95,8 +95,8 @@ impl Key {
         unit_f32(self.bits(index))
     }
 
-    /// 32 random bits, four words per block: the fast sequence, of which [`Key::words`] computes many at
-    /// once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
+    /// 32 random bits, four words per block: the fast sequence, of which [`Key::words`] computes
+    /// many at once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
     /// in 16 lanes are in order.
     pub fn word(self, index: u64) -> u32 {
         let mut word = [0];
@@ -115,8 +115,8 @@ impl Key {
         );
     }
 
-    /// Calls `f` with the words from `first` on, at most a group at a time, with their start in `out` and
-    /// the part of `out` that corresponds to them.
+    /// Calls `f` with the words from `first` on, at most a group at a time, with their start in
+    /// `out` and the part of `out` that corresponds to them.
     pub(crate) fn fill<T>(
         self,
         level: Level,
@@ -124,7 +124,8 @@ impl Key {
         out: &mut [T],
         f: impl Fn(&[u32], usize, &mut [T]),
     ) {
-        // A kernel without vector operations, so that the compiler vectorises for the instruction set.
+        // A kernel without vector operations, so that the compiler vectorises for the instruction
+        // set.
         dispatch_f32(level, Words { key: self, first, out, f });
     }
 

@@ -1,25 +1,25 @@
 //! Settings of a thread, changed by scopes that hold while a closure runs.
 //!
-//! There are four scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`] (`no_grad`
-//! of the autograd crate is the common case) and
+//! There are four scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
+//! (`no_grad` of the autograd crate is the common case) and
 //! [`par::single_threaded`](crate::par::single_threaded). A scope applies to the thread that enters
 //! it and to the work that tensor operations, [`par`](crate::par) and
-//! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure returns
-//! or panics.
+//! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure
+//! returns or panics.
 //!
 //! # Rayon tasks
 //!
 //! A thread that is blocked until its distributed work is done may execute other tasks of its pool
-//! in the meantime. It does so in the default settings: gradients enabled, precision `F32`, the level
-//! from `RETROGRAD_SIMD` or the CPU. So a scope never affects unrelated tasks.
+//! in the meantime. It does so in the default settings: gradients enabled, precision `F32`, the
+//! level from `RETROGRAD_SIMD` or the CPU. So a scope never affects unrelated tasks.
 //!
-//! A program that calls rayon itself (`par_iter`, `join`, `scope`, `spawn`) must enter scopes *inside*
-//! its tasks, not around the call:
+//! A program that calls rayon itself (`par_iter`, `join`, `scope`, `spawn`) must enter scopes
+//! *inside* its tasks, not around the call:
 //!
 //! * A task starts in the default settings, not in those of the thread that spawned it. Only the
 //!   tasks that the spawning thread executes itself run in its settings.
-//! * A thread that is blocked in a rayon call keeps its settings. Any task that it executes meanwhile
-//!   runs in them.
+//! * A thread that is blocked in a rayon call keeps its settings. Any task that it executes
+//!   meanwhile runs in them.
 //!
 //! [`par::map`](crate::par::map), [`par::each`](crate::par::each) and
 //! [`par::shards`](crate::par::shards) have neither limitation.
@@ -76,8 +76,8 @@ impl Settings {
 /// The SIMD level of this thread: that of the innermost [`with_level`], else the default of the
 /// process, [`Level::from_environment`], which is read once.
 ///
-/// Tensor operations pass it on to the threads that they distribute work to. Threads and rayon tasks
-/// that a program starts itself begin with the default; see [`settings`](self).
+/// Tensor operations pass it on to the threads that they distribute work to. Threads and rayon
+/// tasks that a program starts itself begin with the default; see [`settings`](self).
 ///
 /// # Panics
 /// If [`Level::from_environment`] is an error. A program that reports this error itself calls that
@@ -88,8 +88,8 @@ pub fn level() -> Level {
     Settings::current().level.unwrap_or_else(|| *DEFAULT.get_or_init(default))
 }
 
-/// Runs `f` with kernels of another SIMD level; for tests and comparisons. See [`settings`](self) for
-/// rayon tasks.
+/// Runs `f` with kernels of another SIMD level; for tests and comparisons. See [`settings`](self)
+/// for rayon tasks.
 ///
 /// # Panics
 /// If this CPU does not support the level.
@@ -115,8 +115,8 @@ pub fn matmul_precision() -> MatmulPrecision {
 }
 
 /// Runs `f` with `f32` matrices multiplied in `precision` where it is supported, including those of
-/// backward passes that run inside. See [`settings`](self) for threads and rayon tasks that `f` starts
-/// itself.
+/// backward passes that run inside. See [`settings`](self) for threads and rayon tasks that `f`
+/// starts itself.
 ///
 /// ```
 /// use retrograd_tensor::random::Rng;
@@ -138,8 +138,8 @@ pub fn grad_enabled() -> bool {
 }
 
 /// Runs `f` with recording of operations on variables enabled or disabled: PyTorch's
-/// `torch.set_grad_enabled(enabled)` as a context manager. Scopes nest; a panic restores the previous
-/// value.
+/// `torch.set_grad_enabled(enabled)` as a context manager. Scopes nest; a panic restores the
+/// previous value.
 ///
 /// The autograd crate reads this setting. It is defined here, so that distributed work inherits it
 /// like every other setting.

@@ -7,8 +7,8 @@ use std::ops::{Deref, RangeFull};
 /// The largest number of axes a tensor may have.
 pub const MAX_RANK: usize = 8;
 
-/// A size that [`reshape`](crate::Tensor::reshape) infers from the number of elements, like `-1` in NumPy
-/// and PyTorch.
+/// A size that [`reshape`](crate::Tensor::reshape) infers from the number of elements, like `-1` in
+/// NumPy and PyTorch.
 pub const INFER: usize = usize::MAX;
 
 /// The sizes of a tensor's axes, outermost first.
@@ -101,8 +101,8 @@ impl Shape {
         out
     }
 
-    /// Broadcasts two shapes by NumPy's rules: they are aligned at the last axis, and sizes must be equal
-    /// or one of them 1.
+    /// Broadcasts two shapes by NumPy's rules: they are aligned at the last axis, and sizes must be
+    /// equal or one of them 1.
     pub fn broadcast(op: &'static str, a: &Shape, b: &Shape) -> Result<Shape> {
         let rank = a.rank().max(b.rank());
         let mut dims = [0; MAX_RANK];

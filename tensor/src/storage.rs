@@ -1,16 +1,16 @@
 //! Storage: a pool of aligned blocks, which are recycled without being cleared.
 //!
-//! A block is zeroed once, when it is allocated, so it is always initialised memory. When a storage is
-//! dropped, its block goes to the free list of its size class; the next storage of that class reuses
-//! it with its old contents. Elements that accept any bit pattern ([`Element::ANY_BITS`]) can read such
-//! a block safely, and `bool` storages are cleared first. In a training loop, where every step uses
-//! the same sizes, the allocator is called in the first step only.
+//! A block is zeroed once, when it is allocated, so it is always initialised memory. When a storage
+//! is dropped, its block goes to the free list of its size class; the next storage of that class
+//! reuses it with its old contents. Elements that accept any bit pattern ([`Element::ANY_BITS`])
+//! can read such a block safely, and `bool` storages are cleared first. In a training loop, where
+//! every step uses the same sizes, the allocator is called in the first step only.
 //!
 //! The bytes kept for reuse never exceed the peak of the bytes in use.
 //!
-//! Large blocks start at a multiple of 2 MiB and request huge pages from Linux: the first touch of a
-//! page costs about as much as copying it, and an address in a huge page is translated without a page
-//! table walk.
+//! Large blocks start at a multiple of 2 MiB and request huge pages from Linux: the first touch of
+//! a page costs about as much as copying it, and an address in a huge page is translated without a
+//! page table walk.
 
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
@@ -109,8 +109,8 @@ fn class_bytes(class: usize) -> usize {
     ((STEPS + eighths) << octave) * ALIGN
 }
 
-/// Frees kept blocks of other classes than `wanted` until the limit is met. Classes take turns, so that
-/// unused blocks are freed eventually.
+/// Frees kept blocks of other classes than `wanted` until the limit is met. Classes take turns, so
+/// that unused blocks are freed eventually.
 #[cold]
 fn evict(wanted: usize) {
     static HAND: AtomicUsize = AtomicUsize::new(0);
@@ -140,9 +140,9 @@ fn alloc_layout(bytes: usize) -> Option<Alloc> {
 
 /// Zeroed memory, at least one cache line, and its shift; `None` if there is no memory.
 ///
-/// If all large blocks had the same offset in a page, loads from one block would be delayed by recent
-/// stores to the same offset in another (4K aliasing), because CPUs compare the low bits of addresses
-/// first. So each block is shifted by some cache lines relative to the previous one.
+/// If all large blocks had the same offset in a page, loads from one block would be delayed by
+/// recent stores to the same offset in another (4K aliasing), because CPUs compare the low bits of
+/// addresses first. So each block is shifted by some cache lines relative to the previous one.
 fn fresh(bytes: usize) -> Option<(NonNull<u8>, u16)> {
     static SHIFTS: AtomicUsize = AtomicUsize::new(0);
     let layout = alloc_layout(bytes)?;
@@ -222,7 +222,7 @@ impl Block {
 }
 
 /// The elements of one or more tensors; it dereferences to a slice.
-pub struct Storage<T: Element> {
+pub(crate) struct Storage<T: Element> {
     block: Option<Block>,
     len: usize,
     elements: PhantomData<T>,
@@ -241,7 +241,7 @@ impl<T: Element> Storage<T> {
     }
 
     /// A storage of `len` elements with unspecified values.
-    pub fn recycled(op: &'static str, len: usize) -> Result<Storage<T>> {
+    pub(crate) fn recycled(op: &'static str, len: usize) -> Result<Storage<T>> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&b| b <= isize::MAX as usize);
         let Some(bytes) = bytes else {
             let text = format!("{len} elements of {} do not fit the address space", T::DTYPE);

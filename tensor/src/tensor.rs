@@ -11,11 +11,11 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// An n-dimensional array of `T`: a strided view of storage that clones and views share. Cloning is
-/// cheap; writing is copy-on-write ([`Tensor::make_mut`]), so writing a tensor never changes another
-/// one.
+/// cheap; writing is copy-on-write ([`Tensor::make_mut`]), so writing a tensor never changes
+/// another one.
 ///
-/// An invalid shape is a programming error and panics at the caller's line; constructors from data of
-/// unknown size also have a `try_` form that returns an error.
+/// An invalid shape is a programming error and panics at the caller's line; constructors from data
+/// of unknown size also have a `try_` form that returns an error.
 ///
 /// ```
 /// use retrograd_tensor::Tensor;
@@ -110,8 +110,8 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// A new contiguous tensor; `write` must set all elements, since it is given recycled memory with
-    /// unspecified contents.
+    /// A new contiguous tensor; `write` must set all elements, since it is given recycled memory
+    /// with unspecified contents.
     #[track_caller]
     pub(crate) fn build(op: &'static str, shape: Shape, write: impl FnOnce(&mut [T])) -> Tensor<T> {
         // This function is compiled once per `write`, so most of its work is in other functions.
@@ -347,8 +347,8 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// The elements as a mutable slice in row-major order: in place if the tensor is the only user of its
-    /// storage and covers it contiguously, else in a new copy.
+    /// The elements as a mutable slice in row-major order: in place if the tensor is the only user
+    /// of its storage and covers it contiguously, else in a new copy.
     ///
     /// # Panics
     /// If there is not enough memory for a copy.
@@ -392,8 +392,8 @@ impl<T: Element> Tensor<T> {
         self.view(layout)
     }
 
-    /// The same elements in row-major order with another shape; one size may be [`INFER`](crate::INFER).
-    /// A view if strides allow it, else a copy.
+    /// The same elements in row-major order with another shape; one size may be
+    /// [`INFER`](crate::INFER). A view if strides allow it, else a copy.
     ///
     /// # Panics
     /// If the number of elements differs.
@@ -524,8 +524,8 @@ impl<T: Element> Tensor<T> {
         sizes.iter().map(piece).collect()
     }
 
-    /// Splits the tensor into `n` pieces of equal size along an axis; the last one may be smaller, and as
-    /// in PyTorch there may be fewer than `n`.
+    /// Splits the tensor into `n` pieces of equal size along an axis; the last one may be smaller,
+    /// and as in PyTorch there may be fewer than `n`.
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
@@ -542,8 +542,8 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
     }
 
-    /// Windows of `size` elements every `step` along an axis, which becomes the axis of windows; a new last
-    /// axis is within the window.
+    /// Windows of `size` elements every `step` along an axis, which becomes the axis of windows; a
+    /// new last axis is within the window.
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Tensor<T> {
         self.view(self.layout.unfold("unfold", axis, size, step).or_panic())

@@ -134,10 +134,10 @@ impl TorchRng {
 
     /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
     ///
-    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is the
-    /// first of the next call. From 16 on, all elements are filled with uniform numbers, and blocks of 16
-    /// are transformed, with radii from the first half and angles from the second. A last incomplete
-    /// block overlaps the previous one, and is drawn again.
+    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is
+    /// the first of the next call. From 16 on, all elements are filled with uniform numbers, and
+    /// blocks of 16 are transformed, with radii from the first half and angles from the second. A
+    /// last incomplete block overlaps the previous one, and is drawn again.
     ///
     /// # Panics
     /// If `std` is negative, or either is NaN.
@@ -176,8 +176,8 @@ impl TorchRng {
         radius * cos
     }
 
-    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, with draws of 32 bits if the range is
-    /// below 2²⁸, else of 64 bits.
+    /// As `torch.randint(lo, hi, shape)`: `lo + draw mod (hi - lo)`, with draws of 32 bits if the
+    /// range is below 2²⁸, else of 64 bits.
     ///
     /// # Panics
     /// If `lo..hi` is empty.
@@ -226,8 +226,8 @@ fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
     })
 }
 
-/// Transforms eight radii and eight angles to sixteen normal numbers. Functions are evaluated in `f64` and
-/// rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
+/// Transforms eight radii and eight angles to sixteen normal numbers. Functions are evaluated in
+/// `f64` and rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
 fn normal_block<T: Float>(block: &mut [T], mean: T, std: T) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);
     for (a, b) in radii.iter_mut().zip(angles) {

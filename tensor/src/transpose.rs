@@ -1,8 +1,9 @@
 //! Copies to row-major order, tiled where axes are transposed.
 //!
-//! Copying a transposed operand element by element uses one element of a cache line and returns to the
-//! line a whole row later, when it has been evicted. A tile of 16 × 16 is read along the contiguous
-//! axis, transposed in a buffer that stays in the L1 cache, and written along the other axis.
+//! Copying a transposed operand element by element uses one element of a cache line and returns to
+//! the line a whole row later, when it has been evicted. A tile of 16 × 16 is read along the
+//! contiguous axis, transposed in a buffer that stays in the L1 cache, and written along the other
+//! axis.
 
 use crate::cost::Cost;
 use crate::loop_nest::{LoopNest, gather};
@@ -28,8 +29,8 @@ pub fn copy<T: Copy + Default + Send + Sync>(nest: &LoopNest<1>, data: &[T], out
     });
 }
 
-/// An operand that is contiguous along another axis than the last. The output is a sequence of slabs,
-/// one for each index of that axis (and of the axes before it).
+/// An operand that is contiguous along another axis than the last. The output is a sequence of
+/// slabs, one for each index of that axis (and of the axes before it).
 struct Transposed<'a> {
     nest: &'a LoopNest<1>,
     /// The size of the contiguous axis.

@@ -1,5 +1,5 @@
-//! Error messages of invalid shapes and arguments, and their location, the caller's line. The messages are
-//! part of the interface; they are the same in debug and release builds.
+//! Error messages of invalid shapes and arguments, and their location, the caller's line. The
+//! messages are part of the interface; they are the same in debug and release builds.
 
 use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::CrossEntropy;

@@ -1,5 +1,5 @@
-//! The storage pool: steady loops allocate nothing, old contents are never visible, and excessive sizes are
-//! errors. The pool is global, so these tests run one at a time.
+//! The storage pool: steady loops allocate nothing, old contents are never visible, and excessive
+//! sizes are errors. The pool is global, so these tests run one at a time.
 
 #[path = "all/common/mod.rs"]
 mod common;

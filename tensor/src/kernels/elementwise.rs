@@ -175,8 +175,8 @@ impl<T: Real, const K: usize> Chunk<'_, T, K> {
     }
 }
 
-/// Takes the next runs of a chunk, as many as fit into the buffers. It is a kernel so that copies are
-/// vectorised for the instruction set.
+/// Takes the next runs of a chunk, as many as fit into the buffers. It is a kernel so that copies
+/// are vectorised for the instruction set.
 struct Gather<'r, 'a, T, const K: usize, const N: usize> {
     chunk: &'r mut Chunk<'a, T, K>,
     buffers: &'r mut [Block<T, N>; K],
@@ -272,8 +272,8 @@ pub fn zip_with<A: Element, B: Element, R: Element>(
     zip3_with(name, a, b, &Tensor::scalar(false), |a, b, _| f(a, b))
 }
 
-/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple functions,
-/// since they are applied to slices, whatever the strides.
+/// [`map_with`] for three operands, broadcast together. The compiler can vectorise simple
+/// functions, since they are applied to slices, whatever the strides.
 #[inline(never)]
 #[track_caller]
 pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(

@@ -31,7 +31,8 @@ pub fn load<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     v
 }
 
-/// The remaining elements of each slice from index `at` on, fewer than a vector, padded with `fill`.
+/// The remaining elements of each slice from index `at` on, fewer than a vector, padded with
+/// `fill`.
 #[inline(always)]
 pub fn load_rest<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     s: S,

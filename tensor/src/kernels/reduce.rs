@@ -2,9 +2,9 @@
 //!
 //! There are two orders of operations, selected by the logical shape:
 //!
-//! * **Inner reduction**: the last axis is reduced. Each output reduces one logical sequence: blocks
-//!   of 4096 elements into four vectors of accumulators, blocks combined pairwise, and pieces of
-//!   65,536 elements combined likewise (which may be reduced by different threads).
+//! * **Inner reduction**: the last axis is reduced. Each output reduces one logical sequence:
+//!   blocks of 4096 elements into four vectors of accumulators, blocks combined pairwise, and
+//!   pieces of 65,536 elements combined likewise (which may be reduced by different threads).
 //! * **Outer reduction**: the last axis is kept. Rows are reduced to rows, 256 at a time, and the
 //!   resulting rows again; short rows are concatenated.
 
@@ -200,8 +200,8 @@ fn fold_block<T: Real, S: Lanes<T>, F: Reduction<T>>(s: S, op: F, x: &[T]) -> S:
 
 /// Reduces axis 1 of `[outer, count, width]`, rows to rows.
 ///
-/// Rows of a few elements would use only a part of every vector. So they are concatenated to rows of 64
-/// elements or more; the results are then reduced again, together with the remaining rows.
+/// Rows of a few elements would use only a part of every vector. So they are concatenated to rows
+/// of 64 elements or more; the results are then reduced again, together with the remaining rows.
 fn outer_reduction<T: Real, F: Reduction<T>>(
     name: &'static str,
     op: F,

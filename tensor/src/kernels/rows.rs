@@ -23,8 +23,8 @@ pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
 
 /// Applies a row kernel along the last axis of `K` tensors of equal shape.
 ///
-/// Contiguous rows are read in place, wherever they start; so an operand that is broadcast over leading
-/// axes is not copied.
+/// Contiguous rows are read in place, wherever they start; so an operand that is broadcast over
+/// leading axes is not copied.
 #[inline(never)]
 #[track_caller]
 pub fn apply_row_kernel<T: Real, R: RowKernel<T, K>, const K: usize>(
@@ -162,8 +162,8 @@ pub fn apply_row_kernel_along<T: Real, R: RowKernel<T, K>, const K: usize>(
     out.permute(back)
 }
 
-/// A formula from `K` rows to one that also accumulates `C` sums over all rows: gradients with respect
-/// to operands that were broadcast over the rows.
+/// A formula from `K` rows to one that also accumulates `C` sums over all rows: gradients with
+/// respect to operands that were broadcast over the rows.
 pub trait ColumnKernel<T: Real, const K: usize, const C: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;

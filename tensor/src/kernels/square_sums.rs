@@ -12,8 +12,8 @@ const BLOCK: usize = 8192;
 /// Elements per task.
 const CHUNK: usize = 8 * BLOCK;
 
-/// `Σ x²` of each tensor. Squares are summed in `T` within blocks of 8192 elements, and blocks in f64,
-/// always in the same order. All tensors are distributed to threads at once.
+/// `Σ x²` of each tensor. Squares are summed in `T` within blocks of 8192 elements, and blocks in
+/// f64, always in the same order. All tensors are distributed to threads at once.
 ///
 /// Non-finite if an element is, or if a sum in `T` overflows.
 ///

@@ -19,8 +19,8 @@ pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
 }
 
-/// An update of one parameter: the formula with its constants, the tensors that it replaces, and the
-/// tensors that it reads.
+/// An update of one parameter: the formula with its constants, the tensors that it replaces, and
+/// the tensors that it reads.
 pub struct Item<'a, T: Real, U, const W: usize, const R: usize> {
     /// The formula.
     pub op: U,
@@ -32,7 +32,7 @@ pub struct Item<'a, T: Real, U, const W: usize, const R: usize> {
 
 /// Replaces the elements of `w` (in place where their storage is not shared); all shapes are equal.
 #[track_caller]
-pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
+pub(crate) fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     name: &'static str,
     op: U,
     w: [&mut Tensor<T>; W],
@@ -41,7 +41,7 @@ pub fn update<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     update_all(name, vec![Item { op, w, r }]);
 }
 
-/// [`update`] of many parameters at once: small tensors share the threads with large ones.
+/// Updates many parameters at once: small tensors share the threads with large ones.
 ///
 /// # Panics
 /// If the shapes of an item differ; in this case no tensor has been changed.

@@ -18,9 +18,9 @@ impl Machine {
     /// Measures the limits for about three seconds, with as many threads as parallel work on this
     /// thread uses.
     ///
-    /// Rates are the best of several attempts and times are medians, since other load can only slow a
-    /// machine down. Cache sizes are those that Linux reports; elsewhere 32 KiB, 512 KiB and 8 MiB are
-    /// assumed. The region from outside is one of the global pool.
+    /// Rates are the best of several attempts and times are medians, since other load can only slow
+    /// a machine down. Cache sizes are those that Linux reports; elsewhere 32 KiB, 512 KiB and 8
+    /// MiB are assumed. The region from outside is one of the global pool.
     pub fn measure() -> Machine {
         let clock = clock();
         let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
@@ -54,8 +54,8 @@ fn median(mut x: Vec<f64>) -> f64 {
     x[x.len() / 2]
 }
 
-/// The rates of `f`, which repeats its work a number of times; `amount` is the amount of work of one
-/// repetition. `ready` is called before every attempt.
+/// The rates of `f`, which repeats its work a number of times; `amount` is the amount of work of
+/// one repetition. `ready` is called before every attempt.
 fn rates(amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> [f64; ATTEMPTS] {
     ready();
     let first = seconds(|| f(1)).max(1e-9);
@@ -68,8 +68,8 @@ fn rates(amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> [f64; ATTEM
     })
 }
 
-/// The rate of one thread, and of all threads at once. `make` returns the work of one of `n` threads: the
-/// amount of a repetition, and a function that repeats it.
+/// The rate of one thread, and of all threads at once. `make` returns the work of one of `n`
+/// threads: the amount of a repetition, and a function that repeats it.
 fn on_one_and_all<F: FnMut(usize)>(make: impl Fn(usize) -> (f64, F) + Sync) -> Rate {
     let (amount, f) = make(1);
     let one = rates(amount, f, || ()).into_iter().fold(0.0, f64::max);
@@ -105,8 +105,8 @@ fn clock() -> f64 {
 
 /// Multiply-adds on `ACC` independent vectors.
 ///
-/// Two units with a latency of four cycles need eight independent registers, and a vector of 16 lanes
-/// is one register of AVX-512, two of AVX2 and four of NEON and SSE.
+/// Two units with a latency of four cycles need eight independent registers, and a vector of 16
+/// lanes is one register of AVX-512, two of AVX2 and four of NEON and SSE.
 struct MultiplyAdds<const ACC: usize> {
     steps: usize,
 }

@@ -1,7 +1,7 @@
 //! Einstein summation: products and sums specified by the names of the axes.
 //!
-//! The rules use the operations of a trait only ([`Operand`]), which both tensors and differentiable
-//! variables implement.
+//! The rules use the operations of a trait only ([`Operand`]), which both tensors and
+//! differentiable variables implement.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
 use crate::kernels::Real;
@@ -45,14 +45,14 @@ impl<T: Real> Operand for Tensor<T> {
     }
 }
 
-/// A parsed formula: the axis names of each operand and of the result.
-struct Formula {
+/// The parsed subscripts of a formula: the axis names of each operand and of the result.
+struct Subscripts {
     inputs: Vec<Vec<char>>,
     output: Vec<char>,
 }
 
-impl Formula {
-    fn parse(text: &str, shapes: &[Shape]) -> Result<Formula> {
+impl Subscripts {
+    fn parse(text: &str, shapes: &[Shape]) -> Result<Subscripts> {
         let fail =
             |kind, why: String| Err(ShapeError::new("einsum", kind, format!("\"{text}\": {why}")));
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -114,7 +114,7 @@ impl Formula {
                 return fail(ErrorKind::Axis, format!("axis {c} of the result is named twice"));
             }
         }
-        Ok(Formula { inputs, output })
+        Ok(Subscripts { inputs, output })
     }
 }
 
@@ -149,8 +149,8 @@ impl<A: Operand> Named<A> {
         self
     }
 
-    /// A batch of matrices whose rows and columns are groups of axes. Batch axes are merged only if the
-    /// rank requires it, so that matmul can read as many operands as possible without a copy.
+    /// A batch of matrices whose rows and columns are groups of axes. Batch axes are merged only if
+    /// the rank requires it, so that matmul can read as many operands as possible without a copy.
     fn matrices(&self, batch: &[char], rows: &[char], cols: &[char]) -> A {
         let product = |group: &[char]| group.iter().map(|&c| self.size(c)).product::<usize>();
         let mut sizes: Vec<usize> = batch.iter().map(|&c| self.size(c)).collect();
@@ -205,7 +205,7 @@ impl<A: Operand> Named<A> {
 #[track_caller]
 pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {
     let shapes: Vec<Shape> = operands.iter().map(|x| x.shape()).collect();
-    let Formula { inputs, output } = Formula::parse(formula, &shapes).or_panic();
+    let Subscripts { inputs, output } = Subscripts::parse(formula, &shapes).or_panic();
     let mut rest: std::collections::VecDeque<Named<A>> =
         inputs.into_iter().zip(operands).map(|(names, &x)| Named::new(names, x.clone())).collect();
     let wanted = |c: char, rest: &std::collections::VecDeque<Named<A>>| {
@@ -278,8 +278,9 @@ mod tests {
 
     #[test]
     fn bad_formulas() {
-        let e =
-            |f: &str| Formula::parse(f, &[[2, 3].into(), [3, 4].into()]).err().unwrap().to_string();
+        let e = |f: &str| {
+            Subscripts::parse(f, &[[2, 3].into(), [3, 4].into()]).err().unwrap().to_string()
+        };
         assert_eq!(e("ij,ik->jk"), "einsum: \"ij,ik->jk\": axis i is 2 and 3");
         assert_eq!(e("ij->ij"), "einsum: \"ij->ij\": 1 operands named, 2 given");
         assert!(e("ij,jk->iz").contains("axis z of the result is in no operand"));

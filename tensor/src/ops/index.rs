@@ -1,8 +1,8 @@
 //! Selection by tensors of indices, and its adjoint, addition at indices.
 //!
-//! Every index is checked before anything is written. If an index occurs more than once, additions are
-//! in ascending order of position for any number of threads: work is divided by destination, never by
-//! source.
+//! Every index is checked before anything is written. If an index occurs more than once, additions
+//! are in ascending order of position for any number of threads: work is divided by destination,
+//! never by source.
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
@@ -287,8 +287,8 @@ fn add_rows<T: Real>(out: &mut [T], len: usize, inner: usize, rows: &[usize], sr
     });
 }
 
-/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out` outside
-/// the other axes of `idx` are unchanged.
+/// `out[l, picks[l, i]] += src[l, i]` for row-major lines along the last axis. Lines of `out`
+/// outside the other axes of `idx` are unchanged.
 fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize], src: &[T]) {
     let last = shape.rank() - 1;
     let (len, count) = (shape[last], idx[last]);

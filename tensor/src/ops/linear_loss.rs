@@ -1,10 +1,10 @@
 //! Cross-entropy fused with a linear layer, without the full matrix of logits.
 //!
 //! With a large vocabulary the logits `x · Wᵀ` are by far the largest tensor of a model, and
-//! cross-entropy needs two tensors of that size. Here they are computed for a block of rows at a time,
-//! replaced in place by their gradient, and multiplied to the gradients of `x` and `W` at once. So the
-//! forward pass computes the gradients: recomputing the logits in the backward pass would cost a third
-//! more. Hsu et al. 2024 (arXiv 2410.10989).
+//! cross-entropy needs two tensors of that size. Here they are computed for a block of rows at a
+//! time, replaced in place by their gradient, and multiplied to the gradients of `x` and `W` at
+//! once. So the forward pass computes the gradients: recomputing the logits in the backward pass
+//! would cost a third more. Hsu et al. 2024 (arXiv 2410.10989).
 
 use crate::cost::Cost;
 use crate::element::Integer;
@@ -21,8 +21,8 @@ use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
 
-/// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the weight
-/// for the matrix multiplications would take too large a part of the time.
+/// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the
+/// weight for the matrix multiplications would take too large a part of the time.
 const LOGITS: usize = 1 << 25;
 
 /// The number of rows in a block of logits.
@@ -30,8 +30,8 @@ fn rows_per_block(classes: usize) -> usize {
     (LOGITS / classes.max(1) / 16 * 16).max(64)
 }
 
-/// The loss of some rows of logits, which are replaced by their gradient on request; returns the sum of
-/// the losses.
+/// The loss of some rows of logits, which are replaced by their gradient on request; returns the
+/// sum of the losses.
 struct LossRows<'a, T: Real> {
     logits: &'a mut [T],
     classes: &'a Classes,

@@ -28,8 +28,8 @@ impl Default for CrossEntropy {
     }
 }
 
-/// The log-sum-exp of each row that is not ignored, in two parts, which is accurate for large logits:
-/// the maximum, and the logarithm of the sum relative to it.
+/// The log-sum-exp of each row that is not ignored, in two parts, which is accurate for large
+/// logits: the maximum, and the logarithm of the sum relative to it.
 #[derive(Clone, Debug)]
 pub struct LogSums<T: Real> {
     /// The maximum of each row.
@@ -241,8 +241,8 @@ impl<T: Real> Tensor<T> {
         self.cross_entropy_vjp_from(&sums, targets, options, g)
     }
 
-    /// [`Tensor::cross_entropy_vjp`], from the log-sum-exps of the forward pass: one exponential per
-    /// logit, and no reduction.
+    /// [`Tensor::cross_entropy_vjp`], from the log-sum-exps of the forward pass: one exponential
+    /// per logit, and no reduction.
     ///
     /// # Panics
     /// As [`Tensor::cross_entropy`], or if the sums are those of another number of rows.

@@ -98,8 +98,8 @@ impl<T: Element> Tensor<T> {
 /// Elements per block.
 const BLOCK: usize = 256;
 
-/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that there
-/// is no branch to mispredict.
+/// `a` where `mask` is true, else `b`, all broadcast to `shape`. Both are read everywhere, so that
+/// there is no branch to mispredict.
 #[track_caller]
 fn select<T: Element>(
     op: &'static str,

@@ -70,8 +70,8 @@ impl<T: Real> Tensor<T> {
         })
     }
 
-    /// [`Tensor::matmul`] of operands with at least two axes, where `0 · x` is 0 for every `x` on the
-    /// right, including NaN and infinities: for weights that are 0 where they are masked.
+    /// [`Tensor::matmul`] of operands with at least two axes, where `0 · x` is 0 for every `x` on
+    /// the right, including NaN and infinities: for weights that are 0 where they are masked.
     #[track_caller]
     pub fn matmul_skipping_zeros(&self, other: &Tensor<T>) -> Tensor<T> {
         let Some(finite) = other.without_non_finite() else {

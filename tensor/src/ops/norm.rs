@@ -171,8 +171,8 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     }
 }
 
-/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers has a rounding error; the shift, the
-/// scaled mean of the deviations, corrects it.
+/// `x̂ = (x - mean) · scale + shift`. The mean of large numbers has a rounding error; the shift,
+/// the scaled mean of the deviations, corrects it.
 struct Moments<T> {
     mean: T,
     scale: T,
@@ -329,8 +329,8 @@ impl<T: Real> Tensor<T> {
         self.layer_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, in one pass
-    /// over the rows.
+    /// VJPs of [`Tensor::layer_norm`] with respect to its input, the weight and the bias, in one
+    /// pass over the rows.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -379,7 +379,8 @@ impl<T: Real> Tensor<T> {
         self.rms_norm_vjps(weight, eps, g).0
     }
 
-    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, in one pass over the rows.
+    /// VJPs of [`Tensor::rms_norm`] with respect to its input and the weight, in one pass over the
+    /// rows.
     ///
     /// # Panics
     /// As [`Tensor::rms_norm`], or if `g` has another shape.

@@ -54,7 +54,8 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
-    /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for [`Saves::Nothing`]).
+    /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
+    /// [`Saves::Nothing`]).
     fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]

@@ -85,8 +85,9 @@ impl<T: Real> Tensor<T> {
     /// `x · 1/(1 - p)`. The vector-Jacobian product is the same dropout of the gradient,
     /// under the same key.
     ///
-    /// Element `i` in row-major order, whatever the layout, is dropped if
-    /// [`key.happens(i, p)`](Key::happens). Dropped elements become 0, even NaN. With `p = 0` the result is `self`, with `p = 1` all 0.
+    /// Element `i` in row-major order, whatever the layout, is dropped if [`key.happens(i,
+    /// p)`](Key::happens). Dropped elements become 0, even NaN. With `p = 0` the result is `self`,
+    /// with `p = 1` all 0.
     ///
     /// # Panics
     /// If `p` is outside `[0, 1]` or NaN.

@@ -1,5 +1,5 @@
-//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1, the
-//! others remove them.
+//! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1,
+//! the others remove them.
 
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;

@@ -39,8 +39,8 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
     }
 }
 
-/// [`Softmax`] over the elements where `keep` is not 0; 0 elsewhere, and everywhere if no element but
-/// -inf is kept. Masked elements are never used in arithmetic, so they may be non-finite.
+/// [`Softmax`] over the elements where `keep` is not 0; 0 elsewhere, and everywhere if no element
+/// but -inf is kept. Masked elements are never used in arithmetic, so they may be non-finite.
 #[derive(Clone, Copy)]
 struct MaskedSoftmax;
 
@@ -261,8 +261,8 @@ impl<T: Real> Tensor<T> {
     /// Softmax over the elements where `keep` is true; 0 elsewhere. `keep` is broadcast to
     /// the shape of `self`.
     ///
-    /// A row without kept elements, or with only -inf kept, becomes 0, not NaN. Masked elements have no
-    /// influence, even if they are non-finite.
+    /// A row without kept elements, or with only -inf kept, becomes 0, not NaN. Masked elements
+    /// have no influence, even if they are non-finite.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;

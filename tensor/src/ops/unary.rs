@@ -229,8 +229,8 @@ impl<T: Real> Tensor<T> {
         self.map(MulScalar { c })
     }
 
-    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi` and 0 elsewhere,
-    /// also at the bounds.
+    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi` and 0
+    /// elsewhere, also at the bounds.
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.

@@ -1,6 +1,7 @@
 //! The operations that formulas are written in.
 
-/// The algebra of formulas: arithmetic, comparisons and elementary functions of numbers of type `T`.
+/// The algebra of formulas: arithmetic, comparisons and elementary functions of numbers of type
+/// `T`.
 ///
 /// A formula is written once, generic over its algebra, and evaluated in several: on vectors of
 /// every instruction set ([`Lanes`](super::Lanes)), on dual numbers ([`Dual`](super::Dual)), on the

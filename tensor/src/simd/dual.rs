@@ -4,8 +4,8 @@ use super::Algebra;
 use crate::element::Float;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-/// The algebra of dual numbers `x + x'ε` with `ε² = 0`, over another algebra: a formula evaluated in
-/// it yields its value and its exact derivative, `f(x + x'ε) = f(x) + f'(x) x'ε`.
+/// The algebra of dual numbers `x + x'ε` with `ε² = 0`, over another algebra: a formula evaluated
+/// in it yields its value and its exact derivative, `f(x + x'ε) = f(x) + f'(x) x'ε`.
 ///
 /// A number is the pair `(x, x')`. Where a formula has a kink (`abs`, `min`, `max`, `select`), the
 /// derivative is that of the side that gives the value; of `abs` at 0 it is 0.

@@ -5,8 +5,8 @@ use super::Algebra;
 /// Number of lanes of an `f32` vector on every instruction set.
 pub const F32_LANES: usize = 16;
 
-/// Vector operations on `T`, methods of a token that proves CPU support: the [`Algebra`] of formulas
-/// on vectors of [`Lanes::N`] values, with loads, stores, bit operations and reductions.
+/// Vector operations on `T`, methods of a token that proves CPU support: the [`Algebra`] of
+/// formulas on vectors of [`Lanes::N`] values, with loads, stores, bit operations and reductions.
 ///
 /// All methods are elementwise unless documented otherwise, and never allocate.
 pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
@@ -22,8 +22,8 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     /// Fills `out`, at most `N` elements, from the first lanes.
     fn store_part(self, v: Self::V, out: &mut [T]);
 
-    /// The rounding error `a * b - c` of a product (TwoProduct), where `c` is `a * b` rounded: exact
-    /// on every instruction set unless it is subnormal. This is `fma` where that is fused.
+    /// The rounding error `a * b - c` of a product (TwoProduct), where `c` is `a * b` rounded:
+    /// exact on every instruction set unless it is subnormal. This is `fma` where that is fused.
     #[inline(always)]
     fn product_residual(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         self.fma(a, b, self.neg(c))
@@ -66,8 +66,8 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     /// of vector `j`.
     fn transpose(self, rows: [Self::V; F32_LANES]) -> [Self::V; F32_LANES];
     /// `f(x)`, where `f` is a function of many operations. It is inlined, except in portable code:
-    /// arrays of sixteen lanes take long to compile, so there each function is compiled once instead
-    /// of once per kernel.
+    /// arrays of sixteen lanes take long to compile, so there each function is compiled once
+    /// instead of once per kernel.
     #[inline(always)]
     fn call<X, Y>(self, x: X, f: impl Fn(X) -> Y) -> Y {
         f(x)
@@ -80,8 +80,8 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
     fn map(self, v: Self::V, f: impl Fn(T) -> T) -> Self::V;
     /// A scalar function of each pair of lanes.
     fn map2(self, a: Self::V, b: Self::V, f: impl Fn(T, T) -> T) -> Self::V;
-    /// `a^b`, with the conventions of `f64::powf` (`x^0` and `1^y` are 1, even for NaN). For `f32` it
-    /// is that function, rounded: slow but accurate.
+    /// `a^b`, with the conventions of `f64::powf` (`x^0` and `1^y` are 1, even for NaN). For `f32`
+    /// it is that function, rounded: slow but accurate.
     fn pow(self, a: Self::V, b: Self::V) -> Self::V;
 }
 

@@ -28,8 +28,8 @@
 //!
 //! The derivatives cross zero, and below 1/4 their errors are in units of the last place of 1/4;
 //! those of SiLU below `1e-36` in that of `1e-36`. GELU is -0 of every finite number from
-//! `-12.94_f32` down, which is counted as right: the exact value is there between `-1.74e-37` and 0,
-//! and could be represented down to about -14.3. Of -∞ it is NaN, as -∞ · 0.
+//! `-12.94_f32` down, which is counted as right: the exact value is there between `-1.74e-37` and
+//! 0, and could be represented down to about -14.3. Of -∞ it is NaN, as -∞ · 0.
 
 use super::{F32_LANES, Lanes};
 
@@ -149,8 +149,8 @@ pub fn exp<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     let low = s.splat(-104.0);
     let vanishes = s.lt(x, low);
     let (q, n) = exp_parts(s, s.clamp(x, low, s.splat(89.0)));
-    // Operations that underflow take over a hundred cycles, and minus infinity is a common argument:
-    // it masks scores, and pads the last vector of a row.
+    // Operations that underflow take over a hundred cycles, and minus infinity is a common
+    // argument: it masks scores, and pads the last vector of a row.
     let a = s.select(vanishes, s.splat(0.0), s.add(s.splat(1.0), q));
     s.ldexp(a, n)
 }
@@ -246,8 +246,8 @@ pub fn erf<S: Lanes<f32>>(s: S, x: S::V) -> S::V {
     s.copysign(s.select(s.lt(a, one), inner, outer), x)
 }
 
-/// The normal distribution function `Φ(x)` and its density `φ(x)`, to full relative accuracy in both
-/// tails: the tail of `Φ` is computed from `φ`.
+/// The normal distribution function `Φ(x)` and its density `φ(x)`, to full relative accuracy in
+/// both tails: the tail of `Φ` is computed from `φ`.
 #[inline(always)]
 pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     // Beyond the limit the tail would be subnormal, and is set to 0: operations that underflow take
@@ -267,8 +267,8 @@ pub fn normal<S: Lanes<f32>>(s: S, x: S::V) -> (S::V, S::V) {
     let t = s.mul(inverse, s.sub(a, shift));
     let weight = poly(s, t, TAIL);
     let tail = s.mul(inverse, weight);
-    // `inverse · (a + 7/2)` exceeds 1 by this much. The relative error of Φ(-a) / φ(a), computed from
-    // `inverse`, is about as large (0.7 to 1.6 times, from 3/4 on).
+    // `inverse · (a + 7/2)` exceeds 1 by this much. The relative error of Φ(-a) / φ(a), computed
+    // from `inverse`, is about as large (0.7 to 1.6 times, from 3/4 on).
     let missing = s.sub(a, s.sub(shifted, shift));
     let excess = s.fma(inverse, missing, s.product_residual(inverse, shifted, one));
     let q_tail = s.sub(q, excess);

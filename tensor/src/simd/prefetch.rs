@@ -1,9 +1,9 @@
 //! Software prefetching.
 //!
-//! Hardware prefetchers stop at page boundaries and follow few streams at a time. Software prefetching
-//! pays for many short rows that are pages apart, as in GEMM, and for several large operands that are
-//! read side by side, unless the CPU's prefetchers follow these. It does not pay for data in the L2
-//! cache, and the number of outstanding cache lines is limited.
+//! Hardware prefetchers stop at page boundaries and follow few streams at a time. Software
+//! prefetching pays for many short rows that are pages apart, as in GEMM, and for several large
+//! operands that are read side by side, unless the CPU's prefetchers follow these. It does not pay
+//! for data in the L2 cache, and the number of outstanding cache lines is limited.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__cpuid;
@@ -15,8 +15,8 @@ pub(crate) const LINE: usize = 16;
 /// The prefetch distance, in elements, for operands that exceed the private caches.
 pub(crate) const PREFETCH_DISTANCE: usize = 512;
 
-/// Whether the operands of an operation, of `elements` elements each, exceed the private caches of a
-/// core.
+/// Whether the operands of an operation, of `elements` elements each, exceed the private caches of
+/// a core.
 pub(crate) fn exceeds_private_caches<T>(operands: usize, elements: usize) -> bool {
     operands.saturating_mul(elements).saturating_mul(size_of::<T>()) >= 16 << 20
 }
@@ -29,8 +29,8 @@ pub(crate) fn needs_software_prefetch<T>(operands: usize, elements: usize) -> bo
     exceeds_private_caches::<T>(operands, elements) && !*HARDWARE_SUFFICES
 }
 
-/// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of large tensors take 1.1 to
-/// 1.5 times as long there with software prefetching.
+/// Whether this CPU is AMD's Zen 5 or a later one. Softmax, norms and sums of large tensors take
+/// 1.1 to 1.5 times as long there with software prefetching.
 #[cfg(target_arch = "x86_64")]
 #[allow(unused_unsafe)] // `cpuid` is safe since Rust 1.94
 fn is_zen_5() -> bool {
@@ -53,8 +53,8 @@ pub(crate) fn prefetch_l2<T>(at: *const T) {
     prefetch::<false, T>(at);
 }
 
-/// Prefetches the cache line at `at`, which may be any address, into the L1 cache, for example for data
-/// that will be written.
+/// Prefetches the cache line at `at`, which may be any address, into the L1 cache, for example for
+/// data that will be written.
 #[inline(always)]
 pub(crate) fn prefetch_l1<T>(at: *const T) {
     prefetch::<true, T>(at);

@@ -1,5 +1,5 @@
-//! Unary and binary functions: accuracy, special values, broadcasting, and independence of bits from
-//! layout, length, position, threads and instruction set.
+//! Unary and binary functions: accuracy, special values, broadcasting, and independence of bits
+//! from layout, length, position, threads and instruction set.
 
 #![allow(clippy::type_complexity)] // tables of functions
 
@@ -303,7 +303,8 @@ fn conventions() {
     assert_eq!(Tensor::from([0.0f32]).powf(0.0).item(), 1.0);
 }
 
-/// The results of a short tensor, at any start, have the bits of the same elements in a long tensor.
+/// The results of a short tensor, at any start, have the bits of the same elements in a long
+/// tensor.
 #[test]
 fn every_length_and_start() {
     let mut rng = Rng(3);
@@ -530,9 +531,11 @@ fn threads_and_levels_have_equal_bits() {
 
 #[test]
 fn fused_levels_are_tested() {
-    if cfg!(target_arch = "x86_64") && std::is_x86_feature_detected!("avx2") {
-        assert!(!fused().is_empty());
-    }
+    #[cfg(target_arch = "x86_64")]
+    let has_vectors = std::is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has_vectors = cfg!(target_arch = "aarch64");
+    assert_eq!(has_vectors, !fused().is_empty());
 }
 
 /// Runs that are processed together, start in the middle, are copied in blocks, or exceed a block.

@@ -67,8 +67,8 @@ fn normals(rng: &mut Rng, n: usize) -> Vec<f32> {
     (0..n).map(|_| rng.normal() as f32).collect()
 }
 
-/// Every element of a product at every fused level has the bits of the definition, for all sizes, strides
-/// and previous contents of the output; only the product is written.
+/// Every element of a product at every fused level has the bits of the definition, for all sizes,
+/// strides and previous contents of the output; only the product is written.
 fn check_bits((m, k, n): (usize, usize, usize), orders: (Order, Order), add: bool) {
     let mut rng = Rng((m * 1000 + k * 7 + n) as u64);
     let a = normals(&mut rng, span(orders.0, m, k));
@@ -132,8 +132,8 @@ fn long_sums_and_many_blocks() {
     check_bits((3, 5, 1100), (Rows, Rows), true);
 }
 
-/// Contiguous columns and few rows, skinny and packed; whole and partial vectors, more than one block of
-/// the sum.
+/// Contiguous columns and few rows, skinny and packed; whole and partial vectors, more than one
+/// block of the sum.
 #[test]
 fn few_rows_and_contiguous_columns() {
     for m in 1..=9 {

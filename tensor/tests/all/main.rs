@@ -1,5 +1,6 @@
-//! Tests of the tensor crate, one module per subject. They are one program because each program would
-//! compile the generic kernels again; tests that require a separate process are outside of this folder.
+//! Tests of the tensor crate, one module per subject. They are one program because each program
+//! would compile the generic kernels again; tests that require a separate process are outside of
+//! this folder.
 
 mod common;
 

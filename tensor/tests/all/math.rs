@@ -170,8 +170,8 @@ fn errors_are_within_their_documented_bounds() {
     }
 }
 
-/// The floats around every multiple of `pi / 2` that is reduced in `f32`, where sine or cosine are nearly 0
-/// and depend on every digit of `pi`.
+/// The floats around every multiple of `pi / 2` that is reduced in `f32`, where sine or cosine are
+/// nearly 0 and depend on every digit of `pi`.
 #[test]
 fn sine_and_cosine_are_accurate_near_their_zeros() {
     let nearest = |n: i32| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32;
@@ -309,8 +309,8 @@ fn edges() {
     }
 }
 
-/// The result of a lane does not depend on other lanes, even if some of them take a slower path. (Which of
-/// two NaN operands an operation propagates is the compiler's choice.)
+/// The result of a lane does not depend on other lanes, even if some of them take a slower path.
+/// (Which of two NaN operands an operation propagates is the compiler's choice.)
 #[test]
 fn lanes_are_independent() {
     let x = [1e9, 0.5, -3e30, f32::NAN, 12_866.9, 12_867.1, f32::INFINITY, -0.0, 1e-42, 88.0, -2.5];

@@ -1,5 +1,5 @@
-//! Matrix multiplication in split precision. On CPUs that do not support it, products must equal those of
-//! `f32`.
+//! Matrix multiplication in split precision. On CPUs that do not support it, products must equal
+//! those of `f32`.
 
 #[cfg(unix)]
 use crate::common::guard::Guarded;
@@ -232,8 +232,8 @@ fn accumulating_to_separate_rows() {
     }
 }
 
-/// Rows and columns with factors that are non-finite, or round to non-finite numbers, are equal to those of
-/// `f32` in each block of the sum; others are not affected.
+/// Rows and columns with factors that are non-finite, or round to non-finite numbers, are equal to
+/// those of `f32` in each block of the sum; others are not affected.
 #[test]
 fn non_finite_factors_give_the_results_of_f32() {
     let (m, k, n) = (370, 700, 90);

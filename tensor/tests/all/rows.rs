@@ -189,8 +189,8 @@ fn norms<T: Real>(dims: &[usize], seed: u64) {
     }
 }
 
-/// A compensated sum (Kahan 1965): the rounding error of a plain sum of thousands of losses is larger than
-/// the tested bound.
+/// A compensated sum (Kahan 1965): the rounding error of a plain sum of thousands of losses is
+/// larger than the tested bound.
 fn compensated(terms: &[f64]) -> f64 {
     let (mut sum, mut lost) = (0.0, 0.0);
     for term in terms {

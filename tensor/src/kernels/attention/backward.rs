@@ -26,10 +26,11 @@ pub struct Vjp<T: Real> {
 /// log-sum-exp if it is used.
 pub type Cotangents<'a, T> = (&'a Tensor<T>, Option<&'a Tensor<T>>);
 
-/// The VJP of [`forward`](super::forward()), from its operands and results. With weights `P` and
-/// `D = Σ g · out` per query, minus the cotangent of its log-sum-exp (whose derivatives with respect
-/// to the scores are the weights): `dV = Pᵀ g`, `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`, with
-/// dropout applied to `P` in `dV` and to `g Vᵀ`. The memory layout of gradients is `[B, L, H, D]`.
+/// The VJP of [`forward`](super::forward()), from its operands and results. With weights `P` and `D
+/// = Σ g · out` per query, minus the cotangent of its log-sum-exp (whose derivatives with respect
+/// to the scores are the weights): `dV = Pᵀ g`, `dS = P ∘ (g Vᵀ - D)`, `dQ = dS K`, `dK = dSᵀ Q`,
+/// with dropout applied to `P` in `dV` and to `g Vᵀ`. The memory layout of gradients is `[B, L, H,
+/// D]`.
 #[inline(never)]
 pub fn backward<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
@@ -58,8 +59,8 @@ pub fn backward<T: Real>(
     Vjp { dq, dk, dv, dsink: backward.dsink() }
 }
 
-/// [`backward`] for operands that are parts of one packed tensor `[B, L, (H + 2 Hk) D]`: the gradients
-/// with respect to that tensor and to the sinks.
+/// [`backward`] for operands that are parts of one packed tensor `[B, L, (H + 2 Hk) D]`: the
+/// gradients with respect to that tensor and to the sinks.
 #[inline(never)]
 pub fn backward_packed<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
@@ -112,7 +113,8 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                 let (b, h) = (i / sizes.heads, i % sizes.heads);
                 let (g, out) = (head(&g, b, h, 0..sizes.lq), head(&out, b, h, 0..sizes.lq));
                 row_dots(g, out, dots);
-                // A query without visible keys has no gradient, even if its cotangent is non-finite.
+                // A query without visible keys has no gradient, even if its cotangent is
+                // non-finite.
                 for (i, dot) in dots.iter_mut().enumerate().filter(|(_, dot)| dot.is_nan()) {
                     if out.row(i).iter().all(|&x| x == T::ZERO) {
                         *dot = T::ZERO;
@@ -199,8 +201,8 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         }
     }
 
-    /// The gradients of the sinks: the weight of a sink is `p = e^(sink - lse)`, and its value is 0, so
-    /// `dSink = -Σ p · D`.
+    /// The gradients of the sinks: the weight of a sink is `p = e^(sink - lse)`, and its value is
+    /// 0, so `dSink = -Σ p · D`.
     fn dsink(&self) -> Option<Tensor<T>> {
         let sink = Tensor::from_vec(self.options.sink?.to_vec(), [1, self.sizes.heads, 1]);
         let without_keys = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));

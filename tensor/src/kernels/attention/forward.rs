@@ -13,12 +13,12 @@ use std::ops::Range;
 /// Queries per task.
 const TASK: usize = 256;
 
-/// Output `[B, H, Lq, Dv]` and log-sum-exp `[B, H, Lq]` of attention from queries
-/// `[B, H, Lq, Dk]` to keys `[B, Hk, Lk, Dk]` and values `[B, Hk, Lk, Dv]`. The memory layout of the
-/// output is `[B, Lq, H, Dv]`.
+/// Output `[B, H, Lq, Dv]` and log-sum-exp `[B, H, Lq]` of attention from queries `[B, H, Lq, Dk]`
+/// to keys `[B, Hk, Lk, Dk]` and values `[B, Hk, Lk, Dv]`. The memory layout of the output is `[B,
+/// Lq, H, Dv]`.
 ///
-/// The output of a query without visible keys is 0, and its log-sum-exp -inf (or its sink). Masked keys
-/// and values have no influence, even if they are non-finite.
+/// The output of a query without visible keys is 0, and its log-sum-exp -inf (or its sink). Masked
+/// keys and values have no influence, even if they are non-finite.
 #[inline(never)]
 pub fn forward<T: Real>(
     q: &Tensor<T>,

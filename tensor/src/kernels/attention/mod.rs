@@ -1,16 +1,16 @@
 //! Tiled attention (FlashAttention): tiles of queries and keys, without the matrix of weights.
 //!
 //! The [forward](forward()) pass computes a running maximum and sum per query (online softmax), and
-//! saves only the output and the log-sum-exp. The [backward](backward()) pass recomputes the weights
-//! of a tile from these. Tiles that are fully masked are skipped, and tiles without masked pairs are
-//! computed without the mask; other tiles are restricted to the columns between the first and the last
-//! visible key. Rabe, Staats 2021 (arXiv 2112.05682); Dao et al. 2022 (2205.14135).
+//! saves only the output and the log-sum-exp. The [backward](backward()) pass recomputes the
+//! weights of a tile from these. Tiles that are fully masked are skipped, and tiles without masked
+//! pairs are computed without the mask; other tiles are restricted to the columns between the first
+//! and the last visible key. Rabe, Staats 2021 (arXiv 2112.05682); Dao et al. 2022 (2205.14135).
 //!
 //! Operands are read in place, with any strides, for example as views of a joint projection of
-//! queries, keys and values; results have the memory layout `[B, L, H, D]` that an output projection
-//! reads. One task computes one part of a result, in a fixed order, so results do not depend on
-//! threads. The output of a query depends neither on other queries nor on keys that it does not see:
-//! its bits are the same with a key-value cache.
+//! queries, keys and values; results have the memory layout `[B, L, H, D]` that an output
+//! projection reads. One task computes one part of a result, in a fixed order, so results do not
+//! depend on threads. The output of a query depends neither on other queries nor on keys that it
+//! does not see: its bits are the same with a key-value cache.
 
 mod backward;
 mod forward;
@@ -71,7 +71,8 @@ pub trait TileMask: Sync {
     }
 }
 
-/// A function that adds a bias to the scores of a query and consecutive keys, from the given pair on.
+/// A function that adds a bias to the scores of a query and consecutive keys, from the given pair
+/// on.
 pub type Bias<'a, T> = dyn Fn(At, &mut [T]) + Sync + 'a;
 
 /// The options of tiled attention.
@@ -89,8 +90,8 @@ pub struct AttentionOptions<'a, T> {
     pub offset: isize,
     /// An additional logit per query head (attention sink), with a value of 0.
     pub sink: Option<&'a [T]>,
-    /// Probability and key of dropout: weight `(b, h, i, j)` is dropped as element `(b, h, i, j)` of a
-    /// tensor `[B, H, Lq, Lk]` is.
+    /// Probability and key of dropout: weight `(b, h, i, j)` is dropped as element `(b, h, i, j)`
+    /// of a tensor `[B, H, Lq, Lk]` is.
     pub dropout: Option<(f64, Key)>,
 }
 

@@ -103,8 +103,8 @@ impl<T: Real> AttentionOptions<'_, T> {
     }
 
     /// Writes the scores of a tile, up to a factor that is returned, and into `derivatives` their
-    /// derivatives with respect to `q · k`, unless these are equal to the factor. The scores of masked
-    /// pairs are unspecified. Keys `k` are columns.
+    /// derivatives with respect to `q · k`, unless these are equal to the factor. The scores of
+    /// masked pairs are unspecified. Keys `k` are columns.
     pub(super) fn scores(
         &self,
         tile: &Tile,
@@ -160,8 +160,8 @@ impl<T: Real> AttentionOptions<'_, T> {
     }
 }
 
-/// `out += a · b` with weights `a`. If `guarded`, a zero weight multiplied by a non-finite element of
-/// `b` is 0.
+/// `out += a · b` with weights `a`. If `guarded`, a zero weight multiplied by a non-finite element
+/// of `b` is 0.
 pub(super) fn add_product<T: Real>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -212,8 +212,8 @@ impl<T: Real> Kernel<T> for Cap<'_, T> {
     }
 }
 
-/// The state of online softmax: for each query the running maximum of the scores, and the running sum
-/// of their exponentials relative to it.
+/// The state of online softmax: for each query the running maximum of the scores, and the running
+/// sum of their exponentials relative to it.
 pub(super) struct OnlineSoftmax<T> {
     pub running_max: [T; QUERIES],
     pub running_sum: [T; QUERIES],
@@ -332,8 +332,8 @@ pub(super) fn row_dots<T: Real>(a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [T
     T::dispatch(settings::level(), Dots(a, b, out));
 }
 
-/// The backward pass of a tile. It replaces the scores `factor · s` by the weights after dropout, and
-/// `dp`, the gradients of these weights, by the gradients of the products of queries and keys.
+/// The backward pass of a tile. It replaces the scores `factor · s` by the weights after dropout,
+/// and `dp`, the gradients of these weights, by the gradients of the products of queries and keys.
 pub(super) struct TileGradients<'a, T: Real> {
     pub tile: &'a Tile,
     pub factor: T,

@@ -7,8 +7,8 @@ use crate::settings;
 use crate::simd::{F32_LANES, Kernel, Lanes, prefetch_l2};
 use std::ops::Range;
 
-/// Up to [`TILE`] rows of keys or values as columns `[D, TILE]`. The contents of columns without a row
-/// are unspecified; they are masked.
+/// Up to [`TILE`] rows of keys or values as columns `[D, TILE]`. The contents of columns without a
+/// row are unspecified; they are masked.
 pub(super) struct TransposedTile<T> {
     data: Vec<T>,
     /// The index of the first element, aligned to a cache line.

@@ -2,11 +2,11 @@
 //! instruction.
 //!
 //! A `bf16` is the upper half of an `f32`, with 8 significant bits. An `f32` is the sum of three of
-//! them, each the rounded remainder of the previous ones, so products of tiles add up to a product of
-//! `f32` matrices (Henry, Tang and Heinecke 2019, arXiv 1904.06376).
+//! them, each the rounded remainder of the previous ones, so products of tiles add up to a product
+//! of `f32` matrices (Henry, Tang and Heinecke 2019, arXiv 1904.06376).
 //!
-//! Rust has no stable intrinsics for these instructions, so they are inline assembly. The contents of
-//! tile registers are live only within a [`Tiles::product`].
+//! Rust has no stable intrinsics for these instructions, so they are inline assembly. The contents
+//! of tile registers are live only within a [`Tiles::product`].
 
 use crate::matrix::MatMut;
 use crate::simd::avx512::Avx512;
@@ -78,8 +78,8 @@ impl Amx {
         unsafe { entry(self, k) }
     }
 
-    /// Configures the tile registers, which takes a hundred nanoseconds. Code that might use them in
-    /// another configuration must not run before the result is dropped.
+    /// Configures the tile registers, which takes a hundred nanoseconds. Code that might use them
+    /// in another configuration must not run before the result is dropped.
     ///
     /// # Panics
     /// If this thread has configured them already.
@@ -189,10 +189,10 @@ impl Amx {
         self.0
     }
 
-    /// Splits two vectors into `T` terms of `bf16`: term `t` of lane `i` of both vectors is pair `i` of
-    /// line `t * step` of `out`. Each term is the remainder of the previous ones, rounded to nearest;
-    /// subnormal numbers are flushed to 0. Returns the maximum of `largest` and the magnitudes of the
-    /// first terms, for [`Amx::all_finite`].
+    /// Splits two vectors into `T` terms of `bf16`: term `t` of lane `i` of both vectors is pair
+    /// `i` of line `t * step` of `out`. Each term is the remainder of the previous ones, rounded to
+    /// nearest; subnormal numbers are flushed to 0. Returns the maximum of `largest` and the
+    /// magnitudes of the first terms, for [`Amx::all_finite`].
     ///
     /// # Panics
     /// If `out` is too short.

@@ -67,8 +67,8 @@ impl<const NV: usize> Kernel<f32> for BlockedGemm<'_, NV> {
     }
 }
 
-/// What the micro-kernel prefetches: matrices that exceed the L2 cache, unless there is so little work
-/// per element that the prefetch instructions take longer than they save.
+/// What the micro-kernel prefetches: matrices that exceed the L2 cache, unless there is so little
+/// work per element that the prefetch instructions take longer than they save.
 #[derive(Clone, Copy)]
 struct Prefetches {
     /// Rows of `a` that are read in place.
@@ -134,9 +134,10 @@ fn tiles<S: Lanes<f32>, const NV: usize>(
             };
         }
         // SAFETY: 1. `a_block` has these rows: `tile` checked that they are inside, or they are
-        // packed, `height <= MR_PACKED` of them in a panel, as tiles divide panels; 2. the assertion
-        // above; 3. `c` is this part of the product, borrowed exclusively; 4. `vectors` is the least
-        // number that covers `cols`. Height and vectors are those of the function called.
+        // packed, `height <= MR_PACKED` of them in a panel, as tiles divide panels; 2. the
+        // assertion above; 3. `c` is this part of the product, borrowed exclusively; 4. `vectors`
+        // is the least number that covers `cols`. Height and vectors are those of the function
+        // called.
         unsafe {
             match vectors {
                 1 => by_height!(1),

@@ -23,8 +23,8 @@ pub(super) fn is_trivial<T: Copy + Default>(
 
 macro_rules! by_matrixmultiply {
     ($name:ident, $t:ty) => {
-        /// The product by the function of matrixmultiply of the same name, for operands that are not
-        /// trivial.
+        /// The product by the function of matrixmultiply of the same name, for operands that are
+        /// not trivial.
         pub(super) fn $name(
             a: &MatRef<'_, $t>,
             b: &MatRef<'_, $t>,

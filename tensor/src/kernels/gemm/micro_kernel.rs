@@ -99,8 +99,8 @@ pub(super) unsafe fn micro_kernel<S: Lanes<f32>, const MR: usize, const NV: usiz
     }
 }
 
-/// Adds the outer products of `args.k` columns of `a` and rows of `b`, a multiple of `STEPS`, to the
-/// accumulators.
+/// Adds the outer products of `args.k` columns of `a` and rows of `b`, a multiple of `STEPS`, to
+/// the accumulators.
 ///
 /// # Safety
 /// 1. and 2. of [`micro_kernel`].

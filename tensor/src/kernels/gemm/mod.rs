@@ -1,8 +1,8 @@
 //! General matrix multiplication (GEMM), `C = A · B` or `C += A · B`, on matrices in slices.
 //!
-//! For `f32`, where the CPU has fused multiply-add, the kernels are our own, in the structure of Goto
-//! and van de Geijn 2008 (doi 10.1145/1356052.1356053) and of BLIS (Van Zee and van de Geijn 2015,
-//! doi 10.1145/2764454). From the outside in:
+//! For `f32`, where the CPU has fused multiply-add, the kernels are our own, in the structure of
+//! Goto and van de Geijn 2008 (doi 10.1145/1356052.1356053) and of BLIS (Van Zee and van de Geijn
+//! 2015, doi 10.1145/2764454). From the outside in:
 //!
 //! | file | contents |
 //! |---|---|
@@ -22,9 +22,9 @@
 //! | `params.rs` | all tuning parameters |
 //!
 //! Every element is computed in the same way: a chain of fused multiply-adds over each block of
-//! [`Gemm::kc`] terms of the sum, and the blocks added in order. So its bits depend on its row of `A`
-//! and its column of `B` only: not on tiles, threads, strides or the instruction set, nor on the
-//! number of other rows and columns. The same holds in split precision, with another chain: see
+//! [`Gemm::kc`] terms of the sum, and the blocks added in order. So its bits depend on its row of
+//! `A` and its column of `B` only: not on tiles, threads, strides or the instruction set, nor on
+//! the number of other rows and columns. The same holds in split precision, with another chain: see
 //! `split.rs`.
 
 #[cfg(target_arch = "x86_64")]

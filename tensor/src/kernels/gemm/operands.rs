@@ -10,7 +10,8 @@ use crate::simd::{F32_LANES, Lanes, prefetch_l2};
 use std::ops::Range;
 
 /// Whether rows of `a` are read in place in a product of `n` columns: if they are contiguous, or if
-/// the columns are contiguous and close together; they may be farther apart if few passes read them.
+/// the columns are contiguous and close together; they may be farther apart if few passes read
+/// them.
 pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
     let distance = a.col_stride.unsigned_abs();
     let close = distance <= if n <= A_FEW_COLUMNS { A_CLOSE_FEW_PASSES } else { A_CLOSE };
@@ -21,9 +22,10 @@ pub(super) fn a_in_place<T>(a: &MatRef<'_, T>, n: usize) -> bool {
 /// contiguous, and one of these must hold:
 ///
 /// * Sums are short, and a panel of columns stays in the L1 cache.
-/// * `a` has few rows, rows of `b` are close together, and a panel stays in the L2 cache from one tile
-///   to the next.
-/// * `a` has the rows of one tile, so every element of `b` is read once, as it would be for packing.
+/// * `a` has few rows, rows of `b` are close together, and a panel stays in the L2 cache from one
+///   tile to the next.
+/// * `a` has the rows of one tile, so every element of `b` is read once, as it would be for
+///   packing.
 pub(super) fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> bool {
     let distance = b.row_stride.unsigned_abs();
     let short = b.rows <= B_SHORT && L1.holds(b.rows, distance);
@@ -32,8 +34,8 @@ pub(super) fn b_in_place<const NV: usize>(a: &MatRef<'_, f32>, b: &MatRef<'_, f3
 }
 
 impl Cache {
-    /// Whether `n` lines at this distance stay in the cache. Lines at a distance that is a multiple of
-    /// a large power of two share few sets.
+    /// Whether `n` lines at this distance stay in the cache. Lines at a distance that is a multiple
+    /// of a large power of two share few sets.
     fn holds(&self, n: usize, distance: usize) -> bool {
         let sets = self.period >> distance.trailing_zeros().min(self.period.trailing_zeros());
         n <= self.ways * sets
@@ -71,7 +73,8 @@ impl<'a> OperandA<'a> {
         }
     }
 
-    /// Prefetches `height` rows from row `i` on, if they are read in place. Rows must be contiguous.
+    /// Prefetches `height` rows from row `i` on, if they are read in place. Rows must be
+    /// contiguous.
     #[inline(always)]
     pub fn prefetch(&self, i: usize, height: usize) {
         if let OperandA::InPlace(a) = self {

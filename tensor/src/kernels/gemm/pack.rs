@@ -14,8 +14,8 @@ pub(super) const fn packed_a_len(k: usize, rows: usize) -> usize {
     rows.div_ceil(MR_PACKED) * panel_step(k) + 2 * N
 }
 
-/// The distance between packed panels of `k` columns. The padding between panels keeps the parts that
-/// are written together in different sets of the cache.
+/// The distance between packed panels of `k` columns. The padding between panels keeps the parts
+/// that are written together in different sets of the cache.
 pub(super) const fn panel_step(k: usize) -> usize {
     MR_PACKED * k + N
 }
@@ -29,8 +29,8 @@ pub(super) fn pack_panel<S: Lanes<f32>>(s: S, b: MatRef<'_, f32>, out: &mut [f32
     panel(s, b, b.cols.next_multiple_of(N), out);
 }
 
-/// [`pack_panel`] for consecutive panels of `NV` vectors, of a matrix with contiguous rows: row by row
-/// through all panels, since hardware prefetchers follow long rows.
+/// [`pack_panel`] for consecutive panels of `NV` vectors, of a matrix with contiguous rows: row by
+/// row through all panels, since hardware prefetchers follow long rows.
 ///
 /// # Panics
 /// If `out` has fewer elements than [`packed_b_len`].
@@ -94,8 +94,8 @@ fn row(b: MatRef<'_, f32>, p: usize) -> &[f32] {
     &b.data[(b.offset as isize + p as isize * b.row_stride) as usize..][..b.cols]
 }
 
-/// Copies row `p` of `b` to `p * step` of `out`, 16 columns at a time. Whole vectors are written: the
-/// next row overwrites the excess, where `step` is less than the length of the vectors.
+/// Copies row `p` of `b` to `p * step` of `out`, 16 columns at a time. Whole vectors are written:
+/// the next row overwrites the excess, where `step` is less than the length of the vectors.
 #[inline(always)]
 fn panel<S: Lanes<f32>>(s: S, b: MatRef<'_, f32>, step: usize, out: &mut [f32]) {
     let whole = b.cols / N * N;

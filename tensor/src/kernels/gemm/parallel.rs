@@ -14,8 +14,8 @@ use crate::storage::Storage;
 /// the row-major products one after the other.
 ///
 /// A batch of at least four is divided between threads product by product. Other products are
-/// divided into blocks or, if they are small and have long sums, by split-K. The bits of `f32` do not
-/// depend on the partition.
+/// divided into blocks or, if they are small and have long sums, by split-K. The bits of `f32` do
+/// not depend on the partition.
 ///
 /// # Panics
 /// If sizes do not agree or an operand exceeds its slice.
@@ -47,8 +47,8 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     }
 }
 
-/// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output of
-/// the same size, while it is in the cache.
+/// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
+/// of the same size, while it is in the cache.
 ///
 /// # Panics
 /// If sizes do not agree or an operand exceeds its slice.

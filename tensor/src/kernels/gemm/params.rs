@@ -1,8 +1,8 @@
 //! The tuning parameters of GEMM: block sizes, thresholds and prefetch distances.
 //!
-//! The names of the block sizes are those of BLIS: the product is computed in blocks of MC × NC with
-//! KC terms of the sum, and a block in tiles of MR × NR that stay in registers. Sizes were chosen by
-//! measurement (`benches/gemm.rs`) on CPUs with 32 to 48 KB of L1 and 1 to 2 MB of L2 cache per core.
+//! The names of the block sizes are those of BLIS: the product is computed in blocks of MC × NC
+//! with KC terms of the sum, and a block in tiles of MR × NR that stay in registers. Sizes were
+//! chosen by measurement (`benches/gemm.rs`), for the cache sizes [`L1`] and [`L2`].
 
 use crate::simd::F32_LANES;
 use std::ops::Range;
@@ -33,8 +33,8 @@ pub(super) const NC: usize = 512;
 /// Rows that are packed side by side: four tiles, a multiple of MR.
 pub(super) const MR_PACKED: usize = 4 * MR;
 
-/// The number of terms of a block when sums have `k` terms: equal blocks of at most [`KC`]. The last
-/// one may have fewer.
+/// The number of terms of a block when sums have `k` terms: equal blocks of at most [`KC`]. The
+/// last one may have fewer.
 pub(super) fn kc(k: usize) -> usize {
     k.div_ceil(k.div_ceil(KC).max(1)).max(1)
 }
@@ -49,23 +49,24 @@ pub(super) const SKINNY_ROWS: usize = 8;
 /// Elements of a row of `Bᵀ` that the skinny kernel prefetches ahead.
 pub(super) const SKINNY_PREFETCH: usize = 8 * F32_LANES;
 
-/// Elements that packing prefetches ahead where it transposes: hardware prefetchers follow only a few
-/// of many separate rows.
+/// Elements that packing prefetches ahead where it transposes: hardware prefetchers follow only a
+/// few of many separate rows.
 pub(super) const PACK_PREFETCH: usize = 4 * F32_LANES;
 /// Rows that packing prefetches ahead where it copies: hardware prefetchers start anew in each row.
 pub(super) const PACK_PREFETCH_ROWS: isize = 4;
 
 /// `A` with contiguous columns is read in place if they are at most this many elements apart ..
 pub(super) const A_CLOSE: usize = 128;
-/// .. or this many, if the product has at most [`A_FEW_COLUMNS`] columns, so that few passes read it.
+/// .. or this many, if the product has at most [`A_FEW_COLUMNS`] columns, so that few passes read
+/// it.
 pub(super) const A_CLOSE_FEW_PASSES: usize = 768;
 /// Columns of a product whose `A` is read in at most two passes.
 pub(super) const A_FEW_COLUMNS: usize = 128;
 
 /// Terms of a sum up to which panels of `B` are read in place if they fit the L1 cache.
 pub(super) const B_SHORT: usize = 64;
-/// Rows of a product up to which panels of `B` are read in place if they fit the L2 cache, per vector
-/// of a panel.
+/// Rows of a product up to which panels of `B` are read in place if they fit the L2 cache, per
+/// vector of a panel.
 pub(super) const B_FEW_ROWS: usize = 128;
 /// Distance in elements up to which rows of `B` are close enough for that.
 pub(super) const B_CLOSE: usize = 512;
@@ -76,8 +77,8 @@ pub(super) const PREFETCH_FROM: usize = 1 << 17;
 pub(super) const PREFETCH_A_ONCE_FROM: usize = PREFETCH_FROM / 4;
 /// Columns of a product whose `A` is read once.
 pub(super) const PREFETCH_A_ONCE_COLUMNS: usize = 64;
-/// Terms of a block from which the product is prefetched: with fewer, the prefetch instructions take
-/// longer than they save.
+/// Terms of a block from which the product is prefetched: with fewer, the prefetch instructions
+/// take longer than they save.
 pub(super) const PREFETCH_C_TERMS: usize = 256;
 
 /// A set-associative cache.
@@ -90,8 +91,8 @@ pub(super) struct Cache {
 
 /// L1: 32 KB in 8 ways.
 pub(super) const L1: Cache = Cache { period: 1024, ways: 8 };
-/// L2: 1 MB in 16 ways, of which rows of `A` and of the product take 4. Of rows of 512 elements, 384
-/// are read in place, and 512, which would occupy 16 ways, are packed.
+/// L2: 1 MB in 16 ways, of which rows of `A` and of the product take 4. Of rows of 512 elements,
+/// 384 are read in place, and 512, which would occupy 16 ways, are packed.
 pub(super) const L2: Cache = Cache { period: 16_384, ways: 12 };
 
 /// Rows and columns per task that the partition divides a product by: MR × 64, or the AMX tiles of
@@ -102,7 +103,8 @@ pub(super) const TASK_UNIT_SPLIT: (usize, usize) = (32, 64);
 /// Elements of all partial products of split-K, at most.
 pub(super) const SPLIT_K_ELEMENTS: usize = 1 << 20;
 
-/// Columns, and terms per sum, from which a product is computed in split precision: half an AMX tile.
+/// Columns, and terms per sum, from which a product is computed in split precision: half an AMX
+/// tile.
 pub(super) const SPLIT_PRECISION_FROM: usize = 16;
 /// Bytes of packed rows, and of packed columns, in split precision: both fit the L2 cache.
 #[cfg(target_arch = "x86_64")]

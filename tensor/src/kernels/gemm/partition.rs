@@ -1,4 +1,5 @@
-//! The partition of a product into tasks for several threads: the one with the least estimated time.
+//! The partition of a product into tasks for several threads: the one with the least estimated
+//! time.
 
 use super::operands::a_in_place;
 use super::params::{NC, SPLIT_K_ELEMENTS, TASK_UNIT, TASK_UNIT_SPLIT};

@@ -24,8 +24,8 @@ pub trait Gemm: Float {
         Self::gemm_with_epilogue(a, b, accumulate, out, None, MatmulPrecision::F32);
     }
 
-    /// [`Gemm::gemm`] followed by an epilogue on every block of the product while it is in the cache.
-    /// `precision` is a value of [`Gemm::precision`].
+    /// [`Gemm::gemm`] followed by an epilogue on every block of the product while it is in the
+    /// cache. `precision` is a value of [`Gemm::precision`].
     ///
     /// # Panics
     /// As [`Gemm::gemm`].
@@ -38,13 +38,13 @@ pub trait Gemm: Float {
         precision: MatmulPrecision,
     );
 
-    /// The precision of a product with `k` terms per sum and `n` columns in the current settings. It
-    /// is determined once for all blocks of a product.
+    /// The precision of a product with `k` terms per sum and `n` columns in the current settings.
+    /// It is determined once for all blocks of a product.
     fn precision(k: usize, n: usize) -> MatmulPrecision;
 
     /// The number of terms that are accumulated before they are added to the result, when sums have
-    /// `k` terms: a sum of partial products of as many terms each has the same bits. `None` if it is
-    /// unknown.
+    /// `k` terms: a sum of partial products of as many terms each has the same bits. `None` if it
+    /// is unknown.
     fn kc(k: usize) -> Option<usize>;
 }
 

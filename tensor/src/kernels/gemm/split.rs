@@ -1,12 +1,13 @@
 //! GEMM in split precision: every factor is split into terms of `bf16`, which AMX tiles multiply.
 //!
 //! The order of additions for every element: the sum is divided into the same blocks of KC terms as
-//! in `F32`, and a block into steps of 32 terms. A step adds one number for each pair of `bf16` terms,
-//! in the order of the loops in `amx.rs`: the sum of two chains of 16 fused multiply-adds, over the
-//! first and the second half of the step. So bits do not depend on the partition of a product.
+//! in `F32`, and a block into steps of 32 terms. A step adds one number for each pair of `bf16`
+//! terms, in the order of the loops in `amx.rs`: the sum of two chains of 16 fused multiply-adds,
+//! over the first and the second half of the step. So bits do not depend on the partition of a
+//! product.
 //!
-//! Rows and columns with factors that are non-finite, or round to a non-finite `bf16`, are computed in
-//! `F32`: their terms would be infinite and cancel to NaN.
+//! Rows and columns with factors that are non-finite, or round to a non-finite `bf16`, are computed
+//! in `F32`: their terms would be infinite and cancel to NaN.
 
 use super::amx::{Amx, AmxKernel, K_STEP, Line, SIDE, Tiles};
 use super::epilogue::EpilogueArgs;

@@ -136,7 +136,8 @@ pub fn ulp<T: Real>(y: f64) -> f64 {
     2f64.powi(exponent.max(lowest) - digits)
 }
 
-/// Whether the error of a result is within `bound`; infinities and NaN must be equal after rounding to `T`.
+/// Whether the error of a result is within `bound`; infinities and NaN must be equal after rounding
+/// to `T`.
 pub fn near<T: Real>(got: T, exact: f64, bound: f64) -> bool {
     let (got, rounded) = (got.to_f64(), T::from_f64(exact).to_f64());
     if got.is_nan() || rounded.is_nan() {
