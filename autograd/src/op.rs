@@ -102,7 +102,24 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
-    pub(crate) fn from_op_list<R>(
+    ///
+    /// ```
+    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// fn sum_of(parts: &[&Var]) -> Var {
+    ///     let value = parts.iter().fold(Tensor::scalar(0.0), |sum, x| sum + x.value());
+    ///     Var::from_op_list("sum_of", value, parts, |parts| {
+    ///         let parts: Vec<_> = parts.into_iter().map(|x| x.slot()).collect();
+    ///         move |_, g| parts.iter().fold(InputGrads::none(), |all, x| all.and(x, || g.clone()))
+    ///     })
+    /// }
+    ///
+    /// let (a, b) = (Var::leaf(Tensor::scalar(1.0)), Var::leaf(Tensor::scalar(2.0)));
+    /// let grads = sum_of(&[&a, &b, &a]).backward();
+    /// assert_eq!(grads.get(&a).unwrap().item(), 2.0);
+    /// ```
+    pub fn from_op_list<R>(
         name: &'static str,
         value: Tensor<T>,
         inputs: &[&Var<T>],
@@ -250,7 +267,8 @@ impl<T: Real> Slot<T> {
     /// If it was not saved.
     #[track_caller]
     pub fn value(&self) -> &Tensor<T> {
-        self.value.as_ref().expect("the value of this input was saved")
+        let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
+        self.value.as_ref().expect(hint)
     }
 
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.

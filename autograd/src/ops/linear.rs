@@ -179,17 +179,12 @@ impl<T: Real> Var<T> {
         residual: Option<&Var<T>>,
     ) -> Var<T> {
         let inputs = [Some(self), Some(up.0), up.1, Some(down.0), down.1, residual];
-        let outer_bias = down.1.map(Var::value);
-        let output = |hidden: &Tensor<T>| match residual {
-            Some(residual) => hidden.linear_add(down.0.value(), outer_bias, residual.value()),
-            None => hidden.linear(down.0.value(), outer_bias),
-        };
         if !is_recorded(&inputs) {
             let hidden = op.map(&self.value().linear(up.0.value(), up.1.map(Var::value)));
-            return Var::constant(output(&hidden));
+            return Var::constant(project_down(&hidden, down, residual));
         }
         let (hidden, slope) = op.linear_map(self.value(), up.0.value(), up.1.map(Var::value));
-        let value = output(&hidden);
+        let value = project_down(&hidden, down, residual);
         let [y] =
             Var::from_fused([value], inputs, |[x, up, up_bias, down, down_bias, residual]| {
                 FeedForward {
@@ -205,6 +200,20 @@ impl<T: Real> Var<T> {
                 }
             });
         y
+    }
+}
+
+/// The second layer of a feed-forward network, and a residual if one is given.
+#[track_caller]
+fn project_down<T: Real>(
+    hidden: &Tensor<T>,
+    (weight, bias): Affine<'_, T>,
+    residual: Option<&Var<T>>,
+) -> Tensor<T> {
+    let (weight, bias) = (weight.value(), bias.map(Var::value));
+    match residual {
+        Some(residual) => hidden.linear_add(weight, bias, residual.value()),
+        None => hidden.linear(weight, bias),
     }
 }
 

@@ -108,8 +108,8 @@ impl<T: Real> Var<T> {
         self.map(MulScalar { c })
     }
 
-    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 from `lo` to `hi`, bounds included,
-    /// and 0 outside.
+    /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi`, and 0 elsewhere,
+    /// also at the bounds.
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.
