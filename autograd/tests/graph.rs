@@ -1,7 +1,8 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
-use retrograd_autograd::{Backprop, Var, grad, no_grad, sharded, with_threads};
+use retrograd_autograd::{Backprop, Id, Var, grad, no_grad, sharded, with_threads};
 use retrograd_tensor::Tensor;
+use retrograd_tensor::ops::activation::Gelu;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
@@ -258,4 +259,57 @@ fn grad_within_no_grad_gives_the_same_as_constants() {
 fn a_constant_has_no_gradient_to_keep() {
     let x = Var::leaf(Tensor::scalar(1.0f64));
     let _ = Backprop::from(&x.exp()).keep(&Var::constant(Tensor::scalar(1.0)));
+}
+
+#[test]
+fn shapes_of_both_layers_are_reported_at_the_line_of_the_caller() {
+    let leaf = |shape: &[usize]| Var::leaf(Tensor::<f64>::ones(shape));
+    let (x, up, down, wrong) = (leaf(&[2, 3]), leaf(&[4, 3]), leaf(&[3, 4]), leaf(&[7, 7]));
+    for (text, name) in [
+        (reported_here(|| drop(x.linear_map(&wrong, None, Gelu))), "linear"),
+        (reported_here(|| drop(x.feed_forward((&wrong, None), Gelu, (&down, None)))), "linear"),
+        (reported_here(|| drop(x.feed_forward((&up, None), Gelu, (&wrong, None)))), "linear"),
+        (
+            reported_here(|| drop(x.feed_forward_add((&up, None), Gelu, (&down, None), &wrong))),
+            "linear_add",
+        ),
+    ] {
+        assert!(text.starts_with(&format!("{name}: ")), "{text}");
+    }
+}
+
+/// Each result has an id and a gradient of its own, and either may be unused.
+#[test]
+fn operations_have_several_results() {
+    let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0, 4.0]));
+    let parts = x.square().split(0, &[1, 3]);
+    let ids: Vec<Id> = parts.iter().map(|p| p.id().unwrap()).collect();
+    assert!(ids[0] < ids[1] && parts[0].node().unwrap().outputs().len() == 2);
+    for used in [vec![0], vec![1], vec![0, 1]] {
+        let sums: Vec<Var<f64>> = used.iter().map(|&i| parts[i].exp().sum(..)).collect();
+        let y = sums.iter().fold(Var::scalar(0.0), |sum, x| &sum + x);
+        let grads = used
+            .iter()
+            .fold(Backprop::from(&y).retain_graph(), |pass, &i| pass.keep(&parts[i]))
+            .run();
+        for (i, part) in parts.iter().enumerate() {
+            let kept = grads.get(part).map(|g| g.to_vec());
+            assert_eq!(kept, used.contains(&i).then(|| part.exp().value().to_vec()));
+        }
+        let by_hand = |i: usize, x: f64| match used.contains(&usize::from(i > 0)) {
+            true => 2.0 * x * (x * x).exp(),
+            false => 0.0,
+        };
+        let expected: Vec<f64> =
+            x.value().to_vec().into_iter().enumerate().map(|(i, x)| by_hand(i, x)).collect();
+        for (a, b) in grads.get(&x).unwrap().to_vec().into_iter().zip(&expected) {
+            assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} {b}");
+        }
+        // With respect to the second result, the pass ends at its operation.
+        let found = grad(&[(&y, None)], &[&parts[1]])[0].clone();
+        assert_eq!(found.is_some(), used.contains(&1));
+        // Of a recorded pass, to second order.
+        let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+        assert!(grad(&[(&dx.sum(..), None)], &[&x])[0].is_some());
+    }
 }
