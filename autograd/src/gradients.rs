@@ -58,42 +58,107 @@ impl<T: Real> Gradients<T> {
     }
 
     /// No gradients.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{Gradients, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let mut sum = Gradients::empty();
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// sum.accumulate(x.square().backward());
+    /// assert_eq!(sum.get(&x).unwrap().item(), 6.0);
+    /// ```
     pub fn empty() -> Self {
         Gradients::new(BTreeMap::new())
     }
 
     /// The gradient of a leaf or a parameter (or of a variable that the pass was told to keep);
     /// `None` if the pass did not reach it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, y) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(1.0)));
+    /// let grads = x.square().backward();
+    /// assert_eq!(grads.get(&x).unwrap().item(), 6.0);
+    /// assert!(grads.get(&y).is_none());
+    /// ```
     pub fn get(&self, x: &(impl GradientKey<T> + ?Sized)) -> Option<&Tensor<T>> {
         self.by_id.get(&x.gradient_id()?)
     }
 
     /// [`Gradients::get`], by identity.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let grads = x.square().backward();
+    /// assert_eq!(grads.by_id(x.id().unwrap()), grads.get(&x));
+    /// ```
     pub fn by_id(&self, id: Id) -> Option<&Tensor<T>> {
         self.by_id.get(&id)
     }
 
     /// Takes the gradient of a variable or a parameter out.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let mut grads = x.square().backward();
+    /// assert_eq!(grads.remove(&x).unwrap().item(), 6.0);
+    /// assert!(grads.is_empty());
+    /// ```
     pub fn remove(&mut self, x: &(impl GradientKey<T> + ?Sized)) -> Option<Tensor<T>> {
         self.by_id.remove(&x.gradient_id()?)
     }
 
     /// Number of variables with a gradient.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, y) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(1.0)));
+    /// assert_eq!(x.mul(&y).backward().len(), 2);
+    /// ```
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
     /// Whether there is none.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Gradients;
+    /// assert!(Gradients::<f32>::empty().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
     /// All gradients, oldest variable first.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, y) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(1.0)));
+    /// let grads = y.mul(&x).backward();
+    /// let ids: Vec<_> = grads.iter().map(|(id, _)| Some(id)).collect();
+    /// assert_eq!(ids, [x.id(), y.id()]);
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (Id, &Tensor<T>)> {
         self.by_id.iter().map(|(&id, g)| (id, g))
     }
 
     /// Adds those of another pass: gradient accumulation.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let mut grads = x.square().backward();
+    /// grads.accumulate(x.neg().backward());
+    /// assert_eq!(grads.get(&x).unwrap().item(), 5.0);
+    /// ```
     #[inline(never)]
     pub fn accumulate(&mut self, other: Gradients<T>) {
         self.known_finite = false;
@@ -106,6 +171,15 @@ impl<T: Real> Gradients<T> {
     }
 
     /// Multiplies all by a number.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let mut grads = (&x * &x).sum(..).backward(); // [6, 8]
+    /// grads.scale(0.5);
+    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [3.0, 4.0]);
+    /// ```
     #[inline(never)]
     pub fn scale(&mut self, factor: T) {
         self.known_finite = false;
@@ -117,6 +191,14 @@ impl<T: Real> Gradients<T> {
     /// The Euclidean norm of all gradients as one vector, `√Σg²`, NaN if one is not finite.
     /// Squares are added up in `T` within blocks and in f64 across them; the result
     /// neither overflows nor vanishes where the norm itself does not.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let grads = (&x * &x).sum(..).backward(); // [6, 8]
+    /// assert_eq!(grads.norm(), 10.0);
+    /// ```
     #[inline(never)]
     pub fn norm(&self) -> f64 {
         let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
@@ -140,6 +222,15 @@ impl<T: Real> Gradients<T> {
     ///
     /// # Panics
     /// If `max` is negative or NaN.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let mut grads = (&x * &x).sum(..).backward(); // [6, 8]
+    /// assert_eq!(grads.clip_norm(1.0), 10.0);
+    /// assert!((grads.norm() - 1.0).abs() < 1e-6);
+    /// ```
     #[track_caller]
     #[inline(never)]
     pub fn clip_norm(&mut self, max: f64) -> f64 {
@@ -155,12 +246,27 @@ impl<T: Real> Gradients<T> {
     }
 
     /// Whether no gradient holds NaN or an infinity.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(0.0f32));
+    /// assert!(!x.sqrt().backward().is_finite());
+    /// ```
     pub fn is_finite(&self) -> bool {
         self.not_finite().is_empty()
     }
 
     /// The variables whose gradient holds NaN or an infinity. Costs nothing after
     /// [`Gradients::clip_norm`], which has seen all of them.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, y) = (Var::leaf(Tensor::scalar(0.0f32)), Var::leaf(Tensor::scalar(1.0)));
+    /// let grads = (x.sqrt() + &y).backward();
+    /// assert_eq!(grads.not_finite(), [x.id().unwrap()]);
+    /// ```
     pub fn not_finite(&self) -> Vec<Id> {
         if self.known_finite {
             return Vec::new();

@@ -26,6 +26,13 @@ impl Id {
     }
 
     /// The creation index.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(1.0f32)), Var::leaf(Tensor::scalar(1.0f32)));
+    /// assert!(a.id().unwrap().number() < b.id().unwrap().number());
+    /// ```
     pub fn number(self) -> u64 {
         self.0
     }
@@ -161,21 +168,56 @@ impl<T: Real> Node<T> {
     }
 
     /// The identity of the operation, which is that of its first output.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert_eq!(Some(node.id()), y.id());
+    /// ```
     pub fn id(&self) -> Id {
         self.id
     }
 
     /// The name of the operation.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert_eq!(node.name(), "exp");
+    /// ```
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// The shapes of the outputs.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([5, 3]));
+    /// let parts = x.split(0, &[2, 3]);
+    /// assert_eq!(format!("{:?}", parts[0].node().unwrap().outputs()), "[[2, 3], [3, 3]]");
+    /// ```
     pub fn outputs(&self) -> &[Shape] {
         &self.outputs
     }
 
     /// The inputs, without optional ones that were not given.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert_eq!(node.inputs().len(), 1);
+    /// ```
     pub fn inputs(&self) -> &[Input<T>] {
         &self.inputs
     }
@@ -189,16 +231,43 @@ impl<T: Real> Node<T> {
 
 impl<T: Real> Input<T> {
     /// The identity of the variable; `None` for a constant.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert_eq!(node.inputs()[0].id(), x.id());
+    /// ```
     pub fn id(&self) -> Option<Id> {
         self.edge.id()
     }
 
     /// The operation that computed it; `None` for a leaf or a constant.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert!(node.inputs()[0].node().is_none()); // a leaf
+    /// ```
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
         self.edge.node()
     }
 
     /// Its shape.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = x.exp();
+    /// let node = y.node().unwrap();
+    /// assert_eq!(*node.inputs()[0].shape(), [2, 3]);
+    /// ```
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -222,22 +222,66 @@ pub struct Operand<'a, T: Real> {
 
 impl<T: Real> Operand<'_, T> {
     /// Whether its gradient will be needed.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::scalar(2.0));
+    /// Var::from_op("add", a.value() + b.value(), [&a, &b], |[a, b]| {
+    ///     assert!(a.needs_grad() && !b.needs_grad());
+    ///     let a = a.slot();
+    ///     move |_, g| InputGrads::of(&a, || g.clone())
+    /// });
+    /// ```
     pub fn needs_grad(self) -> bool {
         self.var.is_some_and(Var::is_tracked)
     }
 
     /// A slot without the value.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = Var::from_op("neg", -x.value(), [&x], |[x]| {
+    ///     let x = x.slot(); // the rule does not need the value
+    ///     move |_, g| InputGrads::of(&x, || -g)
+    /// });
+    /// assert_eq!(y.backward().get(&x).unwrap().item(), -1.0);
+    /// ```
     pub fn slot(self) -> Slot<T> {
         self.save_if(false)
     }
 
     /// A slot with the value.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    ///     let x = x.save();
+    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
+    /// });
+    /// assert_eq!(y.backward().get(&x).unwrap().item(), 6.0);
+    /// ```
     pub fn save(self) -> Slot<T> {
         self.save_if(true)
     }
 
     /// A slot, with the value on a condition: usually that the gradient of another input, which
     /// depends on it, is needed.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(2.0)));
+    /// let y = Var::from_op("mul", a.value() * b.value(), [&a, &b], |[a, b]| {
+    ///     let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
+    ///     move |cx, g| InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))
+    /// });
+    /// assert_eq!(y.backward().get(&a).unwrap().item(), 2.0);
+    /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         Slot {
             at: self.var.map(|_| self.at),
@@ -265,6 +309,18 @@ impl<T: Real> Slot<T> {
     ///
     /// # Panics
     /// If it was not saved.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    ///     let x = x.save();
+    ///     assert_eq!(x.value().item(), 3.0);
+    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
+    /// });
+    /// assert_eq!(y.item(), 9.0);
+    /// ```
     #[track_caller]
     pub fn value(&self) -> &Tensor<T> {
         let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
@@ -272,6 +328,18 @@ impl<T: Real> Slot<T> {
     }
 
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = Var::from_op("neg", -x.value(), [&x], |[x]| {
+    ///     let x = x.slot();
+    ///     assert!(x.get().is_none());
+    ///     move |_, g| InputGrads::of(&x, || -g)
+    /// });
+    /// assert_eq!(y.item(), -3.0);
+    /// ```
     pub fn get(&self) -> Option<&Tensor<T>> {
         self.value.as_ref()
     }
@@ -305,6 +373,18 @@ impl<T: Real> Cx<'_, T> {
     ///
     /// # Panics
     /// If the value was not saved.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var, grad};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    ///     let x = x.save();
+    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
+    /// });
+    /// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap(); // recorded
+    /// assert_eq!(dx.backward().get(&x).unwrap().item(), 2.0);
+    /// ```
     #[track_caller]
     pub fn input(&self, slot: &Slot<T>) -> Var<T> {
         self.input_as(slot, slot.value().clone())
@@ -326,6 +406,19 @@ impl<T: Real> Cx<'_, T> {
     }
 
     /// The result (the first one), with its saved value: connected to the graph in a recorded pass.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var, grad};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(0.0f32));
+    /// let exp = x.value().exp();
+    /// let y = Var::from_op("exp", exp.clone(), [&x], |[x]| {
+    ///     let x = x.slot();
+    ///     move |cx, g| InputGrads::of(&x, || g * &cx.output(&exp)) // y' = y
+    /// });
+    /// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+    /// assert_eq!(dx.backward().get(&x).unwrap().item(), 1.0);
+    /// ```
     pub fn output(&self, value: &Tensor<T>) -> Var<T> {
         let edge = match self.inputs {
             Some(_) => Edge::Node(self.node.clone(), 0),
@@ -338,6 +431,17 @@ impl<T: Real> Cx<'_, T> {
     ///
     /// # Panics
     /// If it was not given.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// let y = Var::from_op("sum", x.value().sum(..), [&x], |[x]| {
+    ///     let x = x.slot();
+    ///     move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
+    /// });
+    /// assert_eq!(y.backward().get(&x).unwrap().to_vec(), [1.0; 6]);
+    /// ```
     #[track_caller]
     pub fn shape(&self, slot: &Slot<T>) -> &Shape {
         self.node.inputs()[slot.at.expect("this input was given")].shape()

@@ -8,41 +8,95 @@ use std::sync::Arc;
 
 impl<T: Real> Var<T> {
     /// A variable whose gradient is wanted.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// assert!(w.is_tracked() && w.node().is_none());
+    /// ```
     pub fn leaf(value: Tensor<T>) -> Var<T> {
         Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
 
     /// A variable without history or gradient.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0]));
+    /// assert!(!x.is_tracked() && !x.exp().is_tracked());
+    /// ```
     pub fn constant(value: Tensor<T>) -> Var<T> {
         Var { value, edge: Edge::Constant }
     }
 
     /// A constant of rank 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// let half = Var::scalar(0.5f32);
+    /// assert_eq!((half.rank(), half.item()), (0, 0.5));
+    /// ```
     pub fn scalar(x: T) -> Var<T> {
         Var::constant(Tensor::scalar(x))
     }
 
     /// The tensor, without history.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// let mean: Tensor = x.value().mean(..); // a tensor, which is not recorded
+    /// assert_eq!(mean.item(), 1.5);
+    /// ```
     pub fn value(&self) -> &Tensor<T> {
         &self.value
     }
 
     /// The tensor, without history.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let y: Tensor = Var::leaf(Tensor::scalar(3.0f32)).square().into_value();
+    /// assert_eq!(y.item(), 9.0);
+    /// ```
     pub fn into_value(self) -> Tensor<T> {
         self.value
     }
 
     /// The sizes of the axes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Var::leaf(Tensor::<f32>::ones([2, 3])).shape(), [2, 3]);
+    /// ```
     pub fn shape(&self) -> &Shape {
         self.value.shape()
     }
 
     /// Number of axes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Var::leaf(Tensor::<f32>::ones([2, 3])).rank(), 2);
+    /// ```
     pub fn rank(&self) -> usize {
         self.value.rank()
     }
 
     /// The size of one axis; `-1` is the last.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// assert_eq!((x.size(0), x.size(-1)), (2, 3));
+    /// ```
     #[track_caller]
     pub fn size(&self, axis: isize) -> usize {
         self.value.size(axis)
@@ -52,12 +106,26 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If there is not exactly one.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Var::leaf(Tensor::from([[2.5f32]])).item(), 2.5);
+    /// ```
     #[track_caller]
     pub fn item(&self) -> T {
         self.value.item()
     }
 
     /// The same value as a constant: gradients stop here.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(3.0f32));
+    /// let y = &x * &x.detach(); // the second factor is a constant
+    /// assert_eq!(y.backward().get(&x).unwrap().item(), 3.0);
+    /// ```
     pub fn detach(&self) -> Var<T> {
         Var::constant(self.value.clone())
     }
@@ -69,16 +137,40 @@ impl<T: Real> Var<T> {
     }
 
     /// Whether gradients flow back through this variable.
+    ///
+    /// ```
+    /// # use retrograd_autograd::{Var, no_grad};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(1.0f32));
+    /// assert!(x.exp().is_tracked() && !no_grad(|| x.exp()).is_tracked());
+    /// ```
     pub fn is_tracked(&self) -> bool {
         !matches!(self.edge, Edge::Constant)
     }
 
     /// The identity of a leaf or of an operation's result; `None` for a constant.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(1.0f32));
+    /// let y = x.exp();
+    /// assert!(x.id() < y.id()); // in the order of creation
+    /// assert_eq!(x.detach().id(), None);
+    /// ```
     pub fn id(&self) -> Option<Id> {
         self.edge.id()
     }
 
     /// The operation that computed it; `None` for a leaf or a constant.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::scalar(1.0f32));
+    /// assert_eq!(x.exp().node().unwrap().name(), "exp");
+    /// assert!(x.node().is_none());
+    /// ```
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
         self.edge.node()
     }
@@ -89,6 +181,14 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If this is not a leaf or the shape differs.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Var::leaf(Tensor::scalar(1.0f32));
+    /// let step = w.with_value(Tensor::scalar(0.9));
+    /// assert_eq!((step.id(), step.item()), (w.id(), 0.9));
+    /// ```
     #[track_caller]
     pub fn with_value(&self, value: Tensor<T>) -> Var<T> {
         assert!(matches!(self.edge, Edge::Leaf(_)), "with_value: only a leaf can be given a value");
@@ -103,6 +203,16 @@ impl<T: Real> Var<T> {
 
     /// Mutable access to a leaf's tensor, for updates in place; the tensor copies itself if
     /// a graph still uses it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let mut w = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// let y = w.square();
+    /// w.leaf_value_mut().add_assign(&Tensor::from([10.0, 10.0]));
+    /// assert_eq!(w.value().to_vec(), [11.0, 12.0]);
+    /// assert_eq!(y.value().to_vec(), [1.0, 4.0]); // computed before
+    /// ```
     #[track_caller]
     pub fn leaf_value_mut(&mut self) -> &mut Tensor<T> {
         assert!(!matches!(self.edge, Edge::Node(..)), "leaf_value_mut: not a leaf");

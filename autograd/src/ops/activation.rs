@@ -6,6 +6,15 @@ use retrograd_tensor::ops::activation::*;
 
 impl<T: Real> Var<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.0f32, 0.0, 2.0]));
+    /// let y = x.relu();
+    /// assert_eq!(y.value().to_vec(), [0.0, 0.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn relu(&self) -> Var<T> {
         self.map(Relu)
@@ -14,6 +23,15 @@ impl<T: Real> Var<T> {
     /// `x` above 0, `slope · x` below. The derivative at 0 is `slope`.
     ///
     /// Maas, Hannun, Ng 2013.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.0f32, 2.0]));
+    /// let y = x.leaky_relu(0.5);
+    /// assert_eq!(y.value().to_vec(), [-0.5, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn leaky_relu(&self, slope: T) -> Var<T> {
         self.map(LeakyRelu { slope })
@@ -22,18 +40,45 @@ impl<T: Real> Var<T> {
     /// `x` above 0, `alpha · (eˣ - 1)` below. The derivative at 0 is `alpha`.
     ///
     /// Clevert, Unterthiner, Hochreiter 2015 (arXiv 1511.07289).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([f32::NEG_INFINITY, 0.0, 2.0]));
+    /// let y = x.elu(0.5);
+    /// assert_eq!(y.value().to_vec(), [-0.5, 0.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn elu(&self, alpha: T) -> Var<T> {
         self.map(Elu { alpha })
     }
 
     /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-200.0f32, 0.0, 200.0]));
+    /// let y = x.sigmoid();
+    /// assert_eq!(y.value().to_vec(), [0.0, 0.5, 1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.25, 0.0]);
+    /// ```
     #[track_caller]
     pub fn sigmoid(&self) -> Var<T> {
         self.map(Sigmoid)
     }
 
     /// Hyperbolic tangent.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-100.0f32, 0.0]));
+    /// let y = x.tanh();
+    /// assert_eq!(y.value().to_vec(), [-1.0, 0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn tanh(&self) -> Var<T> {
         self.map(Tanh)
@@ -42,6 +87,15 @@ impl<T: Real> Var<T> {
     /// `x · sigmoid(x)`, also called swish.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([0.0f32, 100.0]));
+    /// let y = x.silu();
+    /// assert_eq!(y.value().to_vec(), [0.0, 100.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn silu(&self) -> Var<T> {
         self.map(Silu)
@@ -50,12 +104,30 @@ impl<T: Real> Var<T> {
     /// `x · tanh(ln(1 + eˣ))`
     ///
     /// Misra 2019 (arXiv 1908.08681).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([0.0f32, 100.0]));
+    /// let y = x.mish();
+    /// assert_eq!(y.value().to_vec(), [0.0, 100.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 1.0]);
+    /// ```
     #[track_caller]
     pub fn mish(&self) -> Var<T> {
         self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([0.0f32, 1000.0]));
+    /// let y = x.softplus();
+    /// assert_eq!(y.value().to_vec(), [2f32.ln(), 1000.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn softplus(&self) -> Var<T> {
         self.map(Softplus)
@@ -80,6 +152,15 @@ impl<T: Real> Var<T> {
     /// form, PyTorch's default.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([0.0f32, 100.0]));
+    /// let y = x.gelu();
+    /// assert_eq!(y.value().to_vec(), [0.0, 100.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn gelu(&self) -> Var<T> {
         self.map(Gelu)
@@ -88,6 +169,14 @@ impl<T: Real> Var<T> {
     /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([-1.0f64, 1.0]));
+    /// let error = x.gelu_tanh() - x.gelu();
+    /// assert!(error.value().abs().max(..).item() < 2e-4);
+    /// ```
     #[track_caller]
     pub fn gelu_tanh(&self) -> Var<T> {
         self.map(GeluTanh)

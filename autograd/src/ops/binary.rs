@@ -7,6 +7,16 @@ use std::ops;
 
 impl<T: Real> Var<T> {
     /// `a + b`, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let row = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// let column = Var::leaf(Tensor::from([[10.0], [20.0], [30.0]]));
+    /// let y = row.add(&column); // [3, 2]
+    /// assert_eq!(y.value().to_vec(), [11.0, 12.0, 21.0, 22.0, 31.0, 32.0]);
+    /// assert_eq!(y.sum(..).backward().get(&row).unwrap().to_vec(), [3.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn add(&self, other: &Var<T>) -> Var<T> {
         Var::from_op("add", self.value().add(other.value()), [self, other], |[a, b]| {
@@ -16,6 +26,15 @@ impl<T: Real> Var<T> {
     }
 
     /// `a - b`, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([5.0f32, 7.0])), Var::leaf(Tensor::scalar(1.0)));
+    /// let y = &a - &b; // the same as a.sub(&b)
+    /// assert_eq!(y.value().to_vec(), [4.0, 6.0]);
+    /// assert_eq!(y.sum(..).backward().get(&b).unwrap().item(), -2.0);
+    /// ```
     #[track_caller]
     pub fn sub(&self, other: &Var<T>) -> Var<T> {
         Var::from_op("sub", self.value().sub(other.value()), [self, other], |[a, b]| {
@@ -25,6 +44,15 @@ impl<T: Real> Var<T> {
     }
 
     /// `a · b` elementwise, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([2.0f32, 3.0])), Var::leaf(Tensor::from([5.0, 7.0])));
+    /// let grads = a.mul(&b).sum(..).backward();
+    /// assert_eq!(grads.get(&a).unwrap().to_vec(), [5.0, 7.0]);
+    /// assert_eq!(grads.get(&b).unwrap().to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn mul(&self, other: &Var<T>) -> Var<T> {
         Var::from_op("mul", self.value().mul(other.value()), [self, other], |[a, b]| {
@@ -36,6 +64,15 @@ impl<T: Real> Var<T> {
     }
 
     /// `a / b`, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(6.0f32)), Var::leaf(Tensor::scalar(2.0)));
+    /// let y = a.div(&b);
+    /// let grads = y.backward();
+    /// assert_eq!((y.item(), grads.get(&b).unwrap().item()), (3.0, -1.5)); // -a / b²
+    /// ```
     #[track_caller]
     pub fn div(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().div(other.value());
@@ -54,6 +91,15 @@ impl<T: Real> Var<T> {
     /// `a^b`, broadcast. NaN for negative `a` unless `b` is whole; `0⁰ = 1`. The derivative
     /// by `a` is 0 for `b = 0`; that by `b` is 0 for `a = 0` and `b >= 0`, and NaN for
     /// negative `a`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([2.0f32, 0.0])), Var::leaf(Tensor::from([3.0, 0.0])));
+    /// let y = a.pow(&b);
+    /// assert_eq!(y.value().to_vec(), [8.0, 1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&a).unwrap().to_vec(), [12.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn pow(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().pow(other.value());
@@ -83,6 +129,15 @@ impl<T: Real> Var<T> {
 
     /// The larger of the two, broadcast; NaN if either is NaN. On a tie each gets half of
     /// the gradient, on NaN each all of it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 3.0])), Var::constant(Tensor::scalar(3.0)));
+    /// let y = a.maximum(&b);
+    /// assert_eq!(y.value().to_vec(), [3.0, 3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&a).unwrap().to_vec(), [0.0, 0.5]);
+    /// ```
     #[track_caller]
     pub fn maximum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
@@ -91,6 +146,14 @@ impl<T: Real> Var<T> {
 
     /// The smaller of the two, broadcast; NaN if either is NaN. On a tie each gets half of
     /// the gradient, on NaN each all of it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::constant(Tensor::from([1.0f32, 5.0, f32::NAN]));
+    /// let b = Var::constant(Tensor::from([3.0]));
+    /// assert_eq!(a.minimum(&b).narrow(0, 0, 2).value().to_vec(), [1.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());

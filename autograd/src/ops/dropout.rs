@@ -8,6 +8,17 @@ impl<T: Real> Var<T> {
     /// Each element dropped (made 0) with probability `p`, the others divided by `1 - p`; see
     /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The key alone decides which: the
     /// same key, the same elements, and nothing but the key is kept for the backward pass.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::random::Key;
+    /// let x = Var::leaf(Tensor::<f32>::ones([1000]));
+    /// let y = x.dropout(0.5, Key::new(1, 0));
+    /// assert!(y.value().to_vec().iter().all(|&y| y == 0.0 || y == 2.0));
+    /// let dx = y.sum(..).backward().get(&x).unwrap().to_vec();
+    /// assert_eq!(dx, y.value().to_vec()); // the same elements are dropped
+    /// ```
     #[track_caller]
     pub fn dropout(&self, p: f64, key: Key) -> Var<T> {
         Var::from_op("dropout", self.value().dropout(p, key), [self], |[x]| {

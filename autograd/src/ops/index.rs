@@ -18,6 +18,15 @@ fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: 
 
 impl<T: Real> Var<T> {
     /// The elements at given indices along an axis, see [`Tensor::gather`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// let y = x.gather(1, &Tensor::from([[1i64], [0]]));
+    /// assert_eq!(y.value().to_vec(), [2.0, 3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn gather<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().gather(axis, index);
@@ -29,6 +38,15 @@ impl<T: Real> Var<T> {
 
     /// `self` with the elements of `source` added at given indices along an axis, see
     /// [`Tensor::scatter_add`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let zeros = Var::constant(Tensor::<f32>::zeros([3]));
+    /// let x = Var::leaf(Tensor::from([1.0, 2.0, 4.0]));
+    /// let y = zeros.scatter_add(0, &Tensor::from([2i64, 0, 2]), &x);
+    /// assert_eq!(y.value().to_vec(), [2.0, 0.0, 5.0]);
+    /// ```
     #[track_caller]
     pub fn scatter_add<I: Integer>(
         &self,
@@ -44,6 +62,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Whole slices at given indices of an axis, see [`Tensor::index_select`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0]]));
+    /// let y = x.index_select(1, &Tensor::from([2i64, 2, 0]));
+    /// assert_eq!(y.value().to_vec(), [3.0, 3.0, 1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn index_select<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().index_select(axis, index);
@@ -55,6 +82,15 @@ impl<T: Real> Var<T> {
 
     /// `self` with the slices of `source` added at given indices of an axis, see
     /// [`Tensor::index_add`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f32>::zeros([2, 2]));
+    /// let rows = Var::constant(Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
+    /// let y = x.index_add(0, &Tensor::from([1i64, 1]), &rows);
+    /// assert_eq!(y.value().to_vec(), [0.0, 0.0, 4.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn index_add<I: Integer>(&self, axis: isize, index: &Tensor<I>, source: &Var<T>) -> Var<T> {
         let value = self.value().index_add(axis, index, source.value());
@@ -67,6 +103,15 @@ impl<T: Real> Var<T> {
     }
 
     /// The rows of a table `[V, C]` at given indices, `[.., C]`; see [`Tensor::embedding`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let table = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// let y = table.embedding(&Tensor::from([1i64, 0, 1])); // [3, 2]
+    /// assert_eq!(y.value().to_vec(), [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+    /// assert_eq!(y.sum(..).backward().get(&table).unwrap().to_vec(), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn embedding<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
         let value = self.value().embedding(index);
@@ -77,6 +122,15 @@ impl<T: Real> Var<T> {
     }
 
     /// The elements along an axis in order, with their indices; see [`Tensor::sort`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([2.0f32, 9.0, 5.0]));
+    /// let (y, index) = x.sort(0, true);
+    /// assert_eq!(y.value().to_vec(), [9.0, 5.0, 2.0]);
+    /// assert_eq!(index.to_vec(), [1, 2, 0]);
+    /// ```
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> (Var<T>, Tensor<i64>) {
         let index = self.value().argsort(axis, descending);
@@ -85,6 +139,15 @@ impl<T: Real> Var<T> {
 
     /// The `k` largest (or smallest) elements along an axis, with their indices; see
     /// [`Tensor::topk`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([2.0f32, 9.0, 5.0]));
+    /// let (y, _) = x.topk(2, 0, true);
+    /// assert_eq!(y.value().to_vec(), [9.0, 5.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Var<T>, Tensor<i64>) {
         let (_, index) = self.value().topk(k, axis, largest);

@@ -8,6 +8,14 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If there are none, or their other axes differ.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([[1.0f32], [2.0]])), Var::leaf(Tensor::from([[3.0], [4.0]])));
+    /// assert_eq!(Var::cat(&[&a, &b], 0).value().to_vec(), [1.0, 2.0, 3.0, 4.0]);
+    /// assert_eq!(Var::cat(&[&a, &b], -1).value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn cat(parts: &[&Var<T>], axis: isize) -> Var<T> {
         let values: Vec<&Tensor<T>> = parts.iter().map(|x| x.value()).collect();
@@ -30,6 +38,15 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If there are none, or their shapes differ.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
+    /// let y = Var::stack(&[&a, &b], 1);
+    /// assert_eq!(*y.shape(), [2, 2]);
+    /// assert_eq!(y.value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn stack(parts: &[&Var<T>], axis: isize) -> Var<T> {
         let parts: Vec<Var<T>> = parts.iter().map(|x| x.unsqueeze(axis)).collect();
@@ -37,6 +54,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Lengthened along an axis by copies of `value`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// let y = x.pad(0, 1, 2, 9.0);
+    /// assert_eq!(y.value().to_vec(), [9.0, 1.0, 2.0, 9.0, 9.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Var<T> {
         let padded = self.value().pad(axis, before, after, value);

@@ -92,6 +92,19 @@ impl<T: Real> Var<T> {
     ///
     /// What is kept for the backward pass are the gradients themselves, of the size of `self`
     /// and the weight.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// let x = Var::leaf(Tensor::from([[1.0f64, 0.0], [0.5, -1.0]]));
+    /// let w = Var::leaf(Tensor::from([[0.0f64, 1.0], [1.0, 0.0], [2.0, 3.0]]));
+    /// let targets = Tensor::from([1i64, 0]);
+    /// let options = CrossEntropy::default();
+    /// let fused = x.linear_cross_entropy(&w, &targets, options);
+    /// let composed = x.matmul(&w.t()).cross_entropy(&targets, options);
+    /// assert!((fused.item() - composed.item()).abs() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn linear_cross_entropy<I: Integer>(
         &self,
@@ -118,6 +131,17 @@ impl<T: Real> Var<T> {
 
     /// Mean cross-entropy of logits `[.., C]` against class indices `[..]`, a scalar; see
     /// [`Tensor::cross_entropy`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// let logits = Var::leaf(Tensor::<f64>::zeros([2, 4])); // uniform
+    /// let loss = logits.cross_entropy(&Tensor::from([3i64, -100]), CrossEntropy::default());
+    /// assert!((loss.item() - 4f64.ln()).abs() < 1e-12); // target -100 is ignored
+    /// let g = loss.backward().get(&logits).unwrap().to_vec();
+    /// assert_eq!(g, [0.25, 0.25, 0.25, -0.75, 0.0, 0.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn cross_entropy<I: Integer>(&self, targets: &Tensor<I>, options: CrossEntropy) -> Var<T> {
         let (value, sums) = self.value().cross_entropy_and_log_sums(targets, options);

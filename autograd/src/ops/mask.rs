@@ -6,6 +6,15 @@ use retrograd_tensor::{Real, Tensor};
 
 impl<T: Real> Var<T> {
     /// `a` where the condition is true, `b` elsewhere; all three are broadcast together.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
+    /// let y = Var::where_(&Tensor::from([true, false]), &a, &b);
+    /// assert_eq!(y.value().to_vec(), [1.0, 4.0]);
+    /// assert_eq!(y.sum(..).backward().get(&a).unwrap().to_vec(), [1.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
         let value = condition.where_(a.value(), b.value());
@@ -20,6 +29,15 @@ impl<T: Real> Var<T> {
 
     /// `value` where the mask is true (it is broadcast to the shape of `self`), the elements
     /// of `self` elsewhere.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, f32::NAN]));
+    /// let y = x.masked_fill(&Tensor::from([false, true]), 7.0);
+    /// assert_eq!(y.value().to_vec(), [1.0, 7.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
@@ -31,6 +49,13 @@ impl<T: Real> Var<T> {
 
     /// The lower triangle of the last two axes: column `j` of row `i` is kept if
     /// `j <= i + diagonal`, else 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.tril(0).value().to_vec(), [1.0, 0.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Var<T> {
         self.masked_fill(&!&self.triangle().tril(diagonal), T::ZERO)
@@ -38,6 +63,13 @@ impl<T: Real> Var<T> {
 
     /// The upper triangle of the last two axes: column `j` of row `i` is kept if
     /// `j >= i + diagonal`, else 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.triu(1).value().to_vec(), [0.0, 2.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Var<T> {
         self.masked_fill(&!&self.triangle().triu(diagonal), T::ZERO)

@@ -24,6 +24,16 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If the inner sizes differ, batches do not broadcast, or an operand has rank 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::<f32>::ones([5, 2, 3]));
+    /// let b = Var::leaf(Tensor::<f32>::ones([3, 4])); // the same matrix for each of 5
+    /// let y = a.matmul(&b);
+    /// assert_eq!(*y.shape(), [5, 2, 4]);
+    /// assert_eq!(y.sum(..).backward().get(&b).unwrap().to_vec(), [10.0; 12]);
+    /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Var<T>) -> Var<T> {
         let shape = matmul_shape(self.shape(), other.shape()).or_panic();
@@ -55,6 +65,13 @@ impl<T: Real> Var<T> {
     }
 
     /// Inner product of two vectors, a scalar.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
+    /// assert_eq!(a.dot(&b).item(), 11.0);
+    /// ```
     #[track_caller]
     pub fn dot(&self, other: &Var<T>) -> Var<T> {
         assert!(
@@ -67,6 +84,13 @@ impl<T: Real> Var<T> {
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
+    /// assert_eq!(a.outer(&b).value().to_vec(), [3.0, 4.0, 6.0, 8.0]);
+    /// ```
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {
         assert!(

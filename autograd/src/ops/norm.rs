@@ -54,6 +54,15 @@ impl<T: Real> Fused<T> for RmsNorm<T> {
 impl<T: Real> Var<T> {
     /// `(x - mean) / √(var + eps) · weight + bias` over the last axis, see
     /// [`Tensor::layer_norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f64, 3.0], [5.0, 5.0]]));
+    /// let weight = Var::leaf(Tensor::from([2.0f64, 2.0]));
+    /// let y = x.layer_norm(Some(&weight), None, 0.0).narrow(0, 0, 1);
+    /// assert_eq!(y.value().to_vec(), [-2.0, 2.0]); // mean 2, standard deviation 1
+    /// ```
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Var<T>>, bias: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().layer_norm(weight.map(Var::value), bias.map(Var::value), eps);
@@ -64,6 +73,13 @@ impl<T: Real> Var<T> {
     }
 
     /// `x / √(mean(x²) + eps) · weight` over the last axis, see [`Tensor::rms_norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[3.0f64, 4.0]]));
+    /// assert_eq!((x.rms_norm(None, 0.0) * 12.5f64.sqrt()).value().to_vec(), [3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().rms_norm(weight.map(Var::value), eps);

@@ -95,6 +95,12 @@ pub struct PointwiseFn<T: Real>(Arc<dyn DynPointwise<T>>);
 
 impl<T: Real> PointwiseFn<T> {
     /// The name of the operation.
+    ///
+    /// ```
+    /// # use retrograd_autograd::PointwiseFn;
+    /// use retrograd_tensor::ops::activation::Gelu;
+    /// assert_eq!(PointwiseFn::<f32>::from(Gelu).name(), "gelu");
+    /// ```
     pub fn name(&self) -> &'static str {
         self.0.name()
     }

@@ -94,6 +94,14 @@ fn first_of_each<T: Real>(
 /// size 1.
 impl<T: Real> Var<T> {
     /// Sum over axes; 0 over nothing.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.sum(0).value().to_vec(), [4.0, 6.0]);
+    /// assert_eq!(x.sum(..).item(), 10.0);
+    /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
@@ -101,6 +109,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::sum`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(*x.sum_keepdim(-1).shape(), [2, 1]);
+    /// ```
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
@@ -108,6 +123,14 @@ impl<T: Real> Var<T> {
     }
 
     /// Sum over the axes that were broadcast, so that the result has `shape`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.sum_to([2]).value().to_vec(), [4.0, 6.0]);
+    /// assert_eq!(x.sum_to([2, 1]).value().to_vec(), [3.0, 7.0]);
+    /// ```
     #[track_caller]
     pub fn sum_to(&self, shape: impl Into<Shape>) -> Var<T> {
         let shape = shape.into();
@@ -121,6 +144,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Mean over axes; NaN over nothing.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 6.0]));
+    /// let y = x.mean(..);
+    /// assert_eq!(y.value().to_vec(), [3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.25; 4]);
+    /// ```
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
@@ -128,6 +160,14 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::mean`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// let centred = &x - &x.mean_keepdim(-1);
+    /// assert_eq!(centred.value().to_vec(), [-0.5, 0.5, -0.5, 0.5]);
+    /// ```
     #[track_caller]
     pub fn mean_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
@@ -135,6 +175,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Product over axes; 1 over nothing. The gradient is right also where elements are 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([2.0f32, 0.0, 5.0]));
+    /// let y = x.prod(..);
+    /// assert_eq!(y.value().to_vec(), [0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 10.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();
@@ -144,6 +193,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::prod`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(*x.prod_keepdim([0, 1]).shape(), [1, 1]);
+    /// ```
     #[track_caller]
     pub fn prod_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();
@@ -155,6 +211,15 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 7.0, 7.0]));
+    /// let y = x.max(..);
+    /// assert_eq!(y.value().to_vec(), [7.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("max", self.shape()).or_panic();
@@ -163,6 +228,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::max`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!((&x / &x.max_keepdim(-1)).value().to_vec(), [0.5, 1.0, 0.75, 1.0]);
+    /// ```
     #[track_caller]
     pub fn max_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("max", self.shape()).or_panic();
@@ -174,6 +246,13 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.min(0).value().to_vec(), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("min", self.shape()).or_panic();
@@ -182,6 +261,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::min`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!((&x - &x.min_keepdim(-1)).value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn min_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("min", self.shape()).or_panic();
@@ -190,6 +276,14 @@ impl<T: Real> Var<T> {
 
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`; `correction` 1 is the unbiased
     /// estimate, 0 the variance of the whole population.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// assert_eq!(x.var(.., 1).item(), 1.0); // unbiased, PyTorch's default
+    /// assert_eq!(x.var(.., 0).item(), 2.0 / 3.0);
+    /// ```
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("var", self.shape()).or_panic();
@@ -201,6 +295,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::var`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(*x.var_keepdim(1, 1).shape(), [2, 1]);
+    /// ```
     #[track_caller]
     pub fn var_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("var", self.shape()).or_panic();
@@ -208,6 +309,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([4.0f32, 4.0]));
+    /// let y = x.std(.., 0);
+    /// assert_eq!(y.value().to_vec(), [0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
@@ -218,6 +328,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::std`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.std_keepdim(1, 0).value().to_vec(), [0.5, 0.5]);
+    /// ```
     #[track_caller]
     pub fn std_keepdim(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
@@ -225,6 +342,15 @@ impl<T: Real> Var<T> {
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1000.0f64, 1000.0]));
+    /// let y = x.logsumexp(..);
+    /// assert_eq!(y.value().to_vec(), [1000.0 + 2f64.ln()]);
+    /// assert!((y.backward().get(&x).unwrap().at(&[0]) - 0.5).abs() < 1e-12); // softmax
+    /// ```
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
@@ -245,6 +371,13 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::logsumexp`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[0.0f64, 0.0]]));
+    /// assert_eq!((&x - &x.logsumexp_keepdim(-1)).value().to_vec(), [-(2f64.ln()); 2]); // log_softmax
+    /// ```
     #[track_caller]
     pub fn logsumexp_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
@@ -252,6 +385,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let y = x.norm(..);
+    /// assert_eq!(y.value().to_vec(), [5.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 0.8]);
+    /// ```
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -272,6 +414,14 @@ impl<T: Real> Var<T> {
     }
 
     /// [`Var::norm`], axes kept.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[3.0f32, 4.0], [0.0, 2.0]]));
+    /// let unit = &x / &x.norm_keepdim(-1);
+    /// assert_eq!(unit.value().to_vec(), [0.6, 0.8, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -279,6 +429,15 @@ impl<T: Real> Var<T> {
     }
 
     /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// let y = x.cumsum(0);
+    /// assert_eq!(y.value().to_vec(), [1.0, 3.0, 6.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Var<T> {
         Var::from_op("cumsum", self.value().cumsum(axis), [self], |[x]| {

@@ -55,6 +55,13 @@ impl<T: Real> Fused<T> for LogSoftmax<T> {
 
 impl<T: Real> Var<T> {
     /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, see [`Tensor::softmax`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[0.0f32, 0.0], [-1000.0, 1000.0]]));
+    /// assert_eq!(x.softmax(-1).value().to_vec(), [0.5, 0.5, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().softmax(axis);
@@ -65,6 +72,16 @@ impl<T: Real> Var<T> {
 
     /// Softmax over the elements where `keep` is true, see [`Tensor::masked_softmax`]: 0
     /// elsewhere, with a gradient of exactly 0, and a row of which nothing is kept is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 1.0, f32::NAN]));
+    /// let y = x.masked_softmax(&Tensor::from([true, true, false]), 0);
+    /// assert_eq!(y.value().to_vec(), [0.5, 0.5, 0.0]);
+    /// let dx = y.square().sum(..).backward().get(&x).unwrap().to_vec();
+    /// assert_eq!(dx, [0.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Var<T> {
         let value = self.value().masked_softmax(keep, axis);
@@ -74,6 +91,13 @@ impl<T: Real> Var<T> {
     }
 
     /// `ln softmax(x)` along an axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([-1000.0f32, 1000.0]));
+    /// assert_eq!(x.log_softmax(0).value().to_vec(), [-2000.0, 0.0]); // no overflow
+    /// ```
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().log_softmax(axis);

@@ -32,6 +32,15 @@ impl<T: Real> Var<T> {
     }
 
     /// The elements where `layout` says, counting in row-major order.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::layout::Layout;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
+    /// let windows = Layout::contiguous([4].into()).unfold("windows", 0, 2, 1).unwrap();
+    /// assert_eq!(x.as_strided(windows).value().to_vec(), [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn as_strided(&self, layout: Layout) -> Var<T> {
         let value = self.value().as_strided(&layout);
@@ -40,6 +49,15 @@ impl<T: Real> Var<T> {
 
     /// The adjoint of [`Var::as_strided`]: a variable of `shape`, 0 but where `layout`
     /// points, where the elements of `self` are added.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::layout::Layout;
+    /// let windows = Layout::contiguous([4].into()).unfold("windows", 0, 2, 1).unwrap();
+    /// let y = Var::leaf(Tensor::<f32>::ones([3, 2])).as_strided_adjoint([4].into(), windows);
+    /// assert_eq!(y.value().to_vec(), [1.0, 2.0, 2.0, 1.0]); // windows overlap
+    /// ```
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: Shape, layout: Layout) -> Var<T> {
         let value = self.value().as_strided_adjoint(shape, &layout);
@@ -51,18 +69,40 @@ impl<T: Real> Var<T> {
 
     /// The same elements in row-major order under another shape; one size may be
     /// [`INFER`](retrograd_tensor::INFER).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::INFER;
+    /// let x = Var::leaf(Tensor::<f32>::ones([4, 6]));
+    /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
+    /// ```
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Var<T> {
         self.reshaped(self.value().reshape(dims))
     }
 
     /// All elements along one axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(*x.flatten().shape(), [4]);
+    /// ```
     #[track_caller]
     pub fn flatten(&self) -> Var<T> {
         self.reshape([self.value().numel()])
     }
 
     /// Axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3, 5]));
+    /// assert_eq!(*x.permute([2, 0, 1]).shape(), [5, 2, 3]);
+    /// ```
     #[track_caller]
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Var<T> {
         let axes = axes.as_ref();
@@ -76,6 +116,13 @@ impl<T: Real> Var<T> {
     }
 
     /// Two axes exchanged.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3, 5]));
+    /// assert_eq!(*x.transpose(0, -1).shape(), [5, 3, 2]);
+    /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Var<T> {
         let (a, b) = (self.shape().axis("transpose", a), self.shape().axis("transpose", b));
@@ -85,12 +132,28 @@ impl<T: Real> Var<T> {
     }
 
     /// The last two axes exchanged.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.t().value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn t(&self) -> Var<T> {
         self.transpose(-2, -1)
     }
 
     /// Repeated along axes of size 1 and new leading axes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32], [2.0]]));
+    /// let y = x.broadcast_to([2, 3]);
+    /// assert_eq!(y.value().to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [3.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Var<T> {
         let shape = shape.into();
@@ -105,24 +168,56 @@ impl<T: Real> Var<T> {
     }
 
     /// Without an axis of size 1.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 1, 3]));
+    /// assert_eq!(*x.squeeze(1).shape(), [2, 3]);
+    /// ```
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().squeeze(axis))
     }
 
     /// With a new axis of size 1 before `axis`; `-1` appends one.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+    /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
+    /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
+    /// ```
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().unsqueeze(axis))
     }
 
     /// A range of an axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// let y = x.slice(0, 1..);
+    /// assert_eq!(y.value().to_vec(), [2.0, 3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn slice(&self, axis: isize, range: impl RangeBounds<usize> + Clone) -> Var<T> {
         self.slice_step(axis, range, 1)
     }
 
     /// Every `step`-th element of a range; a negative step starts at the range's end.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
+    /// assert_eq!(x.slice_step(0, .., 2).value().to_vec(), [1.0, 3.0]);
+    /// assert_eq!(x.slice_step(0, .., -1).value().to_vec(), [4.0, 3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn slice_step(
         &self,
@@ -134,6 +229,13 @@ impl<T: Real> Var<T> {
     }
 
     /// `len` elements of an axis from `start`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// assert_eq!(x.narrow(0, 1, 2).value().to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Var<T> {
         let stop = start.saturating_add(len);
@@ -141,18 +243,39 @@ impl<T: Real> Var<T> {
     }
 
     /// An axis reversed.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Var<T> {
         self.slice_step(axis, .., -1)
     }
 
     /// One index of an axis, which vanishes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.select(0, 1).value().to_vec(), [3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Var<T> {
         self.strided("select", |layout| layout.select("select", axis, index))
     }
 
     /// The elements `i, i + offset` of two axes, along a new last axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.diagonal(0, 0, 1).value().to_vec(), [1.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Var<T> {
         self.strided("diagonal", |layout| layout.diagonal("diagonal", offset, a, b))
@@ -160,6 +283,13 @@ impl<T: Real> Var<T> {
 
     /// Windows of `size` elements every `step` along an axis, which then counts windows; a
     /// new last axis runs inside the window.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// assert_eq!(x.unfold(0, 2, 1).value().to_vec(), [1.0, 2.0, 2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Var<T> {
         self.strided("unfold", |layout| layout.unfold("unfold", axis, size, step))
@@ -169,6 +299,15 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If the sizes do not add up to that of the axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// let parts = x.split(0, &[1, 2]);
+    /// assert_eq!(parts[1].value().to_vec(), [2.0, 3.0]);
+    /// assert_eq!(parts[1].sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Var<T>> {
         let size = self.size(axis);
@@ -192,6 +331,14 @@ impl<T: Real> Var<T> {
 
     /// Cut into `n` pieces along an axis, of equal size but for a smaller last one; as in
     /// PyTorch there may be fewer than `n`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// let sizes: Vec<usize> = x.chunk(2, 0).iter().map(|part| part.size(0)).collect();
+    /// assert_eq!(sizes, [2, 1]);
+    /// ```
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Var<T>> {
         assert!(n > 0, "chunk: needs at least 1 piece, got 0");
