@@ -17,6 +17,11 @@ pub struct Layout {
 
 impl Layout {
     /// The row-major layout without gaps, at offset 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// assert_eq!(Layout::contiguous([2, 3].into()).strides(), [3, 1]);
+    /// ```
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -28,22 +33,47 @@ impl Layout {
     }
 
     /// The shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.shape(), [2, 3]);
+    /// ```
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// The stride of each axis, in elements.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(layout.transpose("t", 0, 1).unwrap().strides(), [1, 3]);
+    /// ```
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
 
     /// The offset of the element at index 0, 0, ...
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(layout.select("row", 0, 1).unwrap().offset(), 3);
+    /// ```
     pub fn offset(&self) -> usize {
         self.offset
     }
 
     /// Whether the elements are in row-major order without gaps. Strides of axes of size 1 do not
     /// matter; a tensor without elements is contiguous.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert!(layout.is_contiguous());
+    /// assert!(!layout.transpose("t", 0, 1).unwrap().is_contiguous());
+    /// ```
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for i in (0..self.shape.rank()).rev() {
@@ -62,6 +92,12 @@ impl Layout {
     }
 
     /// Whether every element is inside a storage of `len` elements.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert!(layout.fits(6) && !layout.fits(5));
+    /// ```
     pub fn fits(&self, len: usize) -> bool {
         if self.shape.numel() == 0 {
             return true;
@@ -76,6 +112,12 @@ impl Layout {
     }
 
     /// The position in the storage of the element at an index.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(layout.position("at", &[1, 2]), Ok(5));
+    /// ```
     pub fn position(&self, op: &'static str, index: &[usize]) -> Result<usize> {
         require(index.len() == self.shape.rank(), op, ErrorKind::Rank, || {
             format!(
@@ -96,6 +138,12 @@ impl Layout {
     }
 
     /// The layout with permuted axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.permute("permute", &[1, 0]).unwrap().shape(), [3, 2]);
+    /// ```
     pub fn permute(&self, op: &'static str, axes: &[isize]) -> Result<Layout> {
         let rank = self.shape.rank();
         require(axes.len() == rank, op, ErrorKind::Rank, || {
@@ -117,6 +165,12 @@ impl Layout {
     }
 
     /// The layout with two axes exchanged.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.transpose("transpose", 0, -1).unwrap().shape(), [3, 2]);
+    /// ```
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         let mut order: Vec<isize> = (0..self.shape.rank() as isize).collect();
@@ -126,6 +180,13 @@ impl Layout {
 
     /// Every `step`-th element of `start..stop` along an axis; a negative step starts at
     /// `stop - 1`, so `slice(axis, 0, n, -1)` flips.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// let every_other = layout.slice("slice", 1, 0, 3, 2).unwrap();
+    /// assert_eq!((every_other.strides(), every_other.shape()[1]), (&[3, 2][..], 2));
+    /// ```
     pub fn slice(
         &self,
         op: &'static str,
@@ -154,6 +215,12 @@ impl Layout {
     }
 
     /// [`Layout::slice`] with a range that may be unbounded.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.slice_range("slice", 1, 1.., 1).unwrap().shape(), [2, 2]);
+    /// ```
     pub fn slice_range(
         &self,
         op: &'static str,
@@ -175,6 +242,12 @@ impl Layout {
     }
 
     /// The layout at one index of an axis, which is removed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.select("select", 1, 0).unwrap().shape(), [2]);
+    /// ```
     pub fn select(&self, op: &'static str, axis: isize, index: usize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         let size = self.shape[axis];
@@ -186,6 +259,12 @@ impl Layout {
     }
 
     /// The layout without an axis of size 1.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 1].into());
+    /// assert_eq!(*layout.squeeze("squeeze", 1).unwrap().shape(), [2]);
+    /// ```
     pub fn squeeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let axis = self.shape.axis(op, axis)?;
         require(self.shape[axis] == 1, op, ErrorKind::Mismatch, || {
@@ -195,6 +274,12 @@ impl Layout {
     }
 
     /// The layout with a new axis of size 1 before `axis`; `-1` appends one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.unsqueeze("unsqueeze", 0).unwrap().shape(), [1, 2, 3]);
+    /// ```
     pub fn unsqueeze(&self, op: &'static str, axis: isize) -> Result<Layout> {
         let rank = self.shape.rank();
         let at = if axis < 0 { axis + rank as isize + 1 } else { axis };
@@ -211,6 +296,13 @@ impl Layout {
     }
 
     /// The layout broadcast to `shape`: axes of size 1 and missing leading axes have stride 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// let wide = layout.broadcast_to("broadcast_to", &[5, 2, 3].into()).unwrap();
+    /// assert_eq!(wide.strides(), [0, 3, 1]);
+    /// ```
     pub fn broadcast_to(&self, op: &'static str, shape: &Shape) -> Result<Layout> {
         let missing = shape.rank().checked_sub(self.shape.rank());
         let fits = missing.is_some_and(|m| {
@@ -229,6 +321,14 @@ impl Layout {
 
     /// The same elements in the same order with another shape; `None` if no strides express it, so
     /// that the elements must be copied.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into());
+    /// assert_eq!(*layout.reshape([6].into()).unwrap().shape(), [6]);
+    /// let t = layout.transpose("t", 0, 1).unwrap();
+    /// assert!(t.reshape([6].into()).is_none()); // requires a copy
+    /// ```
     pub fn reshape(&self, shape: Shape) -> Option<Layout> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
@@ -263,6 +363,12 @@ impl Layout {
     }
 
     /// The elements `i, i + offset` of two axes, as a new last axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([3, 3].into());
+    /// assert_eq!(layout.diagonal("diagonal", 0, 0, 1).unwrap().strides(), [4]);
+    /// ```
     pub fn diagonal(&self, op: &'static str, offset: isize, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         require(a != b, op, ErrorKind::Axis, || {
@@ -285,6 +391,13 @@ impl Layout {
     }
 
     /// Windows of `size` elements every `step` along an axis; a new last axis is within the window.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([5].into());
+    /// let windows = layout.unfold("unfold", 0, 3, 2).unwrap();
+    /// assert_eq!((windows.shape().to_vec(), windows.strides()), (vec![2, 3], &[2, 1][..]));
+    /// ```
     pub fn unfold(
         &self,
         op: &'static str,

@@ -14,6 +14,11 @@ use crate::settings::Settings;
 use rayon::prelude::*;
 
 /// The number of threads that parallel work on this thread uses.
+///
+/// ```
+/// # use retrograd_tensor::{threads, with_threads};
+/// assert_eq!(with_threads(3, threads), 3);
+/// ```
 pub fn threads() -> usize {
     if Settings::current().single_threaded { 1 } else { rayon::current_num_threads() }
 }
@@ -80,6 +85,12 @@ pub fn on_every_thread(f: impl Fn() + Sync) {
 }
 
 /// Whether work of this estimated time is distributed on this thread.
+///
+/// ```
+/// # use retrograd_tensor::cost::Cost;
+/// # use retrograd_tensor::par;
+/// assert!(!par::should_parallelize(Cost::CHEAP, 10));
+/// ```
 pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
     let time = cost.of(elements);
     time >= PARALLEL_THRESHOLD_IN_POOL
@@ -161,6 +172,13 @@ pub fn fill2<T: Send, U: Send>(
 }
 
 /// `f(0), f(1), ..` in order, each of which processes `elements` elements.
+///
+/// ```
+/// # use retrograd_tensor::cost::Cost;
+/// # use retrograd_tensor::par;
+/// let squares = par::map(4, 1, Cost::CHEAP, |i| i * i);
+/// assert_eq!(squares, [0, 1, 4, 9]);
+/// ```
 pub fn map<R: Send>(
     n: usize,
     elements: usize,

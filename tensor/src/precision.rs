@@ -55,6 +55,11 @@ impl MatmulPrecision {
     ];
 
     /// The name, in lower case.
+    ///
+    /// ```
+    /// use retrograd_tensor::MatmulPrecision;
+    /// assert_eq!(MatmulPrecision::F32.name(), "f32");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             MatmulPrecision::F32 => "f32",

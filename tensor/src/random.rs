@@ -52,16 +52,32 @@ pub struct Key {
 
 impl Key {
     /// The key of a stream of a seed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// assert_eq!(Key::new(1, 0).bits(5), Key::new(1, 0).bits(5));
+    /// assert_ne!(Key::new(1, 0).bits(5), Key::new(1, 1).bits(5)); // another stream
+    /// ```
     pub fn new(seed: u64, stream: u64) -> Key {
         Key { seed, stream }
     }
 
     /// The seed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// assert_eq!(Key::new(1, 2).seed(), 1);
+    /// ```
     pub fn seed(self) -> u64 {
         self.seed
     }
 
     /// The stream.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// assert_eq!(Key::new(1, 2).stream(), 2);
+    /// ```
     pub fn stream(self) -> u64 {
         self.stream
     }
@@ -81,16 +97,32 @@ impl Key {
     }
 
     /// 64 random bits.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// let key = Key::new(1, 0);
+    /// assert_ne!(key.bits(0), key.bits(1));
+    /// ```
     pub fn bits(self, index: u64) -> u64 {
         self.pair(index / 2)[(index % 2) as usize]
     }
 
     /// Uniform in `[0, 1)`: the upper 53 of [`Key::bits`].
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// assert!((0.0..1.0).contains(&Key::new(1, 0).uniform(7)));
+    /// ```
     pub fn uniform(self, index: u64) -> f64 {
         unit(self.bits(index))
     }
 
     /// Uniform in `[0, 1)`: the upper 24 of [`Key::bits`], so [`Key::uniform`] rounded down.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// assert!((0.0..1.0).contains(&Key::new(1, 0).uniform_f32(7)));
+    /// ```
     pub fn uniform_f32(self, index: u64) -> f32 {
         unit_f32(self.bits(index))
     }
@@ -98,6 +130,14 @@ impl Key {
     /// 32 random bits, four words per block: the fast sequence, of which [`Key::words`] computes
     /// many at once. Element `64 g + 16 w + i` is word `w` of block `16 g + i`, so that 16 blocks
     /// in 16 lanes are in order.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// let mut words = [0; 4];
+    /// let key = Key::new(1, 0);
+    /// key.words(4, &mut words);
+    /// assert_eq!(key.word(6), words[2]);
+    /// ```
     pub fn word(self, index: u64) -> u32 {
         let mut word = [0];
         self.words(index, &mut word);
@@ -105,6 +145,13 @@ impl Key {
     }
 
     /// `out[i] = word(first + i)`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// let (key, mut words) = (Key::new(1, 0), [0; 3]);
+    /// key.words(0, &mut words);
+    /// assert_eq!(words, [key.word(0), key.word(1), key.word(2)]);
+    /// ```
     pub fn words(self, first: u64, out: &mut [u32]) {
         self.fill(
             settings::level(),
@@ -133,6 +180,13 @@ impl Key {
     ///
     /// # Panics
     /// If `p` is outside `[0, 1]` or NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Key;
+    /// let key = Key::new(1, 0);
+    /// let n = (0..10_000).filter(|&i| key.happens(i, 0.25)).count();
+    /// assert!((2300..2700).contains(&n));
+    /// ```
     #[track_caller]
     pub fn happens(self, index: u64, p: f64) -> bool {
         require((0.0..=1.0).contains(&p), "happens", ErrorKind::Value, || {
@@ -229,11 +283,23 @@ pub struct Rng {
 
 impl Rng {
     /// A generator that starts with stream 0 of a seed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Rng;
+    /// let (mut a, mut b) = (Rng::new(1), Rng::new(1));
+    /// assert_eq!(a.below(1000), b.below(1000));
+    /// ```
     pub fn new(seed: u64) -> Rng {
         Rng { seed, next: 0 }
     }
 
     /// The key of the next stream.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// assert_ne!(rng.key(), rng.key()); // a new stream each time
+    /// ```
     pub fn key(&mut self) -> Key {
         let key = Key::new(self.seed, self.next);
         self.next = self.next.wrapping_add(1);
@@ -241,11 +307,26 @@ impl Rng {
     }
 
     /// The seed and the next stream, for [`Rng::from_state`].
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// rng.key();
+    /// assert_eq!(rng.state(), (1, 1));
+    /// ```
     pub fn state(&self) -> (u64, u64) {
         (self.seed, self.next)
     }
 
     /// A generator with the state of another one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// rng.key();
+    /// let mut resumed = Rng::from_state(rng.state());
+    /// assert_eq!(resumed.key(), rng.key());
+    /// ```
     pub fn from_state((seed, next): (u64, u64)) -> Rng {
         Rng { seed, next }
     }
@@ -254,6 +335,11 @@ impl Rng {
     ///
     /// # Panics
     /// If `n` is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::random::Rng;
+    /// assert!(Rng::new(1).below(10) < 10);
+    /// ```
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
         require(n > 0, "below", ErrorKind::Value, || "0..0 has no numbers".into()).or_panic();

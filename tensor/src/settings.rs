@@ -82,6 +82,13 @@ impl Settings {
 /// # Panics
 /// If [`Level::from_environment`] is an error. A program that reports this error itself calls that
 /// function first.
+///
+/// ```
+/// use retrograd_tensor::settings::{level, with_level};
+/// use retrograd_tensor::simd::Level;
+/// assert!(Level::available().contains(&level()));
+/// assert_eq!(with_level(Level::Scalar, level), Level::Scalar);
+/// ```
 pub fn level() -> Level {
     static DEFAULT: OnceLock<Level> = OnceLock::new();
     let default = || Level::from_environment().unwrap_or_else(|error| panic!("{error}"));
@@ -110,6 +117,11 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
 
 /// The precision of `f32` matrix multiplication on this thread: that of the innermost
 /// [`with_matmul_precision`], else `F32`.
+///
+/// ```
+/// use retrograd_tensor::{MatmulPrecision, matmul_precision};
+/// assert_eq!(matmul_precision(), MatmulPrecision::F32);
+/// ```
 pub fn matmul_precision() -> MatmulPrecision {
     Settings::current().precision
 }
@@ -132,6 +144,12 @@ pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> 
 
 /// Whether operations on variables are recorded on this thread: the value of the innermost
 /// [`with_grad_enabled`], else true.
+///
+/// ```
+/// use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
+/// assert!(grad_enabled());
+/// with_grad_enabled(false, || assert!(!grad_enabled()));
+/// ```
 #[inline]
 pub fn grad_enabled() -> bool {
     Settings::current().grad

@@ -26,11 +26,23 @@ impl Shape {
     pub const SCALAR: Shape = Shape { dims: [0; MAX_RANK], rank: 0 };
 
     /// A shape; an error if there are too many axes or elements.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert_eq!(Shape::try_new(&[2, 3]).unwrap().numel(), 6);
+    /// assert!(Shape::try_new(&[1; 20]).is_err()); // too many axes
+    /// ```
     pub fn try_new(dims: &[usize]) -> Result<Shape> {
         Shape::checked("tensor", dims)
     }
 
     /// [`Shape::try_new`], with the name of an operation for errors.
+    ///
+    /// ```
+    /// # use retrograd_tensor::{ErrorKind, Shape};
+    /// let error = Shape::checked("zeros", &[usize::MAX, 2]).unwrap_err();
+    /// assert_eq!((error.op, error.kind), ("zeros", ErrorKind::Overflow));
+    /// ```
     pub fn checked(op: &'static str, dims: &[usize]) -> Result<Shape> {
         require(dims.len() <= MAX_RANK, op, ErrorKind::RankTooLarge, || {
             format!("{dims:?} has {} axes, the most is {MAX_RANK}", dims.len())
@@ -49,16 +61,34 @@ impl Shape {
     }
 
     /// The number of axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert_eq!(Shape::from([2, 3]).rank(), 2);
+    /// ```
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
     /// The number of elements; 1 for a scalar.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert_eq!(Shape::from([2, 3]).numel(), 6);
+    /// assert_eq!(Shape::from([2, 0]).numel(), 0);
+    /// ```
     pub fn numel(&self) -> usize {
         self.iter().product()
     }
 
     /// Resolves an axis: `-1` is the last one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// let shape = Shape::from([2, 3]);
+    /// assert_eq!(shape.axis("sum", -1), Ok(1));
+    /// assert!(shape.axis("sum", 2).is_err());
+    /// ```
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank() as isize;
         let resolved = if axis < 0 { axis + rank } else { axis };
@@ -74,6 +104,11 @@ impl Shape {
     }
 
     /// The shape with another size of one axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert_eq!(Shape::from([2, 3]).with(0, 7).unwrap(), [7, 3]);
+    /// ```
     pub fn with(&self, axis: usize, size: usize) -> Result<Shape> {
         let mut dims = self.dims;
         dims[axis] = size;
@@ -81,6 +116,11 @@ impl Shape {
     }
 
     /// The shape without an axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert_eq!(Shape::from([2, 3]).without(0), [3]);
+    /// ```
     pub fn without(&self, axis: usize) -> Shape {
         let mut out = Shape { dims: [0; MAX_RANK], rank: self.rank - 1 };
         for (to, from) in (0..self.rank()).filter(|&i| i != axis).enumerate() {
@@ -90,6 +130,14 @@ impl Shape {
     }
 
     /// The shape after a reduction over `axes`, which get size 1 if `keep`, else are removed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// # use retrograd_tensor::AxisSet;
+    /// let (shape, axes) = (Shape::from([2, 3]), AxisSet::all(0).insert(0));
+    /// assert_eq!(shape.reduced(axes, true), [1, 3]);
+    /// assert_eq!(shape.reduced(axes, false), [3]);
+    /// ```
     pub fn reduced(&self, axes: AxisSet, keep: bool) -> Shape {
         let mut out = Shape::SCALAR;
         for (i, &d) in self.iter().enumerate() {
@@ -103,6 +151,12 @@ impl Shape {
 
     /// Broadcasts two shapes by NumPy's rules: they are aligned at the last axis, and sizes must be
     /// equal or one of them 1.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// let (a, b) = (Shape::from([5, 1, 3]), Shape::from([4, 1]));
+    /// assert_eq!(Shape::broadcast("add", &a, &b).unwrap(), [5, 4, 3]);
+    /// ```
     pub fn broadcast(op: &'static str, a: &Shape, b: &Shape) -> Result<Shape> {
         let rank = a.rank().max(b.rank());
         let mut dims = [0; MAX_RANK];
@@ -124,6 +178,11 @@ impl Shape {
     }
 
     /// Resolves [`INFER`] in `dims` for the elements of `from`, and checks their number.
+    ///
+    /// ```
+    /// # use retrograd_tensor::{INFER, Shape};
+    /// assert_eq!(Shape::infer("reshape", &Shape::from([4, 6]), &[3, INFER]).unwrap(), [3, 8]);
+    /// ```
     pub fn infer(op: &'static str, from: &Shape, dims: &[usize]) -> Result<Shape> {
         let fail = |why: String| Err(ShapeError::new(op, ErrorKind::Reshape, why));
         let shown = || {
@@ -237,43 +296,83 @@ impl AxisSet {
     pub const EMPTY: AxisSet = AxisSet(0);
 
     /// The first `rank` axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert_eq!(AxisSet::all(3).iter().collect::<Vec<_>>(), [0, 1, 2]);
+    /// ```
     pub fn all(rank: usize) -> AxisSet {
         AxisSet(((1u16 << rank) - 1) as u8)
     }
 
     /// The set with another axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert!(AxisSet::all(0).insert(2).contains(2));
+    /// ```
     pub fn insert(self, axis: usize) -> AxisSet {
         AxisSet(self.0 | 1 << axis)
     }
 
     /// Whether the set contains `axis`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert!(AxisSet::all(2).contains(1) && !AxisSet::all(2).contains(2));
+    /// ```
     pub fn contains(self, axis: usize) -> bool {
         self.0 >> axis & 1 == 1
     }
 
     /// The number of axes in the set.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert_eq!(AxisSet::all(3).len(), 3);
+    /// ```
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// Whether the set is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert!(AxisSet::all(0).is_empty());
+    /// ```
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// The permutation of the axes of a tensor of this rank that moves those of the set to the end.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert_eq!(AxisSet::all(0).insert(0).moved_last(3), [1, 2, 0]);
+    /// ```
     pub fn moved_last(self, rank: usize) -> Vec<isize> {
         let kept = (0..rank).filter(|&i| !self.contains(i));
         kept.chain(self.iter()).map(|i| i as isize).collect()
     }
 
     /// The axes, ascending.
+    ///
+    /// ```
+    /// # use retrograd_tensor::AxisSet;
+    /// assert_eq!(AxisSet::all(0).insert(2).insert(0).iter().collect::<Vec<_>>(), [0, 2]);
+    /// ```
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX_RANK).filter(move |&i| self.contains(i))
     }
 }
 
 /// The inverse of a permutation of axes.
+///
+/// ```
+/// use retrograd_tensor::shape::inverse_order;
+/// assert_eq!(inverse_order(&[2, 0, 1]), [1, 2, 0]);
+/// ```
 pub fn inverse_order(order: &[isize]) -> Vec<isize> {
     let mut back = vec![0; order.len()];
     for (to, &from) in order.iter().enumerate() {

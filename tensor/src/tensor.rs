@@ -31,6 +31,12 @@ pub struct Tensor<T: Element = f32> {
 /// Constructors.
 impl<T: Element> Tensor<T> {
     /// A row-major tensor of the given elements; an error if their number is not that of the shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert!(Tensor::try_from_vec(vec![1.0f32; 6], &[2, 3]).is_ok());
+    /// assert!(Tensor::try_from_vec(vec![1.0f32; 6], &[2, 2]).is_err());
+    /// ```
     pub fn try_from_vec(data: Vec<T>, shape: &[usize]) -> Result<Tensor<T>> {
         let shape = Shape::checked("from_vec", shape)?;
         require(data.len() == shape.numel(), "from_vec", ErrorKind::Length, || {
@@ -43,40 +49,78 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If their number is not that of the shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(x, Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
+    /// ```
     #[track_caller]
     pub fn from_vec(data: Vec<T>, shape: impl Into<Shape>) -> Tensor<T> {
         Tensor::try_from_vec(data, &shape.into()).or_panic()
     }
 
     /// A tensor of rank 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::scalar(2.5f32);
+    /// assert_eq!((x.rank(), x.item()), (0, 2.5));
+    /// ```
     pub fn scalar(x: T) -> Tensor<T> {
         Tensor::full(Shape::SCALAR, x)
     }
 
     /// A tensor with every element `x`; an error if it is too large.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert!(Tensor::try_full(&[1 << 50], 0.0f32).is_err()); // no memory
+    /// ```
     pub fn try_full(shape: &[usize], x: T) -> Result<Tensor<T>> {
         Tensor::try_build("full", Shape::checked("full", shape)?, |out| out.fill(x))
     }
 
     /// A tensor with every element `x`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::full([2, 2], 7i64).to_vec(), [7; 4]);
+    /// ```
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, x: T) -> Tensor<T> {
         Tensor::build("full", shape.into(), |out| out.fill(x))
     }
 
     /// A tensor with every element 0 (or `false`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::zeros([2]).to_vec(), [0.0, 0.0]);
+    /// assert_eq!(Tensor::<bool>::zeros([1]).to_vec(), [false]);
+    /// ```
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Tensor<T> {
         Tensor::full(shape, T::ZERO)
     }
 
     /// A tensor with every element 1 (or `true`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::ones([2]).to_vec(), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>) -> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
     /// The identity matrix of `n` rows.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::eye(2).to_vec(), [1.0, 0.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn eye(n: usize) -> Tensor<T> {
         Tensor::build("eye", [n, n].into(), |out| {
@@ -181,6 +225,11 @@ impl<T: Steps> Tensor<T> {
 /// Sequences of numbers.
 impl<T: Float> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::linspace(0.0, 1.0, 5).to_vec(), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// ```
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, n: usize) -> Tensor<T> {
         let step = if n > 1 { (stop - start) / (n - 1) as f64 } else { 0.0 };
@@ -199,6 +248,12 @@ impl<T: Float> Tensor<T> {
     ///
     /// # Panics
     /// If an index is outside `0..classes`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::one_hot(&Tensor::from([2i64, 0]), 3);
+    /// assert_eq!(x.to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn one_hot<I: Integer>(indices: &Tensor<I>, classes: usize) -> Tensor<T> {
         let mut dims = indices.shape().to_vec();
@@ -215,6 +270,11 @@ impl<T: Float> Tensor<T> {
 
 impl<I: Integer> Tensor<I> {
     /// `0, 1, .., n - 1`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<i64>::indices(3).to_vec(), [0, 1, 2]);
+    /// ```
     #[track_caller]
     pub fn indices(n: usize) -> Tensor<I> {
         Tensor::from_fn([n], |i| I::from_usize(i[0]))
@@ -241,27 +301,54 @@ impl<I: Integer> Tensor<I> {
 /// Metadata and elements.
 impl<T: Element> Tensor<T> {
     /// The sizes of the axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Tensor::<f32>::ones([2, 3]).shape(), [2, 3]);
+    /// ```
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
 
     /// The number of axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::ones([2, 3]).rank(), 2);
+    /// ```
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::<f32>::ones([2, 3]).numel(), 6);
+    /// ```
     pub fn numel(&self) -> usize {
         self.shape().numel()
     }
 
     /// The size of one axis; `-1` is the last.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert_eq!((x.size(0), x.size(-1)), (2, 3));
+    /// ```
     #[track_caller]
     pub fn size(&self, axis: isize) -> usize {
         self.shape()[self.shape().axis("size", axis).or_panic()]
     }
 
     /// The layout in the storage.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert_eq!((x.layout().strides(), x.t().layout().strides()), (&[3, 1][..], &[1, 3][..]));
+    /// ```
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -272,11 +359,23 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Whether the elements are in row-major order without gaps.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert!(x.is_contiguous() && !x.t().is_contiguous());
+    /// ```
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
     /// Whether two tensors share storage.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert!(x.shares_storage(&x.t()) && !x.shares_storage(&x.exp()));
+    /// ```
     pub fn shares_storage(&self, other: &Tensor<T>) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
@@ -285,6 +384,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If it is not contiguous; call [`Tensor::contiguous`] first.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.as_slice(), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn as_slice(&self) -> &[T] {
         require(self.is_contiguous(), "as_slice", ErrorKind::Layout, || {
@@ -300,6 +405,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there is not enough memory.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.t().to_vec(), [1.0, 3.0, 2.0, 4.0]); // logical order
+    /// ```
     #[track_caller]
     pub fn to_vec(&self) -> Vec<T> {
         let source = self.contiguous();
@@ -316,6 +427,11 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there is not exactly one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([[2.5f32]]).item(), 2.5);
+    /// ```
     #[track_caller]
     pub fn item(&self) -> T {
         require(self.numel() == 1, "item", ErrorKind::Length, || {
@@ -326,6 +442,11 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The element at an index.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).at(&[1, 0]), 3.0);
+    /// ```
     #[track_caller]
     pub fn at(&self, index: &[usize]) -> T {
         self.storage[self.layout.position("at", index).or_panic()]
@@ -335,6 +456,13 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there is not enough memory for a copy.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert!(x.t().contiguous().is_contiguous());
+    /// assert!(x.contiguous().shares_storage(&x)); // nothing to copy
+    /// ```
     #[track_caller]
     pub fn contiguous(&self) -> Tensor<T> {
         if self.is_contiguous() {
@@ -352,6 +480,14 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there is not enough memory for a copy.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let mut x = Tensor::from([1.0f32, 2.0]);
+    /// let copy = x.clone();
+    /// x.make_mut()[0] = 9.0;
+    /// assert_eq!((x.to_vec(), copy.to_vec()), (vec![9.0, 2.0], vec![1.0, 2.0]));
+    /// ```
     #[track_caller]
     pub fn make_mut(&mut self) -> &mut [T] {
         let whole = self.is_contiguous() && self.numel() == self.storage.len();
@@ -365,6 +501,14 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Whether [`Tensor::make_mut`] works in place.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let mut x = Tensor::<f32>::ones([2]);
+    /// assert!(x.is_unique());
+    /// let _other = x.clone();
+    /// assert!(!x.is_unique());
+    /// ```
     pub fn is_unique(&mut self) -> bool {
         self.is_contiguous()
             && self.numel() == self.storage.len()
@@ -382,6 +526,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the rule fails, or its layout exceeds the storage.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.view_by(|layout| layout.select("second", 0, 1)).item(), 2.0);
+    /// ```
     #[track_caller]
     pub fn view_by(&self, rule: impl FnOnce(&Layout) -> Result<Layout>) -> Tensor<T> {
         let layout = rule(&self.layout).or_panic();
@@ -397,6 +547,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the number of elements differs.
+    ///
+    /// ```
+    /// # use retrograd_tensor::{INFER, Tensor};
+    /// let x = Tensor::<f32>::ones([4, 6]);
+    /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
+    /// ```
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Tensor<T> {
         let shape = Shape::infer("reshape", self.shape(), dims.as_ref()).or_panic();
@@ -414,12 +570,22 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If a copy is necessary and there is not enough memory.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Tensor::<f32>::ones([4, 6]).flatten().shape(), [24]);
+    /// ```
     #[track_caller]
     pub fn flatten(&self) -> Tensor<T> {
         self.reshape([self.numel()])
     }
 
     /// The tensor with two axes exchanged.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Tensor::<f32>::ones([2, 3, 5]).transpose(0, -1).shape(), [5, 3, 2]);
+    /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor<T> {
         self.view(self.layout.transpose("transpose", a, b).or_panic())
@@ -429,12 +595,23 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there are fewer than two.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.t().to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn t(&self) -> Tensor<T> {
         self.view(self.layout.transpose("t", -2, -1).or_panic())
     }
 
     /// The tensor with permuted axes: axis `i` of the result is axis `axes[i]` of this.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Tensor::<f32>::ones([2, 3, 5]).permute([2, 0, 1]).shape(), [5, 2, 3]);
+    /// ```
     #[track_caller]
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Tensor<T> {
         self.view(self.layout.permute("permute", axes.as_ref()).or_panic())
@@ -456,6 +633,13 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Every `step`-th element of a range; a negative step starts at the range's end.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
+    /// assert_eq!(x.slice_step(0, .., 2).to_vec(), [1.0, 3.0]);
+    /// assert_eq!(x.slice_step(0, .., -1).to_vec(), [4.0, 3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn slice_step(
         &self,
@@ -467,6 +651,12 @@ impl<T: Element> Tensor<T> {
     }
 
     /// `len` elements of an axis from `start`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.narrow(0, 1, 2).to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Tensor<T> {
         let stop = start.saturating_add(len);
@@ -474,30 +664,60 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The tensor with an axis reversed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.flip(0).to_vec(), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Tensor<T> {
         self.slice_step(axis, .., -1)
     }
 
     /// The slice at one index of an axis, which is removed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.select(0, 1).to_vec(), [3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Tensor<T> {
         self.view(self.layout.select("select", axis, index).or_panic())
     }
 
     /// The tensor without an axis of size 1.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(*Tensor::<f32>::ones([2, 1, 3]).squeeze(1).shape(), [2, 3]);
+    /// ```
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.squeeze("squeeze", axis).or_panic())
     }
 
     /// The tensor with a new axis of size 1 before `axis`; `-1` appends one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([2, 3]);
+    /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
+    /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
+    /// ```
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.unsqueeze("unsqueeze", axis).or_panic())
     }
 
     /// The tensor repeated along axes of size 1 and new leading axes, without copying.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32], [2.0]]);
+    /// assert_eq!(x.broadcast_to([2, 3]).to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
         self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())
@@ -507,6 +727,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the sizes do not add up to that of the axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).split(0, &[1, 2]);
+    /// assert_eq!(parts[1].to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Tensor<T>> {
         let size = self.size(axis);
@@ -526,6 +752,12 @@ impl<T: Element> Tensor<T> {
 
     /// Splits the tensor into `n` pieces of equal size along an axis; the last one may be smaller,
     /// and as in PyTorch there may be fewer than `n`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(2, 0);
+    /// assert_eq!((parts[0].numel(), parts[1].numel()), (2, 1));
+    /// ```
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
@@ -537,6 +769,12 @@ impl<T: Element> Tensor<T> {
     }
 
     /// The elements `i, i + offset` of two axes, along a new last axis.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.diagonal(0, 0, 1).to_vec(), [1.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Tensor<T> {
         self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
@@ -544,6 +782,12 @@ impl<T: Element> Tensor<T> {
 
     /// Windows of `size` elements every `step` along an axis, which becomes the axis of windows; a
     /// new last axis is within the window.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.unfold(0, 2, 1).to_vec(), [1.0, 2.0, 2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Tensor<T> {
         self.view(self.layout.unfold("unfold", axis, size, step).or_panic())
@@ -584,6 +828,14 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If the layout exceeds the tensor.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::layout::Layout;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// let windows = Layout::contiguous([3].into()).unfold("windows", 0, 2, 1).unwrap();
+    /// assert_eq!(x.as_strided(&windows).to_vec(), [1.0, 2.0, 2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn as_strided(&self, layout: &Layout) -> Tensor<T> {
         require(layout.fits(self.numel()), "as_strided", ErrorKind::Layout, || {

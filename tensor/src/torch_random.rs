@@ -54,6 +54,12 @@ pub struct TorchRng {
 
 impl TorchRng {
     /// The state after `torch.manual_seed(seed)`. Only the lower 32 bits of the seed are used.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let (mut a, mut b) = (TorchRng::manual_seed(0), TorchRng::manual_seed(0));
+    /// assert_eq!(a.rand::<f32>([3]), b.rand([3]));
+    /// ```
     pub fn manual_seed(seed: u64) -> TorchRng {
         let mut words = [seed as u32; WORDS];
         for i in 1..WORDS {
@@ -106,6 +112,12 @@ impl TorchRng {
     }
 
     /// As `torch.rand`: uniform in `[0, 1)`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).rand::<f32>([2]);
+    /// assert!((x.at(&[0]) - 0.4963).abs() < 1e-4); // as torch.rand(2)
+    /// ```
     #[track_caller]
     pub fn rand<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.each(shape, Self::unit)
@@ -115,6 +127,12 @@ impl TorchRng {
     ///
     /// # Panics
     /// If a bound or their distance is not finite in `T`, or they are out of order.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).uniform::<f32>([100], -1.0, 1.0);
+    /// assert!(x.abs().max(..).item() <= 1.0);
+    /// ```
     #[track_caller]
     pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
@@ -127,6 +145,12 @@ impl TorchRng {
     }
 
     /// As `torch.randn`: normal with mean 0 and standard deviation 1.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).randn::<f32>([2]);
+    /// assert!((x.at(&[0]) - 1.5410).abs() < 1e-4); // as torch.randn(2)
+    /// ```
     #[track_caller]
     pub fn randn<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
         self.normal(shape, 0.0, 1.0)
@@ -141,6 +165,12 @@ impl TorchRng {
     ///
     /// # Panics
     /// If `std` is negative, or either is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).normal::<f32>([2], 10.0, 2.0);
+    /// assert!((x.at(&[0]) - 13.082).abs() < 1e-3);
+    /// ```
     #[track_caller]
     pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
         require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
@@ -181,6 +211,12 @@ impl TorchRng {
     ///
     /// # Panics
     /// If `lo..hi` is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).randint(0i64, 10, [3]);
+    /// assert_eq!(x.to_vec(), [4, 9, 3]); // as torch.randint(0, 10, (3,))
+    /// ```
     #[track_caller]
     pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
@@ -193,6 +229,12 @@ impl TorchRng {
     }
 
     /// As `torch.randperm(n)`: the numbers `0..n` in random order.
+    ///
+    /// ```
+    /// # use retrograd_tensor::torch_random::TorchRng;
+    /// let x = TorchRng::manual_seed(0).randperm::<i64>(4);
+    /// assert_eq!(x.to_vec(), [0, 1, 3, 2]);
+    /// ```
     #[track_caller]
     pub fn randperm<I: Integer>(&mut self, n: usize) -> Tensor<I> {
         let mut order = Tensor::indices(n);

@@ -100,6 +100,12 @@ pointwise! {
 
 impl<T: Real> Tensor<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f32, 0.0, 2.0]);
+    /// assert_eq!(x.relu().to_vec(), [0.0, 0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn relu(&self) -> Tensor<T> {
         self.map(Relu)
@@ -108,6 +114,12 @@ impl<T: Real> Tensor<T> {
     /// `x` above 0, `slope · x` below. The derivative at 0 is `slope`.
     ///
     /// Maas, Hannun, Ng 2013.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f32, 2.0]);
+    /// assert_eq!(x.leaky_relu(0.1).to_vec(), [-0.1, 2.0]);
+    /// ```
     #[track_caller]
     pub fn leaky_relu(&self, slope: T) -> Tensor<T> {
         self.map(LeakyRelu { slope })
@@ -116,18 +128,36 @@ impl<T: Real> Tensor<T> {
     /// `x` above 0, `alpha · (eˣ - 1)` below. The derivative at 0 is `alpha`.
     ///
     /// Clevert, Unterthiner, Hochreiter 2015 (arXiv 1511.07289).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([f32::NEG_INFINITY, 0.0, 2.0]);
+    /// assert_eq!(x.elu(1.5).to_vec(), [-1.5, 0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn elu(&self, alpha: T) -> Tensor<T> {
         self.map(Elu { alpha })
     }
 
     /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-200.0f32, 0.0, 200.0]);
+    /// assert_eq!(x.sigmoid().to_vec(), [0.0, 0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor<T> {
         self.map(Sigmoid)
     }
 
     /// Hyperbolic tangent.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-100.0f32, 0.0, 100.0]);
+    /// assert_eq!(x.tanh().to_vec(), [-1.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn tanh(&self) -> Tensor<T> {
         self.map(Tanh)
@@ -136,6 +166,12 @@ impl<T: Real> Tensor<T> {
     /// `x · sigmoid(x)`, also called swish.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-200.0f32, 0.0, 200.0]);
+    /// assert_eq!(x.silu().to_vec(), [0.0, 0.0, 200.0]);
+    /// ```
     #[track_caller]
     pub fn silu(&self) -> Tensor<T> {
         self.map(Silu)
@@ -144,12 +180,24 @@ impl<T: Real> Tensor<T> {
     /// `x · tanh(ln(1 + eˣ))`
     ///
     /// Misra 2019 (arXiv 1908.08681).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f32, 200.0]);
+    /// assert_eq!(x.mish().to_vec(), [0.0, 200.0]);
+    /// ```
     #[track_caller]
     pub fn mish(&self) -> Tensor<T> {
         self.map(Mish)
     }
 
     /// `ln(1 + eˣ)`, without overflow.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1000.0f32, 0.0, 1000.0]);
+    /// assert_eq!(x.softplus().to_vec(), [0.0, 2f32.ln(), 1000.0]);
+    /// ```
     #[track_caller]
     pub fn softplus(&self) -> Tensor<T> {
         self.map(Softplus)
@@ -158,6 +206,12 @@ impl<T: Real> Tensor<T> {
     /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
     ///
     /// Turian, Bergstra, Bengio 2009.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f32, 0.0, 3.0]);
+    /// assert_eq!(x.softsign().to_vec(), [-0.5, 0.0, 0.75]);
+    /// ```
     #[track_caller]
     pub fn softsign(&self) -> Tensor<T> {
         self.map(Softsign)
@@ -170,6 +224,12 @@ impl<T: Real> Tensor<T> {
     /// the derivative 0; the exact value is between -1.74e-37 and 0.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-20.0f32, 0.0, 20.0]);
+    /// assert_eq!(x.gelu().to_vec(), [0.0, 0.0, 20.0]);
+    /// ```
     #[track_caller]
     pub fn gelu(&self) -> Tensor<T> {
         self.map(Gelu)
@@ -178,6 +238,12 @@ impl<T: Real> Tensor<T> {
     /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f64, 1.0]);
+    /// assert!((x.gelu_tanh() - x.gelu()).abs().max(..).item() < 2e-4);
+    /// ```
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor<T> {
         self.map(GeluTanh)

@@ -33,42 +33,85 @@ binary!(Minimum, MOVE, |s, a, b| s.min(a, b));
 
 impl<T: Real> Tensor<T> {
     /// `a + b`, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (row, column) = (Tensor::from([1.0f32, 2.0]), Tensor::from([[10.0], [20.0]]));
+    /// assert_eq!(row.add(&column).to_vec(), [11.0, 12.0, 21.0, 22.0]);
+    /// ```
     #[track_caller]
     pub fn add(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("add", Add, [self, other])
     }
 
     /// `a - b`, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([5.0f32, 7.0]), Tensor::from([1.0, 2.0]));
+    /// assert_eq!((&a - &b).to_vec(), [4.0, 5.0]); // the same as a.sub(&b)
+    /// ```
     #[track_caller]
     pub fn sub(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("sub", Sub, [self, other])
     }
 
     /// `a · b` elementwise, broadcast.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([2.0f32, 3.0]), Tensor::from([5.0, 7.0]));
+    /// assert_eq!(a.mul(&b).to_vec(), [10.0, 21.0]);
+    /// ```
     #[track_caller]
     pub fn mul(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("mul", Mul, [self, other])
     }
 
     /// `a / b`, broadcast. Division by zero gives infinities and NaN, as IEEE 754 says.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, -1.0]), Tensor::scalar(0.0));
+    /// assert_eq!(a.div(&b).to_vec(), [f32::INFINITY, f32::NEG_INFINITY]);
+    /// ```
     #[track_caller]
     pub fn div(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("div", Div, [self, other])
     }
 
     /// `a^b`, broadcast. NaN for negative `a` unless `b` is whole; `0⁰ = 1`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([2.0f32, -2.0, 0.0]), Tensor::from([3.0, 3.0, 0.0]));
+    /// assert_eq!(a.pow(&b).to_vec(), [8.0, -8.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn pow(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("pow", Pow, [self, other])
     }
 
     /// The larger of the two, broadcast; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, f32::NAN]), Tensor::from([3.0, 3.0]));
+    /// let y = a.maximum(&b).to_vec();
+    /// assert!(y[0] == 3.0 && y[1].is_nan());
+    /// ```
     #[track_caller]
     pub fn maximum(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("maximum", Maximum, [self, other])
     }
 
     /// The smaller of the two, broadcast; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 5.0]), Tensor::scalar(3.0));
+    /// assert_eq!(a.minimum(&b).to_vec(), [1.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn minimum(&self, other: &Tensor<T>) -> Tensor<T> {
         elementwise("minimum", Minimum, [self, other])
@@ -76,6 +119,15 @@ impl<T: Real> Tensor<T> {
 
     /// `self += other`, in place where no other tensor shares the storage; `other` is
     /// broadcast to the shape of `self`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let mut x = Tensor::from([1.0f32, 2.0]);
+    /// let before = x.clone();
+    /// x.add_assign(&Tensor::from([10.0, 10.0]));
+    /// assert_eq!(x.to_vec(), [11.0, 12.0]);
+    /// assert_eq!(before.to_vec(), [1.0, 2.0]); // copied on write
+    /// ```
     #[track_caller]
     pub fn add_assign(&mut self, other: &Tensor<T>) {
         let other = other.broadcast_to(self.shape());

@@ -8,36 +8,72 @@ use crate::tensor::Tensor;
 /// neither smaller nor larger.
 impl<T: Element> Tensor<T> {
     /// `a == b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.eq(&b).to_vec(), [false, true, false]);
+    /// ```
     #[track_caller]
     pub fn eq(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("eq", self, other, |a, b| a == b)
     }
 
     /// `a != b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.ne(&b).to_vec(), [true, false, true]);
+    /// ```
     #[track_caller]
     pub fn ne(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("ne", self, other, |a, b| a != b)
     }
 
     /// `a < b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.lt(&b).to_vec(), [true, false, false]);
+    /// ```
     #[track_caller]
     pub fn lt(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("lt", self, other, |a, b| a < b)
     }
 
     /// `a <= b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.le(&b).to_vec(), [true, true, false]);
+    /// ```
     #[track_caller]
     pub fn le(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("le", self, other, |a, b| a <= b)
     }
 
     /// `a > b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.gt(&b).to_vec(), [false, false, false]);
+    /// ```
     #[track_caller]
     pub fn gt(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("gt", self, other, |a, b| a > b)
     }
 
     /// `a >= b`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
+    /// assert_eq!(a.ge(&b).to_vec(), [false, true, false]);
+    /// ```
     #[track_caller]
     pub fn ge(&self, other: &Tensor<T>) -> Tensor<bool> {
         zip_with("ge", self, other, |a, b| a >= b)

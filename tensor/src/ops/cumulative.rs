@@ -48,6 +48,12 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
 impl<T: Real> Tensor<T> {
     /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order, in `f64` (as PyTorch does on
     /// the CPU), and each sum rounded once.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.cumsum(0).to_vec(), [1.0, 2.0, 4.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumsum", axis).or_panic();
@@ -56,6 +62,12 @@ impl<T: Real> Tensor<T> {
 
     /// For each element the product of all other elements over `axes`: the derivative of
     /// [`Tensor::prod`], correct also where elements are 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([2.0f32, 0.0, 5.0]);
+    /// assert_eq!(x.prod_of_others(..).to_vec(), [0.0, 10.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn prod_of_others(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();

@@ -201,6 +201,12 @@ impl<A: Operand> Named<A> {
 }
 
 /// Einsum over any operands; operands are multiplied from left to right.
+///
+/// ```
+/// # use retrograd_tensor::Tensor;
+/// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+/// assert_eq!(Tensor::einsum("ij->ji", &[&a]).to_vec(), [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[inline(never)]
 #[track_caller]
 pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {

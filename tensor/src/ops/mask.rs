@@ -31,18 +31,35 @@ impl Tensor<bool> {
     }
 
     /// `self ∧ other`, broadcast; also `self & other`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([true, true]), Tensor::from([true, false]));
+    /// assert_eq!((&a & &b).to_vec(), [true, false]); // the same as a.and(&b)
+    /// ```
     #[track_caller]
     pub fn and(&self, other: &Tensor<bool>) -> Tensor<bool> {
         zip_with("and", self, other, |a, b| a & b)
     }
 
     /// `self ∨ other`, broadcast; also `self | other`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([true, false]), Tensor::from([false, false]));
+    /// assert_eq!(a.or(&b).to_vec(), [true, false]);
+    /// ```
     #[track_caller]
     pub fn or(&self, other: &Tensor<bool>) -> Tensor<bool> {
         zip_with("or", self, other, |a, b| a | b)
     }
 
     /// `¬ self`; also `!self`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!((!&Tensor::from([true, false])).to_vec(), [false, true]);
+    /// ```
     pub fn not(&self) -> Tensor<bool> {
         map_with("not", self, |a: bool| !a)
     }
@@ -89,6 +106,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Panics
     /// If there are fewer than two axes.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.triu(1).to_vec(), [0.0, 2.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Tensor<T> {
         triangle("triu", self, |row| row.saturating_add(diagonal), false)

@@ -10,6 +10,12 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// The shape of `a · b`, by NumPy's rules for matmul.
+///
+/// ```
+/// use retrograd_tensor::ops::matmul::matmul_shape;
+/// let shape = matmul_shape(&[5, 2, 3].into(), &[3, 4].into()).unwrap();
+/// assert_eq!(shape, [5, 2, 4]);
+/// ```
 pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
     let fail = |kind, text: String, hint| Err(ShapeError::new("matmul", kind, text).hint(hint));
     if a.rank() == 0 || b.rank() == 0 {
@@ -72,6 +78,13 @@ impl<T: Real> Tensor<T> {
 
     /// [`Tensor::matmul`] of operands with at least two axes, where `0 · x` is 0 for every `x` on
     /// the right, including NaN and infinities: for weights that are 0 where they are masked.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (w, x) = (Tensor::from([[1.0f32, 0.0]]), Tensor::from([[2.0], [f32::NAN]]));
+    /// assert_eq!(w.matmul_skipping_zeros(&x).item(), 2.0);
+    /// assert!(w.matmul(&x).item().is_nan());
+    /// ```
     #[track_caller]
     pub fn matmul_skipping_zeros(&self, other: &Tensor<T>) -> Tensor<T> {
         let Some(finite) = other.without_non_finite() else {
@@ -96,6 +109,12 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Inner product of two vectors, a scalar.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 4.0]));
+    /// assert_eq!(a.dot(&b).item(), 11.0);
+    /// ```
     #[track_caller]
     pub fn dot(&self, other: &Tensor<T>) -> Tensor<T> {
         let fits = self.rank() == 1 && self.shape() == other.shape();
@@ -111,6 +130,12 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Outer product of two vectors: `[n]` and `[m]` give `[n, m]`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 4.0]));
+    /// assert_eq!(a.outer(&b).to_vec(), [3.0, 4.0, 6.0, 8.0]);
+    /// ```
     #[track_caller]
     pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
         require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {

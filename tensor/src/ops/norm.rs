@@ -306,6 +306,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `self` has rank 0, a parameter has another shape, or `eps` is negative or not finite.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f64, 3.0], [5.0, 5.0]]);
+    /// assert_eq!(x.layer_norm(None, None, 1e-300).to_vec(), [-1.0, 1.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn layer_norm(
         &self,
@@ -324,6 +330,13 @@ impl<T: Real> Tensor<T> {
     }
 
     /// VJP of [`Tensor::layer_norm`] with respect to its input.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, g) = (Tensor::from([[1.0f64, 3.0]]), Tensor::ones([1, 2]));
+    /// let dx = x.layer_norm_vjp(None, 1e-5, &g);
+    /// assert!(dx.abs().max(..).item() < 1e-12); // a constant gradient has no effect
+    /// ```
     #[track_caller]
     pub fn layer_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
         self.layer_norm_vjps(weight, eps, g).0
@@ -362,6 +375,13 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `self` has rank 0, the weight has another shape, or `eps` is negative or not finite.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[3.0f64, 4.0]]);
+    /// let y = x.rms_norm(None, 0.0);
+    /// assert!((y.square().mean(-1).item() - 1.0).abs() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Tensor<T>>, eps: f64) -> Tensor<T> {
         let weight = parameter("rms_norm", "weight", self, weight);
@@ -374,6 +394,13 @@ impl<T: Real> Tensor<T> {
     }
 
     /// VJP of [`Tensor::rms_norm`] with respect to its input.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[3.0f64, 4.0]]);
+    /// let dx = x.rms_norm_vjp(None, 0.0, &x);
+    /// assert!(dx.abs().max(..).item() < 1e-12); // y does not change with the length of x
+    /// ```
     #[track_caller]
     pub fn rms_norm_vjp(&self, weight: Option<&Tensor<T>>, eps: f64, g: &Tensor<T>) -> Tensor<T> {
         self.rms_norm_vjps(weight, eps, g).0

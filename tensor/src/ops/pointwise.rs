@@ -154,12 +154,25 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
 
 impl<T: Real> Tensor<T> {
     /// `f` of every element.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::unary::Sqrt;
+    /// assert_eq!(Tensor::from([4.0f32, 9.0]).map(Sqrt).to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Tensor<T> {
         elementwise(P::NAME, Forward(op), [self])
     }
 
     /// `g · f'` elementwise, where `self` is the value that the operation saves.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::unary::Square;
+    /// let (x, g) = (Tensor::from([3.0f32]), Tensor::from([10.0]));
+    /// assert_eq!(x.map_vjp(Square, &g).item(), 60.0);
+    /// ```
     #[track_caller]
     pub fn map_vjp<P: Pointwise<T>>(&self, op: P, g: &Tensor<T>) -> Tensor<T> {
         elementwise(P::NAME, Vjp(op), [self, g])

@@ -38,6 +38,14 @@ fn probability(op: &'static str, p: f64) -> Result<f64> {
 /// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
 impl<T: Real> Tensor<T> {
     /// Uniform in `[0, 1)`; the `f32` numbers are the `f64` numbers rounded down.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<f32>::rand([1000], &mut Rng::new(1));
+    /// assert!(x.to_vec().iter().all(|x| (0.0..1.0).contains(x)));
+    /// assert_eq!(x, Tensor::rand([1000], &mut Rng::new(1))); // a function of the seed
+    /// ```
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
         let number = |bits| match T::DTYPE {
@@ -51,6 +59,13 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If a bound or their distance is not finite, or they are out of order.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<f32>::uniform([1000], -2.0, 2.0, &mut Rng::new(1));
+    /// assert!(x.abs().max(..).item() <= 2.0 && x.mean(..).item().abs() < 0.2);
+    /// ```
     #[track_caller]
     pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
         let width = hi - lo;
@@ -71,6 +86,13 @@ impl<T: Real> Tensor<T> {
 
     /// Standard normal, by the transform of Box and Muller (1958) in `f64`:
     /// `√(-2 ln u) · (cos 2πv, sin 2πv)`. The same numbers on every platform.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<f64>::randn([10_000], &mut Rng::new(1));
+    /// assert!(x.mean(..).item().abs() < 0.05 && (x.std(.., 1).item() - 1.0).abs() < 0.05);
+    /// ```
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
         let cost = Cost::SCALAR.times(10);
@@ -138,6 +160,13 @@ impl Tensor<bool> {
     ///
     /// # Panics
     /// If `p` is outside `[0, 1]` or NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::bernoulli([10_000], 0.25, &mut Rng::new(1));
+    /// assert!((2300..2700).contains(&x.count_true()));
+    /// ```
     #[track_caller]
     pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
@@ -186,6 +215,13 @@ impl<I: Integer> Tensor<I> {
     ///
     /// # Panics
     /// If `lo..hi` is empty and the shape is not.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<i64>::randint(-1, 2, [1000], &mut Rng::new(1));
+    /// assert!(x.to_vec().iter().all(|x| [-1, 0, 1].contains(x)));
+    /// ```
     #[track_caller]
     pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
         let shape = shape.into();

@@ -68,6 +68,12 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Mean over axes; NaN over nothing.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.mean(0).to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("mean", self.shape()).or_panic();
@@ -75,6 +81,12 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Product over axes; 1 over nothing.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.prod(-1).to_vec(), [2.0, 12.0]);
+    /// ```
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
         reduce("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
@@ -84,6 +96,13 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, f32::NAN]]);
+    /// assert_eq!(x.max(0).at(&[0]), 3.0);
+    /// assert!(x.max(..).item().is_nan());
+    /// ```
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor<T> {
         self.max_or_min("max", Max, axes)
@@ -93,6 +112,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.min(-1).to_vec(), [1.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
         self.max_or_min("min", Min, axes)
@@ -112,6 +137,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 7.0, 7.0], [9.0, 2.0, 3.0]]);
+    /// assert_eq!(x.argmax(-1).to_vec(), [1, 0]);
+    /// ```
     #[track_caller]
     pub fn argmax(&self, axes: impl Axes) -> Tensor<i64> {
         reduce_with("argmax", self, axes, true, |line| best(line, |new, old| new > old))
@@ -122,6 +153,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If a reduced axis is empty.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 7.0, 1.0]]);
+    /// assert_eq!(x.argmin(-1).to_vec(), [0]);
+    /// ```
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
@@ -130,12 +167,25 @@ impl<T: Real> Tensor<T> {
     /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
     /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
     /// of the whole population. Non-finite if `n <= correction`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
+    /// assert_eq!(x.var(.., 1).item(), 1.0); // unbiased
+    /// assert_eq!(x.var(.., 0).item(), 2.0 / 3.0);
+    /// ```
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
         self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
     }
 
     /// Standard deviation over axes: the root of [`Tensor::var`].
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 3.0]);
+    /// assert_eq!(x.std(.., 0).item(), 1.0);
+    /// ```
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
         self.variance("std", axes.resolve("std", self.shape()).or_panic(), correction).sqrt()
@@ -155,6 +205,12 @@ impl<T: Real> Tensor<T> {
     }
 
     /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1000.0f64, 1000.0]);
+    /// assert_eq!(x.logsumexp(..).item(), 1000.0 + 2f64.ln()); // no overflow
+    /// ```
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
@@ -165,6 +221,11 @@ impl<T: Real> Tensor<T> {
     }
 
     /// Euclidean norm over axes, `√Σx²`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([3.0f32, 4.0]).norm(..).item(), 5.0);
+    /// ```
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -186,6 +247,13 @@ impl<T: Real> Tensor<T> {
     }
 
     /// The number of elements that a reduction over `axes` combines to one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::Axes;
+    /// let x = Tensor::<f32>::ones([2, 3, 5]);
+    /// assert_eq!(x.count([0, 2].resolve("count", x.shape()).unwrap()), 10);
+    /// ```
     pub fn count(&self, axes: AxisSet) -> usize {
         axes.iter().map(|i| self.shape()[i]).product()
     }
@@ -195,6 +263,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `shape` does not broadcast to the shape of `self`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.sum_to([2, 1]).to_vec(), [3.0, 7.0]);
+    /// ```
     #[track_caller]
     pub fn sum_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
         let shape = shape.into();
@@ -242,12 +316,24 @@ fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> 
 
 impl Tensor<bool> {
     /// Whether any element over axes is true; false over nothing.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[true, false], [false, false]]);
+    /// assert_eq!(x.any(-1).to_vec(), [true, false]);
+    /// ```
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor<bool> {
         reduce_with("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
     }
 
     /// Whether all elements over axes are true; true over nothing.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[true, false], [true, true]]);
+    /// assert_eq!(x.all(-1).to_vec(), [false, true]);
+    /// ```
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor<bool> {
         reduce_with("all", self, axes, false, |mut line| Iterator::all(&mut line, |b| b))
@@ -259,6 +345,11 @@ impl Tensor<bool> {
     }
 
     /// The number of true elements.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([true, false, true]).count_true(), 2);
+    /// ```
     #[track_caller]
     pub fn count_true(&self) -> usize {
         self.contiguous().as_slice().iter().filter(|&&b| b).count()

@@ -127,84 +127,168 @@ pointwise! {
 
 impl<T: Real> Tensor<T> {
     /// `-x`, as a method: the `-` operator does the same.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, -2.0]);
+    /// assert_eq!(x.neg().to_vec(), [-1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn neg(&self) -> Tensor<T> {
         self.map(Neg)
     }
 
     /// `|x|`. The derivative at 0 is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-2.0f32, 3.0]);
+    /// assert_eq!(x.abs().to_vec(), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn abs(&self) -> Tensor<T> {
         self.map(Abs)
     }
 
     /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-2.0f32, 0.0, 3.0]);
+    /// assert_eq!(x.sign().to_vec(), [-1.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn sign(&self) -> Tensor<T> {
         self.map(Sign)
     }
 
     /// `x²`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-2.0f32, 3.0]);
+    /// assert_eq!(x.square().to_vec(), [4.0, 9.0]);
+    /// ```
     #[track_caller]
     pub fn square(&self) -> Tensor<T> {
         self.map(Square)
     }
 
     /// `√x`, correctly rounded; NaN below 0. The derivative at 0 is infinite.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let y = Tensor::from([4.0f32, -1.0]).sqrt().to_vec();
+    /// assert!(y[0] == 2.0 && y[1].is_nan());
+    /// ```
     #[track_caller]
     pub fn sqrt(&self) -> Tensor<T> {
         self.map(Sqrt)
     }
 
     /// `1/√x`; infinite at 0, NaN below.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([4.0f32, 0.0]);
+    /// assert_eq!(x.rsqrt().to_vec(), [0.5, f32::INFINITY]);
+    /// ```
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor<T> {
         self.map(Rsqrt)
     }
 
     /// `1/x`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([4.0f32, -0.5]);
+    /// assert_eq!(x.recip().to_vec(), [0.25, -2.0]);
+    /// ```
     #[track_caller]
     pub fn recip(&self) -> Tensor<T> {
         self.map(Recip)
     }
 
     /// `eˣ`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f32, f32::NEG_INFINITY, 1000.0]);
+    /// assert_eq!(x.exp().to_vec(), [1.0, 0.0, f32::INFINITY]);
+    /// ```
     #[track_caller]
     pub fn exp(&self) -> Tensor<T> {
         self.map(Exp)
     }
 
     /// `eˣ - 1`, accurate near 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::scalar(1e-20f64);
+    /// assert_eq!((x.expm1().item(), x.exp().item() - 1.0), (1e-20, 0.0));
+    /// ```
     #[track_caller]
     pub fn expm1(&self) -> Tensor<T> {
         self.map(Expm1)
     }
 
     /// Natural logarithm; -inf at 0, NaN below.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 0.0]);
+    /// assert_eq!(x.ln().to_vec(), [0.0, f32::NEG_INFINITY]);
+    /// ```
     #[track_caller]
     pub fn ln(&self) -> Tensor<T> {
         self.map(Ln)
     }
 
     /// `ln(1 + x)`, accurate near 0; NaN below -1.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f64, 1e-20]);
+    /// assert_eq!(x.log1p().to_vec(), [0.0, 1e-20]);
+    /// ```
     #[track_caller]
     pub fn log1p(&self) -> Tensor<T> {
         self.map(Log1p)
     }
 
     /// Sine, of radians.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f64, std::f64::consts::FRAC_PI_2]);
+    /// assert_eq!(x.sin().to_vec(), [0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn sin(&self) -> Tensor<T> {
         self.map(Sin)
     }
 
     /// Cosine, of radians.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f64, std::f64::consts::PI]);
+    /// assert_eq!(x.cos().to_vec(), [1.0, -1.0]);
+    /// ```
     #[track_caller]
     pub fn cos(&self) -> Tensor<T> {
         self.map(Cos)
     }
 
     /// Error function, `2/√π ∫₀ˣ e^(-t²) dt`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.0f64, 10.0]);
+    /// assert_eq!(x.erf().to_vec(), [0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn erf(&self) -> Tensor<T> {
         self.map(Erf)
@@ -212,18 +296,36 @@ impl<T: Real> Tensor<T> {
 
     /// `x^p`. NaN for negative `x` unless `p` is whole; `0⁰ = 1`. The derivative for `p = 0` is
     /// 0 even at 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([3.0f32, -2.0, 0.0]);
+    /// assert_eq!(x.powf(3.0).to_vec(), [27.0, -8.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn powf(&self, p: T) -> Tensor<T> {
         self.map(Powf { p })
     }
 
     /// `x + c`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// assert_eq!(x.add_scalar(0.5).to_vec(), [1.5, 2.5]);
+    /// ```
     #[track_caller]
     pub fn add_scalar(&self, c: T) -> Tensor<T> {
         self.map(AddScalar { c })
     }
 
     /// `x · c`
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// assert_eq!(x.mul_scalar(3.0).to_vec(), [3.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn mul_scalar(&self, c: T) -> Tensor<T> {
         self.map(MulScalar { c })
@@ -234,6 +336,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// # Panics
     /// If `lo > hi` or either is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-3.0f32, 0.5, 9.0]);
+    /// assert_eq!(x.clamp(-1.0, 1.0).to_vec(), [-1.0, 0.5, 1.0]);
+    /// ```
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
         require(lo <= hi, "clamp", ErrorKind::Value, || {
