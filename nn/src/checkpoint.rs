@@ -91,12 +91,27 @@ impl fmt::Display for Unsupported {
 
 impl Checkpoint {
     /// An empty checkpoint.
+    ///
+    /// ```
+    /// # use retrograd_nn::checkpoint::Checkpoint;
+    /// assert_eq!(Checkpoint::new().get::<f32>("model").unwrap().len(), 0);
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a state dict under a prefix: names become `prefix.name`, or stay as they are if the
     /// prefix is empty.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module};
+    /// # use retrograd_nn::checkpoint::Checkpoint;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let mut checkpoint = Checkpoint::new();
+    /// checkpoint.put("model", &layer.state_dict());
+    /// assert_eq!(checkpoint.get::<f32>("model").unwrap().len(), 2);
+    /// ```
     pub fn put<T: Storable>(&mut self, prefix: &str, dict: &StateDict<T>) {
         for (name, value) in dict {
             let name = match prefix {
@@ -182,6 +197,13 @@ impl Checkpoint {
     ///
     /// # Panics
     /// If the value has no JSON form.
+    ///
+    /// ```
+    /// # use retrograd_nn::checkpoint::Checkpoint;
+    /// let mut checkpoint = Checkpoint::new();
+    /// checkpoint.note("step", &7u64);
+    /// assert_eq!(checkpoint.read_note::<u64>("step").unwrap(), 7);
+    /// ```
     #[track_caller]
     pub fn note(&mut self, name: &str, value: &impl Serialize) {
         // Objects of a `Value` are sorted: equal notes are equal texts.
@@ -194,6 +216,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If there is no such note, or it has another form.
+    ///
+    /// ```
+    /// # use retrograd_nn::checkpoint::Checkpoint;
+    /// assert!(Checkpoint::new().read_note::<u64>("step").is_err());
+    /// ```
     pub fn read_note<D: DeserializeOwned>(&self, name: &str) -> Result<D, CheckpointError> {
         let absent = |why: String| CheckpointError::Absent(format!("note {name}{why}"));
         let note = self.notes.get(name).ok_or_else(|| absent(String::new()))?;

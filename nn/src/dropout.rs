@@ -24,6 +24,17 @@ impl Dropout {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Dropout, Layer, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f32>::ones([100]));
+    /// let dropout = Dropout::new(0.5);
+    /// assert_eq!(dropout.forward(&x, &mut Pass::eval()).value(), x.value());
+    /// let y = dropout.forward(&x, &mut Pass::train(1));
+    /// assert!(y.value().to_vec().iter().all(|&y| y == 0.0 || y == 2.0));
+    /// ```
     #[track_caller]
     pub fn new(p: f64) -> Dropout {
         require((0.0..=1.0).contains(&p), "dropout", ErrorKind::Value, || {
@@ -34,6 +45,11 @@ impl Dropout {
     }
 
     /// The probability.
+    ///
+    /// ```
+    /// # use retrograd_nn::Dropout;
+    /// assert_eq!(Dropout::new(0.25).p(), 0.25);
+    /// ```
     pub fn p(&self) -> f64 {
         self.p
     }

@@ -26,6 +26,15 @@ impl Sampler {
     /// # Panics
     /// If the temperature is negative or NaN, `top_k` is 0, there are no logits, or they do not
     /// define a distribution: one is NaN or +∞, or all are -∞.
+    ///
+    /// ```
+    /// # use retrograd_nn::Sampler;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let logits = Tensor::from([0.0f32, 9.0, 1.0]);
+    /// let greedy = Sampler { temperature: 0.0, ..Sampler::default() };
+    /// assert_eq!(greedy.draw(&logits, &mut Rng::new(1)), 1);
+    /// ```
     #[track_caller]
     #[inline(never)]
     pub fn draw<T: Real>(&self, logits: &Tensor<T>, rng: &mut Rng) -> i64 {

@@ -67,6 +67,16 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// If there is no memory for a parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.config().width, 8);
+    /// ```
     #[track_caller]
     pub fn new(config: GptConfig, rng: &mut Rng) -> Result<Self, ConfigError> {
         config.check()?;
@@ -111,11 +121,31 @@ impl<T: Real> Gpt<T> {
     }
 
     /// The target that the loss ignores, see [`Gpt::with_ignore_index`].
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.with_ignore_index(Some(0)).ignore_index(), Some(0));
+    /// ```
     pub fn ignore_index(&self) -> Option<i64> {
         self.ignore_index
     }
 
     /// The shape of the model.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.config().context, 4);
+    /// ```
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
@@ -124,12 +154,38 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// If the sequence is longer than the context, or a token is outside the vocabulary.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::from([[1i64, 2, 3]]);
+    /// assert_eq!(*model.forward(&tokens, &mut Pass::eval()).shape(), [1, 3, 10]); // logits
+    /// ```
     #[track_caller]
     pub fn forward<I: Integer>(&self, tokens: &Tensor<I>, pass: &mut Pass) -> Var<T> {
         self.run(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass))
     }
 
     /// An empty cache for the keys and values of one sequence, or of one batch, up to the context.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::from([[1i64, 2, 3]]);
+    /// let mut cache = model.cache();
+    /// model.forward_cached(&tokens, &mut cache);
+    /// assert_eq!(cache.position(), 3);
+    /// ```
     pub fn cache(&self) -> GptCache<T> {
         GptCache(vec![KvCache::new(self.config.context); self.config.layers])
     }
@@ -181,6 +237,20 @@ impl<T: Real> Gpt<T> {
     /// # Panics
     /// As [`Gpt::forward`], or if shapes differ or a target is neither in the vocabulary nor
     /// ignored.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::from([[1i64, 2, 3]]);
+    /// let targets = Tensor::from([[2i64, 3, 4]]);
+    /// let loss = model.loss(&tokens, &targets, &mut Pass::eval());
+    /// assert!((loss.item() - 10f32.ln()).abs() < 0.1); // nearly uniform before training
+    /// ```
     #[track_caller]
     pub fn loss<I: Integer>(
         &self,
@@ -217,6 +287,20 @@ impl<T: Real> Gpt<T> {
     ///
     /// # Panics
     /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig, Module, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::from([[1i64, 2, 3]]);
+    /// let targets = Tensor::from([[2i64, 3, 4]]);
+    /// let (loss, grads) = model.loss_and_gradients(&tokens, &targets, &mut Pass::train(1));
+    /// assert!(loss > 0.0 && grads.len() == model.named_parameters().len());
+    /// ```
     #[track_caller]
     pub fn loss_and_gradients<I: Integer>(
         &self,
@@ -294,6 +378,19 @@ impl<T: Real> Gpt<T> {
     }
 
     /// The attention weights `[.., heads, L, L]` of every block.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let tokens = Tensor::from([[1i64, 2, 3]]);
+    /// let maps = model.attention_maps(&tokens);
+    /// assert_eq!((maps.len(), maps[0].shape().to_vec()), (1, vec![1, 2, 3, 3]));
+    /// ```
     #[track_caller]
     pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
         let mut maps = Vec::new();
@@ -370,6 +467,16 @@ pub struct GptCache<T: Real = f32>(Vec<KvCache<T>>);
 
 impl<T: Real> GptCache<T> {
     /// The number of tokens in the cache.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.cache().position(), 0);
+    /// ```
     pub fn position(&self) -> usize {
         self.0.first().map_or(0, KvCache::position)
     }

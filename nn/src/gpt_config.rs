@@ -38,6 +38,15 @@ impl GptConfig {
     /// # Errors
     /// If a size is 0, the heads do not divide the width, the dropout is not in `[0, 1]`, the
     /// parameters exceed the address space, or there are more than 10,000 layers.
+    ///
+    /// ```
+    /// # use retrograd_nn::GptConfig;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// assert!(config.check().is_ok());
+    /// assert!(GptConfig { heads: 3, ..config }.check().is_err()); // 3 does not divide 8
+    /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocab", self.vocab),

@@ -26,6 +26,13 @@ impl<T: Real> Linear<T> {
     ///
     /// # Panics
     /// If there is no memory for so many weights.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert_eq!((layer.weight.shape(), layer.bias.as_ref().unwrap().shape()), ([2, 3].into(), [2].into()));
+    /// ```
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
         let layer = Linear::without_bias(inputs, outputs, rng);
@@ -38,6 +45,17 @@ impl<T: Real> Linear<T> {
     ///
     /// # Panics
     /// If there is no memory for so many weights.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Linear, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
+    /// layer.weight.set(Tensor::from([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]));
+    /// let x = Var::constant(Tensor::from([1.0, 2.0, 3.0]));
+    /// assert_eq!(layer.forward(&x, &mut Pass::eval()).value().to_vec(), [1.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize, rng: &mut Rng) -> Self {
         let shape = Shape::checked("linear", &[outputs, inputs]).or_panic();
@@ -46,6 +64,15 @@ impl<T: Real> Linear<T> {
     }
 
     /// Samples the weight anew, and sets the bias to 0 if there is one.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::init::Init;
+    /// # use retrograd_tensor::random::Rng;
+    /// let rng = &mut Rng::new(1);
+    /// let layer = Linear::<f32>::new(3, 2, rng).init(Init::Normal { std: 0.02 }, rng);
+    /// assert_eq!(layer.bias.unwrap().value().to_vec(), [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn init(self, init: Init, rng: &mut Rng) -> Self {
         self.weight.set(init.sample(self.weight.shape(), rng));
@@ -56,6 +83,14 @@ impl<T: Real> Linear<T> {
     }
 
     /// A layer without a bias whose weight is shared with another module.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Embedding, Linear};
+    /// # use retrograd_tensor::random::Rng;
+    /// let table = Embedding::<f32>::new(10, 4, &mut Rng::new(1));
+    /// let head = Linear::tied(&table.weight);
+    /// assert_eq!(head.weight.id(), table.weight.id());
+    /// ```
     pub fn tied(weight: &Param<T>) -> Self {
         Linear { weight: weight.clone(), bias: None }
     }

@@ -30,6 +30,16 @@ impl<T: Real> Mlp<T> {
     ///
     /// # Panics
     /// As [`GptConfig::check`].
+    ///
+    /// ```
+    /// # use retrograd_nn::{GptConfig, Mlp};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let mlp = Mlp::<f32>::new(&config, &mut Rng::new(1));
+    /// assert_eq!(mlp.c_fc.weight.shape(), [32, 8]);
+    /// ```
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         if let Err(e) = config.check() {
@@ -49,6 +59,21 @@ impl<T: Real> Mlp<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{GptConfig, Layer, Mlp, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// let mlp = Mlp::<f64>::new(&config, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::ones([3, 8]));
+    /// let y = mlp.forward_add(&x, &x, &mut Pass::eval());
+    /// let apart = &x + &mlp.forward(&x, &mut Pass::eval());
+    /// assert!((y - apart).value().abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("mlp", x, residual);

@@ -221,12 +221,31 @@ pub struct Sequential<T: Real = f32>(Vec<Box<dyn Layer<T>>>);
 
 impl<T: Real> Sequential<T> {
     /// No layers: the identity.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Linear, Pass, Sequential};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let rng = &mut Rng::new(1);
+    /// let model = Sequential::<f32>::new().then(Linear::new(4, 8, rng)).then(Linear::new(8, 2, rng));
+    /// let y = model.forward(&Var::constant(Tensor::ones([3, 4])), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [3, 2]);
+    /// ```
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Sequential(Vec::new())
     }
 
     /// Appends a layer.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Activation, Linear, Module, Sequential};
+    /// # use retrograd_tensor::random::Rng;
+    /// let rng = &mut Rng::new(1);
+    /// let model = Sequential::<f32>::new().then(Linear::new(4, 1, rng)).then(Activation::Relu);
+    /// assert_eq!(model.num_parameters(), 5);
+    /// ```
     pub fn then(mut self, layer: impl Layer<T> + 'static) -> Self {
         self.0.push(Box::new(layer));
         self

@@ -22,6 +22,15 @@ pub struct LayerNorm<T: Real = f32> {
 
 impl<T: Real> LayerNorm<T> {
     /// A layer with a bias.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, LayerNorm, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// let norm = LayerNorm::<f32>::new(2);
+    /// let y = norm.forward(&Var::constant(Tensor::from([1.0, 3.0])), &mut Pass::eval());
+    /// assert!((y.value().at(&[1]) - 1.0).abs() < 1e-4);
+    /// ```
     #[track_caller]
     pub fn new(width: usize) -> Self {
         let bias = Some(Param::new(Tensor::zeros([width])));
@@ -29,6 +38,11 @@ impl<T: Real> LayerNorm<T> {
     }
 
     /// A layer without a bias.
+    ///
+    /// ```
+    /// # use retrograd_nn::LayerNorm;
+    /// assert!(LayerNorm::<f32>::without_bias(2).bias.is_none());
+    /// ```
     #[track_caller]
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
@@ -63,6 +77,15 @@ pub struct RmsNorm<T: Real = f32> {
 
 impl<T: Real> RmsNorm<T> {
     /// A layer for an axis of this width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Pass, RmsNorm};
+    /// # use retrograd_tensor::Tensor;
+    /// let norm = RmsNorm::<f32>::new(2);
+    /// let y = norm.forward(&Var::constant(Tensor::from([3.0, 3.0])), &mut Pass::eval());
+    /// assert!((y.value().at(&[0]) - 1.0).abs() < 1e-4);
+    /// ```
     #[track_caller]
     pub fn new(width: usize) -> Self {
         RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }

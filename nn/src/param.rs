@@ -45,6 +45,13 @@ pub(crate) fn created_on_this_thread() -> usize {
 
 impl<T: Real> Param<T> {
     /// A new parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// assert!(w.to_var().is_tracked());
+    /// ```
     pub fn new(value: Tensor<T>) -> Param<T> {
         MADE.set(MADE.get() + 1);
         let leaf = Var::leaf(value);
@@ -89,6 +96,14 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// Within [`Param::update`] of this parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// let grads = w.to_var().square().sum(..).backward();
+    /// assert_eq!(grads.get(&w).unwrap().to_vec(), [2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn to_var(&self) -> Var<T> {
         let leaf = self.read("to_var");
@@ -99,18 +114,39 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// Within [`Param::update`] of this parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// assert_eq!(w.value().to_vec(), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn value(&self) -> Tensor<T> {
         self.read("value").value().clone()
     }
 
     /// The sizes of the axes.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// assert_eq!(w.shape(), [2]);
+    /// ```
     pub fn shape(&self) -> Shape {
         self.0.shape
     }
 
     /// The identity under which [`Gradients`](retrograd_autograd::Gradients) keep the
     /// gradient.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// assert_eq!(w.id(), w.clone().id()); // a clone is the same parameter
+    /// ```
     pub fn id(&self) -> Id {
         self.0.id
     }
@@ -119,6 +155,14 @@ impl<T: Real> Param<T> {
     ///
     /// # Panics
     /// If the shape differs, or within [`Param::update`] of this parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// w.set(Tensor::from([5.0, 6.0]));
+    /// assert_eq!(w.value().to_vec(), [5.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn set(&self, value: Tensor<T>) {
         let mut leaf = self.write("set");
@@ -186,11 +230,26 @@ impl<T: Real> Param<T> {
     }
 
     /// Whether the parameter is trained: true until it is frozen.
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// assert!(w.is_trainable());
+    /// ```
     pub fn is_trainable(&self) -> bool {
         self.0.trainable.load(Relaxed)
     }
 
     /// Freezes the parameter (`false`) or unfreezes it (`true`).
+    ///
+    /// ```
+    /// # use retrograd_nn::Param;
+    /// # use retrograd_tensor::Tensor;
+    /// let w = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// w.set_trainable(false);
+    /// assert!(!w.to_var().is_tracked());
+    /// ```
     pub fn set_trainable(&self, trainable: bool) {
         self.0.trainable.store(trainable, Relaxed);
     }

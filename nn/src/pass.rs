@@ -21,12 +21,24 @@ pub struct Pass {
 // same memory to two callees that each take a pass by value and change it (rust-lang/rust#158830).
 impl Pass {
     /// A training pass, whose dropout and other random operations use this seed.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// let mut pass = Pass::train(1);
+    /// assert!(pass.is_training() && pass.key() != pass.key());
+    /// ```
     #[inline(never)]
     pub fn train(seed: u64) -> Pass {
         Pass { seed: Some(seed), next: 0 }
     }
 
     /// The training pass of step `step` of a run. It is a function of the seed and the step.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// assert_eq!(Pass::train_step(1, 7).key(), Pass::train_step(1, 7).key());
+    /// assert_ne!(Pass::train_step(1, 7).key(), Pass::train_step(1, 8).key());
+    /// ```
     #[inline(never)]
     pub fn train_step(seed: u64, step: u64) -> Pass {
         // The random streams of each step have their own range of numbers.
@@ -34,6 +46,11 @@ impl Pass {
     }
 
     /// An evaluation pass, without randomness.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// assert!(!Pass::eval().is_training() && Pass::eval().key().is_none());
+    /// ```
     #[inline(never)]
     pub fn eval() -> Pass {
         Pass { seed: None, next: 0 }
@@ -50,11 +67,21 @@ impl Pass {
     }
 
     /// Whether this is a training pass.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// assert!(Pass::train(1).is_training());
+    /// ```
     pub fn is_training(&self) -> bool {
         self.seed.is_some()
     }
 
     /// A key for the next random operation; `None` in evaluation.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// assert!(Pass::train(1).key().is_some());
+    /// ```
     pub fn key(&mut self) -> Option<Key> {
         let key = Key::new(self.seed?, self.next);
         self.next += 1;

@@ -36,6 +36,11 @@ impl Default for AdamConfig {
 
 impl AdamConfig {
     /// PyTorch's defaults for `AdamW`: the same but for a weight decay of 0.01.
+    ///
+    /// ```
+    /// # use retrograd_nn::optim::AdamConfig;
+    /// assert_eq!(AdamConfig::decoupled().weight_decay, 0.01);
+    /// ```
     pub fn decoupled() -> Self {
         AdamConfig { weight_decay: 0.01, ..AdamConfig::default() }
     }
@@ -198,6 +203,19 @@ macro_rules! adam {
             ///
             /// # Errors
             /// If a hyperparameter is out of range.
+            ///
+            /// ```
+            /// # use retrograd_nn::Linear;
+            /// # use retrograd_nn::optim::{Adam, AdamConfig, Optimizer};
+            /// # use retrograd_tensor::Tensor;
+            /// # use retrograd_tensor::random::Rng;
+            /// let layer = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
+            /// layer.weight.set(Tensor::from([[1.0]]));
+            /// let config = AdamConfig { lr: 0.1, ..AdamConfig::default() };
+            /// let mut adam = Adam::new(&layer, config).unwrap();
+            /// adam.step(&layer.weight.to_var().sum(..).backward()).unwrap();
+            /// assert!((layer.weight.value().item() - 0.9).abs() < 1e-6); // the first step is lr
+            /// ```
             pub fn new(module: &impl Module<T>, config: AdamConfig) -> Result<Self, ConfigError> {
                 Self::with_groups($groups(module, config.weight_decay), config)
             }

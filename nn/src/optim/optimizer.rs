@@ -50,6 +50,15 @@ pub struct Group<T: Real = f32> {
 impl<T: Real> Group<T> {
     /// The parameters of a module in two groups: those of rank 2 and more (matrices and
     /// embeddings) with `weight_decay`, the others (biases and norms) without.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::Group;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let groups = Group::by_rank(&layer, 0.1); // weights decay, biases do not
+    /// assert_eq!(groups.iter().map(|g| g.weight_decay).collect::<Vec<_>>(), [0.1, 0.0]);
+    /// ```
     pub fn by_rank(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         let (decayed, rest) =
             module.named_parameters().into_iter().partition(|(_, p)| p.shape().rank() >= 2);
@@ -57,6 +66,14 @@ impl<T: Real> Group<T> {
     }
 
     /// All parameters of a module in one group.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::Group;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert_eq!(Group::all(&layer, 0.1).len(), 1);
+    /// ```
     pub fn all(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         vec![Group { params: module.named_parameters(), weight_decay }]
     }

@@ -45,6 +45,20 @@ impl<T: Real> Sgd<T> {
     ///
     /// # Errors
     /// If a hyperparameter is out of range.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Sgd, SgdConfig, Optimizer};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::without_bias(1, 1, &mut Rng::new(1));
+    /// layer.weight.set(Tensor::from([[1.0]]));
+    /// let config = SgdConfig { lr: 0.1, ..SgdConfig::default() };
+    /// let mut sgd = Sgd::new(&layer, config).unwrap();
+    /// let grads = layer.weight.to_var().sum(..).backward(); // 1
+    /// sgd.step(&grads).unwrap();
+    /// assert_eq!(layer.weight.value().item(), 0.9);
+    /// ```
     pub fn new(module: &impl Module<T>, config: SgdConfig) -> Result<Self, ConfigError> {
         Sgd::with_groups(Group::all(module, config.weight_decay), config)
     }

@@ -26,6 +26,17 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 ///
 /// # Panics
 /// If the shapes do not match each other or the parts of the spec.
+///
+/// ```
+/// # use retrograd_autograd::Var;
+/// # use retrograd_nn::attention::{Spec, attend};
+/// # use retrograd_tensor::Tensor;
+/// let q = Var::constant(Tensor::<f32>::zeros([2, 4])); // equal scores
+/// let k = Var::constant(Tensor::<f32>::ones([3, 4]));
+/// let v = Var::constant(Tensor::from([[1.0f32], [2.0], [6.0]]));
+/// let y = attend(&q, &k, &v, &Spec::new());
+/// assert!((y.value().at(&[0, 0]) - 3.0).abs() < 1e-6); // the mean of the values
+/// ```
 #[track_caller]
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
@@ -87,6 +98,17 @@ pub fn attend_with_lse<T: Real>(
 ///
 /// # Panics
 /// If the heads do not divide the last axis, or the shapes do not match the parts of the spec.
+///
+/// ```
+/// # use retrograd_autograd::Var;
+/// # use retrograd_nn::attention::{Spec, attend_packed};
+/// # use retrograd_tensor::Tensor;
+/// # use retrograd_tensor::random::Rng;
+/// let mut rng = Rng::new(1);
+/// let qkv = Var::constant(Tensor::<f64>::randn([1, 5, 3 * 8], &mut rng)); // 2 heads of width 4
+/// let y = attend_packed(&qkv, 2, 2, &Spec::new().causal());
+/// assert_eq!(*y.shape(), [1, 2, 5, 4]);
+/// ```
 #[track_caller]
 #[inline(never)]
 pub fn attend_packed<T: Real>(
@@ -134,6 +156,20 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
 ///
 /// # Panics
 /// As [`attend`], or if the spec requires the tiled path, which stores no weights.
+///
+/// ```
+/// # use retrograd_autograd::Var;
+/// # use retrograd_nn::attention::{Spec, attend_all};
+/// # use retrograd_tensor::Tensor;
+/// # use retrograd_tensor::random::Rng;
+/// let mut rng = Rng::new(1);
+/// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+/// let (q, k, v) = (x(), x(), x());
+/// let all = attend_all(&q, &k, &v, &Spec::new().causal());
+/// let sums = all.weights.sum(-1);
+/// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
+/// assert_eq!(all.weights.value().at(&[0, 1]), 0.0); // a later key
+/// ```
 #[track_caller]
 #[inline(never)]
 pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Attended<T> {

@@ -30,11 +30,35 @@ pub enum Bias<T: Real = f32> {
 
 impl<T: Real> Bias<T> {
     /// ALiBi with the slopes of the paper, for any number of heads.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Bias, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().bias(Bias::alibi(1)));
+    /// assert_eq!(*y.shape(), [5, 4]);
+    /// ```
     pub fn alibi(heads: usize) -> Self {
         Bias::Alibi(alibi_slopes(heads).into())
     }
 
     /// A bias that is a function of sequence, head, query position and key position.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Bias, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let near = Bias::from_fn("near", |at| -(at.query as f64 - at.key as f64).abs());
+    /// assert_eq!(*attend(&q, &k, &v, &Spec::new().bias(near)).shape(), [5, 4]);
+    /// ```
     pub fn from_fn(name: &'static str, f: impl Fn(At) -> f64 + Send + Sync + 'static) -> Self {
         Bias::Function(name, Arc::new(f))
     }

@@ -146,6 +146,18 @@ impl<T: Real> From<&Spec<T>> for Spec<T> {
 
 impl<T: Real> Spec<T> {
     /// Scaled dot-product attention without a mask.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new());
+    /// assert_eq!(*y.shape(), [5, 4]); // softmax(q · kᵀ / √4) · v
+    /// ```
     #[inline(never)] // for the reason given at `Pass`
     pub fn new() -> Self {
         Spec {
@@ -169,6 +181,18 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If it is not finite as a number of this type.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().scale(0.5));
+    /// assert_eq!(y.value(), attend(&q, &k, &v, &Spec::new()).value()); // 1/√4
+    /// ```
     #[track_caller]
     pub fn scale(mut self, scale: f64) -> Self {
         let finite = T::from_f64(scale).to_f64().is_finite();
@@ -207,6 +231,19 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If `c` is not above 0 as a number of this type.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().softcap(1e9));
+    /// let plain = attend(&q, &k, &v, &Spec::new());
+    /// assert!((y - plain).value().abs().max(..).item() < 1e-9); // far above the scores
+    /// ```
     #[track_caller]
     pub fn softcap(mut self, c: f64) -> Self {
         let as_number = T::from_f64(c);
@@ -219,23 +256,74 @@ impl<T: Real> Spec<T> {
     }
 
     /// Adds a bias to the scores. Several biases are summed.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Bias, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().bias(Bias::from_fn("constant", |_| 7.0)));
+    /// let plain = attend(&q, &k, &v, &Spec::new());
+    /// assert!((y - plain).value().abs().max(..).item() < 1e-12); // softmax ignores it
+    /// ```
     pub fn bias(mut self, bias: Bias<T>) -> Self {
         self.biases.push(bias);
         self
     }
 
     /// Restricts the attention to the pairs of a mask. Several masks are combined by `&`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Mask, Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().mask(Mask::first(1)));
+    /// assert_eq!(y.value().select(0, 3), v.value().select(0, 0)); // one key
+    /// ```
     pub fn mask(mut self, mask: Mask) -> Self {
         self.mask = self.mask & mask;
         self
     }
 
     /// Adds the causal mask.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().causal());
+    /// assert_eq!(y.value().select(0, 0), v.value().select(0, 0)); // the first sees itself
+    /// ```
     pub fn causal(self) -> Self {
         self.mask(Mask::causal())
     }
 
     /// Sets the positions of the queries relative to the keys; [`Align::BottomRight`] by default.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Align, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let last = q.narrow(0, 4, 1); // the query of the last position
+    /// let spec = Spec::new().causal().align(Align::BottomRight);
+    /// let plain = attend(&last, &k, &v, &Spec::new());
+    /// assert_eq!(attend(&last, &k, &v, &spec).value(), plain.value()); // all keys
+    /// ```
     pub fn align(mut self, align: Align) -> Self {
         self.align = Some(align);
         self
@@ -247,6 +335,18 @@ impl<T: Real> Spec<T> {
     }
 
     /// Sets the attention sink.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Sink, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().sink(Sink::Zero));
+    /// assert_eq!(*y.shape(), [5, 4]); // weights sum to less than 1
+    /// ```
     pub fn sink(mut self, sink: Sink<T>) -> Self {
         self.sink = sink;
         self
@@ -256,6 +356,19 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If the bias of [`Normalizer::Sigmoid`] is NaN.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Normalizer, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().normalizer(Normalizer::TopK(5)));
+    /// let plain = attend(&q, &k, &v, &Spec::new());
+    /// assert!((y - plain).value().abs().max(..).item() < 1e-12); // all of 5 keys
+    /// ```
     #[track_caller]
     pub fn normalizer(mut self, normalizer: Normalizer) -> Self {
         if let Normalizer::Sigmoid { bias: Some(bias) } = normalizer {
@@ -274,6 +387,20 @@ impl<T: Real> Spec<T> {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let spec = Spec::new().dropout(0.5, &mut Pass::eval());
+    /// let plain = attend(&q, &k, &v, &Spec::new());
+    /// assert_eq!(attend(&q, &k, &v, &spec).value(), plain.value()); // in training only
+    /// ```
     #[track_caller]
     pub fn dropout(mut self, p: f64, pass: &mut Pass) -> Self {
         let p = Dropout::new(p).p();
@@ -300,12 +427,39 @@ impl<T: Real> Spec<T> {
     /// Mixes heads: the scores by the matrix `scores` before the mask, the weights by the matrix
     /// `weights` after dropout; each is `[H, H]`, outputs by inputs. Talking heads; Shazeer et al.
     /// 2020 (arXiv 2003.02436).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let identity = Some(Var::constant(Tensor::<f64>::eye(1)));
+    /// let y = attend(&q, &k, &v, &Spec::new().mix_heads(identity, None));
+    /// let plain = attend(&q, &k, &v, &Spec::new());
+    /// assert!((y - plain).value().abs().max(..).item() < 1e-12);
+    /// ```
     pub fn mix_heads(mut self, scores: Option<Var<T>>, weights: Option<Var<T>>) -> Self {
         (self.score_mix, self.weight_mix) = (scores, weights);
         self
     }
 
     /// Sets the implementation.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, Path, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let mut x = || Var::constant(Tensor::<f64>::randn([5, 4], &mut rng));
+    /// let (q, k, v) = (x(), x(), x());
+    /// let y = attend(&q, &k, &v, &Spec::new().path(Path::Composed));
+    /// let tiled = attend(&q, &k, &v, &Spec::new().path(Path::Tiled));
+    /// assert!((y - tiled).value().abs().max(..).item() < 1e-12);
+    /// ```
     pub fn path(mut self, path: Path) -> Self {
         self.path = path;
         self
@@ -382,6 +536,12 @@ impl<T: Real> Spec<T> {
     }
 
     /// The reason why the tiled path does not support this spec; `None` if it does.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Spec, Normalizer};
+    /// assert!(Spec::<f32>::new().causal().needs_composed().is_none());
+    /// assert!(Spec::<f32>::new().normalizer(Normalizer::TopK(2)).needs_composed().is_some());
+    /// ```
     pub fn needs_composed(&self) -> Option<&'static str> {
         let reasons = [
             (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),

@@ -45,6 +45,15 @@ enum Limit {
 
 impl<T: Real> KvCache<T> {
     /// A cache for at most `capacity` tokens.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// assert_eq!((cache.len(), cache.remaining()), (3, Some(5)));
+    /// ```
     pub fn new(capacity: usize) -> Self {
         KvCache::with(Limit::Capacity(capacity))
     }
@@ -53,12 +62,31 @@ impl<T: Real> KvCache<T> {
     /// the whole sequence under a causal window of up to `n` tokens before the query
     /// (`Mask::causal() & Mask::window(n, 0)`), or any narrower mask. Keys keep their positions,
     /// for masks and biases.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::sliding(2);
+    /// cache.append(&x, &x);
+    /// cache.append(&x, &x);
+    /// assert!(cache.len() <= 4 && cache.position() == 6);
+    /// ```
     pub fn sliding(n: usize) -> Self {
         KvCache::streaming(0, n)
     }
 
     /// A cache for any number of tokens that keeps the first `first` and the last `last`, the keys
     /// of [`StreamingAttention`](crate::attention::StreamingAttention).
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::streaming(1, 2);
+    /// cache.append(&x, &x);
+    /// assert_eq!(cache.position(), 3);
+    /// ```
     pub fn streaming(first: usize, last: usize) -> Self {
         KvCache::with(Limit::Keep { first, last })
     }
@@ -68,11 +96,25 @@ impl<T: Real> KvCache<T> {
     }
 
     /// The number of tokens so far, which is the position of the next token.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// assert_eq!(cache.position(), 3); // of the next token
+    /// ```
     pub fn position(&self) -> usize {
         self.seen
     }
 
     /// The number of tokens in the cache that the next tokens can attend to.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// assert_eq!(KvCache::<f32>::new(8).len(), 0);
+    /// ```
     pub fn len(&self) -> usize {
         match self.limit {
             Limit::Capacity(_) => self.keys.len,
@@ -90,11 +132,21 @@ impl<T: Real> KvCache<T> {
     }
 
     /// Whether the cache is empty.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// assert!(KvCache::<f32>::new(8).is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of tokens that may follow; `None` if there is no limit.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// assert_eq!(KvCache::<f32>::new(8).remaining(), Some(8));
+    /// ```
     pub fn remaining(&self) -> Option<usize> {
         match self.limit {
             Limit::Capacity(n) => Some(n - self.seen),
@@ -103,6 +155,16 @@ impl<T: Real> KvCache<T> {
     }
 
     /// Removes all tokens.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// cache.clear();
+    /// assert!(cache.is_empty() && cache.position() == 0);
+    /// ```
     pub fn clear(&mut self) {
         *self = KvCache::with(self.limit);
     }
@@ -111,6 +173,16 @@ impl<T: Real> KvCache<T> {
     ///
     /// # Panics
     /// If there are fewer than `n` tokens, or some before them have been dropped.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// cache.truncate(1);
+    /// assert_eq!((cache.len(), cache.position()), (1, 1));
+    /// ```
     #[track_caller]
     pub fn truncate(&mut self, n: usize) {
         require(n <= self.seen, "cache", ErrorKind::Index, || {
@@ -132,6 +204,16 @@ impl<T: Real> KvCache<T> {
     ///
     /// # Panics
     /// If they exceed the capacity, or their other axes differ from those of earlier tokens.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// let (k, _) = cache.append(&x, &x);
+    /// assert_eq!(*k.shape(), [1, 2, 6, 4]); // all keys so far
+    /// ```
     #[track_caller]
     pub fn append(&mut self, k: &Tensor<T>, v: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
         let new = k.size(-2);

@@ -21,6 +21,16 @@ pub struct LearnedPositions<T: Real = f32> {
 
 impl<T: Real> LearnedPositions<T> {
     /// For positions below `context`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::LearnedPositions;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::zeros([2, 5, 4]));
+    /// assert_eq!(*positions.forward(&x, 0).shape(), [2, 5, 4]);
+    /// ```
     #[track_caller]
     pub fn new(context: usize, width: usize, rng: &mut Rng) -> Self {
         let weight = Init::Normal { std: 0.02 }.sample([context, width], rng);
@@ -32,6 +42,17 @@ impl<T: Real> LearnedPositions<T> {
     ///
     /// # Panics
     /// If a position is beyond the context.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::LearnedPositions;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::zeros([5, 4]));
+    /// let (all, later) = (positions.forward(&x, 0), positions.forward(&x.narrow(0, 2, 3), 2));
+    /// assert_eq!(all.value().narrow(0, 2, 3), *later.value());
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, start: usize) -> Var<T> {
         let (length, context) = (x.size(-2), self.weight.shape()[0]);
@@ -100,6 +121,12 @@ impl SinusoidalPositions {
     ///
     /// # Panics
     /// If the base is not finite and above 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::SinusoidalPositions;
+    /// let table = SinusoidalPositions::default().table::<f32>(0, 3, 4);
+    /// assert_eq!(table.select(0, 0).to_vec(), [0.0, 1.0, 0.0, 1.0]); // sin 0, cos 0
+    /// ```
     #[track_caller]
     pub fn table<T: Real>(&self, start: usize, length: usize, width: usize) -> Tensor<T> {
         self.check();

@@ -37,6 +37,12 @@ impl HeadSizes {
     ///
     /// # Panics
     /// If `heads` does not divide `width`.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::HeadSizes;
+    /// let sizes = HeadSizes::new(8, 2);
+    /// assert_eq!((sizes.head_width, sizes.key_heads), (4, 2));
+    /// ```
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
         heads_rule("attention", width, heads).or_panic();
@@ -48,6 +54,11 @@ impl HeadSizes {
     ///
     /// # Panics
     /// If it does not divide the number of query heads.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::HeadSizes;
+    /// assert_eq!(HeadSizes::new(8, 4).key_heads(2).key_heads, 2); // two query heads share a key head
+    /// ```
     #[track_caller]
     pub fn key_heads(self, key_heads: usize) -> Self {
         let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
@@ -59,6 +70,11 @@ impl HeadSizes {
     }
 
     /// Sets the width of each head.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::HeadSizes;
+    /// assert_eq!(HeadSizes::new(8, 2).head_width(16).head_width, 16);
+    /// ```
     pub fn head_width(self, head_width: usize) -> Self {
         HeadSizes { head_width, ..self }
     }
@@ -111,6 +127,18 @@ pub struct Projections<T: Real = f32> {
 
 impl<T: Real> Projections<T> {
     /// Projections without biases, rotary positions and dropout.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// assert_eq!(*p.queries(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
+    /// ```
     #[track_caller]
     pub fn new(sizes: HeadSizes, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
@@ -129,6 +157,14 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the rotary width exceeds the width of a head.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Projections, HeadSizes, Rope};
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// assert!(p.rope().is_none() && p.with_rope(Rope::new(4)).rope().is_some());
+    /// ```
     #[track_caller]
     pub fn with_rope(mut self, rope: Rope) -> Self {
         require(rope.width() <= self.sizes.head_width, "rope", ErrorKind::Mismatch, || {
@@ -144,11 +180,27 @@ impl<T: Real> Projections<T> {
     }
 
     /// The sizes.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// assert_eq!(p.sizes().heads, 2);
+    /// ```
     pub fn sizes(&self) -> HeadSizes {
         self.sizes
     }
 
     /// The rotary positions, if there are any.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// assert!(p.rope().is_none());
+    /// ```
     pub fn rope(&self) -> Option<&Rope> {
         self.rope.as_ref()
     }
@@ -200,24 +252,73 @@ impl<T: Real> Projections<T> {
     }
 
     /// Queries `[.., H, L, D]`, before positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// assert_eq!(*p.queries(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
+    /// ```
     #[track_caller]
     pub fn queries(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.project(&self.q_proj, self.sizes.heads, x, pass)
     }
 
     /// Keys `[.., Hk, L, D]`, before positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// assert_eq!(*p.keys(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
+    /// ```
     #[track_caller]
     pub fn keys(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.project(&self.k_proj, self.sizes.key_heads, x, pass)
     }
 
     /// Values `[.., Hk, L, D]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// assert_eq!(*p.values(&x, &mut Pass::eval()).shape(), [1, 2, 3, 4]);
+    /// ```
     #[track_caller]
     pub fn values(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.project(&self.v_proj, self.sizes.key_heads, x, pass)
     }
 
     /// Queries or keys at positions `start..`, rotated if there are rotary positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// let q = p.queries(&x, &mut Pass::eval());
+    /// assert_eq!(p.rotate(&q, 0).value(), q.value()); // no rotary positions
+    /// ```
     #[track_caller]
     pub fn rotate(&self, x: &Var<T>, start: usize) -> Var<T> {
         self.rope.as_ref().map_or_else(|| x.clone(), |rope| rope.rotate(x, start))
@@ -242,6 +343,19 @@ impl<T: Real> Projections<T> {
     }
 
     /// The output projection of the joined heads: `[.., H, L, D]` to `[.., L, width]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let x = Var::constant(Tensor::<f32>::randn([1, 3, 8], &mut rng));
+    /// let heads = p.values(&x, &mut Pass::eval());
+    /// assert_eq!(*p.project_out(&heads, &mut Pass::eval()).shape(), [1, 3, 8]);
+    /// ```
     #[track_caller]
     pub fn project_out(&self, heads: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.o_proj.forward(&join_heads(heads), pass)

@@ -159,6 +159,12 @@ impl Rope {
     ///
     /// # Panics
     /// If the width is odd.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Rope;
+    /// let rope = Rope::new(4);
+    /// assert_eq!((rope.width(), rope.frequencies().len()), (4, 2));
+    /// ```
     #[track_caller]
     pub fn new(width: usize) -> Self {
         require(width.is_multiple_of(2), "rope", ErrorKind::Value, || {
@@ -169,6 +175,16 @@ impl Rope {
     }
 
     /// Sets the pairing.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Rope, Pairing};
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f64, 2.0, 3.0, 4.0]]));
+    /// let half = Rope::new(4).rotate(&x, 1);
+    /// let interleaved = Rope::new(4).pairing(Pairing::Interleaved).rotate(&x, 1);
+    /// assert_ne!(half.value(), interleaved.value());
+    /// ```
     pub fn pairing(self, pairing: Pairing) -> Self {
         Rope { pairing, ..self }
     }
@@ -177,6 +193,11 @@ impl Rope {
     ///
     /// # Panics
     /// If it is not above 1.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Rope;
+    /// assert_eq!(Rope::new(4).base(100.0).frequencies(), [1.0, 0.1]);
+    /// ```
     #[track_caller]
     pub fn base(self, base: f64) -> Self {
         require(base > 1.0, "rope", ErrorKind::Value, || {
@@ -207,11 +228,21 @@ impl Rope {
     }
 
     /// The number of elements of a head that are rotated.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Rope;
+    /// assert_eq!(Rope::new(4).width(), 4);
+    /// ```
     pub fn width(&self) -> usize {
         self.width
     }
 
     /// The frequency of each pair: its angle per position.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Rope;
+    /// assert_eq!(Rope::new(4).frequencies(), [1.0, 0.01]); // base 10000
+    /// ```
     pub fn frequencies(&self) -> Vec<f64> {
         let width = self.width as f64;
         let base = match self.scaling {
@@ -235,6 +266,11 @@ impl Rope {
     }
 
     /// The factor of rotated elements: 1 except with YaRN.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Rope;
+    /// assert_eq!(Rope::new(4).attention_factor(), 1.0);
+    /// ```
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
             Scaling::Yarn(yarn) => yarn.attention,
@@ -255,6 +291,15 @@ impl Rope {
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::Rope;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f64, 0.0]]));
+    /// let y = Rope::new(2).rotate(&x, 3); // position 3, frequency 1
+    /// assert!((y.value().at(&[0, 0]) - 3f64.cos()).abs() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn rotate<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         let positions = Tensor::from_fn([x.size(-2)], |i| (start + i[0]) as i64);
@@ -266,6 +311,15 @@ impl Rope {
     ///
     /// # Panics
     /// If `D` is smaller than the rotary width, or the positions do not broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::Rope;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f64>::ones([2, 4]));
+    /// let y = Rope::new(4).rotate_at(&x, &Tensor::from([0i64, 5]));
+    /// assert_eq!(y.value().select(0, 0).to_vec(), [1.0; 4]); // position 0
+    /// ```
     #[track_caller]
     pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         require(self.width <= x.size(-1), "rope", ErrorKind::Mismatch, || {

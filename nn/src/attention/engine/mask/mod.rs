@@ -34,17 +34,35 @@ pub struct Mask(Kind);
 /// Constructors.
 impl Mask {
     /// Every pair.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::full().tensor([1, 1, 1, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, true]);
+    /// ```
     pub fn full() -> Mask {
         Mask(Kind::Full)
     }
 
     /// Causal: keys up to the position of the query.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::causal().tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, true, true, true]);
+    /// ```
     pub fn causal() -> Mask {
         Mask(Kind::Causal)
     }
 
     /// A sliding window: `left` keys before the position of the query, the key at its position, and
     /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.)
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::window(1, 0).tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, true, true]);
+    /// ```
     pub fn window(left: usize, right: usize) -> Mask {
         Mask(Kind::Window { left, right })
     }
@@ -53,6 +71,12 @@ impl Mask {
     ///
     /// # Panics
     /// If `step` is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::dilated(2).tensor([1, 1, 1, 4], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, false, true, false]);
+    /// ```
     #[track_caller]
     pub fn dilated(step: usize) -> Mask {
         require(step > 0, "mask", ErrorKind::Value, || {
@@ -63,17 +87,35 @@ impl Mask {
     }
 
     /// The first `n` keys.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::first(1).tensor([1, 1, 2, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, false, false, true, false, false]);
+    /// ```
     pub fn first(n: usize) -> Mask {
         Mask(Kind::First(n))
     }
 
     /// Global tokens: queries at these positions attend to every key, and every query attends to
     /// keys at these positions.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::global(&[1]).tensor([1, 1, 2, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [false, true, false, true, true, true]);
+    /// ```
     pub fn global(positions: &[usize]) -> Mask {
         Mask(Kind::Global(positions.into()))
     }
 
     /// Queries at these positions attend to every key, the others to none.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::queries(&[1]).tensor([1, 1, 2, 2], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [false, false, true, true]);
+    /// ```
     pub fn queries(positions: &[usize]) -> Mask {
         Mask(Kind::Queries(positions.into()))
     }
@@ -82,6 +124,12 @@ impl Mask {
     ///
     /// # Panics
     /// If `period` is 0, or below `count`.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::last_of_each(1, 2).tensor([1, 1, 1, 4], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [false, true, false, true]);
+    /// ```
     #[track_caller]
     pub fn last_of_each(count: usize, period: usize) -> Mask {
         require(period > 0 && count <= period, "mask", ErrorKind::Value, || {
@@ -92,17 +140,36 @@ impl Mask {
     }
 
     /// A mask for each query head.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let mask = Mask::by_head(vec![Mask::full(), Mask::first(1)]);
+    /// let keep = mask.tensor([1, 2, 1, 2], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, true, false]);
+    /// ```
     pub fn by_head(masks: Vec<Mask>) -> Mask {
         Mask(Kind::ByHead(masks.into_iter().map(|mask| mask.0).collect()))
     }
 
     /// Prefix-LM: every query attends to the prefix of its sequence; beyond it, the mask is causal.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::prefix(&[2]).tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, false, true, true, false, true, true, true]);
+    /// ```
     pub fn prefix(lengths: &[usize]) -> Mask {
         Mask(Kind::Prefix(lengths.into()))
     }
 
     /// Padding: keys below the length of their sequence, with one length per sequence or one for
     /// all.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::lengths(&[1, 3]).tensor([2, 1, 1, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, false, false, true, true, true]);
+    /// ```
     pub fn lengths(lengths: &[usize]) -> Mask {
         Mask(Kind::Lengths(lengths.into()))
     }
@@ -112,6 +179,14 @@ impl Mask {
     ///
     /// # Panics
     /// If the ids have another rank than 2.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let mask = Mask::documents(&Tensor::from([[0i64, 0, 1]]));
+    /// let keep = mask.tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.select(-2, 2).to_vec(), [false, false, true]);
+    /// ```
     #[track_caller]
     pub fn documents(ids: &Tensor<i64>) -> Mask {
         require(ids.rank() == 2, "mask", ErrorKind::Rank, || {
@@ -125,6 +200,12 @@ impl Mask {
     ///
     /// # Panics
     /// If `n` is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let keep = Mask::chunks(2).tensor([1, 1, 3, 4], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, false, false, true, true, false, false, false, false, true, true]);
+    /// ```
     #[track_caller]
     pub fn chunks(n: usize) -> Mask {
         require(n > 0, "mask", ErrorKind::Value, || {
@@ -139,6 +220,14 @@ impl Mask {
     ///
     /// # Panics
     /// If `size` is 0 or the layout is not `[nq, nk]` or `[H, nq, nk]`.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let layout = Tensor::from([[true, false], [true, true]]);
+    /// let keep = Mask::blocks(2, &layout).tensor([1, 1, 4, 4], Align::TopLeft);
+    /// assert_eq!(keep.select(-2, 1).to_vec(), [true, true, false, false]);
+    /// ```
     #[track_caller]
     pub fn blocks(size: usize, layout: &Tensor<bool>) -> Mask {
         require(size > 0, "mask", ErrorKind::Value, || {
@@ -155,6 +244,13 @@ impl Mask {
 
     /// By a tensor that is **true where a pair attends** (as in `scaled_dot_product_attention`),
     /// broadcast to `[B, H, Lq, Lk]`.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let keep = Tensor::from([[true, false]]);
+    /// assert_eq!(Mask::keep(&keep).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [true, false]);
+    /// ```
     pub fn keep(keep: &Tensor<bool>) -> Mask {
         let mut keep = keep.clone();
         while keep.rank() < 4 {
@@ -165,12 +261,25 @@ impl Mask {
 
     /// By a tensor that is **true where a pair does not attend** (as in
     /// `nn.MultiheadAttention`), broadcast to `[B, H, Lq, Lk]`.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let drop = Tensor::from([[true, false]]); // PyTorch's nn.MultiheadAttention
+    /// assert_eq!(Mask::drop(&drop).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [false, true]);
+    /// ```
     pub fn drop(drop: &Tensor<bool>) -> Mask {
         Mask::keep(&!drop)
     }
 
     /// A mask that is a function of sequence, head, query position and key position: true where
     /// a pair attends. `name` is for printing.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// let even = Mask::from_fn("even", |at| at.key % 2 == 0);
+    /// assert_eq!(even.tensor([1, 1, 1, 3], Align::TopLeft).to_vec(), [true, false, true]);
+    /// ```
     pub fn from_fn(name: &'static str, f: impl Fn(At) -> bool + Send + Sync + 'static) -> Mask {
         Mask(Kind::Function(name, Arc::new(f)))
     }
