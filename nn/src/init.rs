@@ -41,6 +41,13 @@ pub enum Init {
 /// The initialisation of GPT-2 for projections that add to the residual stream, two per block: a
 /// standard deviation of `0.02 / √(2 · layers)`, so that the stream does not grow with depth.
 /// Radford et al. 2019.
+///
+/// ```
+/// # use retrograd_tensor::random::Rng;
+/// use retrograd_nn::init::gpt2_residual;
+/// let x = gpt2_residual(8).sample::<f64>([10_000], &mut Rng::new(1));
+/// assert!((x.std(.., 1).item() - 0.02 / 4.0).abs() < 1e-3); // 0.02 / √(2 · 8)
+/// ```
 pub fn gpt2_residual(layers: usize) -> Init {
     Init::Normal { std: 0.02 / (2.0 * layers.max(1) as f64).sqrt() }
 }

@@ -175,11 +175,33 @@ pub struct Visitor<'a, T: Real = f32> {
 
 impl<T: Real> Visitor<'_, T> {
     /// Visits a parameter.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Module, Param, Visitor};
+    /// # use retrograd_tensor::Tensor;
+    /// struct Scale {
+    ///     gain: Param<f32>,
+    /// }
+    /// impl Module<f32> for Scale {
+    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+    ///         v.param("gain", &self.gain);
+    ///     }
+    /// }
+    /// let names = Scale { gain: Param::new(Tensor::ones([3])) }.named_parameters();
+    /// assert_eq!(names[0].0, "gain");
+    /// ```
     pub fn param(&mut self, name: &str, param: &Param<T>) {
         self.scope(name, |v| (v.f)(&v.path, param));
     }
 
     /// Visits a parameter that may be absent.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1)); // visits its bias by `optional`
+    /// assert_eq!(layer.named_parameters().len(), 1);
+    /// ```
     pub fn optional(&mut self, name: &str, param: &Option<Param<T>>) {
         if let Some(param) = param {
             self.param(name, param);
@@ -205,6 +227,21 @@ impl<T: Real> Visitor<'_, T> {
     }
 
     /// Calls `f` with `name` appended to the path: a level of names that is not a module.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Module, Param, Visitor};
+    /// # use retrograd_tensor::Tensor;
+    /// struct Scale {
+    ///     gain: Param<f32>,
+    /// }
+    /// impl Module<f32> for Scale {
+    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+    ///         v.scope("inner", |v| v.param("gain", &self.gain));
+    ///     }
+    /// }
+    /// let names = Scale { gain: Param::new(Tensor::ones([3])) }.named_parameters();
+    /// assert_eq!(names[0].0, "inner.gain");
+    /// ```
     pub fn scope(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
         let len = self.path.len();
         if len > 0 {

@@ -71,6 +71,12 @@ impl Schedule {
     ///
     /// # Errors
     /// If a rate or a factor is negative or not finite, or `every` is 0.
+    ///
+    /// ```
+    /// use retrograd_nn::schedule::Schedule;
+    /// assert!(Schedule::Constant { lr: 0.1 }.check().is_ok());
+    /// assert!(Schedule::Constant { lr: -0.1 }.check().is_err());
+    /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
         let (lr, min_lr) = match *self {
             Schedule::Constant { lr } | Schedule::Step { lr, .. } => (lr, 0.0),

@@ -21,6 +21,13 @@ use retrograd_tensor::torch_random::TorchRng;
 
 /// As `torch.nn.Linear(inputs, outputs, bias)`: first the weight, then the bias, both uniform
 /// on `±1/√inputs`.
+///
+/// ```
+/// use retrograd_nn::torch_init::torch_linear;
+/// use retrograd_tensor::torch_random::TorchRng;
+/// let layer = torch_linear::<f32>(3, 2, true, &mut TorchRng::manual_seed(0));
+/// assert!((layer.weight.value().at(&[0, 0]) + 0.0043).abs() < 1e-4); // as nn.Linear(3, 2)
+/// ```
 #[track_caller]
 pub fn torch_linear<T: Real>(
     inputs: usize,
@@ -39,6 +46,13 @@ pub fn torch_linear<T: Real>(
 }
 
 /// As `torch.nn.Embedding(entries, width)`: standard normal.
+///
+/// ```
+/// use retrograd_nn::torch_init::torch_embedding;
+/// use retrograd_tensor::torch_random::TorchRng;
+/// let table = torch_embedding::<f32>(2, 1, &mut TorchRng::manual_seed(0));
+/// assert!((table.weight.value().at(&[0, 0]) - 1.5410).abs() < 1e-4); // as nn.Embedding(2, 1)
+/// ```
 #[track_caller]
 pub fn torch_embedding<T: Real>(entries: usize, width: usize, rng: &mut TorchRng) -> Embedding<T> {
     Embedding { weight: Param::new(rng.randn([entries, width])) }

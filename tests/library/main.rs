@@ -2,6 +2,7 @@
 //! the generic kernels anew.
 
 mod attention_parity;
+mod doc_examples;
 mod learns;
 mod nanogpt_state;
 mod pytorch_ops;

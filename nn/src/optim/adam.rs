@@ -225,6 +225,15 @@ macro_rules! adam {
             /// # Errors
             /// If a hyperparameter is out of range, there is no parameter, or one (or its
             /// name) is given twice.
+            ///
+            /// ```
+            /// # use retrograd_nn::Linear;
+            /// # use retrograd_nn::optim::{AdamConfig, AdamW, Group};
+            /// # use retrograd_tensor::random::Rng;
+            /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+            /// let adam = AdamW::with_groups(Group::by_rank(&layer, 0.1), AdamConfig::decoupled());
+            /// assert!(adam.is_ok());
+            /// ```
             pub fn with_groups(
                 groups: Vec<Group<T>>,
                 config: AdamConfig,

@@ -50,6 +50,11 @@ pub struct Past<'a, T: Real = f32>(Option<&'a mut KvCache<T>>);
 
 impl<'a, T: Real> Past<'a, T> {
     /// No earlier tokens: the call has the whole sequence.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Past;
+    /// assert_eq!(Past::<f32>::none().start(), 0);
+    /// ```
     pub fn none() -> Self {
         Past(None)
     }
@@ -60,11 +65,25 @@ impl<'a, T: Real> Past<'a, T> {
     }
 
     /// The position of the first token of the call.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Past;
+    /// assert_eq!(Past::<f32>::none().start(), 0);
+    /// ```
     pub fn start(&self) -> usize {
         self.0.as_ref().map_or(0, |cache| cache.position())
     }
 
     /// The keys and values of all tokens, given those of the call.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::Past;
+    /// # use retrograd_tensor::Tensor;
+    /// let k = Var::constant(Tensor::<f32>::ones([1, 2, 3, 4]));
+    /// let (all, _) = Past::none().extend(&k, &k);
+    /// assert_eq!(*all.shape(), [1, 2, 3, 4]); // nothing was cached before
+    /// ```
     #[track_caller]
     pub fn extend(&mut self, k: &Var<T>, v: &Var<T>) -> (Var<T>, Var<T>) {
         match &mut self.0 {

@@ -68,6 +68,17 @@ impl<T: Real> LearnedPositions<T> {
     ///
     /// # Panics
     /// If a position is not in the context, or the positions do not broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::LearnedPositions;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let positions = LearnedPositions::<f32>::new(16, 4, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::zeros([2, 4]));
+    /// let y = positions.forward_at(&x, &Tensor::from([5i64, 5])); // the same position twice
+    /// assert_eq!(y.value().select(0, 0), y.value().select(0, 1));
+    /// ```
     #[track_caller]
     pub fn forward_at(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         let context = self.weight.shape()[0];
@@ -145,6 +156,15 @@ impl SinusoidalPositions {
 
     /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents
     /// ([`Packed::positions`](crate::attention::Packed::positions)).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::SinusoidalPositions;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f32>::zeros([1, 4]));
+    /// let y = SinusoidalPositions::default().forward_at(&x, &Tensor::from([0i64]));
+    /// assert_eq!(y.value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn forward_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
         self.check();
@@ -156,6 +176,15 @@ impl SinusoidalPositions {
     }
 
     /// Adds positions `start..start + L`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::SinusoidalPositions;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f32>::zeros([1, 4]));
+    /// let y = SinusoidalPositions::default().forward(&x, 0);
+    /// assert_eq!(y.value().to_vec(), [0.0, 1.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn forward<T: Real>(&self, x: &Var<T>, start: usize) -> Var<T> {
         x.add(&Var::constant(self.table(start, x.size(-2), x.size(-1))))

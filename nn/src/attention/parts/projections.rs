@@ -239,6 +239,19 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If `x` does not have 2 or 3 axes, or has another width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let keys = projections.project(&projections.k_proj, 2, &x, &mut Pass::eval());
+    /// assert_eq!(*keys.shape(), [1, 2, 4, 4]);
+    /// ```
     #[track_caller]
     pub fn project(&self, by: &Linear<T>, heads: usize, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         require((2..=3).contains(&x.rank()), "attention", ErrorKind::Rank, || {
@@ -325,6 +338,19 @@ impl<T: Real> Projections<T> {
     }
 
     /// Queries of `x`, and keys and values of all tokens so far, with rotary positions applied.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Past, Projections};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let [q, _, _] = projections.qkv(&x, &mut Past::none(), &mut Pass::eval());
+    /// assert_eq!(*q.shape(), [1, 2, 4, 4]);
+    /// ```
     #[track_caller]
     pub fn qkv(&self, x: &Var<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> [Var<T>; 3] {
         let (q, k, v) = (self.queries(x, pass), self.keys(x, pass), self.values(x, pass));
@@ -337,6 +363,16 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the spec has a dropout, too.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let spec = projections.with_dropout(Spec::new(), &mut Pass::train(1));
+    /// assert!(spec.needs_composed().is_none()); // dropout is part of the tiled path
+    /// ```
     #[track_caller]
     pub fn with_dropout(&self, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Spec<T> {
         spec.into().dropout_of_module(self.dropout.p(), pass)
@@ -366,6 +402,19 @@ impl<T: Real> Projections<T> {
     ///
     /// # Panics
     /// If the shapes do not match, or both the spec and the projections have dropout.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Mask, Past, Projections};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let y = projections.attend(&x, Mask::causal(), &mut Past::none(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn attend(
         &self,

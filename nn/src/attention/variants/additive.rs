@@ -55,6 +55,14 @@ pub struct AdditiveAttention<T: Real = f32> {
 
 impl<T: Real> AdditiveAttention<T> {
     /// A layer for queries and keys of these widths, with `hidden` units.
+    ///
+    /// ```
+    /// # use retrograd_nn::Module;
+    /// # use retrograd_nn::attention::AdditiveAttention;
+    /// # use retrograd_tensor::random::Rng;
+    /// let attention = AdditiveAttention::<f32>::new(3, 4, 8, &mut Rng::new(1));
+    /// assert_eq!(attention.num_parameters(), 8 * 3 + 8 * 4 + 8 + 8);
+    /// ```
     #[track_caller]
     pub fn new(query_width: usize, key_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         AdditiveAttention {
@@ -69,6 +77,20 @@ impl<T: Real> AdditiveAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match each other or the mask.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{AdditiveAttention, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = AdditiveAttention::<f64>::new(8, 8, 6, &mut rng);
+    /// let one = x.narrow(1, 0, 1); // a single key and value
+    /// let y = attention.forward(&x, &one, &one, Spec::new(), &mut Pass::eval());
+    /// assert!((y - &one).value().abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,

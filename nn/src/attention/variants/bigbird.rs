@@ -40,6 +40,13 @@ pub struct BigBirdLayout {
 impl BigBirdLayout {
     /// The layout for `n` blocks, `[heads, n, n]`: true where a block of queries attends to a block
     /// of keys.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::BigBirdLayout;
+    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
+    /// let blocks = layout.blocks(1, 3); // block 0 is global
+    /// assert_eq!(blocks.to_vec(), [true, true, true, true, true, false, true, false, true]);
+    /// ```
     pub fn blocks(&self, heads: usize, n: usize) -> Tensor<bool> {
         let mut rng = Rng::new(self.seed);
         let mut attends = vec![false; heads * n * n];
@@ -60,6 +67,13 @@ impl BigBirdLayout {
     ///
     /// # Panics
     /// If the block size is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, BigBirdLayout};
+    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
+    /// let keep = layout.mask(1, 6).tensor([1, 1, 6, 6], Align::TopLeft);
+    /// assert_eq!(keep.select(2, 3).to_vec(), [true, true, true, true, false, false]);
+    /// ```
     #[track_caller]
     pub fn mask(&self, heads: usize, length: usize) -> Mask {
         require(self.block > 0, "BigBird", ErrorKind::Value, || {
@@ -91,6 +105,21 @@ pub struct BigBirdAttention<T: Real = f32> {
 
 impl<T: Real> BigBirdAttention<T> {
     /// A layer with this layout.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{BigBirdAttention, BigBirdLayout, HeadSizes, Projections, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let layout = BigBirdLayout { block: 2, neighbours: 0, global: 1, random: 0, seed: 1 };
+    /// let attention = BigBirdAttention::new(projections, layout);
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     pub fn new(projections: Projections<T>, layout: BigBirdLayout) -> Self {
         BigBirdAttention { projections, layout }
     }

@@ -43,6 +43,22 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// As [`GptConfig::check`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::GptConfig;
+    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
+    /// assert_eq!(attention.c_attn.weight.shape(), [24, 8]); // queries, keys and values
+    /// # let _ = x;
+    /// ```
     #[track_caller]
     pub fn new(config: &GptConfig, rng: &mut Rng) -> Self {
         if let Err(e) = config.check() {
@@ -62,6 +78,22 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{GptConfig, Pass};
+    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
+    /// let (_, weights) = attention.forward_with_weights(&x, &mut Pass::eval());
+    /// assert_eq!(weights.value().at(&[0, 0, 0, 1]), 0.0); // a later token
+    /// ```
     #[track_caller]
     pub fn forward_with_weights(&self, x: &Var<T>, pass: &mut Pass) -> (Var<T>, Var<T>) {
         let [q, k, v] = self.qkv(x, pass).split(-1, &[x.size(-1); 3]).try_into().expect("three");
@@ -81,6 +113,27 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or as [`KvCache::append`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{GptConfig, Layer, Pass};
+    /// # use retrograd_nn::attention::{CausalSelfAttention, KvCache};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
+    /// let mut cache = KvCache::new(4);
+    /// let whole = attention.forward(&x, &mut Pass::eval());
+    /// for i in 0..4 {
+    ///     let y = attention.forward_cached(&x.narrow(1, i, 1), &mut cache);
+    ///     let difference = y - whole.narrow(1, i, 1);
+    ///     assert!(difference.value().abs().max(..).item() < 1e-12);
+    /// }
+    /// ```
     #[track_caller]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
         no_grad(|| {
@@ -98,6 +151,23 @@ impl<T: Real> CausalSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not the width, or the residual has another shape.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{GptConfig, Layer, Pass};
+    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let config = GptConfig {
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// # };
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
+    /// let pass = &mut Pass::eval();
+    /// let difference = attention.forward_add(&x, &x, pass) - (&x + &attention.forward(&x, pass));
+    /// assert!(difference.value().abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward_add(&self, x: &Var<T>, residual: &Var<T>, pass: &mut Pass) -> Var<T> {
         check_residual("attention", x, residual);

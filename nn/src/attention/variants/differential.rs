@@ -54,6 +54,19 @@ impl<T: Real> DifferentialAttention<T> {
     ///
     /// # Panics
     /// If the width of a head is odd, or half of it is less than the rotary width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{DifferentialAttention, HeadSizes, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = DifferentialAttention::<f64>::new(HeadSizes::new(8, 2), 1, None, &mut rng);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(sizes: HeadSizes, depth: usize, rope: Option<Rope>, rng: &mut Rng) -> Self {
         let HeadSizes { width, heads, key_heads, head_width } = sizes;
@@ -82,11 +95,27 @@ impl<T: Real> DifferentialAttention<T> {
     }
 
     /// The expected value of λ at initialisation.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{DifferentialAttention, HeadSizes};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// let attention = DifferentialAttention::<f64>::new(HeadSizes::new(8, 2), 1, None, &mut rng);
+    /// assert!((attention.lambda_init() - (0.8 - 0.6 * (-0.3 * 0.0f64).exp())).abs() < 0.2);
+    /// ```
     pub fn lambda_init(&self) -> f64 {
         self.lambda_init
     }
 
     /// λ, the factor of the second attention, of rank 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{DifferentialAttention, HeadSizes};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// let attention = DifferentialAttention::<f64>::new(HeadSizes::new(8, 2), 1, None, &mut rng);
+    /// assert_eq!(attention.lambda().value().numel(), 1);
+    /// ```
     pub fn lambda(&self) -> Var<T> {
         let power = |q: &Param<T>, k: &Param<T>| q.to_var().mul(&k.to_var()).sum(..).exp();
         power(&self.lambda_q1, &self.lambda_k1) - power(&self.lambda_q2, &self.lambda_k2)

@@ -29,6 +29,20 @@ pub struct GatedAttention<T: Real = f32> {
 
 impl<T: Real> GatedAttention<T> {
     /// A layer with a random gate.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{GatedAttention, HeadSizes, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = GatedAttention::new(projections, &mut rng);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();
@@ -70,6 +84,20 @@ pub struct HeadScaleAttention<T: Real = f32> {
 
 impl<T: Real> HeadScaleAttention<T> {
     /// A layer with scales of 1.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadScaleAttention, HeadSizes, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = HeadScaleAttention::new(projections);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let head_scale = Param::new(Tensor::ones([projections.sizes().heads]));
@@ -110,6 +138,21 @@ pub struct ValueResidualAttention<T: Real = f32> {
 
 impl<T: Real> ValueResidualAttention<T> {
     /// A layer with a mix of ½ each.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention, first_values};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let first = first_values(&projections, &x, &mut Pass::eval());
+    /// let attention = ValueResidualAttention::new(projections);
+    /// let y = attention.forward(&x, &first, &Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         ValueResidualAttention { projections, mix: Param::new(Tensor::full([2], T::from_f64(0.5))) }
@@ -120,6 +163,21 @@ impl<T: Real> ValueResidualAttention<T> {
     ///
     /// # Panics
     /// If the values have other heads, lengths or widths.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, ValueResidualAttention, first_values};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let first = first_values(&projections, &x, &mut Pass::eval());
+    /// let attention = ValueResidualAttention::new(projections);
+    /// let y = attention.forward(&x, &first, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, first: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         let spec = self.projections.with_dropout(spec, pass);
@@ -135,6 +193,19 @@ impl<T: Real> ValueResidualAttention<T> {
 }
 
 /// The values `[.., Hk, L, D]` of these projections for `x`, as input of later layers.
+///
+/// ```
+/// # use retrograd_autograd::Var;
+/// # use retrograd_nn::Pass;
+/// # use retrograd_nn::attention::{HeadSizes, Projections, first_values};
+/// # use retrograd_tensor::Tensor;
+/// # use retrograd_tensor::random::Rng;
+/// # let mut rng = Rng::new(1);
+/// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+/// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+/// let first = first_values(&projections, &x, &mut Pass::eval());
+/// assert_eq!(*first.shape(), [1, 2, 4, 4]); // by heads
+/// ```
 #[track_caller]
 pub fn first_values<T: Real>(projections: &Projections<T>, x: &Var<T>, pass: &mut Pass) -> Var<T> {
     projections.values(x, pass)

@@ -44,6 +44,18 @@ pub struct LuongGeneral<T: Real = f32> {
 
 impl<T: Real> LuongGeneral<T> {
     /// A score for targets and sources of these widths.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{LuongGeneral, LuongScore};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let score = LuongGeneral::<f64>::new(8, 8, &mut rng);
+    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
+    /// ```
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         LuongGeneral {
@@ -78,6 +90,18 @@ pub struct LuongConcat<T: Real = f32> {
 
 impl<T: Real> LuongConcat<T> {
     /// A score for targets and sources of these widths, with `hidden` units.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{LuongConcat, LuongScore};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let score = LuongConcat::<f64>::new(8, 8, 5, &mut rng);
+    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
+    /// ```
     #[track_caller]
     pub fn new(target_width: usize, source_width: usize, hidden: usize, rng: &mut Rng) -> Self {
         LuongConcat {
@@ -116,6 +140,18 @@ pub struct LuongLocation<T: Real = f32> {
 
 impl<T: Real> LuongLocation<T> {
     /// A score for targets of this width and sources of up to `longest` positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{LuongLocation, LuongScore};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let score = LuongLocation::<f64>::new(8, 10, &mut rng); // up to 10 sources
+    /// assert_eq!(*score.score(&targets, &sources).shape(), [4, 6]);
+    /// ```
     #[track_caller]
     pub fn new(target_width: usize, longest: usize, rng: &mut Rng) -> Self {
         LuongLocation { weight: Param::new(Init::TorchLinear.sample([longest, target_width], rng)) }
@@ -176,6 +212,20 @@ pub struct LuongAttention<T: Real, S> {
 
 impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     /// A layer with a score for targets and sources of these widths.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let y = attention.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(score: S, target_width: usize, source_width: usize, rng: &mut Rng) -> Self {
         let combine = Linear::without_bias(source_width + target_width, target_width, rng);
@@ -186,6 +236,20 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     ///
     /// # Panics
     /// If the shapes do not match each other or the mask.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let one = sources.narrow(0, 0, 1); // a single source
+    /// let context = attention.context(&targets, &one, Spec::new());
+    /// assert!((context - &one).value().abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn context(&self, targets: &Var<T>, sources: &Var<T>, spec: impl Into<Spec<T>>) -> Var<T> {
         let spec = spec.into();
@@ -193,6 +257,20 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     }
 
     /// The attentional outputs `h̃`, `[.., Lt, d_t]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, Mask};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let y = attention.forward(&targets, &sources, Mask::first(3), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -228,6 +306,21 @@ pub struct LuongLocalM<T: Real, S> {
 
 impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
     /// A layer with windows of `2 · reach + 1` sources.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalM, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let local = LuongLocalM::new(attention, 1);
+    /// let y = local.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     pub fn new(attention: LuongAttention<T, S>, reach: usize) -> Self {
         LuongLocalM { attention, reach }
     }
@@ -236,6 +329,21 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
     ///
     /// # Panics
     /// If shapes do not fit one another or the mask, or the spec has an alignment.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalM, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let local = LuongLocalM::new(attention, 2);
+    /// let y = local.forward(&targets, &sources, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -286,6 +394,21 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If the reach is 0, for which σ would be 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
+    /// let y = local.forward(&targets, &sources, &[6], &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(
         attention: LuongAttention<T, S>,
@@ -310,6 +433,22 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If the number of lengths is neither 1 nor the batch size.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let local = LuongLocalP::new(attention, 8, 2, &mut rng);
+    /// let p = local.positions(&targets, &[6], &mut Pass::eval());
+    /// assert!(p.value().to_vec().iter().all(|p| (0.0..6.0).contains(p)));
+    /// # let _ = sources;
+    /// ```
     #[track_caller]
     pub fn positions(&self, targets: &Var<T>, lengths: &[usize], pass: &mut Pass) -> Var<T> {
         let batch = if targets.rank() == 3 { targets.size(0) } else { 1 };
@@ -330,6 +469,21 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
     ///
     /// # Panics
     /// If shapes do not fit one another, or a length is above `Ls`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{LuongAttention, LuongDot, LuongLocalP};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let targets = Var::constant(Tensor::<f64>::randn([4, 8], &mut rng));
+    /// # let sources = Var::constant(Tensor::<f64>::randn([6, 8], &mut rng));
+    /// let attention = LuongAttention::<f64, _>::new(LuongDot, 8, 8, &mut rng);
+    /// let local = LuongLocalP::new(attention, 8, 1, &mut rng);
+    /// let y = local.forward(&targets, &sources, &[6], &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,

@@ -59,6 +59,20 @@ pub struct MemoryAttention<T: Real = f32> {
 
 impl<T: Real> MemoryAttention<T> {
     /// A layer with `m` learned keys and values per key head.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, MemoryAttention, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MemoryAttention::new(projections, 3, &mut rng);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, m: usize, rng: &mut Rng) -> Self {
         let sizes = projections.sizes();

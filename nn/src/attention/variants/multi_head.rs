@@ -37,6 +37,12 @@ pub struct MultiHeadConfig {
 
 impl MultiHeadConfig {
     /// A configuration with biases and without dropout, for keys and values of the same width.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::MultiHeadConfig;
+    /// let config = MultiHeadConfig::new(8, 2);
+    /// assert!(config.bias && config.key_width == 8);
+    /// ```
     pub fn new(width: usize, heads: usize) -> Self {
         MultiHeadConfig {
             width,
@@ -123,6 +129,19 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width, or the dropout is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
+    /// let y = attention.forward(&x, &x, &x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(config: &MultiHeadConfig, rng: &mut Rng) -> Self {
         let &MultiHeadConfig { width, heads, key_width, value_width, .. } = config;
@@ -156,6 +175,14 @@ impl<T: Real> MultiHeadAttention<T> {
     }
 
     /// The configuration.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
+    /// assert_eq!(attention.config().heads, 2);
+    /// ```
     pub fn config(&self) -> &MultiHeadConfig {
         &self.config
     }
@@ -180,6 +207,19 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// If widths, lengths, batches or the mask do not match.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
+    /// let y = attention.forward(&x, &x, &x, Mask::causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,
@@ -199,6 +239,21 @@ impl<T: Real> MultiHeadAttention<T> {
     ///
     /// # Panics
     /// As [`MultiHeadAttention::forward`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{MultiHeadAttention, MultiHeadConfig, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(8, 2), &mut rng);
+    /// let (_, weights) = attention.forward_with_weights(&x, &x, &x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*weights.shape(), [1, 2, 4, 4]);
+    /// let sums = weights.sum(-1);
+    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

@@ -29,6 +29,20 @@ pub struct NormalizedAttention<T: Real = f32> {
 
 impl<T: Real> NormalizedAttention<T> {
     /// A layer with this normalizer.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, NormalizedAttention, Normalizer, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = NormalizedAttention::new(projections, Normalizer::Sparsemax);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     pub fn new(projections: Projections<T>, normalizer: Normalizer) -> Self {
         NormalizedAttention { projections, normalizer }
     }

@@ -25,6 +25,12 @@ pub struct Packed {
 
 impl Packed {
     /// Documents of these lengths.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// let packed = Packed::new(&[2, 3]); // two documents
+    /// assert_eq!(packed.total(), 5);
+    /// ```
     pub fn new(lengths: &[usize]) -> Self {
         Packed { prefix: 0, lengths: lengths.to_vec() }
     }
@@ -34,6 +40,11 @@ impl Packed {
     ///
     /// # Panics
     /// If they do not ascend from 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// assert_eq!(Packed::from_cu_seqlens(&[0, 2, 5]).ranges(), [0..2, 2..5]);
+    /// ```
     #[track_caller]
     pub fn from_cu_seqlens(bounds: &[usize]) -> Self {
         let valid = bounds.first() == Some(&0) && bounds.is_sorted();
@@ -57,11 +68,23 @@ impl Packed {
     }
 
     /// The total length.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// let packed = Packed::new(&[2, 3]); // two documents
+    /// assert_eq!(packed.total(), 5);
+    /// ```
     pub fn total(&self) -> usize {
         self.prefix + self.lengths.iter().sum::<usize>()
     }
 
     /// The range of each document in the sequence.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// let packed = Packed::new(&[2, 3]); // two documents
+    /// assert_eq!(packed.ranges(), [0..2, 2..5]);
+    /// ```
     pub fn ranges(&self) -> Vec<std::ops::Range<usize>> {
         let mut end = self.prefix;
         let range = |&n: &usize| {
@@ -72,6 +95,12 @@ impl Packed {
     }
 
     /// The document of each token, `[total]`; -1 in a shared prefix.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// let packed = Packed::new(&[2, 3]); // two documents
+    /// assert_eq!(packed.ids().to_vec(), [0, 0, 1, 1, 1]);
+    /// ```
     pub fn ids(&self) -> Tensor<i64> {
         let mut ids = vec![-1; self.total()];
         for (id, range) in self.ranges().into_iter().enumerate() {
@@ -82,6 +111,12 @@ impl Packed {
 
     /// The position of each token in its document, `[total]`, for position embeddings. The
     /// positions of a branch continue those of the prefix.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::Packed;
+    /// let packed = Packed::new(&[2, 3]); // two documents
+    /// assert_eq!(packed.positions().to_vec(), [0, 1, 0, 1, 2]);
+    /// ```
     pub fn positions(&self) -> Tensor<i64> {
         let ranges = std::iter::once((0..self.prefix, 0))
             .chain(self.ranges().into_iter().map(|r| (r, self.prefix)));
@@ -91,6 +126,12 @@ impl Packed {
 
     /// The mask: tokens attend to their own document and to the shared prefix. Combine it with
     /// [`Mask::causal`] for causal attention.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, Packed};
+    /// let keep = Packed::new(&[1, 2]).mask().tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.select(2, 2).to_vec(), [false, true, true]); // its own document
+    /// ```
     pub fn mask(&self) -> Mask {
         let documents = Mask::documents(&self.ids().unsqueeze(0));
         if self.prefix > 0 { Mask::first(self.prefix) | documents } else { documents }
@@ -112,6 +153,20 @@ pub struct PackedAttention<T: Real = f32> {
 
 impl<T: Real> PackedAttention<T> {
     /// A layer with these projections.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = PackedAttention::new(projections);
+    /// let y = attention.forward(&x, &Packed::new(&[1, 3]), Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     pub fn new(projections: Projections<T>) -> Self {
         PackedAttention { projections }
     }
@@ -120,6 +175,22 @@ impl<T: Real> PackedAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match, or the length of `x` is not the total length of the documents.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Packed, PackedAttention, Projections, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = PackedAttention::new(projections);
+    /// let pass = &mut Pass::eval();
+    /// let packed = attention.forward(&x, &Packed::new(&[1, 3]), Spec::new(), pass);
+    /// let alone = attention.forward(&x.narrow(1, 0, 1), &Packed::new(&[1]), Spec::new(), pass);
+    /// assert!((packed.narrow(1, 0, 1) - alone).value().abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward(
         &self,

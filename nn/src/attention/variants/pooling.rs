@@ -35,6 +35,20 @@ impl<T: Real> AttentionPool<T> {
     ///
     /// # Panics
     /// If the projections have rotary positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{AttentionPool, HeadSizes, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let pool = AttentionPool::new(projections, 2, &mut rng); // 2 learned queries
+    /// let y = pool.forward(&x, &Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 2, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, n: usize, rng: &mut Rng) -> Self {
         projections.reject_rope(NAME, REASON);
@@ -47,6 +61,20 @@ impl<T: Real> AttentionPool<T> {
     /// # Panics
     /// If the last axis of `x` is not the width, the spec does not match, or the projections have
     /// rotary positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{AttentionPool, HeadSizes, Mask, Projections, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let pool = AttentionPool::new(projections, 1, &mut rng);
+    /// let spec = Spec::from(Mask::lengths(&[3])); // the last token is padding
+    /// assert_eq!(*pool.forward(&x, &spec, &mut Pass::eval()).shape(), [1, 1, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
         let p = &self.projections;

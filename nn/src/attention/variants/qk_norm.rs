@@ -34,6 +34,20 @@ impl<T: Real> QkL2Attention<T> {
     ///
     /// # Panics
     /// If the length is below 2.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, QkL2Attention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = QkL2Attention::new(projections, 4);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, length: usize) -> Self {
         require(length >= 2, "qk-norm", ErrorKind::Value, || {
@@ -90,6 +104,20 @@ pub struct QkRmsAttention<T: Real = f32> {
 
 impl<T: Real> QkRmsAttention<T> {
     /// A layer whose norms have weights of 1.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, QkRmsAttention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = QkRmsAttention::new(projections);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let width = projections.sizes().head_width;

@@ -23,6 +23,15 @@ use retrograd_tensor::{Real, Tensor};
 ///
 /// # Panics
 /// If the mask does not fit the weights, or the weights do not have 2 to 4 axes.
+///
+/// ```
+/// # use retrograd_autograd::Var;
+/// # use retrograd_nn::attention::{Mask, renormalize};
+/// # use retrograd_tensor::Tensor;
+/// let weights = Var::constant(Tensor::from([[0.5f64, 0.25, 0.25]]));
+/// let y = renormalize(&weights, &Mask::first(2));
+/// assert_eq!(y.value().to_vec(), [0.5 / 0.75, 0.25 / 0.75, 0.0]);
+/// ```
 #[track_caller]
 pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
     let rank = weights.rank();
@@ -57,6 +66,19 @@ pub struct RenormalizedSelfAttention<T: Real = f32> {
 
 impl<T: Real> RenormalizedSelfAttention<T> {
     /// A layer without biases.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
+    /// let y = attention.forward(&x, &Mask::causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 5]);
+    /// ```
     #[track_caller]
     pub fn new(d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         RenormalizedSelfAttention { attention: CrossAttention::new(d_in, d_in, d_k, d_v, rng) }
@@ -66,6 +88,15 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     ///
     /// # Panics
     /// If `p` is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_nn::Module;
+    /// # use retrograd_nn::attention::RenormalizedSelfAttention;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng).dropout(0.1);
+    /// assert_eq!(attention.num_parameters(), 8 * (6 + 6 + 5));
+    /// ```
     #[track_caller]
     pub fn dropout(mut self, p: f64) -> Self {
         self.attention.dropout = Dropout::new(p);
@@ -76,12 +107,40 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
+    /// let y = attention.forward(&x, &Mask::causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 5]);
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, mask: &Mask, pass: &mut Pass) -> Var<T> {
         self.forward_with_weights(x, mask, pass).0
     }
 
     /// The output and the weights `[.., L, L]`, renormalised, before dropout.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, RenormalizedSelfAttention};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = RenormalizedSelfAttention::<f64>::new(8, 6, 5, &mut rng);
+    /// let (_, weights) = attention.forward_with_weights(&x, &Mask::causal(), &mut Pass::eval());
+    /// assert_eq!(*weights.shape(), [1, 4, 4]);
+    /// let sums = weights.sum(-1);
+    /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
+    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,

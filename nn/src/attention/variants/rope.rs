@@ -26,6 +26,20 @@ impl<T: Real> RopeAttention<T> {
     ///
     /// # Panics
     /// If the rotary width exceeds the width of a head.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Rope, RopeAttention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = RopeAttention::new(projections, Rope::new(4));
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, rope: Rope) -> Self {
         RopeAttention { projections: projections.with_rope(rope) }

@@ -28,6 +28,20 @@ pub struct SinkAttention<T: Real = f32> {
 
 impl<T: Real> SinkAttention<T> {
     /// A layer with logits of 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, SinkAttention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = SinkAttention::new(projections);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
         let sinks = Param::new(Tensor::zeros([projections.sizes().heads]));
@@ -65,6 +79,20 @@ pub struct QuietAttention<T: Real = f32> {
 
 impl<T: Real> QuietAttention<T> {
     /// A layer with these projections.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, QuietAttention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = QuietAttention::new(projections);
+    /// let y = attention.forward(&x, &Spec::new().causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     pub fn new(projections: Projections<T>) -> Self {
         QuietAttention { projections }
     }
@@ -104,11 +132,35 @@ pub struct StreamingAttention<T: Real = f32> {
 
 impl<T: Real> StreamingAttention<T> {
     /// A layer with `first` first tokens and a window of `left` tokens.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, Spec, StreamingAttention, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = StreamingAttention::new(projections, 1, 2);
+    /// let y = attention.forward(&x, &Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     pub fn new(projections: Projections<T>, first: usize, left: usize) -> Self {
         StreamingAttention { projections, first, left }
     }
 
     /// The mask of the first tokens and the window.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, HeadSizes, Projections, StreamingAttention};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// let attention = StreamingAttention::new(projections, 1, 1);
+    /// let keep = attention.mask().tensor([1, 1, 4, 4], Align::TopLeft);
+    /// assert_eq!(keep.select(2, 3).to_vec(), [true, false, true, true]); // the sink and a window
+    /// ```
     pub fn mask(&self) -> Mask {
         Mask::causal() & (Mask::first(self.first) | Mask::window(self.left, 0))
     }

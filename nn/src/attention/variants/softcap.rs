@@ -29,6 +29,22 @@ impl<T: Real> SoftcapAttention<T> {
     ///
     /// # Panics
     /// If the cap is not above 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Past, Projections, SoftcapAttention, Spec, Incremental};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = SoftcapAttention::new(projections, 1e9); // far above all scores
+    /// let (spec, pass) = (Spec::new().causal(), &mut Pass::eval());
+    /// let y = attention.forward(&x, &spec, pass);
+    /// let plain = attention.projections.attend(&x, spec, &mut Past::none(), pass);
+    /// assert!((y - plain).value().abs().max(..).item() < 1e-6);
+    /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, cap: f64) -> Self {
         require(cap > 0.0, "attention", ErrorKind::Value, || {

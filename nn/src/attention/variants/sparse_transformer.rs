@@ -40,6 +40,13 @@ impl SparsePattern {
     ///
     /// # Panics
     /// If the stride is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, SparsePattern};
+    /// let pattern = SparsePattern::Strided { stride: 2 };
+    /// let keep = pattern.near().tensor([1, 1, 4, 4], Align::TopLeft);
+    /// assert!(keep.at(&[0, 0, 3, 3]) && !keep.at(&[0, 0, 3, 0]));
+    /// ```
     #[track_caller]
     pub fn near(self) -> Mask {
         self.check();
@@ -53,6 +60,13 @@ impl SparsePattern {
     ///
     /// # Panics
     /// If the stride is 0, or the summary is longer than it.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, SparsePattern};
+    /// let pattern = SparsePattern::Strided { stride: 2 };
+    /// let keep = pattern.far().tensor([1, 1, 4, 4], Align::TopLeft);
+    /// assert_eq!(keep.select(2, 3).to_vec(), [false, true, false, true]); // every second
+    /// ```
     #[track_caller]
     pub fn far(self) -> Mask {
         self.check();
@@ -65,6 +79,13 @@ impl SparsePattern {
     }
 
     /// The mask of the layer with this index; the index matters where layers alternate.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Align, SparseMerge, SparsePattern};
+    /// let pattern = SparsePattern::Strided { stride: 2 };
+    /// let keep = pattern.mask(SparseMerge::Union, 1, 0).tensor([1, 1, 4, 4], Align::TopLeft);
+    /// assert!(keep.at(&[0, 0, 3, 1]) && keep.at(&[0, 0, 3, 2]));
+    /// ```
     #[track_caller]
     pub fn mask(self, merge: SparseMerge, heads: usize, layer: usize) -> Mask {
         match merge {
@@ -128,6 +149,21 @@ impl<T: Real> SparseTransformerAttention<T> {
     ///
     /// # Panics
     /// If the pattern has a stride of 0 or a summary above it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, SparseMerge, SparsePattern, SparseTransformerAttention, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let pattern = SparsePattern::Strided { stride: 2 };
+    /// let attention = SparseTransformerAttention::new(projections, pattern, SparseMerge::Union, 0);
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn new(
         projections: Projections<T>,
@@ -143,6 +179,21 @@ impl<T: Real> SparseTransformerAttention<T> {
     ///
     /// # Panics
     /// If the shapes do not match.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{HeadSizes, Projections, SparseMerge, SparsePattern, SparseTransformerAttention, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let pattern = SparsePattern::Strided { stride: 2 };
+    /// let attention = SparseTransformerAttention::new(projections, pattern, SparseMerge::Heads, 0);
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = spec.into().mask(self.mask.clone());

@@ -62,6 +62,19 @@ impl<T: Real> T5Attention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Pass};
+    /// # use retrograd_nn::attention::T5Attention;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
+    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn encoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: true };
@@ -72,6 +85,19 @@ impl<T: Real> T5Attention<T> {
     ///
     /// # Panics
     /// If the heads do not divide the width.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Pass};
+    /// # use retrograd_nn::attention::T5Attention;
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = T5Attention::<f64>::decoder(8, 2, &mut rng);
+    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn decoder(width: usize, heads: usize, rng: &mut Rng) -> Self {
         let buckets = Buckets { count: 32, max_distance: 128, bidirectional: false };
@@ -107,6 +133,19 @@ impl<T: Real> T5Attention<T> {
     ///
     /// # Panics
     /// If the shapes do not match.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, T5Attention};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
+    /// let y = attention.attend(&x, Mask::lengths(&[3]), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
     #[track_caller]
     pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let table = self.relative_attention_bias.weight.to_var().t();

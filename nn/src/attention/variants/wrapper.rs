@@ -64,6 +64,19 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If `heads` is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 6]);
+    /// ```
     #[track_caller]
     pub fn new(heads: usize, d_in: usize, d_k: usize, d_v: usize, rng: &mut Rng) -> Self {
         Self::from_heads((0..heads).map(|_| SelfAttention::new(d_in, d_k, d_v, rng)).collect())
@@ -73,6 +86,19 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If there are none.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{MultiHeadWrapper, SelfAttention, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let heads = vec![SelfAttention::<f64>::new(8, 6, 5, &mut rng), SelfAttention::<f64>::new(8, 6, 5, &mut rng)];
+    /// let y = MultiHeadWrapper::from_heads(heads).forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 10]);
+    /// ```
     #[track_caller]
     pub fn from_heads(heads: Vec<SelfAttention<T>>) -> Self {
         require(!heads.is_empty(), "attention", ErrorKind::Value, || {
@@ -83,12 +109,37 @@ impl<T: Real> MultiHeadWrapper<T> {
     }
 
     /// Sets the axis of concatenation.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Concat, MultiHeadWrapper, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng).concat(Concat::First);
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [2, 4, 3]); // heads on the first axis
+    /// ```
     pub fn concat(mut self, concat: Concat) -> Self {
         self.concat = concat;
         self
     }
 
     /// Sets the output projection.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Linear, Pass};
+    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng).project(Linear::new(6, 8, &mut rng));
+    /// assert_eq!(*attention.forward(&x, Spec::new(), &mut Pass::eval()).shape(), [1, 4, 8]);
+    /// ```
     pub fn project(mut self, out_proj: Linear<T>) -> Self {
         self.out_proj = Some(out_proj);
         self
@@ -99,6 +150,19 @@ impl<T: Real> MultiHeadWrapper<T> {
     ///
     /// # Panics
     /// If the last axis of `x` is not `d_in`, or the mask does not match the sizes.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Mask, MultiHeadWrapper};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
+    /// let y = attention.forward(&x, Mask::causal(), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 6]);
+    /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
         let spec = spec.into();
@@ -107,6 +171,19 @@ impl<T: Real> MultiHeadWrapper<T> {
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{MultiHeadWrapper, Spec};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = MultiHeadWrapper::<f64>::new(2, 8, 4, 3, &mut rng);
+    /// let (_, weights) = attention.forward_with_weights(&x, Spec::new(), &mut Pass::eval());
+    /// assert_eq!(weights.value().numel(), 2 * 4 * 4);
+    /// ```
     #[track_caller]
     pub fn forward_with_weights(
         &self,
