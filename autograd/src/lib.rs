@@ -15,6 +15,17 @@
 //! differentiates these operations in reverse order; [`grad`] does the same and can be
 //! differentiated again. The rules are in [`ops`]. A program adds operations by [`Var::from_op`], or
 //! [`Fused`] if it has kernels of its own; [`check`] compares any of them with finite differences.
+//!
+//! # Contents
+//!
+//! | subject | items |
+//! |---|---|
+//! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`] |
+//! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`] |
+//! | their result | [`Gradients`] |
+//! | operations | methods of [`Var`], implemented in [`ops`] |
+//! | operations of your own | [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
+//! | tests of gradients | [`check`] |
 #![forbid(unsafe_code)]
 
 mod algebra;

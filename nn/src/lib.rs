@@ -21,6 +21,19 @@
 //! }
 //! assert_eq!(model.state_dict().keys().collect::<Vec<_>>(), ["bias", "weight"]);
 //! ```
+//!
+//! # Modules
+//!
+//! | subject | items |
+//! |---|---|
+//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`] |
+//! | mode and randomness of a forward pass | [`Pass`] |
+//! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
+//! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
+//! | a language model | [`Gpt`], [`GptConfig`], [`Block`], [`CausalSelfAttention`], [`Sampler`] |
+//! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | files | [`checkpoint`]: tensors and notes in safetensors |
+//! | tests of your own modules | [`testing`] |
 #![forbid(unsafe_code)]
 
 mod activation;

@@ -326,6 +326,8 @@ impl<T: Element> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(Tensor::<f32>::ones([2, 3]).numel(), 6);
     /// ```
+    #[doc(alias = "len")]
+    #[doc(alias = "nelement")]
     pub fn numel(&self) -> usize {
         self.shape().numel()
     }
@@ -553,6 +555,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::<f32>::ones([4, 6]);
     /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
     /// ```
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Tensor<T> {
         let shape = Shape::infer("reshape", self.shape(), dims.as_ref()).or_panic();
@@ -601,6 +604,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.t().to_vec(), [1.0, 3.0, 2.0, 4.0]);
     /// ```
+    #[doc(alias = "mT")]
     #[track_caller]
     pub fn t(&self) -> Tensor<T> {
         self.view(self.layout.transpose("t", -2, -1).or_panic())
@@ -706,6 +710,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
     /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
     /// ```
+    #[doc(alias = "expand_dims")]
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor<T> {
         self.view(self.layout.unsqueeze("unsqueeze", axis).or_panic())
@@ -718,6 +723,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::from([[1.0f32], [2.0]]);
     /// assert_eq!(x.broadcast_to([2, 3]).to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     /// ```
+    #[doc(alias = "expand")]
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
         self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())

@@ -96,6 +96,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [0.0, 100.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.5, 1.0]);
     /// ```
+    #[doc(alias = "swish")]
     #[track_caller]
     pub fn silu(&self) -> Var<T> {
         self.map(Silu)

@@ -16,6 +16,8 @@ impl<T: Real> Var<T> {
     /// assert_eq!(Var::cat(&[&a, &b], 0).value().to_vec(), [1.0, 2.0, 3.0, 4.0]);
     /// assert_eq!(Var::cat(&[&a, &b], -1).value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
     /// ```
+    #[doc(alias = "concat")]
+    #[doc(alias = "concatenate")]
     #[track_caller]
     pub fn cat(parts: &[&Var<T>], axis: isize) -> Var<T> {
         let values: Vec<&Tensor<T>> = parts.iter().map(|x| x.value()).collect();

@@ -15,6 +15,8 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [1.0, 4.0]);
     /// assert_eq!(y.sum(..).backward().get(&a).unwrap().to_vec(), [1.0, 0.0]);
     /// ```
+    #[doc(alias = "where")]
+    #[doc(alias = "select")]
     #[track_caller]
     pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
         let value = condition.where_(a.value(), b.value());

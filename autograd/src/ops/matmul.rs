@@ -91,6 +91,7 @@ impl<T: Real> Var<T> {
     /// let (a, b) = (Var::leaf(Tensor::from([1.0f32, 2.0])), Var::leaf(Tensor::from([3.0, 4.0])));
     /// assert_eq!(a.outer(&b).value().to_vec(), [3.0, 4.0, 6.0, 8.0]);
     /// ```
+    #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {
         assert!(

@@ -394,6 +394,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [5.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 0.8]);
     /// ```
+    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();

@@ -101,6 +101,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [0.25, -2.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [-0.0625, -4.0]);
     /// ```
+    #[doc(alias = "reciprocal")]
     #[track_caller]
     pub fn recip(&self) -> Var<T> {
         self.map(Recip)
@@ -145,6 +146,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [0.0, 4f32.ln()]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.25]);
     /// ```
+    #[doc(alias = "log")]
     #[track_caller]
     pub fn ln(&self) -> Var<T> {
         self.map(Ln)
@@ -265,6 +267,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [-1.0, 0.5, 1.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 0.0]);
     /// ```
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Var<T> {
         assert!(lo <= hi, "clamp: bounds {lo} and {hi} are not in order");

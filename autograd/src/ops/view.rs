@@ -77,6 +77,7 @@ impl<T: Real> Var<T> {
     /// let x = Var::leaf(Tensor::<f32>::ones([4, 6]));
     /// assert_eq!(*x.reshape([2, INFER]).shape(), [2, 12]);
     /// ```
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Var<T> {
         self.reshaped(self.value().reshape(dims))
@@ -139,6 +140,7 @@ impl<T: Real> Var<T> {
     /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
     /// assert_eq!(x.t().value().to_vec(), [1.0, 3.0, 2.0, 4.0]);
     /// ```
+    #[doc(alias = "mT")]
     #[track_caller]
     pub fn t(&self) -> Var<T> {
         self.transpose(-2, -1)
@@ -154,6 +156,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [3.0, 3.0]);
     /// ```
+    #[doc(alias = "expand")]
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Var<T> {
         let shape = shape.into();
@@ -189,6 +192,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(*x.unsqueeze(0).shape(), [1, 2, 3]);
     /// assert_eq!(*x.unsqueeze(-1).shape(), [2, 3, 1]);
     /// ```
+    #[doc(alias = "expand_dims")]
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().unsqueeze(axis))

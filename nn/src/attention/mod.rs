@@ -3,6 +3,33 @@
 //! - `engine`: [`attend`] computes what a [`Spec`] says. It imports no part and no variant.
 //! - `parts`: what several variants share ([`Projections`], [`Rope`], [`KvCache`], ..).
 //! - `variants`: one file for each variant.
+//!
+//! ```
+//! use retrograd_autograd::Var;
+//! use retrograd_nn::attention::{Mask, Spec, attend};
+//! use retrograd_tensor::{Tensor, random::Rng};
+//!
+//! let mut rng = Rng::new(1);
+//! let mut x = || Var::leaf(Tensor::<f32>::randn([2, 4, 8, 16], &mut rng)); // batch, heads, length, width
+//! let (q, k, v) = (x(), x(), x());
+//! let spec = Spec::new().mask(Mask::causal() & Mask::window(3, 0)).softcap(30.0);
+//! let y = attend(&q, &k, &v, &spec);
+//! assert_eq!(*y.shape(), [2, 4, 8, 16]);
+//! assert_eq!(y.sum(..).backward().len(), 3);
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | compute attention of given queries, keys and values | [`attend`], or [`attend_all`] for its weights |
+//! | say which keys a query attends to | [`Mask`], combined by `&`, <code>\|</code> and `!` |
+//! | add to scores by position | [`Bias`] |
+//! | replace `nn.MultiheadAttention` of PyTorch | [`MultiHeadAttention`], whose state dict it loads |
+//! | build a decoder as GPT-2's | [`CausalSelfAttention`] |
+//! | build a decoder as Llama's | [`RopeAttention`] on [`Projections`] with fewer key heads |
+//! | generate token by token | [`Incremental::forward_cached`] with a [`KvCache`] |
+//! | read one sequence from another | [`CrossAttention`], [`MultiHeadCrossAttention`] |
+//!
+//! The table of all variants is in `docs/ATTENTION.md`.
 
 mod engine;
 mod parts;

@@ -172,6 +172,7 @@ impl<T: Real> Tensor<T> {
     /// let x = Tensor::from([-200.0f32, 0.0, 200.0]);
     /// assert_eq!(x.silu().to_vec(), [0.0, 0.0, 200.0]);
     /// ```
+    #[doc(alias = "swish")]
     #[track_caller]
     pub fn silu(&self) -> Tensor<T> {
         self.map(Silu)

@@ -20,6 +20,8 @@ impl<T: Element> Tensor<T> {
     /// let (a, b) = (Tensor::from([[1i64], [2]]), Tensor::from([[3i64, 4], [5, 6]]));
     /// assert_eq!(Tensor::cat(&[&a, &b], 1).to_vec(), [1, 3, 4, 2, 5, 6]);
     /// ```
+    #[doc(alias = "concat")]
+    #[doc(alias = "concatenate")]
     #[track_caller]
     pub fn cat(parts: &[&Tensor<T>], axis: isize) -> Tensor<T> {
         join("cat", parts, axis)

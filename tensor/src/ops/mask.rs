@@ -24,6 +24,8 @@ impl Tensor<bool> {
     /// let y = keep.where_(&Tensor::from([1.0f32, f32::NAN]), &Tensor::scalar(0.0));
     /// assert_eq!(y.to_vec(), [1.0, 0.0]);
     /// ```
+    #[doc(alias = "where")]
+    #[doc(alias = "select")]
     #[track_caller]
     pub fn where_<T: Element>(&self, a: &Tensor<T>, b: &Tensor<T>) -> Tensor<T> {
         let shape = common_shape("where_", [self.shape(), a.shape(), b.shape()]);

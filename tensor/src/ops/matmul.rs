@@ -136,6 +136,7 @@ impl<T: Real> Tensor<T> {
     /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 4.0]));
     /// assert_eq!(a.outer(&b).to_vec(), [3.0, 4.0, 6.0, 8.0]);
     /// ```
+    #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Tensor<T>) -> Tensor<T> {
         require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {

@@ -226,6 +226,7 @@ impl<T: Real> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(Tensor::from([3.0f32, 4.0]).norm(..).item(), 5.0);
     /// ```
+    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();

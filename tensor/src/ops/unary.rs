@@ -205,6 +205,7 @@ impl<T: Real> Tensor<T> {
     /// let x = Tensor::from([4.0f32, -0.5]);
     /// assert_eq!(x.recip().to_vec(), [0.25, -2.0]);
     /// ```
+    #[doc(alias = "reciprocal")]
     #[track_caller]
     pub fn recip(&self) -> Tensor<T> {
         self.map(Recip)
@@ -241,6 +242,7 @@ impl<T: Real> Tensor<T> {
     /// let x = Tensor::from([1.0f32, 0.0]);
     /// assert_eq!(x.ln().to_vec(), [0.0, f32::NEG_INFINITY]);
     /// ```
+    #[doc(alias = "log")]
     #[track_caller]
     pub fn ln(&self) -> Tensor<T> {
         self.map(Ln)
@@ -342,6 +344,7 @@ impl<T: Real> Tensor<T> {
     /// let x = Tensor::from([-3.0f32, 0.5, 9.0]);
     /// assert_eq!(x.clamp(-1.0, 1.0).to_vec(), [-1.0, 0.5, 1.0]);
     /// ```
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Tensor<T> {
         require(lo <= hi, "clamp", ErrorKind::Value, || {
