@@ -139,6 +139,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     }
 }
 
+/// # Backward passes
 impl<T: Real> Var<T> {
     /// Gradients of this scalar with respect to all leaves it was computed from.
     ///

@@ -6,6 +6,7 @@ use retrograd_tensor::{Real, Shape, Tensor};
 use std::array;
 use std::sync::Arc;
 
+/// # Operations of your own
 impl<T: Real> Var<T> {
     /// The result `value` of an operation on `inputs`, and the rule that differentiates it.
     ///

@@ -6,6 +6,7 @@ use retrograd_tensor::{Real, Shape, Tensor};
 use std::fmt;
 use std::sync::Arc;
 
+/// # Constructors and values
 impl<T: Real> Var<T> {
     /// A variable whose gradient is wanted.
     ///
@@ -176,6 +177,7 @@ impl<T: Real> Var<T> {
     }
 }
 
+/// # Values of leaves
 impl<T: Real> Var<T> {
     /// The same leaf with another value: an optimiser's step.
     ///

@@ -28,7 +28,7 @@ pub struct Tensor<T: Element = f32> {
     layout: Layout,
 }
 
-/// Constructors.
+/// # Constructors
 impl<T: Element> Tensor<T> {
     /// A row-major tensor of the given elements; an error if their number is not that of the shape.
     ///
@@ -198,6 +198,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
+/// # Constructors of sequences
 impl<T: Steps> Tensor<T> {
     /// `start, start + step, ..` up to but not including `stop`, which are `f64` for floats and
     /// `i64` for integers.
@@ -222,7 +223,7 @@ impl<T: Steps> Tensor<T> {
     }
 }
 
-/// Sequences of numbers.
+/// # Constructors of sequences of floats
 impl<T: Float> Tensor<T> {
     /// `n` evenly spaced numbers from `start` to `stop`, both included.
     ///
@@ -268,6 +269,7 @@ impl<T: Float> Tensor<T> {
     }
 }
 
+/// # Constructors of indices
 impl<I: Integer> Tensor<I> {
     /// `0, 1, .., n - 1`.
     ///
@@ -298,7 +300,7 @@ impl<I: Integer> Tensor<I> {
     }
 }
 
-/// Metadata and elements.
+/// # Metadata and elements
 impl<T: Element> Tensor<T> {
     /// The sizes of the axes.
     ///
@@ -518,7 +520,9 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Views, which copy no elements.
+/// # Views
+///
+/// A view has the storage of the tensor and copies no elements.
 impl<T: Element> Tensor<T> {
     fn view(&self, layout: Layout) -> Tensor<T> {
         Tensor { storage: self.storage.clone(), layout }
@@ -827,6 +831,7 @@ impl<T: Element> PartialEq for Tensor<T> {
     }
 }
 
+/// # Views of any layout
 impl<T: Element> Tensor<T> {
     /// The elements at the positions of `layout`, counted in row-major order over `self`.
     ///

@@ -4,6 +4,7 @@ use crate::graph::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
 
+/// # Activation functions
 impl<T: Real> Var<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
     ///

@@ -5,6 +5,7 @@ use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::ops;
 
+/// # Arithmetic
 impl<T: Real> Var<T> {
     /// `a + b`, broadcast.
     ///

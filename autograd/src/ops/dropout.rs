@@ -4,6 +4,7 @@ use crate::graph::{InputGrads, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Key;
 
+/// # Dropout
 impl<T: Real> Var<T> {
     /// Each element dropped (made 0) with probability `p`, the others divided by `1 - p`; see
     /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The key alone decides which: the

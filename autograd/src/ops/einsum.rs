@@ -25,6 +25,7 @@ impl<T: Real> Operand for Var<T> {
     }
 }
 
+/// # Einstein summation
 impl<T: Real> Var<T> {
     /// Einstein summation, see [`Tensor::einsum`](retrograd_tensor::Tensor::einsum).
     ///

@@ -16,6 +16,7 @@ fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: 
     })
 }
 
+/// # Indexing
 impl<T: Real> Var<T> {
     /// The elements at given indices along an axis, see [`Tensor::gather`].
     ///

@@ -3,6 +3,7 @@
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 
+/// # Joining and padding
 impl<T: Real> Var<T> {
     /// Parts one after the other along an axis.
     ///

@@ -9,6 +9,7 @@ use retrograd_tensor::{Real, Tensor};
 /// Weight and bias of a linear layer.
 pub type Affine<'a, T> = (&'a Var<T>, Option<&'a Var<T>>);
 
+/// # Linear layers
 impl<T: Real> Var<T> {
     /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
     /// `[.., outputs]`.

@@ -85,6 +85,7 @@ fn definition<T: Real, I: Integer>(
     loss / T::from_f64(-(counted as f64))
 }
 
+/// # Cross-entropy
 impl<T: Real> Var<T> {
     /// Mean cross-entropy of the logits `x · Wᵀ` against class indices `[..]`, a scalar, without
     /// ever holding all logits; see [`Tensor::linear_cross_entropy`]. Shapes: `self` `[.., C]`,

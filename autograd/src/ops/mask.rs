@@ -4,6 +4,7 @@
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::{Real, Tensor};
 
+/// # Masks and selection
 impl<T: Real> Var<T> {
     /// `a` where the condition is true, `b` elsewhere; all three are broadcast together.
     ///

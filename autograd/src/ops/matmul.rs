@@ -17,6 +17,7 @@ fn rows<T: Real>(x: &Var<T>) -> Var<T> {
     if leading.len() == 1 { x.clone() } else { x.reshape([leading.iter().product(), *last]) }
 }
 
+/// # Matrix multiplication
 impl<T: Real> Var<T> {
     /// Matrix product over the last two axes, leading axes broadcast: `[.., m, k] · [.., k, n]`
     /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,

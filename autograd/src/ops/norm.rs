@@ -51,6 +51,7 @@ impl<T: Real> Fused<T> for RmsNorm<T> {
     }
 }
 
+/// # Normalisation
 impl<T: Real> Var<T> {
     /// `(x - mean) / √(var + eps) · weight + bias` over the last axis, see
     /// [`Tensor::layer_norm`].

@@ -7,6 +7,7 @@ use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
+/// # Pointwise operations of your own
 impl<T: Real> Var<T> {
     /// `f` of every element, for any order of derivatives.
     ///

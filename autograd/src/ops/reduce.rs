@@ -90,6 +90,8 @@ fn first_of_each<T: Real>(
     chosen.permute(inverse_order(&order)).ne(&Tensor::scalar(T::ZERO))
 }
 
+/// # Reductions
+///
 /// Reductions over axes named as `-1`, `[0, 2]` or `..`; `_keepdim` forms leave them with
 /// size 1.
 impl<T: Real> Var<T> {

@@ -53,6 +53,7 @@ impl<T: Real> Fused<T> for LogSoftmax<T> {
     }
 }
 
+/// # Softmax
 impl<T: Real> Var<T> {
     /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, see [`Tensor::softmax`].
     ///

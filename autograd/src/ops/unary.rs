@@ -4,6 +4,7 @@ use crate::graph::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::unary::*;
 
+/// # Unary functions
 impl<T: Real> Var<T> {
     /// `-x`, as a method: the `-` operator does the same.
     ///

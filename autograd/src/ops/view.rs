@@ -7,6 +7,7 @@ use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::ops::RangeBounds;
 
+/// # Views
 impl<T: Real> Var<T> {
     /// The same elements, of which `value` is a view under another shape.
     fn reshaped(&self, value: Tensor<T>) -> Var<T> {

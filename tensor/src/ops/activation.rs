@@ -98,6 +98,7 @@ pointwise! {
     }
 }
 
+/// # Activation functions
 impl<T: Real> Tensor<T> {
     /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
     ///

@@ -31,6 +31,7 @@ binary!(Pow, SCALAR, |s, a, b| s.pow(a, b));
 binary!(Maximum, MOVE, |s, a, b| s.max(a, b));
 binary!(Minimum, MOVE, |s, a, b| s.min(a, b));
 
+/// # Arithmetic
 impl<T: Real> Tensor<T> {
     /// `a + b`, broadcast.
     ///

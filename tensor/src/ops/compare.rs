@@ -4,6 +4,8 @@ use crate::element::Element;
 use crate::kernels::elementwise::{map_with, zip_with};
 use crate::tensor::Tensor;
 
+/// # Comparisons
+///
 /// Comparisons, elementwise and broadcast. As in IEEE 754, NaN is unequal to everything and
 /// neither smaller nor larger.
 impl<T: Element> Tensor<T> {

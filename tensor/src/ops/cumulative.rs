@@ -45,6 +45,7 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
     }
 }
 
+/// # Cumulative operations
 impl<T: Real> Tensor<T> {
     /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order, in `f64` (as PyTorch does on
     /// the CPU), and each sum rounded once.

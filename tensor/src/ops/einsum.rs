@@ -226,6 +226,7 @@ pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {
     acc.ordered(&output)
 }
 
+/// # Einstein summation
 impl<T: Real> Tensor<T> {
     /// Einstein summation: axes are named by letters, those missing from the result are
     /// summed over, and repeated letters within an operand take a diagonal.

@@ -13,6 +13,8 @@ use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
+/// # Indexing
+///
 /// Selection.
 impl<T: Element> Tensor<T> {
     /// `out[.., i, ..] = self[.., idx[.., i, ..], ..]`, where the index replaces the position
@@ -113,6 +115,8 @@ impl<T: Element> Tensor<T> {
     }
 }
 
+/// # Indexing
+///
 /// Addition at indices.
 impl<T: Real> Tensor<T> {
     /// A copy of `self` with `src[.., i, ..]` added to `[.., idx[.., i, ..], ..]`, where the

@@ -8,6 +8,7 @@ use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
+/// # Joining and padding
 impl<T: Element> Tensor<T> {
     /// The parts one after the other along an axis they have. Their sizes agree on all other
     /// axes; that of the result is the sum.

@@ -15,6 +15,7 @@ use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
 
+/// # Linear layers
 impl<T: Real> Tensor<T> {
     /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
     /// `[.., outputs]`.

@@ -81,6 +81,7 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
     }
 }
 
+/// # Cross-entropy of a linear layer
 impl<T: Real> Tensor<T> {
     /// Mean cross-entropy of the logits `x · Wᵀ` against class indices, a scalar: equal to
     /// [`Tensor::cross_entropy`] of [`Tensor::matmul`], with a fraction of the memory.

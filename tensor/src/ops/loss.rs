@@ -193,6 +193,7 @@ impl CrossEntropy {
     }
 }
 
+/// # Cross-entropy
 impl<T: Real> Tensor<T> {
     /// Mean cross-entropy of logits `[.., C]` against class indices `[..]`, a scalar.
     ///

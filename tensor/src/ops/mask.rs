@@ -12,6 +12,7 @@ use crate::tensor::Tensor;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
+/// # Masks and selection
 impl Tensor<bool> {
     /// `a` where `self` is true, `b` elsewhere; all three are broadcast together.
     ///
@@ -67,6 +68,7 @@ impl Tensor<bool> {
     }
 }
 
+/// # Masks and selection
 impl<T: Element> Tensor<T> {
     /// `value` where `mask` is true, `self` elsewhere. The mask is broadcast to the shape of
     /// `self`, which the result has.

@@ -37,6 +37,7 @@ pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
     Shape::checked("matmul", &dims)
 }
 
+/// # Matrix multiplication
 impl<T: Real> Tensor<T> {
     /// Matrix product over the last two axes, leading axes broadcast: `[.., m, k] · [.., k, n]`
     /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,

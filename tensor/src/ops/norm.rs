@@ -298,6 +298,7 @@ fn parameter_or_ones<T: Real>(
     }
 }
 
+/// # Normalisation
 impl<T: Real> Tensor<T> {
     /// `(x - mean) / √(var + eps) · weight + bias` over the last axis, with the variance of
     /// the population (divided by n). `weight` and `bias` have the shape of that axis.

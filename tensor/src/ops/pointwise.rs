@@ -152,6 +152,7 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
     }
 }
 
+/// # Pointwise operations of your own
 impl<T: Real> Tensor<T> {
     /// `f` of every element.
     ///

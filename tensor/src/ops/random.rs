@@ -35,6 +35,8 @@ fn probability(op: &'static str, p: f64) -> Result<f64> {
     Ok(p)
 }
 
+/// # Random tensors
+///
 /// Random numbers. Element `i` in row-major order is a function of the key and `i` alone.
 impl<T: Real> Tensor<T> {
     /// Uniform in `[0, 1)`; the `f32` numbers are the `f64` numbers rounded down.
@@ -155,6 +157,7 @@ impl<T: Real> Tensor<T> {
     }
 }
 
+/// # Random tensors
 impl Tensor<bool> {
     /// `true` with probability `p`, to within 2⁻³².
     ///
@@ -190,6 +193,7 @@ impl Tensor<bool> {
     }
 }
 
+/// # Random tensors
 impl<I: Integer> Tensor<I> {
     /// The numbers `0..n` in random order, all orders being equally likely (Fisher and
     /// Yates).

@@ -50,6 +50,7 @@ fold!(Product, T::ONE, mul, product);
 fold!(Max, T::NEG_INFINITY, max, max_lane);
 fold!(Min, T::INFINITY, min, min_lane);
 
+/// # Reductions
 impl<T: Real> Tensor<T> {
     /// Sum over axes; 0 over nothing. Blocked, with a relative error of about
     /// `log₂(n) · ε` for terms of one sign, and the same for any layout and any number of
@@ -315,6 +316,7 @@ fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> 
     at
 }
 
+/// # Reductions
 impl Tensor<bool> {
     /// Whether any element over axes is true; false over nothing.
     ///

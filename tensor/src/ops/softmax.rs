@@ -241,6 +241,7 @@ fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
     (max, sum)
 }
 
+/// # Softmax
 impl<T: Real> Tensor<T> {
     /// `yᵢ = e^xᵢ / Σⱼ e^xⱼ` along an axis, computed from `xᵢ - max` and so without overflow.
     ///

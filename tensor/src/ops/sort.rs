@@ -10,6 +10,7 @@ use crate::par;
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
+/// # Sorting
 impl<T: Real> Tensor<T> {
     /// The elements in order along an axis, and the index each came from. Stable; NaN is last
     /// if ascending and first if descending.

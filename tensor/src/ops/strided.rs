@@ -7,6 +7,7 @@ use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
+/// # Adjoints of views
 impl<T: Real> Tensor<T> {
     /// The adjoint of [`Tensor::as_strided`]: a tensor of `shape` that is 0 but where
     /// `layout` points; there the elements of `self` are added, in row-major order.

@@ -125,6 +125,7 @@ pointwise! {
     }
 }
 
+/// # Unary functions
 impl<T: Real> Tensor<T> {
     /// `-x`, as a method: the `-` operator does the same.
     ///
