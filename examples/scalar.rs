@@ -19,7 +19,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// A number that knows where it came from. A clone is the same number, not another one.
+/// A number with the operation that computed it. A clone is the same number, not another one.
 #[derive(Clone)]
 struct Value(Rc<Node>);
 

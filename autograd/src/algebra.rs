@@ -16,8 +16,8 @@ pub(crate) fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -
     a.var(y)
 }
 
-/// The values of a formula. An [`Algebra`] wants numbers that can be copied, and variables cannot:
-/// they stay here, and the formula handles their positions.
+/// The values of a formula. The values of an [`Algebra`] are `Copy`, and variables are not: they
+/// are stored here, and the formula computes with their positions.
 #[derive(Default)]
 struct Values<T: Real> {
     vars: RefCell<Vec<Var<T>>>,

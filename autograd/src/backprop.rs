@@ -7,7 +7,7 @@ use crate::var::no_grad;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Tensor};
 
-/// A backward pass to be run: from where, with which gradient, and what to keep.
+/// A backward pass: the variables to start from, their cotangents, and what to keep.
 ///
 /// [`Var::backward`] is the common case. The others:
 ///
@@ -19,9 +19,9 @@ use retrograd_tensor::{Real, Tensor};
 /// let h = x.square();
 /// let y = h.exp();
 /// let grads = Backprop::from(&y)
-///     .cotangent(Tensor::from([1.0, 0.0])) // of y, which is no scalar
-///     .keep(&h) // its gradient too, though it is no leaf
-///     .retain_graph() // so that this can be done again
+///     .cotangent(Tensor::from([1.0, 0.0])) // of y, which is not a scalar
+///     .keep(&h) // returns the gradient of h, which is not a leaf
+///     .retain_graph() // allows another pass
 ///     .run();
 /// assert_eq!(grads.get(&h).unwrap().to_vec(), [1f32.exp(), 0.0]);
 /// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0 * 1f32.exp(), 0.0]);
@@ -35,7 +35,7 @@ pub struct Backprop<'a, T: Real> {
 }
 
 impl<'a, T: Real> Backprop<'a, T> {
-    /// From one variable.
+    /// Starts from one variable.
     ///
     /// ```
     /// # use retrograd_autograd::{Backprop, Var};
@@ -47,7 +47,7 @@ impl<'a, T: Real> Backprop<'a, T> {
         Backprop { roots: vec![(root, None)], retain: false, keep: Vec::new() }
     }
 
-    /// And from another one, in the same pass.
+    /// Starts from another variable, too, in the same pass.
     ///
     /// ```
     /// # use retrograd_autograd::{Backprop, Var};
@@ -62,8 +62,7 @@ impl<'a, T: Real> Backprop<'a, T> {
         self
     }
 
-    /// The gradient to begin with at the last named root; 1 if it is a scalar and nothing is
-    /// said.
+    /// The cotangent of the variable that was named last. The default is 1, for a scalar.
     ///
     /// ```
     /// # use retrograd_autograd::{Backprop, Var};
@@ -78,7 +77,7 @@ impl<'a, T: Real> Backprop<'a, T> {
         self
     }
 
-    /// Keeps what the operations saved, so that another pass can be run over them.
+    /// Keeps saved tensors, so that another pass can run over the same graph.
     ///
     /// ```
     /// # use retrograd_autograd::{Backprop, Var};
@@ -93,7 +92,7 @@ impl<'a, T: Real> Backprop<'a, T> {
         self
     }
 
-    /// Also gives the gradient of this variable, which need not be a leaf.
+    /// Returns the gradient of this variable as well, which need not be a leaf.
     ///
     /// # Panics
     /// If it is a constant.
@@ -143,8 +142,7 @@ impl<'a, T: Real> Backprop<'a, T> {
 impl<T: Real> Var<T> {
     /// Gradients of this scalar with respect to all leaves it was computed from.
     ///
-    /// What the operations saved is freed on the way, so this can be done once; see
-    /// [`Backprop`] for more.
+    /// Saved tensors are freed as the pass proceeds, so it can run once. [`Backprop`] has more options.
     ///
     /// # Panics
     /// If this is not a scalar, not tracked, or its graph was consumed by an earlier pass.
@@ -212,13 +210,13 @@ pub fn grad<T: Real>(
             *seed = given.clone();
         }
     }
-    // Nothing older than the oldest wanted variable can lead to any of them.
+    // Variables with lower ids do not depend on any of the inputs.
     let oldest = wanted.iter().min().copied();
     let found = or_panic(Engine::new(true, recording, wanted.clone(), oldest).run(seeds));
     wanted.iter().map(|id| found.get(id).cloned()).collect()
 }
 
-/// The value, or a panic at the line of the caller: closures do not know it.
+/// The value, or a panic at the caller's line. A function, because closures have no `track_caller`.
 #[track_caller]
 fn or_panic<R>(result: Result<R, String>) -> R {
     match result {

@@ -5,10 +5,10 @@
 //! Jacobian is compared, entry by entry; for many, projections of it on random directions.
 //! A tolerance never grows with the number of elements.
 //!
-//! The differences move a contiguous copy of the logical elements, which is then given the
-//! strides and offset of the original (gaps are filled with NaN), so the function always sees
-//! the layout it is checked with. Of a layout in which elements overlap, such as an expanded
-//! one, no single element can be moved; differences are then taken of a contiguous copy.
+//! Differences are taken on a contiguous copy of the logical elements, which is then written to memory
+//! with the strides and offset of the original (gaps are filled with NaN), so the function is evaluated
+//! in the layout under test. In a layout with overlapping elements, such as an expanded one,
+//! single elements cannot be changed; differences are then taken of a contiguous tensor.
 
 mod checker;
 mod definition;

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Default)]
 pub struct Gradients<T: Real = f32> {
     by_id: BTreeMap<Id, Tensor<T>>,
-    /// Whether they are known to be finite, so that an optimiser need not look again.
+    /// Whether they are known to be finite, so that an optimiser need not test them.
     known_finite: bool,
 }
 
-/// Something that [`Gradients`] are asked for: a variable, or what stands for a leaf, as the
-/// parameters of a module do.
+/// A key of [`Gradients`]: a variable, or an object that represents a leaf, such as a parameter of a
+/// module.
 ///
 /// ```
 /// use retrograd_autograd::{GradientKey, Id, Var};
@@ -71,7 +71,7 @@ impl<T: Real> Gradients<T> {
         Gradients::new(BTreeMap::new())
     }
 
-    /// The gradient of a leaf or a parameter (or of a variable that the pass was told to keep);
+    /// The gradient of a leaf or a parameter (or of a variable that the pass kept);
     /// `None` if the pass did not reach it.
     ///
     /// ```
@@ -99,7 +99,7 @@ impl<T: Real> Gradients<T> {
         self.by_id.get(&id)
     }
 
-    /// Takes the gradient of a variable or a parameter out.
+    /// Removes the gradient of a variable or a parameter, and returns it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -135,7 +135,7 @@ impl<T: Real> Gradients<T> {
         self.by_id.is_empty()
     }
 
-    /// All gradients, oldest variable first.
+    /// All gradients, in the order of creation of the variables.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -204,8 +204,8 @@ impl<T: Real> Gradients<T> {
         let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
         let sums = square_sums(&tensors);
         let norms: Vec<f64> = tensors.into_iter().zip(sums).map(|(g, sum)| norm(g, sum)).collect();
-        if let Some(&wild) = norms.iter().find(|n| !n.is_finite()) {
-            return wild;
+        if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {
+            return norm;
         }
         let top = norms.iter().copied().fold(0.0, f64::max);
         if top == 0.0 {
@@ -245,7 +245,7 @@ impl<T: Real> Gradients<T> {
         norm
     }
 
-    /// Whether no gradient holds NaN or an infinity.
+    /// Whether no gradient contains NaN or an infinity.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -257,8 +257,8 @@ impl<T: Real> Gradients<T> {
         self.not_finite().is_empty()
     }
 
-    /// The variables whose gradient holds NaN or an infinity. Costs nothing after
-    /// [`Gradients::clip_norm`], which has seen all of them.
+    /// The variables whose gradient contains NaN or an infinity. Costs nothing after
+    /// [`Gradients::clip_norm`], which tests all of them.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -273,11 +273,12 @@ impl<T: Real> Gradients<T> {
         }
         let sums = square_sums(&self.by_id.values().collect::<Vec<_>>());
         // A sum may overflow where no element is infinite.
-        let wild = |g: &Tensor<T>, sum: f64| {
+        let is_non_finite = |g: &Tensor<T>, sum: f64| {
             !sum.is_finite() && !g.abs().max(..).item().to_f64().is_finite()
         };
-        let wild = self.by_id.iter().zip(sums).filter(|((_, g), sum)| wild(g, *sum));
-        wild.map(|((&id, _), _)| id).collect()
+        let non_finite = self.by_id.iter().zip(sums);
+        let non_finite = non_finite.filter(|((_, g), sum)| is_non_finite(g, *sum));
+        non_finite.map(|((&id, _), _)| id).collect()
     }
 }
 
@@ -296,7 +297,7 @@ impl<T: Real> Update<T, 1, 0> for Scale<T> {
 /// `√Σg²` of one tensor, given the sum; NaN if it is not finite. Where squares overflow or
 /// vanish, they are taken again relative to the largest element.
 fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
-    // Above this, squares that vanished do not count.
+    // Above this, squares that underflowed are negligible.
     let enough = if T::DTYPE == DType::F32 { 1e-24 } else { 1e-280 };
     if g.numel() == 0 || (sum.is_finite() && sum > enough) {
         return sum.sqrt();

@@ -63,7 +63,7 @@ pub struct Var<T: Real = f32> {
 pub(crate) enum Edge<T: Real> {
     /// A constant: no gradient is propagated.
     Constant,
-    /// A leaf, whose gradient the user wants.
+    /// A leaf, whose gradient is computed.
     Leaf(Id),
     /// An output of an operation, by its position.
     Node(Arc<Node<T>>, usize),

@@ -131,8 +131,7 @@ impl<T: Real> Var<T> {
         Var::constant(self.value.clone())
     }
 
-    /// The result of an operation that has nothing to do: itself, or a constant where nothing
-    /// is recorded.
+    /// The result of an identity: the variable itself, or a constant if gradients are disabled.
     pub(crate) fn unchanged(&self) -> Var<T> {
         if grad_enabled() { self.clone() } else { self.detach() }
     }

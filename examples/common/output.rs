@@ -1,4 +1,4 @@
-//! Printing that outlives its reader. `head` reads what it wants and closes the pipe; a disk may be
+//! Printing to a pipe that may be closed. `head` reads some lines and closes it; a disk may be
 //! full. `println!` panics then, in the middle of the work: here printing stops, the work goes on,
 //! and the exit code tells.
 #![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
@@ -33,7 +33,7 @@ pub fn print(text: Arguments<'_>) {
     }
 }
 
-/// Prints to standard error. If that fails, there is nobody to tell.
+/// Prints to standard error. A failure is ignored, because it cannot be reported.
 pub fn remark(text: Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
@@ -59,7 +59,7 @@ pub fn end(code: ExitCode) -> ExitCode {
     if has_failed() { ExitCode::FAILURE } else { code }
 }
 
-/// Ends a program that has nothing left to do but to print, when it cannot.
+/// Ends a program that cannot print, where printing is all that is left to do.
 pub fn leave() -> ! {
     std::process::exit(i32::from(has_failed()))
 }

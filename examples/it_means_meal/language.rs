@@ -8,7 +8,7 @@
 //!
 //! Things are of six kinds, and what happens to *it* tells the kind: a meal is served or tastes
 //! wonderful, a letter is read. Nothing else gives it away: everybody does everything to every
-//! thing, and other things stand near, before or after. So whoever wants to guess the word after
+//! thing, and other things stand near, before or after. So to predict the word after
 //! *it* has to find the thing that was meant.
 //!
 //! Sentences without *it* say the same of things directly ("the meal was served with wine"). The
@@ -204,7 +204,7 @@ const LETTER: &str = "near the meal the chef prepared a splendid letter beside t
 /// No sentence is longer, its full stop included.
 pub const LONGEST: usize = 36;
 
-/// A sentence with *it*, and what there is to know about it.
+/// A sentence with *it*, and its properties.
 pub struct Sentence {
     pub words: Vec<&'static str>,
     /// Where *it* stands.

@@ -30,7 +30,7 @@ pub fn maps(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec
     sentences.iter().map(of).collect()
 }
 
-/// What a word looks at in a head.
+/// The attention weights of a word in a head.
 pub fn row(maps: &[Tensor], head: Head, word: usize) -> Vec<f32> {
     maps[head.layer].select(0, head.head).select(0, word).to_vec()
 }

@@ -9,7 +9,7 @@ use retrograd::tensor::par;
 use retrograd::tensor::settings::{level, with_level};
 use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level};
 
-/// Rows of `b` that stay in a cache while all rows of `a` meet them.
+/// Rows of `b` that stay in a cache while they are multiplied by all rows of `a`.
 const DEPTH: usize = 96;
 
 pub fn ladder(n: usize) -> Ladder {
@@ -250,7 +250,7 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS
     }
 }
 
-/// Rows of `c` belong to nobody else, so no thread waits for another.
+/// Each row of `c` is written by one thread, so threads do not synchronise.
 fn threaded(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     let rows = (n / par::threads()).next_multiple_of(12).min(n);
     let much = Cost(u32::MAX); // worth it at any size

@@ -145,7 +145,7 @@ fn probability(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl Args {
-    /// The recipe that is asked for: that of the preset, else `base`, with what flags change.
+    /// The requested recipe: that of the preset, else `base`, with the flags applied.
     pub fn recipe(&self, base: &Recipe) -> Recipe {
         let (seed, precision) = (base.seed, base.precision);
         let base = self.preset.map_or_else(|| base.clone(), Preset::recipe);

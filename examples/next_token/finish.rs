@@ -50,7 +50,7 @@ pub fn finish(
     let beginnings = corpus.beginnings();
     let layers = draw(run, &beginnings, folder, log)?;
 
-    // From here on nothing is left to be saved: whoever stops reading loses nothing.
+    // Everything is saved here: a closed pipe loses nothing.
     let prompts = prompts(run, &beginnings);
     if !args.quiet {
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
@@ -87,7 +87,7 @@ pub fn finish(
     Ok(())
 }
 
-/// Says so if a model that knows no more than its vocabulary would be as good.
+/// Prints a note if the loss is not below that of a uniform distribution over the vocabulary.
 fn hint_if_nothing_was_learnt(run: &Run, val_loss: f64) {
     let blind = (run.vocabulary.len() as f64).ln();
     if val_loss > blind {

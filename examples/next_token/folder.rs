@@ -30,7 +30,7 @@ impl From<PathBuf> for Folder {
 }
 
 impl Folder {
-    /// A folder for a new run, locked: the one asked for, which must hold no run, or a new one.
+    /// A folder for a new run, locked: the requested one, which must not contain a run, or a new one.
     pub fn fresh(asked: Option<&Path>) -> Result<Folder> {
         let made = |path: PathBuf| {
             let folder = Folder::from(path);
@@ -61,7 +61,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The folder of an earlier run: the one asked for, or the latest that was not named.
+    /// The folder of an earlier run: the requested one, or the latest that was not named.
     pub fn earlier(asked: Option<&Path>) -> Result<Folder> {
         let runs = || numbered(DEFAULT.into()).take_while(|path| !is_free(path)).map(Folder::from);
         let folder = match asked {

@@ -135,7 +135,7 @@ impl Recipe {
         }
     }
 
-    /// What the optimiser needs to know.
+    /// The configuration of the optimiser.
     pub fn adam(&self) -> AdamConfig {
         AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY }
     }

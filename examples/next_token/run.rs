@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Everything there is to know about a run. Saved and loaded, it goes on as if nothing had
+/// The complete state of a run. Saved and loaded, it continues as if nothing had
 /// happened: batches and dropout follow from the seed and the number of the step alone.
 ///
 /// Without an optimiser, `Run<()>`, it can write text but not learn.
@@ -54,8 +54,8 @@ impl Run {
         folder.check()?;
         let weights = self.model.state_dict();
         // In place: there may be no memory for a copy, which is no reason to lose the run.
-        let wild = |w: &Tensor| w.contiguous().as_slice().iter().any(|x| !x.is_finite());
-        if let Some((name, _)) = weights.iter().find(|(_, w)| wild(w)) {
+        let non_finite = |w: &Tensor| w.contiguous().as_slice().iter().any(|x| !x.is_finite());
+        if let Some((name, _)) = weights.iter().find(|(_, w)| non_finite(w)) {
             return self.diverged(folder, format!("the weights are not finite in {name}"));
         }
         let mut file = Checkpoint::new();

@@ -1,4 +1,4 @@
-//! What asks the program to end: Ctrl-C, a system that shuts down, a terminal that is closed.
+//! Signals that end the program: Ctrl-C, a system that shuts down, a terminal that is closed.
 
 use crate::stop::{OrFailed, Result};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl StopRequest {
         self.signal.load(Relaxed) != 0
     }
 
-    /// The exit code by which shells know the signal, 128 and its number, if there was one.
+    /// The conventional exit code of the signal, 128 plus its number, if there was one.
     pub fn exit_code(&self) -> Option<u8> {
         let signal = self.signal.load(Relaxed) as u8;
         (signal != 0).then_some(128 + signal)

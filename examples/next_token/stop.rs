@@ -1,4 +1,4 @@
-//! Why the program ends before its work is done, and the exit code that says so.
+//! The reasons to end before the work is done, and their exit codes.
 
 use crate::output::note;
 use std::fmt;

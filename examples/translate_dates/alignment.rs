@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use retrograd::prelude::Tensor;
 
-/// A line for each symbol, with a mark under each character that it looks at: the darker, the more
+/// A line for each symbol, with a mark under each character that it attends to: the darker, the more
 /// weight. `weights` is `[symbols, characters]`.
 pub fn print(weights: &Tensor, written: &str, iso: &str) {
     const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
