@@ -2,6 +2,7 @@
 
 use crate::graph::{Id, Var};
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::simd::Lanes;
@@ -234,7 +235,10 @@ impl<T: Real> Gradients<T> {
     #[track_caller]
     #[inline(never)]
     pub fn clip_norm(&mut self, max: f64) -> f64 {
-        assert!(max >= 0.0, "clip_norm: the largest norm must be at least 0, got {max}");
+        require(max >= 0.0, "clip_norm", ErrorKind::Value, || {
+            format!("the largest norm must be at least 0, got {max}")
+        })
+        .or_panic();
         let norm = self.norm();
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {

@@ -1,6 +1,7 @@
 //! Variables: values, constants, leaves.
 
 use crate::graph::{Edge, Id, Node, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::fmt;
@@ -57,13 +58,6 @@ impl<T: Real> Var<T> {
     }
 
     /// The tensor, without history.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let y: Tensor = Var::leaf(Tensor::scalar(3.0f32)).square().into_value();
-    /// assert_eq!(y.item(), 9.0);
-    /// ```
     pub fn into_value(self) -> Tensor<T> {
         self.value
     }
@@ -80,12 +74,6 @@ impl<T: Real> Var<T> {
     }
 
     /// Number of axes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Var::leaf(Tensor::<f32>::ones([2, 3])).rank(), 2);
-    /// ```
     pub fn rank(&self) -> usize {
         self.value.rank()
     }
@@ -193,12 +181,11 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn with_value(&self, value: Tensor<T>) -> Var<T> {
         assert!(matches!(self.edge, Edge::Leaf(_)), "with_value: only a leaf can be given a value");
-        assert!(
-            value.shape() == self.shape(),
-            "with_value: the variable is {:?}, the new value {:?}",
-            self.shape(),
-            value.shape()
-        );
+        let (old, new) = (self.shape(), value.shape());
+        require(old == new, "with_value", ErrorKind::Mismatch, || {
+            format!("the variable is {old:?}, the new value {new:?}")
+        })
+        .or_panic();
         Var { value, edge: self.edge.clone() }
     }
 

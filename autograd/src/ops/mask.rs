@@ -2,6 +2,7 @@
 //! chosen has no influence, and gets a gradient of exactly 0.
 
 use crate::graph::{InputGrads, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
 /// # Masks and selection
@@ -81,7 +82,10 @@ impl<T: Real> Var<T> {
     /// The mask of a whole matrix.
     #[track_caller]
     fn triangle(&self) -> Tensor<bool> {
-        assert!(self.rank() >= 2, "tril and triu: need a matrix, got {:?}", self.shape());
+        require(self.rank() >= 2, "tril and triu", ErrorKind::Rank, || {
+            format!("need a matrix, got {:?}", self.shape())
+        })
+        .or_panic();
         Tensor::ones([self.size(-2), self.size(-1)])
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::Real;
-use retrograd_tensor::error::OrPanic;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::matmul::matmul_shape;
 
 /// The gradient of `Wᵀ` in `x · W`, given the gradient `g` of the product, for a matrix `W` whose
@@ -75,12 +75,11 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn dot(&self, other: &Var<T>) -> Var<T> {
-        assert!(
-            self.rank() == 1 && self.shape() == other.shape(),
-            "dot: needs two vectors of equal length, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        let (a, b) = (self.shape(), other.shape());
+        require(self.rank() == 1 && a == b, "dot", ErrorKind::Mismatch, || {
+            format!("needs two vectors of equal length, got {a:?} and {b:?}")
+        })
+        .or_panic();
         self.mul(other).sum(..)
     }
 
@@ -95,12 +94,11 @@ impl<T: Real> Var<T> {
     #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(&self, other: &Var<T>) -> Var<T> {
-        assert!(
-            self.rank() == 1 && other.rank() == 1,
-            "outer: needs two vectors, got {:?} and {:?}",
-            self.shape(),
-            other.shape()
-        );
+        let (a, b) = (self.shape(), other.shape());
+        require(self.rank() == 1 && other.rank() == 1, "outer", ErrorKind::Rank, || {
+            format!("needs two vectors, got {a:?} and {b:?}")
+        })
+        .or_panic();
         self.unsqueeze(1).mul(&other.unsqueeze(0))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::graph::Var;
 use retrograd_tensor::Real;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::unary::*;
 
 /// # Unary functions
@@ -271,7 +272,10 @@ impl<T: Real> Var<T> {
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, lo: T, hi: T) -> Var<T> {
-        assert!(lo <= hi, "clamp: bounds {lo} and {hi} are not in order");
+        require(lo <= hi, "clamp", ErrorKind::Value, || {
+            format!("bounds {lo} and {hi} are not in order")
+        })
+        .or_panic();
         self.map(Clamp { lo, hi })
     }
 }

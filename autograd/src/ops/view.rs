@@ -1,7 +1,7 @@
 //! Views. Their adjoints are views too, or put elements back where they came from.
 
 use crate::graph::{InputGrads, Var};
-use retrograd_tensor::error::{OrPanic, Result};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -317,11 +317,11 @@ impl<T: Real> Var<T> {
     pub fn split(&self, axis: isize, sizes: &[usize]) -> Vec<Var<T>> {
         let size = self.size(axis);
         let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
-        assert!(
-            total == Some(size),
-            "split: sizes {sizes:?} do not add up to {size}, axis {axis} of {:?}",
-            self.shape()
-        );
+        require(total == Some(size), "split", ErrorKind::Mismatch, || {
+            let shape = self.shape();
+            format!("sizes {sizes:?} do not add up to {size}, axis {axis} of {shape:?}")
+        })
+        .or_panic();
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
@@ -346,7 +346,8 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn chunk(&self, n: usize, axis: isize) -> Vec<Var<T>> {
-        assert!(n > 0, "chunk: needs at least 1 piece, got 0");
+        require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
+            .or_panic();
         let size = self.size(axis);
         let each = size.div_ceil(n).max(1);
         let starts = (0..size.max(1)).step_by(each);
