@@ -1,5 +1,5 @@
 //! Printing to a pipe that may be closed. `head` reads some lines and closes it; a disk may be
-//! full. `println!` panics then, in the middle of the work: here printing stops, the work goes on,
+//! full. `println!` panics then, in the middle of the work: here printing stops, the work continues,
 //! and the exit code tells.
 #![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
 

@@ -17,7 +17,7 @@ const TOP: i32 = 92;
 const HEADER: i32 = 104;
 /// Left of each head, for the words.
 const LEFT: i32 = 84;
-/// The colour of what is pointed at.
+/// The colour of a marked cell.
 const POINTER: RGBColor = RGBColor(214, 96, 32);
 
 /// The weights `[heads, L, L]` of each layer, for the model before and after training, as an SVG:

@@ -1,4 +1,4 @@
-//! The folder of a run, and which one it is when none is named.
+//! The folder of a run, and the choice of one if none is named.
 
 use crate::files::{check_regular, is_same};
 use crate::stop::{OrFailed, Result, failed, usage};

@@ -153,7 +153,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes all lines to a new file, in this folder, and goes on there.
+    /// Writes all lines to a new file in this folder, and continues in it.
     pub fn move_to(&mut self, folder: &Folder) -> Result<()> {
         let text: String = self.lines.iter().map(json).collect();
         self.file = begin(&folder.log(), &text)?;

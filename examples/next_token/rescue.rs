@@ -29,7 +29,7 @@ pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
     Stop::Interrupted(stopped(run, folder), code)
 }
 
-/// Where a run stopped, and how it goes on.
+/// Where a run stopped, and how to continue it.
 pub fn stopped(run: &Run, folder: &Folder) -> String {
     let name = folder.name();
     format!(

@@ -41,7 +41,7 @@ impl Stop {
         ExitCode::from(self.told())
     }
 
-    /// Does so in the middle of what cannot stop early.
+    /// Ends the program inside an operation that cannot stop early.
     pub fn leave(self) -> ! {
         std::process::exit(self.told().into())
     }

@@ -111,7 +111,7 @@ fn look(run: &Run, windows: &[&[i64]], folder: &Folder, progress: &mut Progress)
 /// was interrupted.
 pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], request: &StopRequest) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0);
-    // The last window may be shorter, and then goes on its own.
+    // The last window may be shorter, and is then evaluated by itself.
     let equal = windows.chunk_by(|a, b| a.len() == b.len());
     for group in equal.flat_map(|windows| windows.chunks(TOGETHER)) {
         if request.is_made() {

@@ -113,9 +113,9 @@ impl Pair {
     }
 }
 
-/// Characters of what people write.
+/// The characters of dates as people write them.
 pub const CHARACTERS: &str = " ',./0123456789ADFJMNOSTWabcdefghilmnoprstuvy";
-/// Symbols of what they mean, and one before the first.
+/// The symbols of dates in ISO form, and one for the start.
 pub const SYMBOLS: &str = "0123456789-^";
 /// Symbols of an ISO date.
 pub const ISO: usize = 10;

@@ -232,7 +232,7 @@ fn causal(l: &mut Lesson) {
 }
 
 //> multi
-/// Several causal heads, and a projection of what they found.
+/// Several causal heads, and a projection of their outputs.
 pub struct MultiHeadAttention {
     w_query: Linear,
     w_key: Linear,

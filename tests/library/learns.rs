@@ -65,7 +65,7 @@ fn counting_is_learnt() {
     println!("loss {first:.3} to {last:.4}");
     assert!((first - (VOCAB as f32).ln()).abs() < 0.2, "at first it guesses: {first}");
     assert!(last < 0.02, "loss {last}");
-    // It goes on counting, by the step that it was shown.
+    // It continues to count, by the step in the prompt.
     for (prompt, want) in [
         ([0, 1], [2, 3, 4, 5, 6, 7, 0, 1]),
         ([5, 7], [1, 3, 5, 7, 1, 3, 5, 7]),

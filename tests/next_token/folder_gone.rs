@@ -63,7 +63,7 @@ fn a_folder_that_is_renamed() {
     assert!((kept + 1..=kept + 2).contains(&saved), "{kept} lines, then {saved}");
     assert!(saved_step(&place.path("kept")) <= saved_step(&place.path("out/next_token-2")));
     rescued(&place, ended, GONE, "out/next_token-2");
-    // The old one is as it was, and goes on too.
+    // The old run is unchanged, and continues too.
     goes_on(&place, "kept");
 }
 

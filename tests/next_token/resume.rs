@@ -1,4 +1,4 @@
-//! A run that is killed or interrupted, and goes on, ends with the same weights and log as one
+//! A run that is killed or interrupted, and resumed, ends with the same weights and log as one
 //! that was left alone; whatever the number of threads.
 #![cfg(unix)]
 
