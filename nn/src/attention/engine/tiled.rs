@@ -144,3 +144,43 @@ fn composed<T: Real>(call: &Call<T>, [q, k, v]: [Var<T>; 3], sink: Option<Var<T>
     let all = call.with(&q, &k, &v, sink).composed_all();
     [all.output, all.lse]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bias, Mask, Spec};
+    use super::*;
+    use retrograd_autograd::check;
+    use retrograd_tensor::random::Rng;
+
+    fn specs() -> Vec<(&'static str, Spec<f64>)> {
+        let learned = Var::leaf(Tensor::from([0.3, -0.7, 0.1, 0.0]));
+        vec![
+            ("plain", Spec::new()),
+            ("causal", Spec::new().causal()),
+            ("no key for some queries", Spec::new().mask(Mask::queries(&[1, 2]))),
+            ("window and cap", Spec::new().mask(Mask::window(2, 1)).softcap(1.5)),
+            ("bias", Spec::new().causal().bias(Bias::alibi(4))),
+            ("sinks", Spec::new().mask(Mask::window(1, 1)).sink(Sink::Learned(learned))),
+        ]
+    }
+
+    /// Both results of both rules: the kernels and their definitions.
+    #[test]
+    fn kernels_agree_with_their_definitions() {
+        let mut rng = Rng::new(1);
+        let (heads, key_heads, length, width) = (4, 2, 9, 5);
+        for (name, spec) in specs() {
+            let mut x = |heads| Var::leaf(Tensor::randn([2, heads, length, width], &mut rng));
+            let call = Call::new(&x(heads), &x(key_heads), &x(key_heads), &spec);
+            for result in attend(&call) {
+                assert_eq!(check::definition(&result, 1e-11), Ok(true), "{name}");
+            }
+            let all = (heads + 2 * key_heads) * width;
+            let qkv = Var::leaf(Tensor::randn([2, length, all], &mut rng));
+            let [q, k, v] = unpack(&qkv.detach(), heads, key_heads);
+            for result in attend_packed(&Call::new(&q, &k, &v, &spec), &qkv) {
+                assert_eq!(check::definition(&result, 1e-11), Ok(true), "{name}, packed");
+            }
+        }
+    }
+}

@@ -117,3 +117,19 @@ impl<T: Real> Fused<T> for Scores<T> {
         [sums.masked_fill(&nan, T::ZERO).tanh().mul(&v).sum(-1)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_autograd::check;
+
+    #[test]
+    fn the_kernel_agrees_with_its_definition() {
+        let mut rng = Rng::new(1);
+        let mut x = |shape: &[usize]| Var::leaf(Tensor::randn(shape, &mut rng));
+        for (q, k) in [(&[3, 4][..], &[5, 4][..]), (&[2, 3, 4], &[2, 1, 4]), (&[0, 4], &[5, 4])] {
+            let scores = additive_scores(&x(q), &x(k), &x(&[4]));
+            assert_eq!(check::definition(&scores, 1e-12), Ok(true));
+        }
+    }
+}
