@@ -130,7 +130,7 @@ impl<'a, T: Real> Backprop<'a, T> {
         or_panic(self.try_run())
     }
 
-    /// [`Backprop::run`], or what it panics with.
+    /// [`Backprop::run`] with an error instead of a panic.
     pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
         let roots = seeds(self.roots)?;
         let found = no_grad(|| Engine::new(self.retain, false, self.keep, None).run(roots))?;

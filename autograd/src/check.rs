@@ -39,7 +39,7 @@ pub struct Check {
     /// With at most this many elements in all inputs that are checked, each is moved by
     /// itself; with as few in the output, too, every entry of the Jacobian is compared.
     pub full: usize,
-    /// Random projections of what is too large for that.
+    /// The number of random projections where inputs or outputs are larger.
     pub directions: u64,
     /// Seed of random directions.
     pub seed: u64,

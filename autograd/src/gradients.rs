@@ -126,7 +126,7 @@ impl<T: Real> Gradients<T> {
         self.by_id.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no gradients.
     ///
     /// ```
     /// # use retrograd_autograd::Gradients;
@@ -150,7 +150,7 @@ impl<T: Real> Gradients<T> {
         self.by_id.iter().map(|(&id, g)| (id, g))
     }
 
-    /// Adds those of another pass: gradient accumulation.
+    /// Adds the gradients of another pass: gradient accumulation.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -244,7 +244,7 @@ impl<T: Real> Gradients<T> {
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));
         }
-        // A factor below 1 leaves finite what is.
+        // A factor below 1 does not make a finite gradient infinite.
         self.known_finite = norm.is_finite();
         norm
     }

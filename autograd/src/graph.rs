@@ -230,8 +230,8 @@ impl<T: Real> Debug for Input<T> {
     }
 }
 
-/// A chain of a million nodes must not be a million nested drops: inputs of which this node is the
-/// last owner are dropped in a loop.
+/// Drops inputs that only this node owns in a loop: nested drops of a long chain would overflow the
+/// stack.
 impl<T: Real> Drop for Node<T> {
     fn drop(&mut self) {
         let mut dying = std::mem::take(&mut self.inputs);

@@ -5,8 +5,8 @@ use crate::gradients::Gradients;
 use crate::graph::Var;
 use retrograd_tensor::{Real, par};
 
-/// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, but of
-/// all parts at the same time.
+/// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, with all
+/// parts computed at the same time.
 ///
 /// `mean(i)` is the mean loss of part `i`, a scalar, and `counts[i]` is the number of elements that
 /// this mean is over, such as the targets that are not ignored. The result is that of one mean over
@@ -21,8 +21,8 @@ use retrograd_tensor::{Real, par};
 /// so that the loss is what `mean` gives for no elements.
 ///
 /// Each part has a graph of its own; they share leaves only. Where there are as many parts as
-/// threads, each is done by one thread from beginning to end, which neither waits for others nor
-/// fetches what they wrote. Gradients are added in order, so results depend on the parts and not on
+/// threads, each part is computed by one thread, without synchronisation
+/// and without data of other threads. Gradients are added in order, so results depend on the parts and not on
 /// threads. Every part is computed in the [`settings`](retrograd_tensor::settings) of the caller.
 ///
 /// ```

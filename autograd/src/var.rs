@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// # Constructors and values
 impl<T: Real> Var<T> {
-    /// A variable whose gradient is wanted.
+    /// A leaf: a variable whose gradient a backward pass computes.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -21,7 +21,7 @@ impl<T: Real> Var<T> {
         Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
 
-    /// A variable without history or gradient.
+    /// A constant: a variable without a gradient.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -44,7 +44,7 @@ impl<T: Real> Var<T> {
         Var::constant(Tensor::scalar(x))
     }
 
-    /// The tensor, without history.
+    /// The value. Operations on it are not recorded.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -57,7 +57,7 @@ impl<T: Real> Var<T> {
         &self.value
     }
 
-    /// The tensor, without history.
+    /// The value, without a copy.
     pub fn into_value(self) -> Tensor<T> {
         self.value
     }
@@ -91,7 +91,7 @@ impl<T: Real> Var<T> {
         self.value.size(axis)
     }
 
-    /// The only element.
+    /// The value of a variable with one element.
     ///
     /// # Panics
     /// If there is not exactly one.
@@ -106,7 +106,7 @@ impl<T: Real> Var<T> {
         self.value.item()
     }
 
-    /// The same value as a constant: gradients stop here.
+    /// The same value as a constant. No gradient is propagated through it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -124,7 +124,7 @@ impl<T: Real> Var<T> {
         if grad_enabled() { self.clone() } else { self.detach() }
     }
 
-    /// Whether gradients flow back through this variable.
+    /// Whether it is a leaf, or computed from one: `requires_grad` in PyTorch.
     ///
     /// ```
     /// # use retrograd_autograd::{Var, no_grad};
@@ -189,8 +189,8 @@ impl<T: Real> Var<T> {
         Var { value, edge: self.edge.clone() }
     }
 
-    /// Mutable access to a leaf's tensor, for updates in place; the tensor copies itself if
-    /// a graph still uses it.
+    /// Mutable access to the value of a leaf, for updates in place. The tensor is copied first if a graph
+    /// or another variable shares it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -6,9 +6,9 @@ use retrograd_tensor::random::Key;
 
 /// # Dropout
 impl<T: Real> Var<T> {
-    /// Each element dropped (made 0) with probability `p`, the others divided by `1 - p`; see
-    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The key alone decides which: the
-    /// same key, the same elements, and nothing but the key is kept for the backward pass.
+    /// Replaces each element by 0 with probability `p`, and divides the others by `1 - p`; see
+    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The choice is
+    /// a function of the key, and the key is all that is saved for the backward pass.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -5,7 +5,7 @@ use retrograd_tensor::{Real, Tensor};
 
 /// # Joining and padding
 impl<T: Real> Var<T> {
-    /// Parts one after the other along an axis.
+    /// Concatenates tensors along an axis.
     ///
     /// # Panics
     /// If there are none, or their other axes differ.
@@ -37,7 +37,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Parts of equal shape along a new axis.
+    /// Joins tensors of equal shape along a new axis.
     ///
     /// # Panics
     /// If there are none, or their shapes differ.
@@ -56,7 +56,7 @@ impl<T: Real> Var<T> {
         Var::cat(&parts.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// Lengthened along an axis by copies of `value`.
+    /// Pads an axis with `value`: `before` elements in front and `after` elements behind.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

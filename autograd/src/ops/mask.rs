@@ -1,5 +1,5 @@
-//! Choosing between elements by a mask. Selection is never multiplication: what was not
-//! chosen has no influence, and gets a gradient of exactly 0.
+//! Selection by a mask. It is not a multiplication: an element that is not selected has no influence,
+//! even if it is NaN, and gets a gradient of exactly 0.
 
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matrix multiplication.
 
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::Real;
@@ -19,7 +19,7 @@ fn rows<T: Real>(x: &Var<T>) -> Var<T> {
 
 /// # Matrix multiplication
 impl<T: Real> Var<T> {
-    /// Matrix product over the last two axes, leading axes broadcast: `[.., m, k] · [.., k, n]`
+    /// Matrix multiplication over the last two axes, with leading axes broadcast: `[.., m, k] · [.., k, n]`
     /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,
     /// and its axis is dropped from the result.
     ///

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// # Pointwise operations of your own
 impl<T: Real> Var<T> {
-    /// `f` of every element, for any order of derivatives.
+    /// `f` of every element, differentiable to any order.
     ///
     /// ```
     /// use retrograd_autograd::{Var, grad};

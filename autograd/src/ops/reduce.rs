@@ -55,8 +55,8 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     y.reshape(out)
 }
 
-/// The node of a maximum or minimum, of which `arg` (argmax or argmin) finds the first: the gradient
-/// goes to that element.
+/// The node of a maximum or minimum. `arg` is argmax or argmin: the gradient goes to the first such
+/// element.
 fn selection<T: Real>(
     name: &'static str,
     x: &Var<T>,
@@ -92,10 +92,9 @@ fn first_of_each<T: Real>(
 
 /// # Reductions
 ///
-/// Reductions over axes named as `-1`, `[0, 2]` or `..`; `_keepdim` forms leave them with
-/// size 1.
+/// Axes are given as `-1`, `[0, 2]` or `..`. The `_keepdim` forms keep reduced axes with size 1.
 impl<T: Real> Var<T> {
-    /// Sum over axes; 0 over nothing.
+    /// The sum over axes. An empty sum is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -110,7 +109,7 @@ impl<T: Real> Var<T> {
         spread_rule("sum", self, self.value().sum(axes), axes)
     }
 
-    /// [`Var::sum`], axes kept.
+    /// [`Var::sum`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -124,7 +123,7 @@ impl<T: Real> Var<T> {
         spread_rule("sum", self, self.value().sum_keepdim(axes), axes)
     }
 
-    /// Sum over the axes that were broadcast, so that the result has `shape`.
+    /// The sum over the axes that a broadcast from `shape` would repeat: the result has `shape`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -145,7 +144,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Mean over axes; NaN over nothing.
+    /// The mean over axes. The mean of no elements is NaN.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -161,7 +160,7 @@ impl<T: Real> Var<T> {
         self.sum(axes) / T::from_f64(self.value().count(axes) as f64)
     }
 
-    /// [`Var::mean`], axes kept.
+    /// [`Var::mean`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -176,7 +175,7 @@ impl<T: Real> Var<T> {
         self.sum_keepdim(axes) / T::from_f64(self.value().count(axes) as f64)
     }
 
-    /// Product over axes; 1 over nothing. The gradient is right also where elements are 0.
+    /// The product over axes. An empty product is 1. The gradient is exact where elements are 0, too.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -194,7 +193,7 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// [`Var::prod`], axes kept.
+    /// [`Var::prod`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -208,8 +207,8 @@ impl<T: Real> Var<T> {
         self.prod(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Largest element over axes; NaN if there is one. The gradient goes to the first
-    /// element that has the value.
+    /// The maximum over axes; NaN if an element is NaN. The gradient goes to the first maximal
+    /// element.
     ///
     /// # Panics
     /// If a reduced axis is empty.
@@ -229,7 +228,7 @@ impl<T: Real> Var<T> {
         selection("max", self, value, axes, |x| x.argmax(-1))
     }
 
-    /// [`Var::max`], axes kept.
+    /// [`Var::max`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -243,8 +242,8 @@ impl<T: Real> Var<T> {
         self.max(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Smallest element over axes; NaN if there is one. The gradient goes to the first
-    /// element that has the value.
+    /// The minimum over axes; NaN if an element is NaN. The gradient goes to the first minimal
+    /// element.
     ///
     /// # Panics
     /// If a reduced axis is empty.
@@ -262,7 +261,7 @@ impl<T: Real> Var<T> {
         selection("min", self, value, axes, |x| x.argmin(-1))
     }
 
-    /// [`Var::min`], axes kept.
+    /// [`Var::min`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -276,7 +275,7 @@ impl<T: Real> Var<T> {
         self.min(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Variance over axes, `Σ(x - mean)² / (n - correction)`; `correction` 1 is the unbiased
+    /// The variance over axes, `Σ(x - mean)² / (n - correction)`; `correction` 1 is the unbiased
     /// estimate, 0 the variance of the whole population.
     ///
     /// ```
@@ -296,7 +295,7 @@ impl<T: Real> Var<T> {
         off.square().sum(axes) / T::from_f64(n as f64)
     }
 
-    /// [`Var::var`], axes kept.
+    /// [`Var::var`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -310,7 +309,7 @@ impl<T: Real> Var<T> {
         self.var(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
+    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -329,7 +328,7 @@ impl<T: Real> Var<T> {
         var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO)
     }
 
-    /// [`Var::std`], axes kept.
+    /// [`Var::std`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -343,7 +342,7 @@ impl<T: Real> Var<T> {
         self.std(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
+    /// `ln Σ eˣ` over axes, without overflow. Of no elements it is -inf.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -372,7 +371,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// [`Var::logsumexp`], axes kept.
+    /// [`Var::logsumexp`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -386,7 +385,7 @@ impl<T: Real> Var<T> {
         self.logsumexp(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
+    /// The Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -416,7 +415,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// [`Var::norm`], axes kept.
+    /// [`Var::norm`] that keeps the reduced axes, with size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -431,7 +430,7 @@ impl<T: Real> Var<T> {
         self.norm(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.
+    /// The cumulative sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -72,7 +72,7 @@ impl<T: Real> Var<T> {
     }
 
     /// Softmax over the elements where `keep` is true, see [`Tensor::masked_softmax`]: 0
-    /// elsewhere, with a gradient of exactly 0, and a row of which nothing is kept is 0.
+    /// elsewhere, with a gradient of exactly 0. A row without any such element is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

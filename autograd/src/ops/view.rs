@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 
 /// # Views
 impl<T: Real> Var<T> {
-    /// The same elements, of which `value` is a view under another shape.
+    /// The node of a reshape, whose result is `value`.
     fn reshaped(&self, value: Tensor<T>) -> Var<T> {
         Var::from_op("reshape", value, [self], |[x]| {
             let x = x.slot();
@@ -32,7 +32,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The elements where `layout` says, counting in row-major order.
+    /// The elements at the positions of `layout`, counted in row-major order.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -48,8 +48,8 @@ impl<T: Real> Var<T> {
         self.strided_as("as_strided", value, layout)
     }
 
-    /// The adjoint of [`Var::as_strided`]: a variable of `shape`, 0 but where `layout`
-    /// points, where the elements of `self` are added.
+    /// The adjoint of [`Var::as_strided`]: a variable of `shape` in which the
+    /// elements of `self` are added at the positions of `layout`, and which is 0 elsewhere.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -68,7 +68,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// The same elements in row-major order under another shape; one size may be
+    /// Returns the elements in row-major order with another shape. One size may be
     /// [`INFER`](retrograd_tensor::INFER).
     ///
     /// ```
@@ -84,7 +84,7 @@ impl<T: Real> Var<T> {
         self.reshaped(self.value().reshape(dims))
     }
 
-    /// All elements along one axis.
+    /// Returns all elements along one axis, in row-major order.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -97,7 +97,7 @@ impl<T: Real> Var<T> {
         self.reshape([self.value().numel()])
     }
 
-    /// Axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -117,7 +117,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Two axes exchanged.
+    /// Exchanges two axes.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -133,7 +133,7 @@ impl<T: Real> Var<T> {
         self.permute(order)
     }
 
-    /// The last two axes exchanged.
+    /// Exchanges the last two axes: the transpose of a matrix, or of a batch of matrices.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -147,7 +147,7 @@ impl<T: Real> Var<T> {
         self.transpose(-2, -1)
     }
 
-    /// Repeated along axes of size 1 and new leading axes.
+    /// Repeats the elements along axes of size 1 and along new leading axes.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -171,7 +171,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Without an axis of size 1.
+    /// Removes an axis of size 1.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -184,7 +184,7 @@ impl<T: Real> Var<T> {
         self.reshaped(self.value().squeeze(axis))
     }
 
-    /// With a new axis of size 1 before `axis`; `-1` appends one.
+    /// Inserts an axis of size 1 before `axis`; `-1` appends it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -199,7 +199,7 @@ impl<T: Real> Var<T> {
         self.reshaped(self.value().unsqueeze(axis))
     }
 
-    /// A range of an axis.
+    /// Selects a range of an axis.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -214,7 +214,8 @@ impl<T: Real> Var<T> {
         self.slice_step(axis, range, 1)
     }
 
-    /// Every `step`-th element of a range; a negative step starts at the range's end.
+    /// Selects every `step`-th element of a range of an axis. A negative step starts at the end of the
+    /// range.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -233,7 +234,7 @@ impl<T: Real> Var<T> {
         self.strided("slice", |layout| layout.slice_range("slice", axis, range.clone(), step))
     }
 
-    /// `len` elements of an axis from `start`.
+    /// Selects `len` elements of an axis, from `start`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -247,7 +248,7 @@ impl<T: Real> Var<T> {
         self.strided("narrow", |layout| layout.slice("narrow", axis, start, stop, 1))
     }
 
-    /// An axis reversed.
+    /// Reverses an axis.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -260,7 +261,7 @@ impl<T: Real> Var<T> {
         self.slice_step(axis, .., -1)
     }
 
-    /// One index of an axis, which vanishes.
+    /// Selects one index of an axis, and removes the axis.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -286,8 +287,8 @@ impl<T: Real> Var<T> {
         self.strided("diagonal", |layout| layout.diagonal("diagonal", offset, a, b))
     }
 
-    /// Windows of `size` elements every `step` along an axis, which then counts windows; a
-    /// new last axis runs inside the window.
+    /// Returns all windows of `size` elements, `step` apart, along an axis. The axis becomes that of the
+    /// windows, and a new last axis that of the elements in a window.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -300,7 +301,7 @@ impl<T: Real> Var<T> {
         self.strided("unfold", |layout| layout.unfold("unfold", axis, size, step))
     }
 
-    /// Cut into pieces of the given sizes along an axis.
+    /// Splits into pieces of the given sizes along an axis.
     ///
     /// # Panics
     /// If the sizes do not add up to that of the axis.
@@ -334,7 +335,7 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// Cut into `n` pieces along an axis, of equal size but for a smaller last one; as in
+    /// Splits into `n` pieces of equal size along an axis. The last piece may be smaller, and as in
     /// PyTorch there may be fewer than `n`.
     ///
     /// ```
