@@ -427,7 +427,7 @@ impl<T: Element> Tensor<T> {
         out
     }
 
-    /// The only element.
+    /// The element of a tensor that has one.
     ///
     /// # Panics
     /// If there is not exactly one.
@@ -790,7 +790,7 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
     }
 
-    /// Windows of `size` elements every `step` along an axis, which becomes the axis of windows; a
+    /// All windows of `size` elements, `step` apart, along an axis, which becomes the axis of windows; a
     /// new last axis is within the window.
     ///
     /// ```

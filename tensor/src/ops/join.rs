@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 
 /// # Joining and padding
 impl<T: Element> Tensor<T> {
-    /// The parts one after the other along an axis they have. Their sizes agree on all other
+    /// Concatenates tensors along an axis. Their sizes agree on all other
     /// axes; that of the result is the sum.
     ///
     /// # Panics
@@ -28,7 +28,7 @@ impl<T: Element> Tensor<T> {
         join("cat", parts, axis)
     }
 
-    /// The parts, of equal shape, along a new axis before `axis`; `-1` makes it the last.
+    /// Joins tensors of equal shape along a new axis before `axis`; `-1` makes it the last.
     ///
     /// # Panics
     /// If there are no parts, or their shapes differ.
@@ -46,7 +46,7 @@ impl<T: Element> Tensor<T> {
         join("stack", &parts.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// `before` elements of `value` in front of an axis and `after` behind it.
+    /// Pads an axis with `value`: `before` elements in front and `after` elements behind.
     ///
     /// # Panics
     /// If the axis does not exist or would be too long.

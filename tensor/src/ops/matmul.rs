@@ -39,9 +39,9 @@ pub fn matmul_shape(a: &Shape, b: &Shape) -> Result<Shape> {
 
 /// # Matrix multiplication
 impl<T: Real> Tensor<T> {
-    /// Matrix product over the last two axes, leading axes broadcast: `[.., m, k] · [.., k, n]`
-    /// is `[.., m, n]`. An operand of rank 1 is a row on the left and a column on the right,
-    /// and its axis is dropped from the result. Any strides are read in place.
+    /// Matrix multiplication over the last two axes, with leading axes broadcast:
+    /// `[.., m, k] · [.., k, n]` is `[.., m, n]`. An operand of rank 1 is a row on the left and a
+    /// column on the right, and its axis is dropped from the result. Any strides are read in place.
     ///
     /// With `k = 0` the result is 0.
     ///

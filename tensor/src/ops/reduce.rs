@@ -52,7 +52,7 @@ fold!(Min, T::INFINITY, min, min_lane);
 
 /// # Reductions
 impl<T: Real> Tensor<T> {
-    /// Sum over axes; 0 over nothing. Blocked, with a relative error of about
+    /// The sum over axes. An empty sum is 0. Blocked, with a relative error of about
     /// `log₂(n) · ε` for terms of one sign, and the same for any layout and any number of
     /// threads.
     ///
@@ -68,7 +68,7 @@ impl<T: Real> Tensor<T> {
         reduce("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
     }
 
-    /// Mean over axes; NaN over nothing.
+    /// The mean over axes. The mean of no elements is NaN.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -81,7 +81,7 @@ impl<T: Real> Tensor<T> {
         reduce("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
     }
 
-    /// Product over axes; 1 over nothing.
+    /// The product over axes. An empty product is 1.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -93,7 +93,7 @@ impl<T: Real> Tensor<T> {
         reduce("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
     }
 
-    /// Largest element over axes; NaN if there is one.
+    /// The maximum over axes; NaN if an element is NaN.
     ///
     /// # Panics
     /// If a reduced axis is empty.
@@ -109,7 +109,7 @@ impl<T: Real> Tensor<T> {
         self.max_or_min("max", Max, axes)
     }
 
-    /// Smallest element over axes; NaN if there is one.
+    /// The minimum over axes; NaN if an element is NaN.
     ///
     /// # Panics
     /// If a reduced axis is empty.
@@ -165,7 +165,7 @@ impl<T: Real> Tensor<T> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
-    /// Variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
+    /// The variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
     /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
     /// of the whole population. Non-finite if `n <= correction`.
     ///
@@ -180,7 +180,7 @@ impl<T: Real> Tensor<T> {
         self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
     }
 
-    /// Standard deviation over axes: the root of [`Tensor::var`].
+    /// The standard deviation over axes: the root of [`Tensor::var`].
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -205,7 +205,7 @@ impl<T: Real> Tensor<T> {
         reduce(op, Sum, &deviations.square(), axes) / count(all.saturating_sub(correction))
     }
 
-    /// `ln Σ eˣ` over axes, without overflow; -inf over nothing.
+    /// `ln Σ eˣ` over axes, without overflow. Of no elements it is -inf.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -221,7 +221,7 @@ impl<T: Real> Tensor<T> {
         self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
     }
 
-    /// Euclidean norm over axes, `√Σx²`.
+    /// The Euclidean norm over axes, `√Σx²`.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -318,7 +318,7 @@ fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> 
 
 /// # Reductions
 impl Tensor<bool> {
-    /// Whether any element over axes is true; false over nothing.
+    /// Whether any element over axes is true. Of no elements it is false.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -330,7 +330,7 @@ impl Tensor<bool> {
         reduce_with("any", self, axes, false, |mut line| Iterator::any(&mut line, |b| b))
     }
 
-    /// Whether all elements over axes are true; true over nothing.
+    /// Whether all elements over axes are true. Of no elements it is true.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
