@@ -13,7 +13,8 @@ pub(crate) fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -
     let values = Values::default();
     let a = OnVars(&values);
     let y = op.vjp(a, a.value(saved.clone()), a.value(g.clone()));
-    a.var(y)
+    // A formula without `saved` and `g`, such as that of a step function, is a number.
+    a.var(y).broadcast_to(*g.shape())
 }
 
 /// The values of a formula. The values of an [`Algebra`] are `Copy`, and variables are not: they
@@ -110,10 +111,10 @@ impl<T: Real> Algebra<T> for OnVars<'_, T> {
         self.add(self.mul(a, b), c)
     }
     fn min(self, a: Value, b: Value) -> Value {
-        self.zip(a, b, Var::minimum)
+        self.select(self.or(self.lt(a, b), self.is_nan(a)), a, b)
     }
     fn max(self, a: Value, b: Value) -> Value {
-        self.zip(a, b, Var::maximum)
+        self.select(self.or(self.lt(b, a), self.is_nan(a)), a, b)
     }
 
     fn lt(self, a: Value, b: Value) -> Mask {

@@ -86,16 +86,16 @@ impl<T: Real> Engine<T> {
         rule: &dyn Rule<T>,
         grads: Vec<Option<Var<T>>>,
     ) -> InputGrads<T> {
+        if let Some(definition) = rule.definition()
+            && self.recording
+        {
+            return through_definition(node, definition, grads);
+        }
         let zeros = |shape| Var::constant(Tensor::zeros(shape));
         let grads = grads.into_iter().zip(node.outputs());
         let grads: Vec<Var<T>> = grads.map(|(g, s)| g.unwrap_or_else(|| zeros(s))).collect();
-        match rule.definition() {
-            Some(definition) if self.recording => through_definition(node, definition, grads),
-            _ => {
-                let inputs = self.recording.then_some(node.inputs());
-                rule.backward(&Cx { node, inputs }, &grads)
-            }
-        }
+        let inputs = self.recording.then_some(node.inputs());
+        rule.backward(&Cx { node, inputs }, &grads)
     }
 
     /// Adds a gradient to that of a leaf, or of a result of an operation.
@@ -138,14 +138,14 @@ impl<T: Real> Engine<T> {
 pub(crate) fn through_definition<T: Real>(
     node: &Arc<Node<T>>,
     definition: &dyn Definition<T>,
-    grads: Vec<Var<T>>,
+    grads: Vec<Option<Var<T>>>,
 ) -> InputGrads<T> {
     let aliases: Vec<Input<T>> = node.inputs().iter().map(alias).collect();
     let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases) });
     let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
     let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
     let oldest = wanted.first().copied();
-    let seeds = outputs.iter().zip(grads).collect();
+    let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?))).collect();
     let found =
         Engine::new(true, true, wanted, oldest).run(seeds).expect("a new graph is complete");
     let grad = |(at, id): (usize, &Option<Id>)| Some((at, found.get(id.as_ref()?)?.clone()));

@@ -171,14 +171,6 @@ impl<T: Real> Node<T> {
     }
 
     /// The shapes of the outputs.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([5, 3]));
-    /// let parts = x.split(0, &[2, 3]);
-    /// assert_eq!(format!("{:?}", parts[0].node().unwrap().outputs()), "[[2, 3], [3, 3]]");
-    /// ```
     pub fn outputs(&self) -> &[Shape] {
         &self.outputs
     }

@@ -406,7 +406,11 @@ impl<T: Real> Cx<'_, T> {
         Var { value, edge }
     }
 
-    /// The result (the first one), with its saved value: connected to the graph in a recorded pass.
+    /// The result of an operation that has one, with its saved value: connected to the graph in a
+    /// recorded pass.
+    ///
+    /// # Panics
+    /// If the operation has several results.
     ///
     /// ```
     /// # use retrograd_autograd::{InputGrads, Var, grad};
@@ -420,9 +424,24 @@ impl<T: Real> Cx<'_, T> {
     /// let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
     /// assert_eq!(dx.backward().get(&x).unwrap().item(), 1.0);
     /// ```
+    #[track_caller]
     pub fn output(&self, value: &Tensor<T>) -> Var<T> {
+        let n = self.node.outputs().len();
+        assert!(n == 1, "Cx::output: `{}` has {n} results (hint: output_at)", self.node.name());
+        self.output_at(0, value)
+    }
+
+    /// One of several results, by position, with its saved value.
+    ///
+    /// # Panics
+    /// If it has another shape, or does not exist.
+    #[track_caller]
+    pub fn output_at(&self, i: usize, value: &Tensor<T>) -> Var<T> {
+        let shape = self.node.outputs().get(i);
+        let name = self.node.name();
+        assert!(shape == Some(value.shape()), "Cx::output_at: not result {i} of `{name}`");
         let edge = match self.inputs {
-            Some(_) => Edge::Node(self.node.clone(), 0),
+            Some(_) => Edge::Node(self.node.clone(), i),
             None => Edge::Constant,
         };
         Var { value: value.clone(), edge }
@@ -445,7 +464,7 @@ impl<T: Real> Cx<'_, T> {
     /// ```
     #[track_caller]
     pub fn shape(&self, slot: &Slot<T>) -> &Shape {
-        self.node.inputs()[slot.at.expect("this input was given")].shape()
+        self.node.inputs()[slot.at.expect("Cx::shape: this input was not given")].shape()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
-use retrograd_autograd::{Backprop, Id, Var, grad, no_grad, sharded, with_threads};
+use retrograd_autograd::{Backprop, Id, InputGrads, Var, grad, no_grad, sharded, with_threads};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
 use std::cell::Cell;
@@ -278,11 +278,66 @@ fn shapes_of_both_layers_are_reported_at_the_line_of_the_caller() {
     }
 }
 
+/// The first element and the rest, as two results of one operation.
+fn two_parts(x: &Var<f64>) -> Vec<Var<f64>> {
+    let n = x.size(0);
+    let parts = vec![x.value().narrow(0, 0, 1), x.value().narrow(0, 1, n - 1)];
+    Var::from_op_outputs("two_parts", parts, [x], |[x]| {
+        let x = x.slot();
+        move |_, g| InputGrads::of(&x, || Var::cat(&[&g[0], &g[1]], 0))
+    })
+}
+
+/// `exp(x)` and `exp(-x)`, whose derivatives are those results.
+fn exp_and_inverse(x: &Var<f64>) -> Vec<Var<f64>> {
+    let values = vec![x.value().exp(), x.value().neg().exp()];
+    let [y, z] = [values[0].clone(), values[1].clone()];
+    Var::from_op_outputs("exp_and_inverse", values, [x], |[x]| {
+        let x = x.slot();
+        move |cx, g| {
+            let (y, z) = (cx.output_at(0, &y), cx.output_at(1, &z));
+            InputGrads::of(&x, || &g[0] * &y - &g[1] * &z)
+        }
+    })
+}
+
+#[test]
+fn each_of_several_results_is_connected_in_a_recorded_pass() {
+    let x = leaf(2.0);
+    for (i, sign) in [(0, 1.0), (1, -1.0)] {
+        let y = &exp_and_inverse(&x)[i];
+        let dx = grad(&[(y, None)], &[&x])[0].clone().unwrap();
+        let ddx = grad(&[(&dx, None)], &[&x])[0].clone().unwrap();
+        assert!((dx.item() - sign * (sign * 2.0f64).exp()).abs() < 1e-12, "{i}");
+        assert!((ddx.item() - (sign * 2.0f64).exp()).abs() < 1e-12, "{i}");
+    }
+}
+
+/// The parts of a split need not be used in the same pass.
+#[test]
+fn parts_of_a_split_have_passes_of_their_own() {
+    let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0]));
+    let parts = x.split(0, &[1, 2]);
+    assert_eq!(parts[0].sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 0.0]);
+    assert_eq!(parts[1].sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+}
+
+/// Where branches of a formula meet, its higher derivatives are those of one branch.
+#[test]
+fn higher_derivatives_of_elu_at_0() {
+    let x = leaf(0.0);
+    let mut y = x.elu(0.7);
+    for order in 1..=3 {
+        y = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
+        assert_eq!(y.item(), 0.7, "order {order}");
+    }
+}
+
 /// Each result has an id and a gradient of its own, and either may be unused.
 #[test]
 fn operations_have_several_results() {
     let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0, 4.0]));
-    let parts = x.square().split(0, &[1, 3]);
+    let parts = two_parts(&x.square());
     let ids: Vec<Id> = parts.iter().map(|p| p.id().unwrap()).collect();
     assert!(ids[0] < ids[1] && parts[0].node().unwrap().outputs().len() == 2);
     for used in [vec![0], vec![1], vec![0, 1]] {

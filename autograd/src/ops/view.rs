@@ -326,13 +326,9 @@ impl<T: Real> Var<T> {
         let mut start = 0;
         let piece = |&n: &usize| {
             start += n;
-            self.value().narrow(axis, start - n, n)
+            self.narrow(axis, start - n, n)
         };
-        let pieces = sizes.iter().map(piece).collect();
-        Var::from_op_outputs("split", pieces, [self], |[x]| {
-            let x = x.slot();
-            move |_, g| InputGrads::of(&x, || Var::cat(&g.iter().collect::<Vec<_>>(), axis))
-        })
+        sizes.iter().map(piece).collect()
     }
 
     /// Splits into `n` pieces of equal size along an axis. The last piece may be smaller, and as in

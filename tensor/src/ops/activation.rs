@@ -33,7 +33,7 @@ pointwise! {
     vjp(self, a, x, g) {
         // Above 0, where this branch is not selected, e^x might overflow.
         let zero = a.splat(T::ZERO);
-        let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.min(x, zero)));
+        let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.select(a.le(x, zero), x, zero)));
         a.select(a.le(x, zero), low, g)
     }
 
@@ -56,9 +56,9 @@ pointwise! {
     }
 
     /// `x / (1 + |x|)`
-    Softsign = "softsign", saves Output, costs CHEAP;
+    Softsign = "softsign", saves Input, costs CHEAP;
     f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
-    vjp(self, a, y, g) { let d = a.sub(a.splat(T::ONE), a.abs(y)); a.mul(a.mul(g, d), d) }
+    vjp(self, a, x, g) { let d = a.add(a.splat(T::ONE), a.abs(x)); a.div(a.div(g, d), d) }
 
     /// `ln(1 + eˣ)`
     Softplus = "softplus", saves Input, costs COSTLY;

@@ -141,7 +141,7 @@ fn unaries() -> Vec<Unary> {
         unary!(
             softsign,
             Softsign,
-            output,
+            input,
             |x| x / (1.0 + x.abs()),
             |x| (1.0 + x.abs()).powi(-2),
             3.0,

@@ -406,8 +406,11 @@ impl<T: Real> Rotation<T> {
     #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
         Var::from_op("rope", self.value(x.value()), [x], |[x]| {
-            let (x, inverse) = (x.slot(), Rotation { sin: self.sin.neg(), ..self.clone() });
-            move |_, g| InputGrads::of(&x, || inverse.apply(g))
+            let (x, rotation) = (x.slot(), self.clone());
+            move |_, g| {
+                let inverse = Rotation { sin: rotation.sin.neg(), ..rotation.clone() };
+                InputGrads::of(&x, || inverse.apply(g))
+            }
         })
     }
 
