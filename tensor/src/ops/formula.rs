@@ -232,7 +232,7 @@ mod tests {
             (
                 Formula::of(Elu { alpha: 0.5 }),
                 "elu: y = 0.5 · (exp(x) - 1) if x ≤ 0 else x, \
-                 dx = g · 0.5 · exp(min(x, 0)) if x ≤ 0 else g",
+                 dx = g · 0.5 · exp(x if x ≤ 0 else 0) if x ≤ 0 else g",
             ),
             (
                 Formula::of(Mish),
