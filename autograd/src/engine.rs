@@ -5,8 +5,11 @@
 //! maps them to gradients of its inputs. There is no recursion and no sorting, and the order is
 //! always the same.
 
-use crate::graph::{Cx, Definition, Edge, Id, Input, InputGrads, Node, Rule, Var};
+use crate::graph::{
+    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
+};
 use retrograd_tensor::{Real, Tensor};
+use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,7 +33,7 @@ pub(crate) struct Engine<T: Real> {
 /// An operation, and the gradient of each of its results so far.
 struct Pending<T: Real> {
     node: Arc<Node<T>>,
-    grads: Vec<Option<Var<T>>>,
+    grads: Outputs<Option<Var<T>>>,
 }
 
 impl<T: Real> Engine<T> {
@@ -42,18 +45,15 @@ impl<T: Real> Engine<T> {
     /// The gradients of leaves and kept variables.
     ///
     /// # Errors
-    /// If an operation was freed by an earlier pass.
+    /// If an operation was freed by an earlier pass, or its rule gives wrong gradients.
     #[inline(never)]
     pub(crate) fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
         for (root, g) in roots {
             self.propagate(&root.edge, g);
         }
         while let Some((id, Pending { node, grads })) = self.pending.pop_last() {
-            for (i, g) in grads.iter().enumerate() {
-                let id = id.offset(i);
-                if let Some(g) = g
-                    && self.keep.contains(&id)
-                {
+            for (id, g) in (0..).map(|i| id.offset(i)).zip(&grads) {
+                if let Some(g) = g.as_ref().filter(|_| self.keep.contains(&id)) {
                     self.found.insert(id, g.clone());
                 }
             }
@@ -66,13 +66,14 @@ impl<T: Real> Engine<T> {
                      (hint: Backprop::retain_graph keeps it)"
                 )
             })?;
-            let mut input_grads = self.differentiate(&node, &*rule, grads);
+            let mut input_grads = self.differentiate(&node, &*rule, grads)?;
             drop(rule);
             // Sums do not depend on the order in which a rule names its inputs.
-            input_grads.0.sort_by_key(|(at, _)| *at);
-            for (at, g) in input_grads.0 {
+            input_grads.0.sort_by_key(|g| g.at);
+            input_grads.check(&node)?;
+            for InputGrad { at, value, .. } in input_grads.0 {
                 let input = &node.inputs()[at];
-                self.propagate(&input.edge, g.sum_to(input.shape));
+                self.propagate(&input.edge, value.sum_to(input.shape));
             }
         }
         Ok(self.found)
@@ -84,8 +85,8 @@ impl<T: Real> Engine<T> {
         &self,
         node: &Arc<Node<T>>,
         rule: &dyn Rule<T>,
-        grads: Vec<Option<Var<T>>>,
-    ) -> InputGrads<T> {
+        grads: Outputs<Option<Var<T>>>,
+    ) -> Result<InputGrads<T>, String> {
         if let Some(definition) = rule.definition()
             && self.recording
         {
@@ -93,9 +94,9 @@ impl<T: Real> Engine<T> {
         }
         let zeros = |shape| Var::constant(Tensor::zeros(shape));
         let grads = grads.into_iter().zip(node.outputs());
-        let grads: Vec<Var<T>> = grads.map(|(g, s)| g.unwrap_or_else(|| zeros(s))).collect();
+        let grads: Outputs<Var<T>> = grads.map(|(g, s)| g.unwrap_or_else(|| zeros(s))).collect();
         let inputs = self.recording.then_some(node.inputs());
-        rule.backward(&Cx { node, inputs }, &grads)
+        Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
     /// Adds a gradient to that of a leaf, or of a result of an operation.
@@ -115,7 +116,7 @@ impl<T: Real> Engine<T> {
             Edge::Node(node, output) => {
                 let pending = self.pending.entry(node.id()).or_insert_with(|| Pending {
                     node: node.clone(),
-                    grads: vec![None; node.outputs().len()],
+                    grads: smallvec![None; node.outputs().len()],
                 });
                 let Some(sum) = &mut pending.grads[*output] else {
                     pending.grads[*output] = Some(g);
@@ -138,18 +139,24 @@ impl<T: Real> Engine<T> {
 pub(crate) fn through_definition<T: Real>(
     node: &Arc<Node<T>>,
     definition: &dyn Definition<T>,
-    grads: Vec<Option<Var<T>>>,
-) -> InputGrads<T> {
+    grads: Outputs<Option<Var<T>>>,
+) -> Result<InputGrads<T>, String> {
     let aliases: Vec<Input<T>> = node.inputs().iter().map(alias).collect();
-    let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases) });
+    let outputs = definition.outputs(&Cx { node, inputs: Some(&aliases), in_definition: true });
     let ids: Vec<Option<Id>> = aliases.iter().map(Input::id).collect();
     let wanted: Vec<Id> = ids.iter().flatten().copied().collect();
     let oldest = wanted.first().copied();
     let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?))).collect();
-    let found =
-        Engine::new(true, true, wanted, oldest).run(seeds).expect("a new graph is complete");
-    let grad = |(at, id): (usize, &Option<Id>)| Some((at, found.get(id.as_ref()?)?.clone()));
-    InputGrads(ids.iter().enumerate().filter_map(grad).collect())
+    let found = Engine::new(true, true, wanted, oldest).run(seeds)?;
+    let mut grads = Vec::with_capacity(ids.len());
+    for (at, id) in ids.iter().enumerate() {
+        let Some(id) = id else { continue };
+        // The definition may not depend on an input.
+        let zeros = || Var::constant(Tensor::zeros(node.inputs()[at].shape()));
+        let value = found.get(id).cloned().unwrap_or_else(zeros);
+        grads.push(InputGrad { op: node.id(), at, value });
+    }
+    Ok(InputGrads(grads))
 }
 
 /// The same variable as the result of a new operation.
@@ -158,16 +165,19 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
         Edge::Constant => Edge::Constant,
         edge => {
             let inputs = vec![Input { edge: edge.clone(), shape: input.shape }];
-            Edge::Node(Node::new("alias", vec![input.shape], inputs, Arc::new(Alias)), 0)
+            let (id, outputs) = (Id::reserve(1), smallvec![input.shape]);
+            Edge::Node(Node::new(id, "alias", outputs, inputs, Arc::new(Alias { id })), 0)
         }
     };
     Input { edge, shape: input.shape }
 }
 
-struct Alias;
+struct Alias {
+    id: Id,
+}
 
 impl<T: Real> Rule<T> for Alias {
     fn backward(&self, _: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
-        InputGrads(vec![(0, g[0].clone())])
+        InputGrads(vec![InputGrad { op: self.id, at: 0, value: g[0].clone() }])
     }
 }

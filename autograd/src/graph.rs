@@ -1,6 +1,7 @@
 //! The graph of a computation: variables, and the operations that computed them.
 
 use retrograd_tensor::{Real, Shape, Tensor};
+use smallvec::SmallVec;
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -89,6 +90,9 @@ impl<T: Real> Clone for Edge<T> {
     }
 }
 
+/// A list with an element for each output of an operation.
+pub(crate) type Outputs<A> = SmallVec<[A; 1]>;
+
 /// A recorded operation.
 ///
 /// A graph is traversed from a variable by [`Var::node`] and [`Node::inputs`]:
@@ -108,7 +112,7 @@ impl<T: Real> Clone for Edge<T> {
 pub struct Node<T: Real> {
     id: Id,
     name: &'static str,
-    outputs: Vec<Shape>,
+    outputs: Outputs<Shape>,
     inputs: Vec<Input<T>>,
     /// Removed by the backward pass, so that saved tensors are freed as the pass proceeds.
     rule: Mutex<Option<Arc<dyn Rule<T>>>>,
@@ -143,20 +147,33 @@ pub struct Cx<'a, T: Real> {
     pub(crate) node: &'a Arc<Node<T>>,
     /// `None` in a first-order pass, where all are constants.
     pub(crate) inputs: Option<&'a [Input<T>]>,
+    /// Whether a definition is evaluated, which computes the results itself.
+    pub(crate) in_definition: bool,
 }
 
-/// Gradients of the inputs of an operation, by position.
+/// Gradients of the inputs of an operation.
 #[derive(Debug)]
-pub struct InputGrads<T: Real>(pub(crate) Vec<(usize, Var<T>)>);
+pub struct InputGrads<T: Real>(pub(crate) Vec<InputGrad<T>>);
+
+/// The gradient of an input.
+#[derive(Debug)]
+pub(crate) struct InputGrad<T: Real> {
+    /// The operation.
+    pub(crate) op: Id,
+    /// The position of the input.
+    pub(crate) at: usize,
+    pub(crate) value: Var<T>,
+}
 
 impl<T: Real> Node<T> {
+    /// The operation `id`, where there are as many reserved ids as outputs.
     pub(crate) fn new(
+        id: Id,
         name: &'static str,
-        outputs: Vec<Shape>,
+        outputs: Outputs<Shape>,
         inputs: Vec<Input<T>>,
         rule: Arc<dyn Rule<T>>,
     ) -> Arc<Node<T>> {
-        let id = Id::reserve(outputs.len());
         Arc::new(Node { id, name, outputs, inputs, rule: Mutex::new(Some(rule)) })
     }
 

@@ -1,8 +1,11 @@
 //! Recording operations: what an operation saves, and the rule that differentiates it.
 
-use crate::graph::{Cx, Definition, Edge, Input, InputGrads, Node, Rule, Var};
+use crate::graph::{
+    Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
+};
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
+use smallvec::smallvec;
 use std::array;
 use std::sync::Arc;
 
@@ -14,12 +17,15 @@ impl<T: Real> Var<T> {
     /// [`Operand`] for each input, saves what the backward pass needs, and returns the rule: a closure
     /// that maps the gradient of the result to those of the inputs ([`InputGrads`]). A gradient may
     /// have the shape of its input *or* a shape that the input broadcasts to: the engine sums over
-    /// broadcast axes.
+    /// broadcast axes. A rule that gives no gradient to a tracked input is an error.
     ///
     /// The rule is written in operations on variables, so it can be differentiated itself: in a
     /// first-order pass these are constants, and nothing is recorded; in a recorded pass
     /// ([`grad`](crate::grad)) they extend the graph. A rule that is a kernel on tensors is a
     /// [`Fused`] operation.
+    ///
+    /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
+    /// alive, and gradients by it are not propagated.
     ///
     /// Work that the rule shares among threads goes through [`par`](retrograd_tensor::par), not
     /// through rayon: see [`settings`](retrograd_tensor::settings).
@@ -58,8 +64,10 @@ impl<T: Real> Var<T> {
         if !is_recorded(&inputs) {
             return Var::constant(value);
         }
-        let rule = record(operands(&inputs));
-        let node = ordinary(name, vec![*value.shape()], &inputs, move |cx, g| rule(cx, &g[0]));
+        let id = Id::reserve(1);
+        let rule = record(operands(id, &inputs));
+        let outputs = smallvec![*value.shape()];
+        let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, &g[0]));
         Var { value, edge: Edge::Node(node, 0) }
     }
 
@@ -97,9 +105,11 @@ impl<T: Real> Var<T> {
         if !is_recorded(&inputs) {
             return values.into_iter().map(Var::constant).collect();
         }
+        let id = Id::reserve(values.len());
         let shapes = values.iter().map(|value| *value.shape()).collect();
-        let node = ordinary(name, shapes, &inputs, record(operands(&inputs)));
-        outputs_of(&node, values)
+        let node = ordinary(id, name, shapes, &inputs, record(operands(id, &inputs)));
+        let output = |(i, value)| Var { value, edge: Edge::Node(node.clone(), i) };
+        values.into_iter().enumerate().map(output).collect()
     }
 
     /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
@@ -133,9 +143,11 @@ impl<T: Real> Var<T> {
         if !is_recorded(&given) {
             return Var::constant(value);
         }
-        let operands = given.iter().enumerate().map(|(at, var)| Operand { at, var: *var });
+        let op = Id::reserve(1);
+        let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
         let rule = record(operands.collect());
-        let node = ordinary(name, vec![*value.shape()], &given, move |cx, g| rule(cx, &g[0]));
+        let outputs = smallvec![*value.shape()];
+        let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, &g[0]));
         Var { value, edge: Edge::Node(node, 0) }
     }
 
@@ -151,9 +163,10 @@ impl<T: Real> Var<T> {
             return values.map(Var::constant);
         }
         let shapes = values.iter().map(|value| *value.shape()).collect();
-        let node = fused::<T, F, M>(shapes, &inputs, record(operands(&inputs)));
-        let mut outputs = outputs_of(&node, values.into()).into_iter();
-        array::from_fn(|_| outputs.next().expect("as many variables as values"))
+        let id = Id::reserve(M);
+        let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
+        let mut i = 0..;
+        values.map(|value| Var { value, edge: Edge::Node(node.clone(), i.next().unwrap_or(0)) })
     }
 }
 
@@ -215,6 +228,8 @@ pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
 /// An input of an operation that is being recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, T: Real> {
+    /// The operation.
+    op: Id,
     /// `None` for an optional input that was not given.
     var: Option<&'a Var<T>>,
     /// Its position among the inputs that were given.
@@ -285,6 +300,7 @@ impl<T: Real> Operand<'_, T> {
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         Slot {
+            op: self.op,
             at: self.var.map(|_| self.at),
             needs_grad: self.needs_grad(),
             value: self.var.filter(|_| condition).map(|var| var.value().clone()),
@@ -295,6 +311,9 @@ impl<T: Real> Operand<'_, T> {
 /// An input of a recorded operation, as its rule refers to it; and its value, if that was saved.
 #[derive(Clone, Debug)]
 pub struct Slot<T: Real> {
+    /// The operation.
+    op: Id,
+    /// Its position among the inputs that were given; `None` if it was not.
     at: Option<usize>,
     needs_grad: bool,
     value: Option<Tensor<T>>,
@@ -363,9 +382,39 @@ impl<T: Real> InputGrads<T> {
         if let Some(at) = slot.at
             && slot.needs_grad
         {
-            self.0.push((at, gradient().into()));
+            self.0.push(InputGrad { op: slot.op, at, value: gradient().into() });
         }
         self
+    }
+
+    /// Whether these, in the order of the inputs, are gradients of the inputs of `node`: all that are
+    /// tracked.
+    pub(crate) fn check(&self, node: &Node<T>) -> Result<(), String> {
+        let name = node.name();
+        if self.0.iter().any(|g| g.op != node.id()) {
+            return Err(format!("backward: the rule of `{name}` uses another operation's slot"));
+        }
+        let mut grads = self.0.iter().peekable();
+        for (at, input) in node.inputs().iter().enumerate() {
+            let mut given = false;
+            while let Some(g) = grads.next_if(|g| g.at == at) {
+                let (got, shape) = (g.value.shape(), &input.shape);
+                if got != shape && !shape.broadcasts_to(got) {
+                    return Err(format!(
+                        "backward: the rule of `{name}` gives a gradient of shape {got:?} to input \
+                         {at}, which has shape {shape:?}"
+                    ));
+                }
+                given = true;
+            }
+            if !given && input.id().is_some() {
+                return Err(format!(
+                    "backward: the rule of `{name}` gives no gradient to input {at}, which is tracked \
+                     (hint: if the result does not depend on it, give zeros)"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -398,7 +447,9 @@ impl<T: Real> Cx<'_, T> {
     }
 
     /// An input with another value, at which derivatives by the input are the same.
+    #[track_caller]
     pub fn input_as(&self, slot: &Slot<T>, value: Tensor<T>) -> Var<T> {
+        self.check(slot);
         let edge = match (self.inputs, slot.at) {
             (Some(inputs), Some(at)) => inputs[at].edge.clone(),
             _ => Edge::Constant,
@@ -434,11 +485,12 @@ impl<T: Real> Cx<'_, T> {
     /// One of several results, by position, with its saved value.
     ///
     /// # Panics
-    /// If it has another shape, or does not exist.
+    /// If it has another shape, or does not exist; or in a definition, which computes the results.
     #[track_caller]
     pub fn output_at(&self, i: usize, value: &Tensor<T>) -> Var<T> {
         let shape = self.node.outputs().get(i);
         let name = self.node.name();
+        assert!(!self.in_definition, "Cx::output: the definition of `{name}` uses its own result");
         assert!(shape == Some(value.shape()), "Cx::output_at: not result {i} of `{name}`");
         let edge = match self.inputs {
             Some(_) => Edge::Node(self.node.clone(), i),
@@ -464,7 +516,17 @@ impl<T: Real> Cx<'_, T> {
     /// ```
     #[track_caller]
     pub fn shape(&self, slot: &Slot<T>) -> &Shape {
+        self.check(slot);
         self.node.inputs()[slot.at.expect("Cx::shape: this input was not given")].shape()
+    }
+
+    #[track_caller]
+    fn check(&self, slot: &Slot<T>) {
+        let name = self.node.name();
+        assert!(
+            slot.op == self.node.id(),
+            "Cx: the rule of `{name}` uses another operation's slot"
+        );
     }
 }
 
@@ -482,12 +544,15 @@ pub fn is_recorded<T: Real>(inputs: &[Option<&Var<T>>]) -> bool {
     grad_enabled() && inputs.iter().flatten().any(|x| x.is_tracked())
 }
 
-fn operands<'a, T: Real, const N: usize>(inputs: &[Option<&'a Var<T>>; N]) -> [Operand<'a, T>; N] {
+fn operands<'a, T: Real, const N: usize>(
+    op: Id,
+    inputs: &[Option<&'a Var<T>>; N],
+) -> [Operand<'a, T>; N] {
     let mut given = 0;
     array::from_fn(|i| {
         let at = given;
         given += usize::from(inputs[i].is_some());
-        Operand { var: inputs[i], at }
+        Operand { op, var: inputs[i], at }
     })
 }
 
@@ -496,34 +561,31 @@ fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
     given.map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }).collect()
 }
 
-fn outputs_of<T: Real>(node: &Arc<Node<T>>, values: Vec<Tensor<T>>) -> Vec<Var<T>> {
-    let output = |(i, value)| Var { value, edge: Edge::Node(node.clone(), i) };
-    values.into_iter().enumerate().map(output).collect()
-}
-
 /// The node of an operation whose rule is a closure: compiled for each rule in the crate that first
 /// uses it, and the rule with it.
 #[inline(never)]
 fn ordinary<T: Real, R>(
+    id: Id,
     name: &'static str,
-    outputs: Vec<Shape>,
+    outputs: Outputs<Shape>,
     inputs: &[Option<&Var<T>>],
     rule: R,
 ) -> Arc<Node<T>>
 where
     R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
 {
-    Node::new(name, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
+    Node::new(id, name, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
 }
 
 /// The node of a fused operation, see [`ordinary`].
 #[inline(never)]
 fn fused<T: Real, F: Fused<T, M>, const M: usize>(
-    outputs: Vec<Shape>,
+    id: Id,
+    outputs: Outputs<Shape>,
     inputs: &[Option<&Var<T>>],
     rule: F,
 ) -> Arc<Node<T>> {
-    Node::new(F::NAME, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
+    Node::new(id, F::NAME, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
 }
 
 struct OrdinaryRule<R>(R);

@@ -1,6 +1,8 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
-use retrograd_autograd::{Backprop, Id, InputGrads, Var, grad, no_grad, sharded, with_threads};
+use retrograd_autograd::{
+    Backprop, Cx, Fused, Id, InputGrads, Slot, Var, grad, no_grad, sharded, with_threads,
+};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
 use std::cell::Cell;
@@ -367,4 +369,73 @@ fn operations_have_several_results() {
         let dx = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
         assert!(grad(&[(&dx.sum(..), None)], &[&x])[0].is_some());
     }
+}
+
+#[test]
+fn wrong_rules_are_reported_by_name() {
+    let (a, b) = (leaf(1.0), leaf(2.0));
+    let one = |rule: fn(Slot<f64>) -> InputGrads<f64>| {
+        Var::from_op("one", a.value().clone(), [&a], |[a]| {
+            let a = a.slot();
+            move |_, _| rule(a.clone())
+        })
+    };
+    let y = one(|_| InputGrads::none());
+    let text = reported_here(|| drop(y.backward()));
+    assert!(text.contains("the rule of `one` gives no gradient to input 0"), "{text}");
+
+    let wide = Var::leaf(Tensor::<f64>::ones([3]));
+    let y = Var::from_op("wide", wide.value().clone(), [&wide], |[x]| {
+        let x = x.slot();
+        move |_, _| InputGrads::of(&x, || Tensor::ones([2]))
+    });
+    let text = reported_here(|| drop(y.sum(..).backward()));
+    assert!(text.contains("`wide` gives a gradient of shape [2] to input 0, which has shape [3]"));
+
+    let mut slot = None;
+    Var::from_op("first", a.value().clone(), [&a], |[a]| {
+        let a = a.save();
+        slot = Some(a.clone());
+        move |_, g| InputGrads::of(&a, || g.clone())
+    });
+    let slot = slot.expect("recorded");
+    let other = slot.clone();
+    let y = Var::from_op("second", b.value().clone(), [&b], |_| {
+        move |_, g| InputGrads::of(&other, || g.clone())
+    });
+    let text = reported_here(|| drop(y.backward()));
+    assert!(text.contains("the rule of `second` uses another operation's slot"), "{text}");
+    let y = Var::from_op("third", b.value().clone(), [&b], |[b]| {
+        let b = b.slot();
+        move |cx, _| InputGrads::of(&b, || cx.input(&slot))
+    });
+    let text = message(AssertUnwindSafe(|| drop(y.backward())));
+    assert!(text.contains("the rule of `third` uses another operation's slot"), "{text}");
+}
+
+/// `exp`, with a definition that uses the result which it should compute.
+struct Circular {
+    x: Slot<f64>,
+    exp: Tensor<f64>,
+}
+
+impl Fused<f64> for Circular {
+    const NAME: &'static str = "circular";
+
+    fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
+        InputGrads::of(&self.x, || g * &self.exp)
+    }
+
+    fn definition(&self, cx: &Cx<'_, f64>) -> [Var<f64>; 1] {
+        [cx.output(&self.exp)]
+    }
+}
+
+#[test]
+fn a_definition_that_uses_its_result_is_an_error() {
+    let x = leaf(1.0);
+    let exp = x.value().exp();
+    let [y] = Var::from_fused([exp.clone()], [&x], |[x]| Circular { x: x.slot(), exp });
+    let text = message(AssertUnwindSafe(|| drop(grad(&[(&y, None)], &[&x]))));
+    assert!(text.contains("the definition of `circular` uses its own result"), "{text}");
 }

@@ -149,6 +149,18 @@ impl Shape {
         out
     }
 
+    /// Whether a tensor of this shape can be broadcast to another shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Shape;
+    /// assert!(Shape::from([3, 1]).broadcasts_to(&Shape::from([2, 3, 4])));
+    /// assert!(!Shape::from([2, 3, 4]).broadcasts_to(&Shape::from([3, 4])));
+    /// ```
+    pub fn broadcasts_to(&self, shape: &Shape) -> bool {
+        let mut sizes = self.iter().rev().zip(shape.iter().rev());
+        self.rank() <= shape.rank() && sizes.all(|(&a, &b)| a == b || a == 1)
+    }
+
     /// Broadcasts two shapes by NumPy's rules: they are aligned at the last axis, and sizes must be
     /// equal or one of them 1.
     ///

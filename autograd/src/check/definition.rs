@@ -3,7 +3,7 @@
 use super::checker::noise;
 use super::report::{CheckError, Tally, unravel};
 use crate::engine::through_definition;
-use crate::graph::{Cx, Edge, InputGrads, Node, Var};
+use crate::graph::{Cx, Edge, InputGrad, InputGrads, Node, Var};
 use crate::var::no_grad;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::settings::with_grad_enabled;
@@ -35,16 +35,19 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     let rule = rule.expect("just checked");
     let Some(definition) = rule.definition() else { return Ok(false) };
 
-    let defined = no_grad(|| definition.outputs(&Cx { node, inputs: Some(node.inputs()) }));
+    let defined = no_grad(|| {
+        definition.outputs(&Cx { node, inputs: Some(node.inputs()), in_definition: true })
+    });
     compare(None, y.value(), defined[*output].value(), tolerance)?;
 
     let cotangent = |(i, shape): (usize, &retrograd_tensor::Shape)| {
         Var::constant(Tensor::from_vec(noise(1, i as u64, shape.numel()), shape))
     };
     let g: Vec<Var<f64>> = node.outputs().iter().enumerate().map(cotangent).collect();
-    let by_kernel = no_grad(|| rule.backward(&Cx { node, inputs: None }, &g));
+    let by_kernel = no_grad(|| rule.backward(&Cx { node, inputs: None, in_definition: false }, &g));
     let g = g.into_iter().map(Some).collect();
     let by_definition = with_grad_enabled(true, || through_definition(node, definition, g));
+    let by_definition = by_definition.unwrap_or_else(|why| panic!("{why}"));
     let (by_kernel, by_definition) = (dense(node, by_kernel), dense(node, by_definition));
     for (at, (kernel, definition)) in by_kernel.iter().zip(&by_definition).enumerate() {
         compare(Some(at), kernel, definition, tolerance)?;
@@ -55,8 +58,8 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
 /// A gradient for each input: 0 where there is none.
 fn dense(node: &Node<f64>, grads: InputGrads<f64>) -> Vec<Tensor<f64>> {
     let mut all: Vec<_> = node.inputs().iter().map(|x| Tensor::zeros(x.shape())).collect();
-    for (at, g) in grads.0 {
-        all[at].add_assign(&g.value().sum_to(*node.inputs()[at].shape()));
+    for InputGrad { at, value, .. } in grads.0 {
+        all[at].add_assign(&value.value().sum_to(*node.inputs()[at].shape()));
     }
     all
 }

@@ -8,7 +8,7 @@ use retrograd_autograd::{Var, grad, no_grad};
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Shape, Tensor, with_threads};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The checks, as counted.
 pub const CHECKS: [&str; 14] = [
@@ -46,6 +46,8 @@ pub struct Done {
     /// Worst rounding error of `f32`, as a share of what is allowed.
     pub worst_f32: f64,
     pub curved: bool,
+    /// Fused operations that were compared with their definitions.
+    pub fused: BTreeSet<&'static str>,
 }
 
 pub type Verdict = Result<(), Failure>;
@@ -171,11 +173,12 @@ pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
 fn definition(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<f64>(row, case).into_iter().zip(case.layouts);
     let x: Vec<Var<f64>> = x.map(|(x, kind)| Var::leaf(lay(&x, kind, case.seed))).collect();
-    match check::definition(&(row.f64)(&x, case), 1e-11) {
-        Ok(compared) => {
-            if compared {
-                count(done, "definition");
-            }
+    let y = (row.f64)(&x, case);
+    match check::definition(&y, 1e-11) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            count(done, "definition");
+            done.fused.extend(y.node().map(|node| node.name()));
             Ok(())
         }
         Err(e) => fail("definition", e.to_string()),

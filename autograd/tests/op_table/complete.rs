@@ -5,6 +5,7 @@
 //! operations must be read.
 
 use crate::table::ROWS;
+use std::collections::BTreeSet;
 
 /// What is public, but no operation to differentiate.
 const EXCEPTIONS: &[(&str, &str)] =
@@ -132,6 +133,15 @@ fn is_defined(name: &str) -> bool {
         i += 1;
     }
     false
+}
+
+/// The names of the fused operations in the sources.
+pub fn fused_operations() -> BTreeSet<&'static str> {
+    let lines = SOURCES.iter().flat_map(|(_, source)| source.lines());
+    let name = |line: &'static str| {
+        line.trim().strip_prefix("const NAME: &'static str = \"")?.strip_suffix("\";")
+    };
+    lines.filter_map(name).collect()
 }
 
 /// If this line does not compile, the operation named in the message has no row in the table.

@@ -13,6 +13,7 @@ mod table;
 mod wrong;
 
 use checks::{CHECKS, Done, check, check_threads};
+use complete::fused_operations;
 use draw::{Case, case};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::RefCell;
@@ -99,6 +100,10 @@ fn every_operation_passes_every_check() {
         })
         .collect();
     assert!(failed.is_empty(), "{} rows failed:\n{}", failed.len(), failed.join("\n"));
+    if only.is_none() {
+        let compared = results.iter().flat_map(|(_, (done, ..))| done.fused.iter().copied());
+        assert_eq!(compared.collect::<BTreeSet<_>>(), fused_operations());
+    }
 }
 
 type Results<'a> = [(&'a Row, (Done, Option<String>, u32))];

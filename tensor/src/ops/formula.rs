@@ -45,11 +45,13 @@ impl Display for Formula {
     }
 }
 
-/// Operator precedences: of a choice between two terms, a sum, a product, and an atom.
+/// Operator precedences: of a choice between two terms, a sum, a product, a power or a root, and an
+/// atom.
 const ANY: u8 = 0;
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
-const ATOM: u8 = 3;
+const POWER: u8 = 3;
+const ATOM: u8 = 4;
 
 /// The terms of a formula, each with its precedence, and its conditions.
 #[derive(Default)]
@@ -121,25 +123,33 @@ impl Algebra<f64> for Text<'_> {
 
     by_name!(sign exp ln tanh erf sin cos softplus);
 
-    /// With at most six decimal places.
+    /// With at most six significant digits.
     fn splat(self, x: f64) -> Term {
-        let rounded = (x * 1e6).round() / 1e6;
-        self.term(format!("{rounded}"), if rounded < 0.0 { SUM } else { ATOM })
+        let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
+        let precedence = if rounded < 0.0 { SUM } else { ATOM };
+        let is_plain = rounded == 0.0 || (1e-4..1e7).contains(&rounded.abs());
+        let text = if is_plain { format!("{rounded}") } else { format!("{rounded:e}") };
+        self.term(text, precedence)
     }
     fn add(self, a: Term, b: Term) -> Term {
-        self.term(format!("{} + {}", self.text(a, SUM), self.text(b, SUM)), SUM)
+        let (a, b) = (self.text(a, SUM), self.text(b, SUM));
+        let text = match b.strip_prefix('-') {
+            Some(b) => format!("{a} - {b}"),
+            None => format!("{a} + {b}"),
+        };
+        self.term(text, SUM)
     }
     fn sub(self, a: Term, b: Term) -> Term {
         self.term(format!("{} - {}", self.text(a, SUM), self.text(b, PRODUCT)), SUM)
     }
     fn mul(self, a: Term, b: Term) -> Term {
         if self.text(a, ATOM) == self.text(b, ATOM) {
-            return self.term(format!("{}²", self.text(a, ATOM)), ATOM);
+            return self.term(format!("{}²", self.text(a, ATOM)), POWER);
         }
         self.term(format!("{} · {}", self.text(a, PRODUCT), self.text(b, PRODUCT)), PRODUCT)
     }
     fn div(self, a: Term, b: Term) -> Term {
-        self.term(format!("{} / {}", self.text(a, PRODUCT), self.text(b, ATOM)), PRODUCT)
+        self.term(format!("{} / {}", self.text(a, PRODUCT), self.text(b, POWER)), PRODUCT)
     }
     fn fma(self, a: Term, b: Term, c: Term) -> Term {
         self.add(self.mul(a, b), c)
@@ -151,7 +161,7 @@ impl Algebra<f64> for Text<'_> {
         self.term(format!("|{}|", self.text(a, ANY)), ATOM)
     }
     fn sqrt(self, a: Term) -> Term {
-        self.term(format!("√{}", self.text(a, ATOM)), ATOM)
+        self.term(format!("√{}", self.text(a, ATOM)), POWER)
     }
     fn min(self, a: Term, b: Term) -> Term {
         self.call2("min", a, b)
@@ -194,7 +204,7 @@ impl Algebra<f64> for Text<'_> {
     }
     fn powf(self, x: Term, p: f64) -> Term {
         let p = self.text(self.splat(p), ATOM);
-        self.term(format!("{}^{p}", self.text(x, ATOM)), ATOM)
+        self.term(format!("{}^{p}", self.text(x, ATOM)), POWER)
     }
     fn sigmoid(self, x: Term) -> Term {
         self.call("σ", x)
@@ -218,7 +228,7 @@ mod tests {
             (Formula::of(Rsqrt), "rsqrt: y = 1 / √x, dx = g · (-0.5) · y · y²"),
             (Formula::of(Expm1), "expm1: y = exp(x) - 1, dx = g · y + g"),
             (Formula::of(Log1p), "log1p: y = ln(1 + x), dx = g / (1 + x)"),
-            (Formula::of(Erf), "erf: y = erf(x), dx = g · 1.128379 · exp(-x²)"),
+            (Formula::of(Erf), "erf: y = erf(x), dx = g · 1.12838 · exp(-x²)"),
             (Formula::of(Powf { p: -1.5 }), "powf: y = x^(-1.5), dx = g · (-1.5) · x^(-2.5)"),
             (Formula::of(MulScalar { c: 3.0 }), "mul_scalar: y = x · 3, dx = g · 3"),
             (
@@ -242,6 +252,21 @@ mod tests {
         ] {
             assert_eq!(formula.to_string(), expected);
         }
+        let terms = Terms::default();
+        let a = Text(&terms);
+        let x = a.term("x".into(), ATOM);
+        let text = |term| a.text(term, ANY);
+        let square = a.mul(x, x);
+        assert_eq!(text(a.mul(square, square)), "(x²)²");
+        assert_eq!(text(a.mul(square, x)), "x² · x");
+        let root = a.sqrt(x);
+        assert_eq!(text(a.mul(root, root)), "(√x)²");
+        assert_eq!(text(a.sqrt(square)), "√(x²)");
+        assert_eq!(text(a.powf(a.powf(x, 2.0), 3.0)), "(x^2)^3");
+        assert_eq!(text(a.div(x, square)), "x / x²");
+        assert_eq!(text(a.add(x, a.splat(-3.0))), "x - 3");
+        assert_eq!(text(a.add(x, a.splat(1e-7))), "x + 1e-7");
+        assert_eq!(text(a.mul(x, a.splat(-2.5e9))), "x · (-2.5e9)");
         let y = "x · 0.5 · tanh(0.797885 · x · (0.044715 · x · x + 1)) + x · 0.5";
         assert_eq!(Formula::of(GeluTanh).f, y);
     }
