@@ -73,7 +73,9 @@ impl<T: Real> Engine<T> {
             input_grads.check(&node)?;
             for InputGrad { at, value, .. } in input_grads.0 {
                 let input = &node.inputs()[at];
-                self.propagate(&input.edge, value.sum_to(input.shape));
+                let s = input.shape;
+                let g = if *value.shape() == s { value } else { value.sum_to(s) };
+                self.propagate(&input.edge, g);
             }
         }
         Ok(self.found)
@@ -85,16 +87,14 @@ impl<T: Real> Engine<T> {
         &self,
         node: &Arc<Node<T>>,
         rule: &dyn Rule<T>,
-        grads: Outputs<Option<Var<T>>>,
+        mut grads: Outputs<Option<Var<T>>>,
     ) -> Result<InputGrads<T>, String> {
-        if let Some(definition) = rule.definition()
-            && self.recording
-        {
+        if let Some(definition) = rule.definition().filter(|_| self.recording) {
             return through_definition(node, definition, grads);
         }
-        let zeros = |shape| Var::constant(Tensor::zeros(shape));
-        let grads = grads.into_iter().zip(node.outputs());
-        let grads: Outputs<Var<T>> = grads.map(|(g, s)| g.unwrap_or_else(|| zeros(s))).collect();
+        for (g, shape) in grads.iter_mut().zip(node.outputs()) {
+            g.get_or_insert_with(|| Var::constant(Tensor::zeros(shape)));
+        }
         let inputs = self.recording.then_some(node.inputs());
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
@@ -148,15 +148,13 @@ pub(crate) fn through_definition<T: Real>(
     let oldest = wanted.first().copied();
     let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?))).collect();
     let found = Engine::new(true, true, wanted, oldest).run(seeds)?;
-    let mut grads = Vec::with_capacity(ids.len());
-    for (at, id) in ids.iter().enumerate() {
-        let Some(id) = id else { continue };
+    let grad = |(at, id): (usize, &Option<Id>)| {
         // The definition may not depend on an input.
         let zeros = || Var::constant(Tensor::zeros(node.inputs()[at].shape()));
-        let value = found.get(id).cloned().unwrap_or_else(zeros);
-        grads.push(InputGrad { op: node.id(), at, value });
-    }
-    Ok(InputGrads(grads))
+        let value = found.get(id.as_ref()?).cloned().unwrap_or_else(zeros);
+        Some(InputGrad { op: node.id(), at, value })
+    };
+    Ok(InputGrads(ids.iter().enumerate().filter_map(grad).collect()))
 }
 
 /// The same variable as the result of a new operation.
@@ -177,7 +175,8 @@ struct Alias {
 }
 
 impl<T: Real> Rule<T> for Alias {
-    fn backward(&self, _: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
-        InputGrads(vec![InputGrad { op: self.id, at: 0, value: g[0].clone() }])
+    fn backward(&self, _: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
+        let value = g[0].clone().expect("the gradient of the output");
+        InputGrads(vec![InputGrad { op: self.id, at: 0, value }])
     }
 }

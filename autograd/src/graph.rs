@@ -126,8 +126,8 @@ pub struct Input<T: Real> {
 
 /// The derivative of a recorded operation, with the tensors that it saved.
 pub(crate) trait Rule<T: Real>: Send + Sync {
-    /// Gradients of the inputs, given those of the outputs.
-    fn backward(&self, cx: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T>;
+    /// Gradients of the inputs, given those of the outputs, which are all `Some`.
+    fn backward(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T>;
 
     /// The definition of a fused operation; `None` if [`Rule::backward`] can be recorded.
     fn definition(&self) -> Option<&dyn Definition<T>> {

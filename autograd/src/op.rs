@@ -67,7 +67,7 @@ impl<T: Real> Var<T> {
         let id = Id::reserve(1);
         let rule = record(operands(id, &inputs));
         let outputs = smallvec![*value.shape()];
-        let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, &g[0]));
+        let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
         Var { value, edge: Edge::Node(node, 0) }
     }
 
@@ -107,7 +107,10 @@ impl<T: Real> Var<T> {
         }
         let id = Id::reserve(values.len());
         let shapes = values.iter().map(|value| *value.shape()).collect();
-        let node = ordinary(id, name, shapes, &inputs, record(operands(id, &inputs)));
+        let rule = record(operands(id, &inputs));
+        let node = ordinary(id, name, shapes, &inputs, move |cx, g| {
+            rule(cx, &g.iter().map(gradient).cloned().collect::<Vec<_>>())
+        });
         let output = |(i, value)| Var { value, edge: Edge::Node(node.clone(), i) };
         values.into_iter().enumerate().map(output).collect()
     }
@@ -147,7 +150,7 @@ impl<T: Real> Var<T> {
         let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
         let rule = record(operands.collect());
         let outputs = smallvec![*value.shape()];
-        let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, &g[0]));
+        let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
         Var { value, edge: Edge::Node(node, 0) }
     }
 
@@ -382,6 +385,9 @@ impl<T: Real> InputGrads<T> {
         if let Some(at) = slot.at
             && slot.needs_grad
         {
+            if self.0.is_empty() {
+                self.0.reserve_exact(2); // most operations have at most two inputs
+            }
             self.0.push(InputGrad { op: slot.op, at, value: gradient().into() });
         }
         self
@@ -557,8 +563,15 @@ fn operands<'a, T: Real, const N: usize>(
 }
 
 fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
-    let given = inputs.iter().flatten();
-    given.map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }).collect()
+    let mut given = Vec::with_capacity(inputs.len());
+    given
+        .extend(inputs.iter().flatten().map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }));
+    given
+}
+
+/// The gradient of an output, as a rule gets it.
+fn gradient<T: Real>(g: &Option<Var<T>>) -> &Var<T> {
+    g.as_ref().expect("the engine fills in zeros")
 }
 
 /// The node of an operation whose rule is a closure: compiled for each rule in the crate that first
@@ -572,7 +585,7 @@ fn ordinary<T: Real, R>(
     rule: R,
 ) -> Arc<Node<T>>
 where
-    R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
+    R: Fn(&Cx<'_, T>, &[Option<Var<T>>]) -> InputGrads<T> + Send + Sync + 'static,
 {
     Node::new(id, name, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
 }
@@ -592,9 +605,9 @@ struct OrdinaryRule<R>(R);
 
 impl<T: Real, R> Rule<T> for OrdinaryRule<R>
 where
-    R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync,
+    R: Fn(&Cx<'_, T>, &[Option<Var<T>>]) -> InputGrads<T> + Send + Sync,
 {
-    fn backward(&self, cx: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
+    fn backward(&self, cx: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
         (self.0)(cx, g)
     }
 }
@@ -602,8 +615,8 @@ where
 struct FusedRule<F, const M: usize>(F);
 
 impl<T: Real, F: Fused<T, M>, const M: usize> Rule<T> for FusedRule<F, M> {
-    fn backward(&self, _: &Cx<'_, T>, g: &[Var<T>]) -> InputGrads<T> {
-        self.0.vjp(array::from_fn(|i| g[i].value()))
+    fn backward(&self, _: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
+        self.0.vjp(array::from_fn(|i| gradient(&g[i]).value()))
     }
     fn definition(&self) -> Option<&dyn Definition<T>> {
         Some(self)

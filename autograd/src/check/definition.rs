@@ -3,7 +3,7 @@
 use super::checker::noise;
 use super::report::{CheckError, Tally, unravel};
 use crate::engine::through_definition;
-use crate::graph::{Cx, Edge, InputGrad, InputGrads, Node, Var};
+use crate::graph::{Cx, Edge, InputGrad, InputGrads, Node, Outputs, Var};
 use crate::var::no_grad;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::settings::with_grad_enabled;
@@ -41,11 +41,10 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     compare(None, y.value(), defined[*output].value(), tolerance)?;
 
     let cotangent = |(i, shape): (usize, &retrograd_tensor::Shape)| {
-        Var::constant(Tensor::from_vec(noise(1, i as u64, shape.numel()), shape))
+        Some(Var::constant(Tensor::from_vec(noise(1, i as u64, shape.numel()), shape)))
     };
-    let g: Vec<Var<f64>> = node.outputs().iter().enumerate().map(cotangent).collect();
+    let g: Outputs<Option<Var<f64>>> = node.outputs().iter().enumerate().map(cotangent).collect();
     let by_kernel = no_grad(|| rule.backward(&Cx { node, inputs: None, in_definition: false }, &g));
-    let g = g.into_iter().map(Some).collect();
     let by_definition = with_grad_enabled(true, || through_definition(node, definition, g));
     let by_definition = by_definition.unwrap_or_else(|why| panic!("{why}"));
     let (by_kernel, by_definition) = (dense(node, by_kernel), dense(node, by_definition));

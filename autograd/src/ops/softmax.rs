@@ -21,12 +21,12 @@ impl<T: Real> Fused<T> for Softmax<T> {
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         // Softmax is the same function of x and of x + c, so ln y = x - ln Σ eˣ stands for x, which
         // was not saved.
-        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
-        if !zero.any(..).item() {
+        if self.output.numel() > 0 && self.output.min(..).item() > T::ZERO {
             let exp = cx.input_as(&self.x, self.output.ln()).exp();
             return [exp.div(&exp.sum_keepdim(self.axis))];
         }
         // Elements that are masked, or that underflow, are 0 and stay 0.
+        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
         let x = cx.input_as(&self.x, self.output.masked_fill(&zero, T::ONE).ln());
         let exp = x.exp().masked_fill(&zero, T::ZERO);
         let sum = exp.sum_keepdim(self.axis);
