@@ -1,5 +1,5 @@
-//! Programs that train and evaluate in tasks of one pool of threads. More threads than cores find
-//! each other's tasks often while they wait.
+//! Training and evaluation in tasks of one thread pool. With more threads than cores, a waiting
+//! thread often runs a task of another one.
 
 use rayon::prelude::*;
 use retrograd_autograd::{Gradients, Var, grad_enabled, no_grad, sharded, with_grad_enabled};
@@ -117,7 +117,7 @@ fn fewer_shards_than_threads() {
 
 /// Gradient mode goes along both ways, to whatever thread.
 #[test]
-fn shards_are_in_the_mode_of_the_caller() {
+fn shards_inherit_the_gradient_mode() {
     for threads in [1, 3, 8] {
         with_threads(threads, || {
             for enabled in [true, false] {
@@ -137,7 +137,7 @@ fn shards_are_in_the_mode_of_the_caller() {
 }
 
 #[test]
-fn parts_count_by_what_their_means_are_over() {
+fn shards_are_weighted_by_their_number_of_targets() {
     let x = Tensor::<f64>::randn([10, 3], &mut Rng::new(1));
     let w = Var::leaf(Tensor::from([1.0, -2.0, 0.5]));
     let mean = |first, n| Var::constant(x.narrow(0, first, n)).matmul(&w).exp().mean(..);
@@ -157,7 +157,7 @@ fn parts_count_by_what_their_means_are_over() {
 }
 
 #[test]
-fn if_nothing_counts_the_loss_is_that_of_nothing() {
+fn a_loss_of_ignored_targets_only() {
     let w = Var::leaf(Tensor::scalar(2.0f64));
     let (loss, gradients) = sharded(&[0, 0, 0], |_| w.mul_scalar(0.0));
     assert_eq!((loss, gradients.get(&w).unwrap().item()), (0.0, 0.0));

@@ -1,10 +1,10 @@
-//! How far training is.
+//! A progress bar.
 
 use crate::output::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
-/// Without a terminal, a line every so many steps.
+/// The number of steps between lines, if there is no terminal.
 const EVERY: u64 = 250;
 
 /// A bar on a terminal, lines elsewhere.
@@ -36,7 +36,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();

@@ -1,6 +1,5 @@
-//! Printing to a pipe that may be closed. `head` reads some lines and closes it; a disk may be
-//! full. `println!` panics then, in the middle of the work: here printing stops, the work continues,
-//! and the exit code tells.
+//! Printing to a pipe that may be closed (`| head`), or to a disk that may be full. `println!` panics
+//! then; here printing stops, the work continues, and the exit code reports the error.
 #![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
 
 use std::fmt::Arguments;
@@ -24,7 +23,7 @@ fn error() -> MutexGuard<'static, Option<io::Error>> {
     ERROR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints at once, as long as somebody reads.
+/// Prints and flushes, until the first error.
 pub fn print(text: Arguments<'_>) {
     let mut error = error();
     if error.is_none() {
@@ -38,13 +37,12 @@ pub fn remark(text: Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Whether what is printed still arrives.
+/// Whether printing has not failed so far.
 pub fn is_open() -> bool {
     error().is_none()
 }
 
-/// Says why something that was printed did not arrive, and whether that is so. A reader that has
-/// gone away is no error.
+/// Whether printing failed, other than by a closed pipe; prints the error if so.
 fn has_failed() -> bool {
     let error = error();
     let other = error.as_ref().filter(|e| e.kind() != ErrorKind::BrokenPipe);
@@ -54,12 +52,12 @@ fn has_failed() -> bool {
     other.is_some()
 }
 
-/// The exit code of a program that has done its work, for which alone it would be `code`.
+/// The exit code: `code`, unless printing failed.
 pub fn end(code: ExitCode) -> ExitCode {
     if has_failed() { ExitCode::FAILURE } else { code }
 }
 
-/// Ends a program that cannot print, where printing is all that is left to do.
+/// Ends the program after a printing error, where only printing is left to do.
 pub fn leave() -> ! {
     std::process::exit(i32::from(has_failed()))
 }

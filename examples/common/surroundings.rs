@@ -5,8 +5,8 @@ use retrograd::tensor::simd::Level;
 use std::panic::{set_hook, take_hook};
 use std::process::exit;
 
-/// Exits with an error if `RETROGRAD_SIMD` is invalid, and from now on also if there is no memory for
-/// a tensor; `smaller` says how to use less.
+/// Exits with an error if `RETROGRAD_SIMD` is invalid. Installs a panic hook that also does so if
+/// there is no memory for a tensor; `smaller` is a hint how to use less.
 pub fn check(smaller: &'static str) {
     if let Err(error) = Level::from_environment() {
         note!("error: {error}");

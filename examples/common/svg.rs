@@ -1,4 +1,4 @@
-//! What the pictures of the examples have in common.
+//! Code that the plots of the examples share.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -14,7 +14,7 @@ pub const FAINT: RGBColor = RGBColor(234, 236, 240);
 pub type Drawing = Result<String, String>;
 /// A surface to draw on.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What drawing returns.
+/// The result of drawing.
 pub type Drawn =
     Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>>;
 
@@ -30,7 +30,7 @@ pub fn draw(size: (u32, u32), f: impl FnOnce(&Area<'_>) -> Drawn) -> Drawing {
     Ok(svg)
 }
 
-/// Letters of this height and colour.
+/// A text style of this height and colour.
 pub fn text(size: i32, color: &RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(color)
 }

@@ -45,8 +45,8 @@ pub fn scale(root: &Area, right: i32) -> Drawn {
     root.draw(&Text::new("attention weight", (left - 12, 32), style))
 }
 
-/// From the background over blue to almost black. Weights are shown by their root, or all but the
-/// largest would look like 0.
+/// From the background over blue to almost black. The scale is that of square roots, so that small
+/// weights are visible.
 fn color(root_of_weight: f32) -> RGBColor {
     const STOPS: [RGBColor; 5] = [
         BACKGROUND,

@@ -1,4 +1,4 @@
-//! All heads as one picture.
+//! The attention maps of all heads.
 
 use crate::study::Head;
 use crate::svg::{Area, Drawing, Drawn, INK, MUTED, draw, text};
@@ -29,11 +29,11 @@ pub fn picture(words: &[&str], best: Head, maps: &[&[Tensor]; 2]) -> Drawing {
     let width = 2 * MARGIN + heads * across;
     let height = TOP + 2 * layers * down + MARGIN;
     draw((width as u32, height as u32), |root| {
-        let title = "What the words of a sentence look at, before and after training";
+        let title = "Attention weights before and after training";
         root.draw(&Text::new(title, (MARGIN, 22), text(22, &INK)))?;
-        let how = "A row for each word that looks, a column for each that is looked at. The frame \
+        let legend = "Row: query word. Column: key word. The frame \
                    marks the row of \"it\" in the head that finds its noun.";
-        root.draw(&Text::new(how, (MARGIN, 52), text(14, &MUTED)))?;
+        root.draw(&Text::new(legend, (MARGIN, 52), text(14, &MUTED)))?;
         scale(root, width - MARGIN)?;
         for (time, maps) in (0..).zip(maps) {
             for (layer, weights) in (0..).zip(maps.iter()) {

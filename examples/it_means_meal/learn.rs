@@ -6,12 +6,12 @@ use retrograd::nn::optim::StepError;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 
-/// Sentences in a step.
+/// The batch size.
 const BATCH: usize = 64;
-/// A target that does not count.
-const NOTHING: i64 = -100;
+/// The target that the loss ignores.
+const IGNORED: i64 = -100;
 
-/// Teaches the model to guess the next word of sentences, new ones in every step.
+/// Trains the model to predict the next word, on new sentences in every step.
 pub fn learn(
     model: &Gpt,
     vocabulary: &Vocabulary,
@@ -37,8 +37,8 @@ pub fn learn(
     Ok(())
 }
 
-/// Sentences as rows of equal length, and for each word the one after it. Behind the end of a
-/// sentence nothing counts, and nothing before can see what stands there.
+/// Sentences as padded rows, and the next word at each position. The loss ignores the padding, and
+/// causal attention hides it from the words before.
 pub fn batch(sentences: &[Vec<&str>], vocabulary: &Vocabulary) -> (Tensor<i64>, Tensor<i64>) {
     let length = sentences.iter().map(|s| s.len()).max().expect("a sentence").min(LONGEST);
     let ids: Vec<Vec<i64>> =
@@ -46,5 +46,5 @@ pub fn batch(sentences: &[Vec<&str>], vocabulary: &Vocabulary) -> (Tensor<i64>, 
     let at = |ahead: usize, or: i64| {
         Tensor::from_fn([ids.len(), length], |i| ids[i[0]].get(i[1] + ahead).copied().unwrap_or(or))
     };
-    (at(0, vocabulary.encode(".")), at(1, NOTHING))
+    (at(0, vocabulary.encode(".")), at(1, IGNORED))
 }

@@ -1,11 +1,11 @@
-//! Tutorials on attention like to say that in *"The chef prepared a delicious meal, and it was
-//! served with wine"* the word *it* attends to *meal*, and then show numbers from weights that
-//! were never trained, by which it does not. Here a small causal model learns a language in which
-//! it has to, and then it does.
+//! Pronoun resolution by attention. Tutorials say that in *"The chef prepared a delicious meal, and
+//! it was served with wine"* the word *it* attends to *meal*, but show the weights of an untrained
+//! model, in which it does not. Here a small causal model is trained on a language in which the next
+//! word depends on the noun that *it* refers to. After training, a head attends from *it* to the noun.
 //!
 //! `cargo run --release --example it_means_meal` takes about a minute. Read [`language`]
-//! first (what there is to learn), then [`learn`], then [`study`] (how to find the head that does
-//! it, and whether it is the one).
+//! first (the data), then [`learn`], then [`study`] (which head resolves the pronoun, and the effect
+//! of removing it).
 
 #[path = "../common/bar.rs"]
 mod bar;
@@ -39,19 +39,19 @@ struct Args {
     /// Training steps, of 64 sentences each
     #[arg(long, default_value_t = 2500, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
-    /// Seed of everything random
+    /// Seed of weights, data and dropout
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Folder for the pictures
     #[arg(long, default_value = "out/it_means_meal")]
     out: PathBuf,
-    /// Fail unless "it" finds nouns that it never meant with a weight above 0.5 on average, and
-    /// 95 % of the words after it are right
+    /// Fail unless the mean weight from "it" to nouns that were held out is above 0.5, and 95 % of
+    /// the words after "it was" are predicted correctly
     #[arg(long)]
     check: bool,
 }
 
-/// Sentences in a measurement.
+/// Sentences in an evaluation.
 const MANY: usize = 1200;
 
 fn main() -> ExitCode {
@@ -99,7 +99,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     learn::learn(&model, &vocabulary, args.steps, &mut rng)?;
     let after = study::maps(&model, &vocabulary, &shown);
 
-    // The head is chosen by nouns of the training, and judged by the others.
+    // The head is chosen on nouns of the training set, and evaluated on the others.
     let heads = study::heads(&model, &vocabulary, &familiar);
     let best = heads.iter().max_by(|a, b| a.weight.total_cmp(&b.weight)).expect("some heads").head;
     let judged = study::heads(&model, &vocabulary, &held_out);
@@ -129,19 +129,19 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let words = &ours.words;
     write(&svg, &heat_map::picture(words, best, &[&before[0], &after[0]])?)?;
     write(&html, &page::page(&shown, best, &before, &after)?)?;
-    say!("\nThe same as pictures:");
-    say!("  {:<40} every head, before and after", svg.display());
-    say!("  {:<40} hover over a word to see what each head attends to", html.display());
+    say!("\nPlots:");
+    say!("  {:<40} all heads, before and after training", svg.display());
+    say!("  {:<40} interactive: hover over a word to show its weights", html.display());
 
     let good = judged.weight > 0.5 && accuracy > 0.95;
     if args.check && !good {
-        note!("error: \"it\" has not learnt what it means");
+        note!("error: the model did not learn to resolve \"it\"");
         return Ok(false);
     }
     Ok(true)
 }
 
-/// A line for each word: the weights before and after, as numbers and bars.
+/// Prints a line for each word: the weights before and after training, as numbers and bars.
 fn print_rows(sentence: &Sentence, before: &[f32], after: &[f32]) {
     const BAR: f32 = 24.0;
     let bar = |w: f32| "█".repeat((w * BAR).round() as usize);

@@ -1,4 +1,4 @@
-//! A page to play with: hover over a word, and each head shows where it looks.
+//! An interactive page: hovering over a word shows its attention weights in each head.
 
 use crate::language::Sentence;
 use crate::study::Head;

@@ -1,5 +1,5 @@
-//! Looking into the model: where its heads look, whether its guesses are right, and what becomes
-//! of them without one head.
+//! Analysis of the model: the weights of its heads, its accuracy, and its accuracy without one
+//! head.
 
 use crate::language::{KINDS, Sentence, Vocabulary};
 use crate::learn::batch;
@@ -12,7 +12,7 @@ pub struct Head {
     pub head: usize,
 }
 
-/// How well a head finds the nouns.
+/// How strongly a head attends from the pronoun to its noun.
 pub struct Finding {
     pub head: Head,
     /// The weight from *it* to its noun, on average.
@@ -35,7 +35,7 @@ pub fn row(maps: &[Tensor], head: Head, word: usize) -> Vec<f32> {
     maps[head.layer].select(0, head.head).select(0, word).to_vec()
 }
 
-/// How well each head goes from *it* to the noun.
+/// The attention of each head from *it* to its noun.
 pub fn heads(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec<Finding> {
     let config = model.config();
     let maps = maps(model, vocabulary, sentences);
@@ -55,8 +55,8 @@ pub fn heads(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Ve
     found
 }
 
-/// The share of sentences for which the likeliest word after "it was" is what is done to things
-/// of the right kind.
+/// The fraction of sentences for which the most probable word after "it was" is the verb of the
+/// right kind of thing.
 pub fn accuracy(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> f64 {
     let beginnings: Vec<Vec<&str>> = sentences
         .iter()
@@ -72,7 +72,7 @@ pub fn accuracy(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) ->
     sentences.iter().enumerate().filter(right).count() as f64 / sentences.len() as f64
 }
 
-/// [`accuracy`] with a head switched off: what it finds is multiplied by 0 on the way out.
+/// [`accuracy`] without a head: the columns of the output projection that belong to it are 0.
 pub fn accuracy_without(
     model: &Gpt,
     vocabulary: &Vocabulary,

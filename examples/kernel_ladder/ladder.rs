@@ -1,4 +1,4 @@
-//! A ladder, and how it is climbed: every rung is checked, then timed.
+//! A ladder of kernels: every rung is checked, then timed.
 
 use retrograd::machine::Machine;
 use retrograd::prelude::Tensor;

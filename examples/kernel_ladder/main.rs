@@ -1,6 +1,6 @@
-//! Three kernels, each written again and again until it is fast.
+//! Three kernels, each in several versions of increasing speed.
 //!
-//! `cargo run --release --example kernel_ladder` climbs three ladders: a matrix product, whose
+//! `cargo run --release --example kernel_ladder` runs three ladders: a matrix multiplication, whose
 //! limit is arithmetic, and softmax and layer normalisation, whose limit is memory. Every rung
 //! changes one thing, is checked against the first rung, and is then timed; the last rungs are this
 //! library's kernel and, for matrix multiplication, the crate matrixmultiply. Rates are compared with

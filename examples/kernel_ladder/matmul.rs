@@ -1,5 +1,5 @@
-//! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. Nothing but arithmetic
-//! should take time, if only the processor got its operands soon enough; every rung is about that.
+//! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. Arithmetic
+//! is the limit if operands arrive in time; every rung reduces the time spent waiting for them.
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};

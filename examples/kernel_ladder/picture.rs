@@ -1,4 +1,4 @@
-//! The ladders as bars: how fast every rung is, below what the machine can do.
+//! A bar chart of the rungs' rates and the machine's limits.
 
 use crate::ladder::Climbed;
 use crate::svg::{Area, BACKGROUND, Drawing, Drawn, FAINT, INK, MUTED, draw, mix, text};

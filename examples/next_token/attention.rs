@@ -1,4 +1,4 @@
-//! Pictures of attention: for each character of a sentence, which characters each head looked at.
+//! Attention maps: for each character of a sentence, the attention weights of each head.
 
 use crate::svg::{Drawing, INK, MUTED, text};
 use crate::weights::{cells, scale};
@@ -18,8 +18,8 @@ const HEADER: i32 = 44;
 /// Between heads, and left of the first, for characters.
 const GAP: i32 = 30;
 
-/// The weights `[heads, L, L]` of a layer as an SVG: a square for each head, a row for each
-/// character that looks, a column for each that is looked at.
+/// The weights `[heads, L, L]` of a layer as an SVG: a matrix per head, a row per query, a column
+/// per key.
 pub fn picture(layer: usize, weights: &Tensor, sentence: &[char]) -> Drawing {
     let (heads, length) = (weights.size(0), sentence.len());
     let rows = heads.div_ceil(ACROSS);
@@ -28,10 +28,10 @@ pub fn picture(layer: usize, weights: &Tensor, sentence: &[char]) -> Drawing {
     let width = (2 * MARGIN + columns as i32 * (side + GAP)).max(640);
     let height = TOP + rows as i32 * (HEADER + side) + MARGIN;
     crate::svg::draw((width as u32, height as u32), |root| {
-        let title = format!("Where layer {layer} looks");
+        let title = format!("Attention weights of layer {layer}");
         root.draw(&Text::new(title, (MARGIN, 22), text(22, &INK)))?;
-        let how = "A row for each character: how much it attends to itself and to those before it.";
-        root.draw(&Text::new(how, (MARGIN, 52), text(14, &MUTED)))?;
+        let legend = "Row: query character. Column: key character. Masked pairs are grey.";
+        root.draw(&Text::new(legend, (MARGIN, 52), text(14, &MUTED)))?;
         scale(root, width - MARGIN)?;
         for head in 0..heads {
             let (row, column) = ((head / columns) as i32, (head % columns) as i32);
@@ -60,7 +60,7 @@ fn square(
         let left = text(11, &MUTED).pos(Pos::new(HPos::Right, VPos::Center));
         root.draw(&Text::new(shown(c), (x - 6, y + at + CELL / 2), left))?;
     }
-    // What comes later cannot be seen, and stays grey.
+    // Masked pairs stay grey.
     cells(root, (x, y), CELL, weights, |i, j| j <= i)
 }
 

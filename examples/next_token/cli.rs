@@ -8,22 +8,22 @@ use retrograd::nn::Sampler;
 use retrograd::prelude::MatmulPrecision;
 use std::path::PathBuf;
 
-/// How the program is called by who reads about it.
+/// The command that messages show.
 pub const COMMAND: &str = "cargo run --release --example next_token";
 
-/// Trains a small language model on the CPU, character by character, and shows what it learnt.
+/// Trains a small character-level language model on the CPU and prints samples from it.
 ///
-/// Without any flag it writes itself a text of short tales, learns from it for about a minute and
-/// a half, tells a few tales of its own, and leaves a checkpoint, a log and pictures in a folder.
+/// Without flags it generates a text of short tales, trains on it for about a minute and a half,
+/// prints three samples, and writes a checkpoint, a log and plots to a folder.
 #[derive(Parser, Debug)]
 #[command(bin_name = format!("{COMMAND} --"), max_term_width = 100)]
 #[command(mut_args = negative_numbers_are_values)]
 pub struct Args {
-    /// A text to learn from, in UTF-8 [default: tales that the program writes itself]
+    /// Training text, in UTF-8 [default: generated tales]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
 
-    /// A whole recipe; the flags below change parts of it [default: tales]
+    /// Named set of hyperparameters; the flags below override parts of it [default: tales]
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
@@ -31,11 +31,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RECIPE)]
     pub steps: Option<u64>,
 
-    /// Windows of text in each step
+    /// Batch size: windows of text per step
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub batch: Option<u64>,
 
-    /// Characters that the model sees at once
+    /// Context length in characters
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub context: Option<u64>,
 
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RECIPE)]
     pub heads: Option<u64>,
 
-    /// Features per character, the width of the embedding
+    /// Embedding width
     #[arg(long, value_name = "N", value_parser = count(16384), help_heading = RECIPE)]
     pub width: Option<u64>,
 
@@ -55,11 +55,11 @@ pub struct Args {
     #[arg(long, value_name = "P", value_parser = probability, help_heading = RECIPE)]
     pub dropout: Option<f64>,
 
-    /// The highest learning rate; it ends at a tenth of it
+    /// Peak learning rate; the schedule ends at a tenth of it
     #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
     pub lr: Option<f64>,
 
-    /// Decides the first weights, the batches, the dropout and the samples
+    /// Seed of initial weights, batches, dropout and samples
     #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
 
@@ -68,12 +68,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = RECIPE)]
     pub precision: Option<MatmulPrecision>,
 
-    /// Threads; the result does not depend on them [default: one for each core]
+    /// Number of threads; results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
     pub threads: Option<u64>,
 
-    /// Steps between evaluations on the held-out text, each with a checkpoint [default: an eighth
-    /// of the run, at most 250]
+    /// Steps between evaluations on held-out text; each also writes a checkpoint [default: an
+    /// eighth of the run, at most 250]
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RUN)]
     pub eval_every: Option<u64>,
 
@@ -81,41 +81,41 @@ pub struct Args {
     #[arg(long, value_name = "DIR", help_heading = RUN)]
     pub out: Option<PathBuf>,
 
-    /// Go on with the run in --out [default: the latest out/next_token..]; its recipe and text
-    /// are remembered and cannot be changed
+    /// Resume the run in --out [default: the latest out/next_token..]; its hyperparameters and text
+    /// cannot be changed
     #[arg(long, help_heading = RUN)]
     pub resume: bool,
 
-    /// Say nothing but the result
+    /// Print only the result
     #[arg(long, help_heading = RUN)]
     pub quiet: bool,
 
-    /// Train nothing: let the model in --out [default: the latest out/next_token..] go on from
-    /// this text
+    /// Do not train: continue this text with the model in --out [default: the latest
+    /// out/next_token..]
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
     pub sample: Option<String>,
 
-    /// Characters to write [default: 500; 300 in the samples after training]
+    /// Number of characters to generate [default: 500; 300 in the samples after training]
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = SAMPLES)]
     pub tokens: Option<u64>,
 
-    /// Low is careful, high is bold; 0 always writes the likeliest character
+    /// Sampling temperature; 0 is greedy decoding
     #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = at_least_0)]
     #[arg(help_heading = SAMPLES)]
     pub temperature: f64,
 
-    /// Choose among the K likeliest characters only
+    /// Sample from the K most probable characters only
     #[arg(long, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
     pub top_k: Option<u64>,
 }
 
-const RECIPE: &str = "The recipe (instead of what the preset says)";
+const RECIPE: &str = "Hyperparameters (override the preset)";
 const RUN: &str = "The run";
 const SAMPLES: &str = "Samples";
 
-/// So that `--lr -1` is a wrong value, not an unknown flag.
+/// Makes `--lr -1` an invalid value instead of an unknown flag.
 fn negative_numbers_are_values(arg: Arg) -> Arg {
     let takes_value = arg.get_action().takes_values();
     arg.allow_negative_numbers(takes_value)
@@ -165,7 +165,7 @@ impl Args {
         }
     }
 
-    /// How characters are drawn.
+    /// The sampling parameters.
     pub fn sampler(&self) -> Sampler {
         Sampler { temperature: self.temperature, top_k: self.top_k.map(|k| k as usize) }
     }
@@ -176,7 +176,7 @@ impl Args {
         self.threads.map_or_else(cores, |n| n as usize)
     }
 
-    /// Checks what no flag can check on its own.
+    /// Checks what the parser cannot check for one flag alone.
     pub fn check(&self) -> Result<()> {
         if self.sample.as_deref() == Some("") {
             return usage("the prompt of --sample is empty: give it at least one character");
@@ -185,7 +185,7 @@ impl Args {
     }
 }
 
-/// A part of a command, as a shell reads it.
+/// An argument quoted for a shell.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }

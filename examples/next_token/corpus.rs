@@ -1,4 +1,4 @@
-//! The text: its characters, the part to learn from, the part held out, and batches.
+//! The text: vocabulary, training part, held-out part, and batches.
 
 use crate::files;
 use crate::output::note;
@@ -54,10 +54,10 @@ impl From<Vocabulary> for String {
     }
 }
 
-/// Where the text is from, and what it was.
+/// The file of the text, and a hash of its contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// A file; otherwise the tales.
+    /// The path; `None` for the generated tales.
     pub file: Option<PathBuf>,
     /// FNV-1a of the bytes.
     pub fingerprint: u64,
@@ -74,7 +74,7 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads a file, or writes the tales.
+    /// Reads a file, or generates the tales.
     pub fn read(file: Option<&Path>) -> Result<Corpus> {
         let text = match file {
             None => tales(TALES.0, TALES.1),
@@ -83,12 +83,12 @@ impl Corpus {
                 text_of(bytes).or_failed(path.display())?
             }
         };
-        // The folder of the run should work from everywhere.
+        // Absolute, so that a run can be resumed from another working folder.
         let file = file.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
         if let Some(path) = file.as_deref().filter(|path| path.to_str().is_none()) {
             return failed(format!(
-                "the path {path:?} is not UTF-8, and a checkpoint could not remember it; give the \
-                 text another name or place"
+                "the path {path:?} is not UTF-8, so a checkpoint cannot store it; rename or move \
+                 the file"
             ));
         }
         Ok(Corpus::new(&text, file))
@@ -105,7 +105,7 @@ impl Corpus {
 
     /// Checks that both parts hold a window of `context` characters and the one after it.
     pub fn check(&self, context: usize) -> Result<()> {
-        let parts = [("learning (90 %)", &self.train), ("testing (10 %)", &self.held_out)];
+        let parts = [("training (90 %)", &self.train), ("validation (10 %)", &self.held_out)];
         for (what, part) in parts {
             if part.len() <= context {
                 let all = self.train.len() + self.held_out.len();
@@ -120,10 +120,10 @@ impl Corpus {
         Ok(())
     }
 
-    /// The windows of a step: anywhere in the part to learn from. Nothing but the seed and the
-    /// number of the step decides which, so a run can go on from any step.
+    /// The windows of a step, at random positions of the training part: a function of the seed and the
+    /// step, so a run can be resumed at any step.
     pub fn batch(&self, seed: u64, step: u64, batch: usize, context: usize) -> Batch {
-        // A step takes its streams from a place of its own, as `Pass::train_step` does.
+        // A step has its own range of streams, as in `Pass::train_step`.
         let mut rng = Rng::from_state((seed, step << 32));
         let starts = (0..batch).map(|_| rng.below(self.train.len() - context));
         Batch::new(starts.map(|i| &self.train[i..=i + context]))
@@ -155,7 +155,7 @@ impl Corpus {
     }
 }
 
-/// Windows of text: what the model sees, and at each place the character that comes next.
+/// Windows of text, and the next character at each position.
 pub struct Batch {
     pub tokens: Tensor<i64>,
     pub targets: Tensor<i64>,
@@ -176,14 +176,14 @@ impl Batch {
     }
 }
 
-/// What is in a file or comes through a pipe; never what is in a device, which may have no end.
+/// The contents of a file or a pipe. Devices are rejected, because reading one may never end.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     if !is_pipe(path) {
         return files::read(path);
     }
     note!(
-        "note: {} is a pipe: waiting until all of it was written. --resume will need its text in a \
-         file, by --data",
+        "note: {} is a pipe: reading to its end. To --resume, save the text in a file \
+         and pass it by --data",
         path.display()
     );
     fs::read(path)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_and_back() {
+    fn characters_round_trip() {
         let vocabulary = Vocabulary::of("naïve 語");
         let tokens = vocabulary.encode("語 ïe").unwrap();
         let back: String = tokens.iter().map(|&t| vocabulary.decode(t)).collect();
@@ -252,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_named() {
+    fn an_invalid_byte_is_named() {
         let e = text_of(b"caf\xc3\xa9 caf\xe9!".to_vec()).unwrap_err();
         assert_eq!(e, "not UTF-8: byte 9 (0xe9) begins no character");
     }
 
     #[test]
-    fn a_beginning_is_never_empty() {
+    fn beginnings_are_not_empty() {
         // The last tenth is what is held out.
         let of = |held_out: &str| {
             let text = "x".repeat(9 * held_out.chars().count()) + held_out;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn short_texts_are_told_apart() {
+    fn texts_that_are_too_short_are_rejected() {
         assert!(corpus().check(9).is_ok());
         assert!(corpus().check(10).is_err());
     }

@@ -1,17 +1,17 @@
-//! Files that are read as they are found: something else may stand in their place.
+//! Reading of regular files only: a path may lead to a pipe or a device.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Refuses devices, pipes and sockets, without opening them: to open a pipe waits for its other
-/// end, and what devices have to say may have no end.
+/// Rejects devices, pipes and sockets without opening them: opening a pipe blocks until its other
+/// end is open, and reading a device may never end.
 ///
 /// # Errors
 /// If it is one of them, or nothing is there.
 pub fn check_regular(path: &Path) -> io::Result<()> {
     let kind = fs::metadata(path)?.file_type();
-    // What is wrong with a folder, the operating system says when it is opened.
+    // A folder is an error of the operating system when it is opened.
     if kind.is_file() || kind.is_dir() {
         return Ok(());
     }
@@ -24,10 +24,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Whether a path still leads to a file that was opened by it.
+/// Whether a path still names the file that was opened by it.
 ///
 /// # Errors
-/// If nothing is there, or it cannot be told.
+/// If nothing is there, or its metadata cannot be read.
 pub fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     let (open, there) = (file.metadata()?, fs::metadata(path)?);
     #[cfg(unix)]

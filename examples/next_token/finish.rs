@@ -1,4 +1,4 @@
-//! What comes after the last step: the final loss, samples, pictures, and a word of farewell.
+//! The end of a run: the final loss, plots, samples, and commands to try next.
 
 use crate::cli::{Args, COMMAND, quoted};
 use crate::corpus::Corpus;
@@ -21,10 +21,10 @@ use std::path::Path;
 
 /// Characters of a sample after training.
 const SAMPLE: u64 = 300;
-/// Characters of the sentence whose attention is drawn.
+/// Characters of the sentence whose attention weights are plotted.
 const SENTENCE: usize = 36;
 
-/// Does all of it. `seconds` is the time that training took.
+/// Evaluates, plots and samples. `seconds` is the training time.
 pub fn finish(
     run: &Run,
     corpus: &Corpus,
@@ -75,33 +75,33 @@ pub fn finish(
         "Held-out loss {val_loss:.4} after {steps} steps in {time} (over all {held_out} held-out \
          characters; in nats per character)."
     );
-    hint_if_nothing_was_learnt(run, val_loss);
+    note_if_worse_than_uniform(run, val_loss);
     if !args.quiet {
-        warn_if_it_was_better(log, steps);
+        note_if_overfitted(log, steps);
     }
     folder.check()?;
     say!("Everything is in {}", folder.name());
     if !args.quiet {
-        farewell(run, folder, layers, &prompts[0]);
+        print_next_commands(run, folder, layers, &prompts[0]);
     }
     Ok(())
 }
 
 /// Prints a note if the loss is not below that of a uniform distribution over the vocabulary.
-fn hint_if_nothing_was_learnt(run: &Run, val_loss: f64) {
-    let blind = (run.vocabulary.len() as f64).ln();
-    if val_loss > blind {
+fn note_if_worse_than_uniform(run: &Run, val_loss: f64) {
+    let uniform = (run.vocabulary.len() as f64).ln();
+    if val_loss > uniform {
         note!(
-            "note: guessing blindly has a loss of {blind:.4}, so this model has learnt nothing; try \
+            "note: uniform predictions have a loss of {uniform:.4}, so this model has learnt nothing; try \
              a --lr below {:?}, or more --steps",
             run.recipe.lr
         );
     }
 }
 
-/// Says so if the loss on held-out text has risen again: the model has begun to learn its text by
-/// heart. Only the quick looks are compared, which were all at the same windows.
-fn warn_if_it_was_better(log: &Log, steps: u64) {
+/// Prints a note if the held-out loss has risen again: the model overfits. Only evaluations during
+/// training are compared, which all use the same windows.
+fn note_if_overfitted(log: &Log, steps: u64) {
     let quick: Vec<Evaluation> = log.evaluations().filter(|e| e.step < steps).collect();
     let best = quick.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
     if let (Some(best), Some(last)) = (best, quick.last())
@@ -117,7 +117,7 @@ fn warn_if_it_was_better(log: &Log, steps: u64) {
     }
 }
 
-/// Draws all pictures, and counts the layers.
+/// Writes all plots; returns the number of layers.
 fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<usize> {
     let write = |path: &Path, svg: std::result::Result<String, String>| {
         let name = path.display();
@@ -140,18 +140,18 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
     Ok(maps.len())
 }
 
-/// Where everything is, and what to try next.
-fn farewell(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
+/// Prints the files of the run, and commands to try next.
+fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
     let maps = match layers {
         1 => "attention-1.svg".to_string(),
         n => format!("attention-1.svg to -{n}.svg"),
     };
     say!(
         "
-    checkpoint.safetensors      the model
-    log.jsonl                   every step in numbers
-    loss.svg                    how the loss fell
-    {maps:<27} where each layer looks"
+    checkpoint.safetensors      model, optimiser state and configuration
+    log.jsonl                   metrics of every step
+    loss.svg                    training and held-out loss
+    {maps:<27} attention weights of each layer"
     );
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
     let Recipe { layers, heads, width, .. } = run.recipe;
@@ -159,19 +159,21 @@ fn farewell(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
     let (same, what, other) = match &run.source.file {
         None => (
             String::new(),
-            "a text of your own; here it is the grammar that writes the tales",
+            "train on another text; here the grammar of the default text",
             " -- --data examples/next_token/tales.txt",
         ),
-        Some(file) => {
-            (format!(" --data {}", quoted(&file.display().to_string())), "the default text", "")
-        }
+        Some(file) => (
+            format!(" --data {}", quoted(&file.display().to_string())),
+            "train on the default text",
+            "",
+        ),
     };
     say!(
         "
 What to try next:
-    let it write, more carefully than above
+    sample at a lower temperature
         {COMMAND} -- --out {out} --sample {prompt} --temperature 0.5
-    a larger model, which learns more and takes longer
+    train a larger model
         {COMMAND} -- --layers {deeper} --heads {heads} --width {wider}{same}
     {what}
         {COMMAND}{other}"

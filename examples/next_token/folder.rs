@@ -6,18 +6,17 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The folder of the first run that names none; the next ones are `out/next_token-2` and so on.
+/// The default folder of the first run; further ones are `out/next_token-2` and so on.
 const DEFAULT: &str = "out/next_token";
-/// Locked while a process trains in the folder. It stays there afterwards: who removes it may
-/// remove one that has just been locked by somebody else.
+/// Locked while a process trains in the folder. It is not removed afterwards, because another process
+/// may have locked it meanwhile.
 const LOCK: &str = "run.lock";
 
 /// The folder of a run.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// The path as seen from the root, if the folder is locked: that of the working folder may be
-    /// no more when it is needed.
+    /// The absolute path, if the folder is locked: the working folder may be removed later.
     absolute: PathBuf,
     /// Held for the lifetime of the folder, once [`Folder::lock`] has taken it.
     lock: Option<File>,
@@ -40,7 +39,7 @@ impl Folder {
         let Some(asked) = asked else {
             for path in numbered(DEFAULT.into()).filter(|path| is_free(path)) {
                 let mut folder = made(path)?;
-                // Another process may just have found it, and have begun or even ended a run.
+                // Another process may have chosen it meanwhile.
                 if folder.try_lock()? && is_free(&folder.path) {
                     return Ok(folder);
                 }
@@ -84,8 +83,8 @@ impl Folder {
         failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
     }
 
-    /// Keeps other processes from training here, as long as this one does. The operating system
-    /// lets go of the lock however the process ends.
+    /// Prevents other processes from training here. The operating system releases the lock when the
+    /// process ends.
     pub fn lock(&mut self) -> Result<()> {
         if self.try_lock()? {
             return Ok(());
@@ -93,7 +92,7 @@ impl Folder {
         failed(format!("another process is training in {}", self.name()))
     }
 
-    /// Whether the lock could be had.
+    /// Whether the lock was acquired.
     fn try_lock(&mut self) -> Result<bool> {
         let path = self.path.join(LOCK);
         let locking = format!("cannot lock {}", path.display());
@@ -106,7 +105,7 @@ impl Folder {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(false),
-            // Better to train without a lock than not at all.
+            // File systems without locks: train without one.
             Err(TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => {}
             Err(TryLockError::Error(e)) => return failed(format!("{locking}: {e}")),
         }
@@ -115,8 +114,8 @@ impl Folder {
         Ok(true)
     }
 
-    /// Checks that the path still leads to the folder that was locked: it may have been deleted
-    /// or renamed, and another made in its place.
+    /// Checks that the path still names the folder that was locked: it may have been deleted, renamed
+    /// or replaced.
     pub fn check(&self) -> Result<()> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let what = match is_same(lock, &self.path.join(LOCK)) {
@@ -128,8 +127,8 @@ impl Folder {
         failed(format!("the folder of the run, {}, {what}", self.name()))
     }
 
-    /// New folders, locked, for what can no longer be kept here: one beside this one, or else
-    /// among the temporary files.
+    /// New locked folders, in case this one was removed: one beside it, then one among the temporary
+    /// files.
     pub fn fallbacks(&self) -> impl Iterator<Item = Result<Folder>> {
         let name = self.absolute.file_name().unwrap_or("next_token".as_ref());
         let temporary = std::env::temp_dir().join(name);
@@ -153,7 +152,7 @@ impl Folder {
         )
     }
 
-    /// Removes what a process that was killed in the middle of writing has left.
+    /// Removes temporary files of a process that was killed while writing.
     pub fn sweep(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -166,7 +165,7 @@ impl Folder {
         }
     }
 
-    /// For messages and commands.
+    /// The path as text.
     pub fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -183,13 +182,13 @@ impl Folder {
         self.path.join("loss.svg")
     }
 
-    /// The picture of a layer's attention; layers are counted from 1.
+    /// The attention map of a layer; layers are counted from 1.
     pub fn attention(&self, layer: usize) -> PathBuf {
         self.path.join(format!("attention-{layer}.svg"))
     }
 }
 
-/// A path, and `-2` and so on behind it.
+/// A path, then the same path with `-2`, `-3` and so on appended.
 fn numbered(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     let name = path.file_name().unwrap_or_default().to_os_string();
     std::iter::once(path.clone()).chain((2..).map(move |n| {
@@ -199,7 +198,7 @@ fn numbered(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     }))
 }
 
-/// Whether nothing is there, or a folder that is empty but for a lock.
+/// Whether nothing is there, or a folder without other files than a lock.
 fn is_free(path: &Path) -> bool {
     let is_lock = |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|e| e.file_name() == LOCK);
     !path.exists() || fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_lock))

@@ -1,4 +1,4 @@
-//! `log.jsonl`: a line of JSON for each step, each look at the held-out text, and the end.
+//! `log.jsonl`: a line of JSON for each step, each evaluation, and the end.
 
 use crate::files;
 use crate::folder::Folder;
@@ -16,7 +16,7 @@ const LOSS: f64 = f32::MAX as f64;
 /// The longest step, in milliseconds: 30 years.
 const MS: f64 = 1e12;
 
-/// A line of the log. Which it is, the fields say.
+/// A line of the log. Its kind follows from its fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Line {
@@ -26,12 +26,12 @@ pub enum Line {
 }
 
 impl Line {
-    /// Which step it tells of, if it does.
+    /// The step, if it is the line of a step.
     fn step(&self) -> Option<u64> {
         if let Line::Step(step) = self { Some(step.step) } else { None }
     }
 
-    /// A line from its JSON, or what about it cannot be read, or was not written by a run.
+    /// A line from its JSON, or what is invalid in it.
     fn read(json: &str) -> std::result::Result<Line, String> {
         let line = serde_json::from_str(json).map_err(|_| "no line of a log".to_string())?;
         let within = |name: &str, x: f64, low: f64, high: f64| {
@@ -84,7 +84,7 @@ pub struct Done {
     pub val_loss: f64,
 }
 
-/// The log of a run, open at its end.
+/// The log of a run, opened for appending.
 pub struct Log {
     path: PathBuf,
     file: File,
@@ -93,9 +93,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log of a run that has taken `step` steps. What a process that was killed wrote after
-    /// its last checkpoint is taken away, so that each step is there once. What else is not there
-    /// or cannot be read is told; the run does not need it.
+    /// Opens the log of a run that has taken `step` steps. Lines after the last checkpoint, written
+    /// by a process that was killed, are removed, so that each step occurs once. Missing and
+    /// unreadable lines are reported; the run does not need them.
     ///
     /// # Errors
     /// If it is something other than a file, or cannot be read or written.
@@ -138,8 +138,8 @@ impl Log {
         Ok(Log { path, file, lines })
     }
 
-    /// Adds a line, at once and whole, so that the file can be watched. If that is no longer
-    /// there, it is written again, from the first line.
+    /// Appends a line in one write, so that the file can be watched. If the file was removed, it is
+    /// written again from the first line.
     pub fn write(&mut self, folder: &Folder, line: Line) -> Result<()> {
         let text = json(&line);
         self.lines.push(line);
@@ -149,7 +149,7 @@ impl Log {
             return written.or_failed(format!("cannot write {}", self.path.display()));
         }
         self.move_to(folder)?;
-        note!("note: {} was removed or replaced; it is written anew", self.path.display());
+        note!("note: {} was removed or replaced; it is written again", self.path.display());
         Ok(())
     }
 
@@ -172,12 +172,12 @@ impl Log {
     }
 }
 
-/// A line as it stands in the file.
+/// A line as JSON.
 fn json(line: &Line) -> String {
     serde_json::to_string(line).expect("numbers have a JSON form") + "\n"
 }
 
-/// Writes a log that begins with this text, open at its end.
+/// Writes a log with this text, and opens it for appending.
 fn begin(path: &Path, text: &str) -> Result<File> {
     write_atomically(path, text.as_bytes())
         .and_then(|()| OpenOptions::new().append(true).open(path))

@@ -1,4 +1,4 @@
-//! A picture of the loss over the run.
+//! The plot of the loss over the steps of a run.
 
 use crate::svg::{BACKGROUND, Drawing, FAINT, INK, MUTED, mix, text};
 use plotters::prelude::*;
@@ -6,7 +6,7 @@ use plotters::prelude::*;
 const TRAIN: RGBColor = RGBColor(38, 112, 176);
 const HELD_OUT: RGBColor = RGBColor(214, 96, 32);
 
-/// Losses above this are drawn in a unit of their own: numbers of six digits fit beside the axis.
+/// Losses above this are divided by a power of ten, so that the labels of the axis fit.
 const PLAIN: f64 = 1e5;
 
 /// The steps of a run and their losses as an SVG: the loss of each step, their mean, and the loss
@@ -14,8 +14,8 @@ const PLAIN: f64 = 1e5;
 pub fn picture(steps: &[(u64, f64)], held_out: &[(u64, f64)]) -> Drawing {
     let losses = || steps.iter().chain(held_out).map(|&(_, loss)| loss);
     let largest = losses().fold(0.0, |max: f64, loss| max.max(loss.abs()));
-    // Key points of an axis are looked for in steps that get smaller and larger. The search does
-    // not end where they leave the range of f64, or vanish beside the numbers they are added to.
+    // plotters searches for the ticks of an axis with a step that it halves and doubles. The search
+    // does not end if the step overflows, or is too small to change the numbers it is added to.
     let unit = if largest < PLAIN { 1.0 } else { 10f64.powf(largest.log10().floor()) };
     let y_name = if unit == 1.0 { "loss".into() } else { format!("loss / {unit:e}") };
     let scaled = |losses: &[(u64, f64)]| -> Vec<(f64, f64)> {
@@ -32,7 +32,7 @@ pub fn picture(steps: &[(u64, f64)], held_out: &[(u64, f64)]) -> Drawing {
     let bottom = if low < 0.0 { low - space } else { (low - space).max(0.0) };
     let end = steps.iter().chain(&held_out).fold(1.0, |end: f64, &(x, _)| end.max(x));
     crate::svg::draw((960, 560), |root| {
-        root.draw(&Text::new("How the loss falls", (28, 20), text(22, &INK)))?;
+        root.draw(&Text::new("Training and held-out loss", (28, 20), text(22, &INK)))?;
         let title = match last {
             Some((_, loss)) => {
                 format!("Nats per character; at the end {loss:.3} on held-out text.")
@@ -67,7 +67,7 @@ pub fn picture(steps: &[(u64, f64)], held_out: &[(u64, f64)]) -> Drawing {
         };
         chart
             .draw_series(LineSeries::new(means, TRAIN.stroke_width(2)))?
-            .label("training batches (pale: each; dark: their mean)")
+            .label("training batches (pale: each; dark: moving average)")
             .legend(line(TRAIN));
         chart
             .draw_series(LineSeries::new(held_out.clone(), HELD_OUT.stroke_width(2)))?
@@ -86,8 +86,7 @@ pub fn picture(steps: &[(u64, f64)], held_out: &[(u64, f64)]) -> Drawing {
     })
 }
 
-/// The mean of each loss and its neighbours: as many before as after, so that the curve does not
-/// lag behind.
+/// The centred moving average of the losses, which does not lag behind them.
 fn means(steps: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let reach = (steps.len() / 60).max(2);
     let mean = |i: usize| {

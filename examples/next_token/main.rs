@@ -1,8 +1,8 @@
-//! Next-token prediction: a small causal transformer learns to write, one character at a time.
+//! Next-token prediction: trains a small causal transformer on characters.
 //!
-//! `cargo run --release --example next_token` needs no flags and no downloads; `--help` tells what
-//! there is to change. Read in this order: [`train`] (the loop), [`corpus`] (the text), [`run`]
-//! (what a checkpoint keeps), [`recipe`] (all numbers that matter), and the rest as you like.
+//! `cargo run --release --example next_token` needs no flags and no downloads; `--help` lists the
+//! flags. Reading order: [`train`] (the loop), [`corpus`] (the text), [`run`] (the contents of a
+//! checkpoint), [`recipe`] (the hyperparameters), then the rest.
 
 mod attention;
 mod cli;
@@ -57,11 +57,11 @@ fn main() -> ExitCode {
 fn begin(args: &Args) -> Result<()> {
     match &args.sample {
         Some(prompt) => sample(args, prompt),
-        None => learn(args),
+        None => train_run(args),
     }
 }
 
-/// Text from a run that is there already.
+/// Samples from the model of an existing run.
 fn sample(args: &Args, prompt: &str) -> Result<()> {
     let run = Run::load_model(&Folder::earlier(args.out.as_deref())?)?;
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
@@ -71,8 +71,8 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     })
 }
 
-/// Training, from the beginning or from a checkpoint, to the end.
-fn learn(args: &Args) -> Result<()> {
+/// Trains, from the start or from a checkpoint, to the last step.
+fn train_run(args: &Args) -> Result<()> {
     let (mut run, corpus, folder) = if args.resume { earlier(args)? } else { fresh(args)? };
     let recipe = run.recipe.clone();
     let mut log = Log::open(&folder, run.step, recipe.steps)?;
@@ -81,7 +81,7 @@ fn learn(args: &Args) -> Result<()> {
         introduce(&run, &corpus, &folder);
     }
     if !recipe.precision.is_supported() {
-        note!("Products in f32: they cannot be made of {} here", recipe.precision);
+        note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
     }
     let request = StopRequest::watch()?;
     let start = Instant::now();
@@ -115,9 +115,8 @@ fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     let changed = run.recipe.differences(&args.recipe(&run.recipe));
     if !changed.is_empty() {
         return usage(format!(
-            "the run in {} cannot go on with another recipe:\n  {}\nLeave these flags out, or begin \
-             a run of its own without --resume. (--steps is part of the recipe because the learning \
-             rate follows from it.)",
+            "the run in {} cannot be resumed with other hyperparameters:\n  {}\nOmit these flags, or start \
+             a new run without --resume. (The learning rate schedule depends on --steps.)",
             folder.name(),
             changed.join("\n  ")
         ));
@@ -127,7 +126,7 @@ fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     if corpus.source.fingerprint != run.source.fingerprint {
         let file = file.unwrap_or(Path::new("the tales"));
         return failed(format!(
-            "the run in {} has learnt from another text than {} is now",
+            "the run in {} was trained on another text than {} contains now",
             folder.name(),
             file.display()
         ));
@@ -136,12 +135,12 @@ fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     Ok((run, corpus, folder))
 }
 
-/// What is going to happen.
+/// Prints the configuration of the run.
 fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
     let count = |n: usize| HumanCount(n as u64);
     let text = match &run.source.file {
         Some(file) => file.display().to_string(),
-        None => "tales that this program writes itself".into(),
+        None => "generated tales".into(),
     };
     let r = &run.recipe;
     note!(
@@ -165,7 +164,7 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         retrograd::tensor::threads(),
     );
     if r.precision != MatmulPrecision::F32 && r.precision.is_supported() {
-        note!("Products of {}", r.precision);
+        note!("Matrix multiplication in {}", r.precision);
     }
     note!("Folder   {}\n", folder.name());
 }

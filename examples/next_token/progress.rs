@@ -1,4 +1,4 @@
-//! What is shown while the model learns.
+//! Progress of training on the terminal.
 
 use crate::log::{Evaluation, Step};
 use crate::output::note;
@@ -6,7 +6,7 @@ use crate::recipe::Recipe;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
-/// Without a terminal, a line every so many steps.
+/// The number of steps between lines, if there is no terminal.
 const EVERY: u64 = 100;
 
 /// A bar on a terminal, lines elsewhere, or nothing.
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-/// A running mean in which old values count less and less.
+/// An exponential moving average.
 pub struct Smooth {
     keep: f64,
     sum: f64,
@@ -92,7 +92,7 @@ impl Smooth {
     }
 }
 
-/// A duration for people.
+/// A duration in readable units.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {

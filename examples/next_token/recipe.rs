@@ -1,4 +1,4 @@
-//! Everything that decides what a run learns, apart from its text.
+//! The hyperparameters of a run.
 
 use crate::stop::{Result, failed, usage};
 use clap::ValueEnum;
@@ -6,37 +6,36 @@ use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// How much the averages of AdamW keep at each step.
+/// The decay rates of AdamW's moving averages.
 pub const BETAS: (f64, f64) = (0.9, 0.99);
 /// Weight decay of matrices and embeddings; norms have none.
 pub const WEIGHT_DECAY: f64 = 0.1;
-/// The largest norm of all gradients together.
+/// The maximum global norm of the gradients.
 pub const CLIP: f64 = 1.0;
-/// Steps until the learning rate is at its highest, and at most a tenth of the run.
+/// Warm-up steps; at most a tenth of the run.
 const WARMUP: u64 = 100;
-/// The last learning rate, relative to the highest.
+/// The final learning rate, relative to the peak.
 const FINAL_LR: f64 = 0.1;
 
 /// What to do if memory runs out.
-pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch takes less";
+pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
-/// Recipes with a name.
+/// Named recipes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
-    /// nanogpt-cpu with a learning rate of 4e-3, at which so small a model learns much more in as
-    /// many steps
+    /// nanogpt-cpu with a learning rate of 4e-3, which reaches a lower loss in as many steps
     Tales,
     /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
     NanogptCpu,
     /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
     /// 5000 steps. Takes many hours on a CPU
     Baby,
-    /// A matter of seconds, to see that everything works: 2 layers, 2 heads, 32 wide, context 32
+    /// Trains in seconds, for a first test: 2 layers, 2 heads, 32 wide, context 32
     Tiny,
 }
 
-/// Two runs with equal recipes and equal texts end with equal weights, bit for bit (with another
-/// precision than f32, if both CPUs make such products or neither does).
+/// The hyperparameters. Two runs with equal recipes and texts have equal weights, bit for bit (with
+/// another precision than f32, if both CPUs support it or neither does).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
     pub layers: usize,
@@ -46,10 +45,10 @@ pub struct Recipe {
     pub dropout: f64,
     pub batch: usize,
     pub steps: u64,
-    /// The highest learning rate.
+    /// The peak learning rate.
     pub lr: f64,
     pub seed: u64,
-    /// What products of matrices are made of.
+    /// The precision of matrix multiplication.
     #[serde(default, with = "name")]
     pub precision: MatmulPrecision,
 }
@@ -125,7 +124,7 @@ impl Recipe {
         }
     }
 
-    /// Up in a straight line, then down along half a cosine.
+    /// Linear warm-up, then cosine decay.
     pub fn schedule(&self) -> Schedule {
         Schedule::WarmupCosine {
             lr: self.lr,
@@ -140,7 +139,7 @@ impl Recipe {
         AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY }
     }
 
-    /// Checks what no flag can check on its own.
+    /// Checks what the parser cannot check for one flag alone.
     pub fn check(&self) -> Result<()> {
         match self.model(1).check() {
             Ok(()) => Ok(()),
@@ -148,9 +147,9 @@ impl Recipe {
         }
     }
 
-    /// Checks that there may be memory for the batch, and for weights, gradients and the two
-    /// averages of AdamW. Many systems hand out any amount in small parts, and kill the process
-    /// that uses it; what is more than they have, they refuse only in one piece.
+    /// Checks that memory for the batch, weights, gradients and AdamW's two averages can be allocated
+    /// at once. Systems that overcommit grant any number of small allocations and kill the process
+    /// later, but they refuse one allocation that is larger than their memory.
     pub fn check_memory(&self, vocab: usize) -> Result<()> {
         let [batch, context, layers, width, vocab] =
             [self.batch, self.context, self.layers, self.width, vocab].map(|n| n as f64);
@@ -162,12 +161,12 @@ impl Recipe {
         }
         failed(format!(
             "no memory for {parameters:.2e} parameters and {batch} windows of {context} characters, \
-             which take more than {:.0} GB; {LESS_MEMORY}",
+             which need more than {:.0} GB; {LESS_MEMORY}",
             bytes / 1e9
         ))
     }
 
-    /// Where another recipe differs, each in words; a recipe's fields are named like the flags.
+    /// The differences to another recipe, as text; a recipe's fields have the names of the flags.
     pub fn differences(&self, asked: &Recipe) -> Vec<String> {
         let fields = |recipe: &Recipe| match serde_json::to_value(recipe) {
             Ok(serde_json::Value::Object(fields)) => fields,

@@ -1,4 +1,4 @@
-//! The end of a run before its last step, and where it is saved if its folder is gone.
+//! Early ends of a run, and where it is saved if its folder was removed.
 
 use crate::cli::{COMMAND, quoted};
 use crate::folder::Folder;
@@ -24,7 +24,7 @@ pub fn rescue(run: &Run, folder: &Folder, log: &mut Log, stop: Stop) -> Result<(
     failed(said)
 }
 
-/// What a signal ends with; the exit code says which signal.
+/// The end by a signal, whose exit code is the conventional one.
 pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
     Stop::Interrupted(stopped(run, folder), code)
 }

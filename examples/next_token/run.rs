@@ -1,4 +1,4 @@
-//! A run: the model, its optimiser, how far it is, and the checkpoint that keeps all of it.
+//! A run: model, optimiser, number of steps, and the checkpoint with all of them.
 
 use crate::corpus::{Corpus, Source, Vocabulary};
 use crate::folder::Folder;
@@ -12,10 +12,10 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The complete state of a run. Saved and loaded, it continues as if nothing had
-/// happened: batches and dropout follow from the seed and the number of the step alone.
+/// The complete state of a run. A run that is saved and loaded continues with the same bits: batches
+/// and dropout are functions of the seed and the step.
 ///
-/// Without an optimiser, `Run<()>`, it can write text but not learn.
+/// `Run<()>` has no optimiser: it can generate text, but not be trained.
 pub struct Run<O = AdamW> {
     pub recipe: Recipe,
     pub source: Source,
@@ -26,7 +26,7 @@ pub struct Run<O = AdamW> {
     pub step: u64,
 }
 
-/// What random numbers are for. Each purpose has a seed of its own.
+/// The purposes of random numbers. Each has its own seed.
 #[derive(Clone, Copy)]
 pub enum Purpose {
     Weights,
@@ -42,18 +42,18 @@ impl Recipe {
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// A new run.
     pub fn new(recipe: Recipe, corpus: &Corpus) -> Result<Run> {
         Run::build(recipe, corpus.source.clone(), corpus.vocabulary.clone())
             .and_then(Run::with_optimizer)
             .or_else(usage)
     }
 
-    /// Writes the checkpoint; a crash at any moment leaves the one before or this one.
+    /// Writes the checkpoint atomically: after a crash, the file is the old one or the new one.
     pub fn save(&self, folder: &Folder) -> Result<()> {
         folder.check()?;
         let weights = self.model.state_dict();
-        // In place: there may be no memory for a copy, which is no reason to lose the run.
+        // Without a copy, for which there may be no memory.
         let non_finite = |w: &Tensor| w.contiguous().as_slice().iter().any(|x| !x.is_finite());
         if let Some((name, _)) = weights.iter().find(|(_, w)| non_finite(w)) {
             return self.diverged(folder, format!("the weights are not finite in {name}"));
@@ -80,10 +80,10 @@ impl Run {
         read().or_failed("cannot load")
     }
 
-    /// The end of a run that has lost its way. What it had saved is still there.
+    /// The error of a run that diverged. The last checkpoint is kept.
     pub fn diverged<T>(&self, folder: &Folder, why: impl Display) -> Result<T> {
         let path = folder.checkpoint();
-        // Its notes, for which there is always memory.
+        // Only its metadata, which needs little memory.
         let saved = Checkpoint::load_filtered(&path, |_| false);
         let kept = match saved.and_then(|file| file.read_note::<u64>("step")) {
             Ok(step) => format!("{} still holds step {step}", path.display()),
@@ -100,7 +100,7 @@ impl Run {
     }
 }
 
-/// What needs no optimiser.
+/// Without an optimiser.
 impl Run<()> {
     fn build(
         recipe: Recipe,
@@ -118,7 +118,7 @@ impl Run<()> {
         Ok(Run { recipe, source, vocabulary, model, optimizer, step })
     }
 
-    /// Reads of the checkpoint what text is written with: a third of it.
+    /// Loads the model only, a third of the checkpoint.
     pub fn load_model(folder: &Folder) -> Result<Run<()>> {
         let path = folder.checkpoint();
         Checkpoint::load_filtered(&path, |name| name.starts_with("model."))
@@ -149,7 +149,7 @@ impl<O> Run<O> {
             let unknown: Vec<String> = unknown.iter().map(|c| format!("{c:?}")).collect();
             let known = String::from(self.vocabulary.clone());
             Stop::Usage(format!(
-                "the model has never seen {}; it knows {known:?}",
+                "the vocabulary does not contain {}; it contains {known:?}",
                 unknown.join(", ")
             ))
         })

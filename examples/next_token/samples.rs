@@ -1,4 +1,4 @@
-//! Text from the model.
+//! Samples from the model.
 
 use crate::output::{self, print, say};
 use crate::run::Run;
@@ -6,11 +6,11 @@ use crate::stop::Result;
 use retrograd::nn::Sampler;
 use retrograd::prelude::*;
 
-/// What the samples after training begin with, for a run with the default text.
+/// The prompts of the samples after training on the default text.
 const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
 
-/// What the samples after training begin with: for a text of the user, words that begin
-/// paragraphs of it.
+/// The prompts of the samples after training: for a text of the user, the first words of some of
+/// its paragraphs.
 pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
     if run.source.file.is_none() {
         return TALES.map(str::to_string).to_vec();
@@ -23,7 +23,7 @@ pub fn prompts(run: &Run, beginnings: &[String]) -> Vec<String> {
     prompts
 }
 
-/// As many whole words of a text as fit into `most` characters; at least something.
+/// As many whole words of a text as fit into `most` characters; if there is none, `most` characters.
 pub fn first_words(text: &str, most: usize) -> String {
     let line: Vec<char> = text.chars().map(|c| if c == '\n' { ' ' } else { c }).collect();
     if line.len() <= most {
@@ -33,8 +33,8 @@ pub fn first_words(text: &str, most: usize) -> String {
     text.chars().take(end).collect()
 }
 
-/// Prints the prompt and what the model makes of it, as it comes; `each` is called after each
-/// character.
+/// Prints the prompt and its continuation by the model, character by character; `each` is called
+/// after each one.
 pub fn tell<O>(
     run: &Run<O>,
     prompt: &str,
@@ -48,7 +48,7 @@ pub fn tell<O>(
     run.model.generate(&tokens, count, sampler, rng, |token| {
         print(format_args!("{}", run.vocabulary.decode(token)));
         if !output::is_open() {
-            // Samples come last, and `generate` does not stop early.
+            // Samples are the last output, and `generate` does not stop early.
             output::leave();
         }
         each();

@@ -1,10 +1,11 @@
-//! Signals that end the program: Ctrl-C, a system that shuts down, a terminal that is closed.
+//! Signals that end the program: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 
 use crate::stop::{OrFailed, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Whether the program has been asked to end. Clones share the answer; the default is never asked.
+/// Whether a signal to end the program was received. Clones share the state; that of the default
+/// value never changes.
 #[derive(Clone, Debug, Default)]
 pub struct StopRequest {
     /// The number of the signal; 0 if there was none.
@@ -12,12 +13,12 @@ pub struct StopRequest {
 }
 
 impl StopRequest {
-    /// Watches for SIGINT (Ctrl-C), SIGTERM and SIGHUP from now on. The first one is granted after
-    /// the step. A second Ctrl-C ends the program at once; a second SIGTERM or SIGHUP does not,
+    /// Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP from now on. The first one ends the run after
+    /// the current step. A second Ctrl-C ends the program at once; a second SIGTERM or SIGHUP does not,
     /// because `timeout` and shells often send them twice.
     pub fn watch() -> Result<StopRequest> {
         let request = StopRequest::default();
-        install(&request.signal).or_failed("cannot watch for Ctrl-C")?;
+        install(&request.signal).or_failed("cannot install signal handlers")?;
         Ok(request)
     }
 
@@ -33,26 +34,27 @@ impl StopRequest {
 }
 
 #[cfg(unix)]
-fn install(asked: &Arc<AtomicUsize>) -> std::io::Result<()> {
+fn install(received: &Arc<AtomicUsize>) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
     use std::sync::atomic::AtomicBool;
 
     let again = Arc::new(AtomicBool::new(false));
-    // Before the flag is set for the first time. What is registered first acts first.
+    // Registered first, because actions run in the order of registration: it sees the flag of an
+    // earlier signal only.
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&again))?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // `nohup` means that the run survives its terminal.
+        // Started by `nohup`, which ignores SIGHUP.
         if signal == SIGHUP && is_ignored(signal) {
             continue;
         }
-        flag::register_usize(signal, Arc::clone(asked), signal as usize)?;
+        flag::register_usize(signal, Arc::clone(received), signal as usize)?;
         flag::register(signal, Arc::clone(&again))?;
     }
     Ok(())
 }
 
-/// Whether who started this process made it ignore a signal. Only Linux tells without `unsafe`.
+/// Whether a signal is ignored since the start of the process. Only Linux shows it without `unsafe`.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -62,11 +64,11 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(not(unix))]
-fn install(asked: &Arc<AtomicUsize>) -> std::result::Result<(), ctrlc::Error> {
+fn install(received: &Arc<AtomicUsize>) -> std::result::Result<(), ctrlc::Error> {
     const SIGINT: usize = 2;
-    let asked = Arc::clone(asked);
+    let received = Arc::clone(received);
     ctrlc::set_handler(move || {
-        if asked.swap(SIGINT, Relaxed) != 0 {
+        if received.swap(SIGINT, Relaxed) != 0 {
             std::process::exit(128 + SIGINT as i32);
         }
     })

@@ -1,20 +1,20 @@
-//! The reasons to end before the work is done, and their exit codes.
+//! The reasons for an early end, and their exit codes.
 
 use crate::output::note;
 use std::fmt;
 use std::process::ExitCode;
 
-/// What most functions of the program return.
+/// The result of most functions of the program.
 pub type Result<T> = std::result::Result<T, Stop>;
 
 /// The reason for an early end.
 #[derive(Debug)]
 pub enum Stop {
-    /// What was asked for makes no sense: exit code 2, as for unknown flags.
+    /// Invalid usage: exit code 2, as for unknown flags.
     Usage(String),
-    /// It makes sense, but did not work: exit code 1.
+    /// A failure: exit code 1.
     Failed(String),
-    /// A signal: 128 and its number, which is what shells expect. What it says is no error.
+    /// A signal: exit code 128 plus its number, by the convention of shells. Not an error.
     Interrupted(String, u8),
 }
 
@@ -29,24 +29,24 @@ pub fn failed<T>(text: impl fmt::Display) -> Result<T> {
 }
 
 impl Stop {
-    /// Why.
+    /// The reason.
     pub fn text(&self) -> &str {
         match self {
             Stop::Usage(text) | Stop::Failed(text) | Stop::Interrupted(text, _) => text,
         }
     }
 
-    /// Says why on stderr, and how in the exit code.
+    /// Prints the reason to standard error; returns the exit code.
     pub fn report(self) -> ExitCode {
-        ExitCode::from(self.told())
+        ExitCode::from(self.print())
     }
 
     /// Ends the program inside an operation that cannot stop early.
     pub fn leave(self) -> ! {
-        std::process::exit(self.told().into())
+        std::process::exit(self.print().into())
     }
 
-    fn told(self) -> u8 {
+    fn print(self) -> u8 {
         let (text, code) = match self {
             Stop::Usage(text) => (format!("error: {text}\n\nFor more, try --help."), 2),
             Stop::Failed(text) => (format!("error: {text}"), 1),

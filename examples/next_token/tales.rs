@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_always_the_same_text() {
+    fn equal_seeds_give_equal_text() {
         let text = tales(1, 1000);
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = text.bytes().take(1000).fold(0xcbf2_9ce4_8422_2325, fnv);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_as_long_as_asked_and_set_right() {
+    fn the_text_has_the_requested_length_and_typography() {
         let text = tales(3, 1_000_000);
         assert!((1_000_000..1_010_000).contains(&text.len()));
         assert!(text.ends_with(".\n\n"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_stays_the_same_and_what_is_chosen_varies() {
+    fn bound_names_stay_fixed_and_choices_vary() {
         let grammar = "@tale\n{who=name}Title / {Who} and [{who}|{who}].\n@name: ann, bea, cy";
         let mut writer = Writer::new(grammar, 5);
         let tales: Vec<String> = (0..50).map(|_| writer.tale()).collect();

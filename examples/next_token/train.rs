@@ -13,13 +13,13 @@ use retrograd::nn::optim::StepError;
 use retrograd::prelude::*;
 use std::time::Instant;
 
-/// Held-out windows in an evaluation while training.
-const QUICK: usize = 64;
-/// Held-out windows that go through the model together.
-const TOGETHER: usize = 32;
+/// Held-out windows of an evaluation during training.
+const EVAL_WINDOWS: usize = 64;
+/// Held-out windows per batch.
+const EVAL_BATCH: usize = 32;
 
-/// Takes the steps that are left, with a look at the held-out text and a checkpoint every now and
-/// then, at the beginning and at the end.
+/// Takes the remaining steps. The held-out loss is evaluated, and a checkpoint written, at the
+/// beginning, every `eval_every` steps and at the end.
 pub fn train(
     run: &mut Run,
     corpus: &Corpus,
@@ -30,26 +30,26 @@ pub fn train(
     request: &StopRequest,
 ) -> Result<()> {
     let windows = corpus.windows(run.recipe.context);
-    let windows = spread(&windows, QUICK);
+    let windows = spread(&windows, EVAL_WINDOWS);
     let last = run.recipe.steps;
-    // At the beginning, and once. Saved first, so that where there is a log there is a checkpoint.
+    // Before the first step. The checkpoint is saved first, so that no folder has a log alone.
     if run.step == 0 && log.lines.is_empty() {
         run.save(folder)?;
-        log.write(folder, look(run, &windows, folder, progress)?)?;
+        log.write(folder, evaluation(run, &windows, folder, progress)?)?;
     }
     while run.step < last {
         let step = take_step(run, corpus, folder)?;
         let mut keep = || {
             let mut logged = log.write(folder, Line::Step(step));
             progress.step(&step);
-            // The last look is at all of the held-out text, and not part of the loop.
-            let look_now = run.step.is_multiple_of(eval_every) && run.step < last;
-            if look_now {
-                let line = look(run, &windows, folder, progress)?;
+            // The last evaluation uses all of the held-out text, and is not part of the loop.
+            let evaluate = run.step.is_multiple_of(eval_every) && run.step < last;
+            if evaluate {
+                let line = evaluation(run, &windows, folder, progress)?;
                 logged = logged.and_then(|()| log.write(folder, line));
             }
             let stop = request.exit_code();
-            if look_now || stop.is_some() || run.step == last || logged.is_err() {
+            if evaluate || stop.is_some() || run.step == last || logged.is_err() {
                 run.save(folder)?;
             }
             match (logged, stop) {
@@ -63,7 +63,7 @@ pub fn train(
     Ok(())
 }
 
-/// One step, from batch to weights.
+/// One step: batch, loss, gradients, clipping, update.
 fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     let start = Instant::now();
     let Recipe { batch, context, .. } = run.recipe;
@@ -95,8 +95,13 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     Ok(Step { step: run.step, loss: value, lr, grad_norm, ms: seconds * 1e3, tokens_per_s })
 }
 
-/// A quick look at the held-out text, as a line for the log.
-fn look(run: &Run, windows: &[&[i64]], folder: &Folder, progress: &mut Progress) -> Result<Line> {
+/// The loss on some held-out windows, as a line of the log.
+fn evaluation(
+    run: &Run,
+    windows: &[&[i64]],
+    folder: &Folder,
+    progress: &mut Progress,
+) -> Result<Line> {
     let never = StopRequest::default();
     let val_loss = held_out_loss(&run.model, windows, &never).unwrap_or(f64::NAN);
     if !val_loss.is_finite() {
@@ -107,13 +112,12 @@ fn look(run: &Run, windows: &[&[i64]], folder: &Folder, progress: &mut Progress)
     Ok(Line::Evaluation(evaluation))
 }
 
-/// The mean loss of the model's guesses at all tokens but the first of each window; `None` if it
-/// was interrupted.
+/// The mean loss over all tokens but the first of each window; `None` if a signal was received.
 pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], request: &StopRequest) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0);
-    // The last window may be shorter, and is then evaluated by itself.
+    // The last window may be shorter, and is then a batch of its own.
     let equal = windows.chunk_by(|a, b| a.len() == b.len());
-    for group in equal.flat_map(|windows| windows.chunks(TOGETHER)) {
+    for group in equal.flat_map(|windows| windows.chunks(EVAL_BATCH)) {
         if request.is_made() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Where the decoder looks, as text and as a picture.
+//! Cross-attention weights, as text and as a plot.
 
 use crate::output::say;
 use crate::svg::{Area, Drawing, Drawn, INK, MUTED, draw, text};
@@ -38,10 +38,10 @@ pub fn picture(maps: &[Tensor], written: &str, iso: &str) -> Drawing {
     let rows = maps.len() as i32 * heads / columns;
     let (width, height) = (2 * MARGIN + columns * across, TOP + rows * down + MARGIN);
     draw((width.max(720) as u32, height as u32), |root| {
-        let title = format!("\"{written}\" becomes {iso}");
+        let title = format!("Cross-attention weights: \"{written}\" to {iso}");
         root.draw(&Text::new(title, (MARGIN, 22), text(22, &INK)))?;
-        let how = "A row for each symbol that is written, a column for each character read.";
-        root.draw(&Text::new(how, (MARGIN, 52), text(14, &MUTED)))?;
+        let legend = "Row: symbol of the output. Column: character of the input.";
+        root.draw(&Text::new(legend, (MARGIN, 52), text(14, &MUTED)))?;
         scale(root, width.max(720) - MARGIN)?;
         for (layer, weights) in (0..).zip(maps) {
             for head in 0..heads {

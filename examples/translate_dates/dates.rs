@@ -1,4 +1,4 @@
-//! Dates, as people write them and as ISO 8601 does, and both as tokens.
+//! Dates in several formats and in that of ISO 8601, and both as tokens.
 
 use retrograd::prelude::*;
 use std::fmt;

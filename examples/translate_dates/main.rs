@@ -1,8 +1,8 @@
-//! Cross-attention at work: an encoder reads a date as people write it, a decoder writes it as
-//! ISO 8601 does, and looks for each symbol at the characters that it needs.
+//! Cross-attention: an encoder reads a date in one of many formats, a decoder writes it in that of
+//! ISO 8601, and attends to the characters that each symbol depends on.
 //!
-//! `cargo run --release --example translate_dates` takes about a minute. Read [`dates`] (what
-//! there is to learn), [`translator`] (the model), then this file.
+//! `cargo run --release --example translate_dates` takes about a minute. Read [`dates`] (the
+//! data), [`translator`] (the model), then this file.
 
 mod alignment;
 #[path = "../common/bar.rs"]
@@ -36,7 +36,7 @@ struct Args {
     /// Training steps, of 64 dates each
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
-    /// Seed of everything random
+    /// Seed of weights, data and dropout
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Folder for the picture
@@ -50,9 +50,9 @@ struct Args {
     check: bool,
 }
 
-/// Dates in a step.
+/// The batch size.
 const BATCH: usize = 64;
-/// Held-out dates in the measurement, in each of the ways of writing.
+/// Held-out dates per format in the evaluation.
 const EACH: usize = 200;
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let (held_out, known) = dates.split_at(dates.len() / 10);
     let model = Translator::new(&mut rng);
     say!(
-        "An encoder and a decoder of {} parameters learn {} dates in {FORMATS} ways of writing;\n\
+        "An encoder and a decoder of {} parameters learn {} dates in {FORMATS} formats;\n\
          {} other dates are held out.\n",
         model.num_parameters(),
         known.len(),
@@ -121,7 +121,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-/// Steps on new batches, each symbol guessed from the true ones before it.
+/// Trains by teacher forcing: each symbol is predicted from the true ones before it.
 fn learn(
     model: &Translator,
     dates: &[Date],
@@ -154,7 +154,7 @@ fn learn(
 /// Pairs as tokens.
 struct Batch {
     characters: Tensor<i64>,
-    /// How many characters there are of each.
+    /// The number of characters of each.
     lengths: Vec<usize>,
     /// The symbols to write.
     targets: Tensor<i64>,
@@ -169,7 +169,7 @@ impl Batch {
     }
 }
 
-/// How many are translated without a wrong symbol.
+/// The number of pairs that are translated exactly.
 fn exact(model: &Translator, pairs: &[Pair]) -> Result<usize, String> {
     let Batch { characters, lengths, targets } = Batch::new(pairs)?;
     let translated = model.translate(&characters, &lengths);
@@ -180,7 +180,7 @@ fn exact(model: &Translator, pairs: &[Pair]) -> Result<usize, String> {
     Ok((0..pairs.len()).filter(same).count())
 }
 
-/// Translates one date, and draws where the decoder looked.
+/// Translates one date, and plots the cross-attention weights.
 fn show(model: &Translator, written: &str, args: &Args) -> Result<(), Box<dyn Error>> {
     let (characters, lengths) = encode(&[written])?;
     let symbols = model.translate(&characters, &lengths);

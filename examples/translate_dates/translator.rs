@@ -1,4 +1,4 @@
-//! An encoder that reads, and a decoder that writes while it looks at what was read: the
+//! The encoder and the decoder: the
 //! transformer of Vaswani et al. 2017 (arXiv 1706.03762), pre-norm.
 
 use crate::dates::{CHARACTERS, ISO, LONGEST, SYMBOLS, start};

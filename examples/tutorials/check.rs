@@ -1,4 +1,4 @@
-//! The lesson: what is said, what is printed, and the comparison of every number.
+//! The output of the tutorials, and the comparison of every number.
 
 use retrograd::tensor::{Element, Tensor};
 use std::fmt::{Display, Write};

@@ -1,14 +1,14 @@
-//! Five tutorials on attention, walked through with every number they print.
+//! Five tutorials on attention, reproduced with every number that they print.
 //!
 //! ```sh
-//! cargo run --release --example tutorials                # the lesson, to be read
+//! cargo run --release --example tutorials                # with explanations
 //! cargo run --release --example tutorials -- --only s3   # one of the five
 //! cargo run --release --example tutorials -- --check     # only the comparison
 //! ```
 //!
-//! The tutorials are written for PyTorch. Their weights come from its random numbers, which
-//! `TorchRng` reproduces, so that what is computed here must be what is printed there. The
-//! numbers they print are in `published.txt`; `extras.txt` holds what they leave as exercises.
+//! The tutorials are written for PyTorch. `TorchRng` reproduces its random numbers, so the weights
+//! are equal and the results must be. The printed numbers are in `published.txt`; `extras.txt` has
+//! the results of their exercises.
 
 mod check;
 #[path = "../common/output.rs"]

@@ -1,5 +1,5 @@
-//! That no variant of attention is forgotten: each has a row among the tests of variants, as each
-//! operation has one in the table of operations, and each file a line in docs/ATTENTION.md.
+//! Completeness: every attention variant has a row in the tests of variants, and every file a line
+//! in docs/ATTENTION.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};

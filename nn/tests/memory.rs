@@ -1,5 +1,5 @@
-//! What a training step costs the system: nothing, once the first few have been. Alone in its
-//! process, because pool and page faults are counted by process.
+//! Memory of a training step: after the first steps it allocates no memory from the system. In a
+//! process of its own, because the pool and page faults are counted per process.
 
 use retrograd_autograd::with_threads;
 use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
@@ -22,7 +22,7 @@ fn page_faults() -> u64 {
 }
 
 #[test]
-fn a_steady_step_takes_no_fresh_memory() {
+fn later_steps_allocate_no_memory() {
     let config = GptConfig {
         vocab: 65,
         context: 64,

@@ -30,7 +30,7 @@ fn inputs(rows: usize, width: usize) -> (Tensor<f32>, Tensor<f32>) {
 }
 
 #[test]
-fn steady_loops_allocate_nothing() {
+fn loops_allocate_nothing_after_the_first_iteration() {
     let _turn = turn();
     let (x, w) = inputs(100, 65);
     // Threads take blocks in varying orders, but never more of them.
@@ -53,7 +53,7 @@ fn steady_loops_allocate_nothing() {
 
 /// Kept memory of unused sizes is freed for the sizes in use.
 #[test]
-fn loops_are_steady_after_a_change_of_sizes() {
+fn loops_allocate_nothing_after_a_change_of_sizes() {
     let _turn = turn();
     for (rows, width) in [(400, 65), (90, 33), (333, 64), (17, 70)] {
         let (x, w) = inputs(rows, width);

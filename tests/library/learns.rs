@@ -1,4 +1,4 @@
-//! A tiny model learns, and the threads it learns on leave no trace in its weights.
+//! A tiny model learns, with weights that do not depend on the number of threads.
 
 use retrograd::nn::Sampler;
 use retrograd::nn::schedule::Schedule;
@@ -58,7 +58,7 @@ fn train(model: &Gpt, steps: u64, rows: usize) -> Vec<f32> {
 }
 
 #[test]
-fn counting_is_learnt() {
+fn the_model_learns_to_count() {
     let model = model(32, 0.0);
     let losses = train(&model, 400, 12);
     let (first, last) = (losses[0], losses[losses.len() - 1]);
@@ -79,7 +79,7 @@ fn counting_is_learnt() {
 }
 
 #[test]
-fn threads_leave_no_trace() {
+fn weights_do_not_depend_on_threads() {
     // Wide enough that products, softmax, dropout and the optimiser are cut into chunks.
     let run = |threads| {
         with_threads(threads, || {

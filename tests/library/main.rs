@@ -1,5 +1,5 @@
-//! Tests that cross crates, a module a subject. They are one program because each would compile
-//! the generic kernels anew.
+//! Tests that cross crates, one module per subject. They are one program because each program would
+//! compile the generic kernels again.
 
 mod attention_parity;
 mod doc_examples;

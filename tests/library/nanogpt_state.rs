@@ -1,5 +1,5 @@
-//! A state dict as nanoGPT writes it: the model compiled, its causal masks among the weights, and
-//! the tied head under both its names.
+//! A state dict of nanoGPT: with the prefix of a compiled model, causal masks as buffers, and the
+//! tied head under two names.
 
 use retrograd::nn::StateDict;
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
@@ -28,7 +28,7 @@ fn nanogpt_file(weights: &StateDict<f64>, layers: usize, context: usize, to: &Pa
 }
 
 #[test]
-fn what_nanogpt_writes_can_be_loaded() {
+fn state_dicts_of_nanogpt_can_be_loaded() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let fixture = Checkpoint::load(&fixtures.join("gpt_training.safetensors")).unwrap();
     let weights: StateDict<f64> = fixture.get("weights").unwrap();

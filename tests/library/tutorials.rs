@@ -1,5 +1,5 @@
-//! Every number that five tutorials on attention print, and what they leave as exercises. The
-//! code is that of the example `tutorials`.
+//! Every number that five tutorials on attention print, and their exercises, by the code of the
+//! example `tutorials`.
 
 use crate::check::Lesson;
 use crate::{s0, s1, s2, s3, s4};

@@ -1,4 +1,4 @@
-//! A folder or a log that goes away in the middle of a run: nothing that was learnt is lost.
+//! Removal of the folder or the log during a run: the weights are saved elsewhere.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place, wait_until};
@@ -68,7 +68,7 @@ fn a_folder_that_is_renamed() {
 }
 
 #[test]
-fn a_folder_in_whose_place_is_another() {
+fn a_folder_that_is_replaced() {
     let place = Place::new();
     let files = ["checkpoint.safetensors", "log.jsonl", "run.lock"];
     fs::create_dir(place.path("other")).unwrap();
@@ -90,7 +90,7 @@ fn a_folder_in_whose_place_is_another() {
 }
 
 #[test]
-fn no_place_beside_the_folder() {
+fn no_permission_beside_the_folder() {
     let place = Place::new();
     fs::create_dir(place.path("tmp")).unwrap();
     let mut command = place.example("next_token", &RECIPE);
@@ -106,7 +106,7 @@ fn no_place_beside_the_folder() {
 }
 
 #[test]
-fn a_log_that_is_removed_is_written_again() {
+fn a_removed_log_is_written_again() {
     let place = Place::new();
     let mut child = start(&place, false, "2");
     let log = place.path(FOLDER).join("log.jsonl");
@@ -117,7 +117,7 @@ fn a_log_that_is_removed_is_written_again() {
     place.write("another", "another file");
     fs::rename(place.path("another"), &log).unwrap();
     let ended = Ended::of(child);
-    assert!(ended.err.contains("log.jsonl was removed or replaced; it is written anew"));
+    assert!(ended.err.contains("log.jsonl was removed or replaced; it is written again"));
     ended.ok();
     assert_same(&remains(&place, FOLDER));
 }

@@ -1,13 +1,13 @@
-//! The example `next_token` as its users meet it: from the outside; and what holds of all examples.
+//! The example `next_token` as a program, and properties of all examples.
 
-mod careless;
+mod complete_run;
 mod folder_gone;
+mod invalid_usage;
 mod printing;
 mod program;
 mod resume;
 mod signals;
 mod special_files;
-mod whole;
 
 // Files of the example that have unit tests of their own.
 #[allow(dead_code)]

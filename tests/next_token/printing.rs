@@ -1,4 +1,4 @@
-//! Examples whose output nobody reads, or nothing can take, and examples in wrong surroundings.
+//! Closed and full output of the examples, and invalid environments.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place};
@@ -22,7 +22,7 @@ const EXAMPLES: [Example; 7] = [
     ),
 ];
 
-fn left_everything(place: &Place, (name, _, files): Example) {
+fn wrote_all_files(place: &Place, (name, _, files): Example) {
     for file in files {
         assert!(place.path("o").join(file).exists(), "{name} has not left {file}");
     }
@@ -37,18 +37,18 @@ fn run(command: &mut Command) -> Ended {
 }
 
 #[test]
-fn without_a_reader_the_work_is_done() {
+fn a_closed_pipe_does_not_end_the_run() {
     for example in EXAMPLES {
         let place = Place::new();
         let ended = run(place.example(example.0, example.1).stdout(Stdio::piped()));
         assert!(!ended.err.contains("error"), "{example:?}: {ended:?}");
         ended.ok();
-        left_everything(&place, example);
+        wrote_all_files(&place, example);
     }
 }
 
 #[test]
-fn samples_end_when_nobody_reads_them() {
+fn samples_end_when_the_pipe_is_closed() {
     let place = Place::new();
     place.run(&["--preset", "tiny", "--steps", "2", "--out", "o", "--quiet"]).ok();
     let endless = ["--out", "o", "--sample", "The", "--tokens", "100000000"];
@@ -56,30 +56,30 @@ fn samples_end_when_nobody_reads_them() {
 }
 
 #[test]
-fn without_standard_error_the_work_is_done() {
+fn a_closed_standard_error_does_not_end_the_run() {
     let place = Place::new();
     let (name, args, _) = EXAMPLES[6];
     let mut child =
         place.example(name, args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert!(child.wait().unwrap().success());
-    left_everything(&place, EXAMPLES[6]);
+    wrote_all_files(&place, EXAMPLES[6]);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_the_work_is_done() {
+fn a_full_disk_is_reported_and_the_run_completes() {
     for example in EXAMPLES {
         let place = Place::new();
         let full = File::options().write(true).open("/dev/full").unwrap();
         run(place.example(example.0, example.1).stdout(full))
             .failed(1, &["error: cannot write to standard output: No space left"]);
-        left_everything(&place, example);
+        wrote_all_files(&place, example);
     }
 }
 
 #[test]
-fn an_unknown_instruction_set_is_told_before_anything_is_done() {
+fn an_unknown_instruction_set_is_an_error_at_the_start() {
     // `scalar` is without the library.
     for (name, args, _) in &EXAMPLES[1..] {
         let place = Place::new();
@@ -91,7 +91,7 @@ fn an_unknown_instruction_set_is_told_before_anything_is_done() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_model_that_does_not_fit_into_memory_is_told() {
+fn a_model_larger_than_memory_is_an_error() {
     let large = [
         ["--preset", "tiny", "--width", "16384", "--layers", "64"],
         ["--preset", "tiny", "--width", "16384", "--layers", "1"],

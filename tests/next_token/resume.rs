@@ -1,5 +1,5 @@
-//! A run that is killed or interrupted, and resumed, ends with the same weights and log as one
-//! that was left alone; whatever the number of threads.
+//! A run that is killed or interrupted, and resumed, ends with the same weights and log as an
+//! uninterrupted one, for any number of threads.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place, wait_until};
@@ -78,7 +78,7 @@ pub fn assert_same(found: &Remains) {
 }
 
 #[test]
-fn killed_at_random_moments() {
+fn kills_at_random_times() {
     let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("random seed {clock}");
     let mut rng = Rng::new(clock);
@@ -112,7 +112,7 @@ fn a_run_that_is_complete_can_be_resumed() {
 }
 
 #[test]
-fn sampling_needs_no_optimiser() {
+fn sampling_does_not_load_the_optimiser() {
     let place = Place::new();
     place.run(&[&RECIPE[..], &["--threads", "1"]].concat()).ok();
     let sample = ["--sample", "Once", "--tokens", "20", "--seed", "3"];

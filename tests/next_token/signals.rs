@@ -1,4 +1,4 @@
-//! Signals end a run, after it was saved, with the exit code by which shells know them.
+//! Signals end a run after saving it, with the conventional exit code.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place, wait_until};
@@ -21,7 +21,7 @@ fn hangup_is_ignored() -> bool {
 }
 
 #[test]
-fn each_has_its_exit_code_after_saving() {
+fn each_signal_has_its_exit_code_after_saving() {
     // Programs such as `timeout` may send theirs twice.
     let cases: [(&[&str], i32); 4] =
         [(&["INT"], 130), (&["TERM"], 143), (&["HUP"], 129), (&["TERM", "TERM"], 143)];
@@ -46,7 +46,7 @@ fn each_has_its_exit_code_after_saving() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_it_at_once() {
+fn a_second_ctrl_c_ends_the_run_at_once() {
     let place = Place::new();
     // Steps that take long enough for both.
     let args = ["--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];

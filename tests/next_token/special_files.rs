@@ -1,5 +1,4 @@
-//! Pipes, devices and folders where files are expected: an error, and never a program that waits or
-//! reads without end.
+//! Pipes, devices and folders instead of files: an error, without blocking or endless reading.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place};
@@ -107,8 +106,8 @@ fn as_text() {
     let (child, text) = (place.start(&learn("pipe")), "word ".repeat(200));
     fs::write(place.path("pipe"), &text).unwrap();
     let ended = Ended::of(child);
-    let said = "note: pipe is a pipe: waiting until all of it was written. --resume will need its \
-                text in a file, by --data";
+    let said = "note: pipe is a pipe: reading to its end. To --resume, save the text in a file and \
+                pass it by --data";
     assert!(ended.err.contains(said), "{ended:?}");
     ended.ok();
     place.write("text", text);

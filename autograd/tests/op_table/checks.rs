@@ -1,4 +1,4 @@
-//! What is checked of every row of the table.
+//! The checks of a row of the table.
 
 use crate::draw::{Case, Domain};
 use crate::layouts::{Kind, lay};

@@ -1,4 +1,4 @@
-//! What an operation is tried on: shapes, values, layouts and everything else it takes.
+//! Random test cases: shapes, values, layouts and arguments.
 
 use crate::layouts::{Kind, indices};
 use proptest::prelude::*;

@@ -207,7 +207,7 @@ fn linear_and_feed_forward() {
 
 /// Gradients of frozen inputs are not made, and those of the others are the same.
 #[test]
-fn feed_forward_of_which_some_is_frozen() {
+fn feed_forward_with_frozen_inputs() {
     let x = [&[4, 5][..], &[7, 5], &[7], &[3, 7], &[4, 3]];
     let x = [0, 1, 2, 3, 4].map(|i| random(x[i], i as u64 + 1));
     let gradients = |trained: usize, with_residual: bool| {

@@ -1,4 +1,4 @@
-//! The same elements in different places.
+//! Layouts: equal elements at different places in memory.
 
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::random::Key;

@@ -1,4 +1,4 @@
-//! Single values: what the documentation says about kinks, ties, NaN, infinities and nothing.
+//! Documented values at kinks, ties, NaN, infinities and empty inputs.
 
 use retrograd_autograd::{Var, check, grad};
 use retrograd_tensor::ops::loss::CrossEntropy;
@@ -93,7 +93,7 @@ fn two(
 }
 
 #[test]
-fn ties_of_two() {
+fn ties_of_two_operands() {
     let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
     let (y, da, db) = two(Var::maximum, &a, &b);
     assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
@@ -148,7 +148,7 @@ fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
 }
 
 #[test]
-fn what_is_masked_never_leaks() {
+fn masked_elements_have_no_influence() {
     hidden(|x, keep| x.masked_softmax(keep, -1));
     hidden(|x, keep| x.masked_fill(&!keep, 2.0));
     hidden(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
@@ -158,7 +158,7 @@ fn what_is_masked_never_leaks() {
 }
 
 #[test]
-fn rows_of_nothing() {
+fn fully_masked_rows() {
     // Nothing kept: 0, with gradients of 0, to second order.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
     let y = x.masked_softmax(&Tensor::from([false, false]), 0);
@@ -226,7 +226,7 @@ fn ignored_targets() {
 }
 
 #[test]
-fn dropout_of_nothing_and_of_everything() {
+fn dropout_of_0_and_of_1() {
     let key = Key::new(3, 1);
     at!("dropout 0", [1.0, -0.0, NAN], |x| x.dropout(0.0, Key::new(3, 1))
         => [1.0, -0.0, NAN], [1.0, 1.0, 1.0]);

@@ -1,5 +1,4 @@
-//! Operations that are wrong on purpose: each must be caught, by the check that is meant for
-//! its kind of mistake.
+//! Operations with planted defects: each must be rejected by the check for its kind of defect.
 
 use crate::draw::{Case, Domain::*, shapes::*};
 use crate::table::{Row, rows};
@@ -262,7 +261,7 @@ fn rejected(f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Var<f64>], check: Check) -
 }
 
 #[test]
-fn the_checker_names_the_culprit() {
+fn the_checker_names_the_wrong_operation() {
     let x = || [leaf([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])];
     match rejected(|x| one_element(&x[0]), &x(), Check::default()) {
         CheckError::Mismatch { wrong: 1, compared: 36, worst } => {

@@ -1,4 +1,4 @@
-//! What `explain` shows of every classic mask. Run with `--nocapture` to look at them.
+//! The output of `explain` for every classic mask. Run with `--nocapture` to print them.
 
 use crate::common::*;
 use retrograd_nn::attention::{

@@ -1,6 +1,6 @@
-//! The tiled path against the composed one on random problems: shapes, masks (with queries that
-//! see nothing in a third of the cases), numbers (with NaN and infinities where masked),
-//! dtypes and layouts.
+//! The tiled path against the composed one on random problems: shapes, masks (with fully masked
+//! queries in a third of the cases), values (with NaN and infinities where masked), dtypes and
+//! layouts.
 
 use crate::common::Worst;
 use proptest::prelude::*;

@@ -241,7 +241,7 @@ fn foreign_files_are_read_and_their_metadata_become_notes() {
 }
 
 #[test]
-fn malformed_files_say_what_is_wrong() {
+fn malformed_files_are_errors_that_name_the_defect() {
     let dir = folder();
     let path = dir.path().join("bad");
     let text = |bytes: &[u8]| {
@@ -342,7 +342,7 @@ fn malformed_files_say_what_is_wrong() {
 }
 
 #[test]
-fn keys_that_do_not_fit_change_nothing() {
+fn keys_of_invalid_shape_leave_the_cache_unchanged() {
     let dir = folder();
     let path = dir.path().join("a");
     let mut dict = gpt::<f32>(config(), 2).state_dict();
@@ -381,7 +381,7 @@ fn later_formats_are_rejected() {
 }
 
 #[test]
-fn names_and_notes_that_no_reader_accepts_are_rejected() {
+fn invalid_names_and_notes_are_rejected() {
     let dir = folder();
     let path = dir.path().join("a");
     small(dir.path());
@@ -486,7 +486,7 @@ fn number(path: &Path) -> u32 {
 }
 
 #[test]
-fn savers_of_one_path_do_not_mix() {
+fn concurrent_writers_of_one_path_do_not_mix() {
     let dir = folder();
     let path = dir.path().join("a");
     numbered(0).save(&path).unwrap();
@@ -533,7 +533,7 @@ fn child(path: &Path, before: &str) -> Command {
 
 #[test]
 #[cfg(unix)]
-fn a_killed_process_leaves_a_whole_file() {
+fn a_killed_process_leaves_a_complete_file() {
     use std::io::{BufRead, BufReader};
     let dir = folder();
     let path = dir.path().join("a");
@@ -561,7 +561,7 @@ fn a_killed_process_leaves_a_whole_file() {
 
 #[test]
 #[cfg(unix)]
-fn a_write_that_fails_half_way_leaves_the_old_file() {
+fn a_failed_write_keeps_the_old_file() {
     let dir = folder();
     let path = dir.path().join("a");
     numbered(0).save(&path).unwrap();

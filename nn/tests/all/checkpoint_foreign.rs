@@ -1,5 +1,5 @@
-//! Checkpoints and other programs: files are as the reference implementation of safetensors
-//! writes them, and what another program has written is read as far as it can be.
+//! Compatibility of checkpoints: files equal those of the reference implementation of safetensors,
+//! and files of other programs can be read.
 
 use crate::checkpoint::{everything, folder, one, raw};
 use crate::common::*;
@@ -57,7 +57,7 @@ fn an_empty_prefix_adds_nothing_to_names() {
 }
 
 #[test]
-fn a_tensor_of_unknown_type_is_an_error_only_when_it_is_read() {
+fn an_unknown_type_is_an_error_only_when_read() {
     let dir = folder();
     let path = dir.path().join("mixed");
     let entries = [

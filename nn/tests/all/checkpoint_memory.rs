@@ -1,7 +1,7 @@
-//! Checkpoints where memory is short: nothing is needed but the tensors, and what cannot be had is
-//! an error.
+//! Memory use of checkpoints: no memory but that of the tensors, and a failed allocation is an
+//! error.
 //!
-//! Each test runs itself again in a process whose memory the system limits, with a job to do.
+//! Each test runs itself again in a process whose memory the system limits, with one task.
 #![cfg(target_os = "linux")]
 
 use crate::checkpoint::{folder, one, raw};
@@ -68,7 +68,7 @@ fn child() {
 }
 
 #[test]
-fn saving_takes_no_memory_for_the_tensors() {
+fn saving_allocates_no_memory_for_tensors() {
     let dir = folder();
     let path = dir.path().join("a");
     // 200 MB of weights, and memory for one more copy, but not for two.

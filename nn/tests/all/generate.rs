@@ -1,4 +1,4 @@
-//! Drawing tokens: greedy, from the best few, and as the distribution says.
+//! Sampling: greedy, top-k, and from the whole distribution.
 
 use crate::common::*;
 use retrograd_nn::{GptConfig, Pass, Sampler};
@@ -15,7 +15,7 @@ fn draws<T: Real>(sampler: Sampler, logits: &Tensor<T>, n: usize) -> Vec<usize> 
 }
 
 #[test]
-fn temperature_0_takes_the_best() {
+fn temperature_0_is_greedy() {
     let logits = Tensor::from([0.1f32, 7.0, -3.0, 6.999]);
     for top_k in [None, Some(1), Some(3), Some(100)] {
         let counts = draws(Sampler { temperature: 0.0, top_k }, &logits, 50);
@@ -137,7 +137,7 @@ fn text_is_a_function_of_prompt_and_seed() {
 }
 
 #[test]
-fn only_the_last_tokens_of_a_long_prompt_count() {
+fn only_the_last_tokens_of_a_long_prompt_are_used() {
     let sampler = Sampler { temperature: 1.0, top_k: None };
     let long: Vec<i64> = (0..50).map(|i| i * i % 7).collect();
     let last = &long[long.len() - 6..];
@@ -163,7 +163,7 @@ fn greedy_text_is_the_argmax_of_the_logits() {
 }
 
 #[test]
-fn cached_logits_are_those_of_the_whole_however_it_is_divided() {
+fn cached_logits_equal_those_of_the_sequence_for_any_partition() {
     for bias in [true, false] {
         let model = gpt::<f64>(GptConfig { dropout: 0.5, bias, ..config() }, 2);
         let tokens = Tensor::from([[1i64, 2, 6, 0, 3, 3], [5, 5, 4, 1, 0, 2]]);

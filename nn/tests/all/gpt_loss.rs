@@ -1,4 +1,4 @@
-//! The loss of a [`Gpt`] and its gradients: what counts in them, and in shards.
+//! The loss of a [`Gpt`] and its gradients, with ignored targets and in shards.
 
 use crate::common::*;
 use retrograd_autograd::Gradients;
@@ -44,7 +44,7 @@ fn difference(a: &Gradients<f64>, b: &Gradients<f64>) -> f64 {
 
 /// Shards are weighted by what counts in them, however it is spread over the sequences.
 #[test]
-fn ignored_targets_do_not_count_in_any_shard() {
+fn ignored_targets_are_excluded_from_every_shard() {
     let model = model::<f64>();
     let check = |name: &str, [tokens, targets]: [Tensor<i64>; 2]| {
         let whole = model.loss(&tokens, &targets, &mut Pass::eval());
@@ -93,7 +93,7 @@ fn the_ignored_target_can_be_chosen() {
 }
 
 #[test]
-fn wrong_batches_say_what_is_wrong() {
+fn invalid_batches_are_errors() {
     let model = model::<f32>();
     let [tokens, targets] = batch(8, 100);
     let run = |model: &Gpt, tokens: &Tensor<i64>, targets: &Tensor<i64>| {

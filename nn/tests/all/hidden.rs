@@ -1,5 +1,5 @@
-//! Masked keys and values have no influence: not on results, nor on gradients, nor on
-//! gradients of gradients, whatever it is.
+//! Masked keys and values of any value have no influence on results, gradients and second
+//! derivatives.
 
 use crate::common::*;
 use retrograd_autograd::{Backprop, Var, grad};

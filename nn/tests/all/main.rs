@@ -1,5 +1,5 @@
-//! Tests of the nn crate, a module a subject. They are one program because each would compile
-//! the generic kernels anew.
+//! Tests of the nn crate, one module per subject. They are one program because each program would
+//! compile the generic kernels again.
 
 mod common;
 

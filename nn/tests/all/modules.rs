@@ -1,4 +1,4 @@
-//! Modules: gradients against differences, shapes at the edge, tied and frozen parameters,
+//! Modules: gradients against finite differences, empty shapes, tied and frozen parameters,
 //! causality, dropout.
 
 use crate::common::*;
@@ -131,7 +131,7 @@ fn every_parameter_is_visited_and_trained() {
 }
 
 #[test]
-fn visit_is_checked() {
+fn a_wrong_visit_is_detected() {
     struct Odd {
         a: Param<f64>,
         b: Param<f64>,
@@ -164,7 +164,7 @@ fn visit_is_checked() {
 
 /// Parameters that a thread creates for other tasks while it waits do not count.
 #[test]
-fn visit_is_checked_among_other_tasks() {
+fn a_wrong_visit_is_detected_beside_other_tasks() {
     use retrograd_tensor::cost::Cost;
     use retrograd_tensor::par;
     let sleep = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
@@ -243,7 +243,7 @@ fn outputs_have_the_shapes_of_their_inputs() {
 }
 
 #[test]
-fn a_batch_is_its_sequences_and_a_prefix_its_beginning() {
+fn batches_equal_single_sequences_and_prefixes_equal_beginnings() {
     for tied in [true, false] {
         let model = gpt::<f64>(GptConfig { tied, ..config() }, 1);
         let logits = |t: &Tensor<i64>| model.forward(t, &mut Pass::eval()).into_value();
@@ -315,7 +315,7 @@ fn attention_maps_are_causal_distributions() {
 }
 
 #[test]
-fn wrong_configurations_say_what_is_wrong() {
+fn invalid_configurations_are_errors() {
     let text = |config: GptConfig| {
         let texts = [
             config.check().unwrap_err().to_string(),
@@ -360,7 +360,7 @@ fn wrong_configurations_say_what_is_wrong() {
 }
 
 #[test]
-fn wrong_inputs_say_what_is_wrong() {
+fn invalid_inputs_are_errors() {
     let model = gpt::<f32>(config(), 1);
     let run = |t: Tensor<i64>| panic_text(|| model.forward(&t, &mut Pass::eval()));
     let long = "gpt: a sequence of 7 tokens is longer than the context of 6";
@@ -458,7 +458,7 @@ fn dropout_rejects_invalid_probabilities() {
 }
 
 #[test]
-fn dropout_at_its_ends_and_in_evaluation() {
+fn dropout_of_0_of_1_and_in_evaluation() {
     let values = [0.0f32, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 8.0, -7.0];
     let x = Var::leaf(Tensor::from(values));
     for (p, mut pass) in [(0.0, Pass::train(1)), (0.7, Pass::eval()), (1.0, Pass::eval())] {
@@ -476,7 +476,7 @@ fn dropout_at_its_ends_and_in_evaluation() {
 }
 
 #[test]
-fn dropout_drops_its_share_and_keeps_the_mean() {
+fn dropout_has_the_given_rate_and_keeps_the_mean() {
     let n = 200_000;
     for (seed, p) in [0.1, 0.5, 0.9, 0.2, 0.001].into_iter().enumerate() {
         let x = Var::leaf(Tensor::<f64>::ones([n]));

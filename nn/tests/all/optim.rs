@@ -119,7 +119,7 @@ pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>
 }
 
 #[test]
-fn a_step_is_taken_for_all_or_none() {
+fn a_step_updates_all_parameters_or_none() {
     let model = two::<f32>();
     for (name, mut optimizer) in every(&model) {
         optimizer.step(&both(&model, 1)).unwrap();
@@ -248,7 +248,7 @@ fn groups_decay_by_rank() {
 }
 
 #[test]
-fn without_epsilon_nothing_becomes_nan() {
+fn epsilon_0_gives_no_nan() {
     fn check<T: Real>() {
         let model = two::<T>();
         let config = AdamConfig { lr: 0.1, eps: 0.0, ..Default::default() };
@@ -282,7 +282,7 @@ fn without_epsilon_nothing_becomes_nan() {
 }
 
 #[test]
-fn two_half_batches_are_a_whole_one() {
+fn two_half_batches_equal_one_batch() {
     let model = gpt::<f64>(config(), 1);
     let x = Tensor::from([[0i64, 1, 2, 3], [4, 5, 6, 0], [1, 1, 2, 3], [5, 0, 5, 2]]);
     let y = Tensor::from([[1i64, 2, 3, 4], [5, 6, 0, 1], [1, 2, 3, 5], [0, 5, 2, 2]]);

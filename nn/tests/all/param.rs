@@ -1,4 +1,4 @@
-//! Parameters: what is locked while one is changed.
+//! Parameters: access during an update.
 
 use crate::common::*;
 use crate::optim::{both, two};
@@ -141,7 +141,7 @@ fn gradient_descent_by_hand() {
 }
 
 #[test]
-fn threads_of_the_pool_do_other_work_while_a_parameter_is_locked() {
+fn other_tasks_run_while_a_parameter_is_locked() {
     ends(|| {
         let (p, locked, reading) = (param(), AtomicBool::new(false), AtomicUsize::new(0));
         let threads = threads();

@@ -1,4 +1,4 @@
-//! State dicts: names, and loading all or nothing.
+//! State dicts: names, and atomic loading.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -115,7 +115,7 @@ fn a_state_dict_is_a_snapshot() {
 }
 
 #[test]
-fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
+fn all_mismatches_are_listed_and_nothing_is_loaded() {
     let model = gpt::<f32>(config(), 1);
     let before = state_bits(&model);
     let mut dict = gpt::<f32>(config(), 2).state_dict();
@@ -147,7 +147,7 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
 }
 
 #[test]
-fn names_that_differ_by_a_prefix_are_explained() {
+fn a_differing_prefix_of_names_is_explained() {
     let model = gpt::<f32>(config(), 1);
     let with = |prefix: &str| -> StateDict {
         let dict = gpt::<f32>(config(), 2).state_dict();

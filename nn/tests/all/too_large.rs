@@ -1,4 +1,4 @@
-//! Modules that no memory can hold: the panic says so at the caller's line.
+//! Modules that are larger than memory: a panic at the caller's line.
 
 use crate::common::*;
 use retrograd_nn::attention::*;

@@ -1,4 +1,4 @@
-//! Steps are counted for each parameter: what was frozen is corrected by its own count.
+//! Bias correction after unfreezing: steps are counted per parameter.
 
 use crate::common::*;
 use crate::optim::{Two, both, every, gradients, two};
@@ -99,7 +99,7 @@ fn counts(optimizer: &dyn Optimizer<f32>) -> Vec<(String, Vec<f32>)> {
 }
 
 #[test]
-fn a_count_is_saved_where_it_is_not_that_of_the_optimiser() {
+fn step_counts_that_differ_from_the_optimisers_are_saved() {
     let model = two::<f32>();
     let mut adam = Adam::new(&model, PLAIN).unwrap();
     adam.step(&both(&model, 1)).unwrap();

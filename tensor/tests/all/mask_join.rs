@@ -81,7 +81,7 @@ fn cat_concatenates_parts() {
 }
 
 #[test]
-fn bits_of_long_joins_do_not_depend_on_threads() {
+fn bits_of_long_concatenations_do_not_depend_on_threads() {
     // Chunks start inside rows and inside parts.
     for (axis, shapes) in
         [(1, [[300, 701], [300, 1], [300, 333]]), (0, [[1, 999], [500, 999], [3, 999]])]

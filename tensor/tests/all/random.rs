@@ -17,7 +17,7 @@ fn mean(x: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 #[test]
-fn words_do_not_depend_on_how_they_are_requested() {
+fn random_words_do_not_depend_on_the_request_sizes() {
     let key = Key::new(u64::MAX - 5, 1 << 40);
     let mut all = [0; 300];
     key.words(0, &mut all);

@@ -1,5 +1,5 @@
-//! Two ways to compute the same, compared: rows of a [`Table`], which is printed and checked as
-//! a whole. And single comparisons, for what has no gradients.
+//! Comparison of two computations: rows of a [`Table`], which is printed and checked as a whole,
+//! and single comparisons where there are no gradients.
 
 use super::randn;
 use retrograd_autograd::{Backprop, Gradients, Var};

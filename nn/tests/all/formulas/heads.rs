@@ -1,4 +1,4 @@
-//! What happens between heads, and to queries and keys.
+//! Talking heads, sinks, and normalisation of queries and keys.
 
 use super::{causal, same};
 use crate::common::*;
@@ -70,7 +70,7 @@ fn renormalizing_underflows_where_a_masked_softmax_does_not() {
 }
 
 #[test]
-fn qk_norm_at_its_ends() {
+fn qk_norm_at_its_limits() {
     let l2 = QkL2Attention::new(uneven().with_rope(Rope::new(4)), 9);
     assert_eq!(l2.g.value().item(), 72f64.log2());
     l2.g.set(Tensor::full([1], 6f64.sqrt()));

@@ -1,4 +1,4 @@
-//! Patterns of masks, drawn from the papers by hand.
+//! Mask patterns of the papers, written by hand.
 
 use crate::common::*;
 use retrograd_autograd::Var;

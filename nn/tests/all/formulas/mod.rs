@@ -1,5 +1,5 @@
-//! Attention against its formulas: written out pair by pair, from papers and by hand, with
-//! nothing shared with what is tested.
+//! Attention against its formulas: loops over pairs, written from the papers, which share no code
+//! with the library.
 
 use crate::common::*;
 use retrograd_autograd::Var;

@@ -1,4 +1,4 @@
-//! Other ways from scores to weights.
+//! Normalisers other than softmax.
 
 use super::same;
 use crate::common::*;

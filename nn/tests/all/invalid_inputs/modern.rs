@@ -82,7 +82,7 @@ fn invalid_inputs_are_rejected() {
 }
 
 #[test]
-fn a_sink_needs_a_softmax() {
+fn a_sink_requires_softmax() {
     let x = constant(&[3, 2], 1);
     for n in [Normalizer::Sparsemax, Normalizer::TopK(1), Normalizer::Sigmoid { bias: None }] {
         let spec = Spec::new().normalizer(n).sink(Sink::Zero);

@@ -1,4 +1,4 @@
-//! Multi-head attention and its kin.
+//! Multi-head attention and its relatives.
 
 use crate::common::*;
 use retrograd_autograd::Var;

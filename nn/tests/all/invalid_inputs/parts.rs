@@ -57,7 +57,7 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
 
 /// Scale and softcap are of the complete score, whoever makes it.
 #[test]
-fn the_whole_score_is_scaled_and_capped() {
+fn scaling_and_capping_apply_to_the_whole_score() {
     let r = &mut Rng::new(2);
     let (x, other) = (constant(&[2, 5, 8], 1), constant(&[2, 6, 8], 2));
     let s = Spec::<f64>::new;

@@ -1,4 +1,4 @@
-//! A sequence in steps through a cache, and as a whole.
+//! A sequence in steps with a cache, and at once.
 
 use super::{LEN, run};
 use crate::common::*;

@@ -1,4 +1,4 @@
-//! What causal attention must not see.
+//! Causal attention does not depend on later tokens.
 
 use crate::common::*;
 use retrograd_autograd::Var;

@@ -1,4 +1,4 @@
-//! What the recent variants are where their additions are neutral.
+//! The recent variants with neutral parameters.
 
 use super::{LEN, Vars, by, run};
 use crate::common::*;

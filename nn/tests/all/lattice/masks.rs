@@ -1,4 +1,4 @@
-//! Masks that reduce to simpler ones, and the variants made of them.
+//! Masks that equal simpler ones, and the variants that use them.
 
 use super::{Vars, around, by, with_qkv};
 use crate::common::*;

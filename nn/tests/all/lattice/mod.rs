@@ -1,5 +1,5 @@
-//! The lattice of equivalences: what each variant reduces to, and which ways to compute it give
-//! the same, in outputs and in gradients by every input.
+//! The lattice of equivalences: special cases of each variant, and equivalent computations, compared
+//! in outputs and in gradients by every input.
 //!
 //! One table for all, so that it can be read as a whole:
 //! `cargo test -p retrograd-nn --test all lattice -- --nocapture`. A new equivalence is a row in

@@ -1,4 +1,4 @@
-//! Multi-head attention, written in several ways.
+//! Multi-head attention by several computations.
 
 use crate::common::*;
 use retrograd_nn::attention::{

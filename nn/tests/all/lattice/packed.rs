@@ -1,4 +1,4 @@
-//! Sequences packed one after the other.
+//! Packed sequences.
 
 use super::{around, by};
 use crate::common::*;

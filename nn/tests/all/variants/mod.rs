@@ -1,6 +1,6 @@
 //! Every attention variant as a trainable module: one row each.
 //!
-//! From a row come gradients by inputs and parameters against finite differences to second
+//! Each row is checked: gradients by inputs and parameters against finite differences to second
 //! order, visiting and loading of parameters, and equal bits on any number of threads. Run with
 //! `--nocapture` for the table.
 

@@ -1,4 +1,4 @@
-//! Careless use: every mistake is told in words, and by the exit code.
+//! Invalid usage: every error has a message and an exit code.
 
 use crate::program::{Ended, Place, wait_until};
 use std::fs;
@@ -94,7 +94,7 @@ fn a_path_that_is_not_utf_8() {
     }
     let mut command = place.example("next_token", &["--preset", "tiny", "--data"]);
     Ended::new(command.arg(name).output().unwrap())
-        .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "another name or place"]);
+        .failed(FAILED, &["caf\\xE9.txt\" is not UTF-8", "rename or move the file"]);
     assert!(!place.path("out").exists());
 }
 
@@ -184,7 +184,7 @@ fn a_log_that_no_run_writes() {
 }
 
 #[test]
-fn a_learning_rate_that_is_too_high_is_told() {
+fn divergence_suggests_a_lower_learning_rate() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
     let hint = "so this model has learnt nothing; try a --lr below 20.0";
@@ -195,7 +195,7 @@ fn a_learning_rate_that_is_too_high_is_told() {
 }
 
 #[test]
-fn resuming_with_another_recipe_or_text() {
+fn resuming_with_other_hyperparameters_or_text() {
     let place = place_with_run();
     let resume = |more: &[&str]| place.run(&[&["--resume", "--out", "run"], more].concat());
     let changed = ["--width", "64", "--steps", "9", "--lr", "0.1"];
@@ -205,7 +205,8 @@ fn resuming_with_another_recipe_or_text() {
     resume(&["--preset", "nanogpt-cpu"])
         .failed(USAGE, &["--layers: 2, not 4", "--batch: 8, not 12"]);
     place.write("other", "Another text. ".repeat(99));
-    resume(&["--data", "other"]).failed(FAILED, &["learnt from another text than other is now"]);
+    resume(&["--data", "other"])
+        .failed(FAILED, &["trained on another text than other contains now"]);
     // What is not changed may be said.
     resume(&["--width", "32", "--lr", "3e-3", "--seed", "1337"]).ok();
 }
@@ -214,7 +215,7 @@ fn resuming_with_another_recipe_or_text() {
 fn prompts() {
     let place = place_with_run();
     let sample = |prompt| place.run(&["--out", "run", "--sample", prompt]);
-    sample("Où? 語").failed(USAGE, &["never seen 'ù', '語'; it knows \"\\n !"]);
+    sample("Où? 語").failed(USAGE, &["does not contain 'ù', '語'; it contains \"\\n !"]);
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn damaged_checkpoints() {
 }
 
 #[test]
-fn a_run_that_diverges_stops_and_keeps_what_was_good() {
+fn divergence_keeps_the_last_good_checkpoint() {
     let place = Place::new();
     // Which number is the first to leave the finite ones is a matter of rounding.
     let reasons = ["the loss is NaN", "the loss on held-out text is NaN", "is not finite in"];

@@ -1,4 +1,4 @@
-//! A whole run: what it prints and what it leaves.
+//! A complete run: its output and its files.
 
 use crate::program::Place;
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn log(place: &Place, folder: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_leaves_everything_that_was_promised() {
+fn a_run_writes_all_documented_files() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "40", "--eval-every", "10", "--tokens", "50"];
     let out = place.run(&args).ok();
@@ -42,7 +42,7 @@ fn a_run_leaves_everything_that_was_promised() {
 }
 
 #[test]
-fn a_second_run_takes_a_folder_of_its_own_and_quiet_is_quiet() {
+fn a_second_run_has_a_new_folder_and_quiet_prints_one_result() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "3", "--quiet"];
     for folder in ["out/next_token", "out/next_token-2", "out/next_token-3"] {
@@ -59,7 +59,7 @@ fn a_second_run_takes_a_folder_of_its_own_and_quiet_is_quiet() {
 }
 
 #[test]
-fn samples_follow_from_seed_and_flags() {
+fn samples_are_a_function_of_seed_and_flags() {
     let place = Place::new();
     place.run(&["--preset", "tiny", "--steps", "20", "--out", "here", "--quiet"]).ok();
     let sample = |more: &[&str]| {
@@ -78,7 +78,7 @@ fn samples_follow_from_seed_and_flags() {
 }
 
 #[test]
-fn any_text_will_do() {
+fn any_text_is_accepted() {
     let place = Place::new();
     let (emoji, one) = ("<&> \u{1}naïve 語🦊\t".repeat(40), "a".repeat(500));
     let crlf = "eins zwei drei\r\n".repeat(60);
