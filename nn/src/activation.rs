@@ -13,6 +13,8 @@ pub enum Activation {
     Identity,
     /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)²`; So et al. 2021 (arXiv 2109.08668).
+    ReluSquared,
     /// `x`, or `slope · x` below 0.
     LeakyRelu(f64),
     /// `x`, or `alpha · (eˣ - 1)` below 0.
@@ -48,6 +50,7 @@ impl Activation {
         Some(match self {
             Activation::Identity => return None,
             Activation::Relu => Relu.into(),
+            Activation::ReluSquared => ReluSquared.into(),
             Activation::LeakyRelu(slope) => LeakyRelu { slope: T::from_f64(slope) }.into(),
             Activation::Elu(alpha) => Elu { alpha: T::from_f64(alpha) }.into(),
             Activation::Gelu => Gelu.into(),

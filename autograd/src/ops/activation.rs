@@ -21,6 +21,23 @@ impl<T: Real> Var<T> {
         self.map(Relu)
     }
 
+    /// `max(x, 0)²`; NaN of NaN.
+    ///
+    /// So et al. 2021 (arXiv 2109.08668).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.0f32, 0.0, 3.0]));
+    /// let y = x.relu_squared();
+    /// assert_eq!(y.value().to_vec(), [0.0, 0.0, 9.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 6.0]);
+    /// ```
+    #[track_caller]
+    pub fn relu_squared(&self) -> Var<T> {
+        self.map(ReluSquared)
+    }
+
     /// `x` above 0, `slope · x` below. The derivative at 0 is `slope`.
     ///
     /// Maas, Hannun, Ng 2013.

@@ -130,6 +130,7 @@ pub const ROWS: &[Row] = rows![
     clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9);
     map any [Plain], Nonzero, |x, c| x[0].map(Cube);
     relu any [Off(&[0.0])], Zero, |x, c| x[0].relu();
+    relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared();
     leaky_relu any [Off(&[0.0])], Zero, |x, c| x[0].leaky_relu(0.1);
     elu any [Off(&[0.0])], Nonzero, |x, c| x[0].elu(1.3);
     sigmoid any [Plain], Nonzero, |x, c| x[0].sigmoid();

@@ -36,8 +36,8 @@ mod parts;
 mod variants;
 
 pub use engine::{
-    Align, At, Attended, Bias, Buckets, Mask, Normalizer, Path, Sink, Spec, alibi_slopes, attend,
-    attend_all, attend_packed, attend_with_lse,
+    Align, At, Attended, Bias, Buckets, Capture, Mask, Normalizer, Path, Sink, Spec, alibi_slopes,
+    attend, attend_all, attend_packed, attend_with_lse,
 };
 pub use parts::cache::KvCache;
 pub use parts::incremental::{Incremental, Past};

@@ -203,7 +203,7 @@ fn tokens() {
     let runs: [(&str, Run<'_>); 5] = [
         ("Shaw", &|x| shaw.attend(x, seen(), &mut eval())),
         ("Transformer-XL", &|x| xl.forward(x, None, seen(), &mut eval())),
-        ("T5", &|x| t5.attend(x, seen(), &mut eval())),
+        ("T5", &|x| t5.forward(x, seen(), &mut eval())),
         ("talking heads", &|x| talking.forward(x, &how, &mut eval())),
         ("multi-head", &|x| m.forward(x, x, x, seen(), &mut eval())),
     ];

@@ -9,9 +9,10 @@ use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 
-const ACTIVATIONS: [Activation; 11] = [
+const ACTIVATIONS: [Activation; 12] = [
     Activation::Identity,
     Activation::Relu,
+    Activation::ReluSquared,
     Activation::LeakyRelu(0.1),
     Activation::Elu(0.7),
     Activation::Gelu,

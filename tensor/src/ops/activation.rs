@@ -13,6 +13,11 @@ pointwise! {
     f(self, a, x) { a.max(x, a.splat(T::ZERO)) }
     vjp(self, a, y, g) { a.select(a.le(y, a.splat(T::ZERO)), a.splat(T::ZERO), g) }
 
+    /// `max(x, 0)²`
+    ReluSquared = "relu_squared", saves Input, costs MOVE;
+    f(self, a, x) { let r = a.max(x, a.splat(T::ZERO)); a.mul(r, r) }
+    vjp(self, a, x, g) { let r = a.max(x, a.splat(T::ZERO)); a.mul(g, a.add(r, r)) }
+
     /// `x` above 0, `slope · x` below
     LeakyRelu {
         /// The slope below 0.
@@ -110,6 +115,20 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn relu(&self) -> Tensor<T> {
         self.map(Relu)
+    }
+
+    /// `max(x, 0)²`; NaN of NaN.
+    ///
+    /// So et al. 2021 (arXiv 2109.08668).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.0f32, 0.0, 3.0]);
+    /// assert_eq!(x.relu_squared().to_vec(), [0.0, 0.0, 9.0]);
+    /// ```
+    #[track_caller]
+    pub fn relu_squared(&self) -> Tensor<T> {
+        self.map(ReluSquared)
     }
 
     /// `x` above 0, `slope · x` below. The derivative at 0 is `slope`.

@@ -91,6 +91,7 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         MulScalar { c: -3.0 }, -10.0, 10.0;
         Clamp { lo: -2.0, hi: 3.0 }, -10.0, 10.0;
         Relu, -10.0, 10.0;
+        ReluSquared, -50.0, 50.0;
         LeakyRelu { slope: 0.1 }, -10.0, 10.0;
         Elu { alpha: 0.7 }, -50.0, 800.0;
         Sigmoid, -50.0, 50.0;

@@ -139,6 +139,15 @@ fn unaries() -> Vec<Unary> {
             1e-37
         ),
         unary!(
+            relu_squared,
+            ReluSquared,
+            input,
+            |x| if x <= 0.0 { 0.0 } else { x * x },
+            |x| if x <= 0.0 { 0.0 } else { 2.0 * x },
+            1.0,
+            1e-37
+        ),
+        unary!(
             softsign,
             Softsign,
             input,

@@ -24,13 +24,16 @@ impl<T: Real> Call<T> {
     /// The output, from matrices of all scores and weights.
     pub fn composed(&self) -> Var<T> {
         let (s, keep) = self.scores();
-        self.values(&self.normalize(&s, &keep))
+        let weights = self.normalize(&s, &keep);
+        self.capture(&weights);
+        self.values(&weights)
     }
 
     /// The output, the weights and the log-sum-exp.
     pub fn composed_all(&self) -> Attended<T> {
         let (s, keep) = self.scores();
         let weights = self.normalize(&s, &keep);
+        self.capture(&weights);
         let output = self.values(&weights);
         let low = s.masked_fill(&!&keep, T::NEG_INFINITY);
         let lse = self.with_sink(&low).logsumexp(-1);
@@ -70,6 +73,13 @@ impl<T: Real> Call<T> {
             s = s.masked_fill(&!&keep, T::ZERO);
         }
         (s, keep)
+    }
+
+    /// Passes the weights to the capture of the spec, if there is one.
+    fn capture(&self, weights: &Var<T>) {
+        if let Some(capture) = &self.spec.capture {
+            capture.push(&self.restore_rank(weights));
+        }
     }
 
     /// Weighted sums of the values, `[B, Hq, Lq, Dv]`.

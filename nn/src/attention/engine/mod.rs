@@ -3,6 +3,7 @@
 mod attend;
 mod bias;
 mod call;
+mod capture;
 mod composed;
 mod explain;
 pub(crate) mod feature_map;
@@ -14,6 +15,7 @@ mod tiled;
 
 pub use attend::{attend, attend_all, attend_packed, attend_with_lse};
 pub use bias::{Bias, Buckets, alibi_slopes};
+pub use capture::Capture;
 pub use composed::Attended;
 pub use mask::{Align, Mask};
 pub(crate) use mask::{CachedPositions, Sizes};

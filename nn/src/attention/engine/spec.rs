@@ -1,6 +1,7 @@
 //! The specification of an attention: mask, biases, normalizer and other parts.
 
 use super::bias::Bias;
+use super::capture::Capture;
 use super::mask::{Align, CachedPositions, Mask, Sizes};
 use crate::dropout::Dropout;
 use crate::pass::Pass;
@@ -123,6 +124,7 @@ pub struct Spec<T: Real = f32> {
     pub(crate) dropout: Option<(f64, Key)>,
     pub(crate) weight_mix: Option<Var<T>>,
     pub(crate) path: Path,
+    pub(crate) capture: Option<Capture<T>>,
 }
 
 impl<T: Real> Default for Spec<T> {
@@ -174,6 +176,7 @@ impl<T: Real> Spec<T> {
             dropout: None,
             weight_mix: None,
             path: Path::Auto,
+            capture: None,
         }
     }
 
@@ -465,6 +468,19 @@ impl<T: Real> Spec<T> {
         self
     }
 
+    /// Appends the attention weights of the call to `capture`. The composed path is then used.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Capture, Spec};
+    /// let capture = Capture::<f32>::new();
+    /// let spec = Spec::new().capture(&capture);
+    /// assert!(spec.needs_composed().is_some());
+    /// ```
+    pub fn capture(mut self, capture: &Capture<T>) -> Self {
+        self.capture = Some(capture.clone());
+        self
+    }
+
     /// Checks that the spec does not have a part that the variant `module` sets itself.
     ///
     /// # Panics
@@ -548,6 +564,7 @@ impl<T: Real> Spec<T> {
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
             (self.biases.iter().any(|b| b.as_fn().is_none()), "a bias is a tensor"),
             (self.products.is_some(), "a variant adds to the scores"),
+            (self.capture.is_some(), "weights are captured"),
         ];
         reasons.into_iter().find(|(true_, _)| *true_).map(|(_, why)| why)
     }

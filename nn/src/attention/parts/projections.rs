@@ -7,6 +7,7 @@ use crate::attention::engine::{Spec, attend};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
+use crate::norm::RmsNorm;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -122,7 +123,15 @@ pub struct Projections<T: Real = f32> {
     /// Dropout of the attention weights.
     pub dropout: Dropout,
     sizes: HeadSizes,
+    qk_norm: Option<QkNorm<T>>,
     rope: Option<Rope>,
+}
+
+/// Norms of queries and keys, over the width of a head.
+#[derive(Clone, Debug)]
+struct QkNorm<T: Real> {
+    q_norm: RmsNorm<T>,
+    k_norm: RmsNorm<T>,
 }
 
 impl<T: Real> Projections<T> {
@@ -149,6 +158,7 @@ impl<T: Real> Projections<T> {
             o_proj: Linear::without_bias(heads * head_width, width, rng),
             dropout: Dropout::new(0.0),
             sizes,
+            qk_norm: None,
             rope: None,
         }
     }
@@ -176,6 +186,25 @@ impl<T: Real> Projections<T> {
         })
         .or_panic();
         self.rope = Some(rope);
+        self
+    }
+
+    /// Adds RMS norms of queries and keys per head, before rotary positions, so that scores do not grow
+    /// with the weights. Parameters: `q_norm.weight` and `k_norm.weight`, `[D]`. Henry et al. 2020
+    /// (arXiv 2010.04245); in this form Dehghani et al. 2023 (arXiv 2302.05442).
+    ///
+    /// ```
+    /// # use retrograd_nn::Module;
+    /// # use retrograd_nn::attention::{Projections, HeadSizes};
+    /// # use retrograd_tensor::random::Rng;
+    /// let mut rng = Rng::new(1);
+    /// let p = Projections::<f32>::new(HeadSizes::new(8, 2), &mut rng).with_qk_norm(1e-6);
+    /// assert_eq!(p.num_parameters(), 4 * 64 + 2 * 4);
+    /// ```
+    #[track_caller]
+    pub fn with_qk_norm(mut self, eps: f64) -> Self {
+        let norm = || RmsNorm { eps, ..RmsNorm::new(self.sizes.head_width) };
+        self.qk_norm = Some(QkNorm { q_norm: norm(), k_norm: norm() });
         self
     }
 
@@ -219,6 +248,11 @@ impl<T: Real> Projections<T> {
                 param.set(from.converted(&param.value(), heads, to));
             }
         }
+        if let Some(QkNorm { q_norm, k_norm }) = &self.qk_norm {
+            for param in [&q_norm.weight, &k_norm.weight] {
+                param.set(from.converted(&param.value(), 1, to));
+            }
+        }
         self.rope = Some(from.pairing(to));
     }
 
@@ -230,6 +264,18 @@ impl<T: Real> Projections<T> {
     pub(crate) fn reject_rope(&self, module: &'static str, reason: &str) {
         require(self.rope.is_none(), module, ErrorKind::Mismatch, || {
             format!("no rotary positions here: {reason}")
+        })
+        .or_panic();
+    }
+
+    /// Checks that there is no QK-norm, which the variant `module` does not support.
+    ///
+    /// # Panics
+    /// If there is one, with the reason.
+    #[track_caller]
+    pub(crate) fn reject_qk_norm(&self, module: &'static str, reason: &str) {
+        require(self.qk_norm.is_none(), module, ErrorKind::Mismatch, || {
+            format!("no QK-norm of the projections here: {reason}")
         })
         .or_panic();
     }
@@ -264,7 +310,7 @@ impl<T: Real> Projections<T> {
         split_heads(&by.forward(x, pass), heads)
     }
 
-    /// Queries `[.., H, L, D]`, before positions.
+    /// Queries `[.., H, L, D]`, normalised if there is QK-norm, before positions.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -279,10 +325,11 @@ impl<T: Real> Projections<T> {
     /// ```
     #[track_caller]
     pub fn queries(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.project(&self.q_proj, self.sizes.heads, x, pass)
+        let q = self.project(&self.q_proj, self.sizes.heads, x, pass);
+        self.qk_norm.as_ref().map_or(q.clone(), |norm| norm.q_norm.forward(&q, pass))
     }
 
-    /// Keys `[.., Hk, L, D]`, before positions.
+    /// Keys `[.., Hk, L, D]`, normalised if there is QK-norm, before positions.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -297,7 +344,8 @@ impl<T: Real> Projections<T> {
     /// ```
     #[track_caller]
     pub fn keys(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.project(&self.k_proj, self.sizes.key_heads, x, pass)
+        let k = self.project(&self.k_proj, self.sizes.key_heads, x, pass);
+        self.qk_norm.as_ref().map_or(k.clone(), |norm| norm.k_norm.forward(&k, pass))
     }
 
     /// Values `[.., Hk, L, D]`.
@@ -434,5 +482,9 @@ impl<T: Real> Module<T> for Projections<T> {
         v.module("k_proj", &self.k_proj);
         v.module("v_proj", &self.v_proj);
         v.module("o_proj", &self.o_proj);
+        if let Some(QkNorm { q_norm, k_norm }) = &self.qk_norm {
+            v.module("q_norm", q_norm);
+            v.module("k_norm", k_norm);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! ALiBi: a penalty on scores that is linear in the distance.
 
 use crate::attention::engine::{Bias, Spec, alibi_slopes};
-use crate::attention::parts::incremental::Past;
+use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -34,15 +34,15 @@ impl<T: Real> AlibiAttention<T> {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Projections};
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Projections, Spec};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = AlibiAttention::causal(projections);
-    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     pub fn causal(projections: Projections<T>) -> Self {
@@ -54,15 +54,15 @@ impl<T: Real> AlibiAttention<T> {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Projections};
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Projections, Spec};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = AlibiAttention::symmetric(projections);
-    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     pub fn symmetric(projections: Projections<T>) -> Self {
@@ -77,21 +77,19 @@ impl<T: Real> AlibiAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::Pass;
-    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Mask, Projections};
+    /// # use retrograd_nn::attention::{AlibiAttention, HeadSizes, Mask, Projections, Spec};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = AlibiAttention::causal(projections);
-    /// let y = attention.attend(&x, Mask::window(1, 0), &mut Pass::eval());
+    /// let y = attention.forward(&x, Mask::window(1, 0), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     #[track_caller]
-    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let spec = spec.into().bias(Bias::Alibi(self.slopes.clone().into()));
-        let spec = if self.causal { spec.causal() } else { spec };
-        self.projections.attend(x, spec, &mut Past::none(), pass)
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        self.run(x, &spec.into(), &mut Past::none(), pass)
     }
 }
 
@@ -101,9 +99,11 @@ impl<T: Real> Module<T> for AlibiAttention<T> {
     }
 }
 
-impl<T: Real> Layer<T> for AlibiAttention<T> {
+impl<T: Real> Incremental<T> for AlibiAttention<T> {
     #[track_caller]
-    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.attend(x, Spec::new(), pass)
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let spec = spec.clone().bias(Bias::Alibi(self.slopes.clone().into()));
+        let spec = if self.causal { spec.causal() } else { spec };
+        self.projections.attend(x, spec, past, pass)
     }
 }

@@ -1,9 +1,9 @@
 //! Chunked local attention: causal attention within chunks.
 
 use crate::attention::engine::{Mask, Spec};
-use crate::attention::parts::incremental::Past;
+use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
@@ -31,21 +31,44 @@ impl<T: Real> ChunkedLocalAttention<T> {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::{ChunkedLocalAttention, HeadSizes, Projections};
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{ChunkedLocalAttention, HeadSizes, Projections, Spec};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = ChunkedLocalAttention::new(projections, 2);
-    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>, chunk: usize) -> Self {
         let mask = Mask::causal() & Mask::chunks(chunk);
         ChunkedLocalAttention { projections, mask }
+    }
+
+    /// The output for `x`; `spec` may restrict the attention further.
+    ///
+    /// # Panics
+    /// If the shapes do not match.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{ChunkedLocalAttention, HeadSizes, Mask, Projections};
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// # let mut rng = Rng::new(1);
+    /// # let projections = Projections::<f64>::new(HeadSizes::new(8, 2), &mut rng);
+    /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
+    /// let attention = ChunkedLocalAttention::new(projections, 2);
+    /// let y = attention.forward(&x, Mask::first(3), &mut Pass::eval());
+    /// assert_eq!(*y.shape(), [1, 4, 8]);
+    /// ```
+    #[track_caller]
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        self.run(x, &spec.into(), &mut Past::none(), pass)
     }
 }
 
@@ -55,10 +78,9 @@ impl<T: Real> Module<T> for ChunkedLocalAttention<T> {
     }
 }
 
-impl<T: Real> Layer<T> for ChunkedLocalAttention<T> {
+impl<T: Real> Incremental<T> for ChunkedLocalAttention<T> {
     #[track_caller]
-    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        let spec = Spec::new().mask(self.mask.clone());
-        self.projections.attend(x, spec, &mut Past::none(), pass)
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        self.projections.attend(x, spec.clone().mask(self.mask.clone()), past, pass)
     }
 }

@@ -3,6 +3,7 @@
 use super::multi_head::MultiHeadAttention;
 use crate::attention::engine::Spec;
 use crate::attention::parts::heads::{SplitHeads, heads_rule};
+use crate::attention::parts::incremental::{Incremental, Past};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -192,10 +193,16 @@ impl<T: Real> GroupedQueryAttention<T> {
     }
 
     #[track_caller]
-    fn parts(&self, x: &Var<T>, spec: Spec<T>, pass: &mut Pass) -> (SplitHeads<T>, Spec<T>) {
+    fn parts(
+        &self,
+        x: &Var<T>,
+        spec: Spec<T>,
+        past: &mut Past<'_, T>,
+        pass: &mut Pass,
+    ) -> (SplitHeads<T>, Spec<T>) {
         let [q, k, v] =
             [&self.q_proj, &self.k_proj, &self.v_proj].map(|proj| proj.forward(x, pass));
-        let heads = SplitHeads::new(&q, &k, &v, self.heads, self.key_heads);
+        let heads = SplitHeads::new(&q, &k, &v, self.heads, self.key_heads).after(past);
         (heads, spec.dropout_of_module(self.dropout.p(), pass))
     }
 
@@ -218,8 +225,7 @@ impl<T: Real> GroupedQueryAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let (heads, spec) = self.parts(x, spec.into(), pass);
-        self.o_proj.forward(&heads.attend(&spec), pass)
+        self.run(x, &spec.into(), &mut Past::none(), pass)
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.
@@ -245,9 +251,17 @@ impl<T: Real> GroupedQueryAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> (Var<T>, Var<T>) {
-        let (heads, spec) = self.parts(x, spec.into(), pass);
+        let (heads, spec) = self.parts(x, spec.into(), &mut Past::none(), pass);
         let (y, weights) = heads.attend_all(&spec);
         (self.o_proj.forward(&y, pass), weights)
+    }
+}
+
+impl<T: Real> Incremental<T> for GroupedQueryAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let (heads, spec) = self.parts(x, spec.clone(), past, pass);
+        self.o_proj.forward(&heads.attend(&spec), pass)
     }
 }
 

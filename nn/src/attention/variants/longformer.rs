@@ -88,6 +88,7 @@ impl<T: Real> LongformerAttention<T> {
             format!("a dilation of 0 in {dilation:?}")
         })
         .or_panic();
+        projections.reject_qk_norm("Longformer", "the global projections have none");
         let fresh = |param: &Param<T>| Param::new(param.value());
         let copy = |of: &Linear<T>| Linear {
             weight: fresh(&of.weight),

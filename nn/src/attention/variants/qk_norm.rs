@@ -54,6 +54,7 @@ impl<T: Real> QkL2Attention<T> {
             format!("a usual length of at least 2, got {length}")
         })
         .or_panic();
+        projections.reject_qk_norm("qk-norm", "the variant has its own");
         let g = ((length * (length - 1)) as f64).log2();
         QkL2Attention { projections, g: Param::new(Tensor::full([1], T::from_f64(g))) }
     }
@@ -120,6 +121,7 @@ impl<T: Real> QkRmsAttention<T> {
     /// ```
     #[track_caller]
     pub fn new(projections: Projections<T>) -> Self {
+        projections.reject_qk_norm("qk-norm", "the variant has its own");
         let width = projections.sizes().head_width;
         QkRmsAttention { projections, q_norm: RmsNorm::new(width), k_norm: RmsNorm::new(width) }
     }

@@ -1,7 +1,7 @@
 //! Sparse Transformer: two sparse patterns that cover all earlier positions in two steps.
 
 use crate::attention::engine::{Mask, Spec};
-use crate::attention::parts::incremental::Past;
+use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
@@ -196,8 +196,14 @@ impl<T: Real> SparseTransformerAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let spec = spec.into().mask(self.mask.clone());
-        self.projections.attend(x, spec, &mut Past::none(), pass)
+        self.run(x, &spec.into(), &mut Past::none(), pass)
+    }
+}
+
+impl<T: Real> Incremental<T> for SparseTransformerAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        self.projections.attend(x, spec.clone().mask(self.mask.clone()), past, pass)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::attention::engine::{Bias, Buckets, Spec, attend};
 use crate::attention::parts::heads::{heads_rule, join_heads, split_heads};
+use crate::attention::parts::incremental::{Incremental, Past};
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
 use crate::init::Init;
@@ -29,13 +30,14 @@ use retrograd_tensor::random::Rng;
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_nn::{Layer, Module, Pass, attention::T5Attention};
+/// use retrograd_nn::attention::{Spec, T5Attention};
+/// use retrograd_nn::{Module, Pass};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let mut rng = Rng::new(1);
 /// let encoder = T5Attention::<f32>::encoder(8, 2, &mut rng);
 /// let x = Var::constant(Tensor::randn([3, 10, 8], &mut rng));
-/// assert_eq!(*encoder.forward(&x, &mut Pass::eval()).shape(), [3, 10, 8]);
+/// assert_eq!(*encoder.forward(&x, Spec::new(), &mut Pass::eval()).shape(), [3, 10, 8]);
 /// assert_eq!(*encoder.state_dict()["relative_attention_bias.weight"].shape(), [32, 2]);
 /// ```
 #[derive(Clone, Debug)]
@@ -65,14 +67,14 @@ impl<T: Real> T5Attention<T> {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::T5Attention;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Spec, T5Attention};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
-    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     #[track_caller]
@@ -88,14 +90,14 @@ impl<T: Real> T5Attention<T> {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Pass};
-    /// # use retrograd_nn::attention::T5Attention;
+    /// # use retrograd_nn::Pass;
+    /// # use retrograd_nn::attention::{Spec, T5Attention};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = T5Attention::<f64>::decoder(8, 2, &mut rng);
-    /// let y = attention.forward(&x, &mut Pass::eval());
+    /// let y = attention.forward(&x, Spec::new(), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     #[track_caller]
@@ -143,23 +145,12 @@ impl<T: Real> T5Attention<T> {
     /// # let mut rng = Rng::new(1);
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = T5Attention::<f64>::encoder(8, 2, &mut rng);
-    /// let y = attention.attend(&x, Mask::lengths(&[3]), &mut Pass::eval());
+    /// let y = attention.forward(&x, Mask::lengths(&[3]), &mut Pass::eval());
     /// assert_eq!(*y.shape(), [1, 4, 8]);
     /// ```
     #[track_caller]
-    pub fn attend(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        let table = self.relative_attention_bias.weight.to_var().t();
-        let heads = table.size(0);
-        let bias = Bias::Buckets { table, buckets: self.buckets };
-        let spec = spec
-            .into()
-            .scale_unless_given(1.0)
-            .bias(bias)
-            .dropout_of_module(self.dropout.p(), pass);
-        let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
-        let [q, k, v] =
-            [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));
-        self.o.forward(&join_heads(&attend(&q, &k, &v, &spec)), pass)
+    pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        self.run(x, &spec.into(), &mut Past::none(), pass)
     }
 }
 
@@ -173,9 +164,21 @@ impl<T: Real> Module<T> for T5Attention<T> {
     }
 }
 
-impl<T: Real> Layer<T> for T5Attention<T> {
+impl<T: Real> Incremental<T> for T5Attention<T> {
     #[track_caller]
-    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.attend(x, Spec::new(), pass)
+    fn run(&self, x: &Var<T>, spec: &Spec<T>, past: &mut Past<'_, T>, pass: &mut Pass) -> Var<T> {
+        let table = self.relative_attention_bias.weight.to_var().t();
+        let heads = table.size(0);
+        let bias = Bias::Buckets { table, buckets: self.buckets };
+        let spec = spec
+            .clone()
+            .scale_unless_given(1.0)
+            .bias(bias)
+            .dropout_of_module(self.dropout.p(), pass);
+        let spec = if self.buckets.bidirectional { spec } else { spec.causal() };
+        let [q, k, v] =
+            [&self.q, &self.k, &self.v].map(|by| split_heads(&by.forward(x, pass), heads));
+        let (k, v) = past.extend(&k, &v);
+        self.o.forward(&join_heads(&attend(&q, &k, &v, &spec)), pass)
     }
 }

@@ -82,7 +82,7 @@ fn relative_positions_by_their_formulas() {
     t.same(
         "T5 = its formula by pairs",
         &x,
-        |x| m.forward(&x[0], &mut eval()),
+        |x| m.forward(&x[0], Spec::new(), &mut eval()),
         |x| {
             by_pairs(&p, &x[0], false, &|h, i, j, [q, k, v]| {
                 // Near distances have a bucket each, those after the query from 16 on.

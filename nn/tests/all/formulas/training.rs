@@ -51,9 +51,9 @@ fn projections_drop_weights_everywhere() {
     let pattern = SparsePattern::Strided { stride: 2 };
     let layout = BigBirdLayout { block: 2, neighbours: 1, global: 1, random: 0, seed: 1 };
     let runs: [(&str, Run<'_>); 22] = [
-        ("ALiBi", &|p, x, pass| AlibiAttention::causal(p).forward(x, pass)),
+        ("ALiBi", &|p, x, pass| AlibiAttention::causal(p).forward(x, Spec::new(), pass)),
         ("BigBird", &|p, x, pass| BigBirdAttention::new(p, layout).forward(x, spec(), pass)),
-        ("chunked", &|p, x, pass| ChunkedLocalAttention::new(p, 3).forward(x, pass)),
+        ("chunked", &|p, x, pass| ChunkedLocalAttention::new(p, 3).forward(x, Spec::new(), pass)),
         ("Longformer", &|p, x, pass| {
             LongformerAttention::new(p, &[1; 4], 2).forward(x, &[1], spec(), pass)
         }),

@@ -94,8 +94,8 @@ fn empty_inputs_give_empty_outputs() {
     let spec = Spec::new().causal();
     type Run<'a> = Box<dyn Fn(&Var<f64>) -> Var<f64> + 'a>;
     let mut runs: Vec<(String, Run<'_>)> = vec![
-        ("T5".into(), Box::new(|x| t5[0].forward(x, &mut pass()))),
-        ("T5, causal".into(), Box::new(|x| t5[1].forward(x, &mut pass()))),
+        ("T5".into(), Box::new(|x| t5[0].forward(x, Spec::new(), &mut pass()))),
+        ("T5, causal".into(), Box::new(|x| t5[1].forward(x, Spec::new(), &mut pass()))),
         ("Shaw".into(), Box::new(|x| shaw.forward(x, &mut pass()))),
         ("XL".into(), Box::new(|x| xl.forward(x, None, Mask::full(), &mut pass()))),
         ("Longformer".into(), Box::new(|x| longformer.forward(x, &[], Mask::full(), &mut pass()))),
@@ -104,10 +104,13 @@ fn empty_inputs_give_empty_outputs() {
             "BigBird".into(),
             Box::new(|x| BigBirdAttention::new(p(), layout).forward(x, Mask::full(), &mut pass())),
         ),
-        ("ALiBi".into(), Box::new(|x| AlibiAttention::causal(p()).forward(x, &mut pass()))),
+        (
+            "ALiBi".into(),
+            Box::new(|x| AlibiAttention::causal(p()).forward(x, Spec::new(), &mut pass())),
+        ),
         (
             "chunked".into(),
-            Box::new(|x| ChunkedLocalAttention::new(p(), 3).forward(x, &mut pass())),
+            Box::new(|x| ChunkedLocalAttention::new(p(), 3).forward(x, Spec::new(), &mut pass())),
         ),
         (
             "prefix".into(),

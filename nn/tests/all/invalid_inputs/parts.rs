@@ -79,7 +79,7 @@ fn scaling_and_capping_apply_to_the_whole_score() {
         ("Shaw", &|s| shaw.attend(&x, s, &mut eval())),
         ("Transformer-XL", &|s| xl.forward(&x, None, s, &mut eval())),
         ("QK L2", &|s| l2.forward(&x, &s, &mut eval())),
-        ("T5", &|s| t5.attend(&x, s, &mut eval())),
+        ("T5", &|s| t5.forward(&x, s, &mut eval())),
         ("MLA", &|s| mla.forward(&x, &s, &mut eval())),
     ];
     for (name, run) in runs {

@@ -84,8 +84,10 @@ fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
     };
     let runs: [(&str, Run<'_>); 9] = [
         ("prefix-LM with RoPE", rotated),
-        ("ALiBi", &|p, x| AlibiAttention::causal(p).forward(x, &mut eval())),
-        ("chunked local", &|p, x| ChunkedLocalAttention::new(p, 3).forward(x, &mut eval())),
+        ("ALiBi", &|p, x| AlibiAttention::causal(p).forward(x, Spec::new(), &mut eval())),
+        ("chunked local", &|p, x| {
+            ChunkedLocalAttention::new(p, 3).forward(x, Spec::new(), &mut eval())
+        }),
         ("Sparse Transformer", &|p, x| {
             let pattern = SparsePattern::Strided { stride: 2 };
             let m = SparseTransformerAttention::new(p, pattern, SparseMerge::Heads, 0);

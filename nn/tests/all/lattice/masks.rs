@@ -3,7 +3,6 @@
 use super::{Vars, around, by, with_qkv};
 use crate::common::*;
 use retrograd_autograd::Var;
-use retrograd_nn::Layer;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 
@@ -39,7 +38,12 @@ pub fn masks(t: &mut Table) {
         &full,
     );
     let chunked = ChunkedLocalAttention::new(p.clone(), 9);
-    t.same("chunk >= L = causal", &x, |x| chunked.forward(&x[0], &mut eval()), &causal);
+    t.same(
+        "chunk >= L = causal",
+        &x,
+        |x| chunked.forward(&x[0], Spec::new(), &mut eval()),
+        &causal,
+    );
 
     use SparseMerge::{Layers, Union};
     let strided = |stride| SparsePattern::Strided { stride };

@@ -16,7 +16,7 @@ pub fn relative(t: &mut Table) {
         ("ALiBi, symmetric, slopes 0 = full", AlibiAttention::symmetric(p.clone()), Mask::full()),
     ] {
         m.slopes = vec![0.0; 3];
-        t.same(name, &x, |x| m.forward(&x[0], &mut eval()), by(&p, mask));
+        t.same(name, &x, |x| m.forward(&x[0], Spec::new(), &mut eval()), by(&p, mask));
     }
     let m = AlibiAttention::causal(p.clone());
     let slopes = alibi_slopes(3);
@@ -24,7 +24,7 @@ pub fn relative(t: &mut Table) {
     t.same(
         "ALiBi = its formula, -m (p - j)",
         &x,
-        |x| m.forward(&x[0], &mut eval()),
+        |x| m.forward(&x[0], Spec::new(), &mut eval()),
         by(&p, Spec::new().causal().bias(Bias::from_fn("ALiBi", bias))),
     );
 
@@ -36,7 +36,7 @@ pub fn relative(t: &mut Table) {
         let plain = with_qkv(p.clone(), [&m.q, &m.k, &m.v]);
         plain.o_proj.weight.set(m.o.weight.value());
         let spec = Spec::new().mask(mask).scale(1.0);
-        t.same(name, &x, |x| m.forward(&x[0], &mut eval()), by(&plain, spec));
+        t.same(name, &x, |x| m.forward(&x[0], Spec::new(), &mut eval()), by(&plain, spec));
     }
 
     let (p, x) = around();
@@ -119,9 +119,19 @@ fn limits(t: &mut Table) {
     let (full, causal) = (by(&p, Mask::full()), by(&p, Mask::causal()));
     let mut alibi = AlibiAttention::causal(p.clone());
     alibi.slopes = vec![0.0; 3];
-    t.same("RoPE: ALiBi, slopes 0 = causal", &x, |x| alibi.forward(&x[0], &mut eval()), &causal);
+    t.same(
+        "RoPE: ALiBi, slopes 0 = causal",
+        &x,
+        |x| alibi.forward(&x[0], Spec::new(), &mut eval()),
+        &causal,
+    );
     let m = ChunkedLocalAttention::new(p.clone(), 9);
-    t.same("RoPE: chunk >= L = causal", &x, |x| m.forward(&x[0], &mut eval()), &causal);
+    t.same(
+        "RoPE: chunk >= L = causal",
+        &x,
+        |x| m.forward(&x[0], Spec::new(), &mut eval()),
+        &causal,
+    );
     let m = PackedAttention::new(p.clone());
     let one = |x: Vars<'_>| m.forward(&x[0], &Packed::new(&[9]), Mask::full(), &mut eval());
     t.same("RoPE: one packed document = causal", &x, one, &causal);

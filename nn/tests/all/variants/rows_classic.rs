@@ -119,20 +119,29 @@ row!(shared_prefix, [[6, 4]], |r| PackedAttention::new(small(r)), |m, x| m.forwa
     Mask::full(),
     &mut eval()
 ));
-row!(chunked_local, [[2, 5, 4]], |r| ChunkedLocalAttention::new(small(r), 3), |m, x| m
-    .forward(&x[0], &mut eval()));
-row!(alibi, [[2, 4, 6]], |r| AlibiAttention::causal(of_three(r)), |m, x| m
-    .forward(&x[0], &mut eval()));
-row!(alibi_symmetric, [[2, 4, 6]], |r| AlibiAttention::symmetric(of_three(r)), |m, x| m
-    .forward(&x[0], &mut eval()));
+row!(chunked_local, [[2, 5, 4]], |r| ChunkedLocalAttention::new(small(r), 3), |m, x| m.forward(
+    &x[0],
+    Spec::new(),
+    &mut eval()
+));
+row!(alibi, [[2, 4, 6]], |r| AlibiAttention::causal(of_three(r)), |m, x| m.forward(
+    &x[0],
+    Spec::new(),
+    &mut eval()
+));
+row!(alibi_symmetric, [[2, 4, 6]], |r| AlibiAttention::symmetric(of_three(r)), |m, x| m.forward(
+    &x[0],
+    Spec::new(),
+    &mut eval()
+));
 
 fn buckets(bidirectional: bool) -> Buckets {
     Buckets { count: if bidirectional { 4 } else { 3 }, max_distance: 4, bidirectional }
 }
 row!(t5_encoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(true), r), |m, x| m
-    .forward(&x[0], &mut eval()));
+    .forward(&x[0], Spec::new(), &mut eval()));
 row!(t5_decoder, [[2, 5, 4]], |r| T5Attention::with_buckets(4, 2, buckets(false), r), |m, x| m
-    .forward(&x[0], &mut eval()));
+    .forward(&x[0], Spec::new(), &mut eval()));
 row!(shaw, [[2, 5, 4]], |r| ShawAttention::new(small(r), 2, r), |m, x| m
     .forward(&x[0], &mut eval()));
 row!(shaw_causal, [[5, 4]], |r| ShawAttention::new(small(r), 2, r), |m, x| m.attend(
@@ -175,8 +184,11 @@ row!(packed_rotated, [[6, 4]], |r| PackedAttention::new(rotated(r)), |m, x| m.fo
 ));
 row!(longformer_rotated, [[6, 4]], |r| LongformerAttention::new(rotated(r), &[1, 2], 1), |m, x| m
     .forward(&x[0], &[0, 3], Mask::full(), &mut eval()));
-row!(alibi_rotated, [[2, 4, 4]], |r| AlibiAttention::causal(rotated(r)), |m, x| m
-    .forward(&x[0], &mut eval()));
+row!(alibi_rotated, [[2, 4, 4]], |r| AlibiAttention::causal(rotated(r)), |m, x| m.forward(
+    &x[0],
+    Spec::new(),
+    &mut eval()
+));
 row!(shaw_grouped, [[2, 5, 4]], |r| ShawAttention::new(grouped(r), 2, r), |m, x| m
     .forward(&x[0], &mut eval()));
 row!(
