@@ -121,6 +121,7 @@ impl Recipe {
             dropout: self.dropout,
             bias: false,
             tied: true,
+            ..GptConfig::default()
         }
     }
 
