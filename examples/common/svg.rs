@@ -35,7 +35,7 @@ pub fn text(size: i32, color: &RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(color)
 }
 
-/// A colour between two: the first at 0, the second at 1.
+/// Interpolates between two colours: `a` at 0, `b` at 1.
 pub fn mix(a: RGBColor, b: RGBColor, part: f32) -> RGBColor {
     let mix = |a: u8, b: u8| (f32::from(a) + part * (f32::from(b) - f32::from(a))).round() as u8;
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))

@@ -80,7 +80,7 @@ pub fn finish(
         note_if_overfitted(log, steps);
     }
     folder.check()?;
-    say!("Everything is in {}", folder.name());
+    say!("Files are in {}", folder.name());
     if !args.quiet {
         print_next_commands(run, folder, layers, &prompts[0]);
     }
@@ -102,17 +102,17 @@ fn note_if_worse_than_uniform(run: &Run, val_loss: f64) {
 /// Prints a note if the held-out loss has risen again: the model overfits. Only evaluations during
 /// training are compared, which all use the same windows.
 fn note_if_overfitted(log: &Log, steps: u64) {
-    let quick: Vec<Evaluation> = log.evaluations().filter(|e| e.step < steps).collect();
-    let best = quick.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
-    if let (Some(best), Some(last)) = (best, quick.last())
+    let during: Vec<Evaluation> = log.evaluations().filter(|e| e.step < steps).collect();
+    let best = during.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
+    if let (Some(best), Some(last)) = (best, during.last())
         && best.step != last.step
     {
         say!(
-            "On a part of them it was lowest after step {}: {:.4}, but {:.4} after step {}.",
+            "On a part of the held-out text it was lowest after step {}: {:.4}; after step {} it was {:.4}.",
             best.step,
             best.val_loss,
-            last.val_loss,
-            last.step
+            last.step,
+            last.val_loss
         );
     }
 }

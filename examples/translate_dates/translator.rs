@@ -1,5 +1,5 @@
-//! The encoder and the decoder: the
-//! transformer of Vaswani et al. 2017 (arXiv 1706.03762), pre-norm.
+//! The model: the encoder and the decoder of Vaswani et al. 2017 (arXiv 1706.03762), with the layer
+//! norms before each sublayer (pre-norm).
 
 use crate::dates::{CHARACTERS, ISO, LONGEST, SYMBOLS, start};
 use retrograd::nn::attention::{
@@ -11,7 +11,7 @@ const WIDTH: usize = 64;
 const HEADS: usize = 4;
 const LAYERS: usize = 2;
 
-/// A layer of the encoder: characters look at each other.
+/// A layer of the encoder: self-attention of the characters.
 struct Reading {
     ln_1: LayerNorm,
     attn: MultiHeadAttention,
@@ -19,7 +19,7 @@ struct Reading {
     mlp: Sequential,
 }
 
-/// A layer of the decoder: symbols look at those before them, then at the characters.
+/// A layer of the decoder: causal self-attention of the symbols, then cross-attention to the characters.
 struct Writing {
     ln_1: LayerNorm,
     attn: MultiHeadAttention,
@@ -29,7 +29,7 @@ struct Writing {
     mlp: Sequential,
 }
 
-/// From characters to the symbols of an ISO date.
+/// The model: from characters to the symbols of an ISO date.
 pub struct Translator {
     characters: Embedding,
     places: LearnedPositions,
@@ -42,11 +42,11 @@ pub struct Translator {
     head: Linear,
 }
 
-/// What was read.
+/// The output of the encoder.
 pub struct Memory {
     states: Var,
-    /// Which of them are characters, and not padding.
-    there: Mask,
+    /// The mask that hides padding.
+    keep: Mask,
 }
 
 fn mlp(rng: &mut Rng) -> Sequential {
@@ -66,9 +66,9 @@ impl Reading {
         }
     }
 
-    fn forward(&self, x: &Var, there: &Mask, pass: &mut Pass) -> Var {
+    fn forward(&self, x: &Var, keep: &Mask, pass: &mut Pass) -> Var {
         let h = self.ln_1.forward(x, pass);
-        let x = x + &self.attn.forward(&h, &h, &h, there.clone(), pass);
+        let x = x + &self.attn.forward(&h, &h, &h, keep.clone(), pass);
         &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass)
     }
 }
@@ -89,22 +89,22 @@ impl Writing {
         &self,
         x: &Var,
         memory: &Memory,
-        look: Option<&mut Vec<Tensor>>,
+        maps: Option<&mut Vec<Tensor>>,
         pass: &mut Pass,
     ) -> Var {
         let h = self.ln_1.forward(x, pass);
         let x = x + &self.attn.forward(&h, &h, &h, Mask::causal(), pass);
         let h = self.ln_2.forward(&x, pass);
-        let (states, there) = (&memory.states, memory.there.clone());
-        let looked = match look {
-            None => self.cross.forward(&h, states, there, pass),
+        let (states, keep) = (&memory.states, memory.keep.clone());
+        let read = match maps {
+            None => self.cross.forward(&h, states, keep, pass),
             Some(maps) => {
-                let (y, weights) = self.cross.forward_with_weights(&h, states, there, pass);
+                let (y, weights) = self.cross.forward_with_weights(&h, states, keep, pass);
                 maps.push(weights.into_value());
                 y
             }
         };
-        let x = &x + &looked;
+        let x = &x + &read;
         &x + &self.mlp.forward(&self.ln_3.forward(&x, pass), pass)
     }
 }
@@ -124,21 +124,20 @@ impl Translator {
         }
     }
 
-    /// Reads characters `[B, Lk]`, of which each row has so many.
+    /// Encodes characters `[B, Lk]`; row `i` has `lengths[i]` of them, the others are padding.
     pub fn read(&self, characters: &Tensor<i64>, lengths: &[usize], pass: &mut Pass) -> Memory {
-        let there = Mask::lengths(lengths);
+        let keep = Mask::lengths(lengths);
         let x = self.places.forward(&self.characters.forward(characters), 0);
-        let x = self.encoder.iter().fold(x, |x, layer| layer.forward(&x, &there, pass));
-        Memory { states: self.ln_read.forward(&x, pass), there }
+        let x = self.encoder.iter().fold(x, |x, layer| layer.forward(&x, &keep, pass));
+        Memory { states: self.ln_read.forward(&x, pass), keep }
     }
 
-    /// Scores `[B, Lq, symbols]` of the symbols that follow those in `[B, Lq]`.
+    /// The logits `[B, Lq, symbols]` of the symbols that follow those in `[B, Lq]`.
     pub fn write(&self, memory: &Memory, symbols: &Tensor<i64>, pass: &mut Pass) -> Var {
         self.run(memory, symbols, None, pass)
     }
 
-    /// The weights `[B, heads, Lq, Lk]` with which each layer of the decoder looks at the
-    /// characters.
+    /// The cross-attention weights `[B, heads, Lq, Lk]` of each layer of the decoder.
     pub fn alignment(&self, memory: &Memory, symbols: &Tensor<i64>) -> Vec<Tensor> {
         let mut maps = Vec::new();
         no_grad(|| self.run(memory, symbols, Some(&mut maps), &mut Pass::eval()));
@@ -149,17 +148,17 @@ impl Translator {
         &self,
         memory: &Memory,
         symbols: &Tensor<i64>,
-        mut look: Option<&mut Vec<Tensor>>,
+        mut maps: Option<&mut Vec<Tensor>>,
         pass: &mut Pass,
     ) -> Var {
         let mut x = self.steps.forward(&self.symbols.forward(symbols), 0);
         for layer in &self.decoder {
-            x = layer.forward(&x, memory, look.as_deref_mut(), pass);
+            x = layer.forward(&x, memory, maps.as_deref_mut(), pass);
         }
         self.head.forward(&self.ln_written.forward(&x, pass), pass)
     }
 
-    /// The likeliest symbol, then the likeliest after it, and so on: `[B, 10]`.
+    /// Greedy decoding: `[B, 10]`.
     pub fn translate(&self, characters: &Tensor<i64>, lengths: &[usize]) -> Tensor<i64> {
         no_grad(|| {
             let memory = self.read(characters, lengths, &mut Pass::eval());
@@ -175,7 +174,7 @@ impl Translator {
     }
 }
 
-/// Symbols moved by one place, behind the start: what the decoder sees when it writes them.
+/// The decoder's input for these symbols: the start symbol, then all but the last.
 pub fn behind_start(symbols: &Tensor<i64>) -> Tensor<i64> {
     let first = Tensor::full([symbols.size(0), 1], start());
     Tensor::cat(&[&first, &symbols.narrow(1, 0, ISO - 1)], 1)

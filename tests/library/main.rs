@@ -10,7 +10,7 @@ mod torch_rng;
 mod training_parity;
 mod tutorials;
 
-// The lessons of the example are tested as they are.
+// The modules of the example `tutorials`, without changes.
 #[path = "../../examples/tutorials/check.rs"]
 mod check;
 #[path = "../../examples/tutorials/s0.rs"]
