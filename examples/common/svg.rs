@@ -8,6 +8,7 @@ use std::fmt::Display;
 pub const BACKGROUND: RGBColor = RGBColor(255, 255, 255);
 pub const INK: RGBColor = RGBColor(32, 36, 44);
 pub const MUTED: RGBColor = RGBColor(104, 112, 124);
+#[allow(dead_code)] // Not every example needs it.
 pub const FAINT: RGBColor = RGBColor(234, 236, 240);
 
 /// The text of an SVG file, or why it could not be drawn.
