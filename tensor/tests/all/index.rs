@@ -21,7 +21,7 @@ fn shapes() -> impl Iterator<Item = ([usize; 3], usize, [usize; 3])> {
             counts.into_iter().flat_map(move |n| {
                 let mut whole = shape;
                 whole[axis] = n;
-                // Also fewer lines than the tensor has.
+                // Also with fewer slices than the tensor has.
                 let fewer = std::array::from_fn(|i| if i == axis { n } else { shape[i].min(2) });
                 [(shape, axis, whole), (shape, axis, fewer)]
             })
