@@ -10,7 +10,7 @@ use retrograd_tensor::random::Rng;
 
 const POISON: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
 
-/// A result, its gradients by some variables, and the gradients of the sum of all their squares.
+/// A result, its gradients by some variables, and the gradients of the sum of the squares of both.
 fn everything(y: &Var<f64>, by: &[&Var<f64>]) -> Vec<Vec<f64>> {
     let first = grad(&[(&y.square().sum(..), None)], by);
     let first: Vec<Var<f64>> = first.into_iter().flatten().collect();
@@ -27,12 +27,12 @@ fn hides(what: &str, run: impl Fn(f64) -> Vec<Vec<f64>>) {
     assert!(clean.iter().flatten().all(|x| x.is_finite()), "{what}: {clean:?}");
     for with in POISON {
         for (i, (a, b)) in run(with).iter().zip(&clean).enumerate() {
-            assert_eq!(a, b, "{what}: {with} shows in result {i}");
+            assert_eq!(a, b, "{what}: {with} changes result {i}");
         }
     }
 }
 
-/// `x` with rows from `first` on, of its last but one axis, filled.
+/// `x` with the rows from `first` on, along its second to last axis, set to `with`.
 fn poisoned(x: &Tensor<f64>, first: usize, with: f64) -> Tensor<f64> {
     Tensor::from_fn(x.shape(), |i| if i[i.len() - 2] >= first { with } else { x.at(i) })
 }
@@ -42,7 +42,7 @@ const SEEN: usize = 3;
 type Part<'a> = &'a dyn Fn(Spec<f64>, &[Var<f64>; 4]) -> Spec<f64>;
 
 #[test]
-fn keys_and_values() {
+fn masked_keys_and_values_have_no_influence() {
     let x = [randn(&[2, 4, 3, 5], 1), randn(&[2, 2, 6, 5], 2), randn(&[2, 2, 6, 2], 3)];
     let learned = [randn(&[4, 3, 6], 4), randn(&[4, 4], 5), randn(&[4, 4], 6), randn(&[4], 7)];
     let mixes =
@@ -93,7 +93,7 @@ fn keys_and_values() {
                     let q = Var::leaf(x[0].clone());
                     let [k, v] = [1, 2].map(|i| Var::leaf(poisoned(&x[i], SEEN, with)));
                     let learned = learned.each_ref().map(|x| Var::leaf(x.clone()));
-                    // The bias is by key on its last axis.
+                    // The last axis of the bias is that of keys.
                     let bias = poisoned(&learned[0].value().t(), SEEN, with).t();
                     let [_, b, c, d] = learned;
                     let learned = [Var::leaf(bias), b, c, d];
@@ -106,9 +106,9 @@ fn keys_and_values() {
     }
 }
 
-/// Tiles of several vectors, some of them partly hidden, and tiles behind one that is hidden.
+/// Tiles of several vectors, some of them partly masked, and tiles after an empty one.
 #[test]
-fn keys_and_values_of_many_tiles() {
+fn masked_keys_and_values_of_many_tiles_have_no_influence() {
     let hidden = |x: &Tensor<f32>, seen: usize, with: f32| {
         Tensor::from_fn(x.shape(), |i| if i[2] >= seen { with } else { x.at(i) })
     };
@@ -147,9 +147,9 @@ fn keys_and_values_of_many_tiles() {
     }
 }
 
-/// Modules by name; each attends to the first `SEEN` tokens only.
+/// Modules that attend to the first `SEEN` tokens of a source only.
 #[test]
-fn sources() {
+fn masked_tokens_of_a_source_have_no_influence() {
     let r = &mut Rng::new(6);
     let (t, s) = (randn(&[1, 3, 4], 1), randn(&[1, 6, 4], 2));
     fn luong<S: LuongScore<f64>>(score: S, r: &mut Rng) -> LuongAttention<f64, S> {
@@ -184,9 +184,9 @@ fn sources() {
     }
 }
 
-/// Self-attention where the masked tokens are not queries, either.
+/// Self-attention: the masked tokens are ignored as queries, too.
 #[test]
-fn tokens() {
+fn masked_tokens_of_self_attention_have_no_influence() {
     let r = &mut Rng::new(6);
     let x = randn(&[1, 6, 8], 1);
     let heads = || Projections::new(HeadSizes::new(8, 2), &mut Rng::new(1));
@@ -225,7 +225,7 @@ fn tokens() {
 
 /// A query that attends to no key contributes to no gradient, whatever the gradient of its output.
 #[test]
-fn cotangents() {
+fn cotangents_of_fully_masked_queries_have_no_influence() {
     let x = [randn(&[1, 2, 5, 3], 1), randn(&[1, 2, 4, 3], 2), randn(&[1, 2, 4, 3], 3)];
     let blind = Mask::from_fn("blind", |at| at.query != 1);
     for path in [Path::Composed, Path::Tiled] {
