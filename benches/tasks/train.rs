@@ -11,7 +11,18 @@ pub fn config(name: &str, dropout: f64) -> Option<(GptConfig, usize)> {
         _ => return None,
     };
     let (vocab, bias, tied) = (65, false, true);
-    Some((GptConfig { vocab, context, layers, heads, width, dropout, bias, tied }, batch))
+    let config = GptConfig {
+        vocab,
+        context,
+        layers,
+        heads,
+        width,
+        dropout,
+        bias,
+        tied,
+        ..Default::default()
+    };
+    Some((config, batch))
 }
 
 /// Floating-point operations of a step: `24 N C²` of the linear layers of each block, `2 N C V` of the

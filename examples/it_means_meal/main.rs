@@ -80,6 +80,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         dropout: 0.0,
         bias: false,
         tied: true,
+        ..GptConfig::default()
     };
     let mut rng = Rng::new(args.seed);
     let model = Gpt::new(config, &mut rng)?;

@@ -133,6 +133,8 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
     let tokens = Tensor::from_vec(tokens.clone(), [1, tokens.len()]);
     let sentence: Vec<char> = sentence.chars().collect();
     let maps = run.model.attention_maps(&tokens);
+    // Some variants of attention have no weights.
+    let maps: Vec<&Tensor> = maps.iter().filter(|weights| weights.size(1) > 0).collect();
     for (layer, weights) in (1..).zip(&maps) {
         let picture = attention::picture(layer, &weights.select(0, 0), &sentence);
         write(&folder.attention(layer), picture)?;
@@ -143,6 +145,7 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
 /// Prints the files of the run, and commands to try next.
 fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
     let maps = match layers {
+        0 => String::new(),
         1 => "attention-1.svg".to_string(),
         n => format!("attention-1.svg to -{n}.svg"),
     };
@@ -150,9 +153,11 @@ fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) 
         "
     checkpoint.safetensors      model, optimiser state and configuration
     log.jsonl                   metrics of every step
-    loss.svg                    training and held-out loss
-    {maps:<27} attention weights of each layer"
+    loss.svg                    training and held-out loss"
     );
+    if !maps.is_empty() {
+        say!("    {maps:<27} attention weights of each layer");
+    }
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
     let Recipe { layers, heads, width, .. } = run.recipe;
     let (deeper, wider) = (layers + 2, (width * 3 / 2).next_multiple_of(heads));

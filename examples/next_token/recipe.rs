@@ -3,6 +3,7 @@
 use crate::stop::{Result, failed, usage};
 use clap::ValueEnum;
 use retrograd::nn::schedule::Schedule;
+use retrograd::nn::{AttentionKind, MlpKind, NormKind, Positions};
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,11 @@ pub enum Preset {
     Tales,
     /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
     NanogptCpu,
+    /// The size of tales with the parts of current small models: RMS norm, rotary positions, QK-norm,
+    /// grouped queries, squared ReLU
+    Modern,
+    /// The size of tales with the parts of Llama: RMS norm, rotary positions, SwiGLU
+    Llama,
     /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
     /// 5000 steps. Takes many hours on a CPU
     Baby,
@@ -43,6 +49,19 @@ pub struct Recipe {
     pub width: usize,
     pub context: usize,
     pub dropout: f64,
+    #[serde(default)]
+    pub attention: AttentionKind,
+    /// Key and value heads; `None`: the default of the attention variant.
+    #[serde(default)]
+    pub key_heads: Option<usize>,
+    #[serde(default)]
+    pub qk_norm: bool,
+    #[serde(default)]
+    pub norm: NormKind,
+    #[serde(default)]
+    pub mlp: MlpKind,
+    #[serde(default)]
+    pub positions: Positions,
     pub batch: usize,
     pub steps: u64,
     /// The peak learning rate.
@@ -76,6 +95,12 @@ impl Preset {
             width: 128,
             context: 64,
             dropout: 0.0,
+            attention: AttentionKind::Causal,
+            key_heads: None,
+            qk_norm: false,
+            norm: NormKind::LayerNorm,
+            mlp: MlpKind::Gelu,
+            positions: Positions::Learned,
             batch: 12,
             steps: 2000,
             lr: 1e-3,
@@ -85,6 +110,8 @@ impl Preset {
         match self {
             Preset::Tales => Recipe { lr: 4e-3, ..nanogpt },
             Preset::NanogptCpu => nanogpt,
+            Preset::Modern => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::modern()),
+            Preset::Llama => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::llama()),
             Preset::Baby => Recipe {
                 layers: 6,
                 heads: 6,
@@ -110,7 +137,36 @@ impl Preset {
 }
 
 impl Recipe {
-    /// The shape of the model: nanoGPT's, without biases and with a tied head.
+    /// The recipe with the parts of a configuration.
+    fn with_parts(self, parts: GptConfig) -> Recipe {
+        let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
+        Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
+    }
+
+    /// The parts that are not nanoGPT's, as text.
+    pub fn parts(&self) -> String {
+        let usual = Preset::NanogptCpu.recipe();
+        let mut parts = Vec::new();
+        if self.attention != usual.attention {
+            parts.push(format!("attention {}", self.attention));
+        }
+        parts.extend(self.key_heads.map(|n| format!("{n} key heads")));
+        if self.qk_norm {
+            parts.push("QK-norm".into());
+        }
+        if self.norm != usual.norm {
+            parts.push(format!("norm {}", self.norm));
+        }
+        if self.mlp != usual.mlp {
+            parts.push(format!("feed-forward {}", self.mlp));
+        }
+        if self.positions != usual.positions {
+            parts.push(format!("positions {}", self.positions));
+        }
+        parts.join(", ")
+    }
+
+    /// The configuration of the model: without biases and with a tied head, as in nanoGPT's recipes.
     pub fn model(&self, vocab: usize) -> GptConfig {
         GptConfig {
             vocab,
@@ -121,6 +177,13 @@ impl Recipe {
             dropout: self.dropout,
             bias: false,
             tied: true,
+            attention: self.attention,
+            key_heads: self.key_heads,
+            qk_norm: self.qk_norm,
+            norm: self.norm,
+            mlp: self.mlp,
+            positions: self.positions,
+            ..GptConfig::default()
         }
     }
 

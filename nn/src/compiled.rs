@@ -3,9 +3,7 @@
 
 use crate::activation::Activation;
 use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
-use crate::generate::Sampler;
-use crate::gpt::Gpt;
-use crate::gpt_config::GptConfig;
+use crate::gpt::{Gpt, GptConfig, Sampler};
 use crate::module::{Layer, Module};
 use crate::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd};
 use crate::pass::Pass;

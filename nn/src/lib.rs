@@ -38,19 +38,15 @@
 
 mod activation;
 pub mod attention;
-mod block;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod compiled;
 mod config_error;
 mod dropout;
 mod embedding;
-mod generate;
 mod gpt;
-mod gpt_config;
 pub mod init;
 mod linear;
-mod mlp;
 mod module;
 mod norm;
 pub mod optim;
@@ -63,18 +59,17 @@ pub mod testing;
 pub mod torch_init;
 
 pub use activation::Activation;
-pub use attention::CausalSelfAttention;
-pub use block::Block;
 pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
-pub use generate::Sampler;
-pub use gpt::{Gpt, GptCache};
-pub use gpt_config::GptConfig;
+pub use gpt::{
+    AttentionKind, Block, CausalAttention, CausalSelfAttention, FeedForward, GatedMlp, Gpt,
+    GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind, Positions, RopeConfig, Sampler,
+    attention_layer,
+};
 pub use linear::Linear;
-pub use mlp::Mlp;
 pub use module::{Layer, Module, Sequential, Visitor};
-pub use norm::{LayerNorm, RmsNorm};
+pub use norm::{LayerNorm, Norm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;

@@ -104,3 +104,35 @@ impl<T: Real> Layer<T> for RmsNorm<T> {
         x.rms_norm(Some(&self.weight.to_var()), self.eps)
     }
 }
+
+/// A norm, or none, as a configuration chooses it.
+#[derive(Clone, Debug)]
+pub enum Norm<T: Real = f32> {
+    /// Layer norm.
+    LayerNorm(LayerNorm<T>),
+    /// RMS norm.
+    RmsNorm(RmsNorm<T>),
+    /// The identity.
+    None,
+}
+
+impl<T: Real> Module<T> for Norm<T> {
+    fn visit(&self, v: &mut Visitor<'_, T>) {
+        match self {
+            Norm::LayerNorm(norm) => norm.visit(v),
+            Norm::RmsNorm(norm) => norm.visit(v),
+            Norm::None => {}
+        }
+    }
+}
+
+impl<T: Real> Layer<T> for Norm<T> {
+    #[track_caller]
+    fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        match self {
+            Norm::LayerNorm(norm) => norm.forward(x, pass),
+            Norm::RmsNorm(norm) => norm.forward(x, pass),
+            Norm::None => x.clone(),
+        }
+    }
+}

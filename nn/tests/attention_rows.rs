@@ -72,6 +72,15 @@ fn every_variant_has_a_row() {
 }
 
 #[test]
+fn every_attention_of_a_model_is_in_the_docs() {
+    let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
+    let kinds = retrograd_nn::AttentionKind::ALL.iter();
+    let without: Vec<&str> =
+        kinds.map(|kind| kind.name()).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
+}
+
+#[test]
 fn every_variant_has_a_line_in_the_docs() {
     let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
     let without: Vec<String> = variants()

@@ -34,6 +34,7 @@ fn later_steps_allocate_no_memory() {
         dropout: 0.1,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     let rng = &mut Rng::new(1);
     let model = Gpt::<f32>::new(config, rng).unwrap();

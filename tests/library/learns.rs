@@ -34,6 +34,7 @@ fn model(width: usize, dropout: f64) -> Gpt {
         dropout,
         bias: false,
         tied: true,
+        ..GptConfig::default()
     };
     Gpt::new(config, &mut Rng::new(1)).unwrap()
 }

@@ -44,6 +44,7 @@ fn state_dicts_of_nanogpt_can_be_loaded() {
         dropout: 0.0,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");

@@ -60,6 +60,7 @@ impl Fixture {
             dropout: 0.0,
             bias: self.config["bias"].as_bool().unwrap(),
             tied: true,
+            ..GptConfig::default()
         };
         let model = Gpt::new(config, &mut Rng::new(0)).unwrap();
         let weights = self.dict("weights");

@@ -4,7 +4,7 @@ use crate::program::{Ended, Place, wait_until};
 use std::fs;
 
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
+pub const USAGE: i32 = 2;
 
 /// A temporary folder with a short run in `run`.
 fn place_with_run() -> Place {
@@ -32,7 +32,7 @@ fn invalid_flags_are_rejected() {
         (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
-        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, baby, tiny"]),
+        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, modern, llama, baby, tiny"]),
         (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];

@@ -24,7 +24,7 @@
 //! | say which keys a query attends to | [`Mask`], combined by `&`, <code>\|</code> and `!` |
 //! | add to scores by position | [`Bias`] |
 //! | replace `nn.MultiheadAttention` of PyTorch | [`MultiHeadAttention`], whose state dict it loads |
-//! | build a decoder as GPT-2's | [`CausalSelfAttention`] |
+//! | build a decoder as GPT-2's | [`CausalSelfAttention`](crate::CausalSelfAttention) |
 //! | build a decoder as Llama's | [`RopeAttention`] on [`Projections`] with fewer key heads |
 //! | generate token by token | [`Incremental::forward_cached`] with a [`KvCache`] |
 //! | read one sequence from another | [`CrossAttention`], [`MultiHeadCrossAttention`] |
@@ -40,6 +40,7 @@ pub use engine::{
     attend, attend_all, attend_packed, attend_with_lse,
 };
 pub use parts::cache::KvCache;
+pub(crate) use parts::heads::{SplitHeads, join_heads};
 pub use parts::incremental::{Incremental, Past};
 pub use parts::positions::{LearnedPositions, SinusoidalPositions};
 pub use parts::projections::{HeadSizes, Projections};

@@ -18,6 +18,7 @@ fn model<T: Real>() -> Gpt<T> {
         dropout: 0.0,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     gpt(config, 1)
 }

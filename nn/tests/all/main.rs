@@ -12,6 +12,7 @@ mod checkpoint_memory;
 mod formulas;
 mod generate;
 mod gpt_loss;
+mod gpt_parts;
 mod hidden;
 mod invalid_inputs;
 mod lattice;

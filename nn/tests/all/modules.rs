@@ -357,7 +357,7 @@ fn invalid_configurations_are_errors() {
     GptConfig { layers: 10_000, ..config() }.check().unwrap();
     let odd = GptConfig { heads: 3, ..config() };
     let text = panic_text(|| Block::<f32>::new(&odd, &mut Rng::new(0)));
-    assert_eq!(text, "attention: 3 heads do not divide a width of 8");
+    assert_eq!(text, "block: 3 heads do not divide a width of 8");
 }
 
 #[test]
@@ -545,6 +545,7 @@ fn a_loss_in_shards_is_that_of_the_batch() {
         dropout,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     let model = Gpt::<f64>::new(config(0.0), &mut Rng::new(1)).unwrap();
     for (batch, length) in [(1, 5), (9, 96), (16, 96)] {

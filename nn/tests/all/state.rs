@@ -70,6 +70,7 @@ fn sizes_are_those_of_nanogpt() {
         dropout: 0.0,
         bias: false,
         tied: true,
+        ..GptConfig::default()
     };
     let model = Gpt::<f32>::new(cpu, &mut Rng::new(0)).unwrap();
     assert_eq!(model.num_parameters(), 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 2 * 128) + 128);

@@ -1,7 +1,7 @@
 //! Self-attention on a whole sequence, or on its next tokens with a cache.
 
 use super::cache::KvCache;
-use crate::attention::engine::Spec;
+use crate::attention::engine::{CachedPositions, Spec};
 use crate::module::Module;
 use crate::pass::Pass;
 use retrograd_autograd::{Var, no_grad};
@@ -72,6 +72,11 @@ impl<'a, T: Real> Past<'a, T> {
     /// ```
     pub fn start(&self) -> usize {
         self.0.as_ref().map_or(0, |cache| cache.position())
+    }
+
+    /// The positions of the keys in the cache, if there is one.
+    pub(crate) fn positions(&self) -> Option<CachedPositions> {
+        self.0.as_ref().map(|cache| cache.positions())
     }
 
     /// The keys and values of all tokens, given those of the call.

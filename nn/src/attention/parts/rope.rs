@@ -15,12 +15,13 @@
 //! other; [`Rope::converted`] permutes weights.
 
 use retrograd_autograd::{InputGrads, Var};
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Tensor};
+use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
 /// The pairs of elements that are rotated together, for a rotary width `w`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pairing {
     /// `(x[m], x[m + w/2])`: GPT-NeoX, and Llama in the Hugging Face format.
     Half,
@@ -29,7 +30,7 @@ pub enum Pairing {
 }
 
 /// The scaling of angles for sequences longer than those of training.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scaling {
     /// No scaling.
     None,
@@ -58,7 +59,7 @@ pub enum Scaling {
 /// [`MlaAttention`](crate::attention::MlaAttention) scales all scores, as in the code of DeepSeek.
 /// Peng et al. 2023 (arXiv 2309.00071; the paper interpolates linearly in the number of rotations,
 /// its code and all later implementations in the index of the pair).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Yarn {
     /// The ratio of the context to the training context.
     pub factor: f64,
@@ -73,6 +74,21 @@ pub struct Yarn {
     pub rounded: bool,
     /// The attention factor, which scales rotated elements; `0.1 ln(factor) + 1` by default.
     pub attention: f64,
+}
+
+impl Scaling {
+    /// The rule for the parameters.
+    pub(crate) fn rule(&self) -> Result<()> {
+        match self {
+            Scaling::None => Ok(()),
+            Scaling::Linear { factor } | Scaling::Ntk { factor } => {
+                require(*factor > 0.0 && factor.is_finite(), "rope", ErrorKind::Value, || {
+                    format!("a factor must be above 0, got {factor}")
+                })
+            }
+            Scaling::Yarn(yarn) => yarn.rule(),
+        }
+    }
 }
 
 impl Yarn {
@@ -90,30 +106,26 @@ impl Yarn {
             rounded: true,
             attention: 0.1 * factor.ln() + 1.0,
         };
-        yarn.check();
+        yarn.rule().or_panic();
         yarn
     }
 
-    #[track_caller]
-    fn check(&self) {
+    /// The rule for the parameters.
+    fn rule(&self) -> Result<()> {
         let Yarn { factor, context, beta_fast, beta_slow, attention, .. } = *self;
         require(factor >= 1.0 && factor.is_finite(), "yarn", ErrorKind::Value, || {
             format!("a factor of at least 1, got {factor}")
-        })
-        .or_panic();
+        })?;
         require(context > 0, "yarn", ErrorKind::Value, || {
             "a training context of at least 1, got 0".into()
-        })
-        .or_panic();
+        })?;
         let valid = 0.0 < beta_slow && beta_slow <= beta_fast && beta_fast.is_finite();
         require(valid, "yarn", ErrorKind::Value, || {
             format!("bounds must be 0 < beta_slow <= beta_fast, got {beta_slow} and {beta_fast}")
-        })
-        .or_panic();
+        })?;
         require(attention > 0.0 && attention.is_finite(), "yarn", ErrorKind::Value, || {
             format!("an attention factor above 0, got {attention}")
         })
-        .or_panic();
     }
 
     /// The share of the divided frequency of pair `m`, from 0 to 1.
@@ -221,16 +233,7 @@ impl Rope {
     /// ```
     #[track_caller]
     pub fn scaling(self, scaling: Scaling) -> Self {
-        match scaling {
-            Scaling::None => {}
-            Scaling::Linear { factor } | Scaling::Ntk { factor } => {
-                require(factor > 0.0 && factor.is_finite(), "rope", ErrorKind::Value, || {
-                    format!("a factor must be above 0, got {factor}")
-                })
-                .or_panic();
-            }
-            Scaling::Yarn(yarn) => yarn.check(),
-        }
+        scaling.rule().or_panic();
         Rope { scaling, ..self }
     }
 

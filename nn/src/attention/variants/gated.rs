@@ -180,14 +180,32 @@ impl<T: Real> ValueResidualAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, first: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
-        let spec = self.projections.with_dropout(spec, pass);
-        let [q, k, v] = self.projections.qkv(x, &mut Past::none(), pass);
+        self.run(x, first, spec, &mut Past::none(), pass)
+    }
+
+    /// [`ValueResidualAttention::forward`] of the next tokens `x` of a sequence; `first` are the values
+    /// of these tokens.
+    #[track_caller]
+    pub(crate) fn run(
+        &self,
+        x: &Var<T>,
+        first: &Var<T>,
+        spec: &Spec<T>,
+        past: &mut Past<'_, T>,
+        pass: &mut Pass,
+    ) -> Var<T> {
+        let p = &self.projections;
+        let spec = p.with_dropout(spec, pass);
+        let q = p.rotate(&p.queries(x, pass), past.start());
+        let k = p.rotate(&p.keys(x, pass), past.start());
+        let v = p.values(x, pass);
         require(v.shape() == first.shape(), "value residual", ErrorKind::Mismatch, || {
             format!("values {:?}, and {:?} of the first layer", v.shape(), first.shape())
         })
         .or_panic();
         let mix = self.mix.to_var();
         let v = v.mul(&mix.narrow(0, 0, 1)) + first.mul(&mix.narrow(0, 1, 1));
+        let (k, v) = past.extend(&k, &v);
         self.projections.project_out(&attend(&q, &k, &v, &spec), pass)
     }
 }

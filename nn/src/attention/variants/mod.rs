@@ -3,7 +3,6 @@
 mod additive;
 mod alibi;
 mod bigbird;
-mod causal;
 mod chunked_local;
 mod cross;
 mod differential;
@@ -36,7 +35,6 @@ mod wrapper;
 pub use additive::AdditiveAttention;
 pub use alibi::AlibiAttention;
 pub use bigbird::{BigBirdAttention, BigBirdLayout};
-pub use causal::CausalSelfAttention;
 pub use chunked_local::ChunkedLocalAttention;
 pub use cross::{CrossAttention, MultiHeadCrossAttention};
 pub use differential::DifferentialAttention;

@@ -110,6 +110,7 @@ pub fn config() -> GptConfig {
         dropout: 0.0,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     }
 }
 

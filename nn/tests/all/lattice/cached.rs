@@ -4,7 +4,7 @@ use super::{LEN, run};
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
-use retrograd_nn::{GptConfig, Layer};
+use retrograd_nn::{CausalSelfAttention, GptConfig, Layer};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, settings, simd};
 

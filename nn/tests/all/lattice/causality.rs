@@ -3,7 +3,7 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
-use retrograd_nn::{GptConfig, Layer};
+use retrograd_nn::{CausalSelfAttention, GptConfig, Layer};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 

@@ -2,10 +2,9 @@
 
 use crate::common::*;
 use retrograd_nn::attention::{
-    Bias, CausalSelfAttention, Concat, Mask, MultiHeadAttention, MultiHeadConfig, MultiHeadWrapper,
-    Sink, Spec,
+    Bias, Concat, Mask, MultiHeadAttention, MultiHeadConfig, MultiHeadWrapper, Sink, Spec,
 };
-use retrograd_nn::{GptConfig, Layer, Linear, Module};
+use retrograd_nn::{CausalSelfAttention, GptConfig, Layer, Linear, Module};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
@@ -85,6 +84,7 @@ fn fused_causal(t: &mut Table) {
         dropout: 0.0,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     let c = CausalSelfAttention::new(&config, &mut Rng::new(1));
     let m = mha(4, 2);

@@ -4,11 +4,11 @@ use super::row;
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{
-    Bias, CausalSelfAttention, Concat, CrossAttention, GroupedQueryAttention, Mask,
-    MultiHeadAttention, MultiHeadConfig, MultiHeadCrossAttention, MultiHeadWrapper,
-    PlainSelfAttention, RenormalizedSelfAttention, SelfAttention, Spec,
+    Bias, Concat, CrossAttention, GroupedQueryAttention, Mask, MultiHeadAttention, MultiHeadConfig,
+    MultiHeadCrossAttention, MultiHeadWrapper, PlainSelfAttention, RenormalizedSelfAttention,
+    SelfAttention, Spec,
 };
-use retrograd_nn::{GptConfig, Layer, Linear, Pass};
+use retrograd_nn::{CausalSelfAttention, GptConfig, Layer, Linear, Pass};
 use retrograd_tensor::Tensor;
 
 #[test]
@@ -152,6 +152,7 @@ fn causal_self_attention() {
         dropout: 0.0,
         bias: true,
         tied: true,
+        ..GptConfig::default()
     };
     row(
         "CausalSelfAttention",

@@ -1,21 +1,41 @@
-//! A decoder-only language model, as nanoGPT.
+//! A decoder-only language model from parts: by default that of nanoGPT.
 
-use crate::attention::KvCache;
-use crate::block::Block;
+mod attention;
+mod attention_kind;
+mod block;
+mod cache;
+mod causal;
+mod config;
+mod feed_forward;
+mod generate;
+mod names;
+mod variants;
+
+pub use attention::{CausalAttention, LayerCx, attention_layer};
+pub use attention_kind::AttentionKind;
+pub use block::Block;
+pub use cache::GptCache;
+pub use causal::CausalSelfAttention;
+pub use config::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
+pub use feed_forward::{FeedForward, GatedMlp, Mlp};
+pub use generate::Sampler;
+pub use names::Names;
+
+use crate::attention::{Capture, KvCache, Past, SinusoidalPositions};
 use crate::config_error::ConfigError;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
-use crate::gpt_config::GptConfig;
 use crate::init::Init;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
-use crate::norm::LayerNorm;
+use crate::norm::Norm;
 use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
+use std::sync::Arc;
 
 /// The first element with a property, and its index in row-major order.
 fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
@@ -27,10 +47,10 @@ fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option
 const LARGE_VOCAB: usize = 8192;
 
 /// A GPT: token and position embeddings, blocks, a norm, and a head that computes the logits of the
-/// next token.
+/// next token. [`GptConfig`] chooses the parts.
 ///
-/// Parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
-/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`) and initialised as in GPT-2:
+/// By default parameters are named as in nanoGPT (`transformer.wte.weight`, ..,
+/// `transformer.h.0.attn.c_attn.weight`, .., `lm_head.weight`). They are initialised as in GPT-2:
 /// normal with deviation 0.02, projections into the residual stream smaller by `√(2·layers)`,
 /// biases 0. Radford et al. 2019.
 ///
@@ -40,7 +60,7 @@ const LARGE_VOCAB: usize = 8192;
 ///
 /// let config = GptConfig {
 ///     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-///     dropout: 0.0, bias: false, tied: true,
+///     bias: false, ..GptConfig::default()
 /// };
 /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
 /// let tokens = Tensor::from([[1i64, 2, 3, 4]]);
@@ -51,10 +71,11 @@ const LARGE_VOCAB: usize = 8192;
 pub struct Gpt<T: Real = f32> {
     config: GptConfig,
     wte: Embedding<T>,
-    wpe: Embedding<T>,
+    /// Learned positions, if there are any.
+    wpe: Option<Embedding<T>>,
     dropout: Dropout,
     blocks: Vec<Block<T>>,
-    ln_f: LayerNorm<T>,
+    ln_f: Norm<T>,
     lm_head: Linear<T>,
     ignore_index: Option<i64>,
 }
@@ -72,13 +93,51 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_nn::{Gpt, GptConfig};
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// assert_eq!(model.config().width, 8);
     /// ```
     #[track_caller]
     pub fn new(config: GptConfig, rng: &mut Rng) -> Result<Self, ConfigError> {
+        Gpt::build(config, rng, None)
+    }
+
+    /// A model whose layers have this attention: `attention` is called with the number of each layer,
+    /// counted from 0. The other parts are those of the configuration, whose options for attention
+    /// and biases of positions have no effect.
+    ///
+    /// # Errors
+    /// As [`GptConfig::check`].
+    ///
+    /// # Panics
+    /// If there is no memory for a parameter.
+    ///
+    /// ```
+    /// use retrograd_nn::attention::{HeadSizes, Projections, QuietAttention};
+    /// use retrograd_nn::{Gpt, GptConfig, attention_layer};
+    /// use retrograd_tensor::random::Rng;
+    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f32>::with_attention(config, &mut Rng::new(1), |_, rng| {
+    ///     attention_layer(QuietAttention::new(Projections::new(HeadSizes::new(8, 2), rng)))
+    /// });
+    /// assert!(model.is_ok());
+    /// ```
+    #[track_caller]
+    pub fn with_attention(
+        config: GptConfig,
+        rng: &mut Rng,
+        mut attention: impl FnMut(usize, &mut Rng) -> Arc<dyn CausalAttention<T>>,
+    ) -> Result<Self, ConfigError> {
+        Gpt::build(config, rng, Some(&mut attention))
+    }
+
+    #[track_caller]
+    fn build(
+        config: GptConfig,
+        rng: &mut Rng,
+        mut attention: Option<AttentionOfLayer<'_, T>>,
+    ) -> Result<Self, ConfigError> {
         config.check()?;
         let normal = Init::Normal { std: 0.02 };
         let (vocab, width) = (config.vocab, config.width);
@@ -87,16 +146,38 @@ impl<T: Real> Gpt<T> {
             true => Linear::tied(&wte.weight),
             false => Linear::without_bias(width, vocab, rng).init(normal, rng),
         };
-        let wpe = Embedding::new(config.context, width, rng).init(normal, rng);
+        let wpe = match config.positions {
+            Positions::Learned => {
+                Some(Embedding::new(config.context, width, rng).init(normal, rng))
+            }
+            _ => None,
+        };
         let mut blocks = Vec::new();
         // A loop: in a closure, a panic would not report the line of the caller.
-        for _ in 0..config.layers {
-            blocks.push(Block::new(&config, rng));
+        for layer in 0..config.layers {
+            let attn = match &mut attention {
+                Some(attention) => attention(layer, rng),
+                None => variants::attention(&config, layer, rng),
+            };
+            blocks.push(Block::with_attention(&config, attn, rng));
         }
         let dropout = Dropout::new(config.dropout);
         let ln_f = config.norm();
         let ignore_index = CrossEntropy::default().ignore_index;
         Ok(Gpt { wpe, dropout, blocks, ln_f, wte, lm_head, config, ignore_index })
+    }
+
+    /// The blocks.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.blocks().len(), 3);
+    /// ```
+    pub fn blocks(&self) -> &[Block<T>] {
+        &self.blocks
     }
 
     /// Sets the target that the loss ignores: -100 by default, as in PyTorch; -1 in nanoGPT; `None`
@@ -107,7 +188,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::{Tensor, random::Rng};
     /// # let config = GptConfig {
     /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    /// #     dropout: 0.0, bias: false, tied: true,
+    /// #     bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().with_ignore_index(Some(-1));
     /// let loss = |tokens, targets| model.loss(&tokens, &targets, &mut Pass::eval()).item();
@@ -126,7 +207,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_nn::{Gpt, GptConfig};
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// assert_eq!(model.with_ignore_index(Some(0)).ignore_index(), Some(0));
@@ -141,7 +222,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_nn::{Gpt, GptConfig};
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// assert_eq!(model.config().context, 4);
@@ -160,7 +241,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
@@ -168,7 +249,7 @@ impl<T: Real> Gpt<T> {
     /// ```
     #[track_caller]
     pub fn forward<I: Integer>(&self, tokens: &Tensor<I>, pass: &mut Pass) -> Var<T> {
-        self.run(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass))
+        self.run(tokens, 0, pass, None, None)
     }
 
     /// An empty cache for the keys and values of one sequence, or of one batch, up to the context.
@@ -178,7 +259,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
@@ -187,7 +268,21 @@ impl<T: Real> Gpt<T> {
     /// assert_eq!(cache.position(), 3);
     /// ```
     pub fn cache(&self) -> GptCache<T> {
-        GptCache(vec![KvCache::new(self.config.context); self.config.layers])
+        GptCache::new(self.config.context, self.config.layers, self.is_cached())
+    }
+
+    /// Whether the attention of every layer can be cached. If not, [`Gpt::forward_cached`] computes the
+    /// whole sequence in each call.
+    ///
+    /// ```
+    /// # use retrograd_nn::{AttentionKind, Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
+    /// let config = config.with_attention(AttentionKind::Shaw);
+    /// assert!(!Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap().is_cached());
+    /// ```
+    pub fn is_cached(&self) -> bool {
+        self.blocks.iter().all(|block| block.attn.is_cached())
     }
 
     /// Logits `[.., L, vocab]` for the next tokens `[.., L]` after those in the cache, to which
@@ -200,7 +295,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::{Tensor, random::Rng};
     /// # let config = GptConfig {
     /// #     vocab: 10, context: 8, layers: 2, heads: 2, width: 16,
-    /// #     dropout: 0.0, bias: false, tied: true,
+    /// #     bias: false, ..GptConfig::default()
     /// # };
     /// # let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
     /// let mut cache = model.cache();
@@ -223,10 +318,16 @@ impl<T: Real> Gpt<T> {
     ) -> Var<T> {
         let start = cache.position();
         self.check_tokens(tokens, start);
-        no_grad(|| {
-            self.run(tokens, start, &mut Pass::eval(), |i, block, x, _| {
-                block.forward_cached(x, &mut cache.0[i])
-            })
+        no_grad(|| match cache {
+            GptCache::Layers(layers) => {
+                self.run(tokens, start, &mut Pass::eval(), Some(layers), None)
+            }
+            GptCache::Tokens(earlier) => {
+                let all = cache::append(earlier, tokens);
+                let logits = self.run(&all, 0, &mut Pass::eval(), None, None);
+                *earlier = Some(all);
+                logits.narrow(-2, start, tokens.size(-1))
+            }
         })
     }
 
@@ -243,7 +344,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
@@ -270,10 +371,10 @@ impl<T: Real> Gpt<T> {
         pass: &mut Pass,
     ) -> Var<T> {
         let options = self.cross_entropy();
-        if self.config.vocab < LARGE_VOCAB {
+        if self.config.vocab < LARGE_VOCAB || self.config.logit_softcap.is_some() {
             return self.forward(tokens, pass).cross_entropy(targets, options);
         }
-        let x = self.hidden(tokens, 0, pass, |_, block, x, pass| block.forward(x, pass));
+        let x = self.hidden(tokens, 0, pass, None, None);
         x.linear_cross_entropy(&self.lm_head.weight.to_var(), targets, options)
     }
 
@@ -293,7 +394,7 @@ impl<T: Real> Gpt<T> {
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
@@ -377,14 +478,15 @@ impl<T: Real> Gpt<T> {
         .or_panic();
     }
 
-    /// The attention weights `[.., heads, L, L]` of every block.
+    /// The attention weights `[.., heads, L, L]` of every block; `heads` is 0 where the attention has no
+    /// weights.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     /// let tokens = Tensor::from([[1i64, 2, 3]]);
@@ -393,19 +495,14 @@ impl<T: Real> Gpt<T> {
     /// ```
     #[track_caller]
     pub fn attention_maps<I: Integer>(&self, tokens: &Tensor<I>) -> Vec<Tensor<T>> {
-        let mut maps = Vec::new();
         self.check_tokens(tokens, 0);
-        no_grad(|| {
-            self.run(tokens, 0, &mut Pass::eval(), |_, block, x, pass| {
-                let (y, weights) = block.forward_with_weights(x, pass);
-                maps.push(weights.into_value());
-                y
-            })
-        });
+        let capture = Capture::new();
+        let mut maps = Vec::new();
+        no_grad(|| self.run(tokens, 0, &mut Pass::eval(), None, Some((&capture, &mut maps))));
         maps
     }
 
-    /// The logits of tokens from position `start` on; `block_forward` runs each block.
+    /// The logits of tokens from position `start` on.
     #[track_caller]
     #[inline(never)]
     fn run<I: Integer>(
@@ -413,10 +510,15 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        caches: Option<&mut [KvCache<T>]>,
+        maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
-        let x = self.hidden(tokens, start, pass, block_forward);
-        self.lm_head.forward(&x, pass)
+        let x = self.hidden(tokens, start, pass, caches, maps);
+        let logits = self.lm_head.forward(&x, pass);
+        match self.config.logit_softcap.map(T::from_f64) {
+            Some(c) => (logits / c).tanh() * c,
+            None => logits,
+        }
     }
 
     /// Checks tokens from position `start` on before a closure or a shard uses them, so that errors
@@ -443,7 +545,8 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         start: usize,
         pass: &mut Pass,
-        mut block_forward: impl FnMut(usize, &Block<T>, &Var<T>, &mut Pass) -> Var<T>,
+        mut caches: Option<&mut [KvCache<T>]>,
+        mut maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
         require(tokens.rank() > 0, "gpt", ErrorKind::Rank, || {
             "needs a sequence of tokens, got rank 0".into()
@@ -451,45 +554,74 @@ impl<T: Real> Gpt<T> {
         .or_panic();
         let length = start + tokens.size(-1);
         self.check_length(length);
-        let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
-        let x = self.wte.forward(tokens) + self.wpe.forward(&positions);
-        let mut x = self.dropout.forward(&x, pass);
-        for (i, block) in self.blocks.iter().enumerate() {
-            x = block_forward(i, block, &x, pass);
+        let mut x = self.wte.forward(tokens);
+        if let Some(wpe) = &self.wpe {
+            let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
+            x = x + wpe.forward(&positions);
+        } else if self.config.positions == Positions::Sinusoidal {
+            x = SinusoidalPositions::default().forward(&x, start);
         }
+        let shape = *x.shape();
+        let batched = shape.rank() == 3;
+        let mut x = self.dropout.forward(&x, pass);
+        if !batched {
+            // Layers take a batch of sequences.
+            let batch = shape[..shape.rank() - 2].iter().product();
+            x = x.reshape([batch, tokens.size(-1), self.config.width]);
+        }
+        let mut first_values = None;
+        for (i, block) in self.blocks.iter().enumerate() {
+            let past = match &mut caches {
+                Some(caches) => Past::cached(&mut caches[i]),
+                None => Past::none(),
+            };
+            let capture = maps.as_ref().map(|(capture, _)| *capture);
+            let mut cx = LayerCx { pass, past, first_values: &mut first_values, capture };
+            x = block.run(&x, &mut cx);
+            if let Some((capture, maps)) = &mut maps {
+                maps.push(joined(capture.take(), tokens));
+            }
+        }
+        let x = if batched { x } else { x.reshape(shape) };
         self.ln_f.forward(&x, pass)
     }
 }
 
-/// The keys and values of every block of a [`Gpt`], for [`Gpt::forward_cached`].
-#[derive(Clone, Debug)]
-pub struct GptCache<T: Real = f32>(Vec<KvCache<T>>);
+/// The attention of each layer, given by the user.
+type AttentionOfLayer<'a, T> = &'a mut dyn FnMut(usize, &mut Rng) -> Arc<dyn CausalAttention<T>>;
 
-impl<T: Real> GptCache<T> {
-    /// The number of tokens in the cache.
-    ///
-    /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig};
-    /// # use retrograd_tensor::random::Rng;
-    /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
-    /// # };
-    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
-    /// assert_eq!(model.cache().position(), 0);
-    /// ```
-    pub fn position(&self) -> usize {
-        self.0.first().map_or(0, KvCache::position)
-    }
+/// Where attention weights are collected, and the list of those of each block.
+type Maps<'a, T> = (&'a Capture<T>, &'a mut Vec<Tensor<T>>);
+
+/// The weights of the calls of attention in one block, `[B, heads, L, L]` or `[B, L, L]` each, as one
+/// tensor with the leading axes of the tokens.
+fn joined<T: Real, I: Integer>(weights: Vec<Tensor<T>>, tokens: &Tensor<I>) -> Tensor<T> {
+    let (leading, length) = (&tokens.shape()[..tokens.rank() - 1], tokens.size(-1));
+    let batch: usize = leading.iter().product();
+    // Learned keys, if there are any, come after those of the tokens.
+    let heads = |w: &Tensor<T>| if w.rank() == 3 { 1 } else { w.size(-3) };
+    let parts: Vec<Tensor<T>> = weights
+        .iter()
+        .map(|w| w.reshape([batch, heads(w), length, w.size(-1)]).narrow(-1, 0, length))
+        .collect();
+    let all = match parts.is_empty() {
+        true => Tensor::zeros([batch, 0, length, length]),
+        false => Tensor::cat(&parts.iter().collect::<Vec<_>>(), 1),
+    };
+    all.reshape([leading, &[all.size(1), length, length]].concat())
 }
 
 impl<T: Real> Module<T> for Gpt<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
-        v.scope("transformer", |v| {
-            v.module("wte", &self.wte);
-            v.module("wpe", &self.wpe);
-            v.list("h", &self.blocks);
-            v.module("ln_f", &self.ln_f);
+        let names = self.config.names.model();
+        v.scope(names.scope, |v| {
+            v.module(names.tokens, &self.wte);
+            if let Some(wpe) = &self.wpe {
+                v.module(names.positions, wpe);
+            }
+            v.list(names.blocks, &self.blocks);
+            v.module(names.norm, &self.ln_f);
         });
-        v.module("lm_head", &self.lm_head);
+        v.module(names.head, &self.lm_head);
     }
 }

@@ -1,11 +1,9 @@
 //! Causal multi-head self-attention with a fused projection.
 
-use crate::attention::engine::{Align, Spec, attend_packed};
-use crate::attention::parts::cache::KvCache;
-use crate::attention::parts::heads::{SplitHeads, join_heads};
-use crate::attention::parts::incremental::Past;
+use super::attention::{CausalAttention, LayerCx};
+use super::config::GptConfig;
+use crate::attention::{Align, KvCache, Past, Spec, SplitHeads, attend_packed, join_heads};
 use crate::dropout::Dropout;
-use crate::gpt_config::GptConfig;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
@@ -47,12 +45,12 @@ impl<T: Real> CausalSelfAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::GptConfig;
-    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_nn::CausalSelfAttention;
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
@@ -82,12 +80,12 @@ impl<T: Real> CausalSelfAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::{GptConfig, Pass};
-    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_nn::CausalSelfAttention;
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
@@ -117,12 +115,13 @@ impl<T: Real> CausalSelfAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::{GptConfig, Layer, Pass};
-    /// # use retrograd_nn::attention::{CausalSelfAttention, KvCache};
+    /// # use retrograd_nn::CausalSelfAttention;
+    /// # use retrograd_nn::attention::{KvCache};
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
@@ -136,14 +135,18 @@ impl<T: Real> CausalSelfAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward_cached(&self, x: &Var<T>, cache: &mut KvCache<T>) -> Var<T> {
-        no_grad(|| {
-            let pass = &mut Pass::eval();
-            let qkv = self.qkv(x, pass).split(-1, &[x.size(-1); 3]);
-            let (k, v) = Past::cached(cache).extend(&qkv[1], &qkv[2]);
-            let heads = SplitHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
-            let y = heads.attend(&self.spec(pass).align(Align::BottomRight));
-            self.project(&y.reshape(x.shape()), pass)
-        })
+        no_grad(|| self.next(x, &mut Past::cached(cache)))
+    }
+
+    /// The output for the next tokens, in evaluation.
+    #[track_caller]
+    fn next(&self, x: &Var<T>, past: &mut Past<'_, T>) -> Var<T> {
+        let pass = &mut Pass::eval();
+        let qkv = self.qkv(x, pass).split(-1, &[x.size(-1); 3]);
+        let (k, v) = past.extend(&qkv[1], &qkv[2]);
+        let heads = SplitHeads::new(&qkv[0], &k, &v, self.heads, self.heads);
+        let y = heads.attend(&self.spec(pass).align(Align::BottomRight));
+        self.project(&y.reshape(x.shape()), pass)
     }
 
     /// `residual + self.forward(x, pass)`, with the sum fused into the output projection unless
@@ -155,12 +158,12 @@ impl<T: Real> CausalSelfAttention<T> {
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_nn::{GptConfig, Layer, Pass};
-    /// # use retrograd_nn::attention::CausalSelfAttention;
+    /// # use retrograd_nn::CausalSelfAttention;
     /// # use retrograd_tensor::Tensor;
     /// # use retrograd_tensor::random::Rng;
     /// # let mut rng = Rng::new(1);
     /// # let config = GptConfig {
-    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, dropout: 0.0, bias: false, tied: true,
+    /// #     vocab: 10, context: 4, layers: 1, heads: 2, width: 8, bias: false, ..GptConfig::default()
     /// # };
     /// # let x = Var::constant(Tensor::<f64>::randn([1, 4, 8], &mut rng));
     /// let attention = CausalSelfAttention::<f64>::new(&config, &mut rng);
@@ -202,6 +205,33 @@ impl<T: Real> CausalSelfAttention<T> {
 
     fn project(&self, joined: &Var<T>, pass: &mut Pass) -> Var<T> {
         self.resid_dropout.forward(&self.c_proj.forward(joined, pass), pass)
+    }
+}
+
+impl<T: Real> CausalAttention<T> for CausalSelfAttention<T> {
+    #[track_caller]
+    fn run(&self, x: &Var<T>, cx: &mut LayerCx<'_, T>) -> Var<T> {
+        if let Some(capture) = cx.capture {
+            let (y, weights) = self.forward_with_weights(x, cx.pass);
+            capture.push(&weights);
+            return y;
+        }
+        match cx.past.positions() {
+            Some(_) => self.next(x, &mut cx.past),
+            None => self.forward(x, cx.pass),
+        }
+    }
+
+    #[track_caller]
+    fn run_add(&self, x: &Var<T>, residual: &Var<T>, cx: &mut LayerCx<'_, T>) -> Var<T> {
+        match (cx.capture, cx.past.positions()) {
+            (None, None) => self.forward_add(x, residual, cx.pass),
+            _ => residual + &self.run(x, cx),
+        }
+    }
+
+    fn is_cached(&self) -> bool {
+        true
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sampling from a language model.
 
-use crate::gpt::Gpt;
+use super::Gpt;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};

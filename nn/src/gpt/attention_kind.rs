@@ -1,0 +1,186 @@
+//! The attention variants that a [`Gpt`](super::Gpt) can be built with, by name.
+
+use crate::config_error::ConfigError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a variant supports of the options of a configuration.
+#[derive(Clone, Copy)]
+pub(super) struct Support {
+    /// The reason why key heads and head widths cannot be chosen.
+    pub heads: Result<(), &'static str>,
+    /// The reason why there is no QK-norm.
+    pub qk_norm: Result<(), &'static str>,
+    /// The reason why there are no rotary positions.
+    pub rope: Result<(), &'static str>,
+    /// The reason why there are no biases of positions (ALiBi, T5).
+    pub bias: Result<(), &'static str>,
+    /// The reason why there are no windows.
+    pub window: Result<(), &'static str>,
+    /// Whether there are attention weights, which dropout applies to.
+    pub has_weights: bool,
+    /// Whether the variant encodes positions itself.
+    pub has_positions: bool,
+}
+
+const ALL: Support = Support {
+    heads: Ok(()),
+    qk_norm: Ok(()),
+    rope: Ok(()),
+    bias: Ok(()),
+    window: Ok(()),
+    has_weights: true,
+    has_positions: false,
+};
+
+const POSITIONED: Support = Support { has_positions: true, ..ALL };
+
+const OWN: &str = "it has projections of its own";
+const OWN_PROJECTIONS: Support =
+    Support { heads: Err(OWN), qk_norm: Err(OWN), rope: Err(OWN), ..ALL };
+
+const ONE_HEAD: Support =
+    Support { bias: Err("its scores have no axis of heads"), ..OWN_PROJECTIONS };
+
+const RENORMALIZED: Support = Support { window: Err("its mask is causal"), ..ONE_HEAD };
+
+const NORMED: Support = Support { qk_norm: Err("it has a QK-norm of its own"), ..ALL };
+
+const RELATIVE: Support =
+    Support { rope: Err("it has relative positions of its own"), ..POSITIONED };
+
+const LINEAR: Support = Support {
+    rope: Err("its state has no positions"),
+    bias: Err("it has no scores"),
+    window: Err("it has no scores"),
+    has_weights: false,
+    ..ALL
+};
+
+macro_rules! kinds {
+    ($($kind:ident $name:literal $support:expr, $summary:literal;)+) => {
+        /// An attention variant in a [`Gpt`](super::Gpt). All are causal.
+        ///
+        /// ```
+        /// use retrograd_nn::AttentionKind;
+        /// let kind: AttentionKind = "talking-heads".parse().unwrap();
+        /// assert_eq!(kind, AttentionKind::TalkingHeads);
+        /// assert_eq!(kind.to_string(), "talking-heads");
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum AttentionKind {
+            $(#[doc = concat!("`", $name, "`: ", $summary)] #[serde(rename = $name)] $kind),+
+        }
+
+        impl AttentionKind {
+            /// All variants.
+            pub const ALL: &[AttentionKind] = &[$(AttentionKind::$kind),+];
+
+            /// The name.
+            ///
+            /// ```
+            /// # use retrograd_nn::AttentionKind;
+            /// assert_eq!(AttentionKind::Causal.name(), "causal");
+            /// ```
+            pub fn name(self) -> &'static str {
+                match self { $(AttentionKind::$kind => $name),+ }
+            }
+
+            /// What it computes, in a line.
+            ///
+            /// ```
+            /// # use retrograd_nn::AttentionKind;
+            /// assert!(AttentionKind::Alibi.summary().contains("distance"));
+            /// ```
+            pub fn summary(self) -> &'static str {
+                match self { $(AttentionKind::$kind => $summary),+ }
+            }
+
+            /// Whether the variant encodes positions itself, so that a model needs no other
+            /// [`Positions`](super::Positions).
+            ///
+            /// ```
+            /// # use retrograd_nn::AttentionKind;
+            /// assert!(AttentionKind::Alibi.has_positions() && !AttentionKind::Causal.has_positions());
+            /// ```
+            pub fn has_positions(self) -> bool {
+                self.support().has_positions
+            }
+
+            pub(super) fn support(self) -> Support {
+                match self { $(AttentionKind::$kind => $support),+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    Causal "causal" ALL,
+        "multi-head attention: one fused projection as in nanoGPT, or separate ones for options that need them";
+    MultiHead "multi-head" OWN_PROJECTIONS, "multi-head attention as PyTorch's nn.MultiheadAttention";
+    GroupedQuery "grouped-query" ALL, "groups of query heads share one key and value head";
+    MultiQuery "multi-query" ALL, "all query heads share one key and value head";
+    SingleHead "single-head" ONE_HEAD, "one head of the whole width";
+    Wrapper "wrapper" ONE_HEAD, "a list of separate heads, concatenated and projected";
+    Plain "plain" ONE_HEAD, "no parameters: weights from the dot products of the inputs";
+    Renormalized "renormalized" RENORMALIZED,
+        "softmax over all keys, then masked and divided by the remaining sum";
+    Additive "additive" ONE_HEAD, "scores from a tanh network (Bahdanau)";
+    Luong "luong" ONE_HEAD, "bilinear scores, and a tanh of context and query (Luong)";
+    SparseStrided "sparse-strided" ALL, "a window, and every n-th earlier key (Sparse Transformer)";
+    SparseFixed "sparse-fixed" ALL, "a block, and the last keys of earlier blocks (Sparse Transformer)";
+    Longformer "longformer" NORMED, "sliding windows, dilated in half of the heads, and a global first token";
+    BigBird "bigbird" ALL, "neighbouring, global and random blocks of keys";
+    ChunkedLocal "chunked-local" ALL, "attention within chunks of the sequence (Llama 4)";
+    Alibi "alibi" POSITIONED, "a penalty per head, linear in the distance";
+    T5 "t5" Support { has_positions: true, ..OWN_PROJECTIONS },
+        "a learned bias per head and distance bucket, unscaled scores";
+    Shaw "shaw" RELATIVE, "learned vectors of relative positions, added to keys and values";
+    TransformerXl "transformer-xl" RELATIVE, "relative positions as projected sines, without memory";
+    Softcap "softcap" ALL, "scores bounded by 50 · tanh(score / 50) (Gemma 2)";
+    QkL2 "qk-l2" NORMED, "cosine scores with a learned scale";
+    QkRms "qk-rms" NORMED, "RMS norms of queries and keys";
+    Sink "sink" ALL, "a learned logit per head in the softmax denominator (gpt-oss)";
+    Quiet "quiet" ALL, "a 1 in the softmax denominator: weights may sum to less than 1";
+    Streaming "streaming" ALL, "the first tokens and a window";
+    Memory "memory" ALL, "16 learned keys and values that every query attends to";
+    TalkingHeads "talking-heads" ALL, "scores and weights mixed across heads";
+    Differential "differential" Support { qk_norm: Err("its heads are halves"), ..ALL },
+        "one softmax minus λ times another, and a norm per head";
+    Mla "mla" Support { has_positions: true, ..OWN_PROJECTIONS },
+        "keys and values from one low-rank latent vector, rotary positions (DeepSeek)";
+    Linear "linear" LINEAR, "dot products of feature maps instead of a softmax";
+    Gated "gated" ALL, "head outputs times a sigmoid of the input";
+    HeadScale "head-scale" ALL, "a learned scale per head";
+    ValueResidual "value-residual" ALL, "values mixed with those of the first layer";
+    Sigmoid "sigmoid" ALL, "weights by sigmoid instead of softmax";
+    Sparsemax "sparsemax" ALL, "weights by sparsemax: most are exactly 0";
+    Entmax15 "entmax-1.5" ALL, "weights by 1.5-entmax: between softmax and sparsemax";
+    TopK "top-k" ALL, "softmax over the 8 largest scores";
+}
+
+/// Causal multi-head attention, that of nanoGPT.
+impl Default for AttentionKind {
+    fn default() -> Self {
+        AttentionKind::Causal
+    }
+}
+
+impl fmt::Display for AttentionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for AttentionKind {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        let named = |kind: &&AttentionKind| kind.name() == name;
+        AttentionKind::ALL.iter().find(named).copied().ok_or_else(|| {
+            let names: Vec<&str> = AttentionKind::ALL.iter().map(|kind| kind.name()).collect();
+            ConfigError(format!("there is no attention {name:?}, but {}", names.join(", ")))
+        })
+    }
+}

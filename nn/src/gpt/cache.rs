@@ -1,0 +1,50 @@
+//! What a model keeps of earlier tokens.
+
+use crate::attention::KvCache;
+use retrograd_tensor::{Integer, Real, Tensor};
+
+/// The earlier tokens of a sequence or a batch, for [`Gpt::forward_cached`](crate::Gpt::forward_cached).
+#[derive(Clone, Debug)]
+pub enum GptCache<T: Real = f32> {
+    /// The keys and values of every block.
+    Layers(Vec<KvCache<T>>),
+    /// The tokens themselves, for models whose attention cannot be cached.
+    Tokens(Option<Tensor<i64>>),
+}
+
+impl<T: Real> GptCache<T> {
+    pub(super) fn new(context: usize, layers: usize, is_cached: bool) -> Self {
+        match is_cached {
+            true => GptCache::Layers(vec![KvCache::new(context); layers]),
+            false => GptCache::Tokens(None),
+        }
+    }
+
+    /// The number of tokens in the cache.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// assert_eq!(model.cache().position(), 0);
+    /// ```
+    pub fn position(&self) -> usize {
+        match self {
+            GptCache::Layers(layers) => layers.first().map_or(0, KvCache::position),
+            GptCache::Tokens(tokens) => tokens.as_ref().map_or(0, |tokens| tokens.size(-1)),
+        }
+    }
+}
+
+/// Tokens `[.., L]` after earlier ones.
+#[track_caller]
+pub(super) fn append<I: Integer>(earlier: &Option<Tensor<i64>>, tokens: &Tensor<I>) -> Tensor<i64> {
+    let index = |token: I| token.index_in(usize::MAX).expect("checked") as i64;
+    let new: Vec<i64> = tokens.to_vec().into_iter().map(index).collect();
+    let new = Tensor::from_vec(new, tokens.shape());
+    match earlier {
+        Some(earlier) => Tensor::cat(&[earlier, &new], -1),
+        None => new,
+    }
+}

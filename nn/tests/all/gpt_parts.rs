@@ -1,0 +1,282 @@
+//! Models with every attention variant, norm, feed-forward layer and encoding of positions: causality,
+//! caches, gradients, names, and combinations that are rejected.
+
+use retrograd_autograd::Var;
+use retrograd_nn::optim::{AdamConfig, AdamW, Optimizer};
+use retrograd_nn::{
+    AttentionKind, Gpt, GptConfig, MlpKind, Module, NormKind, Pass, Positions, RopeConfig,
+};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+
+const VOCAB: usize = 7;
+const CONTEXT: usize = 12;
+
+fn small() -> GptConfig {
+    let (layers, heads, width) = (2, 4, 16);
+    GptConfig { vocab: VOCAB, context: CONTEXT, layers, heads, width, ..GptConfig::default() }
+}
+
+fn model(config: GptConfig) -> Gpt<f64> {
+    let name = config.attention.name();
+    Gpt::new(config, &mut Rng::new(5)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn tokens(seed: u64, batch: usize, length: usize) -> Tensor<i64> {
+    Tensor::randint(0, VOCAB as i64, [batch, length], &mut Rng::new(seed))
+}
+
+fn differs(a: &Tensor<f64>, b: &Tensor<f64>) -> f64 {
+    assert_eq!(a.shape(), b.shape());
+    if a.numel() == 0 { 0.0 } else { (a - b).abs().max(..).item() }
+}
+
+fn logits(model: &Gpt<f64>, tokens: &Tensor<i64>) -> Tensor<f64> {
+    model.forward(tokens, &mut Pass::eval()).into_value()
+}
+
+/// All checks of one configuration.
+fn check(name: &str, config: GptConfig) {
+    let model = model(config);
+    let x = tokens(1, 2, CONTEXT);
+    let whole = logits(&model, &x);
+    assert_eq!(*whole.shape(), [2, CONTEXT, VOCAB], "{name}");
+    assert!(whole.to_vec().iter().all(|y| y.is_finite()), "{name}");
+
+    // Later tokens have no influence. Some masks depend on the length, but not on later tokens.
+    let changed = Tensor::cat(&[&x.narrow(1, 0, 7), &tokens(2, 2, CONTEXT - 7)], 1);
+    let part = |y: &Tensor<f64>| y.narrow(1, 0, 7);
+    let difference = differs(&part(&whole), &part(&logits(&model, &changed)));
+    assert!(difference < 1e-12, "{name} sees later tokens: {difference}");
+    assert!(differs(&whole, &logits(&model, &changed)) > 1e-6, "{name} ignores its input");
+
+    // Steps with a cache.
+    let mut cache = model.cache();
+    let mut parts = Vec::new();
+    for (start, length) in [(0, 5), (5, 1), (6, 4), (10, 2)] {
+        parts.push(model.forward_cached(&x.narrow(1, start, length), &mut cache).into_value());
+        assert_eq!(cache.position(), start + length, "{name}");
+    }
+    let steps = Tensor::cat(&parts.iter().collect::<Vec<_>>(), 1);
+    let difference = differs(&whole, &steps);
+    assert!(difference < 1e-9, "{name}: {difference} with a cache");
+
+    // Leading axes: a sequence alone, and a batch of batches.
+    let one = logits(&model, &x.select(0, 0));
+    assert!(differs(&one, &whole.select(0, 0)) < 1e-10, "{name}");
+    let nested = logits(&model, &x.reshape([1, 2, CONTEXT]));
+    assert!(differs(&nested, &whole.unsqueeze(0)) < 1e-10, "{name}");
+
+    let maps = model.attention_maps(&x);
+    assert_eq!(maps.len(), 2, "{name}");
+    for map in &maps {
+        assert_eq!((map.size(0), map.size(-1)), (2, CONTEXT), "{name}");
+        let above = map.triu(1).abs();
+        assert!(map.numel() == 0 || above.max(..).item() == 0.0, "{name}");
+    }
+
+    // Every parameter gets a gradient, and training lowers the loss.
+    let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
+    let dict = model.state_dict();
+    assert!(names.iter().all(|name| dict.contains_key(name)), "{name}");
+    model.load_state_dict(&dict).unwrap();
+    let config = AdamConfig { lr: 1e-2, ..AdamConfig::default() };
+    let mut adam = AdamW::new(&model, config).unwrap();
+    let targets = tokens(3, 2, CONTEXT);
+    let mut losses = Vec::new();
+    for step in 0..8 {
+        let (loss, grads) = model.loss_and_gradients(&x, &targets, &mut Pass::train(step));
+        losses.push(loss);
+        assert_eq!(grads.len(), names.len(), "{name}");
+        adam.step(&grads).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    assert!(losses[7] < 0.9 * losses[0], "{name} does not learn: {losses:?}");
+}
+
+#[test]
+fn every_attention_variant() {
+    for &kind in AttentionKind::ALL {
+        check(kind.name(), small().with_attention(kind));
+    }
+}
+
+#[test]
+fn every_attention_variant_with_every_option_it_supports() {
+    let rope = Positions::Rope(RopeConfig::default());
+    let grouped = GptConfig { key_heads: Some(2), ..small() };
+    let (mut supported, mut rejected) = (0, 0);
+    for (option, config) in [
+        ("rope", GptConfig { positions: rope, ..small() }),
+        ("alibi", GptConfig { positions: Positions::Alibi, ..small() }),
+        ("t5", GptConfig { positions: Positions::T5, ..small() }),
+        ("windows", GptConfig { windows: vec![Some(3), None], ..small() }),
+        ("key heads", grouped),
+        ("head width", GptConfig { head_width: Some(6), ..small() }),
+        ("QK-norm", GptConfig { qk_norm: true, ..small() }),
+    ] {
+        for &attention in AttentionKind::ALL {
+            let config = GptConfig { attention, ..config.clone() };
+            match config.check() {
+                Ok(()) => {
+                    supported += 1;
+                    check(&format!("{attention} with {option}"), config);
+                }
+                Err(e) => {
+                    rejected += 1;
+                    let text = e.to_string();
+                    assert!(text.contains(attention.name()) && text.contains(": "), "{text}");
+                }
+            }
+        }
+    }
+    assert!(supported > 150 && rejected > 30, "{supported} supported, {rejected} rejected");
+}
+
+#[test]
+fn every_norm_feed_forward_layer_and_encoding_of_positions() {
+    let rope = RopeConfig { base: 500.0, width: Some(2), ..RopeConfig::default() };
+    for norm in [NormKind::LayerNorm, NormKind::RmsNorm, NormKind::None] {
+        check(&format!("{norm:?}"), GptConfig { norm, ..small() });
+    }
+    for mlp in [
+        MlpKind::Gelu,
+        MlpKind::GeluTanh,
+        MlpKind::Relu,
+        MlpKind::ReluSquared,
+        MlpKind::SwiGlu,
+        MlpKind::GeGlu,
+        MlpKind::ReGlu,
+    ] {
+        check(&format!("{mlp:?}"), GptConfig { mlp, ..small() });
+        check(&format!("{mlp:?}"), GptConfig { mlp, hidden: Some(20), bias: false, ..small() });
+    }
+    for positions in [
+        Positions::Learned,
+        Positions::Sinusoidal,
+        Positions::Rope(rope),
+        Positions::Alibi,
+        Positions::T5,
+        Positions::None,
+    ] {
+        check(&format!("{positions:?}"), GptConfig { positions, ..small() });
+    }
+    check("softcap", GptConfig { logit_softcap: Some(5.0), tied: false, ..small() });
+    for preset in [GptConfig::modern(), GptConfig::llama()] {
+        let GptConfig { vocab, context, layers, heads, width, .. } = small();
+        check("preset", GptConfig { vocab, context, layers, heads, width, ..preset });
+    }
+}
+
+#[test]
+fn logits_are_bounded_by_the_softcap() {
+    let config = GptConfig { logit_softcap: Some(0.01), ..small() };
+    let bounded = logits(&model(config), &tokens(1, 1, 5));
+    let plain = logits(&model(small()), &tokens(1, 1, 5));
+    let expected = (&plain / &Tensor::scalar(0.01)).tanh() * &Tensor::scalar(0.01);
+    assert!(differs(&bounded, &expected) < 1e-12 && differs(&bounded, &plain) > 1e-6);
+}
+
+#[test]
+fn a_window_limits_the_reach_of_each_layer() {
+    let config = GptConfig { windows: vec![Some(1)], positions: Positions::None, ..small() };
+    let model = model(config);
+    let x = tokens(1, 1, CONTEXT);
+    // Two layers that each see the previous token reach two tokens back.
+    let other = Tensor::cat(&[&tokens(9, 1, 4), &x.narrow(1, 4, CONTEXT - 4)], 1);
+    let after = |y: &Tensor<f64>, n| y.narrow(1, n, CONTEXT - n);
+    let (a, b) = (logits(&model, &x), logits(&model, &other));
+    assert!(differs(&after(&a, 6), &after(&b, 6)) == 0.0);
+    assert!(differs(&after(&a, 5), &after(&b, 5)) > 1e-9);
+}
+
+#[test]
+fn impossible_configurations_are_errors() {
+    let rope = |rope: RopeConfig| Positions::Rope(rope);
+    let odd = RopeConfig { width: Some(3), ..RopeConfig::default() };
+    let nan = RopeConfig { base: f64::NAN, ..RopeConfig::default() };
+    for (config, text) in [
+        (GptConfig { key_heads: Some(3), ..small() }, "3 key heads do not divide 4 heads"),
+        (GptConfig { key_heads: Some(0), ..small() }, "key_heads must be at least 1"),
+        (GptConfig { hidden: Some(0), ..small() }, "hidden must be at least 1"),
+        (GptConfig { positions: rope(odd), ..small() }, "even width"),
+        (GptConfig { positions: rope(nan), ..small() }, "base of RoPE"),
+        (GptConfig { norm_eps: -1.0, ..small() }, "norm_eps"),
+        (GptConfig { logit_softcap: Some(0.0), ..small() }, "logit_softcap"),
+        (
+            GptConfig { attention: AttentionKind::Linear, windows: vec![Some(2)], ..small() },
+            "attention \"linear\" has no windows: it has no scores",
+        ),
+    ] {
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+    assert!("best".parse::<AttentionKind>().unwrap_err().to_string().contains("talking-heads"));
+}
+
+#[test]
+fn configurations_of_earlier_versions_can_be_read() {
+    let json = r#"{"vocab":65,"context":64,"layers":4,"heads":4,"width":128,"dropout":0.0,
+        "bias":false,"tied":true}"#;
+    let mut file = retrograd_nn::checkpoint::Checkpoint::new();
+    file.note("config", &serde_json::from_str::<serde_json::Value>(json).unwrap());
+    let config: GptConfig = file.read_note("config").unwrap();
+    assert_eq!(
+        config,
+        GptConfig {
+            vocab: 65,
+            context: 64,
+            layers: 4,
+            heads: 4,
+            width: 128,
+            bias: false,
+            ..GptConfig::default()
+        }
+    );
+    let all = GptConfig {
+        windows: vec![None, Some(3)],
+        positions: Positions::Rope(RopeConfig::default()),
+        attention: AttentionKind::Entmax15,
+        mlp: MlpKind::GeGlu,
+        ..GptConfig::llama()
+    };
+    file.note("config", &all);
+    assert_eq!(file.read_note::<GptConfig>("config").unwrap(), all);
+}
+
+#[test]
+fn names_are_those_of_llama() {
+    let GptConfig { vocab, context, layers, heads, width, .. } = small();
+    let config = GptConfig { vocab, context, layers, heads, width, ..GptConfig::llama() };
+    let names: Vec<String> = model(config).state_dict().keys().cloned().collect();
+    let layer = |i: usize| {
+        [
+            "input_layernorm.weight",
+            "mlp.down_proj.weight",
+            "mlp.gate_proj.weight",
+            "mlp.up_proj.weight",
+            "post_attention_layernorm.weight",
+            "self_attn.k_proj.weight",
+            "self_attn.o_proj.weight",
+            "self_attn.q_proj.weight",
+            "self_attn.v_proj.weight",
+        ]
+        .map(|name| format!("model.layers.{i}.{name}"))
+    };
+    let mut expected = vec!["lm_head.weight".to_string(), "model.embed_tokens.weight".to_string()];
+    expected.extend(layer(0).into_iter().chain(layer(1)));
+    expected.push("model.norm.weight".into());
+    assert_eq!(names, expected);
+}
+
+/// The values of the first layer reach the others.
+#[test]
+fn value_residuals_use_the_first_layer() {
+    let model = model(small().with_attention(AttentionKind::ValueResidual));
+    let x = tokens(1, 1, 6);
+    let before = logits(&model, &x);
+    let named = model.named_parameters();
+    let find = |name: &str| &named.iter().find(|(n, _)| n.ends_with(name)).expect("a parameter").1;
+    find("h.1.attn.mix").set(Tensor::from([1.0, 0.0]));
+    assert!(differs(&before, &logits(&model, &x)) > 1e-9);
+    let _ = Var::constant(before);
+}
