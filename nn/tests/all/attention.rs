@@ -1,5 +1,5 @@
 //! The attention engine: masks, weights, and masked keys. The agreement of its two paths is tested
-//! in the lattice, and for random problems in `attention_random`.
+//! in `equivalences`, and for random problems in `attention_random`.
 
 use crate::common::*;
 use proptest::prelude::*;
