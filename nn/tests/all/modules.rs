@@ -406,7 +406,7 @@ fn a_tied_head_is_one_parameter_with_one_gradient() {
 }
 
 #[test]
-fn frozen_parameters_get_no_gradient_and_stay() {
+fn frozen_parameters_have_no_gradient_and_do_not_change() {
     let model = gpt::<f32>(config(), 1);
     let all = model.named_parameters();
     let frozen = |name: &str| name.contains("h.0.") || name.ends_with("wpe.weight");
@@ -438,7 +438,7 @@ fn frozen_parameters_get_no_gradient_and_stay() {
 }
 
 #[test]
-fn a_graph_does_not_see_later_changes() {
+fn later_changes_of_a_parameter_do_not_affect_a_graph() {
     let layer = Linear::<f64>::without_bias(2, 1, &mut Rng::new(0));
     layer.weight.set(Tensor::from([[2.0, 3.0]]));
     let x = Var::leaf(Tensor::from([[1.0, 1.0]]));
@@ -459,7 +459,7 @@ fn dropout_rejects_invalid_probabilities() {
 }
 
 #[test]
-fn dropout_of_0_of_1_and_in_evaluation() {
+fn dropout_with_probability_0_and_1_and_in_evaluation() {
     let values = [0.0f32, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 8.0, -7.0];
     let x = Var::leaf(Tensor::from(values));
     for (p, mut pass) in [(0.0, Pass::train(1)), (0.7, Pass::eval()), (1.0, Pass::eval())] {
@@ -578,7 +578,7 @@ fn a_loss_in_shards_is_that_of_the_batch() {
 
 /// The loss over a large vocabulary, whose logits are computed in blocks, equals that of all logits.
 #[test]
-fn loss_over_a_large_vocabulary() {
+fn loss_over_a_large_vocabulary_equals_that_of_all_logits() {
     for tied in [true, false] {
         let config = GptConfig { vocab: 8200, context: 4, tied, ..config() };
         let model = gpt::<f64>(config, 3);

@@ -356,7 +356,7 @@ fn optimiser_state_is_loaded_whole_or_not_at_all() {
 }
 
 #[test]
-fn step_counts_beyond_32_bits_and_at_the_end() {
+fn step_counts_beyond_32_bits_are_exact_and_saturate() {
     let model = two::<f64>();
     for steps in [1 << 31, 1 << 33, u64::MAX - 1, u64::MAX] {
         for (name, mut optimizer) in every(&model) {
@@ -372,7 +372,7 @@ fn step_counts_beyond_32_bits_and_at_the_end() {
 }
 
 #[test]
-fn clipping_by_the_common_norm() {
+fn gradients_are_clipped_by_the_global_norm() {
     fn check<T: Real>(digits: f64) {
         let model = two::<T>();
         let pair = |x: f64| {
@@ -504,7 +504,7 @@ fn the_norm_of_many_small_gradients_is_exact() {
 }
 
 #[test]
-fn an_optimiser_minimises() {
+fn optimisers_minimise_a_quadratic_loss() {
     for (i, name) in ["sgd", "momentum", "nesterov", "adam", "adamw"].into_iter().enumerate() {
         let model = two::<f32>();
         let (_, mut optimizer) = every(&model).remove(i);

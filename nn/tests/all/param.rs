@@ -73,7 +73,7 @@ fn the_panic_names_the_line_of_the_caller() {
 }
 
 #[test]
-fn shape_identity_and_gradient_are_free_within_an_update() {
+fn shape_identity_and_gradient_are_accessible_within_an_update() {
     ends(|| {
         let p = param();
         let grads = p.to_var().square().sum(..).backward();
@@ -127,7 +127,7 @@ fn gradients_are_found_by_parameter() {
 
 /// An update by hand equals that of the optimiser.
 #[test]
-fn gradient_descent_by_hand() {
+fn an_update_by_hand_equals_that_of_the_optimiser() {
     let (a, b) = (two::<f32>(), two::<f32>());
     let mut sgd = Sgd::new(&a, Default::default()).unwrap();
     sgd.step(&both(&a, 5)).unwrap();

@@ -315,7 +315,7 @@ fn documented_conventions_hold() {
 /// The results of a short tensor, at any start, have the bits of the same elements in a long
 /// tensor.
 #[test]
-fn every_length_and_start() {
+fn bits_do_not_depend_on_length_and_start() {
     let mut rng = Rng(3);
     let x: Tensor<f32> = rng.adversarial_values(&[160]);
     let y: Tensor<f32> = rng.adversarial_values(&[160]);

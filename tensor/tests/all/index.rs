@@ -93,7 +93,7 @@ fn index_select_and_index_add_equal_loops() {
 }
 
 #[test]
-fn embedding_and_its_gradient() {
+fn embedding_and_its_gradient_equal_loops() {
     let table = Tensor::<f32>::arange(0.0, 8.0, 1.0).reshape([4, 2]);
     let idx = Tensor::from([[3i64, 0], [3, 1]]);
     let y = table.embedding(&idx);

@@ -272,7 +272,7 @@ fn memory<T: Real, S: Lanes<T>>(s: S) {
 }
 
 #[test]
-fn f32_on_every_level() {
+fn f32_lanes_equal_scalar_code_on_every_level() {
     for level in Level::available() {
         let fma = if level == Level::Scalar { |a, b, c| a * b + c } else { f32::mul_add };
         f32::dispatch(level, Check(fma));
@@ -280,7 +280,7 @@ fn f32_on_every_level() {
 }
 
 #[test]
-fn f64_on_one_lane() {
+fn f64_lanes_equal_scalar_code() {
     f64::dispatch(Level::Scalar, Check(|a, b, c| a * b + c));
 }
 

@@ -348,7 +348,7 @@ fn pow_is_rounded_from_f64() {
 }
 
 #[test]
-fn f64_is_the_standard_library() {
+fn f64_functions_equal_the_standard_library() {
     let x: Vec<f64> = (-400..400).map(|i| f64::from(i) / 37.0).collect();
     for f in &FUNCTIONS {
         let mut got = x.clone();

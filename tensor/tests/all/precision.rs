@@ -207,7 +207,7 @@ fn accumulation_batches_and_linear_layers() {
 
 /// Products that are accumulated to an output with separate rows.
 #[test]
-fn accumulating_to_separate_rows() {
+fn products_accumulate_to_rows_with_a_stride() {
     let (m, k, n) = (50, 600, 45);
     let (a, b) = (random([m, k], 1), random([k, n], 2));
     let old: Tensor<f32> = Rng(3).normals(&[m, n + 5]);

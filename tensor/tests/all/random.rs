@@ -186,7 +186,7 @@ fn invalid_parameters_are_errors() {
 }
 
 #[test]
-fn is_a_generator_of_the_rand_crate() {
+fn the_generator_implements_the_traits_of_rand() {
     let mut rng = Rng::seed_from_u64(4);
     assert_eq!(rng, Rng::new(4));
     let dice: Vec<u32> = (0..1000).map(|_| rng.random_range(1..=6)).collect();

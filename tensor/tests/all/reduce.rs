@@ -274,7 +274,7 @@ fn variance_of_large_numbers_is_accurate() {
 
 /// Reductions over empty axes give the neutral element, if there is one.
 #[test]
-fn reductions_over_no_elements() {
+fn reductions_over_empty_axes() {
     let x = Tensor::<f32>::zeros([2, 0, 3]);
     assert_eq!(x.sum(1).to_vec(), [0.0; 6]);
     assert_eq!(x.sum(..).item(), 0.0);
@@ -320,7 +320,7 @@ fn errors_of_cumulative_sums_do_not_accumulate() {
 
 /// Reductions of a scalar.
 #[test]
-fn rank_zero() {
+fn reductions_of_a_scalar() {
     let x = Tensor::scalar(3.0f32);
     let none: [isize; 0] = [];
     let all = [x.sum(..), x.mean(..), x.prod(..), x.max(..), x.min(..), x.norm(..), x.sum(none)];
@@ -336,7 +336,7 @@ fn rank_zero() {
 }
 
 #[test]
-fn infinities() {
+fn reductions_of_infinities() {
     let inf = f32::INFINITY;
     let x = |v: [f32; 3]| Tensor::from(v);
     assert_eq!(x([-inf, -inf, -inf]).logsumexp(..).item(), -inf);
@@ -394,7 +394,7 @@ fn threads_and_levels_have_equal_bits() {
 /// Over several axes at once, `arg` forms count in row-major order within those axes, and every
 /// `_keepdim` form is the other with axes of size 1.
 #[test]
-fn several_axes_and_kept_axes() {
+fn reductions_over_several_axes_and_with_kept_axes() {
     let x = Rng(7).normals::<f64>(&[3, 4, 2]).permute([2, 0, 1]);
     let order = x.permute([1, 0, 2]).reshape([3, 8]);
     assert_eq!(x.argmax([0, 2]).to_vec(), order.argmax(1).to_vec());

@@ -288,7 +288,7 @@ fn on_levels(f: impl Fn()) {
 
 /// Rows with huge, equal, infinite and NaN elements.
 #[test]
-fn extreme_rows() {
+fn rows_of_extreme_values_have_documented_results() {
     on_levels(|| {
         for n in [1usize, 2, 16, 17, 40] {
             let row = |x: f32| Tensor::full([n], x);
@@ -486,7 +486,7 @@ fn threads_and_levels_have_equal_bits() {
 
 /// More rows than a block has, against the full matrix of logits.
 #[test]
-fn linear_cross_entropy_in_blocks() {
+fn linear_cross_entropy_in_blocks_equals_that_of_all_logits() {
     let (rows, width, classes) = (100, 3, 600_000);
     let mut rng = Rng(12);
     let x: Tensor<f32> = rng.normals(&[rows, width]);

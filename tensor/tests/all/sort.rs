@@ -51,7 +51,7 @@ fn sorting_along_every_axis_equals_a_stable_sort() {
 }
 
 #[test]
-fn threads_and_empty_axes() {
+fn sorting_does_not_depend_on_threads_and_accepts_empty_axes() {
     let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
     let run = |n| with_threads(n, || (x.sort(0, true), x.topk(7, 1, true)));
     assert_eq!(run(1), run(3));

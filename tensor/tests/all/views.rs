@@ -388,7 +388,7 @@ fn make_mut_writes_in_place_only_when_unique_and_whole() {
 }
 
 #[test]
-fn adding_a_tensor_to_itself() {
+fn a_tensor_can_be_added_to_itself() {
     let mut x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
     let same = x.clone();
     x.add_assign(&same);
