@@ -30,7 +30,8 @@
 //! | mode and randomness of a forward pass | [`Pass`] |
 //! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
-//! | a language model | [`Gpt`], [`GptConfig`], [`Block`], [`CausalSelfAttention`], [`Sampler`] |
+//! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
+//! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
 //! | files | [`checkpoint`]: tensors and notes in safetensors |
 //! | tests of your own modules | [`testing`] |
@@ -57,6 +58,7 @@ pub mod schedule;
 mod state;
 pub mod testing;
 pub mod torch_init;
+mod transformer;
 
 pub use activation::Activation;
 pub use config_error::ConfigError;
@@ -74,3 +76,4 @@ pub use param::Param;
 pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;
 pub use state::{LoadError, StateDict};
+pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};

@@ -8,6 +8,7 @@ mod nanogpt_state;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;
+mod transformer_parity;
 mod tutorials;
 
 // The modules of the example `tutorials`, without changes.
