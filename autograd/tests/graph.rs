@@ -317,7 +317,7 @@ fn each_of_several_results_is_connected_in_a_recorded_pass() {
 
 /// The parts of a split can be differentiated in separate passes.
 #[test]
-fn parts_of_a_split_have_passes_of_their_own() {
+fn parts_of_a_split_can_be_differentiated_separately() {
     let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0]));
     let parts = x.split(0, &[1, 2]);
     assert_eq!(parts[0].sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 0.0]);

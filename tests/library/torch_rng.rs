@@ -113,7 +113,7 @@ fn normal_numbers_differ_by_rounding() {
 }
 
 #[test]
-fn linear_layers_begin_with_equal_bits() {
+fn initial_linear_layers_have_equal_bits() {
     for (name, bias) in [("linear", false), ("linear_bias", true)] {
         case(name, |_, rng, theirs| {
             let layers = [(3, 2), (7, 5), (96, 16)].map(|(i, o)| torch_linear(i, o, bias, rng));

@@ -193,7 +193,7 @@ fn ten_steps_agree_with_pytorch_in_f32() {
 }
 
 #[test]
-fn neither_threads_nor_level_change_a_bit() {
+fn bits_do_not_depend_on_threads_or_level() {
     fn check<T: Storable>() {
         for name in FIXTURES {
             let fixture = Fixture::load(name);

@@ -49,7 +49,7 @@ fn every_table_is_compared() {
 
 /// Differences and false statements are reported.
 #[test]
-fn differences_are_found() {
+fn differences_are_detected() {
     let omega = retrograd::tensor::Tensor::from([8.5808, -7.6597, 3.2558, 1.0395, 11.1469, -0.48]);
     let mut lesson = Lesson::default();
     lesson.table("s4.omega2", &omega);

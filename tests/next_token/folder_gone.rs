@@ -90,7 +90,7 @@ fn a_run_is_saved_elsewhere_if_its_folder_is_replaced() {
 }
 
 #[test]
-fn a_run_is_saved_in_the_temporary_folder_if_nothing_can_be_created_beside_its_own() {
+fn a_run_is_saved_in_the_temporary_folder_as_a_last_resort() {
     let place = Place::new();
     fs::create_dir(place.path("tmp")).unwrap();
     let mut command = place.example("next_token", &RECIPE);

@@ -25,7 +25,7 @@ fn every_attention_variant_trains_and_generates() {
 }
 
 #[test]
-fn parts_are_part_of_the_run() {
+fn parts_of_the_model_are_saved_and_cannot_be_changed() {
     let place = Place::new();
     let parts =
         ["--norm", "rms-norm", "--mlp", "swiglu", "--positions", "rope", "--key-heads", "1"];

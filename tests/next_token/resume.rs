@@ -78,7 +78,7 @@ pub fn assert_same(found: &Remains) {
 }
 
 #[test]
-fn kills_at_random_times() {
+fn a_run_killed_at_random_times_resumes_bit_for_bit() {
     let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("random seed {clock}");
     let mut rng = Rng::new(clock);

@@ -328,7 +328,7 @@ impl Case {
             Domain::Off(kinks) => (0..)
                 .map(|j| 4.0 * self.random(stream + 100 * j, i) - 2.0)
                 .find(|x| kinks.iter().all(|k| (x - k).abs() > 0.05))
-                .expect("room"),
+                .expect("a number not near a kink"),
             Domain::Distinct | Domain::Rival => unreachable!(),
         };
         let rounded = |x: f64| f64::from(x as f32);

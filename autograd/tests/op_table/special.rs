@@ -42,7 +42,7 @@ macro_rules! at {
 }
 
 #[test]
-fn subgradients_at_kinks() {
+fn subgradients_at_kinks_are_the_documented_ones() {
     at!("relu", [-1.0, -0.0, 0.0, 1.0, NAN], |x| x.relu()
         => [0.0, 0.0, 0.0, 1.0, NAN], [0.0, 0.0, 0.0, 1.0, 1.0]);
     at!("abs", [-2.0, 0.0, 2.0], |x| x.abs() => [2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]);
@@ -93,7 +93,7 @@ fn two(
 }
 
 #[test]
-fn ties_of_two_operands() {
+fn ties_of_two_operands_share_the_gradient() {
     let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
     let (y, da, db) = two(Var::maximum, &a, &b);
     assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
@@ -104,7 +104,7 @@ fn ties_of_two_operands() {
 }
 
 #[test]
-fn powers_at_zero() {
+fn powers_at_zero_have_documented_gradients() {
     // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
     let (y, da, db) = two(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
     assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
@@ -226,7 +226,7 @@ fn ignored_targets_have_no_influence() {
 }
 
 #[test]
-fn dropout_of_0_and_of_1() {
+fn dropout_with_probability_0_and_1() {
     let key = Key::new(3, 1);
     at!("dropout 0", [1.0, -0.0, NAN], |x| x.dropout(0.0, Key::new(3, 1))
         => [1.0, -0.0, NAN], [1.0, 1.0, 1.0]);
@@ -268,7 +268,7 @@ fn errors_of_gradients_of_cumulative_sums_do_not_accumulate() {
 }
 
 #[test]
-fn empty_tensors() {
+fn operations_on_empty_tensors_have_documented_values() {
     at!("sum", [], |x| x.sum(..) => [0.0], []);
     at!("prod", [], |x| x.prod(..) => [1.0], []);
     at!("mean", [], |x| x.mean(..) => [NAN], []);

@@ -322,7 +322,7 @@ fn the_checker_names_the_wrong_operation() {
 
 /// A tolerance of NaN rejects all gradients.
 #[test]
-fn a_tolerance_of_nan_accepts_nothing() {
+fn a_tolerance_of_nan_rejects_all_gradients() {
     let x = || [leaf(Tensor::from([0.5, 2.0]))];
     let nan = f64::NAN;
     for check in [Check { atol: nan, ..Check::default() }, Check { rtol: nan, ..Check::default() }]

@@ -74,10 +74,10 @@ fn an_unknown_type_is_an_error_only_when_read() {
     let want = ["a.half F16 [3]", "a.new F7_E3M3 [5]", "b.bytes I8 [2, 4]"];
     assert_eq!(listed[..3], want);
     assert_eq!(listed[3], "b.deep F32 [1, 1, 1, 1, 1, 1, 1, 1, 2]");
-    // What is there can be had...
+    // Supported tensors can be read...
     assert_eq!(file.get::<f32>("c").unwrap()["w"].to_vec(), [0.0, 0.0]);
     assert!(file.get::<f32>("nothing").unwrap().is_empty());
-    // ... and what is not says why.
+    // ... and unsupported ones are errors with a reason.
     let said = |prefix| file.get::<f32>(prefix).unwrap_err().to_string();
     assert_eq!(
         said("a"),
