@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::output::say;
-use crate::recipe::{Preset, Recipe};
+use crate::recipe::{OptimizerKind, Preset, Recipe, ScheduleKind};
 use crate::stop::{Result, usage};
 use clap::builder::RangedI64ValueParser;
 use clap::{Arg, Parser};
@@ -57,9 +57,17 @@ pub struct Args {
     #[arg(long, value_name = "P", value_parser = probability, help_heading = RECIPE)]
     pub dropout: Option<f64>,
 
-    /// Peak learning rate; the schedule ends at a tenth of it
+    /// Peak learning rate
     #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
     pub lr: Option<f64>,
+
+    /// Optimiser
+    #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
+    pub optimizer: Option<OptimizerKind>,
+
+    /// Learning rate after the warm-up
+    #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
+    pub schedule: Option<ScheduleKind>,
 
     /// Seed of initial weights, batches, dropout and samples
     #[arg(long, value_name = "N", help_heading = RECIPE)]
@@ -122,7 +130,7 @@ pub struct Args {
     /// out/next_token..]
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
-    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions"])]
+    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
     pub sample: Option<String>,
 
@@ -230,6 +238,8 @@ impl Args {
             norm: self.norm.unwrap_or(base.norm),
             mlp: self.mlp.unwrap_or(base.mlp),
             positions: self.positions.unwrap_or(positions),
+            optimizer: self.optimizer.unwrap_or(base.optimizer),
+            schedule: self.schedule.unwrap_or(base.schedule),
             batch: size(self.batch, base.batch),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),

@@ -2,8 +2,9 @@
 
 use crate::stop::{Result, failed, usage};
 use clap::ValueEnum;
+use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
-use retrograd::nn::{AttentionKind, MlpKind, NormKind, Positions};
+use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions};
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,32 @@ pub const CLIP: f64 = 1.0;
 const WARMUP: u64 = 100;
 /// The final learning rate, relative to the peak.
 const FINAL_LR: f64 = 0.1;
+
+/// The learning rate of AdamW beside Muon, relative to Muon's.
+const ADAM_RATIO: f64 = 0.25;
+
+/// The optimiser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// AdamW for all parameters
+    #[default]
+    #[value(name = "adamw")]
+    AdamW,
+    /// Muon for the matrices of the blocks, AdamW for the others
+    Muon,
+}
+
+/// The learning rate after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleKind {
+    /// Half a cosine, to a tenth of the peak
+    #[default]
+    Cosine,
+    /// Linear, to 0
+    Linear,
+}
 
 /// What to do if memory runs out.
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
@@ -62,6 +89,10 @@ pub struct Recipe {
     pub mlp: MlpKind,
     #[serde(default)]
     pub positions: Positions,
+    #[serde(default)]
+    pub optimizer: OptimizerKind,
+    #[serde(default)]
+    pub schedule: ScheduleKind,
     pub batch: usize,
     pub steps: u64,
     /// The peak learning rate.
@@ -101,6 +132,8 @@ impl Preset {
             norm: NormKind::LayerNorm,
             mlp: MlpKind::Gelu,
             positions: Positions::Learned,
+            optimizer: OptimizerKind::AdamW,
+            schedule: ScheduleKind::Cosine,
             batch: 12,
             steps: 2000,
             lr: 1e-3,
@@ -187,19 +220,31 @@ impl Recipe {
         }
     }
 
-    /// Linear warm-up, then cosine decay.
+    /// Linear warm-up, then decay.
     pub fn schedule(&self) -> Schedule {
-        Schedule::WarmupCosine {
-            lr: self.lr,
-            min_lr: self.lr * FINAL_LR,
-            warmup: WARMUP.min(self.steps / 10),
-            steps: self.steps,
+        let (lr, steps) = (self.lr, self.steps);
+        let warmup = WARMUP.min(steps / 10);
+        match self.schedule {
+            ScheduleKind::Cosine => {
+                Schedule::WarmupCosine { lr, min_lr: lr * FINAL_LR, warmup, steps }
+            }
+            ScheduleKind::Linear => Schedule::Linear { lr, min_lr: 0.0, warmup, steps },
         }
     }
 
-    /// The configuration of the optimiser.
-    pub fn adam(&self) -> AdamConfig {
-        AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY }
+    /// The optimiser of a model.
+    pub fn optimizer(&self, model: &Gpt) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
+        let config =
+            AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY };
+        Ok(match self.optimizer {
+            OptimizerKind::AdamW => Box::new(AdamW::new(model, config)?),
+            OptimizerKind::Muon => {
+                // The learning rate of AdamW, for embeddings and norms, is a fixed part of Muon's.
+                let adam = AdamConfig { lr: self.lr * ADAM_RATIO, ..config };
+                let config = MuonConfig { lr: self.lr, adam, ..MuonConfig::default() };
+                Box::new(Muon::new(model, config)?)
+            }
+        })
     }
 
     /// Checks what the parser cannot check for one flag alone.

@@ -1,11 +1,11 @@
 //! Optimisers against PyTorch, and invalid gradients and hyperparameters.
 
 use crate::common::*;
-use retrograd_autograd::{Backprop, Gradients, Var};
+use retrograd_autograd::{Backprop, Gradients, Var, with_threads};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
 use retrograd_nn::schedule::Schedule;
-use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
+use retrograd_nn::{ConfigError, Layer, Linear, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 use std::path::Path;
@@ -579,4 +579,110 @@ fn averages_decay_to_zero() {
     for (name, average) in optimizer.state_dict() {
         assert_eq!(average.abs().max(..).item(), 0.0, "{name}");
     }
+}
+
+/// Muon by the formulas of its documentation, and AdamW for the bias.
+#[test]
+fn muon_by_hand() {
+    let layer = Linear::<f64>::new(5, 3, &mut Rng::new(1));
+    let config = MuonConfig { weight_decay: 0.1, ..MuonConfig::default() };
+    let mut muon = Muon::new(&layer, config).unwrap();
+    let alone = Linear::<f64>::new(5, 3, &mut Rng::new(1));
+    let bias = alone.bias.clone().unwrap();
+    let mut adam = AdamW::with_groups(
+        vec![Group { params: vec![("bias".into(), bias.clone())], weight_decay: 0.0 }],
+        config.adam,
+    )
+    .unwrap();
+    let (mut w, mut m) = (layer.weight.value(), Tensor::zeros([3, 5]));
+    for step in 0..4 {
+        let g = Tensor::<f64>::randn([3, 5], &mut Rng::new(step));
+        let loss = |l: &Linear<f64>| {
+            let bias = l.bias.as_ref().unwrap().to_var();
+            (l.weight.to_var().mul(&Var::constant(g.clone()))).sum(..) + bias.square().sum(..)
+        };
+        muon.step(&loss(&layer).backward()).unwrap();
+        adam.step(&loss(&alone).backward()).unwrap();
+        m = &m * 0.95 + &g * 0.05;
+        let u = &m * 0.95 + &g * 0.05;
+        let mut x = &u * (1.0 / (u.square().sum(..).item().sqrt() + 1e-7));
+        for _ in 0..5 {
+            let a = x.matmul(&x.t());
+            x = &x * 3.4445 + (&a * -4.775 + a.matmul(&a) * 2.0315).matmul(&x);
+        }
+        // 3 rows and 5 columns: the scale is 1.
+        w = &w * (1.0 - 0.02 * 0.1) - x * 0.02;
+        assert!((layer.weight.value() - &w).abs().max(..).item() < 1e-12);
+        assert_eq!(layer.bias.as_ref().unwrap().value(), bias.value());
+    }
+}
+
+#[test]
+fn muon_resumes_bit_for_bit_and_rejects_invalid_arguments() {
+    let (layer, other) = (|| Linear::<f32>::new(6, 4, &mut Rng::new(1)), 3);
+    let loss = |l: &Linear<f32>, step: u64| {
+        let x = Var::constant(Tensor::randn([2, 6], &mut Rng::new(step)));
+        l.forward(&x, &mut Pass::eval()).square().sum(..).backward()
+    };
+    let whole = layer();
+    let mut muon = Muon::new(&whole, MuonConfig::default()).unwrap();
+    (0..6).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
+    let part = layer();
+    let mut first = Muon::new(&part, MuonConfig::default()).unwrap();
+    (0..other).for_each(|step| first.step(&loss(&part, step)).unwrap());
+    let mut second = Muon::new(&part, MuonConfig::default()).unwrap();
+    second.load_state_dict(first.steps(), &first.state_dict()).unwrap();
+    (other..6).for_each(|step| second.step(&loss(&part, step)).unwrap());
+    assert_eq!(part.state_dict(), whole.state_dict());
+    assert_eq!(second.state_dict(), muon.state_dict());
+
+    // The learning rate of AdamW keeps its ratio.
+    muon.set_lr(0.0);
+    let before = whole.state_dict();
+    muon.step(&loss(&whole, 9)).unwrap();
+    assert_eq!(whole.state_dict(), before);
+    assert_eq!(muon.lr(), 0.0);
+
+    // All or nothing.
+    let mut dict = muon.state_dict();
+    dict.remove("m.bias");
+    let kept = muon.state_dict();
+    assert!(muon.load_state_dict(1, &dict).is_err());
+    assert_eq!(muon.state_dict(), kept);
+    whole.bias.as_ref().unwrap().set_trainable(false);
+    let grads = loss(&whole, 1);
+    whole.bias.as_ref().unwrap().set_trainable(true);
+    let before = (whole.state_dict(), muon.state_dict());
+    assert!(
+        matches!(muon.step(&grads), Err(StepError::MissingGradient(names)) if names == ["bias"])
+    );
+    assert_eq!((whole.state_dict(), muon.state_dict()), before);
+
+    for config in [
+        MuonConfig { lr: -1.0, ..MuonConfig::default() },
+        MuonConfig { momentum: 1.0, ..MuonConfig::default() },
+        MuonConfig { weight_decay: f64::NAN, ..MuonConfig::default() },
+    ] {
+        assert!(Muon::new(&layer(), config).is_err());
+    }
+    let vector = Muon::with_rule(&layer(), MuonConfig::default(), |name, _| name == "bias");
+    assert!(vector.unwrap_err().to_string().contains("bias [4] is not a matrix"));
+}
+
+#[test]
+fn orthogonalized_matrices_have_singular_values_near_1() {
+    for shape in [[4, 9], [9, 4], [7, 7], [1, 5], [5, 1]] {
+        let x = orthogonalize(&Tensor::<f64>::randn(shape, &mut Rng::new(3)), 8);
+        let gram = if shape[0] < shape[1] { x.matmul(&x.t()) } else { x.t().matmul(&x) };
+        let off = (&gram - &Tensor::eye(gram.size(0))).abs().max(..).item();
+        assert!(off < 0.5, "{shape:?}: {off}");
+    }
+    let zeros = orthogonalize(&Tensor::<f32>::zeros([3, 4]), 5);
+    assert_eq!(zeros.to_vec(), [0.0; 12]);
+    let bits = |threads| {
+        with_threads(threads, || {
+            orthogonalize(&Tensor::<f32>::randn([70, 130], &mut Rng::new(1)), 5)
+        })
+    };
+    assert_eq!(bits(1), bits(3));
 }
