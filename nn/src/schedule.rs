@@ -34,6 +34,20 @@ pub enum Schedule {
         /// Steps until the end.
         steps: u64,
     },
+    /// Linear warm-up, constant, then linear decay to `min_lr` in the last `decay` steps (WSD). Hu et al.
+    /// 2024 (arXiv 2404.06395).
+    WarmupStableDecay {
+        /// The rate after the warm-up.
+        lr: f64,
+        /// The last rate.
+        min_lr: f64,
+        /// Steps of the warm-up.
+        warmup: u64,
+        /// Steps of the decay.
+        decay: u64,
+        /// Steps of the run.
+        steps: u64,
+    },
     /// Multiplied by `factor` every `every` steps.
     Step {
         /// The first rate.
@@ -63,6 +77,15 @@ impl Schedule {
                 }),
             Schedule::Linear { lr, min_lr, warmup, steps } => ramp(lr, warmup, step)
                 .unwrap_or_else(|| lr + progress(step, warmup, steps) * (min_lr - lr)),
+            Schedule::WarmupStableDecay { lr, min_lr, warmup, decay, steps } => {
+                let decay = decay.min(steps.saturating_sub(warmup));
+                ramp(lr, warmup, step).unwrap_or_else(|| {
+                    match (steps - decay.min(steps)).max(warmup) {
+                        start if step < start => lr,
+                        start => lr + progress(step, start, steps) * (min_lr - lr),
+                    }
+                })
+            }
             Schedule::Step { lr, every, factor } => lr * factor.powf((step / every.max(1)) as f64),
         }
     }
@@ -80,9 +103,9 @@ impl Schedule {
     pub fn check(&self) -> Result<(), ConfigError> {
         let (lr, min_lr) = match *self {
             Schedule::Constant { lr } | Schedule::Step { lr, .. } => (lr, 0.0),
-            Schedule::WarmupCosine { lr, min_lr, .. } | Schedule::Linear { lr, min_lr, .. } => {
-                (lr, min_lr)
-            }
+            Schedule::WarmupCosine { lr, min_lr, .. }
+            | Schedule::Linear { lr, min_lr, .. }
+            | Schedule::WarmupStableDecay { lr, min_lr, .. } => (lr, min_lr),
         };
         for (name, rate) in [("learning rate", lr), ("final learning rate", min_lr)] {
             if !(rate.is_finite() && rate >= 0.0) {
@@ -119,6 +142,12 @@ mod tests {
     fn shapes() {
         let s = Schedule::Linear { lr: 1.0, min_lr: 0.5, warmup: 0, steps: 10 };
         assert_eq!((s.lr(0), s.lr(5), s.lr(10), s.lr(99)), (1.0, 0.75, 0.5, 0.5));
+        let s =
+            Schedule::WarmupStableDecay { lr: 1.0, min_lr: 0.0, warmup: 1, decay: 4, steps: 10 };
+        assert_eq!([0, 1, 6, 8, 10, 99].map(|step| s.lr(step)), [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]);
+        let s =
+            Schedule::WarmupStableDecay { lr: 1.0, min_lr: 0.0, warmup: 4, decay: 99, steps: 8 };
+        assert_eq!([4, 6, 8].map(|step| s.lr(step)), [1.0, 0.5, 0.0]);
         let s = Schedule::Step { lr: 1.0, every: 10, factor: 0.5 };
         assert_eq!((s.lr(9), s.lr(10), s.lr(25)), (1.0, 0.5, 0.25));
         // A warm-up longer than the run.

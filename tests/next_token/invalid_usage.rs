@@ -32,7 +32,10 @@ fn invalid_flags_are_rejected() {
         (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
-        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, modern, llama, baby, tiny"]),
+        (
+            &["--preset", "large"],
+            &["'large'", "tales, nanogpt-cpu, modern, fast, llama, baby, tiny"],
+        ),
         (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];
