@@ -1,4 +1,4 @@
-//! Attention at the sizes of two models and over a long sequence.
+//! Benchmarks of attention at the sizes of two models and with one long sequence.
 //!
 //! `cargo bench -p retrograd-benches --bench attention`.
 
@@ -8,6 +8,7 @@ use common::group;
 
 fn main() {
     common::main(|c| {
+        // Sequences, heads, tokens, features of a head.
         for sizes in ["12 4 64 32", "64 6 256 64", "1 12 4096 64"] {
             let mut cases = Vec::new();
             for mask in ["full", "causal", "window256"] {

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let row = x.select(0, 1);
     show("x.select(0, 1).broadcast_to([2, 4]): stride 0", &row.broadcast_to([2, 4]));
 
-    say!("Reshaping returns a view if strides can express it, else a copy.\n");
+    say!("reshape returns a view if the new layout can be expressed by strides, else a copy.\n");
     for (name, y) in
         [("x.reshape([2, 6])", x.reshape([2, 6])), ("x.t().reshape([6, 2])", x.t().reshape([6, 2]))]
     {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     say!("einsum ij,ij->i {}", Tensor::einsum("ij,ij->i", &[&x, &x]));
     say!("x.softmax(-1)   \n{}", x.softmax(-1));
 
-    say!("\nRandom numbers are functions of a key and an index; the generator has no state:\n");
+    say!("\nRandom numbers are functions of a key (seed and stream) and an index:\n");
     say!("{}", Tensor::<f32>::randn([2, 3], &mut Rng::new(42)));
 
     let before = pool_stats();

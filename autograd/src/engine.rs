@@ -1,9 +1,9 @@
 //! The backward pass.
 //!
-//! The engine takes operations in descending order of their ids. An operation has a lower id than all
-//! that use its results, so the gradients of its results are complete when it is taken. Its rule
-//! maps them to gradients of its inputs. There is no recursion and no sorting, and the order is
-//! always the same.
+//! The engine processes operations in descending order of their ids. An operation has a lower id
+//! than the operations that use its outputs, so the gradients of its outputs are complete when it
+//! is processed. Its rule maps them to gradients of its inputs. There is no recursion and no
+//! sorting, and the order is always the same.
 
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Variables to begin at, each with its gradient.
+/// The variables from which the pass starts, each with its cotangent.
 pub(crate) type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
 
 /// The state of a backward pass.
@@ -30,7 +30,7 @@ pub(crate) struct Engine<T: Real> {
     found: BTreeMap<Id, Var<T>>,
 }
 
-/// An operation, and the gradient of each of its results so far.
+/// An operation, and the sum so far of the gradients of each of its outputs.
 struct Pending<T: Real> {
     node: Arc<Node<T>>,
     grads: Outputs<Option<Var<T>>>,
@@ -45,7 +45,8 @@ impl<T: Real> Engine<T> {
     /// The gradients of leaves and kept variables.
     ///
     /// # Errors
-    /// If an operation was freed by an earlier pass, or its rule gives wrong gradients.
+    /// If an operation was freed by an earlier pass, or if a rule returns too few gradients, or one
+    /// of a wrong shape or for another operation.
     #[inline(never)]
     pub(crate) fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
         for (root, g) in roots {
@@ -99,7 +100,7 @@ impl<T: Real> Engine<T> {
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
-    /// Adds a gradient to that of a leaf, or of a result of an operation.
+    /// Adds a gradient to that of a leaf, or of an output of an operation.
     fn propagate(&mut self, edge: &Edge<T>, g: Var<T>) {
         if edge.id() < self.oldest {
             return;
@@ -128,14 +129,15 @@ impl<T: Real> Engine<T> {
         if self.recording {
             *sum = sum.add(&g);
         } else {
-            // In place: copied first if another variable has the same tensor.
+            // In place, unless another variable shares the storage (copy-on-write).
             sum.leaf_value_mut().add_assign(g.value());
         }
     }
 }
 
-/// Gradients of a fused operation by its definition, which is evaluated on aliases of the inputs:
-/// operations with higher ids than all others, so that the inner pass ends at them.
+/// The gradients of a fused operation, computed by differentiating its definition. The definition
+/// is evaluated on aliases of the inputs. Their ids are higher than those of all earlier
+/// operations, so the inner pass ends at them.
 pub(crate) fn through_definition<T: Real>(
     node: &Arc<Node<T>>,
     definition: &dyn Definition<T>,
@@ -157,7 +159,7 @@ pub(crate) fn through_definition<T: Real>(
     Ok(InputGrads(ids.iter().enumerate().filter_map(grad).collect()))
 }
 
-/// The same variable as the result of a new operation.
+/// The output of a new identity operation on the input; a constant stays a constant.
 fn alias<T: Real>(input: &Input<T>) -> Input<T> {
     let edge = match &input.edge {
         Edge::Constant => Edge::Constant,

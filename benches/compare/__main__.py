@@ -5,10 +5,11 @@
 Every case is measured in alternating turns: retrograd, the other library, retrograd, .., while all
 other programs are idle. The result of a turn is the median time of its calls. The ratio is the other
 library's median over all turns divided by retrograd's: above 1, retrograd is faster. The lowest and
-highest ratio of neighbouring turns are printed beside it. A turn is repeated if another process, or
-another virtual machine, used more than a twentieth of a processor during it; cases that stay disturbed
-are marked with "!". Before a case is timed, all programs run it on the same operands, and their results
-must agree. A library that is missing or does not build is skipped, with a message.
+highest ratio of neighbouring turns are printed beside it. A turn is repeated if other processes or
+other virtual machines used more CPU time during it than 30 ms plus a twentieth of its duration (40
+ms for a turn of 0.2 s). Cases that stay disturbed are marked with "!". Before a case is timed, all
+programs run it on the same operands, and their results must agree. A library that is missing or
+does not build is skipped, with a message.
 
 The results are printed and written to target/compare (target/compare-bf16 etc. with another matrix
 multiplication precision, which is set in PyTorch as well; target/compare-mkl-as-intel), as
@@ -26,7 +27,7 @@ from cases import cases
 from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
 from report import read, report, write
 
-SETTLE = 0.05  # seconds until threads that spin have gone to sleep
+SETTLE = 0.05  # seconds after which spinning threads of idle programs are asleep
 TRIES = 3  # the largest number of attempts of a turn
 
 
@@ -37,7 +38,7 @@ def arguments():
     parser.add_argument("--only", default="", help="groups, or prefixes of case names, separated by commas")
     parser.add_argument("--programs", default=every, help=f"programs to compare, of {every}")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of every program")
-    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of matrix multiplication")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="matmul precision")
     avx512 = "make PyTorch's MKL take its AVX-512 path on CPUs that are not Intel's; requires cc"
     parser.add_argument("--mkl-as-intel", action="store_true", help=avx512)
     parser.add_argument("--turns", type=int, default=5)
@@ -66,7 +67,7 @@ class Side:
         return self.counts is not None
 
     def turn(self, seconds):
-        """One turn while all other processes are idle; repeated if one was not."""
+        """Measures one turn; repeats it if other processes used the CPU during it."""
         for left in range(TRIES - 1, -1, -1):
             time.sleep(SETTLE)
             before, start = others_seconds(self.program), time.perf_counter()
@@ -89,7 +90,8 @@ def difference(case, ours, theirs):
         return None
     if case.losses:
         return max(abs(a - b) / abs(a) for a, b in pairs)
-    # Two numbers per tensor: the root mean square, and a sum of that magnitude.
+    # Two numbers per tensor (`digest` in data.rs): the root mean square, and a random projection of
+    # the same magnitude. Both differences are relative to the root mean square.
     sizes = [a for a, _ in pairs[::2] for _ in range(2)]
     return max(abs(a - b) / (size or 1) for (a, b), size in zip(pairs, sizes))
 
@@ -104,7 +106,7 @@ def compare(programs, case, turns, seconds):
         return None
     if case.slow:
         turns, seconds = (turns + 1) // 2, 0
-    # A program executes one work at a time: if it is on both sides, every turn opens its work again.
+    # A program has one open case at a time: if it is on two sides, every turn opens its case again.
     shared = sum(s.program is sides[0].program for s in sides) > 1
 
     def each(do):
@@ -141,7 +143,7 @@ def compare(programs, case, turns, seconds):
     if len(sides) < 2 or sides[0].label != "ours":
         return None
     ours, *others = sides
-    digits = {"bf16": 10}.get(programs.precision, 1)  # one digit less agrees
+    digits = {"bf16": 10}.get(programs.precision, 1)  # bf16 results agree to one digit less
     tolerances = {rival.name: rival.tolerance * digits for rival in case.rivals}
     differences = {}
     for side in others:
@@ -186,8 +188,8 @@ def peak_memory(programs, case):
 
 
 def better(earlier, now):
-    """The limits of the machine: the higher of those measured now and by an earlier run with as
-    many threads, since other load can only lower them."""
+    """The limits of the machine: the higher values of this run and of an earlier run with as many
+    threads, since other load only lowers measured values."""
     levels = [m["name"] for m in now["memory"]]
     if not earlier or earlier["threads"] != now["threads"]:
         return now
@@ -204,7 +206,7 @@ def main():
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
     if not chosen:
-        sys.exit(f"no case name starts with {args.only}; --list lists all cases")
+        sys.exit(f"no group or case is named {args.only}*; --list lists all cases")
     if args.list:
         for case in chosen:
             print(f"{case.group:24} {case.name}")
@@ -224,7 +226,7 @@ def main():
     if args.build:
         return
     if not programs.get("ours"):
-        sys.exit("nothing to compare")
+        sys.exit("the driver of retrograd did not build or start")
     earlier = args.add and (args.out / "results.json").exists()
     results = read(args.out) if earlier else dict(about={}, rows=[])
     before = results["about"].get("ours")

@@ -28,7 +28,8 @@ def svg(width, height, parts):
 
 
 def ratios(groups):
-    """Bars of the ratios on a logarithmic scale, with a mark at the target."""
+    """A bar chart of the ratios on a logarithmic scale: a bar from 1 to the ratio, a line from the
+    lowest to the highest ratio of neighbouring turns, and a mark at the target."""
     every = [f for group in groups.values() for f in group]
     low = min([0.5] + [f["low"] for f in every])
     high = max([2.0] + [f["high"] for f in every] + [f["aim"] or 0 for f in every]) * 1.1

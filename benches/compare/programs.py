@@ -18,7 +18,10 @@ def ours():
 
 
 def peer(package, target, *features):
-    """A peer built into a folder of its own, since features change what is built."""
+    """Builds the driver of another library, and returns its command.
+
+    Each has its own target folder, since builds with different features would overwrite each other.
+    """
     command = ["cargo", "build", "--release", "--package", package, *features]
     command += ["--manifest-path", str(PEERS / "Cargo.toml")]
     command += ["--target-dir", str(ROOT / "target" / "peers" / target)]
@@ -38,7 +41,7 @@ PROGRAMS = {
 }
 
 # Matrix multiplication precisions, and the programs that have the setting. In PyTorch it is
-# set_float32_matmul_precision: "highest", "highest", "high" and "medium".
+# set_float32_matmul_precision, with "highest", "highest", "high" and "medium" in this order.
 PRECISIONS = ("f32", "bf16x6", "bf16x3", "bf16")
 WITH_PRECISION = ("ours", "torch", "torch-fused", "torch-compile")
 
@@ -64,7 +67,7 @@ def mkl_as_intel():
     return str(library)
 
 
-class Died(Exception):
+class ProgramEnded(Exception):
     """A program ended unexpectedly."""
 
     def __init__(self, program, line):
@@ -85,7 +88,7 @@ class Program:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C interrupts only this process
+            start_new_session=True,  # so that Ctrl-C is not sent to the program
         )
         self.about = json.loads(self.request("about"))
 
@@ -95,10 +98,10 @@ class Program:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except OSError:
-            raise Died(self, line) from None
+            raise ProgramEnded(self, line) from None
         answer = self.process.stdout.readline()
         if not answer:
-            raise Died(self, line)
+            raise ProgramEnded(self, line)
         return answer.strip()
 
     def open(self, work):
@@ -107,18 +110,18 @@ class Program:
         return None if answer[0] == "unknown" else tuple(map(float, answer[1:]))
 
     def check(self, calls):
-        """A few numbers that summarise the results of so many calls."""
+        """A few numbers that summarise the results of `calls` calls."""
         return [float(x) for x in self.request(f"check {calls}").split()]
 
     def run(self, seconds):
-        """The time of a call, in seconds."""
+        """The median time of a call over about `seconds` seconds, in seconds."""
         return float(self.request(f"run {seconds}").split()[0])
 
     def close(self):
         self.request("close")
 
     def cpu_seconds(self):
-        """Processor time so far, as counted by Linux."""
+        """CPU time of the program so far, user and system, in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -143,8 +146,8 @@ class Program:
             self.process.wait()
 
 
-def others_seconds(program):
-    """Processor time of all other processes so far, other virtual machines included."""
+def other_cpu_seconds(program):
+    """CPU seconds of all other processes so far, and of other virtual machines (steal time)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
     ticks = user + nice + system + interrupts + soft + stolen
@@ -183,7 +186,7 @@ class Programs:
         if name not in self.running:
             try:
                 self.running[name] = self.fresh(name) if self.command(name) else None
-            except (OSError, Died) as error:
+            except (OSError, ProgramEnded) as error:
                 print(f"{name} is skipped: {error}", file=sys.stderr)
                 self.running[name] = None
             if program := self.running[name]:

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `about` | one line of JSON |
 //! | `open NAME` | `ok FLOPS BYTES` once the operands are allocated, or `unknown` |
-//! | `check CALLS` | numbers that summarise the results of so many calls: `digest` (data.rs) of every result, or the loss of a training step; nothing if results are random |
+//! | `check CALLS` | numbers that summarise the results of `CALLS` calls: `digest` (data.rs) of every result, or the loss of a training step; an empty line if results are random |
 //! | `run SECONDS` | `SECONDS CALLS`: the median time of a call, and the number of calls, for about the given time and at least one |
 //! | `close` | `ok`; the operands are freed |
 //!
@@ -20,7 +20,7 @@ pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 pub struct Opened {
     /// Floating-point operations that the work requires.
     pub flops: f64,
-    /// Bytes that the work has to move.
+    /// Bytes that the work has to read and write at least (compulsory memory traffic).
     pub bytes: f64,
     pub run: Run,
 }
@@ -34,7 +34,7 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
         let answer = match (word, &mut opened) {
             ("about", _) => about(),
             ("open", _) => {
-                drop(opened.take()); // not both at once
+                drop(opened.take()); // frees the old operands before new ones are allocated
                 opened = open(rest);
                 match &opened {
                     Some(work) => format!("ok {} {}", work.flops, work.bytes),
@@ -59,7 +59,7 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
 }
 
 fn run(f: &mut Run, seconds: f64) -> String {
-    // Calls that are too short for the clock are timed several at once.
+    // Calls shorter than this are timed in groups, as the clock is too coarse.
     const LEAST: Duration = Duration::from_micros(20);
     let start = Instant::now();
     let (mut samples, mut calls, mut at_once) = (Vec::new(), 0, 1u32);

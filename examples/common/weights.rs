@@ -1,4 +1,4 @@
-//! Attention weights as colours.
+//! Plots of attention weights as matrices of coloured squares.
 
 use crate::svg::{Area, BACKGROUND, Drawn, FAINT, MUTED, mix, text};
 use plotters::prelude::*;
@@ -28,7 +28,7 @@ pub fn cells(
     Ok(())
 }
 
-/// The colour scale, ending at `right`.
+/// Draws the colour scale, with its right end at `right`.
 pub fn scale(root: &Area, right: i32) -> Drawn {
     const WIDTH: i32 = 160;
     let left = right - WIDTH;
@@ -45,8 +45,8 @@ pub fn scale(root: &Area, right: i32) -> Drawn {
     root.draw(&Text::new("attention weight", (left - 12, 32), style))
 }
 
-/// From the background over blue to almost black. The scale is that of square roots, so that small
-/// weights are visible.
+/// The colour of a weight, given its square root: from the background over blue to almost black.
+/// The scale is linear in the square root, so that small weights are visible.
 fn color(root_of_weight: f32) -> RGBColor {
     const STOPS: [RGBColor; 5] = [
         BACKGROUND,

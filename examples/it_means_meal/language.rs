@@ -3,7 +3,7 @@
 //! A sentence states who did what to which thing, and then what happened to *it*:
 //!
 //! ```text
-//! near the violin the chef prepared a delicious meal and it was served with wine .
+//! near the violin the chef prepared a splendid meal and it was served with wine .
 //! ```
 //!
 //! Things are of six kinds, and the words after *it* depend on the kind: a meal is served or tastes
@@ -23,7 +23,7 @@ pub struct Kind {
     pub was: [&'static str; 3],
     /// "it tasted wonderful"
     pub did: [&'static str; 2],
-    /// An adjective of this kind alone, never used where there is an *it*.
+    /// An adjective of this kind alone; generated sentences with *it* do not contain it.
     adjective: &'static str,
     pub nouns: [&'static str; 24],
 }
@@ -201,7 +201,7 @@ const WITH_OTHERS: &str = "near the violin the chef prepared a delicious meal be
 const LETTER: &str = "near the meal the chef prepared a splendid letter beside the coat \
                       and it was read with care";
 
-/// No sentence is longer, its full stop included.
+/// The largest number of words of a sentence, its full stop included.
 pub const LONGEST: usize = 36;
 
 /// A sentence with *it*, and its properties.
@@ -239,7 +239,7 @@ fn one<T: Copy>(of: &[T], rng: &mut Rng) -> T {
     of[rng.below(of.len())]
 }
 
-/// The nouns that *it* may refer to.
+/// The set of nouns from which the noun that *it* refers to is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Nouns {
     Training,
@@ -262,7 +262,7 @@ pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
     Sentence { words, it, noun, kind }
 }
 
-/// The same without *it*, about any nouns: `[when] [places] who did what [places] and who did`.
+/// A sentence without *it* and with any nouns: `[when] [places] who did what [places] and who did`.
 fn without_it(rng: &mut Rng) -> Vec<&'static str> {
     let kind = rng.below(KINDS.len());
     let noun = one(&KINDS[kind].nouns, rng);

@@ -1,5 +1,5 @@
-//! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. Arithmetic
-//! is the limit if operands arrive in time; every rung reduces the time spent waiting for them.
+//! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. The FMA peak is the limit
+//! if operands are in registers or caches in time. Every rung reduces stalls on loads and stores.
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};
@@ -9,11 +9,12 @@ use retrograd::tensor::par;
 use retrograd::tensor::settings::{level, with_level};
 use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level};
 
-/// Rows of `b` that stay in a cache while they are multiplied by all rows of `a`.
-const DEPTH: usize = 96;
+/// KC: the rows of a block of `b`, which stays in a cache while all rows of `a` are multiplied by
+/// it.
+const KC: usize = 96;
 
 pub fn ladder(n: usize) -> Ladder {
-    assert!(n.is_multiple_of(96), "a multiple of the tile sizes, as there is no code for edges");
+    assert!(n.is_multiple_of(96), "n must be a multiple of 96: there is no code for edge tiles");
     let mut rng = Rng::new(1);
     let (a, b) = (Tensor::randn([n, n], &mut rng), Tensor::randn([n, n], &mut rng));
     let rung = |name, what, f: fn(&[f32], &[f32], usize, &mut [f32])| {
@@ -55,11 +56,11 @@ pub fn ladder(n: usize) -> Ladder {
                 "this library: reads operands in place or packs them, by size and strides",
                 level(),
             ),
-            // At the scalar level, the library calls that crate, which detects the CPU's features
-            // itself.
+            // At the scalar level the library calls the crate matrixmultiply, which detects the
+            // instruction sets of the CPU itself.
             product(
                 "matrixmultiply",
-                "the crate of that name, with the same partition",
+                "the crate of that name, divided among threads by this library",
                 Level::Scalar,
             ),
         ],
@@ -76,7 +77,8 @@ fn naive(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     }
 }
 
-/// The same sums in another order. Now the compiler vectorises, for any x86-64 or Arm: 4 lanes.
+/// The same sums in another order. The compiler vectorises the inner loop for the baseline
+/// instruction set (SSE2, NEON): 4 lanes.
 fn reordered(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
         for (&x, b) in a.iter().zip(b.chunks_exact(n)) {
@@ -89,9 +91,9 @@ fn reordered(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
 
 /// All rows of `a` are multiplied by a block of `b` while it is in the cache.
 fn blocked(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
-    for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+    for (at, b) in b.chunks_exact(KC * n).enumerate() {
         for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
-            for (&x, b) in a[at * DEPTH..][..DEPTH].iter().zip(b.chunks_exact(n)) {
+            for (&x, b) in a[at * KC..][..KC].iter().zip(b.chunks_exact(n)) {
                 for (c, &y) in c.iter_mut().zip(b) {
                     *c += x * y;
                 }
@@ -117,9 +119,9 @@ impl Kernel<f32> for Vectorised<'_> {
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         let Vectorised { a, b, n, c } = self;
-        for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+        for (at, b) in b.chunks_exact(KC * n).enumerate() {
             for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
-                for (&x, b) in a[at * DEPTH..][..DEPTH].iter().zip(b.chunks_exact(n)) {
+                for (&x, b) in a[at * KC..][..KC].iter().zip(b.chunks_exact(n)) {
                     let x = s.splat(x);
                     for (c, y) in c.chunks_exact_mut(S::N).zip(b.chunks_exact(S::N)) {
                         s.store(s.fma(x, s.load(y), s.load(c)), c);
@@ -130,12 +132,12 @@ impl Kernel<f32> for Vectorised<'_> {
     }
 }
 
-/// A tile of `ROWS` rows and `16 VECS` columns of `c` is accumulated in registers. A step of `k`
-/// requires `ROWS + VECS` loads for `ROWS · VECS` multiply-adds, and no store.
+/// A tile of `c` of `ROWS` rows and `16 VECS` columns is accumulated in registers, by one rank-1
+/// update for each `k`: `ROWS + VECS` loads, `ROWS · VECS` multiply-adds and no store.
 fn tiled(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     match level() {
         Level::Avx512 => f32::dispatch(level(), Tiled::<12, 2> { a, b, n, c }),
-        // 16 registers of 8 lanes: 12 accumulators, and the others for operands.
+        // AVX2 has 16 registers of 8 lanes: 12 are accumulators, the others hold operands.
         _ => f32::dispatch(level(), Tiled::<6, 1> { a, b, n, c }),
     }
 }
@@ -152,10 +154,9 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Tiled<'_, ROWS, VECS>
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         let Tiled { a, b, n, c } = self;
-        for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
+        for (at, b) in b.chunks_exact(KC * n).enumerate() {
             for (a, c) in a.chunks_exact(ROWS * n).zip(c.chunks_exact_mut(ROWS * n)) {
-                let rows: [&[f32]; ROWS] =
-                    std::array::from_fn(|i| &a[i * n + at * DEPTH..][..DEPTH]);
+                let rows: [&[f32]; ROWS] = std::array::from_fn(|i| &a[i * n + at * KC..][..KC]);
                 for j in (0..n).step_by(VECS * S::N) {
                     let mut sums = [[s.splat(0.0); VECS]; ROWS];
                     for (k, b) in b.chunks_exact(n).enumerate() {
@@ -191,27 +192,33 @@ fn add_to<S: Lanes<f32>, const ROWS: usize, const VECS: usize>(
     }
 }
 
-/// Rows of `b` are `n` elements apart: on different pages, and in few sets of the cache. The packed
-/// copies, one tile wide, are read sequentially.
+/// Blocks of `a` and `b` are packed. Unpacked rows of `b` are `n` elements apart, on different
+/// pages and (if `n` has a large power of two as a factor) in few sets of the cache; packed panels,
+/// one tile wide, are read sequentially.
 fn packed(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     match level() {
-        Level::Avx512 => by_panels::<12, 2>(a, b, n, c),
-        _ => by_panels::<6, 1>(a, b, n, c),
+        Level::Avx512 => packed_tiles::<12, 2>(a, b, n, c),
+        _ => packed_tiles::<6, 1>(a, b, n, c),
     }
 }
 
-fn by_panels<const ROWS: usize, const VECS: usize>(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
+fn packed_tiles<const ROWS: usize, const VECS: usize>(
+    a: &[f32],
+    b: &[f32],
+    n: usize,
+    c: &mut [f32],
+) {
     let width = VECS * F32_LANES;
-    let (mut left, mut right) = (vec![0.0; ROWS * DEPTH], vec![0.0; DEPTH * n]);
-    for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
-        for (j, panel) in right.chunks_exact_mut(DEPTH * width).enumerate() {
+    let (mut left, mut right) = (vec![0.0; ROWS * KC], vec![0.0; KC * n]);
+    for (at, b) in b.chunks_exact(KC * n).enumerate() {
+        for (j, panel) in right.chunks_exact_mut(KC * width).enumerate() {
             for (panel, b) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
                 panel.copy_from_slice(&b[j * width..][..width]);
             }
         }
         for (a, c) in a.chunks_exact(ROWS * n).zip(c.chunks_exact_mut(ROWS * n)) {
             for (i, a) in a.chunks_exact(n).enumerate() {
-                for (k, &x) in a[at * DEPTH..][..DEPTH].iter().enumerate() {
+                for (k, &x) in a[at * KC..][..KC].iter().enumerate() {
                     left[k * ROWS + i] = x;
                 }
             }
@@ -234,7 +241,7 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS
     #[inline(always)]
     fn run<S: Lanes<f32>>(self, s: S) {
         let width = VECS * S::N;
-        for (j, panel) in self.right.chunks_exact(DEPTH * width).enumerate() {
+        for (j, panel) in self.right.chunks_exact(KC * width).enumerate() {
             let mut sums = [[s.splat(0.0); VECS]; ROWS];
             for (x, y) in self.left.chunks_exact(ROWS).zip(panel.chunks_exact(width)) {
                 let y: [S::V; VECS] = std::array::from_fn(|v| s.load(&y[v * S::N..]));
@@ -250,7 +257,7 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS
     }
 }
 
-/// Each row of `c` is written by one thread, so threads do not synchronise.
+/// Every thread computes some rows of `c`, and packs `b` for itself.
 fn threaded(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     let rows = (n / par::threads()).next_multiple_of(12).min(n);
     let parallel = Cost(u32::MAX); // at any size

@@ -9,7 +9,7 @@ use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::rescue::interrupted;
 use crate::run::{Purpose, Run};
-use crate::samples::{first_words, prompts, tell};
+use crate::samples::{first_words, print_sample, prompts};
 use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result};
 use crate::train::held_out_loss;
@@ -60,7 +60,7 @@ pub fn finish(
             }
             say!("\n\x20   ~ ~ ~\n");
             let count = args.tokens.unwrap_or(SAMPLE) as usize;
-            tell(run, prompt, count, args.sampler(), &mut rng, || {
+            print_sample(run, prompt, count, args.sampler(), &mut rng, || {
                 if let Some(stop) = stop() {
                     say!("");
                     stop.leave();

@@ -153,7 +153,7 @@ impl Folder {
     }
 
     /// Removes temporary files of a process that was killed while writing.
-    pub fn sweep(&self) {
+    pub fn remove_temporary_files(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();

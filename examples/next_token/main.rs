@@ -70,7 +70,7 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        samples::tell(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
+        samples::print_sample(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
     })
 }
 
@@ -129,12 +129,12 @@ fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     if corpus.source.fingerprint != run.source.fingerprint {
         let file = file.unwrap_or(Path::new("the tales"));
         return failed(format!(
-            "the run in {} was trained on another text than {} contains now",
+            "the run in {} was trained on a text that differs from the one in {}",
             folder.name(),
             file.display()
         ));
     }
-    folder.sweep();
+    folder.remove_temporary_files();
     Ok((run, corpus, folder))
 }
 

@@ -35,7 +35,7 @@ pub fn first_words(text: &str, most: usize) -> String {
 
 /// Prints the prompt and its continuation by the model, character by character; `each` is called
 /// after each one.
-pub fn tell<O>(
+pub fn print_sample<O>(
     run: &Run<O>,
     prompt: &str,
     count: usize,

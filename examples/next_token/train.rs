@@ -18,8 +18,9 @@ const EVAL_WINDOWS: usize = 64;
 /// Held-out windows per batch.
 const EVAL_BATCH: usize = 32;
 
-/// Takes the remaining steps. The held-out loss is evaluated, and a checkpoint written, at the
-/// beginning, every `eval_every` steps and at the end.
+/// Takes the remaining steps. Before the first step and every `eval_every` steps, the held-out loss
+/// is evaluated and a checkpoint written. A checkpoint is also written after the last step, on a
+/// signal, and if the log cannot be written.
 pub fn train(
     run: &mut Run,
     corpus: &Corpus,
@@ -39,7 +40,7 @@ pub fn train(
     }
     while run.step < last {
         let step = take_step(run, corpus, folder)?;
-        let mut keep = || {
+        let mut record = || {
             let mut logged = log.write(folder, Line::Step(step));
             progress.step(&step);
             // The last evaluation uses all of the held-out text, and is not part of the loop.
@@ -58,7 +59,7 @@ pub fn train(
                 (Ok(()), None) => Ok(()),
             }
         };
-        keep().or_else(|stop| rescue(run, folder, log, stop))?;
+        record().or_else(|stop| rescue(run, folder, log, stop))?;
     }
     Ok(())
 }
@@ -84,8 +85,7 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
         Ok(()) => {}
         Err(StepError::NotFinite(names)) => {
             let all = names.len();
-            let why =
-                format!("the gradient is not finite in {} ({all} parameters in all)", names[0]);
+            let why = format!("the gradient of {} is not finite ({all} such parameters)", names[0]);
             return run.diverged(folder, why);
         }
         Err(e) => return failed(e),
@@ -112,7 +112,7 @@ fn evaluation(
     Ok(Line::Evaluation(evaluation))
 }
 
-/// The mean loss over all tokens but the first of each window; `None` if a signal was received.
+/// The mean loss over the targets of all windows; `None` if a signal was received.
 pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], request: &StopRequest) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0);
     // The last window may be shorter, and is then a batch of its own.

@@ -77,14 +77,15 @@ fn by_hand(l: &mut Lesson) {
 }
 
 //> variance
-/// Statistics of dot products of random vectors of length `d`, and of the softmax over 16 of them.
+/// Statistics of dot products of random vectors with `d` elements, and of the softmax over 16
+/// products.
 struct Measured {
     variance: f32,
     largest_weight: f32,
     slope: f32,
 }
 
-/// Without and with the division by `√d`.
+/// The statistics without and with the division by `√d`.
 fn measure(d: usize, rng: &mut Rng) -> [Measured; 2] {
     let q = Tensor::<f32>::randn([1024, 1, d], rng); // independent, mean 0, variance 1
     let k = Tensor::randn([1024, 16, d], rng);
@@ -121,8 +122,8 @@ fn why_divide(l: &mut Lesson) {
     l.say(
         "1024 random queries with 16 keys each. \"Largest\" is the mean of the largest of the \
          16 weights (1/16 = 0.06 if all are equal, 1 if one key has all the weight). \"Slope\" \
-         is the sum of the derivatives of each weight by its score, which scales the gradient \
-         that passes through the softmax.",
+         is the sum of the derivatives of each weight with respect to its score, which scales \
+         the gradient that the softmax passes back.",
     );
     let rng = &mut Rng::new(1);
     let mut table = String::from(
@@ -151,7 +152,7 @@ fn why_divide(l: &mut Lesson) {
 }
 
 //> module
-/// The same as a module. Weights are `[d_in, d_out]`.
+/// Self-attention as a module, with weights of shape `[d_in, d_out]`.
 pub struct SelfAttentionV1 {
     w_query: Param,
     w_key: Param,

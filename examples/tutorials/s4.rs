@@ -58,7 +58,7 @@ fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
     l.formula(
         "q = Wq x,  k = Wk x,  v = Wv x\nω_ij = q_i · k_j,  α = softmax(ω / √d_k),  z = Σ α_j v_j",
     );
-    l.say("Queries and keys are 24 wide, values 28, words 16.");
+    l.say("Queries and keys have 24 elements, values 28, words 16.");
     //> weights
     let mut rng = TorchRng::manual_seed(123);
     let w =
@@ -125,7 +125,7 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
          a missing axis is repeated without a copy: broadcasting.",
     );
     //> batched
-    let stacked = x.t().broadcast_to([3, 16, 6]); // not needed, and free
+    let stacked = x.t().broadcast_to([3, 16, 6]); // a view; matmul broadcasts by itself
     let keys = w_key.matmul(&x.t()); // [3, 24, 16] · [16, 6]
     let values = w_value.matmul(&x.t());
     l.code("batched");
@@ -154,8 +154,8 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
     l.table("s4.multi.weights", &weights.squeeze(1));
     l.table("s4.multi.context", &z);
     l.say(
-        "(Scientific notation because the largest is more than a thousand times the smallest: \
-         PyTorch's rule, and ours.) The weights of the query \"is\" in each of the three heads:",
+        "(PyTorch and this library print in scientific notation if the largest element is more \
+         than a thousand times the smallest.) The weights of the query \"is\" in each head:",
     );
     for head in 0..3 {
         l.say(&format!("head {}", head + 1));
@@ -166,7 +166,7 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
 fn cross(l: &mut Lesson, x: &Tensor, w: &Weights, mut rng: TorchRng) {
     l.section("Cross-attention: another exercise");
     l.say(
-        "The tutorial seeds again and draws the same three matrices, which are reused here. A \
+        "The tutorial sets the seed again and draws the same matrices, which are reused here. A \
          second sentence of eight words, drawn after them, gives the keys and values.",
     );
     //> cross

@@ -9,14 +9,15 @@
 //! * [`rand`](TorchRng::rand), [`uniform`](TorchRng::uniform), [`randint`](TorchRng::randint)
 //!   and [`randperm`](TorchRng::randperm) have equal bits.
 //! * [`randn`](TorchRng::randn) and [`normal`](TorchRng::normal) draw the same uniform numbers
-//!   and differ by the rounding of `ln`, `sin` and `cos`. In `f32` five numbers of six have equal
-//!   bits; of 2.7 · 10⁸, nine were more than 3 ULP apart, near 0, and none more than 7 ULP or
-//!   `4.8e-7`. In `f64`, of 1.3 · 10⁸ none was more than 3 ULP or `8.9e-16` apart. These differences
-//!   are multiplied by `std`; in ULP they are larger where the mean cancels most of a number.
+//!   and differ by the rounding of `ln`, `sin` and `cos`. Of 2.7 · 10⁸ numbers in
+//!   `f32`, five of six had equal bits; nine, all near 0, differed by more than 3 ULP, and none by
+//!   more than 7 ULP or more than `4.8e-7`. Of 1.3 · 10⁸ numbers in `f64`, none differed by more
+//!   than 3 ULP or more than `8.9e-16`. `std` multiplies the absolute differences. Differences in
+//!   ULP are larger where adding the mean cancels leading digits.
 //!
-//! PyTorch's dropout is not reproduced: its masks depend on how it was built.
+//! PyTorch's dropout is not reproduced: its masks depend on the build of PyTorch.
 //!
-//! Sources: Matsumoto, Nishimura: *Mersenne Twister*, 1998; the fill rules are those of
+//! Sources: Matsumoto, Nishimura: *Mersenne Twister*, 1998. The order of the draws is that of
 //! `aten/src/ATen/native/cpu/DistributionTemplates.h` in PyTorch.
 //!
 //! ```
@@ -37,7 +38,7 @@ use std::fmt;
 
 /// Words of state of MT19937.
 const WORDS: usize = 624;
-/// Normal numbers are made in blocks of this many, if there are as many at all.
+/// Normal numbers in a block. A tensor with fewer elements is filled in pairs.
 const BLOCK: usize = 16;
 
 /// PyTorch's generator on the CPU: MT19937 and one normal number kept for the next call.
@@ -160,8 +161,8 @@ impl TorchRng {
     ///
     /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is
     /// the first of the next call. From 16 on, all elements are filled with uniform numbers, and
-    /// blocks of 16 are transformed, with radii from the first half and angles from the second. A
-    /// last incomplete block overlaps the previous one, and is drawn again.
+    /// blocks of 16 are transformed, with radii from the first half and angles from the second. If
+    /// the last block is incomplete, the last 16 elements are drawn and transformed again.
     ///
     /// # Panics
     /// If `std` is negative, or either is NaN.
@@ -174,7 +175,7 @@ impl TorchRng {
     #[track_caller]
     pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
         require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
-            format!("needs a mean and a deviation of at least 0, got {mean} and {std}")
+            format!("std must be at least 0 and the mean not NaN, got mean {mean}, std {std}")
         })
         .or_panic();
         let shape = shape.into();
@@ -247,7 +248,7 @@ impl TorchRng {
         order
     }
 
-    /// A tensor of numbers that are drawn in order.
+    /// A tensor whose elements are drawn by `f`, in row-major order.
     #[track_caller]
     fn each<T: Element>(
         &mut self,
@@ -268,8 +269,9 @@ fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
     })
 }
 
-/// Transforms eight radii and eight angles to sixteen normal numbers. Functions are evaluated in
-/// `f64` and rounded to `T`; everything between them is in the arithmetic of `T`, as in PyTorch.
+/// Transforms 16 uniform numbers to 16 normal numbers; the first half gives radii, the second
+/// angles. `ln`, `sqrt`, `sin` and `cos` are evaluated in `f64` and rounded to `T`. All other
+/// arithmetic is in `T`, as in PyTorch.
 fn normal_block<T: Float>(block: &mut [T], mean: T, std: T) {
     let (radii, angles) = block.split_at_mut(BLOCK / 2);
     for (a, b) in radii.iter_mut().zip(angles) {
@@ -319,7 +321,8 @@ impl SeedableRng for TorchRng {
 mod tests {
     use super::*;
 
-    /// The 10 000th number of the reference seed, which the C++ standard specifies for `mt19937`.
+    /// The 10 000th number of the default seed, 5489, which the C++ standard specifies for
+    /// `mt19937`.
     #[test]
     fn known_answer() {
         let mut rng = TorchRng::manual_seed(5489);

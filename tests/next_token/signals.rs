@@ -1,4 +1,4 @@
-//! Signals end a run after saving it, with the conventional exit code.
+//! A signal ends a run after the run has been saved. The exit code is 128 plus the signal number.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place, wait_until};
@@ -48,7 +48,7 @@ fn each_signal_has_its_exit_code_after_saving() {
 #[test]
 fn a_second_ctrl_c_ends_the_run_at_once() {
     let place = Place::new();
-    // Steps that take long enough for both.
+    // Steps that take long enough for two signals to arrive during one.
     let args = ["--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
     let mut child = place.start(&args);
     wait_for_lines(&place, &mut child, 1);
@@ -63,7 +63,7 @@ fn a_second_ctrl_c_ends_the_run_at_once() {
 }
 
 #[test]
-fn a_long_sample_after_training_is_ended() {
+fn a_signal_ends_a_long_sample_after_training() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
     let mut command = place.example("next_token", &args);
@@ -79,7 +79,7 @@ fn a_long_sample_after_training_is_ended() {
 fn an_ignored_hangup_stays_ignored() {
     let place = Place::new();
     let example = place.example("next_token", &RECIPE);
-    // What `nohup` does.
+    // Ignores SIGHUP, as `nohup` does.
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", r#"trap "" HUP; exec "$0" "$@""#]).arg(example.get_program());
     ignoring.args(example.get_args()).current_dir(place.path(""));

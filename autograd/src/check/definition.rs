@@ -1,4 +1,4 @@
-//! Fused operations against their definitions.
+//! Comparison of fused operations with their definitions.
 
 use super::checker::noise;
 use super::report::{CheckError, Tally, unravel};
@@ -8,11 +8,11 @@ use crate::var::no_grad;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::settings::with_grad_enabled;
 
-/// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the values,
-/// and the gradients of the inputs by the kernel with those of the definition. Two numbers agree if
-/// they differ by at most `tolerance · max(1, m)`, where `m` is the largest magnitude in the tensor
-/// by the definition. Gives whether there was anything to compare: `false` if no fused operation
-/// computed `y`.
+/// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the value
+/// `y`, and the gradients of the inputs. Two numbers agree if they differ by at most
+/// `tolerance · max(1, m)`, where `m` is the largest finite magnitude in the tensor that the
+/// definition computed. Returns `Ok(false)` if no fused operation computed `y`, so that nothing was
+/// compared.
 ///
 /// ```
 /// use retrograd_autograd::{Var, check};
@@ -23,7 +23,7 @@ use retrograd_tensor::settings::with_grad_enabled;
 /// ```
 ///
 /// # Errors
-/// [`CheckError::Definition`] if they differ.
+/// [`CheckError::Definition`] if numbers differ, [`CheckError::Shape`] if shapes do.
 ///
 /// # Panics
 /// If the graph was consumed by a backward pass.
@@ -54,7 +54,7 @@ pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     Ok(true)
 }
 
-/// A gradient for each input: 0 where there is none.
+/// The gradients of all inputs, with zeros for inputs without one.
 fn dense(node: &Node<f64>, grads: InputGrads<f64>) -> Vec<Tensor<f64>> {
     let mut all: Vec<_> = node.inputs().iter().map(|x| Tensor::zeros(x.shape())).collect();
     for InputGrad { at, value, .. } in grads.0 {
@@ -63,7 +63,7 @@ fn dense(node: &Node<f64>, grads: InputGrads<f64>) -> Vec<Tensor<f64>> {
     all
 }
 
-/// Compares results, or gradients of an input.
+/// Compares the values of an output, or the gradients of input `input`.
 fn compare(
     input: Option<usize>,
     kernel: &Tensor<f64>,

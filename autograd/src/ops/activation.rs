@@ -6,7 +6,7 @@ use retrograd_tensor::ops::activation::*;
 
 /// # Activation functions
 impl<T: Real> Var<T> {
-    /// `max(x, 0)`; NaN of NaN. The derivative at 0 is 0.
+    /// `max(x, 0)`; NaN if `x` is NaN. The derivative at 0 is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -21,7 +21,7 @@ impl<T: Real> Var<T> {
         self.map(Relu)
     }
 
-    /// `max(x, 0)²`; NaN of NaN.
+    /// `max(x, 0)²`; NaN if `x` is NaN.
     ///
     /// So et al. 2021 (arXiv 2109.08668).
     ///
@@ -38,7 +38,7 @@ impl<T: Real> Var<T> {
         self.map(ReluSquared)
     }
 
-    /// `x` above 0, `slope · x` below. The derivative at 0 is `slope`.
+    /// `x` if `x > 0`, else `slope · x`. The derivative at 0 is `slope`.
     ///
     /// Maas, Hannun, Ng 2013.
     ///
@@ -55,7 +55,7 @@ impl<T: Real> Var<T> {
         self.map(LeakyRelu { slope })
     }
 
-    /// `x` above 0, `alpha · (eˣ - 1)` below. The derivative at 0 is `alpha`.
+    /// `x` if `x > 0`, else `alpha · (eˣ - 1)`. The derivative at 0 is `alpha`.
     ///
     /// Clevert, Unterthiner, Hochreiter 2015 (arXiv 1511.07289).
     ///
@@ -72,7 +72,7 @@ impl<T: Real> Var<T> {
         self.map(Elu { alpha })
     }
 
-    /// `1 / (1 + e⁻ˣ)`, without overflow on either side.
+    /// `1 / (1 + e⁻ˣ)`, without overflow for large `|x|`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -152,7 +152,7 @@ impl<T: Real> Var<T> {
         self.map(Softplus)
     }
 
-    /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
+    /// `x / (1 + |x|)`, between -1 and 1; NaN if `x` is ±∞, as in PyTorch.
     ///
     /// Turian, Bergstra, Bengio 2009.
     ///

@@ -1,4 +1,5 @@
-//! Linear layers, alone and with what follows them, see [`retrograd_tensor::ops::linear`].
+//! Linear layers, alone and fused with an activation, a residual or a second layer. Their kernels
+//! are in [`retrograd_tensor::ops::linear`].
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::op::{Fused, Slot, is_recorded};
@@ -11,8 +12,8 @@ pub type Affine<'a, T> = (&'a Var<T>, Option<&'a Var<T>>);
 
 /// # Linear layers
 impl<T: Real> Var<T> {
-    /// `x · Wᵀ + b`: `[.., inputs]` with a weight `[outputs, inputs]` and a bias `[outputs]` is
-    /// `[.., outputs]`.
+    /// `x · Wᵀ + b`, `[.., outputs]`, for `x` `[.., inputs]`, a weight `[outputs, inputs]` and a
+    /// bias `[outputs]`.
     ///
     /// # Panics
     /// If shapes do not agree.
@@ -52,7 +53,8 @@ impl<T: Real> Var<T> {
         self.linear_of(value, weight, bias, Some(residual))
     }
 
-    /// The node of a linear layer: `bias` and `residual` are addends.
+    /// Records the node of a linear layer with the result `value`; `bias` and `residual` are
+    /// optional addends.
     fn linear_of(
         &self,
         value: Tensor<T>,
@@ -73,8 +75,8 @@ impl<T: Real> Var<T> {
         })
     }
 
-    /// `f(x · Wᵀ + b)`: [`Var::linear`] and [`Var::map`] in one pass over memory, which also
-    /// makes the derivative, so that the backward pass only multiplies.
+    /// `f(x · Wᵀ + b)`: [`Var::linear`] and [`Var::map`] in one pass over memory. The same pass
+    /// stores the derivative of `f` for the backward pass.
     ///
     /// # Panics
     /// If shapes do not agree.
@@ -121,8 +123,8 @@ impl<T: Real> Var<T> {
     }
 
     /// `f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂`, the feed-forward network of Vaswani et al. 2017
-    /// (arXiv 1706.03762): [`Var::linear_map`] and [`Var::linear`], where in the backward pass
-    /// the derivative of `f` is multiplied to each block of a product while it is in the cache.
+    /// (arXiv 1706.03762): [`Var::linear_map`] and [`Var::linear`]. The backward pass multiplies
+    /// each block of `ȳ · W₂` by the derivative of `f` while the block is in the cache.
     ///
     /// # Panics
     /// If shapes do not agree.
@@ -204,7 +206,7 @@ impl<T: Real> Var<T> {
     }
 }
 
-/// The second layer of a feed-forward network, and a residual if one is given.
+/// `h · W₂ᵀ + b₂`, plus the residual if one is given.
 #[track_caller]
 fn project_down<T: Real>(
     hidden: &Tensor<T>,
@@ -233,7 +235,7 @@ impl<T: Real> Fused<T> for LinearMap<T> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let dh = g.mul(&self.slope);
         InputGrads::of(&self.x, || dh.matmul(self.weight.value()))
-            .and(&self.weight, || of_weight(self.x.value(), &dh))
+            .and(&self.weight, || weight_gradient(self.x.value(), &dh))
             .and(&self.bias, || dh.clone())
     }
 
@@ -261,7 +263,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
     const NAME: &'static str = "feed_forward";
 
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
-        let outer = InputGrads::of(&self.down, || of_weight(&self.hidden, g))
+        let outer = InputGrads::of(&self.down, || weight_gradient(&self.hidden, g))
             .and(&self.down_bias, || g.clone())
             .and(&self.residual, || g.clone());
         if ![&self.x, &self.up, &self.up_bias].iter().any(|input| input.needs_grad()) {
@@ -270,7 +272,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
         let dh = g.matmul_times(self.down.value(), &self.slope);
         outer
             .and(&self.x, || dh.matmul(self.up.value()))
-            .and(&self.up, || of_weight(self.x.value(), &dh))
+            .and(&self.up, || weight_gradient(self.x.value(), &dh))
             .and(&self.up_bias, || dh.clone())
     }
 
@@ -282,7 +284,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
     }
 }
 
-/// The gradient of the weight of a linear layer, given that of its output.
-fn of_weight<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
+/// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is that of its output.
+fn weight_gradient<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
     of_right_transposed(&Var::constant(x.clone()), &Var::constant(g.clone()))
 }

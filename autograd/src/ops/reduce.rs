@@ -6,13 +6,13 @@ use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, Real, Shape, Tensor};
 
-/// A gradient of the reduced shape, repeated along the reduced axes.
+/// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
 fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
     g.reshape(to.reduced(axes, true)).broadcast_to(to)
 }
 
-/// The node of a sum.
-fn spread_rule<T: Real>(name: &'static str, x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
+/// Records the node of a sum along `axes`.
+fn sum_node<T: Real>(name: &'static str, x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
     Var::from_op(name, value, [x], |[x]| {
         let x = x.slot();
         move |cx, g| InputGrads::of(&x, || spread(g, cx.shape(&x), axes))
@@ -38,7 +38,8 @@ impl<T: Real> Fused<T> for Prod<T> {
     }
 }
 
-/// The product as multiplications of halves.
+/// The product over `axes`: the first half of the elements is multiplied by the second until one is
+/// left.
 fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     let out = x.shape().reduced(axes, false);
     let order = axes.moved_last(x.rank());
@@ -55,8 +56,8 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     y.reshape(out)
 }
 
-/// The node of a maximum or minimum. `arg` is argmax or argmin: the gradient goes to the first such
-/// element.
+/// Records the node of a maximum or minimum. The gradient is passed to the element that `arg`,
+/// argmax or argmin, selects: the first one of equal elements.
 fn selection<T: Real>(
     name: &'static str,
     x: &Var<T>,
@@ -73,7 +74,7 @@ fn selection<T: Real>(
     })
 }
 
-/// True at the first element of each group that `arg` (argmax or argmin) finds.
+/// A mask that is true at the element that `arg` (argmax or argmin) selects in each reduced group.
 fn first_of_each<T: Real>(
     x: &Tensor<T>,
     axes: AxisSet,
@@ -106,7 +107,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        spread_rule("sum", self, self.value().sum(axes), axes)
+        sum_node("sum", self, self.value().sum(axes), axes)
     }
 
     /// [`Var::sum`] that keeps the reduced axes, with size 1.
@@ -120,7 +121,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        spread_rule("sum", self, self.value().sum_keepdim(axes), axes)
+        sum_node("sum", self, self.value().sum_keepdim(axes), axes)
     }
 
     /// The sum over the axes that a broadcast from `shape` would repeat: the result has `shape`.
@@ -290,7 +291,8 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("var", self.shape()).or_panic();
         let n = self.value().count(axes).saturating_sub(correction);
         let off = self.sub(&self.mean_keepdim(axes));
-        // The mean of large numbers is itself rounded, by as much as the deviations' mean.
+        // The mean is rounded. Its rounding error is the mean of the deviations, which is
+        // subtracted.
         let off = off.sub(&off.mean_keepdim(axes));
         off.square().sum(axes) / T::from_f64(n as f64)
     }
@@ -323,7 +325,7 @@ impl<T: Real> Var<T> {
     pub fn std(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
         let var = self.var(axes, correction);
-        // That of the root is infinite at 0.
+        // The derivative of the square root is infinite at 0.
         let zero = var.value().eq(&Tensor::scalar(T::ZERO));
         var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO)
     }
@@ -342,7 +344,7 @@ impl<T: Real> Var<T> {
         self.std(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// `ln Σ eˣ` over axes, without overflow. Of no elements it is -inf.
+    /// `ln Σ eˣ` over axes, without overflow; -inf over no elements.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -359,7 +361,7 @@ impl<T: Real> Var<T> {
         let output = value.clone();
         Var::from_op("logsumexp", value, [self], |[x]| {
             let x = x.save();
-            // d/dx = softmax(x) = e^(x - y), and 0 where every x is -inf, as y then is.
+            // d/dx = softmax(x) = e^(x - y), and 0 where y is -inf: every x is then -inf.
             move |cx, g| {
                 InputGrads::of(&x, || {
                     let empty = output.eq(&Tensor::scalar(T::NEG_INFINITY));

@@ -1,5 +1,6 @@
-//! Fused operations at sizes that the table does not draw, against their definitions, and some against
-//! compositions of other operations: values, first and second derivatives, in `f64`.
+//! Operations at sizes that the table does not draw, in `f64`: fused operations against their
+//! definitions (values and gradients), and fused and other operations against compositions (values,
+//! first and second derivatives).
 
 use retrograd_autograd::{Var, check, grad};
 use retrograd_tensor::ops::activation::Gelu;
@@ -9,7 +10,8 @@ use retrograd_tensor::{Shape, Tensor};
 
 type F = Box<dyn Fn(&[Var<f64>]) -> Var<f64>>;
 
-/// The value, gradients of a random projection of it, and gradients of a projection of those.
+/// The value `y` of `f(x)`; the gradients of a random projection of `y`, by a first-order and by a
+/// recorded pass; and the gradients of a random projection of these.
 fn derivatives(f: &F, x: &[Tensor<f64>], seed: u64) -> Vec<Option<Tensor<f64>>> {
     let random = |shape: &Shape, seed| Var::constant(Tensor::randn(shape, &mut Rng::new(seed)));
     let x: Vec<Var<f64>> = x.iter().map(|x| Var::leaf(x.clone())).collect();
@@ -35,7 +37,7 @@ fn derivatives(f: &F, x: &[Tensor<f64>], seed: u64) -> Vec<Option<Tensor<f64>>> 
     all
 }
 
-fn agree(name: &str, fused: F, composed: F, x: &[Tensor<f64>]) {
+fn assert_agree(name: &str, fused: F, composed: F, x: &[Tensor<f64>]) {
     for seed in 0..3 {
         let (a, b) = (derivatives(&fused, x, seed), derivatives(&composed, x, seed));
         assert_eq!(a.len(), b.len(), "{name}");
@@ -59,14 +61,18 @@ fn random(shape: &[usize], seed: u64) -> Tensor<f64> {
     Tensor::randn(shape, &mut Rng::new(100 + seed))
 }
 
-/// Whether a fused operation agrees with its definition.
-fn agrees_with_definition(name: &str, f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Tensor<f64>]) {
+/// Asserts that a fused operation agrees with its definition.
+fn assert_agrees_with_definition(
+    name: &str,
+    f: impl Fn(&[Var<f64>]) -> Var<f64>,
+    x: &[Tensor<f64>],
+) {
     let x: Vec<Var<f64>> = x.iter().map(|x| Var::leaf(x.clone())).collect();
     assert_eq!(check::definition(&f(&x), 1e-11), Ok(true), "{name}");
 }
 
 #[test]
-fn norms() {
+fn norms_agree_with_their_definitions() {
     for shape in [&[5][..], &[3, 1], &[2, 3, 17], &[2, 0], &[0, 4], &[64, 33]] {
         let last = [shape[shape.len() - 1]];
         let x = [random(shape, 0), random(&last, 1), random(&last, 2)];
@@ -75,30 +81,30 @@ fn norms() {
                 let layer_norm = |x: &[Var<f64>]| {
                     x[0].layer_norm(weight.then_some(&x[1]), bias.then_some(&x[2]), eps)
                 };
-                agrees_with_definition("layer_norm", layer_norm, &x);
+                assert_agrees_with_definition("layer_norm", layer_norm, &x);
                 let rms_norm = |x: &[Var<f64>]| x[0].rms_norm(weight.then_some(&x[1]), eps);
-                agrees_with_definition("rms_norm", rms_norm, &x);
+                assert_agrees_with_definition("rms_norm", rms_norm, &x);
             }
         }
     }
 }
 
 #[test]
-fn softmax_and_log_softmax() {
+fn softmax_and_logsumexp_agree_with_exponentials_and_sums() {
     for (shape, axis) in [(&[5][..], 0), (&[3, 7], 0), (&[3, 7], -1), (&[2, 5, 33], 1)] {
         let x = [random(shape, 3)];
         let composed = move |x: &[Var<f64>]| {
             let e = x[0].exp();
             e.div(&e.sum_keepdim(axis))
         };
-        agree("softmax", Box::new(move |x| x[0].softmax(axis)), Box::new(composed), &x);
-        agree(
+        assert_agree("softmax", Box::new(move |x| x[0].softmax(axis)), Box::new(composed), &x);
+        assert_agree(
             "log_softmax",
             Box::new(move |x| x[0].log_softmax(axis)),
             Box::new(move |x| composed(x).ln()),
             &x,
         );
-        agree(
+        assert_agree(
             "logsumexp",
             Box::new(move |x| x[0].logsumexp(axis)),
             Box::new(move |x| x[0].exp().sum(axis).ln()),
@@ -106,7 +112,7 @@ fn softmax_and_log_softmax() {
         );
         let keep = random(shape, 4).lt(&Tensor::scalar(0.5));
         let kept = Var::constant(keep.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0)));
-        agree(
+        assert_agree(
             "masked_softmax",
             Box::new(move |x| x[0].masked_softmax(&keep, axis)),
             Box::new(move |x| {
@@ -121,7 +127,7 @@ fn softmax_and_log_softmax() {
 }
 
 #[test]
-fn cross_entropy() {
+fn cross_entropy_agrees_with_its_definition() {
     let cases: [(&[usize], &[i64]); 4] = [
         (&[3, 5], &[4, -100, 0]),
         (&[3], &[1]),
@@ -134,16 +140,16 @@ fn cross_entropy() {
         for label_smoothing in [0.0, 0.1, 1.0] {
             let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
             let loss = |x: &[Var<f64>]| x[0].cross_entropy(&targets, options);
-            agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
+            assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
             let x = [random(shape, 7), random(&[20, width[0]], 8)];
             let loss = |x: &[Var<f64>]| x[0].linear_cross_entropy(&x[1], &targets, options);
-            agrees_with_definition("linear_cross_entropy", loss, &x);
+            assert_agrees_with_definition("linear_cross_entropy", loss, &x);
         }
     }
 }
 
 #[test]
-fn linear_and_feed_forward() {
+fn linear_layers_agree_with_matmul_and_add() {
     type Bias<'a> = Option<&'a Var<f64>>;
     let plain = |x: &Var<f64>, w: &Var<f64>, b: Bias<'_>| {
         let y = x.matmul(&w.t());
@@ -157,13 +163,13 @@ fn linear_and_feed_forward() {
             random(&[7], 4),
             random(&[3], 5),
         ];
-        agree(
+        assert_agree(
             "linear",
             Box::new(|x| x[0].linear(&x[1], Some(&x[3]))),
             Box::new(move |x| plain(&x[0], &x[1], Some(&x[3]))),
             &x,
         );
-        agree(
+        assert_agree(
             "linear_add",
             Box::new(|x| {
                 let residual = x[0].sum(-1).unsqueeze(-1) * &x[3];
@@ -175,7 +181,7 @@ fn linear_and_feed_forward() {
             }),
             &x,
         );
-        agree(
+        assert_agree(
             "linear_map",
             Box::new(|x| x[0].linear_map(&x[1], Some(&x[3]), Gelu)),
             Box::new(move |x| plain(&x[0], &x[1], Some(&x[3])).gelu()),
@@ -183,7 +189,7 @@ fn linear_and_feed_forward() {
         );
         for parts in 0..8 {
             let has = move |i: usize| parts >> i & 1 == 1;
-            agree(
+            assert_agree(
                 "feed_forward",
                 Box::new(move |x| {
                     let (up, down) =
@@ -207,7 +213,7 @@ fn linear_and_feed_forward() {
 
 /// Gradients of frozen inputs are not computed, and those of the others do not change.
 #[test]
-fn feed_forward_with_frozen_inputs() {
+fn frozen_inputs_get_no_gradient_and_change_no_other() {
     let x = [&[4, 5][..], &[7, 5], &[7], &[3, 7], &[4, 3]];
     let x = [0, 1, 2, 3, 4].map(|i| random(x[i], i as u64 + 1));
     let gradients = |trained: usize, with_residual: bool| {
@@ -235,10 +241,10 @@ fn feed_forward_with_frozen_inputs() {
 }
 
 #[test]
-fn prod_and_norm() {
+fn prod_and_norm_agree_with_products_and_squares() {
     for n in [1, 2, 3, 7, 16] {
         let x = [random(&[3, n], 6)];
-        agree(
+        assert_agree(
             "prod",
             Box::new(|x| x[0].prod(-1)),
             Box::new(|x| {
@@ -247,19 +253,24 @@ fn prod_and_norm() {
             }),
             &x,
         );
-        agree("norm", Box::new(|x| x[0].norm(-1)), Box::new(|x| x[0].square().sum(-1).sqrt()), &x);
+        assert_agree(
+            "norm",
+            Box::new(|x| x[0].norm(-1)),
+            Box::new(|x| x[0].square().sum(-1).sqrt()),
+            &x,
+        );
     }
 }
 
 #[test]
-fn gelu_and_silu() {
+fn gelu_silu_and_softplus_agree_with_their_formulas() {
     let x = [random(&[40], 7)];
-    agree("silu", Box::new(|x| x[0].silu()), Box::new(|x| x[0].mul(&x[0].sigmoid())), &x);
-    agree(
+    assert_agree("silu", Box::new(|x| x[0].silu()), Box::new(|x| x[0].mul(&x[0].sigmoid())), &x);
+    assert_agree(
         "gelu",
         Box::new(|x| x[0].gelu()),
         Box::new(|x| x[0].mul(&((&x[0] * 0.5f64.sqrt()).erf() + 1.0)) * 0.5),
         &x,
     );
-    agree("softplus", Box::new(|x| x[0].softplus()), Box::new(|x| x[0].exp().log1p()), &x);
+    assert_agree("softplus", Box::new(|x| x[0].softplus()), Box::new(|x| x[0].exp().log1p()), &x);
 }

@@ -1,7 +1,9 @@
 //! All checks of every differentiable operation, from one table.
 //!
-//! `PROPTEST_CASES` sets the number of random cases per row. `cargo test --test op_table --
-//! --nocapture` prints a summary with all checks that were executed.
+//! `PROPTEST_CASES` sets the number of random cases per row, and `OP` selects the rows of one
+//! operation. `cargo test --test op_table -- --nocapture` prints the number of executions of each
+//! check, and the largest errors: `worst` is relative, `share` and `f32` are fractions of the
+//! allowed error.
 
 mod checks;
 mod complete;

@@ -16,7 +16,7 @@ fn n<T: Real>(x: impl Into<f64>) -> T {
     T::from_f64(x.into())
 }
 
-/// Asserts a value and its derivative, by a fast and by a recorded pass.
+/// Asserts a value and its derivative, by a first-order and by a recorded pass.
 fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], dy: &[f64]) {
     let elements = x.iter().map(|&x| T::from_f64(x)).collect();
     let x = Var::leaf(Tensor::from_vec(elements, [x.len()]));
@@ -28,12 +28,13 @@ fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], 
     let fast = out.backward_with(&ones);
     let fast = list(fast.get(&x).expect("tracked"));
     assert!(equal(&fast, dy), "{name}: derivative {fast:?}, expected {dy:?}");
-    // For an empty input or one without influence, a recorded pass may return no gradient.
+    // A recorded pass may return no gradient if the input is empty or the result does not depend on
+    // it.
     let recorded = recorded[0].as_ref().map_or(vec![0.0; dy.len()], |g| list(g.value()));
     assert!(equal(&recorded, dy), "{name}: recorded derivative {recorded:?}, expected {dy:?}");
 }
 
-/// Calls `at` for both element types.
+/// Calls `at` in `f64` and in `f32`.
 macro_rules! at {
     ($name:literal, $x:expr, |$v:ident| $f:expr => $y:expr, $dy:expr) => {
         at::<f64>($name, &$x, |$v| $f, &$y, &$dy);
@@ -64,7 +65,7 @@ fn subgradients_at_kinks_are_the_documented_ones() {
     at!("min", [1.0, 3.0, 1.0, 2.0], |x| x.min(..) => [1.0], [1.0, 0.0, 0.0, 0.0]);
     at!("std of equal elements", [2.0, 2.0, 2.0], |x| x.std(.., 1) => [0.0], [0.0, 0.0, 0.0]);
     at!("std of one element", [2.0], |x| x.std(.., 0) => [0.0], [0.0]);
-    at!("std of none too many", [2.0], |x| x.std(.., 1) => [NAN], [NAN]);
+    at!("std of one element, correction 1", [2.0], |x| x.std(.., 1) => [NAN], [NAN]);
     at!("std of two", [1.0, 3.0], |x| x.std(.., 0) => [1.0], [-0.5, 0.5]);
     at!("norm at 0", [0.0, 0.0], |x| x.norm(..) => [0.0], [0.0, 0.0]);
     at!("norm", [3.0, -4.0, 0.0, 12.0], |x| x.norm(..).mul_scalar(n(13.0)) => [169.0], [3.0, -4.0, 0.0, 12.0]);
@@ -73,8 +74,8 @@ fn subgradients_at_kinks_are_the_documented_ones() {
     at!("prod with two zeros", [0.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 0.0, 0.0]);
 }
 
-/// Value and gradients of a function of two.
-fn two(
+/// The value of `f(a, b)` and its gradients with respect to `a` and `b`.
+fn value_and_gradients(
     f: impl Fn(&Var<f64>, &Var<f64>) -> Var<f64>,
     a: &[f64],
     b: &[f64],
@@ -95,10 +96,10 @@ fn two(
 #[test]
 fn ties_of_two_operands_share_the_gradient() {
     let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
-    let (y, da, db) = two(Var::maximum, &a, &b);
+    let (y, da, db) = value_and_gradients(Var::maximum, &a, &b);
     assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
     assert_eq!((da, db), (vec![0.0, 0.5, 1.0, 1.0, 1.0], vec![1.0, 0.5, 0.0, 1.0, 1.0]));
-    let (y, da, db) = two(Var::minimum, &a, &b);
+    let (y, da, db) = value_and_gradients(Var::minimum, &a, &b);
     assert!(equal(&y, &[1.0, 2.0, 2.0, NAN, NAN]), "{y:?}");
     assert_eq!((da, db), (vec![1.0, 0.5, 0.0, 1.0, 1.0], vec![0.0, 0.5, 1.0, 1.0, 1.0]));
 }
@@ -106,28 +107,30 @@ fn ties_of_two_operands_share_the_gradient() {
 #[test]
 fn powers_at_zero_have_documented_gradients() {
     // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
-    let (y, da, db) = two(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
+    let (y, da, db) = value_and_gradients(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
     assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
     assert_eq!(da, [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(db, [0.0, 0.0, 0.0, 2f64.ln()]);
-    // Negative base: whole powers have a derivative by the base, none by the exponent.
-    let (y, da, db) = two(Var::pow, &[-2.0], &[3.0]);
+    // Negative base, integer exponent: the derivative with respect to the base is finite, that with
+    // respect to the exponent is NaN.
+    let (y, da, db) = value_and_gradients(Var::pow, &[-2.0], &[3.0]);
     assert_eq!((y[0], da[0]), (-8.0, 12.0));
     assert!(db[0].is_nan());
-    let quotient = two(Var::div, &[0.0], &[0.0]);
+    let quotient = value_and_gradients(Var::div, &[0.0], &[0.0]);
     assert!(quotient.0[0].is_nan() && quotient.1[0].is_infinite());
 }
 
-/// Checks `f` on an `x` with a non-finite masked value: a cotangent of ones and one of NaN at the masked
-/// elements must both give gradients of 0 there and finite ones elsewhere.
-fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
+/// Checks `f` on an `x` with non-finite or very large masked elements: they must not change the
+/// value. Gradients must be 0 at masked elements and finite elsewhere, also if the cotangent of
+/// masked elements is NaN or infinite.
+fn check_masked_elements(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
     let keep = Tensor::from([[true, false, true, false], [false, false, false, false]]);
     let clean = Tensor::from([[0.5f64, 7.0, -1.0, 7.0], [7.0, 7.0, 7.0, 7.0]]);
     let expected = f(&Var::leaf(clean.clone()), &keep).value().to_vec();
     for bad in [NAN, INF, -INF, f64::MAX] {
         let x = Var::leaf(clean.masked_fill(&!&keep, bad));
         let y = f(&x, &keep);
-        assert_eq!(y.value().to_vec(), expected, "{bad} leaks");
+        assert_eq!(y.value().to_vec(), expected, "a masked {bad} changes the value");
         for g in [1.0, NAN, INF] {
             let g = Tensor::from_fn([2, 4], |i| if keep.at(i) { 1.0 + i[1] as f64 } else { g });
             let y = f(&x, &keep);
@@ -149,12 +152,12 @@ fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
 
 #[test]
 fn masked_elements_have_no_influence() {
-    hidden(|x, keep| x.masked_softmax(keep, -1));
-    hidden(|x, keep| x.masked_fill(&!keep, 2.0));
-    hidden(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
-    hidden(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
-    // Also if the masking operation comes first.
-    hidden(|x, keep| x.masked_fill(&!keep, 0.0).exp().masked_fill(&!keep, 0.0));
+    check_masked_elements(|x, keep| x.masked_softmax(keep, -1));
+    check_masked_elements(|x, keep| x.masked_fill(&!keep, 2.0));
+    check_masked_elements(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
+    check_masked_elements(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
+    // Also if the input is masked before another operation.
+    check_masked_elements(|x, keep| x.masked_fill(&!keep, 0.0).exp().masked_fill(&!keep, 0.0));
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn softmax_of_a_fully_masked_row_is_zero() {
     assert_eq!(first.value().to_vec(), [0.0, 0.0]);
     let second = grad(&[(&first.square().sum(..), None)], &[&x])[0].clone().unwrap();
     assert_eq!(second.value().to_vec(), [0.0, 0.0]);
-    // A plain softmax of -inf only is NaN.
+    // A softmax without a mask whose elements are all -inf is NaN.
     let y = Var::constant(Tensor::from([-INF, -INF])).softmax(0);
     assert!(y.value().to_vec().iter().all(|y| y.is_nan()));
     // An element of -inf among others has a probability and a gradient of 0.
@@ -182,7 +185,7 @@ fn softmax_of_a_fully_masked_row_is_zero() {
 #[test]
 fn ignored_targets_have_no_influence() {
     let how = CrossEntropy::default();
-    // The ignored row holds NaN: no influence, and a gradient of exactly 0.
+    // The ignored row contains NaN. The loss must not depend on it, and its gradient must be 0.
     let x = Tensor::from([[1.0f64, 2.0, 3.0], [NAN, INF, 0.0], [0.0, 0.0, 0.0]]);
     let targets = Tensor::from([0i64, -100, 2]);
     let rows = Tensor::from([[1.0f64, 2.0, 3.0], [0.0, 0.0, 0.0]]);
@@ -253,7 +256,7 @@ fn dropout_with_probability_0_and_1() {
     }));
 }
 
-/// The gradient of a cumulative sum is a cumulative sum from the end, with the same accuracy.
+/// The gradient of a cumulative sum is a reverse cumulative sum, rounded once per element.
 #[test]
 fn errors_of_gradients_of_cumulative_sums_do_not_accumulate() {
     let n = 50_000;

@@ -17,11 +17,12 @@ use retrograd_tensor::simd::Lanes;
 pub struct SgdConfig {
     /// Learning rate.
     pub lr: f64,
-    /// The factor of the velocity at each step.
+    /// Momentum: the factor by which the velocity is multiplied at each step.
     pub momentum: f64,
     /// Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
-    /// Added to the gradient times the parameter (for [`Sgd::new`]: of every parameter).
+    /// Weight decay: this factor times the parameter is added to the gradient. Used by
+    /// [`Sgd::new`]; [`Sgd::with_groups`] uses the weight decay of each group instead.
     pub weight_decay: f64,
 }
 
@@ -66,8 +67,8 @@ impl<T: Real> Sgd<T> {
     /// An optimiser for groups, each with its own weight decay.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is
-    /// given twice.
+    /// If a hyperparameter is out of range, if there is no parameter, or if a parameter or a name
+    /// is given twice.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -81,7 +82,7 @@ impl<T: Real> Sgd<T> {
         at_least_0("learning rate", config.lr)?;
         at_least_0("momentum", config.momentum)?;
         if config.nesterov && config.momentum == 0.0 {
-            return Err(ConfigError("Nesterov needs a momentum above 0".into()));
+            return Err(ConfigError("Nesterov momentum requires a momentum above 0".into()));
         }
         Ok(Sgd { config, slots: Slots::new(["velocity"], groups)?, steps: 0 })
     }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// An addend to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
 #[derive(Clone)]
 pub enum Bias<T: Real = f32> {
-    /// `-slope_h · |p - j|` with a slope per head: a penalty linear in the distance. Press, Smith,
-    /// Lewis 2021 (arXiv 2108.12409).
+    /// `-slope_h · |p - j|` with a slope per head, for the query at position `p` and the key at
+    /// position `j`. Press, Smith, Lewis 2021 (arXiv 2108.12409).
     Alibi(Arc<[f64]>),
     /// A tensor broadcast to `[B, H, Lq, Lk]`, with a gradient if it is tracked.
     Additive(Var<T>),
@@ -63,8 +63,8 @@ impl<T: Real> Bias<T> {
         Bias::Function(name, Arc::new(f))
     }
 
-    /// The bias checked against the sizes of a call, or the reason why it does not fit. Keys of
-    /// the result are counted by their index among those that a cache holds.
+    /// The bias for the sizes of a call, or an error if it does not fit them. If the cache has
+    /// dropped keys, the result is indexed by the index of a key in the cache.
     pub(crate) fn resolved(
         &self,
         sizes: Sizes,
@@ -72,10 +72,9 @@ impl<T: Real> Bias<T> {
         offset: isize,
     ) -> Result<Bias<T>> {
         let cached = cached.filter(|cached| cached.dropped > 0);
-        let by_number =
-            matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
-        require(cached.is_none() || !by_number, "bias", ErrorKind::Mismatch, || {
-            "a bias by number of key, and the cache has dropped some".into()
+        let per_key = matches!(self, Bias::Additive(x) if x.shape().last().is_some_and(|&n| n > 1));
+        require(cached.is_none() || !per_key, "bias", ErrorKind::Mismatch, || {
+            "an additive bias per key does not fit a cache that has dropped keys".into()
         })?;
         self.check(sizes)?;
         let Some(cached) = cached else { return Ok(self.clone()) };
@@ -123,7 +122,8 @@ impl<T: Real> Bias<T> {
         }
     }
 
-    /// The bias as a function of the pair; `None` for biases with a gradient.
+    /// The bias as a function of a query and a key; `None` for tensors and tables, which may be
+    /// differentiated.
     pub(crate) fn as_fn(&self) -> Option<impl Fn(At) -> f64 + Sync + '_> {
         match self {
             Bias::Alibi(_) | Bias::Function(..) => Some(|at: At| match self {
@@ -190,13 +190,16 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Checks that there are enough buckets, and that the last begins after those of one distance.
+    /// Checks that every direction has a bucket, and that `max_distance` exceeds the distances that
+    /// have a bucket of their own.
     pub(crate) fn check(&self, op: &'static str) -> Result<()> {
         let Buckets { count, max_distance, bidirectional } = *self;
         let exact = if bidirectional { count / 4 } else { count / 2 };
         let enough = count >= if bidirectional { 2 } else { 1 };
-        require(enough && max_distance > exact.max(1), op, ErrorKind::Value, || {
-            format!("{count} buckets up to a distance of {max_distance}, {exact} of one each")
+        require(enough, op, ErrorKind::Value, || format!("{count} buckets are too few"))?;
+        let exact = exact.max(1);
+        require(max_distance > exact, op, ErrorKind::Value, || {
+            format!("{count} buckets require a max_distance above {exact}, got {max_distance}")
         })
     }
 

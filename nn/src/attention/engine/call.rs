@@ -6,7 +6,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape};
 
-/// Operands of four axes, and the spec resolved for their sizes; all of it checked.
+/// The checked operands of a call, with four axes, and the spec, resolved for their sizes.
 pub(crate) struct Call<T: Real> {
     pub q: Var<T>,
     pub k: Var<T>,
@@ -21,7 +21,7 @@ pub(crate) struct Call<T: Real> {
 impl<T: Real> Call<T> {
     #[track_caller]
     pub fn new(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Call<T> {
-        operands_rule(q, k, v).or_panic();
+        check_operands(q, k, v).or_panic();
         let rank = q.rank();
         let four = |x: &Var<T>| {
             let mut dims = vec![1; 4 - rank];
@@ -32,7 +32,7 @@ impl<T: Real> Call<T> {
         let sizes = Sizes { batch: q.size(0), heads: q.size(1), lq: q.size(2), lk: k.size(2) };
         let (mask, biases, offset) = spec.resolved(sizes);
         let spec = Spec { mask, biases, ..spec.clone() };
-        spec_rule(&spec, sizes.heads).or_panic();
+        check_spec(&spec, sizes.heads).or_panic();
         let key_heads = k.size(1);
         Call { q, k, v, spec, sizes, key_heads, offset, rank }
     }
@@ -72,15 +72,15 @@ impl<T: Real> Call<T> {
     }
 }
 
-/// The rule for the shapes of queries, keys and values.
-fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
+/// Checks the shapes of queries, keys and values.
+fn check_operands<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
     let (rank, op) = (q.rank(), "attend");
     let shapes = || format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
     require(
         (2..=4).contains(&rank) && k.rank() == rank && v.rank() == rank,
         op,
         ErrorKind::Rank,
-        || format!("operands need 2 to 4 axes, all the same number: {}", shapes()),
+        || format!("q, k and v must have the same number of axes, 2 to 4: {}", shapes()),
     )?;
     let agree = |condition: bool, what: &str| {
         require(condition, op, ErrorKind::Mismatch, || format!("{what}: {}", shapes()))
@@ -93,24 +93,24 @@ fn operands_rule<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
     agree(q.size(-1) == k.size(-1), "q and k have different widths")?;
     agree(k.size(-2) == v.size(-2), "k and v have different lengths")?;
     let [heads, key_heads, value_heads] = sizes(3);
-    agree(key_heads == value_heads, "k and v have different heads")?;
+    agree(key_heads == value_heads, "k and v have different numbers of heads")?;
     let shared = key_heads > 0 && heads.is_multiple_of(key_heads);
     require(shared || heads == 0 && key_heads == 0, op, ErrorKind::Mismatch, || {
-        format!("{heads} query heads are no multiple of {key_heads} key heads: {}", shapes())
+        format!("{heads} query heads are not a multiple of {key_heads} key heads: {}", shapes())
     })
 }
 
-/// The shapes of the parts of a resolved spec for `heads` query heads, and their combination.
-fn spec_rule<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
+/// Checks that the parts of a resolved spec fit `heads` query heads and can be combined.
+fn check_spec<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
     let op = "attend";
     if let Sink::Learned(sink) = &spec.sink {
         require(*sink.shape() == [heads], op, ErrorKind::Mismatch, || {
-            format!("sinks {:?} for {heads} heads", sink.shape())
+            format!("sinks of shape {:?} for {heads} heads", sink.shape())
         })?;
     }
     let softmax = spec.normalizer == Normalizer::Softmax;
     require(softmax || matches!(spec.sink, Sink::None), op, ErrorKind::Mismatch, || {
-        format!("a sink is a logit of the softmax, and the normalizer is {:?}", spec.normalizer)
+        format!("a sink requires the normalizer Softmax, got {:?}", spec.normalizer)
     })?;
     let changes_scores = spec.scale.is_some()
         || spec.softcap.is_some()
@@ -119,11 +119,11 @@ fn spec_rule<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
         || !spec.biases.is_empty();
     let linear = spec.normalizer == Normalizer::Linear;
     require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {
-        "linear features make no scores to scale, cap, add to or mix".into()
+        "the normalizer Linear allows no scale, softcap, bias or mix of score heads".into()
     })?;
     for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
         require(*mix.shape() == [heads, heads], op, ErrorKind::Mismatch, || {
-            format!("heads are mixed by [{heads}, {heads}], got {:?}", mix.shape())
+            format!("a matrix that mixes heads must be [{heads}, {heads}], got {:?}", mix.shape())
         })?;
     }
     Ok(())

@@ -11,11 +11,11 @@ impl<T: Real> Spec<T> {
     /// The parts of the spec in words, and a map of the mask.
     ///
     /// For short sequences the map has a row for each query and a column for each key, `#` where
-    /// the pair attends and `.` where it does not. For longer ones a character is one tile or
-    /// several: `#` full, `+` partial, `.` empty. A mask by head or by sequence has a map for each
-    /// of the first few that differ. For a mask from a function, which may depend on both, the map
-    /// is that of the first head of the first sequence. Below each map are the numbers of full,
-    /// partial and empty tiles, and which of them the path computes.
+    /// the pair attends and `.` where it does not. For longer ones a character is one tile of 64
+    /// queries by 64 keys, or several: `#` full, `+` partial, `.` empty. If the mask depends on the
+    /// head or the sequence, there are up to four different maps. For a mask from a function, which
+    /// may depend on both, the map is that of the first head of the first sequence. Below each map
+    /// are the numbers of full, partial and empty tiles, and the percentage that the path computes.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -109,8 +109,9 @@ impl<T: Real> Spec<T> {
     }
 }
 
-/// The largest number of maps, and of characters along a side of a map.
+/// The largest number of maps.
 const MAPS: usize = 4;
+/// The largest number of characters along a side of a map.
 const SIDE: usize = 48;
 
 /// The map of one sequence and head, followed by its counts.
@@ -142,14 +143,14 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
     let percent = 100 * (full + partial) / (full + partial + empty).max(1);
     let words = match skips {
         true => format!("{empty} skipped tiles of {TILE}: {percent} % computed"),
-        false => format!("{empty} empty tiles of {TILE}, all of them computed"),
+        false => format!("{empty} empty tiles of {TILE}: 100 % computed"),
     };
     writeln!(text, "  {full} full, {partial} partial and {words}").expect("a string");
     text
 }
 
-/// Appends a matrix of classes to `text`, `per_char` by `per_char` of them in a character; returns
-/// the number of each class.
+/// Appends a map of a matrix of classes to `text`, with one character per `per_char` by `per_char`
+/// classes; returns the number of elements of each class.
 fn draw(
     (rows, cols): (usize, usize),
     per_char: usize,

@@ -1,19 +1,19 @@
-//! GEMM by matrixmultiply, and the products without a multiplication.
+//! GEMM by the crate matrixmultiply, and products in which M, N or K is 0.
 
 use crate::matrix::{MatMut, MatRef};
 
-/// Checks the operands, and writes the zeros of a product without terms. Returns whether there is
-/// nothing to multiply.
+/// Checks the operands. Returns whether M, N or K is 0; then the product is complete: if K is 0 and
+/// it does not accumulate, zeros are written to `out`.
 ///
 /// # Panics
 /// If sizes do not agree or an operand exceeds its slice.
-pub(super) fn is_trivial<T: Copy + Default>(
+pub(super) fn quick_return<T: Copy + Default>(
     a: &MatRef<'_, T>,
     b: &MatRef<'_, T>,
     accumulate: bool,
     out: &mut MatMut<'_, T>,
 ) -> bool {
-    assert!(a.is_inside() && b.is_inside() && a.cols == b.rows, "gemm: operands");
+    assert!(a.is_inside() && b.is_inside() && a.cols == b.rows, "gemm: size of the operands");
     assert_eq!((out.rows(), out.cols()), (a.rows, b.cols), "gemm: size of the output");
     if a.cols == 0 && !accumulate {
         (0..out.rows()).for_each(|i| out.row(i).fill(T::default()));
@@ -23,18 +23,18 @@ pub(super) fn is_trivial<T: Copy + Default>(
 
 macro_rules! by_matrixmultiply {
     ($name:ident, $t:ty) => {
-        /// The product by the function of matrixmultiply of the same name, for operands that are
-        /// not trivial.
+        /// `out = a · b`, or `out += a · b` if `accumulate`, by the function of matrixmultiply of
+        /// the same name. M, N and K must not be 0.
         pub(super) fn $name(
             a: &MatRef<'_, $t>,
             b: &MatRef<'_, $t>,
             accumulate: bool,
             out: &mut MatMut<'_, $t>,
         ) {
-            let trivial = is_trivial(a, b, accumulate, out);
-            assert!(!trivial, "gemm: nothing to multiply");
+            let trivial = quick_return(a, b, accumulate, out);
+            assert!(!trivial, "gemm: M, N and K must not be 0");
             let row_stride = out.row_stride() as isize;
-            // SAFETY: 1. `is_trivial` checked that every element of `a` and `b` that the strides
+            // SAFETY: 1. `quick_return` checked that every element of `a` and `b` that the strides
             // reach is in their slices, and that there are some; 2. the output has `a.rows` rows
             // of `b.cols` elements, `row_stride` apart; 3. it is borrowed exclusively, so it
             // overlaps neither operand; 4. it is initialised.

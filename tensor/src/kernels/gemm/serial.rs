@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx::Amx;
 use super::epilogue::EpilogueArgs;
-use super::fallback::{self, is_trivial};
+use super::fallback::{self, quick_return};
 use super::params::{self, SPLIT_PRECISION_FROM};
 use super::sgemm::sgemm;
 #[cfg(target_arch = "x86_64")]
@@ -58,7 +58,7 @@ impl Gemm for f32 {
         precision: MatmulPrecision,
     ) {
         let level = level();
-        if is_trivial(&a, &b, accumulate, &mut out) {
+        if quick_return(&a, &b, accumulate, &mut out) {
             return epilogue.map_or((), |epilogue| epilogue.apply(out));
         }
         #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,7 @@ impl Gemm for f64 {
         epilogue: Option<EpilogueArgs<'_, f64>>,
         _: MatmulPrecision,
     ) {
-        if !is_trivial(&a, &b, accumulate, &mut out) {
+        if !quick_return(&a, &b, accumulate, &mut out) {
             fallback::dgemm(&a, &b, accumulate, &mut out);
         }
         if let Some(epilogue) = epilogue {
