@@ -10,16 +10,19 @@
 
 mod any_tensor;
 mod atomic;
+mod convert;
 mod error;
 mod header;
 mod reader;
+mod stored;
 
 pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
+pub use convert::ConvertError;
 pub use error::CheckpointError;
 
 use crate::state::{StateDict, list_first};
-use header::{FORMAT, Growing, byte_len, format_name, in_file_order};
+use header::{FORMAT, Growing, byte_len, in_file_order};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +31,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use stored::Stored;
 
 /// The metadata entry of version, checksum and notes: a single entry, because the order of several
 /// would be random, and equal checkpoints should be equal files.
@@ -57,9 +61,9 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, AnyTensor>,
     /// The notes.
     pub notes: BTreeMap<String, Note>,
-    /// Tensors of the file that [`AnyTensor`] does not support, by full name: of 16-bit floats,
-    /// say, or with more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes. Their contents were
-    /// not read.
+    /// Tensors of the file that [`AnyTensor`] does not support, by full name: of 8-bit floats,
+    /// say, or with more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes, or of 64-bit unsigned
+    /// integers that exceed `i64`.
     pub unsupported: BTreeMap<String, Unsupported>,
 }
 
@@ -77,15 +81,17 @@ impl Note {
 /// The header entry of a tensor that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The safetensors name of the element type, such as `BF16`.
+    /// The element type as the format names it, such as `F8_E4M3`.
     pub dtype: String,
     /// The sizes of the axes.
     pub shape: Vec<usize>,
+    /// Why it is not supported, as a relative clause.
+    pub reason: String,
 }
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.dtype, self.shape)
+        write!(f, "{} {:?}, {}", self.dtype, self.shape, self.reason)
     }
 }
 
@@ -163,9 +169,12 @@ impl Checkpoint {
     /// # }
     /// ```
     ///
+    /// Floats of another width are converted to the element type: to the nearest number, which is
+    /// the same one where the type is wider.
+    ///
     /// # Errors
-    /// If one of its tensors has another element type, or is
-    /// [unsupported](Checkpoint::unsupported).
+    /// If one of its tensors is of integers or booleans, is [unsupported](Checkpoint::unsupported),
+    /// or has a finite element that would become infinite.
     pub fn get<T: Storable>(&self, prefix: &str) -> Result<StateDict<T>, CheckpointError> {
         let below = |name: &str| -> Option<String> {
             match prefix {
@@ -176,14 +185,14 @@ impl Checkpoint {
         let (mut dict, mut others) = (StateDict::new(), Vec::new());
         for (name, value) in &self.tensors {
             let Some(rest) = below(name) else { continue };
-            match T::unwrap(value) {
-                Some(value) => drop(dict.insert(rest, value)),
-                None => others.push(format!("{name}: it is {}", value.dtype())),
+            match value.as_float() {
+                Ok(value) => drop(dict.insert(rest, value)),
+                Err(why) => others.push(format!("{name}: {why}")),
             }
         }
         for (name, tensor) in &self.unsupported {
             if below(name).is_some() {
-                others.push(format!("{name}: it is {tensor}, which is not supported"));
+                others.push(format!("{name}: it is {tensor}"));
             }
         }
         if others.is_empty() {
@@ -328,17 +337,23 @@ impl Checkpoint {
                 }
             };
             let taken = wanted(&part.name);
-            match part.known() {
-                Some(dtype) if taken => {
-                    let tensor = file.tensor(part, dtype, look)?;
-                    out.tensors.insert(part.name.clone(), tensor);
+            let tensor = match part.stored() {
+                Ok(stored) if taken => file.tensor(part, stored, look)?,
+                stored => {
+                    if summed {
+                        file.pass(part, look)?;
+                    }
+                    Err(stored.err().unwrap_or_default())
                 }
-                _ if summed => file.pass(part, look)?,
-                _ => {}
-            }
-            if taken && part.known().is_none() {
-                let (dtype, shape) = (part.dtype.clone(), part.shape.clone());
-                out.unsupported.insert(part.name.clone(), Unsupported { dtype, shape });
+            };
+            match tensor {
+                Ok(tensor) => drop(out.tensors.insert(part.name.clone(), tensor)),
+                Err(reason) if taken => {
+                    let (dtype, shape) = (part.dtype.clone(), part.shape.clone());
+                    let tensor = Unsupported { dtype, shape, reason };
+                    out.unsupported.insert(part.name.clone(), tensor);
+                }
+                Err(_) => {}
             }
         }
         if let Some((sum, found, notes)) = sums {
@@ -360,8 +375,8 @@ impl Checkpoint {
         }
         if let Some((name, tensor)) = self.unsupported.first_key_value() {
             return invalid(format!(
-                "the contents of tensor {name} were not read, because {tensor} is not supported \
-                 (hint: remove entries that need not be saved from `unsupported`)"
+                "there are no contents of tensor {name}: it is {tensor} (hint: remove entries that \
+                 need not be saved from `unsupported`)"
             ));
         }
         let mut text = Growing::default();
@@ -376,7 +391,8 @@ impl Checkpoint {
         let notes = str::from_utf8(&text.0).expect("JSON is text");
         let mut sum = Checksum::new(notes);
         for (name, tensor) in &self.tensors {
-            sum.tensor(name, format_name(tensor.dtype()), tensor.sizes(), byte_len(tensor));
+            let dtype = Stored::of(tensor.dtype()).safetensors();
+            sum.tensor(name, dtype, tensor.shape(), byte_len(tensor));
             tensor.write(&mut |bytes| {
                 sum.data(bytes);
                 Ok(())

@@ -3,6 +3,7 @@
 
 mod attention_parity;
 mod doc_examples;
+mod element_types;
 mod learns;
 mod nanogpt_state;
 mod pytorch_ops;

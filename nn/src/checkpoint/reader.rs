@@ -4,7 +4,8 @@ use super::any_tensor::{AnyTensor, ReadError};
 use super::atomic::not_a_file;
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
-use retrograd_tensor::{DType, ErrorKind};
+use super::stored::Stored;
+use retrograd_tensor::ErrorKind;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -67,21 +68,28 @@ impl Reader {
         }
     }
 
-    /// Reads a tensor, and calls `look` with all of its bytes.
+    /// Reads a tensor, and calls `look` with all of its bytes. The inner error is the reason why its
+    /// contents are not supported.
     pub fn tensor(
         &mut self,
         part: &Part,
-        dtype: DType,
+        stored: Stored,
         look: &mut dyn FnMut(&[u8]),
-    ) -> Result<AnyTensor, CheckpointError> {
+    ) -> Result<Result<AnyTensor, String>, CheckpointError> {
         let tensor = self.go_to(part.begin).map_err(ReadError::Io).and_then(|()| {
-            AnyTensor::read(dtype, &part.shape, &mut |bytes| {
+            AnyTensor::read(stored, &part.shape, &mut |bytes| {
                 self.bytes(bytes)?;
                 look(bytes);
                 Ok(())
             })
         });
-        tensor.map_err(|e| match e {
+        let error = match tensor {
+            Ok(tensor) => return Ok(Ok(tensor)),
+            Err(ReadError::Range(x)) => return Ok(Err(format!("whose element {x} exceeds i64"))),
+            Err(error) => error,
+        };
+        Err(match error {
+            ReadError::Range(_) => unreachable!("returned above"),
             ReadError::Io(e) => self.failed(e),
             ReadError::Shape(e) if e.kind == ErrorKind::OutOfMemory => {
                 CheckpointError::OutOfMemory {
