@@ -13,6 +13,10 @@ mod atomic;
 mod convert;
 mod error;
 mod header;
+pub mod npy;
+#[cfg(feature = "npz")]
+pub mod npz;
+mod python;
 mod reader;
 mod stored;
 

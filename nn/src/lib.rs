@@ -32,7 +32,7 @@
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
 //! | a language model | [`Gpt`], [`GptConfig`], [`Block`], [`CausalSelfAttention`], [`Sampler`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
-//! | files | [`checkpoint`]: tensors and notes in safetensors |
+//! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | tests of your own modules | [`testing`] |
 #![forbid(unsafe_code)]
 
@@ -59,6 +59,9 @@ pub mod testing;
 pub mod torch_init;
 
 pub use activation::Activation;
+pub use checkpoint::npy;
+#[cfg(feature = "npz")]
+pub use checkpoint::npz;
 pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use embedding::Embedding;

@@ -6,6 +6,7 @@ mod doc_examples;
 mod element_types;
 mod learns;
 mod nanogpt_state;
+mod numpy_files;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;

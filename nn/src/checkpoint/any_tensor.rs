@@ -231,7 +231,19 @@ macro_rules! from_tensor {
                 AnyTensor::$variant(tensor)
             }
         }
+
+        impl From<&Tensor<$t>> for AnyTensor {
+            fn from(tensor: &Tensor<$t>) -> AnyTensor {
+                AnyTensor::$variant(tensor.clone())
+            }
+        }
     )+};
+}
+
+impl From<&AnyTensor> for AnyTensor {
+    fn from(tensor: &AnyTensor) -> AnyTensor {
+        tensor.clone()
+    }
 }
 
 from_tensor!(f32 => F32, f64 => F64, i64 => I64, u32 => U32, bool => Bool);

@@ -4,7 +4,7 @@ use super::header::FORMAT;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// An error of saving or loading a checkpoint.
+/// An error of saving or loading a file of tensors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -12,6 +12,8 @@ pub enum CheckpointError {
     Io(PathBuf, io::Error),
     /// The file is not a complete safetensors file.
     Malformed(PathBuf, String),
+    /// The file is no NumPy file, or none that is supported.
+    Unreadable(PathBuf, String),
     /// The contents differ from what was written.
     Damaged(PathBuf),
     /// Written by a later version.
@@ -35,6 +37,9 @@ impl fmt::Display for CheckpointError {
             CheckpointError::Io(path, e) => write!(f, "{}: {e}", path.display()),
             CheckpointError::Malformed(path, why) => {
                 write!(f, "{} is no checkpoint: {why}", path.display())
+            }
+            CheckpointError::Unreadable(path, why) => {
+                write!(f, "{} cannot be read: {why}", path.display())
             }
             CheckpointError::Damaged(path) => {
                 write!(f, "{} is damaged: its contents do not match its checksum", path.display())
