@@ -33,6 +33,7 @@
 //! | a language model | [`Gpt`], [`GptConfig`], [`Block`], [`CausalSelfAttention`], [`Sampler`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
+//! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
 #![forbid(unsafe_code)]
 
@@ -52,9 +53,11 @@ mod norm;
 pub mod optim;
 mod param;
 mod pass;
+pub mod pretrained;
 mod residual;
 pub mod schedule;
 mod state;
+mod state_map;
 pub mod testing;
 pub mod torch_init;
 
@@ -77,3 +80,4 @@ pub use param::Param;
 pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;
 pub use state::{LoadError, StateDict};
+pub use state_map::{StateMap, StateRule};

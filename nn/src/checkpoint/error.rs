@@ -20,6 +20,8 @@ pub enum CheckpointError {
     Newer(PathBuf, u32),
     /// An expected tensor, note or type is missing.
     Absent(String),
+    /// Tensors that a [`StateMap`](crate::StateMap) cannot be applied to.
+    Unmapped(String),
     /// There is no memory for a part of the file.
     OutOfMemory {
         /// The file.
@@ -50,6 +52,7 @@ impl fmt::Display for CheckpointError {
                 path.display()
             ),
             CheckpointError::Absent(what) => write!(f, "the checkpoint has no {what}"),
+            CheckpointError::Unmapped(why) => write!(f, "the state dict cannot be mapped: {why}"),
             CheckpointError::OutOfMemory { path, bytes, part } => {
                 write!(f, "{}: no memory for {bytes} bytes of {part}", path.display())
             }

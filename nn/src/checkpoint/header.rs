@@ -94,24 +94,29 @@ impl Write for Growing {
     }
 }
 
-/// The bytes of a file before the data. `tensors` are in the order of the file, and
-/// `__metadata__` is one entry.
+/// The bytes of a file before the data. `tensors` are in the order of the file.
 pub(super) fn write<'a>(
     tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)>,
-    (key, value): (&str, &str),
+    metadata: &[(&str, &str)],
 ) -> io::Result<Vec<u8>> {
     let mut out = Growing::default();
     out.write_all(&[0; 8])?;
-    out.write_all(br#"{"__metadata__":{"#)?;
-    serde_json::to_writer(&mut out, key)?;
-    out.write_all(b":")?;
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"}")?;
+    out.write_all(b"{")?;
+    if !metadata.is_empty() {
+        out.write_all(br#""__metadata__":{"#)?;
+        for (i, (key, value)) in metadata.iter().enumerate() {
+            out.write_all(if i > 0 { b"," } else { b"" })?;
+            serde_json::to_writer(&mut out, key)?;
+            out.write_all(b":")?;
+            serde_json::to_writer(&mut out, value)?;
+        }
+        out.write_all(b"}")?;
+    }
     let mut end = 0;
-    for (name, tensor) in tensors {
+    for (i, (name, tensor)) in tensors.enumerate() {
         let begin = end;
         end += byte_len(tensor);
-        out.write_all(b",")?;
+        out.write_all(if i > 0 || !metadata.is_empty() { b"," } else { b"" })?;
         serde_json::to_writer(&mut out, name)?;
         write!(out, r#":{{"dtype":"{}","shape":"#, Stored::of(tensor.dtype()).safetensors())?;
         serde_json::to_writer(&mut out, &tensor.shape()[..])?;

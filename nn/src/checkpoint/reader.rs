@@ -159,7 +159,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
 }
 
 /// How to convert a file of torch.save.
-pub(super) const TORCH_HINT: &str = "(hint: in Python, \
+pub(crate) const TORCH_HINT: &str = "(hint: in Python, \
      `safetensors.torch.save_file({k: v.contiguous().clone() for k, v in state.items()}, \
      \"model.safetensors\")` writes what can be read here, where `state` is \
      `torch.load(path, map_location=\"cpu\")`, or the entry of it with the weights: `[\"model\"]` in \

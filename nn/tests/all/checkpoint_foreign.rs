@@ -7,6 +7,7 @@ use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, ConvertEr
 use retrograd_nn::{Module, StateDict};
 use retrograd_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -25,6 +26,52 @@ fn files_are_those_of_the_reference_implementation() {
         let again = safetensors::serialize(read.iter(), header.metadata().clone()).unwrap();
         assert!(bytes == again, "the bytes differ");
     }
+}
+
+#[test]
+fn plain_files_are_those_of_the_reference_implementation() {
+    let dir = folder();
+    let path = dir.path().join("a");
+    let mut file = Checkpoint::new();
+    file.put("", &gpt::<f32>(config(), 1).state_dict());
+    let written = |file: &Checkpoint| {
+        file.save_plain(&path).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let read = SafeTensors::deserialize(&bytes).unwrap();
+        let again = safetensors::serialize(read.iter(), header.metadata().clone()).unwrap();
+        (bytes == again, header.metadata().clone())
+    };
+    // Without notes there is no metadata.
+    assert_eq!(written(&file), (true, None));
+    assert_eq!(written(&Checkpoint::new()), (true, None));
+    file.note("format", &"pt");
+    let format = HashMap::from([("format".to_string(), "pt".to_string())]);
+    assert_eq!(written(&file), (true, Some(format)));
+    // Several notes are sorted; the reference implementation writes them in a random order. One that
+    // is no string becomes its text.
+    file.note("a \"quote\"", &"naïve \n\u{1F980}");
+    file.note("step", &[1u64, 2]);
+    file.save_plain(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let want = [("a \"quote\"", "naïve \n\u{1F980}"), ("format", "pt"), ("step", "[1,2]")];
+    let want: HashMap<String, String> = want.map(|(a, b)| (a.into(), b.into())).into();
+    assert_eq!(header.metadata().as_ref(), Some(&want));
+    let back = Checkpoint::load(&path).unwrap();
+    assert_eq!(back.read_note::<String>("step").unwrap(), "[1,2]");
+    assert_eq!(dict_bits::<f32>(&back.get("").unwrap()), dict_bits::<f32>(&file.get("").unwrap()));
+    // A file that has been read is written as it was.
+    back.save_plain(&path).unwrap();
+    assert!(fs::read(&path).unwrap() == bytes, "the bytes differ");
+    // The mark of a file with a checksum would be a lie.
+    file.note("retrograd", &"1");
+    let error = file.save_plain(&path).unwrap_err().to_string();
+    assert!(error.ends_with("a note cannot be named retrograd, which marks files with a checksum"));
+    let mut reserved = Checkpoint::new();
+    reserved.tensors.insert("__metadata__".into(), Tensor::scalar(1.0f32).into());
+    assert!(reserved.save_plain(&path).is_err());
+    assert!(fs::read(&path).unwrap() == bytes, "the file has changed");
 }
 
 #[test]
