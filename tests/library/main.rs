@@ -7,6 +7,7 @@ mod element_types;
 mod learns;
 mod nanogpt_state;
 mod numpy_files;
+mod pretrained;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;
