@@ -1,5 +1,5 @@
-//! One derivative three ways: by hand, by finite differences, by the engine. Then a custom
-//! operation, one with an error, higher derivatives, and the graph.
+//! One derivative computed in three ways: by hand, by finite differences, and by the engine. Then a
+//! custom operation, the detection of an incorrect rule, higher derivatives, and the graph.
 //!
 //! Run with `cargo run --release --example gradients`.
 
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let second = gradgradcheck(|v| cube(&v[0], 3.0), &points, &Check::default());
     say!("   second derivatives: {}\n", second.expect("6x is right"));
 
-    say!("5. The same with an error in the rule, 2x² instead of 3x²:");
+    say!("5. The same operation with an incorrect rule, 2x² instead of 3x²:");
     let error = gradcheck(|v| cube(&v[0], 2.0), &points, &Check::precise()).unwrap_err();
     say!("   {error}\n");
 

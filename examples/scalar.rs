@@ -1,11 +1,11 @@
-//! Reverse-mode differentiation of scalars, all of it, without a library.
+//! Reverse-mode automatic differentiation of scalars, without a library.
 //!
-//! A number that is computed remembers what it was computed from, and how fast it changes with
-//! each of those: the product `p = a * b` remembers `a` with the slope `b`, and `b` with the slope
-//! `a`. To differentiate a result `y`, call `g(v)` the derivative of `y` with respect to `v`. It is
-//! 1 for `y` itself, and the chain rule hands it on: whatever `v` was computed from receives `g(v)`
-//! times its slope, and a number that was used many times adds up what it receives. So one walk
-//! back from `y` finds the derivative with respect to every number that went into it.
+//! Each computed number stores its inputs and the partial derivative with respect to each: the
+//! product `p = a * b` stores `a` with the derivative `b`, and `b` with the derivative `a`. Let
+//! `g(v)` be the derivative of a result `y` with respect to `v`. Then `g(y) = 1`, and by the chain
+//! rule each input of `v` receives `g(v)` times its partial derivative; a number that is used
+//! several times adds up what it receives. One backward pass from `y` computes the derivatives with
+//! respect to all numbers that `y` depends on.
 //!
 //! Run it with `cargo run --release --example scalar`.
 
@@ -27,7 +27,7 @@ struct Node {
     id: u64,
     data: Cell<f64>,
     grad: Cell<f64>,
-    /// What it was computed from, each with its slope; nothing for a variable.
+    /// The inputs, each with its partial derivative; none for a variable.
     inputs: Vec<(Value, f64)>,
 }
 
@@ -50,7 +50,7 @@ impl Value {
         self.0.grad.get()
     }
 
-    /// A function of one number: what it is here, and its slope here.
+    /// A function of this number, with its value and its derivative here.
     fn map(&self, data: f64, slope: f64) -> Value {
         Value::computed(data, vec![(self.clone(), slope)])
     }
@@ -73,15 +73,14 @@ impl Value {
         if self.data() > 0.0 { self.map(self.data(), 1.0) } else { self.map(0.0, 0.0) }
     }
 
-    /// Adds to the gradient of every number that went into this one.
+    /// Adds the derivatives of this number to the gradients of all numbers that it depends on.
     ///
-    /// A number can hand on its gradient only when it has received all of it, that is, after
-    /// everything computed from it. No sorting of the graph is needed to find such an order: a
-    /// result is created after its inputs and has the larger id, so it is enough to take, of all
-    /// numbers that have received something, always the one with the largest id. Retrograd's
-    /// engine goes through its tensors in the same way. And there is no recursion here, which would
-    /// run out of stack on a long computation. (Dropping a long chain of `Rc` still recurses; the
-    /// engine takes its graph apart in a loop, too.)
+    /// A number is processed when its gradient is complete, after everything computed from it. No
+    /// topological sort is needed: a result is created after its inputs and has a larger id, so the
+    /// next number is the one with the largest id among those that have received a gradient.
+    /// Retrograd's engine traverses its graph in the same order. There is no recursion, which would
+    /// overflow the stack on a long computation. (Dropping a long chain of `Rc` still recurses; the
+    /// engine drops its graph in a loop.)
     fn backward(&self) {
         let mut waiting = BTreeMap::from([(self.0.id, (self.clone(), 1.0))]);
         while let Some((_, (value, grad))) = waiting.pop_last() {
@@ -93,7 +92,7 @@ impl Value {
     }
 }
 
-/// An operation on two numbers, and its slopes with respect to each.
+/// An operation on two numbers, and its derivatives with respect to each.
 macro_rules! operation {
     ($Trait:ident, $method:ident, |$a:ident, $b:ident| $result:expr, $slope_a:expr, $slope_b:expr) => {
         impl $Trait for &Value {

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
     let after = pool_stats();
     say!(
-        "\nMemory is recycled: 1000 calls of x.exp() took {} new blocks and {} used ones.",
+        "\nMemory is recycled: 1000 calls of x.exp() allocated {} new blocks and reused {}.",
         after.fresh - before.fresh,
         after.reused - before.reused
     );

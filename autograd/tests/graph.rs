@@ -44,7 +44,7 @@ fn reported_here(f: impl FnOnce()) -> String {
 }
 
 #[test]
-fn wrong_calls_are_reported_at_the_line_of_the_caller() {
+fn invalid_calls_are_reported_at_the_line_of_the_caller() {
     let x = leaf(2.0);
     let y = x.exp();
     drop(y.backward());
@@ -68,7 +68,7 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
     ] {
         assert!(text.contains(want), "{text}");
     }
-    // So many elements that no machine has room for them, of which each is the same.
+    // One element, broadcast to more elements than fit into memory.
     let wide = Var::leaf(Tensor::<f64>::ones([1]).broadcast_to([1 << 45]));
     for (text, name) in [
         (reported_here(|| drop(wide.relu())), "relu"),
@@ -86,7 +86,7 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
     ] {
         assert!(text.contains(&format!("{name}: no memory for")), "{text}");
     }
-    // In a pool, too: whatever thread has found the mistake.
+    // Within a pool too, on whichever thread the panic occurs.
     with_threads(3, || {
         let text = reported_here(|| drop(sharded(&[1; 8], |_| y.clone())));
         assert!(text.contains("consumed by an earlier backward"), "{text}");
@@ -94,7 +94,7 @@ fn wrong_calls_are_reported_at_the_line_of_the_caller() {
 }
 
 #[test]
-fn a_million_operations_on_a_small_stack() {
+fn long_graphs_need_no_recursion() {
     let work = || {
         let x = leaf(1.0);
         let mut y = x.clone();
@@ -103,11 +103,11 @@ fn a_million_operations_on_a_small_stack() {
         }
         let forward = y.clone();
         assert_eq!(y.backward().get(&x).unwrap().item(), 1.0);
-        drop(y); // iterative, though its nodes are consumed and linked
+        drop(y); // drops the consumed nodes without recursion
         assert!((forward.item() - 2.0).abs() < 1e-9);
         drop(forward);
 
-        // Never walked, only dropped.
+        // A graph that is dropped without a backward pass.
         let mut z = x.clone();
         for _ in 0..1_000_000 {
             z = z.neg();
@@ -117,7 +117,7 @@ fn a_million_operations_on_a_small_stack() {
 }
 
 #[test]
-fn shared_subexpressions_and_repeated_operands() {
+fn gradients_accumulate_over_shared_subexpressions_and_repeated_operands() {
     let x = leaf(3.0);
     let y = x.mul(&x);
     let z = y.add(&y).mul(&y); // 2x⁴
@@ -132,7 +132,7 @@ fn shared_subexpressions_and_repeated_operands() {
 }
 
 #[test]
-fn wide_fan_in_and_fan_out() {
+fn gradients_of_a_variable_with_many_consumers_are_summed() {
     let x = leaf(2.0);
     let parts: Vec<Var<f64>> = (0..10_000).map(|i| x.mul_scalar(i as f64).unsqueeze(0)).collect();
     let sum = Var::cat(&parts.iter().collect::<Vec<_>>(), 0).sum(..);
@@ -140,7 +140,7 @@ fn wide_fan_in_and_fan_out() {
 }
 
 #[test]
-fn a_second_pass_needs_the_graph_retained() {
+fn a_second_pass_requires_a_retained_graph() {
     let x = leaf(2.0);
     let y = x.exp();
     let first = Backprop::from(&y).retain_graph().run();
@@ -152,7 +152,7 @@ fn a_second_pass_needs_the_graph_retained() {
 }
 
 #[test]
-fn roots_must_be_scalars_and_tracked() {
+fn roots_must_be_scalar_and_tracked() {
     let x = Var::leaf(Tensor::<f64>::ones([3]));
     let y = x.exp();
     let text = message(move || drop(y.backward()));
@@ -165,7 +165,7 @@ fn roots_must_be_scalars_and_tracked() {
 }
 
 #[test]
-fn nothing_is_recorded_without_need() {
+fn operations_on_constants_are_not_recorded() {
     let x = leaf(1.0);
     assert!(!no_grad(|| x.exp()).is_tracked());
     let failed = catch_unwind(|| no_grad(|| panic!("inside")));
@@ -176,19 +176,19 @@ fn nothing_is_recorded_without_need() {
 }
 
 #[test]
-fn unreached_and_intermediate_gradients() {
+fn unreached_variables_have_no_gradient_and_intermediate_ones_if_requested() {
     let (x, other) = (leaf(1.0), leaf(1.0));
     let h = x.exp();
     let y = h.square();
     let grads = Backprop::from(&y).keep(&h).run();
     assert_eq!(grads.get(&h).unwrap().item(), 2.0 * 1f64.exp());
     assert!(grads.get(&other).is_none());
-    assert!(grads.get(&y).is_none(), "not asked for");
+    assert!(grads.get(&y).is_none(), "not requested");
     assert_eq!(grads.len(), 2);
 }
 
 #[test]
-fn several_roots_in_one_pass() {
+fn gradients_of_several_roots_are_summed() {
     let x = leaf(2.0);
     let (a, b) = (x.square(), x.mul_scalar(3.0));
     let grads = Backprop::from(&a).and(&b).cotangent(Tensor::scalar(10.0)).run();
@@ -196,7 +196,7 @@ fn several_roots_in_one_pass() {
 }
 
 #[test]
-fn leaves_shared_between_threads() {
+fn leaves_can_be_shared_between_threads() {
     let x = Var::leaf(Tensor::<f64>::ones([64, 64]));
     let losses: Vec<f64> = std::thread::scope(|s| {
         let pass = |k: i32| {
@@ -216,7 +216,7 @@ fn leaves_shared_between_threads() {
 }
 
 #[test]
-fn gradients_of_gradients_through_shared_graphs() {
+fn second_derivatives_can_share_a_graph() {
     // f = x³y: d²f/dxdy = 3x²
     let (x, y) = (leaf(2.0), leaf(5.0));
     let f = x.powf(3.0).mul(&y);
@@ -224,12 +224,12 @@ fn gradients_of_gradients_through_shared_graphs() {
     let mixed = grad(&[(&dx, None)], &[&x, &y]);
     assert_eq!(mixed[0].as_ref().unwrap().item(), 60.0);
     assert_eq!(mixed[1].as_ref().unwrap().item(), 12.0);
-    // The first graph is still there.
+    // The first graph is retained.
     assert_eq!(f.backward().get(&y).unwrap().item(), 8.0);
 }
 
 #[test]
-fn saved_tensors_do_not_see_later_writes() {
+fn later_writes_do_not_change_saved_tensors() {
     let mut x = Var::leaf(Tensor::from([1.0f64, 2.0]));
     let y = x.square().sum(..);
     x.leaf_value_mut().make_mut()[0] = 100.0;
@@ -238,10 +238,10 @@ fn saved_tensors_do_not_see_later_writes() {
 }
 
 #[test]
-fn grad_within_no_grad_gives_the_same_as_constants() {
+fn grad_within_no_grad_gives_equal_constants() {
     let x = Var::leaf(Tensor::from([[0.3f64, -1.2, 2.0], [1.0, 0.5, -0.4]]));
     let w = Var::leaf(Tensor::from([0.7f64, 1.1, -0.2]));
-    // Fused rules among them, whose recorded form is another one.
+    // Including fused operations, which have another rule in a recorded pass.
     let h = x.layer_norm(Some(&w), None, 1e-5).softmax(-1);
     let y = h.mul(&x.prod_keepdim(0)).sum(..);
     let v = Var::leaf(Tensor::scalar(2.0f64));
@@ -315,16 +315,16 @@ fn each_of_several_results_is_connected_in_a_recorded_pass() {
     }
 }
 
-/// The parts of a split need not be used in the same pass.
+/// The parts of a split can be differentiated in separate passes.
 #[test]
-fn parts_of_a_split_have_passes_of_their_own() {
+fn parts_of_a_split_can_be_differentiated_separately() {
     let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0]));
     let parts = x.split(0, &[1, 2]);
     assert_eq!(parts[0].sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 0.0]);
     assert_eq!(parts[1].sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
 }
 
-/// Where branches of a formula meet, its higher derivatives are those of one branch.
+/// At the boundary of two branches, all derivatives are those of one branch.
 #[test]
 fn higher_derivatives_of_elu_at_0() {
     let x = leaf(0.0);
@@ -335,7 +335,7 @@ fn higher_derivatives_of_elu_at_0() {
     }
 }
 
-/// Each result has an id and a gradient of its own, and either may be unused.
+/// Each result has its own id and gradient, and may be unused.
 #[test]
 fn operations_have_several_results() {
     let x = Var::leaf(Tensor::from([1.0, 2.0, 3.0, 4.0]));
@@ -413,7 +413,7 @@ fn wrong_rules_are_reported_by_name() {
     assert!(text.contains("the rule of `third` uses another operation's slot"), "{text}");
 }
 
-/// `exp`, with a definition that uses the result which it should compute.
+/// `exp`, with a definition that uses its own result.
 struct Circular {
     x: Slot<f64>,
     exp: Tensor<f64>,

@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const WIDTH: usize = 192;
-/// Products of so many rows are shared out in many pieces.
+/// A number of rows for which products are partitioned into many tasks.
 const MANY: usize = 256;
-/// And of so many in few.
+/// A number of rows for which they are partitioned into few.
 const FEW: usize = 64;
 
 /// Two layers, and their inputs.
@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// How many of `n` tasks go wrong, or panic, that all wait for a thread at first.
+/// The number of `n` concurrent tasks whose result is incorrect, or that panic.
 fn wrong(threads: usize, n: usize, right: impl Fn(usize) -> bool + Sync) -> usize {
     let (wrong, right) = (&AtomicUsize::new(0), &right);
     let task = move |i| {
@@ -65,7 +65,7 @@ fn wrong(threads: usize, n: usize, right: impl Fn(usize) -> bool + Sync) -> usiz
 }
 
 #[test]
-fn tasks_that_train_are_not_touched_by_tasks_that_evaluate() {
+fn settings_of_one_task_do_not_apply_to_others() {
     const TASKS: usize = 60;
     let state = || (grad_enabled(), matmul_precision(), level());
     let (model, usual) = (Model::new(MANY, 2), state());
@@ -88,7 +88,7 @@ fn tasks_that_train_are_not_touched_by_tasks_that_evaluate() {
 }
 
 #[test]
-fn forward_and_backward_in_tasks() {
+fn concurrent_steps_give_the_gradients_of_sequential_ones() {
     const TASKS: usize = 60;
     let model = Model::new(MANY, 4);
     let want: Vec<_> = (0..4).map(|i| model.step(i)).collect();
@@ -103,7 +103,7 @@ fn forward_and_backward_in_tasks() {
 }
 
 #[test]
-fn fewer_shards_than_threads() {
+fn gradients_of_shards_do_not_depend_on_threads() {
     let model = Model::new(FEW, 8);
     let run = || {
         let (loss, gradients) = sharded(&[FEW; 8], |i| model.loss(i));
@@ -115,7 +115,7 @@ fn fewer_shards_than_threads() {
     }
 }
 
-/// Gradient mode goes along both ways, to whatever thread.
+/// Shards have the gradient mode of the caller, on every thread, enabled or not.
 #[test]
 fn shards_inherit_the_gradient_mode() {
     for threads in [1, 3, 8] {
@@ -152,12 +152,12 @@ fn shards_are_weighted_by_their_number_of_targets() {
     check(&[10]);
     check(&[5, 5]);
     check(&[1, 7, 2]);
-    // The mean over nothing is NaN, and does not count.
+    // The mean over no targets is NaN, and has weight 0.
     check(&[0, 4, 0, 6, 0]);
 }
 
 #[test]
-fn a_loss_of_ignored_targets_only() {
+fn shards_without_targets_return_their_own_loss() {
     let w = Var::leaf(Tensor::scalar(2.0f64));
     let (loss, gradients) = sharded(&[0, 0, 0], |_| w.mul_scalar(0.0));
     assert_eq!((loss, gradients.get(&w).unwrap().item()), (0.0, 0.0));

@@ -10,8 +10,8 @@ use retrograd::prelude::with_threads;
 use retrograd::tensor::threads;
 use std::time::Duration;
 
-/// Prints the machine's limits, then runs the benchmarks of one program, all of it within a
-/// pool, as a training loop should be.
+/// Prints the machine's limits, then runs the benchmarks of one program, within one thread pool as
+/// in a training loop.
 pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
     with_threads(threads(), || {
         let machine = Machine::measure();

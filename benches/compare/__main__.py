@@ -26,8 +26,8 @@ from cases import cases
 from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
 from report import read, report, write
 
-SETTLE = 0.05  # seconds for threads that wait actively to give up
-TRIES = 3  # of a turn
+SETTLE = 0.05  # seconds until threads that spin have gone to sleep
+TRIES = 3  # the largest number of attempts of a turn
 
 
 def arguments():
@@ -55,7 +55,7 @@ def arguments():
 
 
 class Side:
-    """One program doing one case."""
+    """One case, executed by one program."""
 
     def __init__(self, label, program, work):
         self.label, self.program, self.work = label, program, work
@@ -89,13 +89,13 @@ def difference(case, ours, theirs):
         return None
     if case.losses:
         return max(abs(a - b) / abs(a) for a, b in pairs)
-    # A size (root of the mean square), then a sum of numbers of that size, of every tensor.
+    # Two numbers per tensor: the root mean square, and a sum of that magnitude.
     sizes = [a for a, _ in pairs[::2] for _ in range(2)]
     return max(abs(a - b) / (size or 1) for (a, b), size in zip(pairs, sizes))
 
 
 def compare(programs, case, turns, seconds):
-    """A row of the results: the times of a case, or None if no rival is there."""
+    """A row of the results: the times of a case, or None if no other library is available."""
     sides = [Side("ours", programs.get("ours"), case.name)]
     for rival in case.rivals:
         if program := programs.get(rival.program):
@@ -104,7 +104,7 @@ def compare(programs, case, turns, seconds):
         return None
     if case.slow:
         turns, seconds = (turns + 1) // 2, 0
-    # The same program cannot hold two at once: then every turn opens its own.
+    # A program executes one work at a time: if it is on both sides, every turn opens its work again.
     shared = sum(s.program is sides[0].program for s in sides) > 1
 
     def each(do):
@@ -115,7 +115,7 @@ def compare(programs, case, turns, seconds):
                     sides.remove(side)
             except Died as died:
                 print(died, file=sys.stderr)
-                programs.lost(died.program)
+                programs.discard(died.program)
                 sides.remove(side)
 
     def prepare(side):
@@ -141,13 +141,13 @@ def compare(programs, case, turns, seconds):
     if len(sides) < 2 or sides[0].label != "ours":
         return None
     ours, *others = sides
-    digits = {"bf16": 10}.get(programs.precision, 1)  # fewer agree
+    digits = {"bf16": 10}.get(programs.precision, 1)  # one digit less agrees
     tolerances = {rival.name: rival.tolerance * digits for rival in case.rivals}
     differences = {}
     for side in others:
         apart = difference(case, ours.numbers, side.numbers)
         differences[side.label] = apart
-        # Not a number is not near, either.
+        # The comparison is negated, so that NaN is an error.
         if apart is not None and not apart <= tolerances[side.label]:
             message = f"{case.name}: results of {side.label} differ by {apart:.1e}"
             print(message, ours.numbers, side.numbers, sep="\n", file=sys.stderr)
@@ -166,14 +166,14 @@ def compare(programs, case, turns, seconds):
 
 
 def peak_memory(programs, case):
-    """Peak resident memory beyond that of a program that has just started, a row as well."""
+    """A row of the results: peak resident memory minus that of the program after its start."""
     row = dict(group=case.group, name=case.name, aim=case.aim, each=True, bytes_at_peak={})
     for label, name in [("ours", "ours"), *((r.name, r.program) for r in case.rivals)]:
         if not programs.get(name):
             continue
         program = programs.fresh(name)
         try:
-            program.forget_peak()
+            program.reset_peak()
             before = program.memory("VmRSS")
             if program.open(case.name) is not None:
                 program.run(0)
@@ -249,7 +249,7 @@ def main():
                 kept = [r for r in results["rows"] if (r["group"], r["name"], "times" in r) != same]
                 results["rows"] = sorted([*kept, row], key=lambda r: order[r["group"], r["name"]])
                 results["about"] |= programs.about | {"ours": limits}
-                write(results, args.out)  # a run that is interrupted has been of use, too
+                write(results, args.out)  # after each case, so that an interrupted run has results
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     programs.end()

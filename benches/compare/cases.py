@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Rival:
     """A library that a case is compared with."""
 
-    name: str  # in the table
+    name: str  # the name in the table
     program: str  # a key of programs.PROGRAMS
     rename: tuple = ("", "")  # replaced in the case name, if the program names its work differently
     tolerance: float = 1e-3  # the largest relative difference of results
@@ -41,7 +41,7 @@ class Case:
         return 1 if not self.losses else 2 if self.slow else 10
 
     def named(self, start, groups):
-        """Whether it is in the group of that name or, if there is none, its name starts so."""
+        """Whether `start` is its group or, if there is no such group, a prefix of its group or name."""
         if start in groups:
             return self.group == start
         return self.group.startswith(start) or self.name.startswith(start)

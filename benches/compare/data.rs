@@ -12,7 +12,7 @@ fn number(seed: u32, i: usize) -> f64 {
     (f64::from(bits(seed, i)) / f64::from(1u32 << 31) - 1.0) * 3f64.sqrt()
 }
 
-/// Numbers with mean 0 and deviation 1, equally likely between `-√3` and `√3`.
+/// Numbers with mean 0 and standard deviation 1, uniform in `[-√3, √3)`.
 pub fn numbers(seed: u32, n: usize) -> Vec<f32> {
     (0..n).map(|i| number(seed, i) as f32).collect()
 }
@@ -32,8 +32,8 @@ pub fn digest(x: &[f32]) -> [f64; 2] {
     [(square / n).sqrt(), product / n.sqrt()]
 }
 
-/// A text that can be learnt, and batches of windows of it: each token follows from the one
-/// before, but for some noise.
+/// A text that can be learnt: each token is a function of the one before, plus noise. Its windows form
+/// batches.
 pub struct Text {
     tokens: Vec<usize>,
     batches: u32,
@@ -50,7 +50,7 @@ impl Text {
         Text { tokens: noise.into_iter().scan(0, follow).collect(), batches: 0 }
     }
 
-    /// The next `batch` windows of so many tokens, and the token after each, row by row.
+    /// The next `batch` windows of `context` tokens, and the same one token later, row by row.
     pub fn batch(&mut self, batch: usize, context: usize) -> (Vec<usize>, Vec<usize>) {
         self.batches += 1;
         let starts = integers(1000 + self.batches, batch, self.tokens.len() - context - 1);
@@ -61,8 +61,8 @@ impl Text {
     }
 }
 
-/// The `i`-th matrix of a model, as it is before training: of deviation 0.02 or, if it leads into
-/// the residual stream of that many layers, less.
+/// The initial `i`-th matrix of a model, with a standard deviation of 0.02, divided by `√(2 layers)` if
+/// its output is added to the residual.
 pub fn matrix(i: usize, n: usize, residual_of: Option<usize>) -> Vec<f32> {
     let std = 0.02 / residual_of.map_or(1.0, |layers| (2.0 * layers as f64).sqrt());
     (0..n).map(|at| (number(100 + i as u32, at) * std) as f32).collect()

@@ -1,4 +1,4 @@
-"""Two pictures: a bar chart of all ratios, and the roofline plot."""
+"""Two plots: a bar chart of all ratios, and the roofline."""
 
 import math
 from html import escape
@@ -65,7 +65,7 @@ def ratios(groups):
 
 
 def roofline(facts, machine):
-    """GFLOP/s over arithmetic intensity, of retrograd and the fastest other library."""
+    """The roofline plot: GFLOP/s over arithmetic intensity, of retrograd and the fastest other library."""
     points = [f for f in facts if "intensity" in f]
     width, height, left, bottom = 760, 440, 70, 60
     peak = machine["gflops"]

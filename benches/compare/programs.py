@@ -25,7 +25,7 @@ def peer(package, target, *features):
     return [built(command, package)]
 
 
-# How the command of each is found, building it if need be.
+# The functions that return the command of each program, and build it if necessary.
 PROGRAMS = {
     "ours": ours,
     "torch": lambda: [*TORCH, "eager"],
@@ -85,11 +85,12 @@ class Program:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # an interrupt is for us to handle
+            start_new_session=True,  # Ctrl-C interrupts only this process
         )
-        self.about = json.loads(self.ask("about"))
+        self.about = json.loads(self.request("about"))
 
-    def ask(self, line):
+    def request(self, line):
+        """Sends a request and returns the response."""
         try:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
@@ -102,22 +103,22 @@ class Program:
 
     def open(self, work):
         """Operations and bytes of the work, or None if the program has no such work."""
-        answer = self.ask(f"open {work}").split()
+        answer = self.request(f"open {work}").split()
         return None if answer[0] == "unknown" else tuple(map(float, answer[1:]))
 
     def check(self, calls):
         """A few numbers that summarise the results of so many calls."""
-        return [float(x) for x in self.ask(f"check {calls}").split()]
+        return [float(x) for x in self.request(f"check {calls}").split()]
 
     def run(self, seconds):
         """The time of a call, in seconds."""
-        return float(self.ask(f"run {seconds}").split()[0])
+        return float(self.request(f"run {seconds}").split()[0])
 
     def close(self):
-        self.ask("close")
+        self.request("close")
 
     def cpu_seconds(self):
-        """Processor time so far, of Linux."""
+        """Processor time so far, as counted by Linux."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -126,8 +127,8 @@ class Program:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(which + ":"))
 
-    def forget_peak(self):
-        """Resets the peak: measuring the machine allocated large blocks."""
+    def reset_peak(self):
+        """Resets the peak memory, since measuring the machine allocates large blocks."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def end(self):
@@ -138,7 +139,7 @@ class Program:
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self.process.kill()  # it is in the middle of something
+            self.process.kill()  # it is executing a request
             self.process.wait()
 
 
@@ -189,7 +190,7 @@ class Programs:
                 self.about[name] = program.about
         return self.running[name]
 
-    def lost(self, program):
+    def discard(self, program):
         """Removes a program that ended; it is started again when it is next used."""
         program.end()
         del self.running[program.name]

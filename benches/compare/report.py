@@ -1,4 +1,4 @@
-"""Results as a table, as CSV, as JSON and as pictures."""
+"""Results as a table, as CSV, as JSON and as plots."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def least_seconds(machine, row):
 
 
 def facts(row, machine):
-    """What a row of the table says."""
+    """The values of a row of the table."""
     fact = dict(group=row["group"], name=row["name"], aim=row["aim"], each=row["each"])
     if "bytes_at_peak" in row:
         peaks = row["bytes_at_peak"]
@@ -74,7 +74,7 @@ def share(fact, of):
     return f"{fact[of] * 100:.0f} %" if of in fact else ""
 
 
-def lost(results):
+def slower_cases(results):
     """The cases slower than the fastest other library, and the largest difference of results."""
     every = [f for group in groups(results).values() for f in group]
     behind = sorted((f for f in every if f["ratio"] < 1), key=lambda f: f["ratio"])
@@ -100,7 +100,7 @@ def report(results):
         "training, the model FLOP utilisation (MFU). of the roofline: the lower bound of the time, from\n"
         "the FMA peak and from moving inputs and outputs once, divided by retrograd's time."
     )
-    return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *lost(results)])
+    return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *slower_cases(results)])
 
 
 def table(results):
@@ -112,7 +112,7 @@ def table(results):
             aim = f["aim"] if f["each"] else None
             verdict = "" if aim is None else "reached" if f["ratio"] >= aim else "missed"
             if f.get("differs"):
-                verdict = "other results"
+                verdict = "results differ"
             lines.append(
                 [
                     f["name"] + (" !" if f.get("disturbed") else ""),
@@ -139,7 +139,7 @@ def table(results):
 
 
 def read(out):
-    """What an earlier run has left."""
+    """The results of an earlier run."""
     return json.loads((out / "results.json").read_text())
 
 

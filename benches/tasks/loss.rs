@@ -25,7 +25,7 @@ fn cross_entropy([rows, classes]: [usize; 2]) -> Option<Work> {
     })
 }
 
-/// Only rows, weight and their gradients have to move; logits do not.
+/// Only rows, weight and their gradients have to be moved; the logits can stay in the cache.
 fn head_loss([rows, width, classes]: [usize; 3]) -> Option<Work> {
     let flops = 3.0 * 2.0 * (rows * width * classes) as f64;
     let bytes = 4.0 * 3.0 * (rows * width + classes * width) as f64;

@@ -19,7 +19,7 @@ use std::hint::black_box;
 /// Executes the work once; if the argument is true, returns a few numbers that summarise the result.
 pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 
-/// Something to be timed.
+/// Work to be timed.
 pub struct Work {
     /// Floating-point operations that the work requires; 0 if it is bound by memory.
     pub flops: f64,
@@ -86,7 +86,7 @@ impl Work {
     }
 }
 
-/// Which way an operation is run.
+/// The passes that are executed: forward, or forward and backward.
 #[derive(Clone, Copy, PartialEq)]
 enum Pass {
     Forward,
@@ -108,7 +108,7 @@ impl Pass {
     }
 }
 
-/// The numbers that words stand for.
+/// Parses words as numbers.
 fn numbers<const N: usize>(words: &[&str]) -> Option<[usize; N]> {
     let numbers: Option<Vec<usize>> = words.iter().map(|w| w.parse().ok()).collect();
     numbers?.try_into().ok()

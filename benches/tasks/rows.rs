@@ -35,7 +35,7 @@ fn rows(name: &str, pass: Pass, [rows, cols]: [usize; 2]) -> Option<Work> {
         "rms_norm" => {
             Work::pass(pass, traffic, with_weight(), |x| x[0].rms_norm(Some(&x[1]), 1e-5))
         }
-        // The gradient of both terms is the cotangent: nothing moves.
+        // The gradient of both terms is the cotangent, so the backward pass moves nothing.
         "add" => {
             let traffic = (0.0, 4.0 * n * 3.0);
             Work::pass(pass, traffic, vec![vec![rows, cols]; 2], |x| &x[0] + &x[1])
@@ -48,7 +48,7 @@ fn rows(name: &str, pass: Pass, [rows, cols]: [usize; 2]) -> Option<Work> {
     }
 }
 
-/// `gelu(x · wᵀ + b)`; the result of the product does not have to move.
+/// `gelu(x · wᵀ + b)`; the product can stay in the cache.
 fn linear_gelu(pass: Pass, [rows, inputs, outputs]: [usize; 3]) -> Option<Work> {
     let flops = 2.0 * (rows * inputs * outputs) as f64 * pass.pick(1.0, 3.0);
     let (x, w, y) = (rows * inputs, inputs * outputs, rows * outputs);

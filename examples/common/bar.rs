@@ -23,7 +23,7 @@ impl Bar {
         Bar { bar, steps }
     }
 
-    /// After a step, counted from 1.
+    /// Shows the progress after a step, counted from 1.
     pub fn step(&self, step: u64, loss: f32) {
         let text = format!("step {step}/{}  loss {loss:.3}", self.steps);
         match &self.bar {

@@ -8,6 +8,7 @@ use std::fmt::Display;
 pub const BACKGROUND: RGBColor = RGBColor(255, 255, 255);
 pub const INK: RGBColor = RGBColor(32, 36, 44);
 pub const MUTED: RGBColor = RGBColor(104, 112, 124);
+#[allow(dead_code)] // Not every example needs it.
 pub const FAINT: RGBColor = RGBColor(234, 236, 240);
 
 /// The text of an SVG file, or why it could not be drawn.
@@ -35,7 +36,7 @@ pub fn text(size: i32, color: &RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(color)
 }
 
-/// A colour between two: the first at 0, the second at 1.
+/// Interpolates between two colours: `a` at 0, `b` at 1.
 pub fn mix(a: RGBColor, b: RGBColor, part: f32) -> RGBColor {
     let mix = |a: u8, b: u8| (f32::from(a) + part * (f32::from(b) - f32::from(a))).round() as u8;
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))

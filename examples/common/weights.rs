@@ -5,20 +5,20 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use retrograd::prelude::Tensor;
 
-/// A square of this side for each weight of a matrix, from the corner to the right and down. What
-/// cannot be seen stays grey.
+/// Draws a matrix of weights with its top left corner at `(x, y)`: a square of this side for each
+/// weight. Masked pairs are grey.
 pub fn cells(
     root: &Area,
     (x, y): (i32, i32),
     side: i32,
     weights: &Tensor,
-    seen: impl Fn(usize, usize) -> bool,
+    visible: impl Fn(usize, usize) -> bool,
 ) -> Drawn {
     let (rows, columns) = (weights.size(0), weights.size(1));
     let end = (x + columns as i32 * side, y + rows as i32 * side);
     root.draw(&Rectangle::new([(x, y), end], FAINT.filled()))?;
     for i in 0..rows {
-        for j in (0..columns).filter(|&j| seen(i, j)) {
+        for j in (0..columns).filter(|&j| visible(i, j)) {
             let (left, top) = (x + j as i32 * side, y + i as i32 * side);
             let color = color(weights.at(&[i, j]).sqrt());
             let corners = [(left, top), (left + side, top + side)];

@@ -11,17 +11,17 @@ use retrograd::prelude::Tensor;
 /// Side of a cell, in pixels.
 const CELL: i32 = 15;
 const MARGIN: i32 = 36;
-/// Above everything, for title and colour scale.
+/// Height of the title and the colour scale.
 const TOP: i32 = 92;
-/// Above each head, for its name and the words.
+/// Height of the name and the words above each head.
 const HEADER: i32 = 104;
-/// Left of each head, for the words.
+/// Width of the words at the left of each head.
 const LEFT: i32 = 84;
 /// The colour of a marked cell.
 const POINTER: RGBColor = RGBColor(214, 96, 32);
 
 /// The weights `[heads, L, L]` of each layer, for the model before and after training, as an SVG:
-/// in each square a row for each word that looks, a column for each that is looked at.
+/// a matrix per head, a row per query, a column per key.
 pub fn picture(words: &[&str], best: Head, maps: &[&[Tensor]; 2]) -> Drawing {
     let (layers, heads) = (maps[0].len() as i32, maps[0][0].size(0) as i32);
     let side = words.len() as i32 * CELL;
@@ -32,7 +32,7 @@ pub fn picture(words: &[&str], best: Head, maps: &[&[Tensor]; 2]) -> Drawing {
         let title = "Attention weights before and after training";
         root.draw(&Text::new(title, (MARGIN, 22), text(22, &INK)))?;
         let legend = "Row: query word. Column: key word. The frame \
-                   marks the row of \"it\" in the head that finds its noun.";
+                   marks the row of \"it\" in the head that attends to its noun.";
         root.draw(&Text::new(legend, (MARGIN, 52), text(14, &MUTED)))?;
         scale(root, width - MARGIN)?;
         for (time, maps) in (0..).zip(maps) {

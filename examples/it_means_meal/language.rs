@@ -1,23 +1,23 @@
-//! A small language in which *it* means something.
+//! A small language in which the pronoun *it* refers to a noun.
 //!
-//! A sentence tells who did what to which thing, and then what happened to *it*:
+//! A sentence states who did what to which thing, and then what happened to *it*:
 //!
 //! ```text
 //! near the violin the chef prepared a delicious meal and it was served with wine .
 //! ```
 //!
-//! Things are of six kinds, and what happens to *it* tells the kind: a meal is served or tastes
-//! wonderful, a letter is read. Nothing else gives it away: everybody does everything to every
-//! thing, and other things stand near, before or after. So to predict the word after
-//! *it* has to find the thing that was meant.
+//! Things are of six kinds, and the words after *it* depend on the kind: a meal is served or tastes
+//! wonderful, a letter is read. The other words of the sentence are independent of the kind, and
+//! nouns of other kinds occur before and after. So the model can predict the words after *it* only
+//! from the noun that *it* refers to.
 //!
-//! Sentences without *it* say the same of things directly ("the meal was served with wine"). The
-//! first two nouns of each kind appear only in those while the model learns: no *it* that it has
-//! seen ever meant a meal.
+//! Sentences without *it* state the same directly ("the meal was served with wine"). The first two
+//! nouns of each kind, "meal" among them, are held out: in training they occur in such sentences
+//! only.
 
 use retrograd::prelude::Rng;
 
-/// Things of which the same can be said.
+/// A kind of thing: its nouns, and the phrases that follow them.
 pub struct Kind {
     /// "it was served with wine"
     pub was: [&'static str; 3],
@@ -28,7 +28,7 @@ pub struct Kind {
     pub nouns: [&'static str; 24],
 }
 
-/// Nouns of each kind, from the first, that *it* never means in training.
+/// The number of nouns of each kind, the first ones, that *it* does not refer to in training.
 pub const HELD_OUT: usize = 2;
 
 pub const KINDS: [Kind; 6] = [
@@ -191,13 +191,13 @@ const OPENINGS: [&[&str]; 5] = [&[], &[], &["yesterday"], &["at", "noon"], &["la
 const PLACES: [&str; 5] = ["near", "beside", "behind", "under", "before"];
 const OTHER_WORDS: [&str; 6] = [".", "the", "a", "and", "it", "was"];
 
-/// The sentence that the tutorials are about.
+/// The sentence of the tutorials.
 const OURS: &str = "the chef prepared a delicious meal and it was served with wine";
 
-/// One in which it means the same among other things.
+/// The same sentence with nouns of other kinds.
 const WITH_OTHERS: &str = "near the violin the chef prepared a delicious meal beside the coat \
                            and it was served with wine";
-/// One in which the meal is not what it means.
+/// A sentence with a meal in which *it* refers to another noun.
 const LETTER: &str = "near the meal the chef prepared a splendid letter beside the coat \
                       and it was read with care";
 
@@ -207,16 +207,16 @@ pub const LONGEST: usize = 36;
 /// A sentence with *it*, and its properties.
 pub struct Sentence {
     pub words: Vec<&'static str>,
-    /// Where *it* stands.
+    /// The position of *it*.
     pub it: usize,
-    /// Where the noun stands that it means.
+    /// The position of the noun that *it* refers to.
     pub noun: usize,
     /// The kind of that noun.
     pub kind: usize,
 }
 
 impl Sentence {
-    /// A sentence about a noun that is written down here.
+    /// The given sentence, in which *it* refers to `noun`.
     fn about(noun: &str, text: &'static str) -> Sentence {
         let words: Vec<_> = text.split(' ').collect();
         let place = |w| words.iter().position(|&word| word == w).expect("a word of the sentence");
@@ -225,9 +225,9 @@ impl Sentence {
     }
 }
 
-/// Sentences to look at: the one of the tutorials, the same with other things around, and one
-/// with a meal that is not meant.
-pub fn to_look_at() -> [Sentence; 3] {
+/// The sentences whose attention weights are plotted: the one of the tutorials, the same with nouns of
+/// other kinds, and one with a meal in which *it* refers to another noun.
+pub fn examples() -> [Sentence; 3] {
     [
         Sentence::about("meal", OURS),
         Sentence::about("meal", WITH_OTHERS),
@@ -239,7 +239,7 @@ fn one<T: Copy>(of: &[T], rng: &mut Rng) -> T {
     of[rng.below(of.len())]
 }
 
-/// Which nouns *it* may mean.
+/// The nouns that *it* may refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Nouns {
     Training,
@@ -273,7 +273,7 @@ fn without_it(rng: &mut Rng) -> Vec<&'static str> {
     words
 }
 
-/// What can be said of a thing, said of it: "a meal tasted wonderful".
+/// A sentence about a thing without a pronoun: "a meal tasted wonderful".
 fn directly(rng: &mut Rng) -> Vec<&'static str> {
     let kind = &KINDS[rng.below(KINDS.len())];
     let mut words = Vec::new();
@@ -285,8 +285,8 @@ fn directly(rng: &mut Rng) -> Vec<&'static str> {
     words
 }
 
-/// Any sentence of those to learn from.
-pub fn to_learn_from(rng: &mut Rng) -> Vec<&'static str> {
+/// A random training sentence.
+pub fn training_sentence(rng: &mut Rng) -> Vec<&'static str> {
     match rng.below(4) {
         0 => directly(rng),
         1 => without_it(rng),
@@ -295,7 +295,7 @@ pub fn to_learn_from(rng: &mut Rng) -> Vec<&'static str> {
 }
 
 /// "at noon near a violin the chef prepared a splendid meal beside the coat", with other things
-/// from `nouns[from..]` of other kinds. Also where the noun stands.
+/// from `nouns[from..]` of other kinds. Also returns the position of the noun.
 fn scene(
     kind: usize,
     noun: &'static str,
@@ -327,7 +327,7 @@ fn person(words: &mut Vec<&'static str>, rng: &mut Rng) {
     words.push(one(&PEOPLE, rng));
 }
 
-/// "a delicious meal", with or without the adjective. Returns where the noun stands.
+/// "a delicious meal", with or without the adjective. Returns the position of the noun.
 fn thing(
     words: &mut Vec<&'static str>,
     noun: &'static str,
@@ -352,7 +352,7 @@ fn happens(words: &mut Vec<&'static str>, kind: &Kind, rng: &mut Rng) {
     }
 }
 
-/// All words, each with its number.
+/// All words in alphabetical order; a token is an index into them.
 pub struct Vocabulary(Vec<&'static str>);
 
 impl Vocabulary {

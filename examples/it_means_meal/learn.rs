@@ -1,7 +1,7 @@
 //! Training: sentences, the loss, a step.
 
 use crate::bar::Bar;
-use crate::language::{LONGEST, Vocabulary, to_learn_from};
+use crate::language::{LONGEST, Vocabulary, training_sentence};
 use retrograd::nn::optim::StepError;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
@@ -24,7 +24,7 @@ pub fn learn(
         Schedule::WarmupCosine { lr: 3e-3, min_lr: 1e-4, warmup: (steps / 10).min(100), steps };
     let bar = Bar::new(steps);
     for step in 0..steps {
-        let sentences: Vec<_> = (0..BATCH).map(|_| to_learn_from(rng)).collect();
+        let sentences: Vec<_> = (0..BATCH).map(|_| training_sentence(rng)).collect();
         let (tokens, targets) = batch(&sentences, vocabulary);
         let loss = model.loss(&tokens, &targets, &mut Pass::train_step(1, step));
         let mut grads = loss.backward();

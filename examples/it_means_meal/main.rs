@@ -86,10 +86,10 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let model = Gpt::new(config, &mut rng)?;
     let draw = |nouns, rng: &mut Rng| (0..MANY).map(|_| with_it(nouns, rng)).collect::<Vec<_>>();
     let (familiar, held_out) = (draw(Nouns::Training, &mut rng), draw(Nouns::HeldOut, &mut rng));
-    let shown = language::to_look_at();
+    let shown = language::examples();
     say!(
         "A model of {} parameters (2 layers of 4 heads, 64 wide) learns {} words.\n\
-         In training no \"it\" means any of {} nouns, and \"meal\" is one of those.\n",
+         In training \"it\" does not refer to any of {} held-out nouns; \"meal\" is one of them.\n",
         model.num_parameters(),
         vocabulary.len(),
         HELD_OUT * KINDS.len(),
@@ -115,9 +115,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let row = |maps: &[Vec<Tensor>]| study::row(&maps[0], best, ours.it);
     print_rows(ours, &row(&before), &row(&after));
 
-    say!(
-        "\nOn {MANY} new sentences, in which \"it\" means a noun that it never meant in training:"
-    );
+    say!("\nOn {MANY} new sentences, in which \"it\" refers to a held-out noun:");
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
     say!("  mean weight from \"it\" to its noun            {:.3}", judged.weight);
     say!("  largest weight is on its noun                {}", percent(judged.found));

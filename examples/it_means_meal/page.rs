@@ -19,8 +19,7 @@ struct Shown<'a> {
     weights: [Vec<Vec<Vec<Vec<f32>>>>; 2],
 }
 
-/// A page that needs nothing but itself, with sentences and their weights `[heads, L, L]` of each
-/// layer.
+/// A self-contained page of HTML with sentences and their weights `[heads, L, L]` of each layer.
 pub fn page(
     sentences: &[Sentence],
     best: Head,
@@ -40,7 +39,7 @@ pub fn page(
     Ok(include_str!("page.html").replace("\"the data\"", &data))
 }
 
-/// Weights to four digits.
+/// The weights as nested arrays, rounded to four digits.
 fn nested(weights: &Tensor) -> Vec<Vec<Vec<f32>>> {
     let short = |w: f32| (w * 1e4).round() / 1e4;
     let row = |t: Tensor| t.to_vec().into_iter().map(short).collect();

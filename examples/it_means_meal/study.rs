@@ -15,9 +15,9 @@ pub struct Head {
 /// How strongly a head attends from the pronoun to its noun.
 pub struct Finding {
     pub head: Head,
-    /// The weight from *it* to its noun, on average.
+    /// The mean weight from *it* to its noun.
     pub weight: f64,
-    /// The share of sentences in which that is the largest weight.
+    /// The fraction of sentences in which that is the largest weight.
     pub found: f64,
 }
 
@@ -30,7 +30,7 @@ pub fn maps(model: &Gpt, vocabulary: &Vocabulary, sentences: &[Sentence]) -> Vec
     sentences.iter().map(of).collect()
 }
 
-/// The attention weights of a word in a head.
+/// The attention weights of a query word in a head.
 pub fn row(maps: &[Tensor], head: Head, word: usize) -> Vec<f32> {
     maps[head.layer].select(0, head.head).select(0, word).to_vec()
 }

@@ -6,13 +6,13 @@ use std::fmt::{self, Display, Formatter};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Fills the output, or makes one of its own.
+/// Computes the result into the slice, or returns it as a new tensor.
 pub type Run = Box<dyn Fn(&mut [f32]) -> Option<Tensor>>;
 
 /// One way to compute the result.
 pub struct Rung {
     pub name: &'static str,
-    /// What it does other than the rung below.
+    /// The difference from the previous rung.
     pub what: &'static str,
     /// Whether it uses all threads.
     pub threaded: bool,
@@ -22,22 +22,22 @@ pub struct Rung {
 /// What bounds a kernel.
 #[derive(Clone, Copy)]
 pub enum Bound {
-    /// Arithmetic, so many operations.
+    /// Arithmetic: the number of floating-point operations.
     Flops(f64),
-    /// Memory, so many bytes to be moved.
+    /// Memory bandwidth: the number of bytes to be moved.
     Bytes(f64),
 }
 
-/// Ways to compute the same, from naive to fast.
+/// Versions of a kernel, from naive to fast.
 pub struct Ladder {
     pub title: String,
     pub bound: Bound,
-    /// Numbers in the result.
+    /// The number of elements of the result.
     pub outputs: usize,
     pub rungs: Vec<Rung>,
 }
 
-/// A rung that was timed.
+/// A timed rung.
 pub struct Step {
     pub name: &'static str,
     pub what: &'static str,
@@ -46,10 +46,10 @@ pub struct Step {
     pub rate: f64,
 }
 
-/// A ladder that was climbed.
-pub struct Climbed {
+/// A timed ladder.
+pub struct Results {
     pub title: String,
-    /// Of rates.
+    /// The unit of the rates.
     pub unit: &'static str,
     /// The limit of the machine, with one thread and with all, and its name.
     pub one: f64,
@@ -58,16 +58,16 @@ pub struct Climbed {
     pub steps: Vec<Step>,
 }
 
-/// How far a rung may be from the first one, relative to the largest number of the result. Sums
-/// are taken in other orders, so equal they are not.
+/// The largest difference from the first rung, relative to the largest element of the result. Sums are
+/// taken in different orders, so results differ by rounding.
 const TOLERANCE: f32 = 1e-5;
 
 impl Ladder {
-    /// Checks and times every rung, each for about this long.
+    /// Checks every rung against the first one, and times it for about `time`.
     ///
     /// # Panics
-    /// If a rung computes something else than the first.
-    pub fn climb(&self, machine: &Machine, time: Duration) -> Climbed {
+    /// If the result of a rung differs from that of the first one.
+    pub fn measure(&self, machine: &Machine, time: Duration) -> Results {
         let mut wanted = vec![f32::NAN; self.outputs];
         (self.rungs[0].run)(&mut wanted);
         let largest = wanted.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
@@ -99,11 +99,11 @@ impl Ladder {
             }
         };
         let title = self.title.clone();
-        Climbed { title, unit, one: limit.one, all: limit.all, limit: what, steps }
+        Results { title, unit, one: limit.one, all: limit.all, limit: what, steps }
     }
 }
 
-/// The median time of a call, of as many as that time allows and at least one.
+/// The median time of a call, over calls for about `time` and at least one.
 fn median_seconds(mut f: impl FnMut(), time: Duration) -> f64 {
     let (start, mut seconds) = (Instant::now(), Vec::new());
     while seconds.is_empty() || start.elapsed() < time {
@@ -115,19 +115,19 @@ fn median_seconds(mut f: impl FnMut(), time: Duration) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-impl Climbed {
-    /// The share of the limit, of one thread or of all, that a step reaches.
+impl Results {
+    /// The rate as a fraction of the limit, of one thread or of all.
     pub fn share(&self, step: &Step) -> f64 {
         step.rate / if step.threaded { self.all } else { self.one }
     }
 }
 
-impl Display for Climbed {
+impl Display for Results {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Climbed { title, unit, one, all, limit, steps } = self;
+        let Results { title, unit, one, all, limit, steps } = self;
         writeln!(f, "{title}")?;
         writeln!(f, "limit: {limit}, {one:.0} {unit} with one thread, {all:.0} with all")?;
-        writeln!(f, "{:<18}{unit:>9}{:>10}{:>10}  what is new", "", "of limit", "faster")?;
+        writeln!(f, "{:<18}{unit:>9}{:>10}{:>10}  change", "", "of limit", "speedup")?;
         let first = steps.first().map_or(1.0, |s| s.rate);
         for step in steps {
             let Step { name, what, threaded, rate } = step;

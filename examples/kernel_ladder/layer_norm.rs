@@ -1,5 +1,5 @@
-//! `y = (x - mean x) / √(var x + ε) · w` for every row. Two sums and a few operations for each
-//! number: memory is the limit from the first vector on.
+//! `y = (x - mean x) / √(var x + ε) · w` for every row. It takes two sums and a few operations per
+//! element, so the vectorised kernel is bound by memory bandwidth.
 
 use crate::ladder::{Bound, Ladder, Rung};
 use crate::softmax::COLS;
@@ -57,7 +57,7 @@ pub fn ladder(rows: usize) -> Ladder {
     }
 }
 
-/// As it stands in books. The matrix comes from memory four times, and goes there twice.
+/// The formula as written. The matrix is read from memory four times and written twice.
 fn naive(x: &[f32], w: &[f32], y: &mut [f32]) {
     let rows = || x.chunks_exact(COLS);
     let mean: Vec<f32> = rows().map(|x| x.iter().sum::<f32>() / COLS as f32).collect();
@@ -77,8 +77,8 @@ fn row_by_row(x: &[f32], w: &[f32], y: &mut [f32]) {
     }
 }
 
-/// `var x = mean (x - a)² - (mean x - a)²` for any `a`. It loses all digits if `a` is far from
-/// the mean, next to the deviation: the first number of the row is not far from it.
+/// `var x = mean (x - a)² - (mean x - a)²` for any `a`. The difference cancels if `|mean x - a|` is
+/// much larger than the standard deviation, so `a` is the first element of the row.
 fn one_pass(x: &[f32], w: &[f32], y: &mut [f32]) {
     for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
         let (near, mut sum, mut squares) = (x[0], 0.0, 0.0);
@@ -90,7 +90,7 @@ fn one_pass(x: &[f32], w: &[f32], y: &mut [f32]) {
     }
 }
 
-/// The output, from sums of numbers and of their squares, all less `near`.
+/// Writes the output, from the sums of `x - near` and of their squares.
 fn write(x: &[f32], w: &[f32], y: &mut [f32], near: f32, sum: f32, squares: f32) {
     let off = sum / COLS as f32;
     let scale = 1.0 / (squares / COLS as f32 - off * off + EPS).sqrt();
@@ -99,8 +99,8 @@ fn write(x: &[f32], w: &[f32], y: &mut [f32], near: f32, sum: f32, squares: f32)
     }
 }
 
-/// An addition takes four cycles, and two could begin in every cycle: a single sum waits for
-/// itself. The compiler may not reorder it, since rounding would differ; so the order is written.
+/// An addition has a latency of four cycles, and two can start in every cycle: a single sum is bound by
+/// the latency. The compiler may not reorder additions, because rounding would differ.
 fn many_sums(x: &[f32], w: &[f32], y: &mut [f32]) {
     const MANY: usize = 16;
     for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
@@ -149,9 +149,9 @@ impl Kernel<f32> for Vectorised<'_> {
     }
 }
 
-/// Memory serves all cores, but one core cannot ask it for as much as it has.
+/// One core cannot use the full memory bandwidth.
 fn threaded(x: &[f32], w: &[f32], y: &mut [f32]) {
     const ROWS: usize = 32;
-    let much = Cost(u32::MAX); // worth it at any size
-    par::fill(y, ROWS * COLS, much, |first, y| vectorised(&x[first..][..y.len()], w, y));
+    let parallel = Cost(u32::MAX); // at any size
+    par::fill(y, ROWS * COLS, parallel, |first, y| vectorised(&x[first..][..y.len()], w, y));
 }

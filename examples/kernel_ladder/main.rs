@@ -24,7 +24,7 @@ mod picture;
 mod softmax;
 
 use clap::Parser;
-use ladder::Climbed;
+use ladder::Results;
 use output::{note, say};
 use retrograd::machine::Machine;
 use retrograd::prelude::with_threads;
@@ -54,8 +54,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     surroundings::check("close other programs");
     // Threads are taken from a pool that is entered once, as a training loop should do.
-    let climbed = with_threads(threads(), || climb_all(&args));
-    let code = match draw(&climbed, &args.out) {
+    let results = with_threads(threads(), || measure_all(&args));
+    let code = match draw(&results, &args.out) {
         Ok(path) => {
             say!("written to {}", path.display());
             ExitCode::SUCCESS
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     output::end(code)
 }
 
-fn climb_all(args: &Args) -> Vec<Climbed> {
+fn measure_all(args: &Args) -> Vec<Results> {
     note!("measuring the machine");
     let machine = Machine::measure();
     say!("{}\n", machine.summary());
@@ -76,7 +76,7 @@ fn climb_all(args: &Args) -> Vec<Climbed> {
         true => (96, 64, Duration::from_millis(5)),
         false => (768, 8192, Duration::from_millis(400)),
     };
-    let mut climbed = Vec::new();
+    let mut results = Vec::new();
     for name in LADDERS {
         if args.only.as_deref().is_some_and(|only| only != name) {
             continue;
@@ -86,16 +86,16 @@ fn climb_all(args: &Args) -> Vec<Climbed> {
             "softmax" => softmax::ladder(rows),
             _ => layer_norm::ladder(rows),
         };
-        let result = ladder.climb(&machine, time);
+        let result = ladder.measure(&machine, time);
         say!("{result}");
-        climbed.push(result);
+        results.push(result);
     }
-    climbed
+    results
 }
 
-fn draw(climbed: &[Climbed], out: &Path) -> Result<PathBuf, String> {
+fn draw(results: &[Results], out: &Path) -> Result<PathBuf, String> {
     let path = out.join("ladder.svg");
-    let drawing = picture::picture(climbed)?;
+    let drawing = picture::picture(results)?;
     std::fs::create_dir_all(out)
         .and_then(|()| std::fs::write(&path, drawing))
         .map_err(|e| format!("cannot write {}: {e}", path.display()))?;

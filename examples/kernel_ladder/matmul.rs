@@ -13,7 +13,7 @@ use retrograd::tensor::simd::{F32_LANES, Kernel, Lanes, Level};
 const DEPTH: usize = 96;
 
 pub fn ladder(n: usize) -> Ladder {
-    assert!(n.is_multiple_of(96), "whole tiles only: edges would hide what matters");
+    assert!(n.is_multiple_of(96), "a multiple of the tile sizes, as there is no code for edges");
     let mut rng = Rng::new(1);
     let (a, b) = (Tensor::randn([n, n], &mut rng), Tensor::randn([n, n], &mut rng));
     let rung = |name, what, f: fn(&[f32], &[f32], usize, &mut [f32])| {
@@ -55,8 +55,8 @@ pub fn ladder(n: usize) -> Ladder {
                 "this library: reads operands in place or packs them, by size and strides",
                 level(),
             ),
-            // In portable code, the library leaves products to that crate, which finds out for
-            // itself what the CPU can do.
+            // At the scalar level, the library calls that crate, which detects the CPU's features
+            // itself.
             product(
                 "matrixmultiply",
                 "the crate of that name, with the same partition",
@@ -87,7 +87,7 @@ fn reordered(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     }
 }
 
-/// Every row of `a` used to read all of `b`. Of a block of `b`, it reads what is near.
+/// All rows of `a` are multiplied by a block of `b` while it is in the cache.
 fn blocked(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     for (at, b) in b.chunks_exact(DEPTH * n).enumerate() {
         for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
@@ -100,7 +100,7 @@ fn blocked(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     }
 }
 
-/// The best instructions that the CPU has. Still, a multiply-add comes with two loads and a store.
+/// The widest vectors of the CPU. Each multiply-add still requires two loads and a store.
 fn vectorised(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     f32::dispatch(level(), Vectorised { a, b, n, c });
 }
@@ -130,12 +130,12 @@ impl Kernel<f32> for Vectorised<'_> {
     }
 }
 
-/// A tile of `ROWS` rows and `16 VECS` columns of `c` is as many sums as there are registers; a
-/// step of `k` takes `ROWS + VECS` loads for `ROWS · VECS` multiply-adds, and no store.
+/// A tile of `ROWS` rows and `16 VECS` columns of `c` is accumulated in registers. A step of `k`
+/// requires `ROWS + VECS` loads for `ROWS · VECS` multiply-adds, and no store.
 fn tiled(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     match level() {
         Level::Avx512 => f32::dispatch(level(), Tiled::<12, 2> { a, b, n, c }),
-        // 16 registers of 8 lanes: 12 sums, and the rest for operands.
+        // 16 registers of 8 lanes: 12 accumulators, and the others for operands.
         _ => f32::dispatch(level(), Tiled::<6, 1> { a, b, n, c }),
     }
 }
@@ -191,8 +191,8 @@ fn add_to<S: Lanes<f32>, const ROWS: usize, const VECS: usize>(
     }
 }
 
-/// Rows of `b` are `n` numbers apart: each in another page, and all in few sets of the cache. In
-/// copies, one tile wide, everything is read from one place after the other.
+/// Rows of `b` are `n` elements apart: on different pages, and in few sets of the cache. The packed
+/// copies, one tile wide, are read sequentially.
 fn packed(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     match level() {
         Level::Avx512 => by_panels::<12, 2>(a, b, n, c),
@@ -221,7 +221,7 @@ fn by_panels<const ROWS: usize, const VECS: usize>(a: &[f32], b: &[f32], n: usiz
     }
 }
 
-/// `ROWS` rows of `a`, column by column, with all panels of `b`.
+/// The product of a packed panel of `ROWS` rows of `a` and all packed panels of `b`.
 struct Panels<'a, const ROWS: usize, const VECS: usize> {
     left: &'a [f32],
     right: &'a [f32],
@@ -253,6 +253,6 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS
 /// Each row of `c` is written by one thread, so threads do not synchronise.
 fn threaded(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     let rows = (n / par::threads()).next_multiple_of(12).min(n);
-    let much = Cost(u32::MAX); // worth it at any size
-    par::fill(c, rows * n, much, |first, c| packed(&a[first..][..c.len()], b, n, c));
+    let parallel = Cost(u32::MAX); // at any size
+    par::fill(c, rows * n, parallel, |first, c| packed(&a[first..][..c.len()], b, n, c));
 }

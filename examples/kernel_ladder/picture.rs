@@ -1,6 +1,6 @@
 //! A bar chart of the rungs' rates and the machine's limits.
 
-use crate::ladder::Climbed;
+use crate::ladder::Results;
 use crate::svg::{Area, BACKGROUND, Drawing, Drawn, FAINT, INK, MUTED, draw, mix, text};
 use plotters::prelude::*;
 
@@ -11,16 +11,16 @@ const WIDTH: i32 = 1040;
 const LEFT: i32 = 150;
 const RIGHT: i32 = 250;
 const BAR: i32 = 22;
-/// Above and below the bars of a ladder.
+/// Space above and below the bars of a ladder.
 const ABOVE: i32 = 58;
 const BELOW: i32 = 26;
 
-/// One panel for each ladder; pale bars are of one thread, dark ones of all.
-pub fn picture(climbed: &[Climbed]) -> Drawing {
-    let heights = climbed.iter().map(|c| ABOVE + BELOW + BAR * c.steps.len() as i32);
+/// A chart with one panel per ladder. Light bars use one thread, dark ones all.
+pub fn picture(results: &[Results]) -> Drawing {
+    let heights = results.iter().map(|c| ABOVE + BELOW + BAR * c.steps.len() as i32);
     draw((WIDTH as u32, heights.clone().sum::<i32>().max(1) as u32), |area| {
         let mut top = 0;
-        for (ladder, height) in climbed.iter().zip(heights) {
+        for (ladder, height) in results.iter().zip(heights) {
             panel(area, top, ladder)?;
             top += height;
         }
@@ -28,7 +28,7 @@ pub fn picture(climbed: &[Climbed]) -> Drawing {
     })
 }
 
-fn panel(area: &Area<'_>, top: i32, ladder: &Climbed) -> Drawn {
+fn panel(area: &Area<'_>, top: i32, ladder: &Results) -> Drawn {
     let end = ladder.steps.iter().map(|s| s.rate).fold(ladder.all, f64::max);
     let at = |rate: f64| LEFT + (f64::from(WIDTH - LEFT - RIGHT) * rate / end) as i32;
     area.draw(&Text::new(ladder.title.clone(), (20, top + 16), text(18, &INK)))?;
@@ -46,15 +46,7 @@ fn panel(area: &Area<'_>, top: i32, ladder: &Climbed) -> Drawn {
         area.draw(&Rectangle::new(bar, color.filled()))?;
         area.draw(&Text::new(step.name, (20, y + 1), text(14, &INK)))?;
         let share = 100.0 * ladder.share(step);
-        let label = format!(
-            "{:.1} {}, {share:.0} % of {}",
-            step.rate,
-            ladder.unit,
-            match step.threaded {
-                true => "all",
-                false => "one",
-            }
-        );
+        let label = format!("{:.1} {}, {share:.0} % of the limit", step.rate, ladder.unit,);
         area.draw(&Text::new(label, (WIDTH - RIGHT + 10, y + 1), text(13, &MUTED)))?;
     }
     for limit in [ladder.one, ladder.all] {

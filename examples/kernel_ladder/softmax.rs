@@ -1,5 +1,5 @@
-//! `y = e^(x - max x) / Σ e^(x - max x)` for every row: two numbers are moved for each that is
-//! computed, so memory is the limit, once the exponentials do not take longer.
+//! `y = e^(x - max x) / Σ e^(x - max x)` for every row. Each element is read and written once, so the
+//! kernel is bound by memory bandwidth if the exponentials are fast enough.
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};
@@ -9,7 +9,7 @@ use retrograd::tensor::par;
 use retrograd::tensor::settings::level;
 use retrograd::tensor::simd::{Kernel, Lanes};
 
-/// Numbers in a row: 4 KiB.
+/// The number of elements of a row: 4 KiB.
 pub const COLS: usize = 1024;
 
 pub fn ladder(rows: usize) -> Ladder {
@@ -57,7 +57,7 @@ pub fn ladder(rows: usize) -> Ladder {
     }
 }
 
-/// As it stands in books. The matrix comes from memory four times, and goes there twice.
+/// The formula as written. The matrix is read from memory four times and written twice.
 fn naive(x: &[f32], y: &mut [f32]) {
     let rows = || x.chunks_exact(COLS);
     let max: Vec<f32> = rows().map(|x| x.iter().copied().fold(f32::MIN, f32::max)).collect();
@@ -93,8 +93,8 @@ fn multiplied(x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// An addition takes four cycles, and two could begin in every cycle: a single sum waits for
-/// itself. The compiler may not reorder it, since rounding would differ; so the order is written.
+/// An addition has a latency of four cycles, and two can start in every cycle: a single sum is bound by
+/// the latency. The compiler may not reorder additions, because rounding would differ.
 fn many_sums(x: &[f32], y: &mut [f32]) {
     const MANY: usize = 16;
     for (x, y) in x.chunks_exact(COLS).zip(y.chunks_exact_mut(COLS)) {
@@ -117,8 +117,8 @@ fn many_sums(x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// What took the time was `exp` of the standard library, a call for every number. On vectors it
-/// is twelve instructions or so for 16 of them: read `tensor/src/simd/math.rs` for how.
+/// Most of the time was spent in `exp` of the standard library, one call per element. On vectors it
+/// takes about twelve instructions for 16 elements: see `tensor/src/simd/math.rs`.
 fn vectorised(x: &[f32], y: &mut [f32]) {
     f32::dispatch(level(), Vectorised(x, y));
 }
@@ -154,9 +154,9 @@ impl Kernel<f32> for Vectorised<'_> {
     }
 }
 
-/// Memory serves all cores, but one core cannot ask it for as much as it has.
+/// One core cannot use the full memory bandwidth.
 fn threaded(x: &[f32], y: &mut [f32]) {
     const ROWS: usize = 32;
-    let much = Cost(u32::MAX); // worth it at any size
-    par::fill(y, ROWS * COLS, much, |first, y| vectorised(&x[first..][..y.len()], y));
+    let parallel = Cost(u32::MAX); // at any size
+    par::fill(y, ROWS * COLS, parallel, |first, y| vectorised(&x[first..][..y.len()], y));
 }

@@ -1,12 +1,14 @@
 //! The command line.
 
-use crate::recipe::{Preset, Recipe};
+use crate::output::say;
+use crate::recipe::{OptimizerKind, Preset, Recipe, ScheduleKind};
 use crate::stop::{Result, usage};
 use clap::builder::RangedI64ValueParser;
 use clap::{Arg, Parser};
-use retrograd::nn::Sampler;
+use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, Sampler};
 use retrograd::prelude::MatmulPrecision;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The command that messages show.
 pub const COMMAND: &str = "cargo run --release --example next_token";
@@ -55,13 +57,47 @@ pub struct Args {
     #[arg(long, value_name = "P", value_parser = probability, help_heading = RECIPE)]
     pub dropout: Option<f64>,
 
-    /// Peak learning rate; the schedule ends at a tenth of it
+    /// Peak learning rate
     #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
     pub lr: Option<f64>,
+
+    /// Optimiser
+    #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
+    pub optimizer: Option<OptimizerKind>,
+
+    /// Learning rate after the warm-up
+    #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
+    pub schedule: Option<ScheduleKind>,
 
     /// Seed of initial weights, batches, dropout and samples
     #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
+
+    /// Attention variant; "list" prints all of them
+    #[arg(long, value_name = "NAME", help_heading = MODEL)]
+    pub attention: Option<Choice>,
+
+    /// Key and value heads, which divide the heads
+    #[arg(long, value_name = "N", value_parser = count(1024), help_heading = MODEL)]
+    pub key_heads: Option<u64>,
+
+    /// Normalise queries and keys
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(help_heading = MODEL)]
+    pub qk_norm: Option<bool>,
+
+    /// Norm: layer-norm, rms-norm or none
+    #[arg(long, value_name = "NAME", help_heading = MODEL)]
+    pub norm: Option<NormKind>,
+
+    /// Feed-forward layer: gelu, gelu-tanh, relu, relu-squared, swiglu, geglu or reglu
+    #[arg(long, value_name = "NAME", help_heading = MODEL)]
+    pub mlp: Option<MlpKind>,
+
+    /// Positions: learned, sinusoidal, rope, alibi, t5 or none [default: learned, or none if the
+    /// attention variant encodes positions itself]
+    #[arg(long, value_name = "NAME", help_heading = MODEL)]
+    pub positions: Option<Positions>,
 
     /// The precision of matrix multiplication: f32, bf16x6, bf16x3 or bf16, from exact to fast, on
     /// CPUs with AMX (results then depend on whether the CPU has AMX)
@@ -94,6 +130,7 @@ pub struct Args {
     /// out/next_token..]
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
+    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
     pub sample: Option<String>,
 
@@ -112,6 +149,7 @@ pub struct Args {
 }
 
 const RECIPE: &str = "Hyperparameters (override the preset)";
+const MODEL: &str = "Parts of the model (override the preset)";
 const RUN: &str = "The run";
 const SAMPLES: &str = "Samples";
 
@@ -144,11 +182,49 @@ fn probability(text: &str) -> std::result::Result<f64, String> {
     number(text).and_then(|x| Some(x).filter(inside).ok_or_else(wrong))
 }
 
+/// An attention variant, or the request to list them.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice {
+    List,
+    Attention(AttentionKind),
+}
+
+impl FromStr for Choice {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> std::result::Result<Self, ConfigError> {
+        match name {
+            "list" => Ok(Choice::List),
+            name => name.parse().map(Choice::Attention),
+        }
+    }
+}
+
 impl Args {
+    /// Prints the attention variants, if that was requested.
+    pub fn list_attention(&self) -> bool {
+        if !matches!(self.attention, Some(Choice::List)) {
+            return false;
+        }
+        for kind in AttentionKind::ALL {
+            say!("{:<16} {}", kind.name(), kind.summary());
+        }
+        true
+    }
+
     /// The requested recipe: that of the preset, else `base`, with the flags applied.
     pub fn recipe(&self, base: &Recipe) -> Recipe {
         let (seed, precision) = (base.seed, base.precision);
         let base = self.preset.map_or_else(|| base.clone(), Preset::recipe);
+        let attention = match self.attention {
+            Some(Choice::Attention(kind)) => Some(kind),
+            _ => None,
+        };
+        // The positions of the preset, unless the attention variant encodes positions itself.
+        let positions = match attention {
+            Some(kind) if kind.has_positions() => Positions::None,
+            _ => base.positions,
+        };
         let size = |flag: Option<u64>, base: usize| flag.map_or(base, |n| n as usize);
         Recipe {
             layers: size(self.layers, base.layers),
@@ -156,6 +232,14 @@ impl Args {
             width: size(self.width, base.width),
             context: size(self.context, base.context),
             dropout: self.dropout.unwrap_or(base.dropout),
+            attention: attention.unwrap_or(base.attention),
+            key_heads: self.key_heads.map(|n| n as usize).or(base.key_heads),
+            qk_norm: self.qk_norm.unwrap_or(base.qk_norm),
+            norm: self.norm.unwrap_or(base.norm),
+            mlp: self.mlp.unwrap_or(base.mlp),
+            positions: self.positions.unwrap_or(positions),
+            optimizer: self.optimizer.unwrap_or(base.optimizer),
+            schedule: self.schedule.unwrap_or(base.schedule),
             batch: size(self.batch, base.batch),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),

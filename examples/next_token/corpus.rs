@@ -141,7 +141,7 @@ impl Corpus {
     pub fn beginnings(&self) -> Vec<String> {
         let text: String = self.held_out.iter().map(|&t| self.vocabulary.decode(t)).collect();
         let cut = |separator: &str, least: usize| -> Vec<String> {
-            // What is before the first separator is the rest of something.
+            // The text before the first separator may start within a paragraph or a line.
             let parts = text.split(separator).skip(1).map(str::trim);
             parts.filter(|part| part.chars().count() >= least).map(str::to_string).collect()
         };

@@ -80,7 +80,7 @@ pub fn finish(
         note_if_overfitted(log, steps);
     }
     folder.check()?;
-    say!("Everything is in {}", folder.name());
+    say!("Files are in {}", folder.name());
     if !args.quiet {
         print_next_commands(run, folder, layers, &prompts[0]);
     }
@@ -102,17 +102,17 @@ fn note_if_worse_than_uniform(run: &Run, val_loss: f64) {
 /// Prints a note if the held-out loss has risen again: the model overfits. Only evaluations during
 /// training are compared, which all use the same windows.
 fn note_if_overfitted(log: &Log, steps: u64) {
-    let quick: Vec<Evaluation> = log.evaluations().filter(|e| e.step < steps).collect();
-    let best = quick.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
-    if let (Some(best), Some(last)) = (best, quick.last())
+    let during: Vec<Evaluation> = log.evaluations().filter(|e| e.step < steps).collect();
+    let best = during.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
+    if let (Some(best), Some(last)) = (best, during.last())
         && best.step != last.step
     {
         say!(
-            "On a part of them it was lowest after step {}: {:.4}, but {:.4} after step {}.",
+            "On a part of the held-out text it was lowest after step {}: {:.4}; after step {} it was {:.4}.",
             best.step,
             best.val_loss,
-            last.val_loss,
-            last.step
+            last.step,
+            last.val_loss
         );
     }
 }
@@ -133,6 +133,8 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
     let tokens = Tensor::from_vec(tokens.clone(), [1, tokens.len()]);
     let sentence: Vec<char> = sentence.chars().collect();
     let maps = run.model.attention_maps(&tokens);
+    // Some variants of attention have no weights.
+    let maps: Vec<&Tensor> = maps.iter().filter(|weights| weights.size(1) > 0).collect();
     for (layer, weights) in (1..).zip(&maps) {
         let picture = attention::picture(layer, &weights.select(0, 0), &sentence);
         write(&folder.attention(layer), picture)?;
@@ -143,6 +145,7 @@ fn draw(run: &Run, beginnings: &[String], folder: &Folder, log: &Log) -> Result<
 /// Prints the files of the run, and commands to try next.
 fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) {
     let maps = match layers {
+        0 => String::new(),
         1 => "attention-1.svg".to_string(),
         n => format!("attention-1.svg to -{n}.svg"),
     };
@@ -150,9 +153,11 @@ fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) 
         "
     checkpoint.safetensors      model, optimiser state and configuration
     log.jsonl                   metrics of every step
-    loss.svg                    training and held-out loss
-    {maps:<27} attention weights of each layer"
+    loss.svg                    training and held-out loss"
     );
+    if !maps.is_empty() {
+        say!("    {maps:<27} attention weights of each layer");
+    }
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
     let Recipe { layers, heads, width, .. } = run.recipe;
     let (deeper, wider) = (layers + 2, (width * 3 / 2).next_multiple_of(heads));

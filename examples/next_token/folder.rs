@@ -50,7 +50,7 @@ impl Folder {
         folder.lock()?;
         if folder.checkpoint().exists() {
             return usage(format!(
-                "{} holds a run already; add --resume to go on with it, or name another folder",
+                "{} contains a run already; add --resume to continue it, or name another folder",
                 folder.name()
             ));
         }
@@ -142,10 +142,10 @@ impl Folder {
         fs::metadata(self.log()).is_ok_and(|log| log.len() > 0)
     }
 
-    /// Neither a new run nor an earlier one.
+    /// The error for a folder with a log but no checkpoint.
     fn log_alone(&self) -> String {
         format!(
-            "{} has a log but no checkpoint, so that run cannot go on; name another folder, or \
+            "{} has a log but no checkpoint, so its run cannot be resumed; name another folder, or \
              remove {}",
             self.name(),
             self.log().display()

@@ -50,6 +50,9 @@ use stop::{Result, Stop, failed, usage};
 fn main() -> ExitCode {
     let args = Args::parse();
     surroundings::check(LESS_MEMORY);
+    if args.list_attention() {
+        return output::end(ExitCode::SUCCESS);
+    }
     let done = args.check().and_then(|()| with_threads(args.threads(), || begin(&args)));
     output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
 }
@@ -156,6 +159,10 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
         r.context,
         count(run.model.num_parameters()),
     );
+    let parts = r.parts();
+    if !parts.is_empty() {
+        note!("         {parts}");
+    }
     let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
     note!(
         "Training {} steps of {} windows on {} threads{from}; Ctrl-C stops and saves",

@@ -2,7 +2,9 @@
 
 use crate::stop::{Result, failed, usage};
 use clap::ValueEnum;
+use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
+use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions};
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,32 @@ const WARMUP: u64 = 100;
 /// The final learning rate, relative to the peak.
 const FINAL_LR: f64 = 0.1;
 
+/// The learning rate of AdamW beside Muon, relative to Muon's.
+const ADAM_RATIO: f64 = 0.25;
+
+/// The optimiser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// AdamW for all parameters
+    #[default]
+    #[value(name = "adamw")]
+    AdamW,
+    /// Muon for the matrices of the blocks, AdamW for the others
+    Muon,
+}
+
+/// The learning rate after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleKind {
+    /// Half a cosine, to a tenth of the peak
+    #[default]
+    Cosine,
+    /// Linear, to 0
+    Linear,
+}
+
 /// What to do if memory runs out.
 pub const LESS_MEMORY: &str = "a smaller --width, --layers, --context or --batch needs less";
 
@@ -27,6 +55,11 @@ pub enum Preset {
     Tales,
     /// nanoGPT's recipe for CPUs: 4 layers, 4 heads, 128 wide, context 64, batch 12, 2000 steps
     NanogptCpu,
+    /// The size of tales with the parts of current small models: RMS norm, rotary positions, QK-norm,
+    /// grouped queries, squared ReLU
+    Modern,
+    /// The size of tales with the parts of Llama: RMS norm, rotary positions, SwiGLU
+    Llama,
     /// nanoGPT's "baby GPT": 6 layers, 6 heads, 384 wide, context 256, batch 64, dropout 0.2,
     /// 5000 steps. Takes many hours on a CPU
     Baby,
@@ -43,6 +76,23 @@ pub struct Recipe {
     pub width: usize,
     pub context: usize,
     pub dropout: f64,
+    #[serde(default)]
+    pub attention: AttentionKind,
+    /// Key and value heads; `None`: the default of the attention variant.
+    #[serde(default)]
+    pub key_heads: Option<usize>,
+    #[serde(default)]
+    pub qk_norm: bool,
+    #[serde(default)]
+    pub norm: NormKind,
+    #[serde(default)]
+    pub mlp: MlpKind,
+    #[serde(default)]
+    pub positions: Positions,
+    #[serde(default)]
+    pub optimizer: OptimizerKind,
+    #[serde(default)]
+    pub schedule: ScheduleKind,
     pub batch: usize,
     pub steps: u64,
     /// The peak learning rate.
@@ -76,6 +126,14 @@ impl Preset {
             width: 128,
             context: 64,
             dropout: 0.0,
+            attention: AttentionKind::Causal,
+            key_heads: None,
+            qk_norm: false,
+            norm: NormKind::LayerNorm,
+            mlp: MlpKind::Gelu,
+            positions: Positions::Learned,
+            optimizer: OptimizerKind::AdamW,
+            schedule: ScheduleKind::Cosine,
             batch: 12,
             steps: 2000,
             lr: 1e-3,
@@ -85,6 +143,8 @@ impl Preset {
         match self {
             Preset::Tales => Recipe { lr: 4e-3, ..nanogpt },
             Preset::NanogptCpu => nanogpt,
+            Preset::Modern => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::modern()),
+            Preset::Llama => Recipe { lr: 4e-3, ..nanogpt }.with_parts(GptConfig::llama()),
             Preset::Baby => Recipe {
                 layers: 6,
                 heads: 6,
@@ -110,7 +170,36 @@ impl Preset {
 }
 
 impl Recipe {
-    /// The shape of the model: nanoGPT's, without biases and with a tied head.
+    /// The recipe with the parts of a configuration.
+    fn with_parts(self, parts: GptConfig) -> Recipe {
+        let GptConfig { attention, key_heads, qk_norm, norm, mlp, positions, .. } = parts;
+        Recipe { attention, key_heads, qk_norm, norm, mlp, positions, ..self }
+    }
+
+    /// The parts that are not nanoGPT's, as text.
+    pub fn parts(&self) -> String {
+        let usual = Preset::NanogptCpu.recipe();
+        let mut parts = Vec::new();
+        if self.attention != usual.attention {
+            parts.push(format!("attention {}", self.attention));
+        }
+        parts.extend(self.key_heads.map(|n| format!("{n} key heads")));
+        if self.qk_norm {
+            parts.push("QK-norm".into());
+        }
+        if self.norm != usual.norm {
+            parts.push(format!("norm {}", self.norm));
+        }
+        if self.mlp != usual.mlp {
+            parts.push(format!("feed-forward {}", self.mlp));
+        }
+        if self.positions != usual.positions {
+            parts.push(format!("positions {}", self.positions));
+        }
+        parts.join(", ")
+    }
+
+    /// The configuration of the model: without biases and with a tied head, as in nanoGPT's recipes.
     pub fn model(&self, vocab: usize) -> GptConfig {
         GptConfig {
             vocab,
@@ -121,23 +210,41 @@ impl Recipe {
             dropout: self.dropout,
             bias: false,
             tied: true,
+            attention: self.attention,
+            key_heads: self.key_heads,
+            qk_norm: self.qk_norm,
+            norm: self.norm,
+            mlp: self.mlp,
+            positions: self.positions,
             ..GptConfig::default()
         }
     }
 
-    /// Linear warm-up, then cosine decay.
+    /// Linear warm-up, then decay.
     pub fn schedule(&self) -> Schedule {
-        Schedule::WarmupCosine {
-            lr: self.lr,
-            min_lr: self.lr * FINAL_LR,
-            warmup: WARMUP.min(self.steps / 10),
-            steps: self.steps,
+        let (lr, steps) = (self.lr, self.steps);
+        let warmup = WARMUP.min(steps / 10);
+        match self.schedule {
+            ScheduleKind::Cosine => {
+                Schedule::WarmupCosine { lr, min_lr: lr * FINAL_LR, warmup, steps }
+            }
+            ScheduleKind::Linear => Schedule::Linear { lr, min_lr: 0.0, warmup, steps },
         }
     }
 
-    /// The configuration of the optimiser.
-    pub fn adam(&self) -> AdamConfig {
-        AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY }
+    /// The optimiser of a model.
+    pub fn optimizer(&self, model: &Gpt) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
+        let config =
+            AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay: WEIGHT_DECAY };
+        Ok(match self.optimizer {
+            OptimizerKind::AdamW => Box::new(AdamW::new(model, config)?),
+            OptimizerKind::Muon => {
+                // The learning rate of AdamW, for embeddings and norms, is a fixed part of Muon's.
+                let adam = AdamConfig { lr: self.lr * ADAM_RATIO, ..config };
+                let config = MuonConfig { lr: self.lr, adam, ..MuonConfig::default() };
+                Box::new(Muon::new(model, config)?)
+            }
+        })
     }
 
     /// Checks what the parser cannot check for one flag alone.

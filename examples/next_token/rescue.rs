@@ -33,7 +33,7 @@ pub fn interrupted(run: &Run, folder: &Folder, code: u8) -> Stop {
 pub fn stopped(run: &Run, folder: &Folder) -> String {
     let name = folder.name();
     format!(
-        "Stopped after step {} of {}, saved in {name}. To go on:\n    {COMMAND} -- --resume --out {}",
+        "Stopped after step {} of {}, saved in {name}. To resume:\n    {COMMAND} -- --resume --out {}",
         run.step,
         run.recipe.steps,
         quoted(&name)

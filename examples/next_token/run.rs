@@ -16,7 +16,7 @@ use std::path::Path;
 /// and dropout are functions of the seed and the step.
 ///
 /// `Run<()>` has no optimiser: it can generate text, but not be trained.
-pub struct Run<O = AdamW> {
+pub struct Run<O = Box<dyn Optimizer>> {
     pub recipe: Recipe,
     pub source: Source,
     pub vocabulary: Vocabulary,
@@ -113,7 +113,7 @@ impl Run<()> {
     }
 
     fn with_optimizer(self) -> std::result::Result<Run, ConfigError> {
-        let optimizer = AdamW::new(&self.model, self.recipe.adam())?;
+        let optimizer = self.recipe.optimizer(&self.model)?;
         let Run { recipe, source, vocabulary, model, step, .. } = self;
         Ok(Run { recipe, source, vocabulary, model, optimizer, step })
     }

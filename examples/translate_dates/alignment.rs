@@ -7,8 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use retrograd::prelude::Tensor;
 
-/// A line for each symbol, with a mark under each character that it attends to: the darker, the more
-/// weight. `weights` is `[symbols, characters]`.
+/// Prints a line for each symbol, with a shade under each character: darker is a larger weight.
+/// `weights` is `[symbols, characters]`.
 pub fn print(weights: &Tensor, written: &str, iso: &str) {
     const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
     say!("      {written}");
@@ -22,11 +22,11 @@ pub fn print(weights: &Tensor, written: &str, iso: &str) {
 /// Side of a cell, in pixels.
 const CELL: i32 = 20;
 const MARGIN: i32 = 36;
-/// Above everything, for title and colour scale.
+/// Height of the title and the colour scale.
 const TOP: i32 = 92;
-/// Above each head, for its name and the characters.
+/// Height of the name and the characters above each head.
 const HEADER: i32 = 50;
-/// Left of each head, for the symbols.
+/// Width of the symbols at the left of each head.
 const LEFT: i32 = 24;
 
 /// The weights `[heads, symbols, characters]` of each layer as an SVG.

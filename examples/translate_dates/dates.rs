@@ -30,11 +30,11 @@ const MONTHS: [(&str, usize); 12] = [
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Ways to write a date; see [`Date::written`].
+/// The number of formats; see [`Date::written`].
 pub const FORMATS: usize = 10;
 
 impl Date {
-    /// Every date there is.
+    /// All dates.
     pub fn all() -> impl Iterator<Item = Date> {
         (FIRST_YEAR..FIRST_YEAR + YEARS).flat_map(|year| {
             (1..=12).flat_map(move |month| {
@@ -43,7 +43,7 @@ impl Date {
         })
     }
 
-    /// The date in one of the ways in which people write it.
+    /// The date in one of the formats.
     pub fn written(self, format: usize) -> String {
         let Date { year, month, day } = self;
         let (name, y) = (MONTHS[month - 1].0, year % 100);
@@ -99,7 +99,7 @@ fn ordinal(day: usize) -> &'static str {
     }
 }
 
-/// What a person wrote, and what it means.
+/// A date as text, and the date.
 #[derive(Clone)]
 pub struct Pair {
     pub written: String,
@@ -107,27 +107,29 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// The date in any way of writing.
+    /// The date in a random format.
     pub fn of(date: Date, rng: &mut Rng) -> Pair {
         Pair { written: date.written(rng.below(FORMATS)), date }
     }
 }
 
-/// The characters of dates as people write them.
+/// The characters of all formats.
 pub const CHARACTERS: &str = " ',./0123456789ADFJMNOSTWabcdefghilmnoprstuvy";
-/// The symbols of dates in ISO form, and one for the start.
+/// The symbols of ISO dates, and the start symbol.
 pub const SYMBOLS: &str = "0123456789-^";
-/// Symbols of an ISO date.
+/// The number of symbols of an ISO date.
 pub const ISO: usize = 10;
-/// No date is written with more characters.
+/// The largest number of characters of a date.
 pub const LONGEST: usize = 32;
 
 fn place(of: &str, c: char) -> Option<i64> {
     of.chars().position(|x| x == c).map(|i| i as i64)
 }
 
-/// Characters as tokens `[B, longest]`, padded behind, and how many there are of each. `Err` is a
-/// character that no date has, or a text that is too long.
+/// Texts as tokens `[B, longest]`, padded at the end, and their lengths.
+///
+/// # Errors
+/// If a text has a character that no date has, is empty or is too long.
 pub fn encode(written: &[&str]) -> Result<(Tensor<i64>, Vec<usize>), String> {
     let mut rows = Vec::new();
     for text in written {

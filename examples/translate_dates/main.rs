@@ -73,7 +73,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     encode(&asked)?;
     std::fs::create_dir_all(&args.out)
         .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
-    // A tenth of all dates is held out, in whatever way they are written.
+    // A tenth of all dates is held out, in all formats.
     let mut rng = Rng::new(args.seed);
     let dates: Vec<Date> = Date::all().collect();
     let order = Tensor::<i64>::randperm(dates.len(), &mut rng).to_vec();
@@ -101,7 +101,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         say!("  {percent:5.1} %  of those like \"{}\"", pairs[0].written);
     }
     let accuracy = right as f64 / (EACH * FORMATS) as f64;
-    // In numbers: a percentage would be rounded to 100 before all are exact.
+    // As counts: a percentage could be rounded to 100 although not all are exact.
     say!("together {right} of {}.\n", EACH * FORMATS);
 
     let example = held_out[0].written(2);

@@ -1,111 +1,42 @@
-//! The encoder and the decoder: the
-//! transformer of Vaswani et al. 2017 (arXiv 1706.03762), pre-norm.
+//! The model: the encoder and the decoder of Vaswani et al. 2017 (arXiv 1706.03762), with the layer
+//! norms before each sublayer (pre-norm).
 
 use crate::dates::{CHARACTERS, ISO, LONGEST, SYMBOLS, start};
-use retrograd::nn::attention::{
-    LearnedPositions, Mask, MultiHeadAttention, MultiHeadConfig, MultiHeadCrossAttention,
-};
+use retrograd::nn::attention::{Capture, LearnedPositions, Mask, Spec};
+use retrograd::nn::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};
 use retrograd::prelude::*;
 
 const WIDTH: usize = 64;
 const HEADS: usize = 4;
 const LAYERS: usize = 2;
 
-/// A layer of the encoder: characters look at each other.
-struct Reading {
-    ln_1: LayerNorm,
-    attn: MultiHeadAttention,
-    ln_2: LayerNorm,
-    mlp: Sequential,
-}
-
-/// A layer of the decoder: symbols look at those before them, then at the characters.
-struct Writing {
-    ln_1: LayerNorm,
-    attn: MultiHeadAttention,
-    ln_2: LayerNorm,
-    cross: MultiHeadCrossAttention,
-    ln_3: LayerNorm,
-    mlp: Sequential,
-}
-
-/// From characters to the symbols of an ISO date.
+/// The model: from characters to the symbols of an ISO date.
 pub struct Translator {
     characters: Embedding,
     places: LearnedPositions,
-    encoder: Vec<Reading>,
+    encoder: Vec<TransformerEncoderLayer>,
     ln_read: LayerNorm,
     symbols: Embedding,
     steps: LearnedPositions,
-    decoder: Vec<Writing>,
+    decoder: Vec<TransformerDecoderLayer>,
     ln_written: LayerNorm,
     head: Linear,
 }
 
-/// What was read.
+/// The output of the encoder.
 pub struct Memory {
     states: Var,
-    /// Which of them are characters, and not padding.
-    there: Mask,
+    /// The mask that hides padding.
+    keep: Mask,
 }
 
-fn mlp(rng: &mut Rng) -> Sequential {
-    Sequential::new()
-        .then(Linear::new(WIDTH, 4 * WIDTH, rng))
-        .then(Activation::Gelu)
-        .then(Linear::new(4 * WIDTH, WIDTH, rng))
-}
-
-impl Reading {
-    fn new(rng: &mut Rng) -> Reading {
-        Reading {
-            ln_1: LayerNorm::new(WIDTH),
-            attn: MultiHeadAttention::new(&MultiHeadConfig::new(WIDTH, HEADS), rng),
-            ln_2: LayerNorm::new(WIDTH),
-            mlp: mlp(rng),
-        }
-    }
-
-    fn forward(&self, x: &Var, there: &Mask, pass: &mut Pass) -> Var {
-        let h = self.ln_1.forward(x, pass);
-        let x = x + &self.attn.forward(&h, &h, &h, there.clone(), pass);
-        &x + &self.mlp.forward(&self.ln_2.forward(&x, pass), pass)
-    }
-}
-
-impl Writing {
-    fn new(rng: &mut Rng) -> Writing {
-        Writing {
-            ln_1: LayerNorm::new(WIDTH),
-            attn: MultiHeadAttention::new(&MultiHeadConfig::new(WIDTH, HEADS), rng),
-            ln_2: LayerNorm::new(WIDTH),
-            cross: MultiHeadCrossAttention::new(WIDTH, WIDTH, HEADS, rng),
-            ln_3: LayerNorm::new(WIDTH),
-            mlp: mlp(rng),
-        }
-    }
-
-    fn forward(
-        &self,
-        x: &Var,
-        memory: &Memory,
-        look: Option<&mut Vec<Tensor>>,
-        pass: &mut Pass,
-    ) -> Var {
-        let h = self.ln_1.forward(x, pass);
-        let x = x + &self.attn.forward(&h, &h, &h, Mask::causal(), pass);
-        let h = self.ln_2.forward(&x, pass);
-        let (states, there) = (&memory.states, memory.there.clone());
-        let looked = match look {
-            None => self.cross.forward(&h, states, there, pass),
-            Some(maps) => {
-                let (y, weights) = self.cross.forward_with_weights(&h, states, there, pass);
-                maps.push(weights.into_value());
-                y
-            }
-        };
-        let x = &x + &looked;
-        &x + &self.mlp.forward(&self.ln_3.forward(&x, pass), pass)
+fn layer() -> TransformerLayerConfig {
+    let config = TransformerLayerConfig::new(WIDTH, HEADS);
+    TransformerLayerConfig {
+        dropout: 0.0,
+        activation: Activation::Gelu,
+        norm_first: true,
+        ..config
     }
 }
 
@@ -114,52 +45,53 @@ impl Translator {
         Translator {
             characters: Embedding::new(CHARACTERS.chars().count(), WIDTH, rng),
             places: LearnedPositions::new(LONGEST, WIDTH, rng),
-            encoder: (0..LAYERS).map(|_| Reading::new(rng)).collect(),
+            encoder: (0..LAYERS).map(|_| TransformerEncoderLayer::new(layer(), rng)).collect(),
             ln_read: LayerNorm::new(WIDTH),
             symbols: Embedding::new(SYMBOLS.len(), WIDTH, rng),
             steps: LearnedPositions::new(ISO, WIDTH, rng),
-            decoder: (0..LAYERS).map(|_| Writing::new(rng)).collect(),
+            decoder: (0..LAYERS).map(|_| TransformerDecoderLayer::new(layer(), rng)).collect(),
             ln_written: LayerNorm::new(WIDTH),
             head: Linear::new(WIDTH, SYMBOLS.len(), rng),
         }
     }
 
-    /// Reads characters `[B, Lk]`, of which each row has so many.
+    /// Encodes characters `[B, Lk]`; row `i` has `lengths[i]` of them, the others are padding.
     pub fn read(&self, characters: &Tensor<i64>, lengths: &[usize], pass: &mut Pass) -> Memory {
-        let there = Mask::lengths(lengths);
+        let keep = Mask::lengths(lengths);
         let x = self.places.forward(&self.characters.forward(characters), 0);
-        let x = self.encoder.iter().fold(x, |x, layer| layer.forward(&x, &there, pass));
-        Memory { states: self.ln_read.forward(&x, pass), there }
+        let x = self.encoder.iter().fold(x, |x, layer| layer.forward(&x, keep.clone(), pass));
+        Memory { states: self.ln_read.forward(&x, pass), keep }
     }
 
-    /// Scores `[B, Lq, symbols]` of the symbols that follow those in `[B, Lq]`.
+    /// The logits `[B, Lq, symbols]` of the symbols that follow those in `[B, Lq]`.
     pub fn write(&self, memory: &Memory, symbols: &Tensor<i64>, pass: &mut Pass) -> Var {
         self.run(memory, symbols, None, pass)
     }
 
-    /// The weights `[B, heads, Lq, Lk]` with which each layer of the decoder looks at the
-    /// characters.
+    /// The cross-attention weights `[B, heads, Lq, Lk]` of each layer of the decoder.
     pub fn alignment(&self, memory: &Memory, symbols: &Tensor<i64>) -> Vec<Tensor> {
-        let mut maps = Vec::new();
-        no_grad(|| self.run(memory, symbols, Some(&mut maps), &mut Pass::eval()));
-        maps
+        let capture = Capture::new();
+        no_grad(|| self.run(memory, symbols, Some(&capture), &mut Pass::eval()));
+        capture.take()
     }
 
     fn run(
         &self,
         memory: &Memory,
         symbols: &Tensor<i64>,
-        mut look: Option<&mut Vec<Tensor>>,
+        capture: Option<&Capture>,
         pass: &mut Pass,
     ) -> Var {
+        let spec = Spec::from(memory.keep.clone());
+        let spec = capture.iter().fold(spec, |spec, capture| spec.capture(capture));
         let mut x = self.steps.forward(&self.symbols.forward(symbols), 0);
         for layer in &self.decoder {
-            x = layer.forward(&x, memory, look.as_deref_mut(), pass);
+            x = layer.forward(&x, &memory.states, Mask::causal(), &spec, pass);
         }
         self.head.forward(&self.ln_written.forward(&x, pass), pass)
     }
 
-    /// The likeliest symbol, then the likeliest after it, and so on: `[B, 10]`.
+    /// Greedy decoding: `[B, 10]`.
     pub fn translate(&self, characters: &Tensor<i64>, lengths: &[usize]) -> Tensor<i64> {
         no_grad(|| {
             let memory = self.read(characters, lengths, &mut Pass::eval());
@@ -175,30 +107,10 @@ impl Translator {
     }
 }
 
-/// Symbols moved by one place, behind the start: what the decoder sees when it writes them.
+/// The decoder's input for these symbols: the start symbol, then all but the last.
 pub fn behind_start(symbols: &Tensor<i64>) -> Tensor<i64> {
     let first = Tensor::full([symbols.size(0), 1], start());
     Tensor::cat(&[&first, &symbols.narrow(1, 0, ISO - 1)], 1)
-}
-
-impl Module for Reading {
-    fn visit(&self, v: &mut Visitor<'_, f32>) {
-        v.module("ln_1", &self.ln_1);
-        v.module("attn", &self.attn);
-        v.module("ln_2", &self.ln_2);
-        v.module("mlp", &self.mlp);
-    }
-}
-
-impl Module for Writing {
-    fn visit(&self, v: &mut Visitor<'_, f32>) {
-        v.module("ln_1", &self.ln_1);
-        v.module("attn", &self.attn);
-        v.module("ln_2", &self.ln_2);
-        v.module("cross", &self.cross);
-        v.module("ln_3", &self.ln_3);
-        v.module("mlp", &self.mlp);
-    }
 }
 
 impl Module for Translator {

@@ -16,9 +16,9 @@ const EXACT: f64 = 5e-7;
 pub struct Row {
     /// Its name in `published.txt` or `extras.txt`.
     pub name: &'static str,
-    /// What it holds.
+    /// Its content.
     pub title: &'static str,
-    /// Values compared.
+    /// The number of values compared.
     pub values: usize,
     /// Largest difference.
     pub worst: f64,
@@ -30,14 +30,14 @@ pub struct Row {
     pub extra: bool,
 }
 
-/// Everything said and compared so far.
+/// The text and the comparisons so far.
 #[derive(Default)]
 pub struct Lesson {
     /// The text of the lesson.
     pub text: String,
     /// The tables compared.
     pub rows: Vec<Row>,
-    /// Other printed things: what, and whether it came out as it should.
+    /// Other statements, and whether they are true.
     pub facts: Vec<(String, bool)>,
     source: &'static str,
     after_fact: bool,
@@ -68,7 +68,7 @@ impl Published {
         published().find(|table| table.name == name).unwrap_or_else(|| panic!("no table {name}"))
     }
 
-    /// Digits after the point.
+    /// The number of digits after the point.
     fn digits(&self) -> usize {
         let of = |word: &&str| word.split_once('.').map_or(0, |(_, digits)| digits.len());
         numbers(self.text).iter().map(of).max().unwrap_or(0)
@@ -94,18 +94,18 @@ impl Lesson {
         self.put(&format!("{title}\n{}", "-".repeat(title.chars().count())));
     }
 
-    /// A paragraph.
+    /// Prints a paragraph.
     pub fn say(&mut self, words: &str) {
         self.put(&wrap(words, "", ""));
     }
 
-    /// A formula, or anything else that keeps its lines.
+    /// Prints a formula, or another text that keeps its lines.
     pub fn formula(&mut self, lines: &str) {
         let indented: Vec<String> = lines.lines().map(|line| format!("    {line}")).collect();
         self.put(&indented.join("\n"));
     }
 
-    /// Where the tutorial is wrong.
+    /// Prints a remark on an error in the tutorial.
     pub fn wrong(&mut self, words: &str) {
         self.put(&wrap(words, "(!) ", "    "));
     }
@@ -127,7 +127,7 @@ impl Lesson {
         self.put(&lines.iter().map(quote).collect::<Vec<_>>().join("\n"));
     }
 
-    /// Prints something under a heading, as the tutorials do.
+    /// Prints a value after its name, as the tutorials do.
     pub fn show(&mut self, what: &str, value: impl Display) {
         let value = value.to_string();
         let gap = if value.contains('\n') { "\n" } else { " " };
@@ -144,7 +144,7 @@ impl Lesson {
         let mut worst = 0f64;
         for (&x, &word) in values.iter().zip(&numbers) {
             let y: f64 = word.parse().unwrap_or_else(|_| panic!("{word} is not a number"));
-            // Where only two digits are printed, two digits are compared.
+            // If only two digits are printed, only these are compared.
             let x = match digits {
                 0..4 => format!("{x:.digits$}").parse().expect("a number"),
                 _ => f64::from(x),
@@ -166,7 +166,7 @@ impl Lesson {
         self.rows.push(Row { name, title, values, worst, passed, same_text, extra });
     }
 
-    /// Side by side, or one below the other if they are wide: then only what differs.
+    /// Prints two tables side by side or, if they are too wide, ours and the differences.
     fn show_pair(&mut self, ours: &str, theirs: &Published, shape: &[usize]) {
         let source = if theirs.extra { "PyTorch" } else { "published" };
         let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
@@ -192,7 +192,7 @@ impl Lesson {
         self.put(&format!("{ours}\n{source}: {verdict}"));
     }
 
-    /// Prints a text that must be the published one.
+    /// Prints a text, and compares it with the published one.
     pub fn same(&mut self, what: &str, ours: impl Display, theirs: &str) {
         let ours = ours.to_string();
         let equal = ours == theirs;
@@ -201,13 +201,13 @@ impl Lesson {
         self.facts.push((format!("{what} {theirs}"), equal));
     }
 
-    /// States something that has been found true, or false.
+    /// Prints a statement, and whether it is true.
     pub fn holds(&mut self, what: &str, truth: bool) {
         self.put_fact(&wrap(what, if truth { "[x] " } else { "[ ] FALSE: " }, "    "));
         self.facts.push((what.split_whitespace().collect::<Vec<_>>().join(" "), truth));
     }
 
-    /// One bar a word: how much of its attention one word gives to each.
+    /// Prints a bar per word: the attention weights of one query.
     pub fn bars(&mut self, words: &[&str], weights: &[f32]) {
         let most = weights.iter().fold(0f32, |a, &b| a.max(b));
         let width = words.iter().map(|word| word.len()).max().unwrap_or(0);
@@ -220,7 +220,7 @@ impl Lesson {
         self.put(&lines.join("\n"));
     }
 
-    /// A line per table, then the sum of all.
+    /// A line per table, then the totals.
     pub fn report(&self) -> String {
         let mut out = String::new();
         for row in &self.rows {
@@ -259,13 +259,13 @@ impl Lesson {
         out
     }
 
-    /// Tables that no comparison has asked for.
-    pub fn left_out(&self) -> Vec<&'static str> {
+    /// The names of tables that were not compared.
+    pub fn not_compared(&self) -> Vec<&'static str> {
         let used = |table: &Published| self.rows.iter().any(|row| row.name == table.name);
         published().filter(|table| !used(table)).map(|table| table.name).collect()
     }
 
-    /// Whether everything compared was equal.
+    /// Whether all comparisons were within their tolerance and all statements true.
     pub fn passed(&self) -> bool {
         self.rows.iter().all(|row| row.passed) && self.facts.iter().all(|(_, truth)| *truth)
     }
@@ -276,7 +276,7 @@ impl Lesson {
         self.after_fact = false;
     }
 
-    /// Facts stand on consecutive lines.
+    /// Adds a statement; consecutive ones are on consecutive lines.
     fn put_fact(&mut self, line: &str) {
         if self.after_fact {
             self.text.pop();
@@ -304,7 +304,7 @@ fn all_digits(x: &Tensor) -> String {
     format!("[{}]", rows.join(",\n "))
 }
 
-/// Words in lines.
+/// Breaks words into lines of at most [`WIDTH`] characters, with a prefix of the first and the others.
 fn wrap(words: &str, first: &str, other: &str) -> String {
     let mut lines = vec![first.to_string()];
     let mut empty = true;
@@ -338,7 +338,7 @@ pub fn words(sentence: &str) -> Vec<&str> {
     sentence.split_whitespace().map(|word| word.trim_matches([',', '.'])).collect()
 }
 
-/// The different words in the order of their bytes, capitals first; a word's id is its place.
+/// The distinct words in byte order, capitals first; a word's id is its index.
 pub fn vocabulary<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let mut sorted = words.to_vec();
     sorted.sort();
@@ -359,7 +359,7 @@ pub fn dictionary(vocabulary: &[&str]) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
-/// Whether a tensor holds only these.
+/// Whether all elements pass the test.
 pub fn all<T: Element>(x: &Tensor<T>, test: impl Fn(T) -> bool) -> bool {
     x.to_vec().into_iter().all(test)
 }

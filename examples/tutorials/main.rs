@@ -28,10 +28,10 @@ use std::process::ExitCode;
 /// Five tutorials on attention, walked through with every number they print.
 #[derive(Parser)]
 struct Args {
-    /// Print one line per table, and how many values are how far from the published ones.
+    /// Print one line per table only: its number of values and their largest difference
     #[arg(long)]
     check: bool,
-    /// Only one of the tutorials.
+    /// Only one of the tutorials
     #[arg(long, value_name = "TUTORIAL")]
     only: Option<Tutorial>,
 }
@@ -70,15 +70,15 @@ fn preface(l: &mut Lesson) {
     );
     l.say(
         "Published tables are shown without grad_fn and without faults of their typesetting, \
-         such as wrong brackets and indentation; the numbers are as they were printed. Where two \
-         tables do not fit beside each other, ours is shown and every number in which the \
-         published one differs is named.",
+         such as wrong brackets and indentation; the numbers are as they were printed. Two tables \
+         that do not fit side by side are shown as ours, followed by the numbers in which the \
+         published one differs.",
     );
     l.formula(
         "|      code, as it has just been run\n\
-         ours   its result; next to it or below, what the tutorial prints\n\
-         (!)    where the tutorial is wrong or misleading\n\
-         [x]    a statement that has been computed and found true",
+         ours   its result, beside or above the published one\n\
+         (!)    an error or a misleading statement of the tutorial\n\
+         [x]    a statement that was computed and is true",
     );
 }
 
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
             (tutorial.run())(&mut lesson);
         }
     }
-    let complete = args.only.is_some() || lesson.left_out().is_empty();
+    let complete = args.only.is_some() || lesson.not_compared().is_empty();
     let mut text = String::new();
     if !args.check {
         let line = "=".repeat(80);

@@ -32,11 +32,10 @@ pub fn run(l: &mut Lesson) {
         include_str!("s0.rs"),
     );
     l.say(
-        "To understand a word we look at other words. In the sentence of this tutorial the \
-         word to understand is \"it\": was the chef served with wine, or the meal? Attention \
-         lets every word look at every other one and take from each as much as it needs. How \
-         much that is, is learned; this tutorial shows only the arithmetic, with numbers that \
-         nobody has trained.",
+        "The meaning of a word depends on other words. In the sentence of this tutorial, \"it\" \
+         may refer to the chef or to the meal. Attention computes a new vector for every word, \
+         as a weighted mean over all words. The weights depend on parameters that are learned; \
+         this tutorial shows only the arithmetic, with untrained numbers.",
     );
     l.formula(SENTENCE);
     without_weights(l);
@@ -49,10 +48,9 @@ pub fn run(l: &mut Lesson) {
 fn without_weights(l: &mut Lesson) {
     l.section("Level 1: attention without weights");
     l.say(
-        "A word is a vector x (here of three numbers). How well two words go together is their \
-         dot product, the score. A softmax makes a row of scores into shares that are positive \
-         and sum to 1, the weights. The new vector of a word is the sum of all vectors, each \
-         times its share: the context.",
+        "A word is a vector x (here of three numbers). The score of two words is their dot \
+         product. A softmax turns a row of scores into weights, which are positive and sum to \
+         1. The context vector of a word is the sum of all vectors, each times its weight.",
     );
     l.formula("scores  = X Xᵀ\nweights = softmax(scores), by rows\ncontext = weights X");
     //> plain
@@ -65,20 +63,20 @@ fn without_weights(l: &mut Lesson) {
 
     let words = words(SENTENCE);
     let row = weights.select(0, 7).to_vec();
-    l.say("What \"it\" takes from each word:");
+    l.say("The weights in the row of \"it\":");
     l.bars(&words, &row);
     l.wrong(
         "The tutorial says that \"it\" gives the highest score to \"meal\". With these \
          embeddings it does not: \"chef\" comes first (0.1094), then \"it\" itself, then \
-         \"and\", and \"meal\" is fourth (0.0864). Nothing here has been trained, and a dot \
-         product favours long vectors.",
+         \"and\", and \"meal\" is fourth (0.0864). The embeddings are untrained, and dot \
+         products are larger for long vectors.",
     );
     let order = weights.select(0, 7).argsort(-1, true).to_vec();
     l.holds("\"it\" attends to \"chef\" most", words[order[0] as usize] == "chef");
     l.wrong(
         "The text calls the result the weighted sum of all the other words. The word itself is \
-         among them, as the tutorial's list of steps and its code have it: \"it\" gives itself \
-         its second largest share.",
+         included, as in the tutorial's list of steps and in its code: \"it\" has its second \
+         largest weight on itself.",
     );
     l.holds("\"it\" attends to itself second most", words[order[1] as usize] == "it");
     l.wrong(
@@ -119,13 +117,13 @@ impl SelfAttention {
 fn with_weights(l: &mut Lesson) {
     l.section("Level 2: queries, keys and values");
     l.say(
-        "A word plays three parts. As a query it asks; as a key it says what it can be asked \
-         for; as a value it is what gets passed on. Each part is a linear map of its own, and \
-         these maps are what training changes. The tutorial compares them to a search term, \
-         the index and the record found.",
+        "Each word has three vectors: a query, a key and a value. Scores are dot products of \
+         queries and keys, and the context is a weighted sum of values. Each of the three is a \
+         linear map of the word, with trainable parameters. The tutorial compares them to a \
+         search term, the index and the record found.",
     );
     l.formula("Q = X Wqᵀ,  K = X Wkᵀ,  V = X Wvᵀ\ncontext = softmax(Q Kᵀ / √d_k) V");
-    l.say("The division by √d_k keeps scores small however wide the keys are: s1 measures it.");
+    l.say("The division by √d_k keeps the variance of scores independent of d_k: see s1.");
     l.code("self");
     //> self run
     let rng = &mut TorchRng::manual_seed(1240);
@@ -135,17 +133,17 @@ fn with_weights(l: &mut Lesson) {
     l.code("self run");
     l.table("s0.self", context.value());
     l.say(
-        "The rows hardly differ: small random weights give small scores, nearly equal shares, \
-         and so nearly the mean of all values for every word.",
+        "The rows are nearly equal: small random parameters give small scores and nearly equal \
+         weights, so every context vector is close to the mean of all values.",
     );
     l.wrong(
-        "In the tutorial keys.T reverses all axes, which is right for one sentence and wrong \
-         for a batch of them. Our k.t() exchanges the last two axes, whatever comes before.",
+        "In the tutorial keys.T reverses all axes, which is correct for one sentence but not \
+         for a batch. Our k.t() exchanges the last two axes, for any number of leading axes.",
     );
 }
 
 //> causal
-/// A head that sees no future.
+/// One head with a causal mask.
 pub struct CausalAttention {
     w_query: Linear,
     w_key: Linear,
@@ -173,7 +171,7 @@ impl CausalAttention {
     }
 }
 
-/// `[.., L, d]` and `[.., L, d]` to `[.., L, L]`: word `i` sees words `0..=i`.
+/// `[.., L, d]` and `[.., L, d]` to `[.., L, L]`: word `i` attends to words `0..=i`.
 fn causal_weights(q: &Var, k: &Var) -> Var {
     let length = q.size(-2);
     let future = Tensor::<bool>::ones([length, length]).triu(1);
@@ -185,10 +183,10 @@ fn causal_weights(q: &Var, k: &Var) -> Var {
 fn causal(l: &mut Lesson) {
     l.section("Level 3: causal attention");
     l.say(
-        "A model that predicts the next word must not see it. So the scores of later words are \
-         set to minus infinity before the softmax, and e to the minus infinity is a share of \
-         zero. The mask is the upper triangle above the diagonal. Here the input is a batch: \
-         the sentence, twice.",
+        "A model that predicts the next word must not use it. So the scores of later words are \
+         set to minus infinity before the softmax, which gives them a weight of zero. The mask \
+         is the upper triangle above the diagonal. Here the input is a batch: the sentence, \
+         twice.",
     );
     l.formula("weights = softmax(mask(Q Kᵀ) / √d_k),  mask: -∞ where the key comes later");
     l.code("causal");
@@ -208,20 +206,20 @@ fn causal(l: &mut Lesson) {
     let alone = SelfAttention::new(3, 2, &mut TorchRng::manual_seed(1240));
     let alone = alone.forward(&Var::constant(x.clone()), &mut Pass::eval());
     let last = distance(&alone.value().select(0, 11), &first.select(0, 11));
-    l.holds("the last word sees everything, so its row is that of level 2", last < 1e-6);
+    l.holds("the last word attends to all words, so its row is that of level 2", last < 1e-6);
     let value = attention.w_value.forward(&Var::constant(x), &mut Pass::eval());
     let only = distance(&value.value().select(0, 0), &first.select(0, 0));
-    l.holds("the first word sees only itself, so its row is its own value", only < 1e-6);
+    l.holds("the first word attends only to itself, so its row is its own value", only < 1e-6);
 
     l.say(
-        "The tutorial fills the scores in place (masked_fill_). Here masked_fill gives a new \
-         tensor, and in-place changes of what a graph remembers cannot happen. Whether one \
-         masks before or after scaling is the same, for -∞ divided by √d_k is -∞.",
+        "The tutorial fills the scores in place (masked_fill_). Here masked_fill returns a new \
+         tensor, so saved tensors of the graph cannot be modified. Masking before or after \
+         scaling gives the same result, because -∞ divided by √d_k is -∞.",
     );
     l.wrong(
         "One sentence of the tutorial sets the scores of future words to zero. Zero is a score \
-         like any other: e⁰ = 1 gives a future word a good share. It must be -∞, as the \
-         tutorial's own code and its list of steps have it.",
+         like any other: e⁰ = 1, so a future word has a positive weight. It must be -∞, as in \
+         the tutorial's code and in its list of steps.",
     );
     l.wrong(
         "As printed, the module is built a first time with context_length and dropout, which \
@@ -288,10 +286,9 @@ impl Module for MultiHeadAttention {
 fn multi_head(l: &mut Lesson) {
     l.section("Level 4: several heads");
     l.say(
-        "One softmax gives one set of shares, but a word may need different things from \
-         different words: from \"chef\" who made the meal, from \"wine\" what came with it. So \
-         the width is cut into parts, every part attends by itself, and a last linear layer \
-         mixes what the heads bring back.",
+        "One softmax gives one set of weights, but a word may depend on several others in \
+         different ways. So the width is divided into heads, each head computes attention on \
+         its own part, and a final linear layer combines the outputs of the heads.",
     );
     l.formula(
         "head_i = softmax(mask(Q_i K_iᵀ) / √d_head) V_i,  Q_i: columns i·d_head.. of Q\n\
@@ -308,7 +305,7 @@ fn multi_head(l: &mut Lesson) {
     l.table("s0.multi", context.value());
     l.same("context_vecs.shape:", size(context.shape()), "torch.Size([2, 12, 2])");
 
-    l.say("The module says what it owns, so it can be saved, and trained:");
+    l.say("The module lists its parameters, so it can be saved and trained:");
     let params = attention.named_parameters();
     let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
     l.show("parameters", names.join(", "));
@@ -327,8 +324,8 @@ fn multi_head(l: &mut Lesson) {
          more with a bracket that nothing has opened.",
     );
     l.wrong(
-        "The list of steps says that attention scores are concatenated. Context vectors are; \
-         the scores of a head never leave it.",
+        "The list of steps says that attention scores are concatenated. Context vectors are \
+         concatenated; scores are used within their head only.",
     );
 }
 
@@ -364,10 +361,10 @@ impl CrossAttention {
 fn cross(l: &mut Lesson) {
     l.section("Bonus: cross-attention");
     l.say(
-        "Nothing forces queries and keys to come from the same sentence. A translation asks \
-         its original; a picture asks its caption. The tutorial cuts the sentence in two and \
-         lets \"The chef prepared a delicious meal\" ask \"and it was served with wine\". There \
-         is no mask: what is asked is all there already.",
+        "Queries and keys may come from different sequences, such as a translation and its \
+         original, or a picture and its caption. The tutorial divides the sentence: the \
+         queries are \"The chef prepared a delicious meal\", the keys and values \"and it was \
+         served with wine\". There is no mask, because the second sequence is complete.",
     );
     l.formula("context = softmax(X1 Wq (X2 Wk)ᵀ / √d_k) (X2 Wv)");
     l.code("cross");
@@ -396,7 +393,7 @@ fn cross(l: &mut Lesson) {
 
     l.say(
         "The author's notebook, but not the text, also runs it on random inputs, drawn after \
-         the same seed and before the weights: five words ask six.",
+         the same seed and before the weights: five queries and six keys.",
     );
     //> cross random
     let rng = &mut TorchRng::manual_seed(42);

@@ -1,4 +1,4 @@
-//! The second tutorial: trainable weights, and the question of why scores are scaled.
+//! The second tutorial: trainable weights, and a measurement of the scaling of scores.
 
 use crate::check::{Lesson, distance, size};
 use retrograd::prelude::*;
@@ -22,9 +22,9 @@ fn inputs() -> Tensor {
 pub fn run(l: &mut Lesson) {
     l.chapter("s1  A notebook on self-attention with trainable weights", include_str!("s1.rs"));
     l.say(
-        "Six words of three numbers each, one head, every step by hand; then the same as a \
-         module. On the way the author asks why scores are divided by √d and leaves it open. \
-         We answer it with a measurement.",
+        "Six words of three numbers each, one head, step by step; then the same as a module. \
+         The author asks why scores are divided by √d, and leaves the question open. Here it \
+         is answered by a measurement.",
     );
     by_hand(l);
     why_divide(l);
@@ -34,8 +34,8 @@ pub fn run(l: &mut Lesson) {
 fn by_hand(l: &mut Lesson) {
     l.section("Step by step");
     l.say(
-        "The weights are [inputs, outputs] and stand on the right. They are drawn uniformly \
-         from [0, 1), so that all of them are positive: good enough to show the arithmetic.",
+        "The weight matrices are [inputs, outputs] and multiplied from the right. They are \
+         drawn uniformly from [0, 1), so all elements are positive.",
     );
     //> draw
     let rng = &mut TorchRng::manual_seed(123);
@@ -51,24 +51,24 @@ fn by_hand(l: &mut Lesson) {
     l.same("Keys:", size(k.shape()), "torch.Size([6, 2])");
     l.same("Queries:", size(q.shape()), "torch.Size([6, 2])");
     l.same("Values:", size(v.shape()), "torch.Size([6, 2])");
-    l.say("Every query with every key; row i belongs to the query of word i.");
+    l.say("The scores of every query and every key; row i is the query of word i.");
     //> scores
     let scores = q.matmul(&k.t());
     l.code("scores");
     l.same("Attention Scores:", size(scores.shape()), "torch.Size([6, 6])");
     l.table("s1.scores", &scores);
-    l.say("Divided by √2, for keys are two wide, and made into shares:");
+    l.say("The softmax of the scores divided by √2, as keys have two elements:");
     //> weights
     let weights = (scores / 2f32.sqrt()).softmax(-1);
     l.code("weights");
     l.table("s1.weights", &weights);
     l.say(&format!(
-        "The tutorial keeps the name attention_scores for what are weights now. The second \
-         row is how \"{}\" divides its attention:",
+        "The tutorial keeps the name attention_scores for the weights. The second row has \
+         the weights of the query \"{}\":",
         WORDS[1]
     ));
     l.bars(&WORDS, &weights.select(0, 1).to_vec());
-    l.say("Every row of the context is a mean of the values under these shares.");
+    l.say("Every row of the context is a mean of the values with these weights.");
     //> context
     let context = weights.matmul(&v);
     l.code("context");
@@ -77,11 +77,10 @@ fn by_hand(l: &mut Lesson) {
 }
 
 //> variance
-/// What dot products of `d` random numbers with `d` others are like, and what softmax makes of
-/// 16 of them.
+/// Statistics of dot products of random vectors of length `d`, and of the softmax over 16 of them.
 struct Measured {
     variance: f32,
-    largest_share: f32,
+    largest_weight: f32,
     slope: f32,
 }
 
@@ -93,11 +92,11 @@ fn measure(d: usize, rng: &mut Rng) -> [Measured; 2] {
     [1.0, (d as f32).sqrt()].map(|divisor| {
         let scores = &scores / divisor;
         let weights = scores.softmax(-1);
-        // Σ ∂wᵢ/∂sᵢ = Σ wᵢ (1 - wᵢ): how much the weights still move with the scores
+        // Σ ∂wᵢ/∂sᵢ = Σ wᵢ (1 - wᵢ): the sensitivity of the weights to the scores
         let slope = (&weights - &weights.square()).sum(-1).mean(..);
         Measured {
             variance: scores.var(.., 1).item(),
-            largest_share: weights.max(-1).mean(..).item(),
+            largest_weight: weights.max(-1).mean(..).item(),
             slope: slope.item(),
         }
     })
@@ -107,23 +106,23 @@ fn measure(d: usize, rng: &mut Rng) -> [Measured; 2] {
 fn why_divide(l: &mut Lesson) {
     l.section("The open question: why divide by √d?");
     l.say(
-        "The tutorial: the higher the dimension, the greater the variance, and dividing by √d \
-         brings it near 1; and it asks why. The score is a sum,",
+        "The tutorial says that the variance grows with the dimension and that dividing by √d \
+         brings it near 1, and asks why. The score is a sum,",
     );
     l.formula("q·k = q_1 k_1 + q_2 k_2 + ... + q_d k_d");
     l.say(
         "If all q_i and k_i are independent with mean 0 and variance 1, every product has \
          mean 0 and variance 1 · 1 = 1. Variances of independent terms add up: the variance of \
-         the sum is d, and a typical score is as large as √d. Divided by √d, its variance is \
-         d / (√d)² = 1 whatever d is. It is not the variance of the vector \
-         that grows, as the tutorial's words suggest, but that of the sum over its elements.",
+         the sum is d, and the magnitude of a typical score is √d. Divided by √d, the variance \
+         is d / (√d)² = 1 for every d. It is not the variance of the vector that grows, as the \
+         tutorial suggests, but that of the sum over its elements.",
     );
     l.code("variance");
     l.say(
         "1024 random queries with 16 keys each. \"Largest\" is the mean of the largest of the \
-         16 weights (1/16 = 0.06 would be indifference, 1 a softmax that takes one key and \
-         drops the rest). \"Slope\" is how much the weights still move with the scores, and \
-         so how much gradient comes back through the softmax.",
+         16 weights (1/16 = 0.06 if all are equal, 1 if one key has all the weight). \"Slope\" \
+         is the sum of the derivatives of each weight by its score, which scales the gradient \
+         that passes through the softmax.",
     );
     let rng = &mut Rng::new(1);
     let mut table = String::from(
@@ -136,19 +135,18 @@ fn why_divide(l: &mut Lesson) {
         grows &= (raw.variance / d as f32 - 1.0).abs() < 0.1;
         stays &= (scaled.variance - 1.0).abs() < 0.1;
         let columns =
-            |m: &Measured| format!("{:8.2}  {:7.3}  {:5.3}", m.variance, m.largest_share, m.slope);
+            |m: &Measured| format!("{:8.2}  {:7.3}  {:5.3}", m.variance, m.largest_weight, m.slope);
         table += &format!("{d:3}    {}     {}\n", columns(&raw), columns(&scaled));
     }
     l.formula(&table);
     l.holds("unscaled, the variance is d, to within 10 %", grows);
     l.holds("scaled, it is 1, to within 10 %", stays);
     l.say(
-        "Unscaled, at d = 512 the softmax has all but chosen one key before it has learned \
-         anything, and lets hardly any gradient through to change its mind. Scaled, it begins \
-         undecided at every width. That is the whole reason. (In this tutorial neither premise \
-         holds: the matrices are independent draws, but queries and keys come from the same \
-         words, and since all numbers are positive, neither has mean 0. So here the variance \
-         is not 1; it is the growth with d that the division removes.)",
+        "Unscaled, at d = 512 nearly all the weight is on one key before any training, and the \
+         gradient through the softmax is small. Scaled, the weights and the gradient do not \
+         depend on d. (In this tutorial the premises do not hold: queries and keys are computed \
+         from the same words, and their elements are positive, so their mean is not 0. The \
+         variance is not 1 here; but the division removes its growth with d.)",
     );
 }
 
@@ -182,8 +180,8 @@ impl SelfAttentionV1 {
 fn as_module(l: &mut Lesson) {
     l.section("The same as a module");
     l.say(
-        "A Param is a tensor that training may change; param.to_var() is a variable, which \
-         remembers what is computed from it. The same seed must give the same numbers.",
+        "A Param is a trainable tensor; param.to_var() is a variable, and operations on it are \
+         recorded in the graph. The same seed must give the same numbers.",
     );
     l.code("module");
     //> module run
@@ -193,8 +191,8 @@ fn as_module(l: &mut Lesson) {
     l.table("s1.module", context.value());
     let made_by = context.node().map_or("nothing", |node| node.name());
     l.say(&format!(
-        "PyTorch prints grad_fn=<MmBackward0> after it, the rule by which gradients go back. A \
-         variable here knows it too: context.node() is named \"{made_by}\"."
+        "PyTorch prints grad_fn=<MmBackward0> after it, the backward rule of the operation. \
+         Here context.node() is the operation, and its name is \"{made_by}\"."
     ));
     let x = inputs();
     let rng = &mut TorchRng::manual_seed(123);

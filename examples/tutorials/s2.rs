@@ -12,8 +12,8 @@ pub fn run(l: &mut Lesson) {
         include_str!("s2.rs"),
     );
     l.say(
-        "Here the notation comes first: n words, d_model numbers a word, h heads, and \
-         d_k = d_model / h numbers a key. Then an example small enough for pen and paper.",
+        "The notation: n words, d_model numbers per word, h heads, and d_k = d_model / h \
+         numbers per key. Then an example that can be computed on paper.",
     );
     on_paper(l);
     masks(l);
@@ -23,7 +23,7 @@ pub fn run(l: &mut Lesson) {
 
 //> attention
 /// `softmax(Q Kᵀ / √d_k) V` and the weights. Leading axes are batch and heads.
-/// `keep` says which keys a query may see; `None` is all of them.
+/// `keep` is true where a query attends to a key; `None` is everywhere.
 pub fn scaled_dot_product_attention(
     q: &Var,
     k: &Var,
@@ -45,9 +45,10 @@ pub fn scaled_dot_product_attention(
 fn on_paper(l: &mut Lesson) {
     l.section("A baseball bat");
     l.say(
-        "Is a \"bat\" made of wood or does it fly? Let the three numbers of a word say how much \
-         it has to do with sports, with animals, and with the rest. \"Baseball\" is all sports, \
-         \"bat\" is half and half. Queries, keys and values are the words themselves.",
+        "A \"bat\" is a piece of wood or an animal. The three numbers of a word say how much it \
+         relates to sports, to animals, and to anything else. \"Baseball\" relates to sports \
+         only, \"bat\" to sports and animals equally. Queries, keys and values are the words \
+         themselves.",
     );
     l.formula("            sports  animal  other\nbaseball     2       0       0\nbat          1       1       0");
     l.say(
@@ -60,9 +61,9 @@ fn on_paper(l: &mut Lesson) {
     l.code("paper");
     l.table("s2.scores", &scores);
     l.say(
-        "The text prints two digits, and that many are compared. (It calls these the attention \
-         scores; others use the word for the dot products before scaling.) Equal scores make \
-         equal shares, so \"bat\" listens to both words alike:",
+        "The text prints two digits, and as many are compared. (It calls these the attention \
+         scores; others use the term for the dot products before scaling.) Equal scores give \
+         equal weights, so \"bat\" attends to both words equally:",
     );
     //> paper weights
     let weights = scores.softmax(-1);
@@ -71,9 +72,8 @@ fn on_paper(l: &mut Lesson) {
     l.table("s2.weights", &weights);
     l.table("s2.out", &context);
     l.say(
-        "\"Bat\" was (1, 1, 0) and is now (1.5, 0.5, 0): its neighbour has pulled it towards \
-         sports. That is all that attention does, and it is worth a second look: no word was \
-         told what \"bat\" means. It went where its company is.",
+        "\"Bat\" was (1, 1, 0) and is now (1.5, 0.5, 0): attention moved it towards its \
+         neighbour, so towards sports.",
     );
     l.say("The post reads the same sum as a kernel regression, with f the softmax over j:");
     l.formula("a_i = Σ_j f(x_i · x_j) x_j");
@@ -89,7 +89,7 @@ fn on_paper(l: &mut Lesson) {
     let kernel = Tensor::stack(&[&sum(0), &sum(1)], 0);
     l.holds("the sum, term by term, is the context above", distance(&kernel, &context) < 1e-6);
 
-    l.say("And as a function that gives the output and the weights:");
+    l.say("The same as a function that returns the output and the weights:");
     l.code("attention");
     //> call
     let q = Var::constant(x);
@@ -99,22 +99,22 @@ fn on_paper(l: &mut Lesson) {
     l.table("s2.forward", out.value());
     l.table("s2.forward.weights", weights.value());
     l.wrong(
-        "The docstring gives values the width d_k. The code needs no such thing: the width of \
-         a value is free, and becomes the width of the output. Its imports (math, torch.nn, \
-         torch.nn.functional) are missing.",
+        "The docstring says that values have the width d_k. The code does not require this: \
+         values may have any width, which becomes the width of the output. The imports (math, \
+         torch.nn, torch.nn.functional) are missing.",
     );
 }
 
 fn masks(l: &mut Lesson) {
-    l.section("Masks, and a row that may see nothing");
+    l.section("Masks, and fully masked rows");
     l.say(
-        "This tutorial hides a score where the mask is 0; s0 hides one where the mask is 1. \
-         Both pass a plain tensor, and whoever mixes them up trains a model on the future. So \
-         the parameter above is called keep and takes a tensor of bool: true is seen.",
+        "This tutorial masks a score where the mask is 0; s0 masks one where the mask is 1. \
+         Both use a plain tensor, so the two conventions are easily confused. Therefore the \
+         parameter above is called keep and is a tensor of bool: true is visible.",
     );
     l.say(
-        "What if a query may see nothing, as the filling of a batch of sentences of several \
-         lengths? Scores that are all -∞ have no softmax: 0 divided by 0.",
+        "A query may have no visible key, such as the padding in a batch of sentences of \
+         different lengths. If all scores are -∞, the softmax is 0 divided by 0.",
     );
     //> nothing
     let scores = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
@@ -122,11 +122,11 @@ fn masks(l: &mut Lesson) {
     let filled = scores.masked_fill(&!&keep, f32::NEG_INFINITY).softmax(-1);
     let masked = scores.masked_softmax(&keep, -1);
     l.code("nothing");
-    l.show("as the tutorial does it", &filled);
+    l.show("masked_fill and softmax", &filled);
     l.show("masked_softmax", &masked);
     l.wrong(
-        "One such row spreads: after the next layer of attention everything is NaN, and after \
-         a step of training every weight. masked_softmax gives shares of 0, and no gradient.",
+        "NaN propagates: after the next layer of attention all activations are NaN, and after \
+         a training step all parameters. masked_softmax gives weights and gradients of 0.",
     );
     let nan = filled.select(0, 1);
     l.holds("filling gives NaN", all(&nan, f32::is_nan));
@@ -134,7 +134,7 @@ fn masks(l: &mut Lesson) {
 }
 
 //> multi
-/// Several heads, with queries, keys and values from wherever one likes.
+/// Several heads; queries, keys and values may come from different sequences.
 pub struct MultiHeadAttention {
     w_q: Linear,
     w_k: Linear,
@@ -196,9 +196,9 @@ fn many_heads(l: &mut Lesson) {
          head_i = attention(Q Wq_i, K Wk_i, V Wv_i)",
     );
     l.say(
-        "The tutorial prints nothing here. We run its module in the sizes of the original \
-         paper, 512 and 8 heads, on two sentences of five words. It gives the weights back \
-         instead of keeping those of the last call in a field.",
+        "The tutorial prints nothing here. Its module is run with the sizes of the original \
+         paper, width 512 and 8 heads, on two sentences of five words. Ours returns the weights \
+         instead of storing those of the last call in a field.",
     );
     l.code("multi");
     //> multi run
@@ -210,17 +210,17 @@ fn many_heads(l: &mut Lesson) {
     l.code("multi run");
     l.show("output", format!("{:?}", out.shape()));
     l.show("weights", format!("{:?}", weights.shape()));
-    l.show("numbers to be learned", attention.num_parameters());
+    l.show("number of parameters", attention.num_parameters());
 
     let columns = x.matmul(&attention.w_q.weight.to_var().t().slice(1, 64..128));
     let bias = attention.w_q.bias.as_ref().expect("with bias").to_var().slice(0, 64..128);
     let split = attention.split(attention.w_q.forward(&x, pass)).select(1, 1);
     let apart = distance((columns + bias).value(), split.value());
     l.wrong(
-        "The text cuts the input into chunks and projects each chunk; its formula projects the \
-         whole input once per head; its code projects the whole input once and cuts the \
-         result. The last two are the same (see below), the first is not: a head would see \
-         only its own part of each word.",
+        "The text splits the input into chunks and projects each chunk; its formula projects \
+         the whole input once per head; its code projects the whole input once and splits the \
+         result. The last two are equal (see below), the first is not: a head would depend \
+         only on its own part of each word.",
     );
     l.holds("columns 64..128 of one projection are the projection of head 2", apart < 1e-5);
     l.wrong(
@@ -237,15 +237,15 @@ fn many_heads(l: &mut Lesson) {
     let (same, _) = attention.forward([&x, &x, &x], Some(&causal), pass);
     l.wrong(
         "A mask for each sentence is [B, n, n]; the scores are [B, h, n, n]. Aligned from the \
-         right, B would meet h: an error, or with B = h silence and nonsense. It needs an axis \
-         of 1 for the heads: mask.unsqueeze(1).",
+         right, B is broadcast with h: an error or, if B = h, a wrong result without an error. \
+         The mask needs an axis of size 1 for the heads: mask.unsqueeze(1).",
     );
     let apart = distance(masked.value(), same.value());
-    l.holds("[2, 1, 5, 5] and [5, 5] mask alike", apart == 0.0);
+    l.holds("masks of [2, 1, 5, 5] and [5, 5] give equal results", apart == 0.0);
 }
 
 fn names(l: &mut Lesson) {
-    l.section("What it mentions at the end");
+    l.section("Other kinds of attention");
     l.say(
         "Additive attention (arXiv 1409.0473), sparse attention (1904.10509), a sliding window \
          (Longformer, 2004.05150), grouped queries (2305.13245).",

@@ -15,7 +15,7 @@ pub fn run(l: &mut Lesson) {
         include_str!("s3.rs"),
     );
     l.say(
-        "This one begins at the text: words become numbers, numbers become vectors. Then comes \
+        "The tutorial starts with the text: from words to ids, from ids to vectors. Then comes \
          attention for one word, for all, with several heads, across two inputs, and causal \
          attention in two ways that must agree.",
     );
@@ -39,9 +39,8 @@ fn embed(l: &mut Lesson) -> Var {
     l.same("dc", dictionary(&vocabulary), dict);
     l.same("sentence_int", &ids, "tensor([0, 4, 3, 2, 5, 1])");
     l.say(
-        "\"The\" and \"the\" are two words to it. An embedding is a table with a row per word; \
-         looking a word up is all it does. The table has 50 000 rows of three normal random \
-         numbers, of which six rows are used.",
+        "\"The\" and \"the\" are different words. An embedding is a table with a row per word. \
+         This one has 50 000 rows of three normal random numbers, of which six rows are used.",
     );
     //> embedding
     let table = torch_embedding(50_000, 3, &mut TorchRng::manual_seed(123));
@@ -56,8 +55,8 @@ fn one_word(l: &mut Lesson, x: &Var) {
     l.section("One word");
     l.formula("q = x Wq,  k = x Wk,  v = x Wv");
     l.say(
-        "Queries and keys meet in a dot product and must be equally wide (d_q = d_k = 2). \
-         Values may have any width (d_v = 4), which becomes that of the result.",
+        "Scores are dot products of queries and keys, which must have the same width \
+         (d_q = d_k = 2). Values may have any width (d_v = 4), which becomes that of the result.",
     );
     //> weights
     let rng = &mut TorchRng::manual_seed(123);
@@ -67,8 +66,8 @@ fn one_word(l: &mut Lesson, x: &Var) {
     l.code("weights");
     l.same("W_query.shape:", size(&w_query.shape()), "torch.Size([3, 2])");
     l.wrong(
-        "The text now takes the second word as the query, the code the third (index 2), \
-         \"rises\". We follow the code.",
+        "The text takes the second word as the query, the code the third (index 2), \
+         \"rises\". Here it is as in the code.",
     );
     //> query
     let x_3 = x.select(0, 2);
@@ -117,8 +116,8 @@ fn one_word(l: &mut Lesson, x: &Var) {
     l.same("Context vector shape:", size(context_vector_3.shape()), "torch.Size([4])");
     l.table("s3.context3", context_vector_3.value());
     l.wrong(
-        "Scaling is said to keep gradients alive as a model gets deeper. It has to do with the \
-         width of the keys, not with depth: see the table in s1.",
+        "Scaling is said to prevent vanishing gradients in deeper models. It depends on the \
+         width of the keys, not on depth: see the table in s1.",
     );
 }
 
@@ -158,9 +157,9 @@ fn as_module(l: &mut Lesson, x: &Var) {
     l.code("self run");
     l.table("s3.self", context.value());
     l.say(
-        "The third row is the context vector of before. The third number of the fifth row is \
-         very nearly -0.26265, in the middle between two last digits: which one is printed \
-         depends on the order in which a sum is rounded.",
+        "The third row is the context vector above. The third number of the fifth row is very \
+         close to -0.26265, in the middle between two last digits: which one is printed depends \
+         on the order of the additions.",
     );
 }
 
@@ -198,21 +197,21 @@ fn heads(l: &mut Lesson, x: &Var) {
     l.same("context_vecs.shape:", size(below.shape()), "torch.Size([24, 1])");
     l.table("s3.multi", below.value());
     l.wrong(
-        "torch.cat joins along axis 0 unless told otherwise, so the heads came to lie one \
-         below the other: 24 words of one number. The text promises six words whose heads \
-         stand side by side, and then a linear layer, which the code does not have. Side by \
-         side, with axis -1:",
+        "torch.cat joins along axis 0 by default, so the heads are concatenated as rows: 24 \
+         words of one number. The text describes six words with the heads concatenated as \
+         columns, and then a linear layer, which is missing in the code. As columns, with \
+         axis -1:",
     );
     l.table("s3.multi.features", beside.value());
-    let turned = below.value().reshape([4, 6]).t();
-    l.holds("they are the same numbers in another place", &turned == beside.value());
+    let transposed = below.value().reshape([4, 6]).t();
+    l.holds("they are the same numbers in another order", &transposed == beside.value());
 }
 
 fn cross(l: &mut Lesson, x: &Var) {
     l.section("Cross-attention");
     l.say(
         "The class is that of s0. The second input is eight random rows, drawn after the \
-         weights: six words ask eight.",
+         weights: six queries and eight keys.",
     );
     //> cross
     let rng = &mut TorchRng::manual_seed(123);
@@ -225,10 +224,10 @@ fn cross(l: &mut Lesson, x: &Var) {
     l.table("s3.cross", context.value());
     l.same("Output shape:", size(context.shape()), "torch.Size([6, 4])");
     l.wrong(
-        "Both inputs are said to need the same width. They do here, for one d_in makes all \
-         three matrices. Attention itself only asks that queries be as wide as keys: give Wk \
-         and Wv as many rows as the second input is wide, and a sentence of width 3 asks a \
-         picture of width 7:",
+        "Both inputs are said to need the same width. They do here, because all three matrices \
+         have d_in rows. Attention itself only requires that queries and keys have the same \
+         width: if Wk and Wv have as many rows as the second input is wide, a sentence of width \
+         3 can attend to a picture of width 7:",
     );
     //> widths
     let picture: Tensor = rng.rand([8, 7]);
@@ -242,9 +241,9 @@ fn cross(l: &mut Lesson, x: &Var) {
 fn causal(l: &mut Lesson, x: &Var) {
     l.section("Causal attention, in two ways");
     l.say(
-        "A word may use itself and what came before. The tutorial's picture for a model that \
-         writes: after \"The\" comes \"cat\", after \"The cat\" comes \"sits\", and so on; \
-         every row of the weights is one such beginning. Scores and weights once more:",
+        "A word may attend to itself and to the words before it. The tutorial's example of \
+         generation: after \"The\" comes \"cat\", after \"The cat\" comes \"sits\", and so on; \
+         every row of the weights is one such prefix. Scores and weights again:",
     );
     //> scores
     let rng = &mut TorchRng::manual_seed(123);
@@ -256,7 +255,7 @@ fn causal(l: &mut Lesson, x: &Var) {
     l.same("attn_scores.shape:", size(scores.shape()), "torch.Size([6, 6])");
     l.table("s3.weights", weights.value());
 
-    l.say("First way: cut the weights above the diagonal, and make the rows sum to 1 again.");
+    l.say("First way: set the weights above the diagonal to 0, then renormalise the rows.");
     //> multiply
     let mask = Tensor::ones([6, 6]).tril(0);
     let multiplied = &weights * &Var::constant(mask.clone());
@@ -276,11 +275,11 @@ fn causal(l: &mut Lesson, x: &Var) {
     l.table("s3.masked", masked.value());
     l.table("s3.causal", causal.value());
     l.say(
-        "They agree because a softmax is a ratio: what is common to a row cancels. With e_j for \
-         e to the scaled score of key j, which is q · k_j / √d_k, and sums over all keys or those \
-         that may be seen,",
+        "They agree because a softmax is a ratio: factors common to a row cancel. With e_j for \
+         e to the scaled score of key j, which is q · k_j / √d_k, and sums over all keys or the \
+         visible ones,",
     );
-    l.formula("(e_i / Σ_all e) / (Σ_seen e / Σ_all e)  =  e_i / Σ_seen e");
+    l.formula("(e_i / Σ_all e) / (Σ_visible e / Σ_all e)  =  e_i / Σ_visible e");
     let apart = distance(renormalised.value(), causal.value());
     l.holds("both ways agree to rounding", apart < 1e-6);
     let in_one = (&scores / 2f32.sqrt()).masked_softmax(&!&future, 1);
@@ -289,11 +288,10 @@ fn causal(l: &mut Lesson, x: &Var) {
 
     let (all, used) = (6 * 6, 6 * 7 / 2);
     l.wrong(
-        "The second way is said to avoid unnecessary computation for masked positions. It does \
-         save the renormalising; but the scores that it overwrites have all been computed, \
-         their -∞ all go through the exponential, and their zeros are all multiplied with \
-         values. To save work, whole blocks above the diagonal must be skipped before they are \
-         computed.",
+        "The second way is said to avoid unnecessary computation for masked positions. It \
+         avoids the renormalisation; but the masked scores are computed, the exponentials of \
+         their -∞ too, and their weights of zero are multiplied with values. To save work, \
+         whole blocks above the diagonal must be skipped before they are computed.",
     );
     l.formula(&format!(
         "scores computed here:  {all}, needed: {used}\n\
@@ -302,16 +300,16 @@ fn causal(l: &mut Lesson, x: &Var) {
         4096 * 4097 / 2
     ));
     l.say(
-        "It has another merit: a score that is huge in the hidden part cannot harm. In the \
-         first way it swallows the row, and what is left is 0 divided by 0:",
+        "Another advantage: a huge masked score has no influence. In the first way the visible \
+         weights of its row underflow, and the result is 0 divided by 0:",
     );
-    //> swallowed
+    //> underflow
     let huge = Tensor::from([[0.0f32, 200.0]]);
     let keep = Tensor::from([[true, false]]);
     let cut = huge.softmax(-1) * keep.cast::<f32>();
     let first_way = &cut / &cut.sum_keepdim(-1);
     let second_way = huge.masked_softmax(&keep, -1);
-    l.code("swallowed");
+    l.code("underflow");
     l.show("first way", &first_way);
     l.show("second way", &second_way);
     l.holds("the first way fails here", first_way.at(&[0, 0]).is_nan());

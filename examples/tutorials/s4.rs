@@ -1,4 +1,4 @@
-//! The fifth tutorial: weights on the left, and two exercises done to the end.
+//! The fifth tutorial: weights on the left, and two exercises with their results.
 
 use crate::check::{Lesson, dictionary, distance, ids, size, vocabulary, words};
 use retrograd::nn::torch_init::torch_embedding;
@@ -7,7 +7,7 @@ use retrograd::tensor::torch_random::TorchRng;
 
 const SENTENCE: &str = "Life is short, eat dessert first";
 
-/// The weights of one head, `[outputs, inputs]`: they stand on the left.
+/// The weight matrices of one head, `[outputs, inputs]`, multiplied from the left.
 struct Weights {
     query: Tensor,
     key: Tensor,
@@ -21,11 +21,11 @@ pub fn run(l: &mut Lesson) {
         include_str!("s4.rs"),
     );
     l.say(
-        "Attention was first a help for recurrent networks, which had to squeeze a sentence \
-         into one vector before translating it; the transformer of 2017 kept the attention and \
-         dropped the recurrence. This tutorial writes the equations with column vectors, so \
-         that a weight matrix stands on the left of a word, and its sizes differ wherever they \
-         may. Its last two parts stop half-way; we go on to the end.",
+        "Attention was introduced for recurrent networks, which encoded a sentence as one vector \
+         before translating it; the transformer of 2017 uses attention without recurrence. This \
+         tutorial writes the equations with column vectors, so weight matrices are on the left, \
+         and uses different sizes where possible. Its last two parts are left as exercises, \
+         whose results are computed here.",
     );
     let x = embed(l);
     let (weights, rng) = one_word(l, &x);
@@ -54,7 +54,7 @@ fn embed(l: &mut Lesson) -> Tensor {
 }
 
 fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
-    l.section("One word asks");
+    l.section("One query");
     l.formula(
         "q = Wq x,  k = Wk x,  v = Wv x\nω_ij = q_i · k_j,  α = softmax(ω / √d_k),  z = Σ α_j v_j",
     );
@@ -71,7 +71,7 @@ fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
     l.same("query_2.shape:", size(query_2.shape()), "torch.Size([24])");
     l.same("key_2.shape:", size(key_2.shape()), "torch.Size([24])");
     l.same("value_2.shape:", size(value_2.shape()), "torch.Size([28])");
-    l.say("All keys and values; W Xᵀ, turned back, is X Wᵀ:");
+    l.say("All keys and values; the transpose of W Xᵀ is X Wᵀ:");
     //> keys
     let keys = w.key.matmul(&x.t()).t();
     let values = w.value.matmul(&x.t()).t();
@@ -96,7 +96,7 @@ fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
     l.wrong(
         "Scaling is said to give the weight vectors about the same Euclidean length. It gives \
          the scores a variance that does not grow with d_k; s1 measures it. Without it the \
-         scores above, up to 11, would give one word nearly everything:",
+         scores above, up to 11, would give nearly all the weight to one word:",
     );
     l.bars(&words(SENTENCE), &omega_2.softmax(0).to_vec());
     l.wrong(
@@ -110,8 +110,8 @@ fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
 fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
     l.section("Three heads: an exercise");
     l.say(
-        "Each head has matrices of its own, stacked along a first axis. The random numbers go \
-         on where the weights of the single head ended.",
+        "Each head has its own matrices, stacked along a first axis. They are drawn from the \
+         same generator, after the weights of the single head.",
     );
     //> stacked
     let w_query: Tensor = rng.rand([3, 24, 16]);
@@ -143,8 +143,8 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
          second.",
     );
     l.say(
-        "Here the tutorial stops and asks for the same steps as before. A query per head, \
-         [3, 1, 24], meets the keys of its head:",
+        "The tutorial leaves the remaining steps as an exercise. The query of each head, \
+         [3, 1, 24], is multiplied with the keys of its head:",
     );
     //> exercise
     let omega = query_2.unsqueeze(1).matmul(&keys.t()); // [3, 1, 6]
@@ -155,7 +155,7 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
     l.table("s4.multi.context", &z);
     l.say(
         "(Scientific notation because the largest is more than a thousand times the smallest: \
-         PyTorch's rule, and ours.) Three heads, three opinions on who matters to \"is\":",
+         PyTorch's rule, and ours.) The weights of the query \"is\" in each of the three heads:",
     );
     for head in 0..3 {
         l.say(&format!("head {}", head + 1));
@@ -166,8 +166,8 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
 fn cross(l: &mut Lesson, x: &Tensor, w: &Weights, mut rng: TorchRng) {
     l.section("Cross-attention: another exercise");
     l.say(
-        "The tutorial seeds again and draws the same three matrices; we kept them. A second \
-         sentence of eight words, drawn after them, gives the keys and values.",
+        "The tutorial seeds again and draws the same three matrices, which are reused here. A \
+         second sentence of eight words, drawn after them, gives the keys and values.",
     );
     //> cross
     let second: Tensor = rng.rand([8, 16]);
@@ -183,7 +183,7 @@ fn cross(l: &mut Lesson, x: &Tensor, w: &Weights, mut rng: TorchRng) {
          where the output says queries.shape; and the first pair of shapes in the output is \
          that of the first sentence, before the second exists.",
     );
-    l.say("Nothing else changes, and the exercise ends as the first part did:");
+    l.say("The other steps are the same as in the first part:");
     //> cross exercise
     let weights = (query_2.matmul(&keys.t()) / 24f32.sqrt()).softmax(0);
     let z = weights.matmul(&values); // [28]
@@ -192,7 +192,7 @@ fn cross(l: &mut Lesson, x: &Tensor, w: &Weights, mut rng: TorchRng) {
     l.table("s4.cross.context", &z);
     l.wrong(
         "Both sentences are said to need the same embedding width. As in s3, only queries and \
-         keys need to be equally wide; Wk and Wv may have as many columns as they like.",
+         keys must have the same width; Wk and Wv may have any number of columns.",
     );
     l.say("If the second sentence is the first, cross-attention is self-attention:");
     let keys = x.matmul(&w.key.t());

@@ -30,7 +30,8 @@
 //! | mode and randomness of a forward pass | [`Pass`] |
 //! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
-//! | a language model | [`Gpt`], [`GptConfig`], [`Block`], [`CausalSelfAttention`], [`Sampler`] |
+//! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
+//! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
@@ -60,6 +61,7 @@ mod state;
 mod state_map;
 pub mod testing;
 pub mod torch_init;
+mod transformer;
 
 pub use activation::Activation;
 pub use checkpoint::npy;
@@ -81,3 +83,4 @@ pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
+pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of modules, and the file of one that every variant contains.
+/// Folders of attention modules, and the file of the projections, which every variant contains.
 const FOLDERS: [&str; 2] = ["parts", "variants"];
 const COMMON: &str = "parts/projections.rs";
 
@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of a folder whose names begin so, by name.
+/// The files of a folder whose names start with `beginning`, sorted by name.
 fn files(folder: &str, beginning: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
     let rust = |path: &PathBuf| path.extension().is_some_and(|e| e == "rs");
@@ -29,7 +29,7 @@ fn files(folder: &str, beginning: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The types that a file makes modules of.
+/// The types for which a file implements `Module`.
 fn modules(text: &str) -> Vec<String> {
     let names = text.lines().filter(|line| line.starts_with("impl<")).filter_map(|line| {
         let (_, name) = line.split_once(" Module<T> for ")?;
@@ -49,14 +49,14 @@ fn variants() -> Vec<(String, Vec<String>)> {
     variants.filter(|(_, modules)| !modules.is_empty()).collect()
 }
 
-/// Whether a name occurs in a text, and not as a part of another.
+/// Whether a name occurs in a text as a whole word.
 fn names(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }
 
 #[test]
 fn every_variant_has_a_row() {
-    // To be imported, or mentioned in a comment, is not enough.
+    // An import or a comment is no row.
     let rows = files("tests/all/variants", "rows_").into_iter().map(|(_, text)| {
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code = lines.map(|line| format!("{line}\n")).collect::<String>();
@@ -69,6 +69,15 @@ fn every_variant_has_a_row() {
     assert!(all.len() >= 40, "only {} modules found: is this test still right?", all.len());
     let without: Vec<_> = all.into_iter().filter(|module| !names(&rows, module)).collect();
     assert!(without.is_empty(), "no row in nn/tests/all/variants/rows_*.rs for {without:?}");
+}
+
+#[test]
+fn every_attention_of_a_model_is_in_the_docs() {
+    let page = fs::read_to_string(root().join("../docs/ATTENTION.md")).unwrap();
+    let kinds = retrograd_nn::AttentionKind::ALL.iter();
+    let without: Vec<&str> =
+        kinds.map(|kind| kind.name()).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(without.is_empty(), "no line in docs/ATTENTION.md for {without:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use retrograd_tensor::settings::level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::storage::pool_stats;
 
-/// Page faults of this process that needed no disk, field 10 of `proc_pid_stat(5)`.
+/// The minor page faults of this process, field 10 of `proc_pid_stat(5)`.
 #[cfg(target_os = "linux")]
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -57,7 +57,7 @@ fn later_steps_allocate_no_memory() {
         }
         let pool_now = pool_stats();
         let [fresh, reused] = [pool_now.fresh - pool.fresh, pool_now.reused - pool.reused];
-        println!("blocks per step: {} new, {} used again", fresh as f64 / 100.0, reused / 100);
+        println!("blocks per step: {} new, {} reused", fresh as f64 / 100.0, reused / 100);
         println!("page faults per step, in rounds of 20 steps: {faults:?}");
         assert_eq!(pool_now.fresh, pool.fresh, "{pool:?} {pool_now:?}");
         assert_eq!(pool_now.live, pool.live);

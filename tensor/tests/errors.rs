@@ -32,7 +32,7 @@ fn panics(f: impl FnOnce(), want: &str) {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap();
     let at = format!("line {}", here.line());
-    // The default hook is replaced, so print everything.
+    // The default hook is replaced, so the message is printed here.
     if text != want {
         eprintln!("{at}: the message is\n  {text}\nnot\n  {want}");
     }
@@ -48,7 +48,7 @@ fn x(dims: &[usize]) -> Tensor<f32> {
 }
 
 #[test]
-fn constructors() {
+fn constructors_check_shapes_and_memory() {
     let e = |dims: &[usize]| Tensor::<f32>::try_full(dims, 0.0).unwrap_err().to_string();
     assert_eq!(
         e(&[1 << 32, 1 << 32]),
@@ -83,7 +83,7 @@ fn constructors() {
 }
 
 #[test]
-fn views() {
+fn views_check_axes_and_ranges() {
     let t = x(&[2, 5]);
     panics(|| drop(t.reshape([3, 4])), "reshape: [2, 5] has 10 elements and [3, 4] has 12");
     panics(
@@ -143,7 +143,7 @@ fn views() {
 }
 
 #[test]
-fn elements() {
+fn element_access_checks_indices() {
     let t = x(&[2, 5]);
     panics(|| _ = t.at(&[1]), "at: index [1] has 1 axes, [2, 5] has 2");
     panics(|| _ = t.at(&[1, 5]), "at: index 5 is outside 0..5 on axis 1 of [2, 5]");
@@ -156,7 +156,7 @@ fn elements() {
 }
 
 #[test]
-fn arithmetic() {
+fn arithmetic_checks_shapes() {
     let (a, b) = (x(&[2, 3]), x(&[4, 3]));
     let text = |op: &str| format!("{op}: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4");
     panics(|| drop(a.add(&b)), &text("add"));
@@ -181,7 +181,7 @@ fn arithmetic() {
 }
 
 #[test]
-fn products() {
+fn products_check_inner_sizes() {
     panics(
         || drop(x(&[2, 3]).matmul(&x(&[2, 3]))),
         "matmul: [2, 3] · [2, 3]: the last axis of the left is 3, axis -2 of the right is 2 \
@@ -212,7 +212,7 @@ fn products() {
 }
 
 #[test]
-fn reductions() {
+fn reductions_check_axes() {
     let t = x(&[2, 0]);
     panics(|| drop(t.max(1)), "max: axis 1 of [2, 0] is empty, so it has no such element");
     panics(|| drop(t.min(..)), "min: axis 1 of [2, 0] is empty, so it has no such element");
@@ -225,7 +225,7 @@ fn reductions() {
 }
 
 #[test]
-fn rows() {
+fn row_operations_check_shapes_and_parameters() {
     let t = x(&[2, 3]);
     panics(|| drop(t.softmax(2)), "softmax: axis 2 is out of range for [2, 3], which has rank 2");
     panics(
@@ -284,12 +284,12 @@ fn rows() {
 }
 
 #[test]
-fn threads() {
+fn thread_counts_are_checked() {
     panics(|| with_threads(0, || ()), "with_threads: needs at least 1 thread, got 0");
 }
 
 #[test]
-fn random_numbers() {
+fn parameters_of_distributions_are_checked() {
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     let mut torch = TorchRng::manual_seed(1);
     for (lo, hi, shown) in [(nan, 1.0, "[NaN, 1)"), (0.0, nan, "[0, NaN)"), (1.0, 0.0, "[1, 0)")] {
@@ -316,7 +316,7 @@ fn random_numbers() {
 }
 
 #[test]
-fn padding() {
+fn padding_is_checked() {
     let t = x(&[2, 3]);
     let most = isize::MAX as usize;
     for (before, after) in [(usize::MAX, 0), (0, usize::MAX), (usize::MAX, 1), (most / 2, most / 2)]
@@ -336,8 +336,8 @@ fn padding() {
 }
 
 #[test]
-fn memory_for_copies() {
-    // Too many elements for the memory of any machine, all the same one.
+fn copies_larger_than_memory_are_errors() {
+    // One element, broadcast to more elements than fit into memory.
     let one = Tensor::scalar(1.0f32);
     let wide = one.broadcast_to([1 << 45]);
     let no_memory = |op: &str| format!("{op}: no memory for {} bytes", 4u64 << 45);
@@ -373,7 +373,7 @@ fn memory_for_copies() {
     panics(|| drop(column.linear_map(&row, None, Relu)), &no_memory("relu"));
 }
 
-/// After a panic, in any thread, everything still works.
+/// A panic on any thread does not affect later operations.
 #[test]
 fn operations_work_after_a_panic() {
     for _ in 0..20 {

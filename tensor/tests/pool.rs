@@ -14,7 +14,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A step as in training: views, temporaries, results of many sizes.
+/// A step similar to training: views, temporaries, results of many sizes.
 fn step(x: &Tensor<f32>, w: &Tensor<f32>) -> Tensor<f32> {
     let h = x.matmul(w).gelu();
     let y = h.softmax(-1).mul(&h.t().t()).layer_norm(None, None, 1e-5);
@@ -33,7 +33,7 @@ fn inputs(rows: usize, width: usize) -> (Tensor<f32>, Tensor<f32>) {
 fn loops_allocate_nothing_after_the_first_iteration() {
     let _turn = turn();
     let (x, w) = inputs(100, 65);
-    // Threads take blocks in varying orders, but never more of them.
+    // Threads take blocks in varying orders, but no more of them.
     for threads in [1, 2] {
         with_threads(threads, || {
             for _ in 0..3 {
@@ -70,8 +70,8 @@ fn loops_allocate_nothing_after_a_change_of_sizes() {
     }
 }
 
-/// The statistics once they stand still: a thread that worked for an earlier test frees its last
-/// buffers after that test has returned.
+/// The statistics when they no longer change: a thread that worked for an earlier test may free its
+/// last buffers after that test has returned.
 fn settled() -> PoolStats {
     loop {
         let before = pool_stats();
@@ -93,7 +93,7 @@ fn live_bytes_are_counted_and_kept_bytes_can_be_freed() {
     let view = x.slice(0, 5..9);
     assert_eq!(pool_stats().live, before.live + (8 << 16));
     drop(x);
-    assert_eq!(pool_stats().live, before.live + (8 << 16), "a view keeps all of it");
+    assert_eq!(pool_stats().live, before.live + (8 << 16), "a view keeps the whole storage");
     drop(view);
     assert_eq!(pool_stats().live, before.live);
     assert!(pool_stats().kept >= 8 << 16);
@@ -206,7 +206,7 @@ fn a_failed_allocation_is_an_error() {
     let text = vector.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(*text, "to_vec: no memory for 713031680 bytes");
     assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
-    assert!(other.is_ok(), "kept memory was not given up");
+    assert!(other.is_ok(), "kept memory was not freed");
     assert!(alive.to_vec().iter().all(|&x| x == 3.0));
     drop(other);
     pool_clear();

@@ -63,7 +63,7 @@ impl Fixture {
         self.worst = 0.0;
     }
 
-    /// That all the tensors below a prefix were looked at.
+    /// Asserts that all tensors below a prefix were compared.
     fn complete(&self, prefix: &str) {
         let names = self.file.tensors.keys().filter(|name| name.starts_with(prefix));
         let left: Vec<_> = names.filter(|name| !self.used.contains(*name)).collect();
@@ -74,7 +74,7 @@ impl Fixture {
 #[test]
 fn scaled_dot_product_attention() {
     let mut f = Fixture::load();
-    // PyTorch's is_causal lets query i see keys up to i, whatever the lengths.
+    // With PyTorch's is_causal query i attends to the keys up to i, for any lengths.
     let causal = || Spec::new().causal().align(Align::TopLeft);
     let cases = [
         ("plain", Spec::new()),
@@ -99,11 +99,11 @@ fn scaled_dot_product_attention() {
         }
         let bias = f.find(&at("bias")).map(|_| f.leaf(&at("bias")));
         let hidden = f.bool(&at("minus_infinity"));
-        // Anew for every path: a backward pass consumes its graph.
+        // For each path, because a backward pass consumes its graph.
         let spec = || match (&bias, &hidden) {
             (None, _) => spec.clone(),
             (Some(bias), None) => spec.clone().bias(Bias::Additive(bias.clone())),
-            // PyTorch masks with a bias of minus infinity, too.
+            // A bias of minus infinity masks in PyTorch, too.
             (Some(bias), Some(hidden)) => {
                 let bias = bias.masked_fill(hidden, f64::NEG_INFINITY);
                 spec.clone().bias(Bias::Additive(bias))

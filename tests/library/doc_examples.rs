@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The least share of functions with an example, in each crate.
+/// The smallest allowed fraction of functions with an example, in each crate.
 const LEAST: f64 = 0.9;
 
-/// Files whose functions are not called by users: kernels, memory, and parts that other modules are
-/// built from.
+/// Files whose functions are not called by users: kernels, memory, and building blocks of other
+/// modules.
 const INTERNAL: &[&str] = &[
     "/kernels/",
     "/simd/",

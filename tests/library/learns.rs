@@ -7,8 +7,8 @@ use retrograd::prelude::*;
 const VOCAB: usize = 8;
 const CONTEXT: usize = 16;
 
-/// Sequences that count upwards modulo the vocabulary, by a step of 1, 2 or 3 that the model
-/// must find out from the first two tokens; and the same one token later.
+/// Sequences that count upwards modulo the vocabulary, by a step of 1, 2 or 3 that follows from the
+/// first two tokens; and their targets, the next tokens.
 fn batch(rows: usize, rng: &mut Rng) -> (Tensor<i64>, Tensor<i64>) {
     let mut x = Vec::new();
     let mut y = Vec::new();
@@ -17,7 +17,7 @@ fn batch(rows: usize, rng: &mut Rng) -> (Tensor<i64>, Tensor<i64>) {
         let token = |i: usize| ((start + by * i) % VOCAB) as i64;
         x.extend((0..CONTEXT).map(token));
         y.extend((1..=CONTEXT).map(token));
-        // The second token cannot be known.
+        // The second token cannot be predicted.
         let first = y.len() - CONTEXT;
         y[first] = -100;
     }
@@ -64,7 +64,7 @@ fn the_model_learns_to_count() {
     let losses = train(&model, 400, 12);
     let (first, last) = (losses[0], losses[losses.len() - 1]);
     println!("loss {first:.3} to {last:.4}");
-    assert!((first - (VOCAB as f32).ln()).abs() < 0.2, "at first it guesses: {first}");
+    assert!((first - (VOCAB as f32).ln()).abs() < 0.2, "the loss of the first step: {first}");
     assert!(last < 0.02, "loss {last}");
     // It continues to count, by the step in the prompt.
     for (prompt, want) in [
@@ -81,7 +81,7 @@ fn the_model_learns_to_count() {
 
 #[test]
 fn weights_do_not_depend_on_threads() {
-    // Wide enough that products, softmax, dropout and the optimiser are cut into chunks.
+    // Wide enough that products, softmax, dropout and the optimiser are divided among threads.
     let run = |threads| {
         with_threads(threads, || {
             let model = model(128, 0.1);

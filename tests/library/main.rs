@@ -11,9 +11,10 @@ mod pretrained;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;
+mod transformer_parity;
 mod tutorials;
 
-// The lessons of the example are tested as they are.
+// The modules of the example `tutorials`, without changes.
 #[path = "../../examples/tutorials/check.rs"]
 mod check;
 #[path = "../../examples/tutorials/s0.rs"]

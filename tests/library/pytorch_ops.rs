@@ -114,7 +114,7 @@ fn apply<T: Real>(
         "index_select" => a.index_select(dim(), idx()),
         "scatter_add" => a.scatter_add(dim(), idx(), b()),
         "embedding" => a.embedding(idx()),
-        _ => panic!("{name} is in the file and has no counterpart here"),
+        _ => panic!("{name} is in the file, but not in this test"),
     };
     (y, None)
 }
@@ -165,7 +165,7 @@ fn check_all<T: Real>(tolerance: f64) {
         }
         assert!(float(&format!("g{}", leaves.len())).is_none(), "{name}: one input per gradient");
 
-        // The same from inputs and cotangents that do not lie in order.
+        // The same for inputs and cotangents that are not contiguous.
         let odd = |x: &Tensor<T>| {
             let order: Vec<isize> = (0..x.rank() as isize).rev().collect();
             let turned = x.permute(&order);
@@ -188,11 +188,11 @@ fn check_all<T: Real>(tolerance: f64) {
 }
 
 #[test]
-fn in_f64() {
+fn operations_agree_with_pytorch_in_f64() {
     check_all::<f64>(1e-12);
 }
 
 #[test]
-fn in_f32() {
+fn operations_agree_with_pytorch_in_f32() {
     check_all::<f32>(1e-5);
 }

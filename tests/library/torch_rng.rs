@@ -1,4 +1,4 @@
-//! Random numbers against PyTorch's: see fixtures/README.md for what is in the file.
+//! Random numbers against PyTorch's. The contents of the file are listed in fixtures/README.md.
 
 use retrograd::nn::Module;
 use retrograd::nn::torch_init::{torch_embedding, torch_linear};
@@ -8,7 +8,7 @@ use safetensors::SafeTensors;
 
 const FILE: &[u8] = include_bytes!("../fixtures/torch_rng.safetensors");
 
-/// Calls `check` with every seed of a case, a generator, and the bytes that PyTorch gave.
+/// Calls `check` with every seed of a case, a generator, and the bytes from PyTorch.
 fn case(name: &str, check: impl Fn(u64, &mut TorchRng, &[u8])) {
     let file = SafeTensors::deserialize(FILE).unwrap();
     let mut found = 0;
@@ -113,7 +113,7 @@ fn normal_numbers_differ_by_rounding() {
 }
 
 #[test]
-fn linear_layers_begin_with_equal_bits() {
+fn initial_linear_layers_have_equal_bits() {
     for (name, bias) in [("linear", false), ("linear_bias", true)] {
         case(name, |_, rng, theirs| {
             let layers = [(3, 2), (7, 5), (96, 16)].map(|(i, o)| torch_linear(i, o, bias, rng));

@@ -9,7 +9,7 @@ use retrograd::tensor::simd::Level;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What PyTorch recorded; tests/fixtures/README.md says what each tensor is.
+/// The recorded run of PyTorch; tests/fixtures/README.md lists the tensors.
 struct Fixture {
     file: Checkpoint,
     config: serde_json::Value,
@@ -73,7 +73,7 @@ impl Fixture {
     }
 }
 
-/// What ten steps gave, in f64 whatever they were computed in.
+/// The results of ten steps, converted to f64.
 #[derive(Default, PartialEq)]
 struct Run {
     losses: Vec<f64>,
@@ -114,7 +114,7 @@ fn train<T: Storable>(fixture: &Fixture) -> Run {
     run
 }
 
-/// The largest difference, and that it is not above `bound`.
+/// The largest difference, which must be at most `bound`.
 #[track_caller]
 fn close(what: &str, got: &[f64], want: &[f64], bound: f64) -> f64 {
     assert_eq!(got.len(), want.len(), "{what}");
@@ -128,7 +128,7 @@ fn close(what: &str, got: &[f64], want: &[f64], bound: f64) -> f64 {
 const FIXTURES: [&str; 2] = ["gpt_training.safetensors", "gpt_training_nobias.safetensors"];
 
 #[test]
-fn ten_steps_in_f64() {
+fn ten_steps_agree_with_pytorch_in_f64() {
     for name in FIXTURES {
         let fixture = Fixture::load(name);
         let run = train::<f64>(&fixture);
@@ -148,8 +148,8 @@ fn ten_steps_in_f64() {
         let last = fixture.dict("final");
         assert!(last.keys().eq(run.last.keys()), "names of parameters");
         for (name, want) in last {
-            // Adam makes steps of a size of its own from gradients that are nothing but
-            // rounding, which those of key biases are; 1e-10 still holds there.
+            // The gradients of key biases are rounding errors only, which Adam normalises to
+            // steps of about 1e-12; the bound of 1e-10 holds for them, too.
             weights = weights.max(close(&name, &run.last[&name], &want.to_vec(), 1e-10));
         }
         println!(
@@ -160,7 +160,7 @@ fn ten_steps_in_f64() {
 }
 
 #[test]
-fn ten_steps_in_f32() {
+fn ten_steps_agree_with_pytorch_in_f32() {
     for name in FIXTURES {
         let fixture = Fixture::load(name);
         let run = train::<f32>(&fixture);
@@ -172,7 +172,7 @@ fn ten_steps_in_f32() {
                 worst[i] = worst[i].max(off);
             }
         }
-        // Relative to the largest element of all, as some gradients are nothing but rounding.
+        // Relative to the largest element of all, as some gradients are rounding errors only.
         let mut grads = 0.0f64;
         for step in [0, 9] {
             let recorded = fixture.dict(&format!("grads.{step}"));
@@ -193,7 +193,7 @@ fn ten_steps_in_f32() {
 }
 
 #[test]
-fn neither_threads_nor_level_change_a_bit() {
+fn bits_do_not_depend_on_threads_or_level() {
     fn check<T: Storable>() {
         for name in FIXTURES {
             let fixture = Fixture::load(name);
@@ -203,7 +203,7 @@ fn neither_threads_nor_level_change_a_bit() {
                 let (one, two) = (run(1), run(2));
                 assert!(one == two, "{name}, {level}: 1 and 2 threads");
                 if level == Level::Scalar {
-                    // Products and sums are not fused there, so only the digits agree.
+                    // Multiply-adds are not fused at that level, so results differ by rounding.
                     let bound = if T::DTYPE == retrograd::tensor::DType::F64 { 1e-9 } else { 1e-4 };
                     close("scalar losses", &one.losses, &fixture.f64s("losses"), bound);
                     continue;

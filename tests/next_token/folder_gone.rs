@@ -16,21 +16,21 @@ fn saved_step(folder: &Path) -> u64 {
     file.read_note("step").unwrap()
 }
 
-/// Checks that the run, stopped for this reason, was saved in this other folder, with all that it
-/// had done so far.
+/// Checks that the run stopped for this reason and was saved in this other folder, with its complete
+/// log.
 fn rescued(place: &Place, ended: Ended, reason: &str, other: &str) {
     let step = saved_step(&place.path(other));
     let folder = format!("the folder of the run, out/next_token, {reason}");
     let saved = format!("Stopped after step {step} of 400, saved in ");
-    ended.failed(1, &[&folder, &saved, &format!("{other}. To go on:"), "--resume --out"]);
+    ended.failed(1, &[&folder, &saved, &format!("{other}. To resume:"), "--resume --out"]);
     let Remains { log, .. } = remains(place, other);
     assert_same_lines(&log);
     let steps = log.iter().filter(|line| line.contains("grad_norm")).count();
     assert_eq!(steps as u64, step);
 }
 
-/// Goes on to the end, as if nothing had happened.
-fn goes_on(place: &Place, folder: &str) {
+/// Resumes the run, and checks that it ends like an uninterrupted one.
+fn resumes(place: &Place, folder: &str) {
     place.run(&[&RESUME[..], &["--out", folder]].concat()).ok();
     assert_same(&remains(place, folder));
 }
@@ -38,7 +38,7 @@ fn goes_on(place: &Place, folder: &str) {
 const GONE: &str = "was deleted, emptied or renamed";
 
 #[test]
-fn a_folder_that_is_deleted() {
+fn a_run_is_saved_elsewhere_if_its_folder_is_deleted() {
     let place = Place::new();
     let mut child = start(&place, false, "2");
     wait_for_lines(&place, &mut child, 40);
@@ -48,27 +48,27 @@ fn a_folder_that_is_deleted() {
     }
     rescued(&place, Ended::of(child), GONE, "out/next_token-2");
     assert!(!place.path(FOLDER).exists());
-    goes_on(&place, "out/next_token-2");
+    resumes(&place, "out/next_token-2");
 }
 
 #[test]
-fn a_folder_that_is_renamed() {
+fn a_run_is_saved_elsewhere_if_its_folder_is_renamed() {
     let place = Place::new();
     let mut child = start(&place, false, "2");
     wait_for_lines(&place, &mut child, 40);
     fs::rename(place.path(FOLDER), place.path("kept")).unwrap();
     let ended = Ended::of(child);
-    // Noticed at once: the old log lacks one step, and at most a look after it.
+    // Detected at the next step: the old log lacks one step, and at most one evaluation.
     let [kept, saved] = ["kept", "out/next_token-2"].map(|folder| lines(&place, folder).count());
     assert!((kept + 1..=kept + 2).contains(&saved), "{kept} lines, then {saved}");
     assert!(saved_step(&place.path("kept")) <= saved_step(&place.path("out/next_token-2")));
     rescued(&place, ended, GONE, "out/next_token-2");
-    // The old run is unchanged, and continues too.
-    goes_on(&place, "kept");
+    // The old run is unchanged, and can be resumed too.
+    resumes(&place, "kept");
 }
 
 #[test]
-fn a_folder_that_is_replaced() {
+fn a_run_is_saved_elsewhere_if_its_folder_is_replaced() {
     let place = Place::new();
     let files = ["checkpoint.safetensors", "log.jsonl", "run.lock"];
     fs::create_dir(place.path("other")).unwrap();
@@ -84,13 +84,13 @@ fn a_folder_that_is_replaced() {
         let text = fs::read(place.path(FOLDER).join(file)).unwrap();
         assert_eq!(text, b"another run", "{file}");
     }
-    // Between the two there was none.
+    // Between the two renames there is no folder.
     let reason = if ended.err.contains(GONE) { GONE } else { "was replaced by another" };
     rescued(&place, ended, reason, "out/next_token-2");
 }
 
 #[test]
-fn no_permission_beside_the_folder() {
+fn a_run_is_saved_in_the_temporary_folder_as_a_last_resort() {
     let place = Place::new();
     fs::create_dir(place.path("tmp")).unwrap();
     let mut command = place.example("next_token", &RECIPE);
@@ -112,7 +112,7 @@ fn a_removed_log_is_written_again() {
     let log = place.path(FOLDER).join("log.jsonl");
     wait_for_lines(&place, &mut child, 40);
     fs::remove_file(&log).unwrap();
-    // There, and written to.
+    // The log exists again, and lines are appended.
     wait_until(&mut child, || lines(&place, FOLDER).count() >= 50);
     place.write("another", "another file");
     fs::rename(place.path("another"), &log).unwrap();
@@ -129,7 +129,7 @@ fn a_log_that_cannot_be_written_ends_the_run_after_saving() {
     let log = place.path(FOLDER).join("log.jsonl");
     wait_for_lines(&place, &mut child, 40);
     fs::create_dir(place.path("folder")).unwrap();
-    // A file that has just been written anew is removed again.
+    // The program may write the file again before the rename.
     while fs::rename(place.path("folder"), &log).is_err() {
         let _ = fs::remove_file(&log);
     }

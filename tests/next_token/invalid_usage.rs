@@ -4,9 +4,9 @@ use crate::program::{Ended, Place, wait_until};
 use std::fs;
 
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
+pub const USAGE: i32 = 2;
 
-/// A place with a short run in `run`.
+/// A temporary folder with a short run in `run`.
 fn place_with_run() -> Place {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "3", "--out", "run", "--quiet"];
@@ -15,7 +15,7 @@ fn place_with_run() -> Place {
 }
 
 #[test]
-fn flags() {
+fn invalid_flags_are_rejected() {
     let place = Place::new();
     let cases: [(&[&str], &[&str]); 17] = [
         (&["--width", "0"], &["'0'", "--width", "1..=16384"]),
@@ -32,18 +32,18 @@ fn flags() {
         (&["--temperature", "inf", "--sample", "a"], &["'inf'", "--temperature", "finite"]),
         (&["--sample", ""], &["the prompt of --sample is empty"]),
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
-        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, baby, tiny"]),
+        (&["--preset", "large"], &["'large'", "tales, nanogpt-cpu, modern, llama, baby, tiny"]),
         (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
     ];
     for (args, said) in cases {
         place.run(args).failed(USAGE, said);
     }
-    assert!(!place.path("out").exists(), "a wrong flag leaves nothing behind");
+    assert!(!place.path("out").exists(), "no folder is created for an invalid flag");
 }
 
 #[test]
-fn texts() {
+fn invalid_texts_are_rejected() {
     let place = Place::new();
     place.write("empty", "");
     place.write("short", "word ".repeat(20));
@@ -59,17 +59,17 @@ fn texts() {
     for (file, said) in cases {
         place.run(&["--data", file]).failed(FAILED, said);
     }
-    assert!(!place.path("out").exists(), "a wrong text leaves nothing behind");
+    assert!(!place.path("out").exists(), "no folder is created for an invalid text");
 }
 
 #[test]
-fn folders() {
+fn invalid_folders_are_rejected() {
     let place = place_with_run();
     let before = fs::read(place.path("run/log.jsonl")).unwrap();
-    place.run(&["--out", "run"]).failed(USAGE, &["run holds a run already", "--resume"]);
+    place.run(&["--out", "run"]).failed(USAGE, &["run contains a run already", "--resume"]);
     assert_eq!(fs::read(place.path("run/log.jsonl")).unwrap(), before);
     fs::remove_file(place.path("run/checkpoint.safetensors")).unwrap();
-    let alone = "run has a log but no checkpoint, so that run cannot go on; name another folder, \
+    let alone = "run has a log but no checkpoint, so its run cannot be resumed; name another folder, \
                  or remove run/log.jsonl";
     place.run(&["--out", "run"]).failed(USAGE, &[alone]);
     place.run(&["--out", "run", "--resume"]).failed(FAILED, &[alone]);
@@ -85,12 +85,12 @@ fn folders() {
 
 #[cfg(unix)]
 #[test]
-fn a_path_that_is_not_utf_8() {
+fn a_path_that_is_not_utf_8_is_rejected() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
     if fs::write(place.path("").join(name), "word ".repeat(200)).is_err() {
-        return; // Some file systems refuse it themselves.
+        return; // Some file systems reject such names.
     }
     let mut command = place.example("next_token", &["--preset", "tiny", "--data"]);
     Ended::new(command.arg(name).output().unwrap())
@@ -99,7 +99,7 @@ fn a_path_that_is_not_utf_8() {
 }
 
 #[test]
-fn two_processes_in_one_folder() {
+fn a_folder_in_use_is_rejected() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "100000", "--quiet"];
     let mut first = place.start(&args);
@@ -107,17 +107,17 @@ fn two_processes_in_one_folder() {
     let said = ["another process is training in out/next_token"];
     place.run(&["--out", "out/next_token"]).failed(FAILED, &said);
     place.run(&["--resume"]).failed(FAILED, &said);
-    // It may be looked at, and a run that names no folder finds another.
+    // Sampling from it is allowed, and a run without --out takes another folder.
     place.run(&["--sample", "The", "--tokens", "5"]).ok();
     let out = place.run(&["--preset", "tiny", "--steps", "1", "--quiet"]).ok();
     assert!(out.ends_with("in out/next_token-2\n"), "{out}");
     first.kill().unwrap();
     first.wait().unwrap();
-    place.run(&["--out", "out/next_token"]).failed(USAGE, &["holds a run already"]);
+    place.run(&["--out", "out/next_token"]).failed(USAGE, &["contains a run already"]);
 }
 
 #[test]
-fn a_damaged_log() {
+fn damaged_lines_of_a_log_are_reported() {
     let place = place_with_run();
     let log = place.path("run/log.jsonl");
     let whole = fs::read_to_string(&log).unwrap();
@@ -128,7 +128,7 @@ fn a_damaged_log() {
         ended.ok();
         said
     };
-    // Torn by a kill: the step is there, or it comes again.
+    // An incomplete last line, after a kill: its step is in the checkpoint, or is repeated.
     assert_eq!(note(format!("{whole}{{\"step\":4,\"lo").as_bytes()), "");
     assert_eq!(note(whole.as_bytes()), "");
     let step_2 = whole.find("{\"step\":2").unwrap();
@@ -143,11 +143,11 @@ fn a_damaged_log() {
 }
 
 #[test]
-fn a_log_that_no_run_writes() {
+fn values_out_of_range_in_a_log_are_reported() {
     let place = place_with_run();
     let log = place.path("run/log.jsonl");
     let whole = fs::read_to_string(&log).unwrap();
-    // Lines with even numbers are steps; between them are looks at the held-out text.
+    // Even lines are steps; odd ones are evaluations.
     let resume = |line: usize, field: &str, value: &str| {
         let mut lines: Vec<String> = whole.lines().map(str::to_string).collect();
         let mut json: serde_json::Value = serde_json::from_str(&lines[line - 1]).unwrap();
@@ -176,7 +176,7 @@ fn a_log_that_no_run_writes() {
         let words = format!("left out: 1 (line {line}: {field} cannot be {number:e})");
         assert!(said.contains(&words), "{words:?} is not in {said}");
     }
-    // What a model may have said is drawn.
+    // Losses that a model can have are plotted.
     for value in ["3.4e38", "1e30", "0.0", "5e-324", "1e-300"] {
         assert_eq!(resume(2, "loss", value), "");
         assert_eq!(resume(1, "val_loss", value), "");
@@ -207,19 +207,19 @@ fn resuming_with_other_hyperparameters_or_text() {
     place.write("other", "Another text. ".repeat(99));
     resume(&["--data", "other"])
         .failed(FAILED, &["trained on another text than other contains now"]);
-    // What is not changed may be said.
+    // Flags that repeat the recipe are accepted.
     resume(&["--width", "32", "--lr", "3e-3", "--seed", "1337"]).ok();
 }
 
 #[test]
-fn prompts() {
+fn invalid_prompts_are_rejected() {
     let place = place_with_run();
     let sample = |prompt| place.run(&["--out", "run", "--sample", prompt]);
     sample("Où? 語").failed(USAGE, &["does not contain 'ù', '語'; it contains \"\\n !"]);
 }
 
 #[test]
-fn damaged_checkpoints() {
+fn damaged_checkpoints_are_rejected() {
     let place = place_with_run();
     let path = place.path("run/checkpoint.safetensors");
     let whole = fs::read(&path).unwrap();
@@ -243,7 +243,7 @@ fn damaged_checkpoints() {
 #[test]
 fn divergence_keeps_the_last_good_checkpoint() {
     let place = Place::new();
-    // Which number is the first to leave the finite ones is a matter of rounding.
+    // Which number becomes non-finite first depends on rounding.
     let reasons = ["the loss is NaN", "the loss on held-out text is NaN", "is not finite in"];
     for lr in ["1e20", "1e25", "1e30", "1e40"] {
         let args = ["--preset", "tiny", "--steps", "50", "--lr", lr, "--out", lr];

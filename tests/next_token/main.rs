@@ -3,6 +3,7 @@
 mod complete_run;
 mod folder_gone;
 mod invalid_usage;
+mod parts;
 mod printing;
 mod program;
 mod resume;

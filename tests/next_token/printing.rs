@@ -5,7 +5,7 @@ use crate::program::{Ended, Place};
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// An example, flags that make it quick, and the files that it leaves in the folder `o`.
+/// An example, flags that make it quick, and the files that it writes to the folder `o`.
 type Example = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const EXAMPLES: [Example; 7] = [
@@ -24,14 +24,14 @@ const EXAMPLES: [Example; 7] = [
 
 fn wrote_all_files(place: &Place, (name, _, files): Example) {
     for file in files {
-        assert!(place.path("o").join(file).exists(), "{name} has not left {file}");
+        assert!(place.path("o").join(file).exists(), "{name} has not written {file}");
     }
 }
 
-/// What it says on standard error.
+/// Runs a command and collects standard error; a piped standard output is closed.
 fn run(command: &mut Command) -> Ended {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // If there is a pipe, its reader goes away before the first word.
+    // A pipe is closed before anything is printed.
     drop(child.stdout.take());
     Ended::new(child.wait_with_output().unwrap())
 }
@@ -80,7 +80,7 @@ fn a_full_disk_is_reported_and_the_run_completes() {
 
 #[test]
 fn an_unknown_instruction_set_is_an_error_at_the_start() {
-    // `scalar` is without the library.
+    // `scalar` does not use the library.
     for (name, args, _) in &EXAMPLES[1..] {
         let place = Place::new();
         run(place.example(name, args).env("RETROGRAD_SIMD", "fast").stdout(Stdio::piped()))
@@ -100,7 +100,7 @@ fn a_model_larger_than_memory_is_an_error() {
     for args in large {
         let place = Place::new();
         let large = place.example("next_token", &args);
-        // The shell limits itself, and becomes the program.
+        // `ulimit` holds for the shell, and for the program that replaces it.
         let mut limited = Command::new("sh");
         limited.args(["-c", r#"ulimit -v 3000000; exec "$0" "$@""#]).arg(large.get_program());
         limited.args(large.get_args()).current_dir(place.path("")).stdout(Stdio::piped());

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A built example. It is beside this test, and built together with it by `cargo test`; when
 /// this test is built alone it may be missing or old, and is built here.
 fn program(name: &str) -> PathBuf {
-    // One at a time: what one test builds, another need not.
+    // One at a time, so that tests do not build the same example twice.
     static BUILD: Mutex<()> = Mutex::new(());
     let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     let test = std::env::current_exe().unwrap();
@@ -45,7 +45,7 @@ fn is_current(program: &Path) -> bool {
     newest.unwrap_or(SystemTime::now()) <= built
 }
 
-/// A folder to run in.
+/// A temporary folder to run in.
 pub struct Place(TempDir);
 
 impl Place {
@@ -72,14 +72,14 @@ impl Place {
         Ended::of(self.start(args))
     }
 
-    /// Starts it, and does not wait.
+    /// Starts the example, and does not wait for its end.
     pub fn start(&self, args: &[&str]) -> Child {
         let mut command = self.example("next_token", args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
 
-/// When a program is taken to wait for something that does not come.
+/// The time limit of a test.
 const TOO_LONG: Duration = Duration::from_secs(300);
 
 /// Waits until something holds.
@@ -95,7 +95,7 @@ pub fn wait_until(child: &mut Child, holds: impl Fn() -> bool) {
     }
 }
 
-/// How it ended, and what it said.
+/// The exit code and the output of a program.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -138,14 +138,14 @@ impl Ended {
         Ended::new(Output { status, stdout, stderr })
     }
 
-    /// Checks that all went well, and returns what was printed.
+    /// Checks that the exit code is 0, and returns standard output.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.out
     }
 
-    /// Checks that it ended with this exit code, said all of this, and did not panic.
+    /// Checks the exit code, that standard error contains all of `said`, and that nothing panicked.
     #[track_caller]
     pub fn failed(self, code: i32, said: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");

@@ -14,13 +14,13 @@ pub const RECIPE: [&str; 10] =
     ["--preset", "tiny", "--steps", "400", "--dropout", "0.1", "--seed", "7", "--eval-every", "25"];
 pub const RESUME: [&str; 3] = ["--resume", "--eval-every", "25"];
 
-/// What is left of a run, without times.
+/// The files of a run, without times.
 pub struct Remains {
     pub checkpoint: Vec<u8>,
     pub log: Vec<String>,
 }
 
-/// What is left in this folder.
+/// The files of the run in this folder.
 pub fn remains(place: &Place, folder: &str) -> Remains {
     let untimed = |line: serde_json::Value| {
         let serde_json::Value::Object(mut line) = line else { panic!("{line} is no object") };
@@ -41,14 +41,14 @@ pub fn lines(place: &Place, folder: &str) -> impl Iterator<Item = String> {
     text.lines().map(str::to_string).collect::<Vec<_>>().into_iter()
 }
 
-/// A run that was left alone, on 2 threads.
+/// An uninterrupted run, on 2 threads.
 static WHOLE: LazyLock<Remains> = LazyLock::new(|| {
     let place = Place::new();
     place.run(&[&RECIPE[..], &["--threads", "2"]].concat()).ok();
     remains(&place, FOLDER)
 });
 
-/// The folder of a run that names none.
+/// The default folder.
 pub const FOLDER: &str = "out/next_token";
 
 pub fn start(place: &Place, resume: bool, threads: &str) -> Child {
@@ -62,15 +62,15 @@ pub fn wait_for_lines(place: &Place, child: &mut Child, count: usize) {
     wait_until(child, || saved.exists() && lines(place, FOLDER).count() >= count);
 }
 
-/// Checks that a log begins, or is, as that of the run that was left alone.
+/// Checks that the lines of a log are the first ones of the uninterrupted run.
 pub fn assert_same_lines(found: &[String]) {
-    // No assert_eq of the whole: nobody wants to read two logs or two checkpoints.
+    // Line by line, because a message with both logs would be too long to read.
     for (found, whole) in found.iter().zip(&WHOLE.log) {
         assert_eq!(found, whole);
     }
 }
 
-/// Checks that it is what the run leaves that was left alone.
+/// Checks that the log and the checkpoint equal those of the uninterrupted run.
 pub fn assert_same(found: &Remains) {
     assert_same_lines(&found.log);
     assert_eq!(found.log.len(), WHOLE.log.len());
@@ -78,7 +78,7 @@ pub fn assert_same(found: &Remains) {
 }
 
 #[test]
-fn kills_at_random_times() {
+fn a_run_killed_at_random_times_resumes_bit_for_bit() {
     let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     println!("random seed {clock}");
     let mut rng = Rng::new(clock);
@@ -88,7 +88,7 @@ fn kills_at_random_times() {
         let mut child = start(&place, i > 0, threads);
         count += 2 + rng.below(60);
         wait_for_lines(&place, &mut child, count);
-        // SIGKILL: it cannot do anything about it.
+        // SIGKILL, which cannot be handled.
         child.kill().unwrap();
         child.wait().unwrap();
         let path = place.path("out/next_token/checkpoint.safetensors");

@@ -13,7 +13,7 @@ fn send(child: &Child, signals: &[&str]) {
     assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
 }
 
-/// Whether this test was started by `nohup` or the like, and with it all that it starts.
+/// Whether SIGHUP is ignored, as by `nohup`; child processes inherit that.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -22,7 +22,7 @@ fn hangup_is_ignored() -> bool {
 
 #[test]
 fn each_signal_has_its_exit_code_after_saving() {
-    // Programs such as `timeout` may send theirs twice.
+    // Programs such as `timeout` may send their signal twice.
     let cases: [(&[&str], i32); 4] =
         [(&["INT"], 130), (&["TERM"], 143), (&["HUP"], 129), (&["TERM", "TERM"], 143)];
     for (signals, code) in cases {
@@ -52,7 +52,7 @@ fn a_second_ctrl_c_ends_the_run_at_once() {
     let args = ["--layers", "2", "--context", "256", "--batch", "64", "--threads", "1"];
     let mut child = place.start(&args);
     wait_for_lines(&place, &mut child, 1);
-    // Two that come before the program runs again are one.
+    // Two signals are delivered as one if the program does not run between them.
     while child.try_wait().unwrap().is_none() {
         send(&child, &["INT"]);
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -67,7 +67,7 @@ fn a_long_sample_after_training_is_ended() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "2", "--tokens", "100000000", "--out", "run"];
     let mut command = place.example("next_token", &args);
-    // Nobody would read it.
+    // The sample is not needed.
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(&mut child, || place.path("run/attention-2.svg").exists());
     send(&child, &["TERM"]);

@@ -13,7 +13,7 @@ fn make_pipe(place: &Place, name: &str) {
     assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
 }
 
-/// Puts something else in the place of a file, if there is one.
+/// Creates a pipe, a folder or a link to a device at this path, instead of any file there.
 fn put(place: &Place, name: &str, kind: &str) {
     let path = place.path(name);
     let _ = fs::remove_file(&path);
@@ -30,7 +30,7 @@ fn remove(place: &Place, name: &str) {
 }
 
 #[test]
-fn in_a_folder_of_a_run() {
+fn special_files_in_the_folder_of_a_run_are_errors() {
     let place = Place::new();
     place.run(&[&SHORT[..], &["--out", "run"]].concat()).ok();
     let resume = || place.run(&["--resume", "--out", "run", "--quiet"]);
@@ -66,7 +66,7 @@ fn in_a_folder_of_a_run() {
 }
 
 #[test]
-fn in_a_folder_for_a_new_run() {
+fn special_files_in_the_folder_of_a_new_run_are_errors() {
     let place = Place::new();
     for (file, tried) in [("log.jsonl", "cannot read new/log.jsonl"), ("run.lock", "cannot lock")] {
         for kind in ["pipe", "/dev/zero"] {
@@ -81,7 +81,7 @@ fn in_a_folder_for_a_new_run() {
 }
 
 #[test]
-fn as_folder() {
+fn a_pipe_as_the_folder_is_an_error() {
     let place = Place::new();
     make_pipe(&place, "pipe");
     place.run(&["--out", "pipe"]).failed(FAILED, &["cannot make the folder pipe: File exists"]);
@@ -93,7 +93,7 @@ fn as_folder() {
 }
 
 #[test]
-fn as_text() {
+fn a_text_may_be_a_pipe_but_not_a_device() {
     let place = Place::new();
     let learn = |data| [&SHORT[..], &["--out", "run", "--data", data]].concat();
     for device in ["/dev/zero", "/dev/null"] {
@@ -101,7 +101,7 @@ fn as_text() {
         place.run(&learn(device)).failed(FAILED, &[&said]);
     }
     assert!(!place.path("run").exists());
-    // What a shell passes as <(command) is a pipe.
+    // A shell passes <(command) as a pipe.
     make_pipe(&place, "pipe");
     let (child, text) = (place.start(&learn("pipe")), "word ".repeat(200));
     fs::write(place.path("pipe"), &text).unwrap();

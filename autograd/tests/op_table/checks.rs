@@ -10,7 +10,7 @@ use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The checks, as counted.
+/// The names of all checks.
 pub const CHECKS: [&str; 14] = [
     "differences",
     "five-point",
@@ -28,22 +28,22 @@ pub const CHECKS: [&str; 14] = [
     "large",
 ];
 
-/// What was done, of one row.
+/// The checks of one row, and their largest errors.
 #[derive(Clone, Default)]
 pub struct Done {
-    /// Times each check was executed.
+    /// The number of times that each check was executed.
     pub checks: BTreeMap<&'static str, u64>,
     pub cases: u64,
-    /// Derivatives compared with differences, and gradient elements compared with those
-    /// computed in another way.
+    /// The number of derivatives compared with finite differences, and of gradient elements compared
+    /// with another computation.
     pub derivatives: u64,
     pub elements: u64,
     /// Worst error of a derivative against fourth-order differences, relative to it (to 1 if
     /// it is smaller).
     pub worst: f64,
-    /// Worst error of a derivative of any order, as a share of what is allowed.
+    /// Worst error of a derivative of any order, as a fraction of its bound.
     pub worst_share: f64,
-    /// Worst rounding error of `f32`, as a share of what is allowed.
+    /// Worst rounding error of `f32`, as a fraction of its bound.
     pub worst_f32: f64,
     pub curved: bool,
     /// Fused operations that were compared with their definitions.
@@ -52,7 +52,7 @@ pub struct Done {
 
 pub type Verdict = Result<(), Failure>;
 
-/// The check that failed, and how.
+/// A failed check, and its message.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub check: &'static str,
@@ -81,7 +81,7 @@ fn operands<T: Typed>(row: &Row, case: &Case) -> Vec<Tensor<T>> {
     (row.shapes)(case).iter().enumerate().map(operand).collect()
 }
 
-/// Runs forward and backward with the inputs whose bits are set tracked.
+/// Runs forward and backward. The inputs whose bits are set are tracked.
 fn outcome<T: Typed>(
     row: &Row,
     case: &Case,
@@ -98,7 +98,7 @@ fn outcome<T: Typed>(
     let y = T::call(row)(&vars, case);
     let value = y.value().clone();
     if !y.is_tracked() {
-        return fail(check, "the result is detached");
+        return fail(check, "the result is not tracked");
     }
     let found = y.backward_with(&cotangent(y.shape()));
     let mut grads = Vec::new();
@@ -141,7 +141,7 @@ fn same_bits<T: Typed>(
     }
 }
 
-/// The same value and gradients, bit by bit.
+/// Checks that values and gradients are equal, bit by bit.
 fn same<T: Typed>(a: &Outcome<T>, b: &Outcome<T>, check: &'static str, done: &mut Done) -> Verdict {
     same_bits("values", &a.value, &b.value, check, done)?;
     for (k, pair) in a.grads.iter().zip(&b.grads).enumerate() {
@@ -156,7 +156,7 @@ fn count(done: &mut Done, check: &'static str) {
     *done.checks.entry(check).or_default() += 1;
 }
 
-/// Everything about one case except threads.
+/// All checks of one case except those of threads.
 pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     done.cases += 1;
     definition(row, case, done)?;
@@ -169,7 +169,7 @@ pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     differences(row, case, done)
 }
 
-/// Fused operations against their definitions: values and gradients, in the layouts of the case.
+/// Values and gradients of fused operations agree with their definitions, in the layouts of the case.
 fn definition(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<f64>(row, case).into_iter().zip(case.layouts);
     let x: Vec<Var<f64>> = x.map(|(x, kind)| Var::leaf(lay(&x, kind, case.seed))).collect();
@@ -185,7 +185,7 @@ fn definition(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     }
 }
 
-/// Inputs and cotangents in other layouts.
+/// Values and gradients do not depend on the layouts of inputs and cotangents.
 fn moved_elements<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<T>(row, case);
     let plain = |shape: &Shape| case.cotangent::<T>(shape);
@@ -211,7 +211,7 @@ fn moved_elements<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict 
     same(&ones, &outcome(row, case, &x, ALL, one, "cotangents")?, "cotangents", done)
 }
 
-/// What is tracked changes nothing but which gradients there are.
+/// Values and gradients do not depend on which inputs are tracked.
 fn tracking<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<T>(row, case);
     let before: Vec<Vec<u64>> = x.iter().map(bits).collect();
@@ -238,7 +238,7 @@ fn tracking<T: Typed>(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     Ok(())
 }
 
-/// One variable in every slot gets the sum of what separate copies get.
+/// The gradient of one variable that is used as every input is the sum of the gradients of separate copies.
 fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let case = &Case { thin: [0; 3], short: [0; 3], ..case.clone() };
     let shapes = (row.shapes)(case);
@@ -261,7 +261,7 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     };
     let parts: Vec<Vec<f64>> = apart.grads.iter().flatten().map(|g| g.to_vec()).collect();
     done.elements += got.numel() as u64;
-    // What is added up may cancel, and within the operation too, where it is not seen.
+    // Terms may cancel, within the operation too, so the bound depends on the largest number.
     let seen: Vec<&Tensor<f64>> =
         apart.grads.iter().flatten().chain([&apart.value, shared.value()]).collect();
     let allowed = rounding(f64::EPSILON, &seen);
@@ -274,8 +274,8 @@ fn aliases(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     Ok(())
 }
 
-/// All instruction sets: equal bits but for scalar code, which rounds differently; and `f32`
-/// near `f64` on each.
+/// All instruction sets give equal bits, except for scalar code, which rounds differently; and on each,
+/// `f32` agrees with `f64`.
 fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdict {
     let (x, x64) = (operands::<f32>(row, case), operands::<f64>(row, case));
     let exact = outcome(row, case, &x64, ALL, |shape: &Shape| case.cotangent::<f64>(shape), check)?;
@@ -300,9 +300,9 @@ fn levels(row: &Row, case: &Case, done: &mut Done, check: &'static str) -> Verdi
     Ok(())
 }
 
-/// A bound on rounding errors: `γ·M` with `M` the largest number that occurs among inputs, output
-/// and gradients (at least 1), and `γ = 16 u (1 + √n)` for `n` elements, whose errors add up like
-/// a random walk at worst; `u` is half of epsilon.
+/// A bound on rounding errors: `γ·M`, where `M` is the largest magnitude among inputs, output and
+/// gradients (at least 1), and `γ = 16 u (1 + √n)` for `n` elements, whose errors add up like a random
+/// walk; `u` is half of epsilon.
 fn rounding(epsilon: f64, all: &[&Tensor<f64>]) -> f64 {
     let size = |t: &&Tensor<f64>| t.to_vec().into_iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let largest = all.iter().map(size).fold(1.0, f64::max);
@@ -335,13 +335,14 @@ fn near(y: &Outcome<f32>, exact: &Outcome<f64>, x: &[Tensor<f64>], done: &mut Do
     Ok(())
 }
 
-/// A check, and if derivatives are too far from differences again with a quarter of the step.
+/// Runs a check and, if derivatives differ too much from finite differences, again with a quarter of the
+/// step.
 ///
 /// The truncation error has no bound that holds for every case: that of a fourth-order difference
 /// grows with the fifth power of the slope in the direction of the step (large for the sine of a
 /// product of nine terms), and terms that cancel in the derivative need not cancel in its error. A
-/// quarter of the step leaves a 16th of it, of fourth order a 256th, and a derivative that is wrong is
-/// as wrong as before.
+/// quarter of the step reduces the truncation error to a 16th, of fourth order to a 256th, but not the
+/// error of an incorrect derivative.
 fn with_steps(
     check: Check,
     run: impl Fn(&Check) -> Result<Report, CheckError>,
@@ -354,7 +355,7 @@ fn with_steps(
     }
 }
 
-/// Gradients against differences, to first and second order, in the layouts of the case.
+/// Gradients agree with finite differences, to first and second order, in the layouts of the case.
 fn differences(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     let x = operands::<f64>(row, case);
     let leaf = |(x, kind): (&Tensor<f64>, Kind)| Var::leaf(lay(x, kind, case.seed));
@@ -411,7 +412,7 @@ fn is_curved(f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Var<f64>], case: &Case) -
     })
 }
 
-/// Equal bits with 1, 2 and 4 threads, of small cases and of large ones; the large ones also
+/// Results have equal bits with 1, 2 and 4 threads, for small cases and large ones; the large ones also
 /// on all levels and in another layout.
 pub fn check_threads(row: &Row, done: &mut Done) -> Verdict {
     let small = Case::always();

@@ -7,7 +7,7 @@
 use crate::table::ROWS;
 use std::collections::BTreeSet;
 
-/// What is public, but no operation to differentiate.
+/// Public functions that are not differentiable operations, with reasons.
 const EXCEPTIONS: &[(&str, &str)] =
     &[("apply", "map, of an operation as a value"), ("name", "the name of such an operation")];
 
@@ -39,8 +39,8 @@ const fn equal(a: &str, b: &str) -> bool {
     true
 }
 
-/// Whether `pattern` stands at byte `at`.
-const fn stands(text: &[u8], at: usize, pattern: &str) -> bool {
+/// Whether `pattern` occurs at byte `at`.
+const fn occurs(text: &[u8], at: usize, pattern: &str) -> bool {
     let pattern = pattern.as_bytes();
     if text.len() - at < pattern.len() {
         return false;
@@ -63,7 +63,7 @@ const fn next_line(text: &[u8], mut at: usize) -> usize {
     if at < text.len() { at + 1 } else { at }
 }
 
-/// The word that begins at a byte.
+/// The word that starts at a byte.
 const fn word(text: &str, from: usize) -> &str {
     let bytes = text.as_bytes();
     let mut end = from;
@@ -91,14 +91,14 @@ const fn is_known(name: &str) -> bool {
     false
 }
 
-/// How many public functions a source has; all must be known.
+/// The number of public functions of a source; all must be known.
 const fn all_known(source: &str) -> usize {
     let text = source.as_bytes();
     let (mut at, mut found) = (0, 0);
     while at < text.len() {
-        let name = if stands(text, at, "    pub fn ") {
+        let name = if occurs(text, at, "    pub fn ") {
             word(source, at + 11)
-        } else if stands(text, at, "pub fn ") {
+        } else if occurs(text, at, "pub fn ") {
             word(source, at + 7)
         } else {
             ""
@@ -123,8 +123,8 @@ fn is_defined(name: &str) -> bool {
         let text = source.as_bytes();
         let mut at = 0;
         while at < text.len() {
-            if stands(text, at, "    pub fn ") && equal(word(source, at + 11), name)
-                || stands(text, at, "pub fn ") && equal(word(source, at + 7), name)
+            if occurs(text, at, "    pub fn ") && equal(word(source, at + 11), name)
+                || occurs(text, at, "pub fn ") && equal(word(source, at + 7), name)
             {
                 return true;
             }
@@ -161,7 +161,7 @@ const EVERY_MODULE_IS_READ: () = {
     let text = MODULES.as_bytes();
     let mut at = 0;
     while at < text.len() {
-        if stands(text, at, "pub mod ") {
+        if occurs(text, at, "pub mod ") {
             let name = word(MODULES, at + 8);
             let mut i = 0;
             while i < SOURCES.len() && !equal(SOURCES[i].0, name) {

@@ -8,7 +8,7 @@ use retrograd_tensor::random::Key;
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor};
 use std::ops::Range;
 
-/// The values an operand may have: those for which the operation is differentiable, at some
+/// The values that an operand may have: those for which the operation is differentiable, at some
 /// distance from all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Domain {
@@ -30,18 +30,18 @@ pub enum Domain {
     Rival,
 }
 
-/// One thing to try.
+/// A test case.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub sizes: Vec<usize>,
     /// Axes on which each operand has size 1, as bits.
     pub thin: [u8; 3],
-    /// How many leading axes each operand lacks.
+    /// The number of leading axes that each operand lacks.
     pub short: [u8; 3],
     pub layouts: [Kind; 3],
     pub cotangent: Kind,
     pub seed: u64,
-    /// Whether it is large enough for threads.
+    /// Whether it is large enough to be computed by several threads.
     pub large: bool,
 }
 
@@ -58,7 +58,7 @@ fn size() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Most elements of an operand of ordinary cases.
+/// The largest number of elements of an operand, except in large cases.
 const MOST: usize = 200;
 
 pub fn case() -> impl Strategy<Value = Case> {
@@ -72,7 +72,7 @@ pub fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// The longest axes cut until there are few elements, also if an axis without any gets one.
+/// Shortens the longest axes until there are few elements, also if empty axes get size 1.
 fn limited(mut sizes: Vec<usize>) -> Vec<usize> {
     while sizes.iter().map(|&d| d.max(1)).product::<usize>() > MOST {
         let longest = sizes.iter_mut().max().expect("not a scalar");
@@ -89,7 +89,7 @@ impl Case {
         Case { sizes, thin: [0; 3], short: [0; 3], layouts, cotangent: at(3), seed, large: false }
     }
 
-    /// Cases that every operation is tried on, whatever chance brings.
+    /// Cases that are tested for every operation, besides the random ones.
     pub fn always() -> Vec<Case> {
         let mut all = Vec::new();
         let sizes: [&[usize]; 10] =
@@ -105,14 +105,14 @@ impl Case {
         all
     }
 
-    /// Large enough for threads, with tails; operands broadcast in two ways.
+    /// Cases large enough for several threads, with tails; operands are broadcast in two ways.
     pub fn large() -> Vec<Case> {
         let case = Case { large: true, ..Case::of(&[3, 300, 301], 7) };
         vec![Case { thin: [0, 2, 5], ..case.clone() }, Case { short: [0, 2, 1], seed: 10, ..case }]
     }
 
     fn random(&self, stream: u64, index: usize) -> f64 {
-        // SplitMix64, which is quick to compute at any index.
+        // SplitMix64, which can be computed at any index.
         let mut z = self.seed.wrapping_add(stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
         z = z.wrapping_add((index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -146,7 +146,7 @@ impl Case {
         self.axis_of(x.rank()) as isize
     }
 
-    /// Where a new axis may go.
+    /// The position of a new axis.
     pub fn new_axis<T: Real>(&self, x: &Var<T>) -> isize {
         self.up_to(x.rank()) as isize
     }
@@ -227,7 +227,7 @@ impl Case {
         (0..n).map(|i| (self.random(6, i) * below as f64) as i64).collect()
     }
 
-    /// Indices below a number; none if there is none.
+    /// Indices below a number; none if it is 0.
     pub fn index(&self, shape: &Shape, below: usize) -> Tensor<i64> {
         Tensor::from_vec(self.indices_below(shape.numel(), below), *shape)
     }
@@ -328,14 +328,14 @@ impl Case {
             Domain::Off(kinks) => (0..)
                 .map(|j| 4.0 * self.random(stream + 100 * j, i) - 2.0)
                 .find(|x| kinks.iter().all(|k| (x - k).abs() > 0.05))
-                .expect("room"),
+                .expect("a number not near a kink"),
             Domain::Distinct | Domain::Rival => unreachable!(),
         };
         let rounded = |x: f64| f64::from(x as f32);
         if !matches!(domain, Domain::Distinct | Domain::Rival) {
             return (0..n).map(|i| rounded(value(i))).collect();
         }
-        // A lattice in random order. That of another operand lies half a step beside.
+        // Multiples of a step in random order. Those of another operand are offset by half a step.
         let most = match (domain, self.large) {
             (Domain::Distinct, _) => n.max(27),
             (_, false) => MOST,
@@ -408,7 +408,7 @@ pub mod shapes {
         (0..3).map(|k| case.thinner(k, &case.sizes)).collect()
     }
 
-    /// At least one axis.
+    /// A tensor of at least one axis.
     pub fn line(case: &Case) -> Vec<Shape> {
         one(at_least(case, 1))
     }
@@ -431,7 +431,7 @@ pub mod shapes {
         one(case.sizes.iter().map(|&d| d.max(1)).collect())
     }
 
-    /// The axis that is chosen has elements.
+    /// The chosen axis is not empty.
     pub fn filled_line(case: &Case) -> Vec<Shape> {
         let mut dims = at_least(case, 1);
         let axis = case.axis_of(dims.len());
@@ -439,14 +439,14 @@ pub mod shapes {
         one(dims)
     }
 
-    /// The axes that are chosen have elements.
+    /// The chosen axes are not empty.
     pub fn reduced(case: &Case) -> Vec<Shape> {
         let mut dims = case.sizes.clone();
         case.axes_of(dims.len()).iter().for_each(|i| dims[i] = dims[i].max(1));
         one(dims)
     }
 
-    /// The axes that are chosen have at least two elements.
+    /// The chosen axes have at least two elements.
     pub fn reduced2(case: &Case) -> Vec<Shape> {
         let mut dims = at_least(case, 1);
         case.axes_of(dims.len()).iter().for_each(|i| dims[i] = dims[i].max(2));
@@ -494,7 +494,7 @@ pub mod shapes {
     /// Inputs of a linear layer and its weight.
     pub fn linear(case: &Case) -> Vec<Shape> {
         let [rows, width, classes] = three_sizes(case);
-        // No target would do for no classes.
+        // At least one class, since a target is a class.
         vec![[rows, width].into(), [classes.max(1), width].into()]
     }
 
@@ -591,7 +591,7 @@ pub mod shapes {
         one(vec![dims[0].max(1) * if case.large { 50 } else { 1 }, dims[dims.len() - 1]])
     }
 
-    /// Equal but along the axis that is chosen.
+    /// Equal shapes except along the chosen axis.
     pub fn parts(case: &Case) -> Vec<Shape> {
         let dims = at_least(case, 1);
         let size = dims[case.axis_of(dims.len())];
@@ -604,7 +604,7 @@ pub mod shapes {
         vec![dims.into(); 3]
     }
 
-    /// The axis that is chosen has one element.
+    /// The chosen axis has one element.
     pub fn with_one(case: &Case) -> Vec<Shape> {
         let dims = at_least(case, 1);
         if case.large {

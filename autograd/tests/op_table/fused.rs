@@ -205,7 +205,7 @@ fn linear_and_feed_forward() {
     }
 }
 
-/// Gradients of frozen inputs are not made, and those of the others are the same.
+/// Gradients of frozen inputs are not computed, and those of the others do not change.
 #[test]
 fn feed_forward_with_frozen_inputs() {
     let x = [&[4, 5][..], &[7, 5], &[7], &[3, 7], &[4, 3]];

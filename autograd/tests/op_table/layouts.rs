@@ -1,10 +1,10 @@
-//! Layouts: equal elements at different places in memory.
+//! Layouts: equal elements in different memory orders.
 
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::random::Key;
 use retrograd_tensor::{Real, Shape, Tensor};
 
-/// A way to lay a tensor out.
+/// A kind of layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Contiguous,

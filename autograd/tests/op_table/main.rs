@@ -1,7 +1,7 @@
-//! Every differentiable operation, checked in every way, from one table.
+//! All checks of every differentiable operation, from one table.
 //!
-//! `PROPTEST_CASES` sets the number of random cases per row; the summary, with everything that
-//! was executed, is shown by `cargo test --test op_table -- --nocapture`.
+//! `PROPTEST_CASES` sets the number of random cases per row. `cargo test --test op_table --
+//! --nocapture` prints a summary with all checks that were executed.
 
 mod checks;
 mod complete;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use table::{ROWS, Row, Second};
 
-/// Random cases per row, unless `PROPTEST_CASES` says otherwise.
+/// Random cases per row, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 48;
 
 fn config() -> Config {
@@ -38,7 +38,7 @@ fn message(panic: Box<dyn std::any::Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
 }
 
-/// All checks of one row: what was done, and what went wrong.
+/// Runs all checks of one row; returns their results, the failure if any, and the number of cases.
 fn check_row(row: &Row) -> (Done, Option<String>, u32) {
     let mut done = Done::default();
     for case in Case::always() {

@@ -28,12 +28,12 @@ fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], 
     let fast = out.backward_with(&ones);
     let fast = list(fast.get(&x).expect("tracked"));
     assert!(equal(&fast, dy), "{name}: derivative {fast:?}, expected {dy:?}");
-    // Of nothing, or of no influence, a recorded pass may give none.
+    // For an empty input or one without influence, a recorded pass may return no gradient.
     let recorded = recorded[0].as_ref().map_or(vec![0.0; dy.len()], |g| list(g.value()));
     assert!(equal(&recorded, dy), "{name}: recorded derivative {recorded:?}, expected {dy:?}");
 }
 
-/// The same of both types.
+/// Calls `at` for both element types.
 macro_rules! at {
     ($name:literal, $x:expr, |$v:ident| $f:expr => $y:expr, $dy:expr) => {
         at::<f64>($name, &$x, |$v| $f, &$y, &$dy);
@@ -42,7 +42,7 @@ macro_rules! at {
 }
 
 #[test]
-fn subgradients_at_kinks() {
+fn subgradients_at_kinks_are_the_documented_ones() {
     at!("relu", [-1.0, -0.0, 0.0, 1.0, NAN], |x| x.relu()
         => [0.0, 0.0, 0.0, 1.0, NAN], [0.0, 0.0, 0.0, 1.0, 1.0]);
     at!("abs", [-2.0, 0.0, 2.0], |x| x.abs() => [2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]);
@@ -93,7 +93,7 @@ fn two(
 }
 
 #[test]
-fn ties_of_two_operands() {
+fn ties_of_two_operands_share_the_gradient() {
     let (a, b) = ([1.0, 2.0, 3.0, NAN, 1.0], [2.0, 2.0, 2.0, 1.0, NAN]);
     let (y, da, db) = two(Var::maximum, &a, &b);
     assert!(equal(&y, &[2.0, 2.0, 3.0, NAN, NAN]), "{y:?}");
@@ -104,7 +104,7 @@ fn ties_of_two_operands() {
 }
 
 #[test]
-fn powers_at_zero() {
+fn powers_at_zero_have_documented_gradients() {
     // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
     let (y, da, db) = two(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
     assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
@@ -118,8 +118,8 @@ fn powers_at_zero() {
     assert!(quotient.0[0].is_nan() && quotient.1[0].is_infinite());
 }
 
-/// `x` with a bad value hidden, and whether a gradient of ones and one of NaN at the hidden
-/// places both give 0 there and finite numbers elsewhere.
+/// Checks `f` on an `x` with a non-finite masked value: a cotangent of ones and one of NaN at the masked
+/// elements must both give gradients of 0 there and finite ones elsewhere.
 fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
     let keep = Tensor::from([[true, false, true, false], [false, false, false, false]]);
     let clean = Tensor::from([[0.5f64, 7.0, -1.0, 7.0], [7.0, 7.0, 7.0, 7.0]]);
@@ -153,13 +153,13 @@ fn masked_elements_have_no_influence() {
     hidden(|x, keep| x.masked_fill(&!keep, 2.0));
     hidden(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
     hidden(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
-    // Also when what hides it comes first.
+    // Also if the masking operation comes first.
     hidden(|x, keep| x.masked_fill(&!keep, 0.0).exp().masked_fill(&!keep, 0.0));
 }
 
 #[test]
-fn fully_masked_rows() {
-    // Nothing kept: 0, with gradients of 0, to second order.
+fn softmax_of_a_fully_masked_row_is_zero() {
+    // No visible elements: 0, with gradients of 0, to second order.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
     let y = x.masked_softmax(&Tensor::from([false, false]), 0);
     assert_eq!(y.value().to_vec(), [0.0, 0.0]);
@@ -170,17 +170,17 @@ fn fully_masked_rows() {
     // A plain softmax of -inf only is NaN.
     let y = Var::constant(Tensor::from([-INF, -INF])).softmax(0);
     assert!(y.value().to_vec().iter().all(|y| y.is_nan()));
-    // -inf among others is a probability of 0 and a gradient of 0.
+    // An element of -inf among others has a probability and a gradient of 0.
     at!("softmax of -inf", [0.0, -INF, 0.0], |x| x.softmax(0) => [0.5, 0.0, 0.5], [0.0, 0.0, 0.0]);
     at!("logsumexp of -inf", [0.0, -INF], |x| x.logsumexp(..) => [0.0], [1.0, 0.0]);
-    // Of -inf only it is -inf, as of nothing, with gradients of 0.
+    // If all elements are -inf, the result is -inf as for no elements, with gradients of 0.
     at!("logsumexp of -inf only", [-INF, -INF, -INF], |x| x.logsumexp(..) => [-INF], [0.0, 0.0, 0.0]);
     at!("logsumexp of one -inf", [-INF], |x| x.logsumexp(..) => [-INF], [0.0]);
     at!("logsumexp of inf", [INF, 0.0], |x| x.logsumexp(..) => [INF], [NAN, 0.0]);
 }
 
 #[test]
-fn ignored_targets() {
+fn ignored_targets_have_no_influence() {
     let how = CrossEntropy::default();
     // The ignored row holds NaN: no influence, and a gradient of exactly 0.
     let x = Tensor::from([[1.0f64, 2.0, 3.0], [NAN, INF, 0.0], [0.0, 0.0, 0.0]]);
@@ -210,7 +210,7 @@ fn ignored_targets() {
     let x = Var::leaf(Tensor::<f64>::zeros([0, 3]));
     let y = x.cross_entropy(&Tensor::<i64>::zeros([0]), how);
     assert_eq!((y.item(), y.backward().get(&x).unwrap().numel()), (0.0, 0));
-    // A class that is ruled out, to second order.
+    // A class with a logit of -inf, to second order.
     let x = Var::leaf(Tensor::from([[0.0f64, -INF, 0.0]]));
     let y = x.cross_entropy(&Tensor::from([0i64]), how);
     let first = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
@@ -226,7 +226,7 @@ fn ignored_targets() {
 }
 
 #[test]
-fn dropout_of_0_and_of_1() {
+fn dropout_with_probability_0_and_1() {
     let key = Key::new(3, 1);
     at!("dropout 0", [1.0, -0.0, NAN], |x| x.dropout(0.0, Key::new(3, 1))
         => [1.0, -0.0, NAN], [1.0, 1.0, 1.0]);
@@ -240,7 +240,7 @@ fn dropout_of_0_and_of_1() {
         y.backward_with(&Tensor::ones([10_000])).get(&x).unwrap(),
         x.dropout(0.25, key).value()
     );
-    // What is dropped has no influence, and takes none.
+    // Dropped elements have no influence, and their gradient is 0.
     let x = Var::leaf(Tensor::full([100], NAN));
     let y = x.dropout(0.5, key);
     let dropped: Vec<bool> = y.value().to_vec().iter().map(|&y| y == 0.0).collect();
@@ -253,9 +253,9 @@ fn dropout_of_0_and_of_1() {
     }));
 }
 
-/// The gradient of a running sum is a running sum from the end, as exact as the sum itself.
+/// The gradient of a cumulative sum is a cumulative sum from the end, with the same accuracy.
 #[test]
-fn gradients_of_running_sums_do_not_add_up_their_errors() {
+fn errors_of_gradients_of_cumulative_sums_do_not_accumulate() {
     let n = 50_000;
     let x = Var::leaf(Tensor::<f32>::zeros([n]));
     let g = Tensor::<f32>::rand([n], &mut Rng::new(3));
@@ -268,7 +268,7 @@ fn gradients_of_running_sums_do_not_add_up_their_errors() {
 }
 
 #[test]
-fn empty_tensors() {
+fn operations_on_empty_tensors_have_documented_values() {
     at!("sum", [], |x| x.sum(..) => [0.0], []);
     at!("prod", [], |x| x.prod(..) => [1.0], []);
     at!("mean", [], |x| x.mean(..) => [NAN], []);
@@ -293,7 +293,7 @@ fn empty_tensors() {
 }
 
 #[test]
-fn operators_are_the_methods() {
+fn operators_equal_the_methods() {
     let a = Var::leaf(Tensor::from([1.0f64, -2.0]));
     let b = Var::leaf(Tensor::from([4.0f64, 0.5]));
     let pairs = [

@@ -1,4 +1,4 @@
-//! Operations with planted defects: each must be rejected by the check for its kind of defect.
+//! Operations with deliberate defects: each must be rejected by the check for its kind of defect.
 
 use crate::draw::{Case, Domain::*, shapes::*};
 use crate::table::{Row, rows};
@@ -11,7 +11,7 @@ use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A function of one number with a rule that gets the input and the gradient.
+/// A function of one number with a rule of the input and the cotangent.
 fn unary<T: Real>(
     x: &Var<T>,
     f: impl Fn(&Tensor<T>) -> Tensor<T>,
@@ -23,7 +23,7 @@ fn unary<T: Real>(
     })
 }
 
-/// A function of two tensors with rules that get both and the gradient.
+/// A function of two tensors with rules of both and the cotangent.
 fn binary<T: Real>(
     value: Tensor<T>,
     inputs: [&Var<T>; 2],
@@ -63,7 +63,7 @@ fn nan_gradient<T: Real>(x: &Var<T>) -> Var<T> {
     unary(x, |x| x.clone(), move |_, g| zero_times_infinity(g))
 }
 
-/// The gradient of what was broadcast is that of its first copy, not the sum of all.
+/// The gradient of a broadcast operand is that of its first copy, not the sum over all.
 fn no_broadcast_sum<T: Real>(a: &Var<T>, b: &Var<T>) -> Var<T> {
     let first = |g: &Var<T>, shape: &Shape| {
         let mut g = g.clone();
@@ -151,7 +151,7 @@ thread_local! {
     static SAVED: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Saves its input where the next call overwrites it.
+/// Saves its input in memory that the next call overwrites.
 fn stale<T: Real>(x: &Var<T>, keep_first: bool) -> Var<T> {
     SAVED.with_borrow_mut(|saved| {
         if !keep_first || saved.len() != x.value().numel() {
@@ -239,23 +239,23 @@ fn every_wrong_operation_is_rejected() {
         let text = failure.unwrap_or("accepted".into());
         let line = text.lines().next().unwrap_or_default();
         println!("wrong: {:<28}{line}", row.name);
-        // Random cases say which failed in front.
+        // The message of a random case has a prefix.
         let by = line.trim_start_matches("Test failed: ").split(':').next();
         if by != Some(expected) {
             missed.push(format!("{} by {expected}, not: {line}", row.name));
         }
     }
     println!("op_table_wrong: operations={} rejected={}", WRONG.len(), WRONG.len() - missed.len());
-    assert!(missed.is_empty(), "not caught as they should be:\n{}", missed.join("\n"));
+    assert!(missed.is_empty(), "not rejected by the expected check:\n{}", missed.join("\n"));
 }
 
 fn leaf(x: impl Into<Tensor<f64>>) -> Var<f64> {
     Var::leaf(x.into())
 }
 
-/// The error of first order, in words.
+/// The error of `gradcheck`, which must reject `f`.
 fn rejected(f: impl Fn(&[Var<f64>]) -> Var<f64>, x: &[Var<f64>], check: Check) -> CheckError {
-    let error = gradcheck(f, x, &check).expect_err("wrong, and accepted");
+    let error = gradcheck(f, x, &check).expect_err("an incorrect gradient must be rejected");
     println!("gradcheck: {error}");
     error
 }
@@ -273,7 +273,7 @@ fn the_checker_names_the_wrong_operation() {
         other => panic!("{other}"),
     }
 
-    // One wrong element of thousands: seen in a projection, then searched for.
+    // One incorrect element of thousands: detected in a projection, then located.
     let large = [Var::leaf(Tensor::<f64>::linspace(-1.0, 1.0, 3000).reshape([30, 100]))];
     match rejected(|x| one_element(&x[0]), &large, Check::default()) {
         CheckError::Mismatch { worst, .. } => assert_eq!(worst.input, Some((0, vec![29, 99]))),
@@ -299,12 +299,12 @@ fn the_checker_names_the_wrong_operation() {
         rejected(|x| stale(&x[0], keep_first), &x(), Check::default());
     }
 
-    // Relative errors of 5e-7 are for the precise check.
+    // Relative errors of 5e-7 are detected by the precise check only.
     gradcheck(|x| wrong_constant(&x[0]), &x(), &Check::default()).unwrap();
     let error = rejected(|x| wrong_constant(&x[0]), &x(), Check::precise());
     assert!(matches!(error, CheckError::Mismatch { .. }), "{error}");
 
-    // A gradient that fits its input in no way is the engine's to refuse.
+    // A gradient whose shape does not match its input is rejected by the engine.
     let misshapen = |x: &[Var<f64>]| unary(&x[0], |x| x.clone(), |_, g| g.narrow(-1, 0, 2));
     let error = rejected(misshapen, &x(), Check::default());
     assert!(matches!(error, CheckError::Panicked { .. }), "{error}");
@@ -320,9 +320,9 @@ fn the_checker_names_the_wrong_operation() {
     assert_eq!(message(Box::new("text")), "text");
 }
 
-/// Nothing is within a tolerance that is no number.
+/// A tolerance of NaN rejects all gradients.
 #[test]
-fn a_tolerance_of_nan_accepts_nothing() {
+fn a_tolerance_of_nan_rejects_all_gradients() {
     let x = || [leaf(Tensor::from([0.5, 2.0]))];
     let nan = f64::NAN;
     for check in [Check { atol: nan, ..Check::default() }, Check { rtol: nan, ..Check::default() }]
@@ -346,7 +346,7 @@ fn second_order_is_checked_separately() {
     }
     let error = gradgradcheck(wrong[1], &x(), &Check::default()).unwrap_err();
     assert!(matches!(error, CheckError::Recorded { .. }), "{error}");
-    // Inputs that are not tracked are handed on.
+    // Inputs that are not tracked are passed to the function as constants.
     let (a, b) = (leaf([1.0, 2.0]), Var::constant(Tensor::from([3.0, -1.0])));
     let f = |x: &[Var<f64>]| x[0].mul(&x[1]).exp();
     assert_eq!(gradcheck(f, &[a.clone(), b.clone()], &Check::default()).unwrap().compared, 4);

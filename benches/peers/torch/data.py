@@ -1,11 +1,11 @@
-"""Operands that every program makes the same; see ../../compare/data.rs for what and why."""
+"""Operands, equal in all programs; see ../../compare/data.rs."""
 
 import math
 
 import torch
 
 MASK = 0xFFFFFFFF
-CHUNK = 1 << 22  # of numbers made at once: 64-bit integers take twice the room
+CHUNK = 1 << 22  # numbers computed at once, which limits the memory of the 64-bit integers
 
 
 def bits(seed, first, n):

@@ -30,7 +30,7 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count()))
 
 
 def one_pass(way, f, *shapes):
-    """f forward on constants, or forward and backward from a given gradient of its output."""
+    """A forward pass of f on constants, or a forward and backward pass from a given cotangent."""
     if way == "fwd":
         inputs = [numbers(i + 1, *s) for i, s in enumerate(shapes)]
 
@@ -188,7 +188,7 @@ def open_work(op, *words):
 
 
 def run(f, seconds):
-    """As `run` in protocol.rs."""
+    """The equivalent of `run` in protocol.rs."""
     start, samples, calls, at_once = time.perf_counter(), [], 0, 1
     while not samples or time.perf_counter() - start < seconds:
         before = time.perf_counter()
@@ -204,7 +204,7 @@ def run(f, seconds):
 
 
 def check(f, calls):
-    """As `check` in protocol.rs."""
+    """The equivalent of `check` in protocol.rs."""
     found = []
     for _ in range(calls):
         result = f()

@@ -1,5 +1,5 @@
-"""The language model, in PyTorch as nanoGPT has it: tied head, no biases, exact GELU, fused
-attention, weight decay for matrices only."""
+"""The language model in PyTorch, equal to nanoGPT's: tied head, no biases, exact GELU, fused
+attention, weight decay of matrices only."""
 
 import torch
 from torch import nn

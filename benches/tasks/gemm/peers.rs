@@ -53,7 +53,7 @@ fn check(a: &Matrix<'_>, b: &Matrix<'_>, out: &[f32]) {
     }
 }
 
-/// The crate runs on one thread; rows are shared out evenly, as a caller would.
+/// The crate runs on one thread, so rows are divided evenly among threads.
 fn by_matrixmultiply(a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
     check(&a, &b, out);
     let n = b.cols;

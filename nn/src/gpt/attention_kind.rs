@@ -97,6 +97,17 @@ macro_rules! kinds {
                 match self { $(AttentionKind::$kind => $summary),+ }
             }
 
+            /// Whether the variant encodes positions itself, so that a model needs no other
+            /// [`Positions`](super::Positions).
+            ///
+            /// ```
+            /// # use retrograd_nn::AttentionKind;
+            /// assert!(AttentionKind::Alibi.has_positions() && !AttentionKind::Causal.has_positions());
+            /// ```
+            pub fn has_positions(self) -> bool {
+                self.support().has_positions
+            }
+
             pub(super) fn support(self) -> Support {
                 match self { $(AttentionKind::$kind => $support),+ }
             }

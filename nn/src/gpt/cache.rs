@@ -20,6 +20,24 @@ impl<T: Real> GptCache<T> {
         }
     }
 
+    /// The size of the cache in bytes: keys and values, or tokens.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// # let config = GptConfig { vocab: 10, context: 4, layers: 3, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let mut cache = model.cache();
+    /// model.forward_cached(&Tensor::from([[1i64, 2]]), &mut cache);
+    /// assert_eq!(cache.bytes(), 3 * 2 * 2 * 8 * 4); // layers, keys and values, tokens, width, f32
+    /// ```
+    pub fn bytes(&self) -> usize {
+        match self {
+            GptCache::Layers(layers) => layers.iter().map(KvCache::bytes).sum(),
+            GptCache::Tokens(tokens) => tokens.as_ref().map_or(0, |tokens| 8 * tokens.numel()),
+        }
+    }
+
     /// The number of tokens in the cache.
     ///
     /// ```

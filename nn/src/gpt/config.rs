@@ -12,6 +12,8 @@ use crate::norm::{LayerNorm, Norm, RmsNorm};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 /// The configuration of a [`Gpt`](crate::Gpt).
 ///
@@ -149,9 +151,14 @@ pub struct RopeConfig {
     pub scaling: Scaling,
 }
 
+impl RopeConfig {
+    const DEFAULT: RopeConfig =
+        RopeConfig { base: 10000.0, width: None, pairing: Pairing::Half, scaling: Scaling::None };
+}
+
 impl Default for RopeConfig {
     fn default() -> Self {
-        RopeConfig { base: 10000.0, width: None, pairing: Pairing::Half, scaling: Scaling::None }
+        RopeConfig::DEFAULT
     }
 }
 
@@ -327,7 +334,7 @@ impl GptConfig {
             (self.head_width.is_some(), support.heads, "head_width"),
             (self.qk_norm, support.qk_norm, "QK-norm"),
             (is_rope, support.rope, "rotary positions"),
-            (is_bias, support.bias, "a bias of positions"),
+            (is_bias, support.bias, "bias of positions"),
             (windows, support.window, "windows"),
         ] {
             if let (true, Err(why)) = (given, support) {
@@ -490,4 +497,62 @@ impl RopeConfig {
         }
         self.scaling.rule().map_err(|e| ConfigError(e.to_string()))
     }
+}
+
+/// Names as text: `ALL`, `name`, `Display` and `FromStr` of an enumeration.
+macro_rules! named {
+    ($type:ident, $what:literal, $($kind:pat => $value:expr, $name:literal;)+) => {
+        impl $type {
+            /// All kinds.
+            pub const ALL: &[$type] = &[$($value),+];
+
+            /// The name.
+            pub fn name(&self) -> &'static str {
+                match self { $($kind => $name),+ }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = ConfigError;
+
+            fn from_str(name: &str) -> Result<Self, ConfigError> {
+                let found = $type::ALL.iter().find(|kind| kind.name() == name);
+                found.cloned().ok_or_else(|| {
+                    let names: Vec<&str> = $type::ALL.iter().map(|kind| kind.name()).collect();
+                    ConfigError(format!("there is no {} {name:?}, but {}", $what, names.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+named! { NormKind, "norm",
+    NormKind::LayerNorm => NormKind::LayerNorm, "layer-norm";
+    NormKind::RmsNorm => NormKind::RmsNorm, "rms-norm";
+    NormKind::None => NormKind::None, "none";
+}
+
+named! { MlpKind, "feed-forward layer",
+    MlpKind::Gelu => MlpKind::Gelu, "gelu";
+    MlpKind::GeluTanh => MlpKind::GeluTanh, "gelu-tanh";
+    MlpKind::Relu => MlpKind::Relu, "relu";
+    MlpKind::ReluSquared => MlpKind::ReluSquared, "relu-squared";
+    MlpKind::SwiGlu => MlpKind::SwiGlu, "swiglu";
+    MlpKind::GeGlu => MlpKind::GeGlu, "geglu";
+    MlpKind::ReGlu => MlpKind::ReGlu, "reglu";
+}
+
+named! { Positions, "encoding of positions",
+    Positions::Learned => Positions::Learned, "learned";
+    Positions::Sinusoidal => Positions::Sinusoidal, "sinusoidal";
+    Positions::Rope(_) => Positions::Rope(RopeConfig::DEFAULT), "rope";
+    Positions::Alibi => Positions::Alibi, "alibi";
+    Positions::T5 => Positions::T5, "t5";
+    Positions::None => Positions::None, "none";
 }

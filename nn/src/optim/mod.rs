@@ -5,10 +5,12 @@
 
 mod adam;
 mod hyperparameters;
+mod muon;
 mod optimizer;
 mod sgd;
 mod slots;
 
 pub use adam::{Adam, AdamConfig, AdamW};
+pub use muon::{Muon, MuonConfig, MuonScale, orthogonalize};
 pub use optimizer::{Group, Optimizer, StepError};
 pub use sgd::{Sgd, SgdConfig};

@@ -61,19 +61,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         mut rule: impl FnMut(&Slot<T, N>) -> U,
     ) -> Result<(), StepError> {
         const { assert!(W == N + 1, "the parameter and its state") };
-        let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
-            let trained = self.slots.iter().filter(|s| s.param.is_trainable());
-            trained.filter(|s| wrong(s)).map(|s| s.name.clone()).collect()
-        };
-        let missing = named(&|s| grads.by_id(s.param.id()).is_none());
-        if !missing.is_empty() {
-            return Err(StepError::MissingGradient(missing));
-        }
-        let ids = grads.not_finite();
-        let non_finite = named(&|s| ids.contains(&s.param.id()));
-        if !non_finite.is_empty() {
-            return Err(StepError::NotFinite(non_finite));
-        }
+        self.check(grads)?;
         let (mut params, mut rest) = (Vec::new(), Vec::new());
         for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
             let op = rule(slot);
@@ -90,6 +78,24 @@ impl<T: Real, const N: usize> Slots<T, N> {
             });
             update_all(name, items.collect());
         });
+        Ok(())
+    }
+
+    /// Checks that every trainable parameter has a finite gradient.
+    pub fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
+            let trained = self.slots.iter().filter(|s| s.param.is_trainable());
+            trained.filter(|s| wrong(s)).map(|s| s.name.clone()).collect()
+        };
+        let missing = named(&|s| grads.by_id(s.param.id()).is_none());
+        if !missing.is_empty() {
+            return Err(StepError::MissingGradient(missing));
+        }
+        let ids = grads.not_finite();
+        let non_finite = named(&|s| ids.contains(&s.param.id()));
+        if !non_finite.is_empty() {
+            return Err(StepError::NotFinite(non_finite));
+        }
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The attention engine: masks, weights, and masked keys. The agreement of its two paths is tested
-//! in the lattice, and for random problems in `attention_random`.
+//! in `equivalences`, and for random problems in `attention_random`.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 #[test]
-fn weights_and_log_sum_exp() {
+fn weights_sum_to_one_and_log_sum_exp_equals_its_formula() {
     let (q, k, v) = (leaf(&[3, 4], 4), leaf(&[5, 4], 5), leaf(&[5, 2], 6));
     let all = attend_all(&q, &k, &v, &Spec::new().mask(Mask::lengths(&[2])));
     assert_eq!((*all.output.shape(), *all.weights.shape()), ([3, 2].into(), [3, 5].into()));
@@ -23,9 +23,9 @@ fn weights_and_log_sum_exp() {
     assert!(none.weights.value().to_vec().iter().all(|&x| x == 0.0));
 }
 
-/// The derivative of a log-sum-exp over nothing is 0, by a mask or a bias.
+/// The log-sum-exp of a query without visible keys, by a mask or a bias, is -inf, with a finite gradient.
 #[test]
-fn log_sum_exp_without_visible_keys() {
+fn log_sum_exp_without_visible_keys_has_a_finite_gradient() {
     let low = Var::constant(Tensor::full([2], f64::NEG_INFINITY));
     let nothing =
         Bias::from_fn("nothing", |at| if at.query == 3 { f64::NEG_INFINITY } else { 0.0 });
@@ -43,7 +43,7 @@ fn log_sum_exp_without_visible_keys() {
 }
 
 #[test]
-fn an_infinite_softcap_is_none() {
+fn an_infinite_softcap_has_no_effect() {
     let [q, k, v] = [1, 2, 3].map(|seed| Tensor::<f32>::randn([5, 4], &mut Rng::new(seed)));
     let [q, k, v] = [q, k, v].map(Var::constant);
     for path in [Path::Composed, Path::Tiled] {
@@ -77,9 +77,9 @@ fn invalid_inputs_are_rejected() {
 
 const FAR: usize = usize::MAX;
 
-/// A size beyond all positions is no limit, or reaches nothing.
+/// Sizes larger than all positions do not restrict a mask, or make it empty.
 #[test]
-fn huge_sizes() {
+fn huge_sizes_do_not_overflow() {
     let (lq, lk) = (70, 67); // the first queries have positions before the first key
     let tensor = |mask: &Mask| mask.tensor([1, 1, lq, lk], Align::BottomRight);
     let x = |l: usize, seed| Var::constant(randn(&[1, 1, l, 4], seed));
@@ -125,9 +125,9 @@ fn huge_sizes() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The class of a tile never contradicts its pairs, and a row of it has just these.
+    /// The class of a tile agrees with its pairs, and the bits of its rows are exactly these.
     #[test]
-    fn classes_are_right(q0 in -5isize..40, n in 1isize..20, k0 in 0usize..40, m in 1usize..20) {
+    fn tile_classes_agree_with_the_mask(q0 in -5isize..40, n in 1isize..20, k0 in 0usize..40, m in 1usize..20) {
         use retrograd_tensor::kernels::attention::{At, Class, TileMask};
         let ids = Tensor::from_fn([1, 60], |i| (i[1] / 9) as i64);
         let layout = Tensor::from_fn([8, 8], |i| (i[0] + i[1]) % 3 == 0);

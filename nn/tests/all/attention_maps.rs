@@ -76,7 +76,7 @@ fn maps_of_long_sequences() {
     }
 }
 
-/// The path, and what it makes of tiles; and what does not fit is no map.
+/// The output names the path and counts tiles; invalid inputs are errors.
 #[test]
 fn paths_and_invalid_inputs() {
     let spec = || Spec::<f32>::new().causal();

@@ -16,7 +16,7 @@ pub fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Every element type, odd values, odd shapes.
+/// A checkpoint with every element type, special values and unusual shapes.
 pub fn everything() -> Checkpoint {
     let mut file = Checkpoint::new();
     let f32s = [0.0f32, -0.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 4.0, f32::MAX];
@@ -74,7 +74,7 @@ fn saved_checkpoints_are_loaded_unchanged() {
         let back = Checkpoint::load(&a).unwrap();
         assert_eq!(contents(&back), contents(&file));
         assert_eq!(back.notes, file.notes);
-        // The same contents make the same file, whatever they have been through.
+        // Equal contents are written as equal files.
         back.save(&b).unwrap();
         assert_eq!(fs::read(&a).unwrap(), fs::read(&b).unwrap());
     }
@@ -140,7 +140,7 @@ fn a_saved_model_is_restored() {
     );
 }
 
-/// Small, with tensors and notes.
+/// A small checkpoint with tensors and notes.
 fn small(dir: &Path) -> Vec<u8> {
     let mut file = Checkpoint::new();
     file.tensors.insert("w".into(), AnyTensor::F32(Tensor::from([1.0f32, -2.0, 0.0])));
@@ -154,10 +154,10 @@ fn small(dir: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let dir = folder();
     let good = small(dir.path());
-    // Read from memory: as many loads as bits.
+    // Read from memory, because there is a load for every bit.
     let path = dir.path().join("flipped");
     fs::write(&path, &good).unwrap();
     Checkpoint::load(&path).unwrap();
@@ -179,7 +179,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn every_truncation_and_every_addition_is_noticed() {
+fn every_truncation_and_every_addition_is_detected() {
     let dir = folder();
     let good = small(dir.path());
     let path = dir.path().join("short");
@@ -207,7 +207,7 @@ fn every_truncation_and_every_addition_is_noticed() {
     assert_eq!(text, want);
 }
 
-/// A file of a header and so many bytes of data.
+/// A file of a header and `data` bytes of data.
 pub fn raw(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -329,10 +329,10 @@ fn malformed_files_are_errors_that_name_the_defect() {
         let sizes: Vec<usize> = serde_json::from_str(shape).unwrap();
         assert_eq!(single("F32", shape, 0, 0), format!("tensor `w`: shape {sizes:?} is too large"));
     }
-    // More axes than any library has
+    // More axes than any library supports
     let deep = format!("[{}2]", "1,".repeat(64));
     assert_eq!(single("F32", &deep, 0, 8), "tensor `w`: its shape has more than 64 axes");
-    // Notes that are no text
+    // Notes that are not strings
     let header = r#"{"__metadata__":{"a":"x","step":7}}"#;
     assert_eq!(text(&raw(header, 0)), "`step` in `__metadata__` is no string");
     assert_eq!(text(&raw(r#"{"__metadata__":[]}"#, 0)), "`__metadata__` is no JSON object");
@@ -393,7 +393,7 @@ fn invalid_names_and_notes_are_rejected() {
     let text = file.save(&path).unwrap_err().to_string();
     assert_eq!(text, format!("{}: a tensor cannot be named __metadata__", path.display()));
     assert_eq!(fs::read(&path).unwrap(), before);
-    // A name of a megabyte is unusual, but no reason to fail.
+    // A name of a megabyte is valid.
     let long = "x".repeat(1 << 20);
     let mut file = Checkpoint::new();
     file.tensors.insert(long.clone(), AnyTensor::F32(Tensor::scalar(1.0)));
@@ -437,7 +437,7 @@ fn paths_that_cannot_be_read_or_written() {
             assert!(device.exists() && !device.is_file());
         }
     }
-    // Longer than any file system has.
+    // Longer than any file system allows.
     let long = dir.path().join("n".repeat(5000));
     said(everything().save(&long).unwrap_err(), &long, "File name too long");
     assert_eq!(names(dir.path()), [sub.clone(), old.clone()]);
@@ -445,7 +445,7 @@ fn paths_that_cannot_be_read_or_written() {
     assert_eq!(fs::read(&old).unwrap(), before);
     // A file name without a folder is one in the current folder.
     assert!(everything().save(Path::new("")).is_err());
-    // A link is replaced, and what it pointed to stays.
+    // A link is replaced, and its target is unchanged.
     #[cfg(unix)]
     {
         let link = dir.path().join("link");
@@ -468,7 +468,7 @@ fn no_temporary_file_remains() {
     assert_eq!(names(dir.path()), [path]);
 }
 
-/// A checkpoint that says which one it is, in every tensor.
+/// A checkpoint in which every tensor contains its number.
 fn numbered(i: u32) -> Checkpoint {
     let mut file = Checkpoint::new();
     for (name, n) in [("a", 1), ("b", 3000), ("c", 700)] {
@@ -478,7 +478,7 @@ fn numbered(i: u32) -> Checkpoint {
     file
 }
 
-/// The number of a checkpoint, and that all of it is of that number.
+/// The number of a checkpoint, which all of its tensors must contain.
 fn number(path: &Path) -> u32 {
     let file = Checkpoint::load(path).unwrap();
     let i = file.read_note("i").unwrap();
@@ -504,8 +504,8 @@ fn concurrent_writers_of_one_path_do_not_mix() {
     assert_eq!(names(dir.path()), [path]);
 }
 
-/// The other half of the tests below: saves larger and larger numbers to the given path until
-/// it is stopped, saying each number when it is on disk. Without a path it has nothing to do.
+/// The child process of the tests below: saves increasing numbers to the given path until it is killed,
+/// and prints each number after saving. Without a path it does nothing.
 #[test]
 fn child_that_saves() {
     use std::io::Write;
@@ -522,7 +522,7 @@ fn child_that_saves() {
     }
 }
 
-/// A command that runs [`child_that_saves`] after some words of shell.
+/// A command that runs [`child_that_saves`] after a shell command.
 #[cfg(unix)]
 fn child(path: &Path, before: &str) -> Command {
     let mut command = Command::new("sh");
@@ -543,7 +543,7 @@ fn a_killed_process_leaves_a_complete_file() {
         let mut process = child(&path, "").stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut saved = None;
-        // After some saves and then a while, so that the kill may fall anywhere.
+        // After some saves and a delay, so that the kill is at any point of a save.
         for line in lines.by_ref().take(3 + round as usize) {
             saved =
                 line.unwrap().strip_prefix("saved ").map(|i| i.parse::<u32>().unwrap()).or(saved);
@@ -554,7 +554,7 @@ fn a_killed_process_leaves_a_complete_file() {
         for line in lines {
             saved = line.unwrap().strip_prefix("saved ").and_then(|i| i.parse().ok()).or(saved);
         }
-        // What was reported saved is there, or a later one.
+        // The file has the last number that was printed, or a later one.
         let found = number(&path);
         assert!(found >= saved.unwrap_or(0), "{found} after {saved:?}");
     }
@@ -567,7 +567,7 @@ fn a_failed_write_keeps_the_old_file() {
     let path = dir.path().join("a");
     numbered(0).save(&path).unwrap();
     let whole = fs::metadata(&path).unwrap().len();
-    // The system cuts files off at so many blocks: with an error if the signal is ignored...
+    // The system limits the size of files: with an error if the signal is ignored...
     for blocks in 0..8 {
         let output = child(&path, &format!("trap '' XFSZ; ulimit -f {blocks};")).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -126,10 +126,10 @@ fn an_unknown_type_is_an_error_only_when_read() {
         "b.deep F32 [1, 1, 1, 1, 1, 1, 1, 1, 2], which has more than 8 axes",
     ];
     assert_eq!(listed, want);
-    // What is there can be had...
+    // Supported tensors can be read...
     assert_eq!(file.get::<f32>("c").unwrap()["w"].to_vec(), [0.0, 0.0]);
     assert!(file.get::<f32>("nothing").unwrap().is_empty());
-    // ... and what is not says why.
+    // ... and unsupported ones are errors with a reason.
     let said = |prefix| file.get::<f32>(prefix).unwrap_err().to_string();
     assert_eq!(
         said("a"),

@@ -12,10 +12,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Bytes of a tensor of so many million f32.
+/// Bytes of a million f32.
 const MILLION: usize = 4_000_000;
 
-/// Runs a job in a process with so many megabytes of memory, and returns what it says.
+/// Runs a job in a process with this many megabytes of memory, and returns its output.
 #[track_caller]
 fn with_memory(megabytes: usize, job: &str, path: &Path) -> String {
     let run = format!(
@@ -24,7 +24,7 @@ fn with_memory(megabytes: usize, job: &str, path: &Path) -> String {
     );
     let mut command = Command::new("sh");
     command.arg("-c").arg(run).arg(std::env::current_exe().unwrap());
-    // Each thread may reserve as much as an arena of the allocator by itself.
+    // Each thread may reserve the address space of an arena of the allocator.
     command.env("MALLOC_ARENA_MAX", "1").env("RAYON_NUM_THREADS", "1");
     command.env("CHECKPOINT_JOB", job).env("CHECKPOINT_TEST_PATH", path);
     let output = command.output().unwrap();
@@ -43,7 +43,7 @@ fn weights(millions: usize) -> Checkpoint {
     file
 }
 
-/// The jobs. Without one there is nothing to do.
+/// Executes the job of a child process; without one it does nothing.
 #[test]
 fn child() {
     let Ok(job) = std::env::var("CHECKPOINT_JOB") else { return };
@@ -74,7 +74,7 @@ fn saving_allocates_no_memory_for_tensors() {
     // 200 MB of weights, and memory for one more copy, but not for two.
     assert_eq!(with_memory(450, "save", &path), "Ok(())");
     assert!(fs::metadata(&path).unwrap().len() > 50 * MILLION as u64);
-    // And back.
+    // Loading, too.
     assert_eq!(with_memory(450, "load", &path), r#"["model.w"] of []"#);
 }
 
@@ -108,7 +108,7 @@ fn filtered_tensors_take_no_memory() {
     zeros(&path, &[("model.w", 1_000_000), ("optimizer.m", 100_000_000)]);
     assert!(with_memory(300, "load", &path).starts_with("out of memory: "));
     assert_eq!(with_memory(300, "load model", &path), r#"["model.w"] of []"#);
-    // Nor in a file with a checksum, which is read to the end.
+    // The same for a file with a checksum, which is read to the end.
     let mut file = weights(50);
     file.put("model", &StateDict::from([("b".to_string(), Tensor::<f32>::ones([3]))]));
     file.save(&path).unwrap();
@@ -120,7 +120,7 @@ fn filtered_tensors_take_no_memory() {
 fn long_lists_in_a_header_take_a_few_times_their_length() {
     let dir = folder();
     let path = dir.path().join("a");
-    // 30 MB of text. A JSON value for each of the numbers would take 480.
+    // 30 MB of text. With a JSON value per number it would take 480 MB.
     let list = format!("[{}0]", "0,".repeat(15_000_000));
     let text = |header: String| {
         fs::write(&path, raw(&header, 0)).unwrap();

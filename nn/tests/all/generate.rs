@@ -21,7 +21,7 @@ fn temperature_0_is_greedy() {
         let counts = draws(Sampler { temperature: 0.0, top_k }, &logits, 50);
         assert_eq!(counts, [0, 50, 0, 0]);
     }
-    // The first of equals.
+    // Ties: the first token.
     let counts =
         draws(Sampler { temperature: 0.0, top_k: None }, &Tensor::from([1.0f32, 2.0, 2.0]), 9);
     assert_eq!(counts, [0, 9, 0]);
@@ -65,7 +65,7 @@ fn draws_follow_the_softmax() {
 }
 
 #[test]
-fn tiny_and_huge_temperatures() {
+fn tiny_temperatures_are_greedy_and_huge_ones_uniform() {
     let logits = Tensor::from([1.0f32, 3.0, 2.0]);
     for temperature in [1e-3, 1e-50, 5e-324] {
         assert_eq!(draws(Sampler { temperature, top_k: None }, &logits, 20), [0, 20, 0]);
@@ -76,7 +76,7 @@ fn tiny_and_huge_temperatures() {
 
 #[test]
 fn tokens_of_probability_0_are_never_drawn() {
-    // Many draws close to 1, where the weights' sum may fall short by rounding.
+    // Many draws close to 1, where the sum of the weights may be smaller by rounding.
     let mut logits = vec![0.1f32; 999];
     logits.push(f32::NEG_INFINITY);
     let counts =
@@ -115,7 +115,7 @@ fn invalid_samplers_are_rejected() {
 }
 
 fn generate(prompt: &[i64], count: usize, sampler: Sampler, seed: u64) -> Vec<i64> {
-    // Dropout is off when text is made.
+    // Generation does not apply dropout.
     let model = gpt::<f32>(GptConfig { dropout: 0.5, ..config() }, 1);
     let mut made = Vec::new();
     model.generate(prompt, count, sampler, &mut Rng::new(seed), |token| made.push(token));

@@ -43,7 +43,8 @@ fn difference(a: &Gradients<f64>, b: &Gradients<f64>) -> f64 {
     pairs.map(|((_, a), (_, b))| (a - b).abs().max(..).item()).fold(0.0, f64::max)
 }
 
-/// Shards are weighted by what counts in them, however it is spread over the sequences.
+/// Shards are weighted by their numbers of targets that are not ignored, in any distribution over the
+/// sequences.
 #[test]
 fn ignored_targets_are_excluded_from_every_shard() {
     let model = model::<f64>();
@@ -83,13 +84,13 @@ fn the_ignored_target_can_be_chosen() {
     let ignoring = |target| model::<f64>().with_ignore_index(target);
     assert_eq!(ignoring(Some(-1)).ignore_index(), Some(-1));
     assert_eq!(run(ignoring(Some(-1)), &only(&all, -1, counts)), want);
-    // It may be a token, as a padding token is: then it never counts.
+    // It may be a valid token, such as a padding token.
     let without_3 = |row, at| all.at(&[row, at]) != 3;
     let want = run(model(), &only(&all, -100, without_3));
     assert_eq!(run(ignoring(Some(3)), &all), want);
     assert_ne!(run(ignoring(None), &all), want);
     assert_eq!(run(ignoring(None), &all), run(model(), &all));
-    // A clone ignores the same.
+    // A clone has the same setting.
     assert_eq!(ignoring(Some(-1)).clone().ignore_index(), Some(-1));
 }
 
@@ -124,9 +125,9 @@ fn invalid_batches_are_errors() {
     assert!(text.contains("[8, 100] and [7, 100]"), "{text}");
 }
 
-/// At the line of the call, though shards are computed by other threads.
+/// Panics have the line of the call, although shards are computed by other threads.
 #[test]
-fn wrong_batches_are_reported_at_the_line_of_the_caller() {
+fn invalid_batches_are_reported_at_the_line_of_the_caller() {
     let model = model::<f32>();
     let [tokens, targets] = batch(8, 100);
     let wrong = only(&targets, -1, |row, _| row > 0);

@@ -47,7 +47,7 @@ fn check(name: &str, config: GptConfig) {
     let changed = Tensor::cat(&[&x.narrow(1, 0, 7), &tokens(2, 2, CONTEXT - 7)], 1);
     let part = |y: &Tensor<f64>| y.narrow(1, 0, 7);
     let difference = differs(&part(&whole), &part(&logits(&model, &changed)));
-    assert!(difference < 1e-12, "{name} sees later tokens: {difference}");
+    assert!(difference < 1e-12, "{name} depends on later tokens: {difference}");
     assert!(differs(&whole, &logits(&model, &changed)) > 1e-6, "{name} ignores its input");
 
     // Steps with a cache.
@@ -181,7 +181,7 @@ fn a_window_limits_the_reach_of_each_layer() {
     let config = GptConfig { windows: vec![Some(1)], positions: Positions::None, ..small() };
     let model = model(config);
     let x = tokens(1, 1, CONTEXT);
-    // Two layers that each see the previous token reach two tokens back.
+    // With two layers that each attend to the previous token, outputs depend on the two tokens before.
     let other = Tensor::cat(&[&tokens(9, 1, 4), &x.narrow(1, 4, CONTEXT - 4)], 1);
     let after = |y: &Tensor<f64>, n| y.narrow(1, n, CONTEXT - n);
     let (a, b) = (logits(&model, &x), logits(&model, &other));
@@ -268,7 +268,7 @@ fn names_are_those_of_llama() {
     assert_eq!(names, expected);
 }
 
-/// The values of the first layer reach the others.
+/// The values of the first layer are mixed into those of the others.
 #[test]
 fn value_residuals_use_the_first_layer() {
     let model = model(small().with_attention(AttentionKind::ValueResidual));

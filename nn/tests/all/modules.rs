@@ -58,8 +58,8 @@ fn layers() -> Vec<(&'static str, Sequential<f64>)> {
     all
 }
 
-/// What a layer adds to a residual is what it gives, plus the residual: the same bits, with and
-/// without dropout, and so are the gradients up to the order of two sums.
+/// Adding a layer's output to a residual in one pass gives the bits of the separate sum, with and
+/// without dropout, and the same gradients up to the order of two sums.
 #[test]
 fn residuals_are_added_in_one_pass() {
     for (dropout, weights, bias) in [(0.0, 0.0, true), (0.0, 0.3, false), (0.4, 0.0, true)] {
@@ -76,7 +76,7 @@ fn residuals_are_added_in_one_pass() {
                 (mlp.forward_add(&x, &x, p0), &x + &mlp.forward(&x, p1)),
                 (attn.forward_add(&x, &x, p2), &x + &attn.forward(&x, p3)),
             ];
-            // What comes after them draws the same.
+            // The following random numbers of the pass are the same.
             assert_eq!((p0.key(), p2.key()), (p1.key(), p3.key()));
             assert_panics("residual [2, 3, 5, 8], got [8]", || {
                 mlp.forward_add(&x, &x.select(0, 0).select(0, 0).select(0, 0), p0)
@@ -93,7 +93,7 @@ fn residuals_are_added_in_one_pass() {
 #[test]
 fn every_parameter_is_visited_and_trained() {
     let x = Var::constant(randn(&[2, 4, 8], 1));
-    // The gradient of the sum alone would be 0 behind a norm or for a key bias.
+    // The gradient of the sum alone would be 0 before a norm or for a key bias.
     let loss = |y: &Var<f64>| y.mul(&Var::constant(randn(y.shape(), 2))).square().sum(..);
     macro_rules! check {
         ($($build:expr),* $(,)?) => {
@@ -173,7 +173,7 @@ fn a_wrong_visit_is_detected_beside_other_tasks() {
         rayon::scope(|scope| {
             let waiter = rayon::current_thread_index();
             let build = || {
-                // Two pieces of work: this thread makes a task while another is busy with one.
+                // Two tasks: this thread spawns one while the other thread executes one.
                 par::each(vec![(); 2], 1, Cost(u32::MAX), |()| {
                     if rayon::current_thread_index() != waiter {
                         return sleep(100);
@@ -270,8 +270,8 @@ fn batches_equal_single_sequences_and_prefixes_equal_beginnings() {
     }
 }
 
-/// The same lengths throughout, so that even the kernels are the same: then not one bit of an
-/// earlier position may change.
+/// With equal lengths the kernels are the same, so the logits at earlier positions must be equal bit by
+/// bit.
 #[test]
 fn later_tokens_do_not_change_earlier_outputs() {
     fn check<T: Real>() {
@@ -406,7 +406,7 @@ fn a_tied_head_is_one_parameter_with_one_gradient() {
 }
 
 #[test]
-fn frozen_parameters_get_no_gradient_and_stay() {
+fn frozen_parameters_have_no_gradient_and_do_not_change() {
     let model = gpt::<f32>(config(), 1);
     let all = model.named_parameters();
     let frozen = |name: &str| name.contains("h.0.") || name.ends_with("wpe.weight");
@@ -426,7 +426,7 @@ fn frozen_parameters_get_no_gradient_and_stay() {
     for (name, value) in model.state_dict() {
         assert_eq!(bits(&value) == bits(&before[&name]), frozen(&name), "{name}");
     }
-    // A gradient from before the freeze is not used either.
+    // A gradient from before freezing is not used either.
     model.set_trainable(true);
     let grads = model.loss(&x, &y, &mut Pass::train(1)).backward();
     assert_eq!(grads.len(), all.len());
@@ -438,7 +438,7 @@ fn frozen_parameters_get_no_gradient_and_stay() {
 }
 
 #[test]
-fn a_graph_does_not_see_later_changes() {
+fn later_changes_of_a_parameter_do_not_affect_a_graph() {
     let layer = Linear::<f64>::without_bias(2, 1, &mut Rng::new(0));
     layer.weight.set(Tensor::from([[2.0, 3.0]]));
     let x = Var::leaf(Tensor::from([[1.0, 1.0]]));
@@ -459,7 +459,7 @@ fn dropout_rejects_invalid_probabilities() {
 }
 
 #[test]
-fn dropout_of_0_of_1_and_in_evaluation() {
+fn dropout_with_probability_0_and_1_and_in_evaluation() {
     let values = [0.0f32, -0.0, 1.5, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 8.0, -7.0];
     let x = Var::leaf(Tensor::from(values));
     for (p, mut pass) in [(0.0, Pass::train(1)), (0.7, Pass::eval()), (1.0, Pass::eval())] {
@@ -469,7 +469,7 @@ fn dropout_of_0_of_1_and_in_evaluation() {
         let grads = y.sum(..).backward();
         assert_eq!(grads.get(&x).unwrap().to_vec(), [1.0; 7]);
     }
-    // All dropped: zeros whatever was there, and no gradient but zeros.
+    // All dropped: zeros for any input, and gradients of zero.
     let y = Dropout::new(1.0).forward(&x, &mut Pass::train(1));
     assert!(y.value().to_vec().iter().all(|y| y.to_bits() == 0));
     let grads = Backprop::from(&y).cotangent(Tensor::full([7], f32::NAN)).run();
@@ -532,7 +532,8 @@ fn equal_seeds_give_equal_passes() {
     assert_ne!(bits(masks[0].value()), bits(masks[1].value()));
 }
 
-/// Shards are a matter of rounding, and threads of nothing; dropout is another for each shard.
+/// The number of shards changes results by rounding only, the number of threads not at all; each shard
+/// has its own dropout mask.
 #[test]
 fn a_loss_in_shards_is_that_of_the_batch() {
     let config = |dropout| GptConfig {
@@ -567,7 +568,7 @@ fn a_loss_in_shards_is_that_of_the_batch() {
             assert!(got.to_vec() == again.to_vec());
         }
     }
-    // The same sequence in every shard, and yet not the same loss.
+    // The same sequence in every shard, but another loss, by dropout.
     let model = Gpt::<f64>::new(config(0.5), &mut Rng::new(1)).unwrap();
     let tokens = Tensor::<i64>::ones([1, 96]);
     let alone = model.loss_and_gradients(&tokens, &tokens, &mut Pass::train(3)).0;
@@ -575,9 +576,9 @@ fn a_loss_in_shards_is_that_of_the_batch() {
     assert_ne!(model.loss_and_gradients(&many, &many, &mut Pass::train(3)).0, alone);
 }
 
-/// The loss over a large vocabulary, whose logits are never all there, is that of the logits.
+/// The loss over a large vocabulary, whose logits are computed in blocks, equals that of all logits.
 #[test]
-fn loss_over_a_large_vocabulary() {
+fn loss_over_a_large_vocabulary_equals_that_of_all_logits() {
     for tied in [true, false] {
         let config = GptConfig { vocab: 8200, context: 4, tied, ..config() };
         let model = gpt::<f64>(config, 3);
@@ -596,7 +597,7 @@ fn loss_over_a_large_vocabulary() {
     }
 }
 
-/// Threads share the layers, which are trait objects.
+/// Layers are trait objects that several threads can share.
 #[test]
 fn sequential_runs_in_sharded() {
     let rng = &mut Rng::new(3);

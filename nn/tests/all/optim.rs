@@ -1,11 +1,11 @@
 //! Optimisers against PyTorch, and invalid gradients and hyperparameters.
 
 use crate::common::*;
-use retrograd_autograd::{Backprop, Gradients, Var};
+use retrograd_autograd::{Backprop, Gradients, Var, with_threads};
 use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::*;
 use retrograd_nn::schedule::Schedule;
-use retrograd_nn::{ConfigError, Module, Param, Pass, Visitor};
+use retrograd_nn::{ConfigError, Layer, Linear, Module, Param, Pass, Visitor};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
 use std::path::Path;
@@ -32,7 +32,7 @@ pub fn two<T: Real>() -> Two<T> {
     }
 }
 
-/// A backward pass that gives exactly these gradients, of what is not frozen.
+/// The gradients of a backward pass, which are exactly these, except for frozen parameters.
 pub fn gradients<T: Real>(pairs: &[(&Param<T>, Tensor<T>)]) -> Gradients<T> {
     let mut all = Gradients::empty();
     for (param, g) in pairs.iter().filter(|(param, _)| param.is_trainable()) {
@@ -105,7 +105,7 @@ fn five_steps_agree_with_pytorch() {
     println!("{} cases, largest difference {worst:.1e}", cases.as_object().unwrap().len());
 }
 
-/// One of each, under a name.
+/// All optimisers, with their names.
 pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
     let adam = AdamConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
     let nesterov = SgdConfig { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.1 };
@@ -231,7 +231,7 @@ fn groups_decay_by_rank() {
     }
     let count: usize = groups.iter().map(|g| g.params.len()).sum();
     assert_eq!(count, model.named_parameters().len());
-    // Each group has its own decay: with gradients of 0, AdamW does nothing else.
+    // Each group has its own decay: with gradients of 0, AdamW only decays.
     let model = two::<f64>();
     let one = |name: &str, p: &Param<f64>, weight_decay| Group {
         params: vec![(name.to_string(), p.clone())],
@@ -263,7 +263,7 @@ fn epsilon_0_gives_no_nan() {
             optimizer.step(&gradients(&zeros())).unwrap();
             assert_eq!(state_bits(&model), before, "no gradient, no step");
             let mut some = vec![T::ZERO; 4];
-            // Its square vanishes in f32.
+            // Its square underflows in f32.
             some[2] = T::from_f64(1e-30);
             let vector = Tensor::from_vec(some, [4]);
             for _ in 0..3 {
@@ -356,7 +356,7 @@ fn optimiser_state_is_loaded_whole_or_not_at_all() {
 }
 
 #[test]
-fn step_counts_beyond_32_bits_and_at_the_end() {
+fn step_counts_beyond_32_bits_are_exact_and_saturate() {
     let model = two::<f64>();
     for steps in [1 << 31, 1 << 33, u64::MAX - 1, u64::MAX] {
         for (name, mut optimizer) in every(&model) {
@@ -372,7 +372,7 @@ fn step_counts_beyond_32_bits_and_at_the_end() {
 }
 
 #[test]
-fn clipping_by_the_common_norm() {
+fn gradients_are_clipped_by_the_global_norm() {
     fn check<T: Real>(digits: f64) {
         let model = two::<T>();
         let pair = |x: f64| {
@@ -405,7 +405,7 @@ fn clipping_by_the_common_norm() {
         let nothing = Param::new(Tensor::<T>::zeros([0, 3]));
         let mut g = gradients(&[(&nothing, Tensor::zeros([0, 3]))]);
         assert_eq!(g.clip_norm(1.0), 0.0);
-        // Squares that overflow or vanish.
+        // Squares that overflow or underflow.
         let sizes: &[f64] = match T::DTYPE {
             retrograd_tensor::DType::F32 => &[1e20, 1e38, 1e-20, 1e-30, 1e-37],
             _ => &[1e20, 1e200, 1e307, 1e-20, 1e-200, 1e-300],
@@ -434,7 +434,7 @@ fn clipping_by_the_common_norm() {
     check::<f64>(1e-6);
 }
 
-/// Nothing that is done after clipping passes as finite because clipping has looked.
+/// Gradients that are changed after clipping are checked for non-finite values again.
 #[test]
 fn gradients_changed_after_clipping_are_checked_again() {
     fn check<T: Real>() {
@@ -463,7 +463,7 @@ fn gradients_changed_after_clipping_are_checked_again() {
                 assert_eq!(optimizer.step(&g).unwrap_err(), rejected, "{name}, {bad}");
                 assert_eq!(state_bits(&model), before);
             }
-            // The other way round, a finite sum does not make finite what is not.
+            // Conversely, adding finite gradients does not make non-finite ones pass.
             let mut g = pair(bad);
             g.clip_norm(1.0);
             g.accumulate(clipped(2.0));
@@ -477,7 +477,7 @@ fn gradients_changed_after_clipping_are_checked_again() {
         g.clip_norm(f64::INFINITY);
         g.accumulate(pair(largest));
         of_both(&g);
-        // A parameter of which there was no gradient before.
+        // A parameter without a gradient so far.
         let ones = || gradients(&[(&model.matrix, Tensor::ones([2, 3]))]);
         let mut g = ones();
         g.clip_norm(1.0);
@@ -493,7 +493,7 @@ fn gradients_changed_after_clipping_are_checked_again() {
 
 #[test]
 fn the_norm_of_many_small_gradients_is_exact() {
-    // A running f32 sum would stop at 2^24.
+    // A sum in f32 would stop at 2^24.
     let p = Param::new(Tensor::<f32>::zeros([1 << 22]));
     let mut all = Gradients::empty();
     let many: Vec<Param<f32>> = (0..8).map(|_| Param::new(Tensor::zeros([1 << 22]))).collect();
@@ -504,7 +504,7 @@ fn the_norm_of_many_small_gradients_is_exact() {
 }
 
 #[test]
-fn an_optimiser_minimises() {
+fn optimisers_minimise_a_quadratic_loss() {
     for (i, name) in ["sgd", "momentum", "nesterov", "adam", "adamw"].into_iter().enumerate() {
         let model = two::<f32>();
         let (_, mut optimizer) = every(&model).remove(i);
@@ -518,13 +518,13 @@ fn an_optimiser_minimises() {
             optimizer.set_lr(0.1 * (1.0 - step as f64 / 200.0));
             optimizer.step(&loss().backward()).unwrap();
         }
-        // Weight decay pulls a little.
+        // Weight decay shifts the minimum slightly.
         assert!(loss().item() < 0.05 * first, "{name}: {} from {first}", loss().item());
     }
 }
 
 #[test]
-fn schedules() {
+fn schedules_equal_their_formulas() {
     let cosine = Schedule::WarmupCosine { lr: 1e-3, min_lr: 1e-4, warmup: 100, steps: 2000 };
     // nanoGPT's get_lr, by hand.
     let nano = |it: f64| match it {
@@ -562,9 +562,9 @@ fn schedules() {
     assert_eq!(text, "the final learning rate must be finite and >= 0, got -1");
 }
 
-/// Averages of gradients that have ended fade away without becoming subnormal.
+/// Without further gradients, moving averages decay to 0 and never become subnormal.
 #[test]
-fn averages_end_at_zero() {
+fn averages_decay_to_zero() {
     let model = two::<f32>();
     let config = AdamConfig { betas: (0.5, 0.5), ..Default::default() };
     let mut optimizer = AdamW::new(&model, config).unwrap();
@@ -579,4 +579,110 @@ fn averages_end_at_zero() {
     for (name, average) in optimizer.state_dict() {
         assert_eq!(average.abs().max(..).item(), 0.0, "{name}");
     }
+}
+
+/// Muon by the formulas of its documentation, and AdamW for the bias.
+#[test]
+fn muon_by_hand() {
+    let layer = Linear::<f64>::new(5, 3, &mut Rng::new(1));
+    let config = MuonConfig { weight_decay: 0.1, ..MuonConfig::default() };
+    let mut muon = Muon::new(&layer, config).unwrap();
+    let alone = Linear::<f64>::new(5, 3, &mut Rng::new(1));
+    let bias = alone.bias.clone().unwrap();
+    let mut adam = AdamW::with_groups(
+        vec![Group { params: vec![("bias".into(), bias.clone())], weight_decay: 0.0 }],
+        config.adam,
+    )
+    .unwrap();
+    let (mut w, mut m) = (layer.weight.value(), Tensor::zeros([3, 5]));
+    for step in 0..4 {
+        let g = Tensor::<f64>::randn([3, 5], &mut Rng::new(step));
+        let loss = |l: &Linear<f64>| {
+            let bias = l.bias.as_ref().unwrap().to_var();
+            (l.weight.to_var().mul(&Var::constant(g.clone()))).sum(..) + bias.square().sum(..)
+        };
+        muon.step(&loss(&layer).backward()).unwrap();
+        adam.step(&loss(&alone).backward()).unwrap();
+        m = &m * 0.95 + &g * 0.05;
+        let u = &m * 0.95 + &g * 0.05;
+        let mut x = &u * (1.0 / (u.square().sum(..).item().sqrt() + 1e-7));
+        for _ in 0..5 {
+            let a = x.matmul(&x.t());
+            x = &x * 3.4445 + (&a * -4.775 + a.matmul(&a) * 2.0315).matmul(&x);
+        }
+        // 3 rows and 5 columns: the scale is 1.
+        w = &w * (1.0 - 0.02 * 0.1) - x * 0.02;
+        assert!((layer.weight.value() - &w).abs().max(..).item() < 1e-12);
+        assert_eq!(layer.bias.as_ref().unwrap().value(), bias.value());
+    }
+}
+
+#[test]
+fn muon_resumes_bit_for_bit_and_rejects_invalid_arguments() {
+    let (layer, other) = (|| Linear::<f32>::new(6, 4, &mut Rng::new(1)), 3);
+    let loss = |l: &Linear<f32>, step: u64| {
+        let x = Var::constant(Tensor::randn([2, 6], &mut Rng::new(step)));
+        l.forward(&x, &mut Pass::eval()).square().sum(..).backward()
+    };
+    let whole = layer();
+    let mut muon = Muon::new(&whole, MuonConfig::default()).unwrap();
+    (0..6).for_each(|step| muon.step(&loss(&whole, step)).unwrap());
+    let part = layer();
+    let mut first = Muon::new(&part, MuonConfig::default()).unwrap();
+    (0..other).for_each(|step| first.step(&loss(&part, step)).unwrap());
+    let mut second = Muon::new(&part, MuonConfig::default()).unwrap();
+    second.load_state_dict(first.steps(), &first.state_dict()).unwrap();
+    (other..6).for_each(|step| second.step(&loss(&part, step)).unwrap());
+    assert_eq!(part.state_dict(), whole.state_dict());
+    assert_eq!(second.state_dict(), muon.state_dict());
+
+    // The learning rate of AdamW keeps its ratio.
+    muon.set_lr(0.0);
+    let before = whole.state_dict();
+    muon.step(&loss(&whole, 9)).unwrap();
+    assert_eq!(whole.state_dict(), before);
+    assert_eq!(muon.lr(), 0.0);
+
+    // All or nothing.
+    let mut dict = muon.state_dict();
+    dict.remove("m.bias");
+    let kept = muon.state_dict();
+    assert!(muon.load_state_dict(1, &dict).is_err());
+    assert_eq!(muon.state_dict(), kept);
+    whole.bias.as_ref().unwrap().set_trainable(false);
+    let grads = loss(&whole, 1);
+    whole.bias.as_ref().unwrap().set_trainable(true);
+    let before = (whole.state_dict(), muon.state_dict());
+    assert!(
+        matches!(muon.step(&grads), Err(StepError::MissingGradient(names)) if names == ["bias"])
+    );
+    assert_eq!((whole.state_dict(), muon.state_dict()), before);
+
+    for config in [
+        MuonConfig { lr: -1.0, ..MuonConfig::default() },
+        MuonConfig { momentum: 1.0, ..MuonConfig::default() },
+        MuonConfig { weight_decay: f64::NAN, ..MuonConfig::default() },
+    ] {
+        assert!(Muon::new(&layer(), config).is_err());
+    }
+    let vector = Muon::with_rule(&layer(), MuonConfig::default(), |name, _| name == "bias");
+    assert!(vector.unwrap_err().to_string().contains("bias [4] is not a matrix"));
+}
+
+#[test]
+fn orthogonalized_matrices_have_singular_values_near_1() {
+    for shape in [[4, 9], [9, 4], [7, 7], [1, 5], [5, 1]] {
+        let x = orthogonalize(&Tensor::<f64>::randn(shape, &mut Rng::new(3)), 8);
+        let gram = if shape[0] < shape[1] { x.matmul(&x.t()) } else { x.t().matmul(&x) };
+        let off = (&gram - &Tensor::eye(gram.size(0))).abs().max(..).item();
+        assert!(off < 0.5, "{shape:?}: {off}");
+    }
+    let zeros = orthogonalize(&Tensor::<f32>::zeros([3, 4]), 5);
+    assert_eq!(zeros.to_vec(), [0.0; 12]);
+    let bits = |threads| {
+        with_threads(threads, || {
+            orthogonalize(&Tensor::<f32>::randn([70, 130], &mut Rng::new(1)), 5)
+        })
+    };
+    assert_eq!(bits(1), bits(3));
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Runs `f` on another thread, which is given up if it does not end: a deadlock must be a failed
-/// test and not one that never ends.
+/// Runs `f` on another thread, and panics if it takes longer than a minute, so that a deadlock is a
+/// failed test.
 #[track_caller]
 fn ends(f: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
@@ -21,7 +21,7 @@ fn ends(f: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match ended.recv_timeout(Duration::from_secs(60)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it waits for itself"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("deadlock"),
         _ => thread.join().unwrap(),
     }
 }
@@ -46,7 +46,7 @@ fn access_within_an_update_panics() {
             let text = panic_text(|| p.update(|_| again(&p)));
             let start = format!("Param::{method}: this thread is in the middle of changing");
             assert!(text.starts_with(&start), "{text}");
-            // Afterwards it can be used as before.
+            // After the panic it can be used as before.
             p.update(|w| w.add_assign(&Tensor::ones([2])));
             assert_eq!(p.value().to_vec(), [2.0, 3.0]);
         });
@@ -73,7 +73,7 @@ fn the_panic_names_the_line_of_the_caller() {
 }
 
 #[test]
-fn shape_identity_and_gradient_are_free_within_an_update() {
+fn shape_identity_and_gradient_are_accessible_within_an_update() {
     ends(|| {
         let p = param();
         let grads = p.to_var().square().sum(..).backward();
@@ -116,7 +116,7 @@ fn gradients_are_found_by_parameter() {
         assert_eq!(bits(grads.get(p).unwrap()), bits(by_var));
         assert_eq!(bits(grads.get(&p.clone()).unwrap()), bits(by_var));
     }
-    // As soon as it is frozen its variable is a constant; the gradient is still that of the pass.
+    // When it is frozen its variable is a constant; the gradient of the pass is unchanged.
     model.vector.set_trainable(false);
     assert!(grads.get(&model.vector.to_var()).is_none());
     assert!(grads.get(&model.vector).is_some());
@@ -125,9 +125,9 @@ fn gradients_are_found_by_parameter() {
     assert!(grads.get(&model.vector).is_none() && grads.len() == 1);
 }
 
-/// An update by hand is what the optimiser does.
+/// An update by hand equals that of the optimiser.
 #[test]
-fn gradient_descent_by_hand() {
+fn an_update_by_hand_equals_that_of_the_optimiser() {
     let (a, b) = (two::<f32>(), two::<f32>());
     let mut sgd = Sgd::new(&a, Default::default()).unwrap();
     sgd.step(&both(&a, 5)).unwrap();

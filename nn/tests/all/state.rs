@@ -6,7 +6,7 @@ use retrograd_nn::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-/// nanoGPT's names for two layers, as PyTorch's state_dict() gives them, sorted.
+/// nanoGPT's names for two layers in PyTorch's state_dict(), sorted.
 const NAMES: [&str; 29] = [
     "lm_head.weight",
     "transformer.h.0.attn.c_attn.bias",
@@ -60,7 +60,7 @@ fn names_are_those_of_nanogpt() {
 
 #[test]
 fn sizes_are_those_of_nanogpt() {
-    // As printed by nanoGPT for its recipe on a CPU, plus the positions, which it leaves out.
+    // The number printed by nanoGPT for its CPU recipe, plus the position embedding, which it excludes.
     let cpu = GptConfig {
         vocab: 65,
         context: 64,
@@ -110,7 +110,7 @@ fn a_state_dict_is_a_snapshot() {
     assert_eq!(dict_bits(&dict), before);
     model.load_state_dict(&dict).unwrap();
     assert_eq!(state_bits(&model), before);
-    // And loading shares nothing that a later change could reach.
+    // Loading does not share memory with the state dict.
     shake(&model, &mut Rng::new(3));
     assert_eq!(dict_bits(&dict), before);
 }
@@ -180,7 +180,7 @@ fn a_differing_prefix_of_names_is_explained() {
          \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile adds; \
          `Checkpoint::get(\"_orig_mod\")` removes it)"
     );
-    // The fields hold them all, and so does the long form of the message.
+    // The fields of the error contain all of them, and so does the long form of the message.
     let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
     assert_eq!((error.missing.len(), error.unexpected.len()), (28, 29));
     let long = format!("{error:#}");
@@ -195,7 +195,7 @@ fn a_differing_prefix_of_names_is_explained() {
     let own = "names in the state dict begin with `model.gpt.`; `Checkpoint::get(\"model.gpt\")` removes \
                it)";
     assert_eq!(hint(&with("model.gpt.")).unwrap(), own);
-    // With other names among them, and the other way round.
+    // With other names among them, and with the missing prefix.
     let mut dict = with("module.");
     dict.insert("step".into(), Tensor::ones([]));
     dict.remove("module.transformer.wpe.weight");
@@ -208,7 +208,7 @@ fn a_differing_prefix_of_names_is_explained() {
         hint(&below).unwrap(),
         "names in the state dict lack `transformer.` at their beginning)"
     );
-    // No prefix explains these.
+    // Names without a common prefix.
     assert_eq!(hint(&StateDict::new()), None);
     let mut dict = with("");
     dict.remove("transformer.wpe.weight");
@@ -218,7 +218,7 @@ fn a_differing_prefix_of_names_is_explained() {
 
 #[test]
 fn transposed_weights_are_explained() {
-    // As GPT-2's Conv1D has them: all four matrices of a block, of which one is square.
+    // As in GPT-2's Conv1D: all four matrices of a block, one of which is square.
     let model = gpt::<f32>(config(), 1);
     let mut dict = model.state_dict();
     for (name, w) in &mut dict {
@@ -229,7 +229,7 @@ fn transposed_weights_are_explained() {
     let error = model.load_state_dict(&dict).unwrap_err();
     assert_eq!(error.mismatched.len(), 6);
     assert!(error.to_string().contains("transposes all of them, the square ones too"), "{error}");
-    // Another shape is no transposition.
+    // Another shape is not explained as a transpose.
     let mut dict = model.state_dict();
     dict.insert("transformer.h.0.mlp.c_fc.weight".into(), Tensor::ones([8, 33]));
     assert!(!model.load_state_dict(&dict).unwrap_err().to_string().contains("hint"));
@@ -260,7 +260,7 @@ fn a_tied_parameter_is_read_once() {
 }
 
 #[test]
-fn a_state_dict_fits_while_another_thread_trains() {
+fn a_state_dict_is_consistent_while_another_thread_trains() {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     let model = gpt::<f32>(config(), 1);
     let fresh = gpt::<f32>(config(), 2);
@@ -296,7 +296,7 @@ fn a_tied_parameter_may_have_either_name_or_both() {
     dict.remove("lm_head.weight");
     dict.remove("transformer.wte.weight");
     assert_eq!(model.load_state_dict(&dict).unwrap_err().missing, ["transformer.wte.weight"]);
-    // Torn by one bit, and by the sign of a zero.
+    // Values that differ in one bit, or in the sign of a zero.
     for change in [|x: f32| f32::from_bits(x.to_bits() ^ 1), |_| -0.0] {
         let mut dict = source.state_dict();
         let mut head = dict["lm_head.weight"].contiguous();
@@ -307,7 +307,7 @@ fn a_tied_parameter_may_have_either_name_or_both() {
         let error = model.load_state_dict(&dict).unwrap_err();
         assert_eq!(error.conflicting, [("transformer.wte.weight".into(), "lm_head.weight".into())]);
     }
-    // NaN is the same as itself: an archive of a failed run can be loaded.
+    // Equal NaN are accepted, so that the state of a failed run can be loaded.
     let mut dict = source.state_dict();
     for name in ["lm_head.weight", "transformer.wte.weight"] {
         dict.insert(name.into(), Tensor::full([7, 8], f32::NAN));
@@ -331,9 +331,9 @@ fn any_layout_can_be_loaded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is done to a state dict, either all of it is loaded or nothing.
+    /// After any edits of a state dict, either all of it is loaded or nothing.
     #[test]
-    fn all_or_nothing(edits in prop::collection::vec((0usize..29, 0u8..4), 0..4)) {
+    fn loading_is_atomic(edits in prop::collection::vec((0usize..29, 0u8..4), 0..4)) {
         let model = gpt::<f32>(config(), 1);
         let before = state_bits(&model);
         let mut dict = gpt::<f32>(config(), 2).state_dict();

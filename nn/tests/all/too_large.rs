@@ -5,7 +5,7 @@ use retrograd_nn::attention::*;
 use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 
-/// Asserts that `f` panics with a text that begins with `want`, in the line of this call.
+/// Asserts that `f` panics with a message that starts with `want`, at the line of this call.
 #[track_caller]
 fn panics_here<R>(want: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
@@ -13,7 +13,7 @@ fn panics_here<R>(want: &str, f: impl FnOnce() -> R) {
 }
 
 #[test]
-fn layers() {
+fn layers_larger_than_memory_panic() {
     let r = &mut Rng::new(1);
     let (wide, overflow) = (1 << 25, usize::MAX);
     let no_memory = "uniform: no memory for 4503599627370496 bytes";
@@ -29,7 +29,7 @@ fn layers() {
 }
 
 #[test]
-fn models() {
+fn models_larger_than_memory_panic() {
     let r = &mut Rng::new(1);
     let tokens = GptConfig { vocab: 1 << 45, ..config() };
     panics_here("randn: no memory for ", || Gpt::<f32>::new(tokens, r).map(drop));
@@ -45,7 +45,7 @@ fn models() {
 }
 
 #[test]
-fn attention() {
+fn attention_larger_than_memory_panics() {
     let r = &mut Rng::new(1);
     let n = 1 << 24;
     let no_memory = "uniform: no memory for ";

@@ -9,10 +9,10 @@ use retrograd_tensor::Tensor;
 
 const PLAIN: AdamConfig = AdamConfig { lr: 0.1, betas: (0.9, 0.999), eps: 0.0, weight_decay: 0.0 };
 
-/// At its first step a parameter moves by the learning rate, whatever its gradient: the averages
-/// are `(1 - β₁) g` and `(1 - β₂) g²`, and corrected `g` and `g²`.
+/// The first update of a parameter has the size of the learning rate, for any gradient: the averages
+/// are `(1 - β₁) g` and `(1 - β₂) g²`, and `g` and `g²` after correction.
 #[test]
-fn the_first_step_after_unfreezing_is_a_first_step() {
+fn the_first_step_after_unfreezing_is_corrected_as_a_first_step() {
     let model = two::<f64>();
     let optimizers: [Box<dyn Optimizer<f64>>; 2] =
         [Box::new(Adam::new(&model, PLAIN).unwrap()), Box::new(AdamW::new(&model, PLAIN).unwrap())];
@@ -32,7 +32,7 @@ fn the_first_step_after_unfreezing_is_a_first_step() {
     }
 }
 
-/// By hand, with `n` the number of steps in which the vector was trained.
+/// Compares with the formula, where `n` is the number of steps in which the vector was trained.
 #[test]
 fn each_parameter_has_its_own_correction() {
     let model = two::<f64>();
@@ -107,7 +107,7 @@ fn step_counts_that_differ_from_the_optimisers_are_saved() {
     model.vector.set_trainable(false);
     adam.step(&both(&model, 2)).unwrap();
     assert_eq!(counts(&adam), [("step.vector".to_string(), vec![1.0])]);
-    // A state without counts, as earlier versions wrote it, is of a run that froze nothing.
+    // A state without counts, of an earlier version: all parameters were trained in all steps.
     let mut dict = adam.state_dict();
     dict.remove("step.vector");
     adam.load_state_dict(7, &dict).unwrap();

@@ -27,7 +27,7 @@ impl<P: Pointwise<f64>> Kernel<f64> for Forward<'_, P> {
     }
 }
 
-/// At 2000 points of an interval, and at those where a derivative may be one-sided or cancel.
+/// Compares at 2000 points of an interval, and at those where a derivative may be one-sided or cancel.
 fn check<P: Pointwise<f64>>(op: P, lo: f64, hi: f64) -> &'static str {
     let mut x = Tensor::<f64>::uniform([2000], lo, hi, &mut Rng::new(1)).to_vec();
     x.extend([-30.0, -1.0, 0.0, 1e-9, 0.5, 1.0, 30.0].into_iter().filter(|x| (lo..hi).contains(x)));
@@ -62,7 +62,7 @@ impl ForEachOp<f64> for Names {
     }
 }
 
-/// Checks each operation, and gives their names.
+/// Checks each operation; evaluates to their names.
 macro_rules! check {
     ($($op:expr, $lo:expr, $hi:expr;)+) => {
         vec![$(check($op, $lo, $hi)),+]

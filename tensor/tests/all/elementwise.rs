@@ -208,7 +208,7 @@ fn values_are_within_their_bounds() {
     for special in SPECIAL {
         x.extend([special.next_up(), special.next_down()]);
     }
-    x.extend((0..20_000).map(|_| rng.hostile() as f32));
+    x.extend((0..20_000).map(|_| rng.adversarial() as f32));
     x.extend((-4000..4000).map(|i| i as f32 / 300.0));
     let x = Tensor::from_vec(x.clone(), [x.len()]);
     let wide: Tensor<f64> = x.cast();
@@ -248,9 +248,9 @@ fn derivatives_agree_with_the_exact_ones() {
     }
 }
 
-/// Signs of zero, subnormals, kinks.
+/// Values and derivatives at signed zeros, subnormal numbers and kinks.
 #[test]
-fn conventions() {
+fn documented_conventions_hold() {
     let of = |f: fn(&Tensor<f32>) -> Tensor<f32>, x: f32| {
         let y: Vec<f32> = Level::available()
             .into_iter()
@@ -315,10 +315,10 @@ fn conventions() {
 /// The results of a short tensor, at any start, have the bits of the same elements in a long
 /// tensor.
 #[test]
-fn every_length_and_start() {
+fn bits_do_not_depend_on_length_and_start() {
     let mut rng = Rng(3);
-    let x: Tensor<f32> = rng.hostiles(&[160]);
-    let y: Tensor<f32> = rng.hostiles(&[160]);
+    let x: Tensor<f32> = rng.adversarial_values(&[160]);
+    let y: Tensor<f32> = rng.adversarial_values(&[160]);
     for f in unaries() {
         on_levels(|level| {
             let whole = (f.f32)(&x);
@@ -457,7 +457,7 @@ proptest! {
 
     #[test]
     fn every_layout_has_the_bits_of_the_contiguous_one(dims in shapes(5), seed: u64) {
-        let x: Tensor<f32> = Rng(seed).hostiles(&dims);
+        let x: Tensor<f32> = Rng(seed).adversarial_values(&dims);
         let unaries = unaries();
         let f = &unaries[(seed % unaries.len() as u64) as usize];
         let want = (f.f32)(&x);
@@ -472,7 +472,7 @@ proptest! {
     #[test]
     fn broadcasting_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
         let mut rng = Rng(seed);
-        let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.hostiles(&a), rng.hostiles(&b));
+        let (x, y): (Tensor<f32>, Tensor<f32>) = (rng.adversarial_values(&a), rng.adversarial_values(&b));
         for op in BINARY {
             let want = (op.f32)(&x, &y);
             prop_assert_eq!(&want.shape()[..], &dims[..]);
@@ -495,7 +495,7 @@ proptest! {
     #[test]
     fn selection_pairs_the_right_elements((a, b, dims) in pairs(), seed: u64) {
         let mut rng = Rng(seed);
-        let (x, y): (Tensor<f64>, Tensor<f64>) = (rng.hostiles(&a), rng.hostiles(&b));
+        let (x, y): (Tensor<f64>, Tensor<f64>) = (rng.adversarial_values(&a), rng.adversarial_values(&b));
         let keep = Tensor::from_fn(dims.as_slice(), |_| rng.below(2) == 0);
         for keep in [keep.clone(), keep.broadcast_to(dims.as_slice()), keep.not().not()] {
             let z = keep.where_(&x, &y);
@@ -511,7 +511,7 @@ proptest! {
 fn threads_and_levels_have_equal_bits() {
     let mut rng = Rng(4);
     // A size without small factors, above the parallel threshold of the cheapest operations.
-    let x: Tensor<f32> = rng.hostiles(&[293, 509]);
+    let x: Tensor<f32> = rng.adversarial_values(&[293, 509]);
     let (row, column): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[509]), rng.normals(&[293, 1]));
     let (g, turned) = (rng.normals::<f32>(&[293, 509]), x.t().contiguous().t());
     for f in unaries() {
@@ -547,10 +547,10 @@ fn fused_levels_are_tested() {
     assert_eq!(has_vectors, !fused().is_empty());
 }
 
-/// Runs that are processed together, start in the middle, are copied in blocks, or exceed a block.
+/// Runs that are merged, start within a vector, are copied in blocks, or exceed a block.
 #[test]
 fn runs_of_all_lengths() {
-    runs_of_all_lengths_of::<f32>(); // which holds all numbers here exactly
+    runs_of_all_lengths_of::<f32>(); // all numbers here are exact in f32
     runs_of_all_lengths_of::<f64>();
 }
 

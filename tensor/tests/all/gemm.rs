@@ -43,7 +43,7 @@ fn at(m: &MatRef<'_, f32>, i: usize, j: usize) -> f32 {
     m.data[(m.offset as isize + i as isize * m.row_stride + j as isize * m.col_stride) as usize]
 }
 
-/// The definition: a chain of fused multiply-adds over each block of the sum, blocks in order.
+/// One element by the definition: sequential fused multiply-adds in each block of `K`, blocks in order.
 fn by_definition(
     a: &MatRef<'_, f32>,
     b: &MatRef<'_, f32>,
@@ -114,7 +114,7 @@ fn bits_are_those_of_the_definition() {
 }
 
 #[test]
-fn long_sums_and_many_blocks() {
+fn bits_of_products_larger_than_a_block() {
     for k in [0, 511, 512, 513, 1024, 1025, 1600] {
         check_bits((7, k, 19), (Rows, Columns), k % 2 == 0);
         check_bits((25, k, 65), (Columns, Rows), k % 2 == 1);
@@ -135,7 +135,7 @@ fn long_sums_and_many_blocks() {
 /// Contiguous columns and few rows, skinny and packed; whole and partial vectors, more than one
 /// block of the sum.
 #[test]
-fn few_rows_and_contiguous_columns() {
+fn bits_of_skinny_products() {
     for m in 1..=9 {
         check_bits((m, 15 + m, 30 + m), (Rows, Columns), m % 2 == 0);
         check_bits((m, 530, 490 + 2 * m), (Rows, Columns), m % 2 == 1);
@@ -178,12 +178,12 @@ fn bits_do_not_depend_on_threads() {
 
 /// Infinities, NaN and subnormal numbers give the results of the definition.
 #[test]
-fn special_values() {
+fn special_values_propagate_as_in_the_definition() {
     let mut rng = Rng(6);
     let (m, k, n) = (13, 9, 37);
     for _ in 0..50 {
-        let a: Vec<f32> = (0..m * k).map(|_| rng.hostile() as f32).collect();
-        let b: Vec<f32> = (0..k * n).map(|_| rng.hostile() as f32).collect();
+        let a: Vec<f32> = (0..m * k).map(|_| rng.adversarial() as f32).collect();
+        let b: Vec<f32> = (0..k * n).map(|_| rng.adversarial() as f32).collect();
         let (a, b) = (matrix(Rows, &a, m, k), matrix(Columns, &b, k, n));
         for level in fused() {
             let mut out = vec![0.0; m * n];

@@ -21,7 +21,7 @@ fn shapes() -> impl Iterator<Item = ([usize; 3], usize, [usize; 3])> {
             counts.into_iter().flat_map(move |n| {
                 let mut whole = shape;
                 whole[axis] = n;
-                // Also fewer lines than the tensor has.
+                // Also with fewer slices than the tensor has.
                 let fewer = std::array::from_fn(|i| if i == axis { n } else { shape[i].min(2) });
                 [(shape, axis, whole), (shape, axis, fewer)]
             })
@@ -93,7 +93,7 @@ fn index_select_and_index_add_equal_loops() {
 }
 
 #[test]
-fn embedding_and_its_gradient() {
+fn embedding_and_its_gradient_equal_loops() {
     let table = Tensor::<f32>::arange(0.0, 8.0, 1.0).reshape([4, 2]);
     let idx = Tensor::from([[3i64, 0], [3, 1]]);
     let y = table.embedding(&idx);

@@ -14,7 +14,7 @@ fn specials<T: Real>() -> Vec<T> {
     out
 }
 
-/// Equal bits, any NaN for any NaN.
+/// Asserts equal bits, or NaN in both.
 #[track_caller]
 fn same<T: Real>(what: &str, args: &[T], got: T, want: T) {
     let (g, w) = (got.to_f64(), want.to_f64());
@@ -52,7 +52,7 @@ impl<T: Real> Kernel<T> for Check<T> {
     }
 }
 
-/// Vectors that run through `all`, each element in a different lane every time.
+/// All windows of `n` elements of `all`, so that each element occurs in each lane.
 fn windows<T: Real>(all: &[T], n: usize) -> impl Iterator<Item = Vec<T>> + '_ {
     (0..all.len()).map(move |i| (0..n).map(|j| all[(i + j) % all.len()]).collect())
 }
@@ -136,7 +136,7 @@ fn ternary<T: Real, S: Lanes<T>>(s: S, fma: fn(T, T, T) -> T) {
             }
         }
     }
-    // Fusing is visible in (1 + e)^2 - 1 - 2e, which is e^2 or 0.
+    // (1 + e)^2 - 1 - 2e is e^2 if fused, 0 otherwise.
     let (one, e) = (T::ONE, T::EPSILON);
     let c = -(one + e + e);
     let got = lanes(s, s.fma(s.splat(one + e), s.splat(one + e), s.splat(c)))[0];
@@ -272,7 +272,7 @@ fn memory<T: Real, S: Lanes<T>>(s: S) {
 }
 
 #[test]
-fn f32_on_every_level() {
+fn f32_lanes_equal_scalar_code_on_every_level() {
     for level in Level::available() {
         let fma = if level == Level::Scalar { |a, b, c| a * b + c } else { f32::mul_add };
         f32::dispatch(level, Check(fma));
@@ -280,7 +280,7 @@ fn f32_on_every_level() {
 }
 
 #[test]
-fn f64_on_one_lane() {
+fn f64_lanes_equal_scalar_code() {
     f64::dispatch(Level::Scalar, Check(|a, b, c| a * b + c));
 }
 

@@ -61,7 +61,7 @@ fn fused_layers_equal_separate_operations() {
 }
 
 #[test]
-fn any_layout_and_any_leading_axes() {
+fn layouts_and_leading_axes_do_not_change_results() {
     let x: Tensor<f32> = random(&[5, 4, 3, 2], 1);
     let x = x.permute([2, 0, 3, 1]);
     let wide: Tensor<f32> = random(&[4, 14], 2);

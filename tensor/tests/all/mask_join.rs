@@ -1,4 +1,4 @@
-//! Selection by masks, and joining, against loops over all elements.
+//! Selection by masks, and concatenation, against loops over all elements.
 
 use retrograd_tensor::{Tensor, with_threads};
 
@@ -7,7 +7,7 @@ fn counted(shape: &[usize]) -> Tensor<i64> {
 }
 
 #[test]
-fn where_selects_and_never_multiplies() {
+fn where_does_not_propagate_nan_of_the_other_operand() {
     let keep = Tensor::from([[true], [false]]);
     let a = Tensor::from([1.0f32, f32::NAN, -0.0]);
     let y = keep.where_(&a, &Tensor::scalar(f32::INFINITY));
@@ -33,7 +33,7 @@ fn masked_fill_keeps_the_shape_of_the_tensor() {
 }
 
 #[test]
-fn triangles() {
+fn tril_and_triu_equal_loops() {
     for shape in [&[3usize, 4][..], &[4, 3], &[2, 3, 3], &[1, 1], &[0, 2], &[2, 0], &[2, 0, 3]] {
         let x = counted(shape).transpose(-2, -1);
         let r = x.rank();
@@ -50,7 +50,7 @@ fn triangles() {
 }
 
 #[test]
-fn logic_broadcasts() {
+fn logical_operations_broadcast() {
     let (a, b) = (Tensor::from([[true], [false]]), Tensor::from([true, false]));
     assert_eq!((&a & &b).to_vec(), [true, false, false, false]);
     assert_eq!((&a | &b).to_vec(), [true, true, true, false]);
@@ -65,7 +65,7 @@ fn cat_concatenates_parts() {
             let part = |&n: &usize| {
                 let mut shape = [3, 4, 5];
                 shape[axis] = n;
-                // In some other layout.
+                // In another layout.
                 counted(&[shape[2], shape[0], shape[1]]).permute([1, 2, 0])
             };
             let parts: Vec<_> = sizes.iter().map(part).collect();

@@ -11,9 +11,9 @@ struct Function {
     name: &'static str,
     exact: fn(f64) -> f64,
     bound: f64,
-    /// Below this size errors are measured in ULP of this size.
+    /// Errors at values below this magnitude are in ULP of this magnitude.
     floor: f64,
-    /// The sign of the result is that of the argument.
+    /// Whether the function is odd: the sign of the result is that of the argument.
     odd: bool,
 }
 
@@ -25,11 +25,11 @@ const fn odd(name: &'static str, exact: fn(f64) -> f64, bound: f64) -> Function 
     Function { odd: true, ..function(name, exact, bound) }
 }
 
-/// Products with a factor that may be subnormal are measured so.
+/// The floor of errors of products with a factor that may be subnormal.
 const NORMAL: f64 = 1e-36;
 /// Below the negative of this, GELU is 0; the magnitude of the exact value is at most 1.74e-37.
 const VANISHED: f64 = 12.94_f32 as f64;
-/// Sums that cross zero are measured so.
+/// The floor of errors of sums that cross zero.
 const CROSSING: f64 = 0.25;
 
 const FUNCTIONS: [Function; 8] = [
@@ -223,7 +223,7 @@ fn bounded_functions_are_bounded_and_odd_functions_keep_the_sign() {
 }
 
 #[test]
-fn edges() {
+fn documented_values_at_edges() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     let cases: &[(&str, f32, f32)] = &[
         ("exp", 0.0, 1.0),
@@ -348,7 +348,7 @@ fn pow_is_rounded_from_f64() {
 }
 
 #[test]
-fn f64_is_the_standard_library() {
+fn f64_functions_equal_the_standard_library() {
     let x: Vec<f64> = (-400..400).map(|i| f64::from(i) / 37.0).collect();
     for f in &FUNCTIONS {
         let mut got = x.clone();

@@ -51,14 +51,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn every_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
+    fn products_of_every_layout((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
         let mut rng = Rng(seed);
         let (a, b): (Tensor<f32>, Tensor<f32>) = (rng.normals(&[m, k]), rng.normals(&[k, n]));
         let want = a.matmul(&b);
         check("f32", &a, &b, &want);
         let (a64, b64): (Tensor<f64>, Tensor<f64>) = (a.cast(), b.cast());
         check("f64", &a64, &b64, &a64.matmul(&b64));
-        // Transposed, stepped, padded, flipped, in all pairs; gaps are NaN.
+        // Transposed, strided, padded and flipped operands in all pairs; gaps are NaN.
         for (p, a) in layouts(&a) {
             for (q, b) in layouts(&b) {
                 same(&format!("{p} · {q}"), &a.matmul(&b), &want);
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn expanded_operands((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
+    fn products_of_broadcast_operands((m, k, n) in (sizes(), sizes(), sizes()), seed: u64) {
         let mut rng = Rng(seed);
         let row: Tensor<f32> = rng.normals(&[1, k]);
         let column: Tensor<f32> = rng.normals(&[k, 1]);
@@ -207,7 +207,7 @@ fn operands_that_exceed_their_slice_are_rejected() {
 }
 
 #[test]
-fn threads_do_not_change_bits() {
+fn bits_do_not_depend_on_threads() {
     let mut rng = Rng(8);
     let cases: [(&[usize], &[usize]); 5] = [
         (&[301, 129], &[129, 77]),
@@ -237,7 +237,7 @@ fn nan_and_infinity_propagate() {
     let b = Tensor::from([[1.0f32, 2.0], [f32::INFINITY, 1.0]]);
     let c = a.matmul(&b);
     assert!(c.at(&[0, 0]).is_nan() && c.at(&[0, 1]).is_nan());
-    // 0 · inf is NaN too: zeros are multiplied like other numbers.
+    // 0 · inf is NaN too: zeros are not skipped.
     assert!(c.at(&[1, 0]).is_nan());
     assert_eq!(c.at(&[1, 1]), 2.0);
 }

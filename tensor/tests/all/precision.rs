@@ -152,7 +152,7 @@ fn whole_numbers_are_exact() {
         let mut rng = Rng(seed);
         Tensor::from_fn(dims, |_| rng.below(below) as f32 - (below / 2) as f32)
     };
-    // Factors of so many bits and a sign, and sums of at most 24 bits.
+    // The factors have this number of bits and a sign; the sums have at most 24 bits.
     let bits = [(Bf16x6, 17, 1), (Bf16x6, 9, 8), (Bf16x6, 1, 17), (Bf16x3, 14, 3), (Bf16, 7, 7)];
     for (precision, of_a, of_b) in bits {
         let (a, b) = (whole([40, 64], 2 << of_a, 1), whole([64, 50], 2 << of_b, 2));
@@ -179,7 +179,7 @@ fn bits_depend_neither_on_threads_nor_on_other_rows() {
 }
 
 #[test]
-fn sums_batches_and_layers() {
+fn accumulation_batches_and_linear_layers() {
     let (a, b) = (random([600, 300], 1), random([300, 300], 2));
     let bias: Tensor<f32> = Rng(3).normals(&[300]);
     let c = random([600, 300], 4);
@@ -207,7 +207,7 @@ fn sums_batches_and_layers() {
 
 /// Products that are accumulated to an output with separate rows.
 #[test]
-fn accumulating_to_separate_rows() {
+fn products_accumulate_to_rows_with_a_stride() {
     let (m, k, n) = (50, 600, 45);
     let (a, b) = (random([m, k], 1), random([k, n], 2));
     let old: Tensor<f32> = Rng(3).normals(&[m, n + 5]);
@@ -227,8 +227,8 @@ fn accumulating_to_separate_rows() {
         let out = Tensor::from_vec(out, [m, n + 5]);
         let before = old.slice(1, 2..n + 2);
         same("added", &out.slice(1, 2..n + 2), &before.add(&parts[0]).add(&parts[1]));
-        same("left of it", &out.slice(1, 0..2), &old.slice(1, 0..2));
-        same("right of it", &out.slice(1, n + 2..n + 5), &old.slice(1, n + 2..n + 5));
+        same("columns before", &out.slice(1, 0..2), &old.slice(1, 0..2));
+        same("columns after", &out.slice(1, n + 2..n + 5), &old.slice(1, n + 2..n + 5));
     }
 }
 
@@ -331,7 +331,7 @@ fn scopes_nest_and_are_restored_after_a_panic() {
 }
 
 #[test]
-fn names() {
+fn names_of_precisions_are_parsed() {
     for precision in MatmulPrecision::ALL {
         assert_eq!(precision.to_string().parse(), Ok(precision));
     }

@@ -80,7 +80,7 @@ fn tensors_do_not_depend_on_threads_or_lanes() {
 }
 
 #[test]
-fn distributions() {
+fn samples_follow_their_distributions() {
     let n = 1_000_000;
     let mut rng = Rng::new(11);
     let sigma = |variance: f64| 5.0 * (variance / n as f64).sqrt();
@@ -88,7 +88,7 @@ fn distributions() {
     let u = Tensor::<f32>::uniform([n], -1.0, 3.0, &mut rng).to_vec();
     assert!(u.iter().all(|u| (-1.0..3.0).contains(u)));
     assert!((mean(u.iter().map(|&u| f64::from(u))) - 1.0).abs() < sigma(16.0 / 12.0));
-    // So narrow that rounding could give the upper bound.
+    // An interval so narrow that rounding could give the upper bound.
     let narrow = Tensor::<f32>::uniform([1000], 1.0, 1.0 + f64::from(f32::EPSILON), &mut rng);
     assert!(narrow.to_vec().iter().all(|&u| u == 1.0));
 
@@ -137,7 +137,7 @@ fn permutations_are_all_equally_likely() {
 }
 
 #[test]
-fn dropout_edges() {
+fn dropout_with_probability_0_and_1() {
     let key = Key::new(1, 2);
     let bits = |t: &Tensor<f32>| t.to_vec().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let x = Tensor::from([f32::NAN, -0.0, 1e-45, f32::INFINITY, -1.0]);
@@ -161,7 +161,7 @@ fn dropout_edges() {
 }
 
 #[test]
-fn domains_are_checked() {
+fn invalid_parameters_are_errors() {
     for (p, shown) in [(f64::NAN, "NaN"), (-0.1, "-0.1"), (1.1, "1.1"), (f64::INFINITY, "inf")] {
         let expected = format!("p must be in [0, 1], got {shown}");
         let key = Key::new(0, 0);
@@ -186,7 +186,7 @@ fn domains_are_checked() {
 }
 
 #[test]
-fn is_a_generator_of_the_rand_crate() {
+fn the_generator_implements_the_traits_of_rand() {
     let mut rng = Rng::seed_from_u64(4);
     assert_eq!(rng, Rng::new(4));
     let dice: Vec<u32> = (0..1000).map(|_| rng.random_range(1..=6)).collect();

@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn over_any_axes(dims in shapes(5), seed: u64) {
+    fn reductions_over_any_axes_equal_loops(dims in shapes(5), seed: u64) {
         let x: Tensor<f32> = Rng(seed).normals(&dims);
         let axes = axis_sets(dims.len(), seed);
         against_the_model(&x, axes);
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn along_one_axis(dims in shapes(4), seed: u64) {
+    fn reductions_along_one_axis_equal_loops(dims in shapes(4), seed: u64) {
         prop_assume!(!dims.is_empty());
         let mut rng = Rng(seed);
         let axis = rng.below(dims.len());
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn products_of_others(dims in shapes(3), seed: u64, zeros in 0usize..3) {
+    fn products_of_the_other_elements_equal_loops(dims in shapes(3), seed: u64, zeros in 0usize..3) {
         let mut rng = Rng(seed);
         // Powers of two and zeros: exact in any order, without overflow.
         let mut data: Vec<f64> = (0..dims.iter().product())
@@ -216,7 +216,7 @@ fn nan_propagates_from_every_position() {
             }
         }
     }
-    // And far into a large tensor.
+    // Also at a large offset in a large tensor.
     for at in [0, 4095, 4096, 65_535, 65_536, 199_999] {
         let mut x = Tensor::<f32>::zeros([200_000]);
         x.make_mut()[at] = f32::NAN;
@@ -233,7 +233,7 @@ fn long_sums_are_accurate() {
     assert_eq!(ones.mean(..).item(), 1.0);
     let tall = ones.reshape([1 << 23, 4]);
     assert_eq!(tall.sum(0).to_vec(), [(1 << 23) as f32; 4]);
-    // Without storage: one element, repeated.
+    // One element, repeated without a copy.
     let wide = Tensor::<f32>::scalar(1.0).broadcast_to([1 << 13, 1 << 12]);
     assert_eq!(wide.sum(..).item(), (1 << 25) as f32);
 
@@ -252,9 +252,9 @@ fn long_sums_are_accurate() {
     }
 }
 
-/// The mean of large numbers has a rounding error, which the variance must not depend on.
+/// The mean of large numbers has a rounding error, which must not affect the variance.
 #[test]
-fn variance_of_large_numbers() {
+fn variance_of_large_numbers_is_accurate() {
     let mut rng = Rng(5);
     for n in [2usize, 10, 384, 1000, 100_000] {
         let spread: Vec<f32> = (0..n).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
@@ -272,9 +272,9 @@ fn variance_of_large_numbers() {
     }
 }
 
-/// Empty axes.
+/// Reductions over empty axes give the neutral element, if there is one.
 #[test]
-fn reductions_over_no_elements() {
+fn reductions_over_empty_axes() {
     let x = Tensor::<f32>::zeros([2, 0, 3]);
     assert_eq!(x.sum(1).to_vec(), [0.0; 6]);
     assert_eq!(x.sum(..).item(), 0.0);
@@ -318,9 +318,9 @@ fn errors_of_cumulative_sums_do_not_accumulate() {
     }
 }
 
-/// A single number.
+/// Reductions of a scalar.
 #[test]
-fn rank_zero() {
+fn reductions_of_a_scalar() {
     let x = Tensor::scalar(3.0f32);
     let none: [isize; 0] = [];
     let all = [x.sum(..), x.mean(..), x.prod(..), x.max(..), x.min(..), x.norm(..), x.sum(none)];
@@ -336,7 +336,7 @@ fn rank_zero() {
 }
 
 #[test]
-fn infinities() {
+fn reductions_of_infinities() {
     let inf = f32::INFINITY;
     let x = |v: [f32; 3]| Tensor::from(v);
     assert_eq!(x([-inf, -inf, -inf]).logsumexp(..).item(), -inf);
@@ -394,7 +394,7 @@ fn threads_and_levels_have_equal_bits() {
 /// Over several axes at once, `arg` forms count in row-major order within those axes, and every
 /// `_keepdim` form is the other with axes of size 1.
 #[test]
-fn several_axes_and_kept_axes() {
+fn reductions_over_several_axes_and_with_kept_axes() {
     let x = Rng(7).normals::<f64>(&[3, 4, 2]).permute([2, 0, 1]);
     let order = x.permute([1, 0, 2]).reshape([3, 8]);
     assert_eq!(x.argmax([0, 2]).to_vec(), order.argmax(1).to_vec());

@@ -286,9 +286,9 @@ fn on_levels(f: impl Fn()) {
     Level::available().into_iter().for_each(|level| with_level(level, &f));
 }
 
-/// Rows of huge, equal, infinite and undefined numbers.
+/// Rows with huge, equal, infinite and NaN elements.
 #[test]
-fn extreme_rows() {
+fn rows_of_extreme_values_have_documented_results() {
     on_levels(|| {
         for n in [1usize, 2, 16, 17, 40] {
             let row = |x: f32| Tensor::full([n], x);
@@ -299,7 +299,7 @@ fn extreme_rows() {
                 let y = row(x).softmax(0).to_vec();
                 assert!(y.iter().all(|&y| (y * n as f32 - 1.0).abs() < 1e-6), "{x:e}: {y:?}");
             }
-            // A single kept logit has all the weight, however low it is.
+            // A single visible logit of any value has all the weight.
             let at = n / 2;
             let one = |low: f32, live: f32| {
                 let mut x = row(low);
@@ -320,7 +320,7 @@ fn extreme_rows() {
                 assert!(one(0.0, INF).softmax(0).to_vec().iter().all(|x| x.is_nan()));
                 assert!(one(0.0, f32::NAN).softmax(0).to_vec().iter().all(|x| x.is_nan()));
             }
-            // No kept elements: exact zeros, forward and backward.
+            // No visible elements: exact zeros, forward and backward.
             let none = Tensor::<bool>::zeros([n]);
             for dead in [f32::NAN, INF, -INF, 0.0] {
                 let y = row(dead).masked_softmax(&none, 0);
@@ -359,7 +359,7 @@ fn softmax_is_invariant_to_shifts() {
 
 /// Deviations of a millionth of the mean are accurate, forward and backward.
 #[test]
-fn norm_of_large_numbers() {
+fn norms_of_large_numbers_are_accurate() {
     for n in [2usize, 16, 65, 384, 768, 1000] {
         let x =
             Tensor::<f32>::from_fn([2, n], |i| if i[1] % 2 == 0 { 1e6 + 1.0 } else { 1e6 - 1.0 });
@@ -421,9 +421,9 @@ fn cross_entropy_of_extreme_logits_is_finite() {
     assert_eq!(x.cross_entropy_vjp(&targets, options, 1.0).to_vec(), [0.0, -0.5, 0.0, 0.5]);
 }
 
-/// Ignored rows have no influence.
+/// Ignored rows have no influence on the loss and the gradient.
 #[test]
-fn ignored_targets() {
+fn ignored_targets_have_no_influence() {
     let options = CrossEntropy::default();
     let x = Tensor::from([[1.0f32, 2.0], [f32::NAN, INF]]);
     let targets = Tensor::from([1i64, -100]);
@@ -438,9 +438,9 @@ fn ignored_targets() {
     assert_eq!(empty.cross_entropy_vjp(&Tensor::<i64>::zeros([0]), options, 1.0).numel(), 0);
 }
 
-/// Checked before anything is computed.
+/// Targets are checked before anything is computed.
 #[test]
-fn targets_outside_the_classes() {
+fn targets_outside_the_classes_are_errors() {
     let x = Tensor::<f32>::zeros([2, 3]);
     for (bad, ignore) in
         [(3, Some(-100)), (-1, Some(-100)), (i64::MIN, None), (-100, None), (i64::MAX, None)]
@@ -486,7 +486,7 @@ fn threads_and_levels_have_equal_bits() {
 
 /// More rows than a block has, against the full matrix of logits.
 #[test]
-fn linear_cross_entropy_in_blocks() {
+fn linear_cross_entropy_in_blocks_equals_that_of_all_logits() {
     let (rows, width, classes) = (100, 3, 600_000);
     let mut rng = Rng(12);
     let x: Tensor<f32> = rng.normals(&[rows, width]);

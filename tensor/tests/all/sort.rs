@@ -6,7 +6,7 @@ use retrograd_tensor::{Tensor, with_threads};
 const NAN: f32 = f32::NAN;
 
 #[test]
-fn nan_is_above_everything_and_ties_keep_their_order() {
+fn nan_is_above_all_numbers_and_ties_keep_their_order() {
     let x = Tensor::from([0.0f32, NAN, f32::INFINITY, -0.0, 1.0, NAN, f32::NEG_INFINITY]);
     let (values, from) = x.sort(0, false);
     assert_eq!(from.to_vec(), [6, 0, 3, 4, 2, 1, 5]);
@@ -18,7 +18,7 @@ fn nan_is_above_everything_and_ties_keep_their_order() {
 }
 
 #[test]
-fn every_axis_against_a_stable_sort() {
+fn sorting_along_every_axis_equals_a_stable_sort() {
     let mut rng = Rng::new(5);
     // Few distinct values, for ties.
     let x = Tensor::<f64>::rand([6, 7, 50], &mut rng).mul_scalar(8.0);
@@ -51,7 +51,7 @@ fn every_axis_against_a_stable_sort() {
 }
 
 #[test]
-fn threads_and_empty_axes() {
+fn sorting_does_not_depend_on_threads_and_accepts_empty_axes() {
     let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
     let run = |n| with_threads(n, || (x.sort(0, true), x.topk(7, 1, true)));
     assert_eq!(run(1), run(3));

@@ -48,12 +48,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..=6)
 }
 
-/// Another spelling of the same axis.
+/// The index of the same axis, counted from the end if `negative`.
 fn spell(axis: usize, rank: usize, negative: bool) -> isize {
     axis as isize - if negative { rank as isize } else { 0 }
 }
 
-/// Applies an operation to both; `None` where it is invalid.
+/// Applies an operation to the tensor and the model; `None` if it is invalid.
 fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
     let rank = m.dims.len();
     let numel = m.from.len();
@@ -358,7 +358,7 @@ fn views_keep_their_storage_alive() {
         let x = Tensor::from_vec((0..1000).map(|i| i as f32).collect(), [10, 100]);
         x.t().slice_step(0, 90.., -3)
     };
-    // Another tensor of the same size must not get that memory.
+    // A new tensor of the same size must not reuse that memory.
     let other = Tensor::<f32>::full([10, 100], -1.0);
     assert_eq!(view.select(1, 9).to_vec(), [999.0, 996.0, 993.0, 990.0]);
     drop(other);
@@ -388,12 +388,12 @@ fn make_mut_writes_in_place_only_when_unique_and_whole() {
 }
 
 #[test]
-fn adding_a_tensor_to_itself() {
+fn a_tensor_can_be_added_to_itself() {
     let mut x = Tensor::from([1.0f32, 2.0, 3.0, 4.0]);
     let same = x.clone();
     x.add_assign(&same);
     assert_eq!(x.to_vec(), [2.0, 4.0, 6.0, 8.0]);
-    // Overlapping source: as if it had been copied first.
+    // An overlapping source: the result is that of a copy.
     let flipped = x.flip(0);
     x.add_assign(&flipped);
     assert_eq!(x.to_vec(), [10.0; 4]);

@@ -33,16 +33,16 @@ pub fn causal() -> AttentionModuleOptions {
     AttentionModuleOptions { scale: None, softcap: None, is_causal: true }
 }
 
-/// Matrices as every program has them at first.
+/// The initial matrices, the same in every program.
 struct Matrices<'a> {
-    made: usize,
+    count: usize,
     device: &'a Device,
 }
 
 impl Matrices<'_> {
     fn next(&mut self, n: usize, residual_of: Option<usize>) -> Vec<f32> {
-        self.made += 1;
-        data::matrix(self.made - 1, n, residual_of)
+        self.count += 1;
+        data::matrix(self.count - 1, n, residual_of)
     }
 
     fn param(&self, values: Vec<f32>, shape: [usize; 2]) -> Param<Tensor<2>> {
@@ -57,7 +57,7 @@ impl Matrices<'_> {
         layer
     }
 
-    /// Others have a row for each output, burn has one for each input.
+    /// burn stores `[inputs, outputs]`, the other libraries `[outputs, inputs]`.
     fn linear(&mut self, inputs: usize, outputs: usize, residual_of: Option<usize>) -> Linear {
         let values = self.next(inputs * outputs, residual_of);
         let turned = (0..inputs * outputs).map(|i| values[i % outputs * inputs + i / outputs]);
@@ -97,7 +97,7 @@ impl Block {
 
 impl Gpt {
     pub fn new(c: &Config, device: &Device) -> Self {
-        let mut matrices = Matrices { made: 0, device };
+        let mut matrices = Matrices { count: 0, device };
         Gpt {
             wte: matrices.embedding(VOCAB, c.width),
             wpe: matrices.embedding(c.context, c.width),

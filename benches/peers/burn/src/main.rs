@@ -1,7 +1,7 @@
 //! burn with its CPU backend "flex": executes the requests of benches/compare.
 //!
-//! With gradients its attention is the unfused fallback, which has no dropout of weights; gradients
-//! are clipped by the norm of each tensor, since it has no common norm.
+//! With gradients, its attention is the unfused fallback, which has no dropout of weights. Gradients
+//! are clipped by the norm of each tensor, since burn has no clipping by the global norm.
 
 mod gpt;
 
@@ -45,7 +45,7 @@ fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
     x.into_data().try_to_vec().expect("f32")
 }
 
-/// Forward and backward through `f`. burn takes no gradient of the output: instead of one, the
+/// A forward and backward pass through `f`. burn cannot start a backward pass from a cotangent, so the
 /// output is multiplied by it and summed.
 fn pass<const D: usize, const N: usize>(
     shapes: [[usize; D]; N],
@@ -61,7 +61,7 @@ fn pass<const D: usize, const N: usize>(
     backward(inputs[0].clone(), move || (f(inputs.clone()) * g.clone()).sum())
 }
 
-/// The gradients of `f`, looked at in that of the input `of`.
+/// The gradients of `f`; that of the input `of` is compared.
 fn backward<const D: usize>(of: Tensor<D>, f: impl Fn() -> Tensor<1> + 'static) -> Option<Opened> {
     let device = Device::flex();
     opened(

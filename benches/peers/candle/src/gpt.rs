@@ -35,13 +35,13 @@ fn dropout(x: Tensor, p: f32) -> Result<Tensor> {
     if p > 0.0 { ops::dropout(&x, p) } else { Ok(x) }
 }
 
-/// 0 where a query may look, and -∞ above the diagonal.
+/// The causal mask as a bias: 0 on and below the diagonal, -∞ above.
 pub fn causal_mask(t: usize) -> Result<Tensor> {
     let at = |i: usize| if i % t > i / t { f32::NEG_INFINITY } else { 0.0 };
     Tensor::from_vec((0..t * t).map(at).collect(), (t, t), DEV)
 }
 
-/// Attention over `[batch, heads, time, size]`, of operations that can be differentiated.
+/// Attention over `[batch, heads, time, size]`, composed of differentiable operations.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor, p: f32) -> Result<Tensor> {
     let scale = 1.0 / (q.dim(D::Minus1)? as f64).sqrt();
     let scores = (q.matmul(&k.t()?)? * scale)?.broadcast_add(mask)?;
@@ -51,10 +51,10 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor, p: f32) -> R
 impl Gpt {
     pub fn new(config: Config) -> Result<Self> {
         let (width, residual) = (config.width, Some(config.layers));
-        let mut made = 0;
+        let mut count = 0;
         let mut param = |rows: usize, cols: usize, residual: Option<usize>| {
-            made += 1;
-            Var::from_vec(data::matrix(made - 1, rows * cols, residual), (rows, cols), DEV)
+            count += 1;
+            Var::from_vec(data::matrix(count - 1, rows * cols, residual), (rows, cols), DEV)
         };
         let ones = || Var::ones(width, DType::F32, DEV);
         let (wte, wpe) = (param(VOCAB, width, None)?, param(config.context, width, None)?);
@@ -81,7 +81,7 @@ impl Gpt {
         vars
     }
 
-    /// The mean cross-entropy of a batch, however many sequences it has.
+    /// The mean cross-entropy of a batch of any number of sequences.
     pub fn loss(&self, tokens: &[u32], targets: &[u32]) -> Result<Tensor> {
         let Config { context: t, width, heads, dropout: p, .. } = self.config;
         let (b, p) = (tokens.len() / t, p as f32);

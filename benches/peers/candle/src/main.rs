@@ -1,8 +1,8 @@
 //! candle on the CPU: executes the requests of benches/compare.
 //!
-//! Its fused softmax, layer norm and attention have no backward pass, so the differentiable
-//! compositions are what trains. It cannot clip gradients: a step is without. It decays every
-//! parameter.
+//! Its fused softmax, layer norm and attention have no backward pass, so training uses differentiable
+//! compositions. candle has no gradient clipping, so a step has none. Weight decay applies to all
+//! parameters.
 
 mod gpt;
 
@@ -35,7 +35,7 @@ fn open(words: &[&str]) -> Option<Opened> {
         [name, "fwd+bwd", sizes @ ..] => rows(name, numbers(sizes)?),
         _ => return None,
     };
-    opened.expect("candle does it")
+    opened.expect("candle supports the operations")
 }
 
 /// The `i`-th operand of a shape.
@@ -58,7 +58,7 @@ fn gemm(form: &str, [m, k, n]: [usize; 3]) -> Result<Option<Opened>> {
     Ok(opened(move || a.matmul(&b).expect("a product"), values))
 }
 
-/// Forward and backward through `f`. candle takes no gradient of the output: instead of one, the
+/// A forward and backward pass through `f`. candle cannot start a backward pass from a cotangent, so the
 /// output is multiplied by it and summed.
 fn pass(
     inputs: Vec<Var>,

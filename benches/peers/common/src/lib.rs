@@ -11,7 +11,7 @@ pub use protocol::{Opened, serve};
 
 use data::Text;
 
-/// Number of different tokens of the text.
+/// The size of the vocabulary.
 pub const VOCAB: usize = 65;
 /// AdamW: learning rate, decay rates of the averages, weight decay.
 pub const LR: f64 = 1e-3;
@@ -43,20 +43,20 @@ impl Config {
     }
 }
 
-/// Work, and how to look at what comes out.
+/// The work `f`; `values` returns the elements of its result, which are compared.
 pub fn opened<R>(
     mut f: impl FnMut() -> R + 'static,
-    look: impl Fn(&R) -> Vec<f32> + 'static,
+    values: impl Fn(&R) -> Vec<f32> + 'static,
 ) -> Option<Opened> {
-    let run = Box::new(move |asked| {
+    let run = Box::new(move |check| {
         let result = std::hint::black_box(f());
-        if asked { data::digest(&look(&result)).to_vec() } else { Vec::new() }
+        if check { data::digest(&values(&result)).to_vec() } else { Vec::new() }
     });
-    // What has to be done is counted once, by the program that is compared with.
+    // Operations and bytes are counted by retrograd's program only.
     Some(Opened { flops: 0.0, bytes: 0.0, run })
 }
 
-/// Training steps, which answer their loss.
+/// Training steps; the result of each is its loss.
 pub fn training(
     config: Config,
     mut step: impl FnMut(&[usize], &[usize]) -> f32 + 'static,
@@ -69,7 +69,7 @@ pub fn training(
     Some(Opened { flops: 0.0, bytes: 0.0, run })
 }
 
-/// The numbers that words stand for.
+/// Parses words as numbers.
 pub fn numbers<const N: usize>(words: &[&str]) -> Option<[usize; N]> {
     let numbers: Option<Vec<usize>> = words.iter().map(|w| w.parse().ok()).collect();
     numbers?.try_into().ok()

@@ -154,6 +154,24 @@ impl<T: Real> KvCache<T> {
         }
     }
 
+    /// The size in bytes of the keys and values of the tokens in the cache.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::KvCache;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::<f32>::ones([1, 2, 3, 4]); // [batch, heads, length, width]
+    /// let mut cache = KvCache::new(8);
+    /// cache.append(&x, &x);
+    /// assert_eq!(cache.bytes(), 2 * 24 * 4);
+    /// ```
+    pub fn bytes(&self) -> usize {
+        let elements = |buffer: &Buffer<T>| match &buffer.data {
+            Some(data) if data.size(-2) > 0 => data.numel() / data.size(-2) * self.len(),
+            _ => 0,
+        };
+        (elements(&self.keys) + elements(&self.values)) * size_of::<T>()
+    }
+
     /// Removes all tokens.
     ///
     /// ```

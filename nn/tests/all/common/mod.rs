@@ -1,4 +1,4 @@
-//! Helpers of several tests.
+//! Helpers that several tests use.
 #![allow(dead_code)]
 
 use retrograd_autograd::Var;
@@ -19,12 +19,12 @@ pub fn randn(shape: &[usize], seed: u64) -> Tensor<f64> {
     Tensor::randn(shape, &mut Rng::new(seed))
 }
 
-/// The same as a variable without a gradient.
+/// A constant with the elements of [`randn`].
 pub fn constant(shape: &[usize], seed: u64) -> Var<f64> {
     Var::constant(randn(shape, seed))
 }
 
-/// The same as a variable with one.
+/// A leaf with the elements of [`randn`].
 pub fn leaf(shape: &[usize], seed: u64) -> Var<f64> {
     Var::leaf(randn(shape, seed))
 }
@@ -45,14 +45,14 @@ thread_local! {
     static PLACE: RefCell<(String, u32)> = const { RefCell::new((String::new(), 0)) };
 }
 
-/// [`assert_panics`], and the panic is said to be in the lines of this call.
+/// [`assert_panics`]; the location of the panic must be in the lines of this call.
 #[track_caller]
 pub fn assert_panics_here<R>(part: &str, f: impl FnOnce() -> R) {
     let text = panic_here(f);
     assert!(text.contains(part), "{text:?} does not contain {part:?}");
 }
 
-/// The text of the panic of `f`, which is said to be in the lines of this call.
+/// The message of the panic of `f`, whose location must be in the lines of this call.
 #[track_caller]
 pub fn panic_here<R>(f: impl FnOnce() -> R) -> String {
     static HOOK: Once = Once::new();
@@ -68,7 +68,7 @@ pub fn panic_here<R>(f: impl FnOnce() -> R) -> String {
     let text = panic_text(f);
     let (file, line) = PLACE.take();
     let near = file == here.file() && line.abs_diff(here.line()) <= 5;
-    assert!(near, "{text:?} is said to be at {file}:{line}");
+    assert!(near, "{text:?} has the location {file}:{line}");
     text
 }
 
@@ -87,7 +87,7 @@ pub fn state_bits<T: Real>(module: &impl Module<T>) -> Vec<(String, Vec<usize>, 
     dict_bits(&module.state_dict())
 }
 
-/// The text of the panic in `f`.
+/// The message of the panic of `f`.
 #[track_caller]
 pub fn panic_text<R>(f: impl FnOnce() -> R) -> String {
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
@@ -119,14 +119,14 @@ pub fn uneven() -> Projections<f64> {
     Projections::new(HeadSizes::new(8, 4).key_heads(2).head_width(6), &mut Rng::new(3))
 }
 
-/// A multi-head attention without a neutral parameter.
+/// A multi-head attention without parameters that are 0 or 1.
 pub fn mha(width: usize, heads: usize) -> MultiHeadAttention<f64> {
     let m = MultiHeadAttention::new(&MultiHeadConfig::new(width, heads), &mut Rng::new(3));
     m.for_each_parameter(&mut |_, p| p.set(randn(&p.shape(), p.shape()[0] as u64)));
     m
 }
 
-/// A model with larger weights than a fresh one has, so that no gradient is tiny.
+/// A model with larger weights than a new one, so that no gradient is tiny.
 pub fn gpt<T: Real>(config: GptConfig, seed: u64) -> Gpt<T> {
     let mut rng = Rng::new(seed);
     let model = Gpt::new(config, &mut rng).unwrap();
@@ -134,7 +134,7 @@ pub fn gpt<T: Real>(config: GptConfig, seed: u64) -> Gpt<T> {
     model
 }
 
-/// Adds noise to every parameter, so that none is neutral.
+/// Adds noise to every parameter, so that none is 0 or 1.
 pub fn shake<T: Real>(module: &impl Module<T>, rng: &mut Rng) {
     for (_, p) in module.named_parameters() {
         let noise = Tensor::randn(p.shape(), rng).mul_scalar(T::from_f64(0.3));

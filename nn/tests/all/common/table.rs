@@ -11,17 +11,18 @@ use std::fmt;
 pub struct Worst(pub f64);
 
 impl Worst {
-    /// Takes up one more.
+    /// Includes another error.
     pub fn include(&mut self, error: f64) {
         if error.is_nan() || error > self.0 {
             self.0 = error;
         }
     }
 
-    /// Of every element of two tensors. What is not finite is far from all, its like included.
+    /// The largest difference between elements of two tensors. It is non-finite if any element is, even
+    /// if both are equal.
     #[track_caller]
     pub fn between<T: Real>(a: &Tensor<T>, b: &Tensor<T>) -> Worst {
-        assert_eq!(a.shape(), b.shape(), "shapes of what is compared");
+        assert_eq!(a.shape(), b.shape(), "shapes of the compared tensors");
         let mut worst = Worst::default();
         for (x, y) in a.to_vec().into_iter().zip(b.to_vec()) {
             worst.include((x.to_f64() - y.to_f64()).abs());
@@ -29,7 +30,7 @@ impl Worst {
         worst
     }
 
-    /// Whether no error exceeds the bound; false of NaN.
+    /// Whether no error exceeds the bound; false for NaN.
     pub fn within(self, bound: f64) -> bool {
         self.0 <= bound
     }
@@ -45,9 +46,9 @@ pub fn close<T: Real>(what: &str, bound: f64, a: &Tensor<T>, b: &Tensor<T>) -> f
     worst.0
 }
 
-/// Some variables that a way to compute gives.
+/// The results of a computation.
 pub trait Results {
-    /// All of them.
+    /// The results as a list.
     fn vars(self) -> Vec<Var<f64>>;
 }
 
@@ -63,7 +64,7 @@ impl Results for (Var<f64>, Var<f64>) {
     }
 }
 
-/// One statement, and how far its sides are apart.
+/// A statement of equality, and the largest differences between its sides.
 #[derive(Clone, Debug)]
 pub struct Row {
     statement: String,
@@ -73,7 +74,7 @@ pub struct Row {
     /// Whether outputs must have the same bits.
     exact: bool,
     same_bits: bool,
-    /// In which case it failed first.
+    /// The first case in which it failed.
     failed: Option<String>,
 }
 
@@ -90,9 +91,9 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gradients = self.gradients.map_or("-".into(), |g| format!("{:.1e}", g.0));
         let bits = match (self.exact, self.same_bits) {
-            (true, true) => "must, do",
-            (true, false) => "must, DIFFER",
-            (false, true) => "do",
+            (true, true) => "equal, as required",
+            (true, false) => "DIFFERENT",
+            (false, true) => "equal",
             (false, false) => "",
         };
         let (statement, outputs, bound) = (&self.statement, self.outputs.0, self.bound);
@@ -100,7 +101,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Statements of one kind; those that are made again, in other cases, share a row.
+/// Statements of equality. Repeated checks of a statement, in several cases, share a row.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Row>,
@@ -109,7 +110,7 @@ pub struct Table {
     exact: bool,
 }
 
-/// What differences stay below unless said otherwise.
+/// The default bound on differences.
 pub const BOUND: f64 = 1e-12;
 
 impl Default for Table {
@@ -125,14 +126,13 @@ impl Table {
         self
     }
 
-    /// Asks the next comparison for this bound.
+    /// Sets the bound of the next comparison.
     pub fn bound(&mut self, bound: f64) -> &mut Self {
         self.bound = bound;
         self
     }
 
-    /// Asks the next comparison for outputs of the same bits, and for gradients that do not
-    /// differ at all.
+    /// Requires equal bits of the outputs, and equal gradients, in the next comparison.
     pub fn exact(&mut self) -> &mut Self {
         self.exact = true;
         self.bound(0.0)
@@ -152,14 +152,14 @@ impl Table {
         self.vars(statement, &a(&leaves).vars(), &b(&leaves).vars(), &leaves);
     }
 
-    /// The same of results that are there, and of their gradients by `leaves`, each of which
+    /// Compares results that were computed before, and their gradients by `leaves`, each of which
     /// must have one on both sides.
     #[track_caller]
     pub fn vars(&mut self, statement: &str, a: &[Var<f64>], b: &[Var<f64>], leaves: &[Var<f64>]) {
         assert_eq!(a.len(), b.len(), "{statement}: number of results");
         let (mut outputs, mut gradients) = (Worst::default(), Worst::default());
         let mut same_bits = true;
-        let mut met = vec![[false; 2]; leaves.len()];
+        let mut reached = vec![[false; 2]; leaves.len()];
         for (a, b) in a.iter().zip(b) {
             outputs.include(Worst::between(a.value(), b.value()).0);
             same_bits &= super::bits(a.value()) == super::bits(b.value());
@@ -167,19 +167,19 @@ impl Table {
             let back =
                 |y: &Var<f64>| Backprop::from(y).cotangent(cotangent.clone()).retain_graph().run();
             let (of_a, of_b) = (back(a), back(b));
-            for (leaf, met) in leaves.iter().zip(&mut met) {
+            for (leaf, reached) in leaves.iter().zip(&mut reached) {
                 let of = |g: &Gradients<f64>| g.get(leaf).cloned();
                 let (x, y) = (of(&of_a), of(&of_b));
-                met[0] |= x.is_some();
-                met[1] |= y.is_some();
+                reached[0] |= x.is_some();
+                reached[1] |= y.is_some();
                 let zeros = || Tensor::zeros(leaf.shape());
                 let (x, y) = (x.unwrap_or_else(zeros), y.unwrap_or_else(zeros));
                 gradients.include(Worst::between(&x, &y).0);
             }
         }
         assert!(
-            met.iter().all(|met| *met == [true; 2]),
-            "{statement}: inputs with a gradient: {met:?}"
+            reached.iter().all(|sides| *sides == [true; 2]),
+            "{statement}: inputs with a gradient: {reached:?}"
         );
         self.push(statement, outputs, Some(gradients).filter(|_| !leaves.is_empty()), same_bits);
     }
@@ -190,7 +190,7 @@ impl Table {
         self.push(statement, Worst::between(a, b), None, super::bits(a) == super::bits(b));
     }
 
-    /// A comparison made elsewhere.
+    /// Adds the result of a comparison.
     pub fn push(
         &mut self,
         statement: &str,
@@ -219,13 +219,13 @@ impl Table {
         old.failed = old.failed.take().or(failed);
     }
 
-    /// The statements that do not hold, with the case in which each failed first.
+    /// The statements that do not hold, with the first case in which each failed.
     pub fn failures(&self) -> Vec<String> {
         let wrong = self.rows.iter().filter(|row| !row.holds());
         wrong.map(|row| format!("{row}  {}", row.failed.as_deref().unwrap_or(""))).collect()
     }
 
-    /// Prints the table, and panics with the rows that do not hold.
+    /// Prints the table, and panics if some rows do not hold.
     #[track_caller]
     pub fn check(&self, title: &str) {
         println!("{self}");
@@ -243,9 +243,9 @@ impl fmt::Display for Table {
     }
 }
 
-/// A table that could not fail would prove nothing.
+/// Tables detect differences.
 #[test]
-fn a_table_fails() {
+fn tables_detect_differences() {
     let x = Tensor::from([1.0, 2.0]);
     let off = |by: f64| Tensor::from([1.0, 2.0 + by]);
     let fails = |f: &dyn Fn(&mut Table)| {

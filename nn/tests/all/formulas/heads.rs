@@ -8,7 +8,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 
 #[test]
-fn talking_heads() {
+fn talking_heads_equal_their_formula() {
     let m = TalkingHeadsAttention::new(uneven());
     m.score_mix.set(randn(&[4, 4], 20));
     m.weight_mix.set(randn(&[4, 4], 21));
@@ -17,7 +17,11 @@ fn talking_heads() {
     let mut changed = x.clone();
     changed.make_mut()[5 * 8..].fill(9.0);
     let other = causal(&m, &Var::constant(changed));
-    assert_eq!(full.slice(1, 0..5).to_vec(), other.slice(1, 0..5).to_vec(), "the future leaks");
+    assert_eq!(
+        full.slice(1, 0..5).to_vec(),
+        other.slice(1, 0..5).to_vec(),
+        "a later token changes the output"
+    );
     // By hand.
     let p = &m.projections;
     let split =
@@ -47,7 +51,7 @@ fn pooling_takes_means_of_neighbours() {
     }
     assert_eq!(g.q_proj.weight.value().to_vec(), w.narrow(0, 0, 8).to_vec());
     assert_eq!(g.k_proj.bias.as_ref().unwrap().shape(), [4]);
-    // The parameters are new ones.
+    // The parameters are independent of the original.
     m.out_proj.weight.set(Tensor::zeros([8, 8]));
     assert!(g.o_proj.weight.value().to_vec().iter().any(|&x| x != 0.0));
 }
@@ -61,7 +65,7 @@ fn renormalizing_underflows_where_a_masked_softmax_does_not() {
     assert_eq!(renormalized.value().to_vec(), [0.0; 3]);
     let masked = s.masked_softmax(&keep, -1).value().to_vec();
     assert!((masked[1] - 0.731_058_6).abs() < 1e-6);
-    // Before all is lost, the digits go.
+    // Digits are lost before everything underflows.
     let s = Var::constant(Tensor::from([[0.0f32, 1.0, 100.0]]));
     let renormalized = renormalize(&s.softmax(-1), &mask).value().to_vec();
     let off = (renormalized[1] - masked[1]).abs();
@@ -70,7 +74,7 @@ fn renormalizing_underflows_where_a_masked_softmax_does_not() {
 }
 
 #[test]
-fn qk_norm_at_its_limits() {
+fn qk_l2_norm_has_the_documented_scale_and_gives_0_for_inputs_of_0() {
     let l2 = QkL2Attention::new(uneven().with_rope(Rope::new(4)), 9);
     assert_eq!(l2.g.value().item(), 72f64.log2());
     l2.g.set(Tensor::full([1], 6f64.sqrt()));
@@ -78,8 +82,7 @@ fn qk_norm_at_its_limits() {
     assert!(zero.to_vec().iter().all(|&y| y == 0.0), "queries of 0");
 }
 
-/// A document of no tokens changes nothing.
 #[test]
-fn packed_positions() {
+fn empty_packed_documents_have_no_effect() {
     assert_eq!(Packed::new(&[4, 0, 7]).positions(), Packed::new(&[4, 7]).positions());
 }

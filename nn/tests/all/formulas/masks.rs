@@ -17,7 +17,7 @@ fn draws(what: &str, mask: &Mask, align: Align, rows: &[&str]) {
 }
 
 #[test]
-fn patterns_by_hand() {
+fn patterns_equal_the_figures_of_the_papers() {
     let by = Align::BottomRight;
     draws("causal, last at last", &Mask::causal(), by, &["###.", "####"]);
     draws("causal, top left", &Mask::causal(), Align::TopLeft, &["#...", "##.."]);
@@ -85,10 +85,10 @@ fn patterns_by_hand() {
 
 /// Luong et al. 2015, section 3.2: target `t` attends to `[t - D, t + D]`.
 #[test]
-fn local_m_by_hand() {
+fn luong_local_m_equals_its_window() {
     let r = &mut Rng::new(1);
     let attention = LuongAttention::new(LuongDot, 7, 7, r);
-    // The context shows the weights.
+    // With these values, the context equals the weights.
     let combine = Tensor::cat(&[&Tensor::eye(7), &Tensor::zeros([7, 7])], -1);
     attention.combine.weight.set(combine);
     let (targets, sources) = (constant(&[4, 7], 1), Var::constant(Tensor::eye(7)));
@@ -100,7 +100,7 @@ fn local_m_by_hand() {
 
 /// Scale, softcap, bias, mask and sink in the order that the documentation gives, by hand.
 #[test]
-fn the_order_of_parts_by_hand() {
+fn parts_of_a_spec_are_applied_in_the_documented_order() {
     let (heads, lq, lk, d) = (2, 3, 4, 5);
     let [q, k, v] = [(lq, d, 1), (lk, d, 2), (lk, 2, 3)].map(|(l, w, s)| randn(&[heads, l, w], s));
     let (table, sinks) = (randn(&[heads, lq, lk], 4), [0.7, -1.3]);

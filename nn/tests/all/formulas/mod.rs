@@ -1,5 +1,5 @@
-//! Attention against its formulas: loops over pairs, written from the papers, which share no code
-//! with the library.
+//! Attention against its formulas: loops over pairs as in the papers, which share no code with the
+//! library.
 
 use crate::common::*;
 use retrograd_autograd::Var;
@@ -17,7 +17,7 @@ fn causal<M: Incremental<f64>>(m: &M, x: &Var<f64>) -> Tensor<f64> {
     m.forward(x, &Spec::new().causal(), &mut eval()).into_value()
 }
 
-/// Asserts and prints that two values are the same.
+/// Asserts that two values agree, and prints the difference.
 #[track_caller]
 fn same(what: &str, a: &Tensor<f64>, b: &Tensor<f64>) {
     close(what, 1e-12, a, b);

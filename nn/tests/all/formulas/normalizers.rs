@@ -26,7 +26,7 @@ fn brute_force(s: &[f64], power: f64) -> Vec<f64> {
 }
 
 #[test]
-fn sparse_normalizers_project() {
+fn sparse_normalizers_are_projections_onto_the_simplex() {
     for (normalizer, power) in [(Normalizer::Sparsemax, 2.0), (Normalizer::Entmax15, 1.5)] {
         let mut worst = Worst::default();
         let (mut zeros, mut count) = (0, 0);
@@ -73,7 +73,7 @@ fn sparse_normalizers_project() {
 }
 
 #[test]
-fn top_k_by_hand() {
+fn top_k_equals_its_formula() {
     let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
     let s = q.matmul(&k.t()).mul_scalar(0.5);
     let run = |n| {
@@ -82,7 +82,7 @@ fn top_k_by_hand() {
     };
     let kth = s.topk(2, -1, true).0.slice(1, 1..2);
     same("top-2 by hand", &run(Normalizer::TopK(2)), &s.masked_softmax(&s.ge(&kth), -1).matmul(&v));
-    // Of equal scores the first, and never more than k.
+    // Of equal scores the first ones, at most k.
     let c = |x: Tensor<f64>| Var::constant(x);
     let (q, k, v) = (c(Tensor::zeros([1, 4])), c(k), c(Tensor::eye(6)));
     let w = attend(&q, &k, &v, &Spec::new().normalizer(Normalizer::TopK(2)));
@@ -90,7 +90,7 @@ fn top_k_by_hand() {
 }
 
 #[test]
-fn sigmoid_by_hand() {
+fn sigmoid_equals_its_formula() {
     let (q, k, v) = (randn(&[3, 4], 1), randn(&[6, 4], 2), randn(&[6, 2], 3));
     let s = q.matmul(&k.t()).mul_scalar(0.5);
     let run = |n| {
@@ -101,7 +101,7 @@ fn sigmoid_by_hand() {
     same("sigmoid, bias -ln L, by hand", &run(Normalizer::Sigmoid { bias: None }), &w.matmul(&v));
 }
 
-/// A score that is seen and is no number does not vanish; rows that do not see it stay.
+/// A visible NaN propagates to the rows in which it is visible, and to no others.
 #[test]
 fn visible_nan_propagates() {
     let (q, k, v) = (constant(&[3, 4], 1), randn(&[6, 4], 2), constant(&[6, 2], 3));
@@ -118,7 +118,7 @@ fn visible_nan_propagates() {
         let shows = [0, 1, 4, 5].map(|i| odd[i].is_nan());
         assert_eq!(shows, [true; 4], "{normalizer:?}");
     }
-    // Scores of +inf: none is larger by a number.
+    // Scores of +inf, whose differences are NaN.
     let huge = Var::constant(Tensor::from([[f64::INFINITY], [1.0]]));
     let one = Var::constant(Tensor::ones([1, 1]));
     for normalizer in [Normalizer::Softmax, Normalizer::Sparsemax, Normalizer::Entmax15] {

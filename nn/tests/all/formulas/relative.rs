@@ -7,7 +7,7 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-/// A row of weights and values at a time, as the papers write it.
+/// The softmax of one row, as in the papers.
 fn softmax_row(scores: &[Var<f64>]) -> Vec<Var<f64>> {
     let exp: Vec<_> = scores.iter().map(|s| s.exp()).collect();
     let sum = exp.iter().skip(1).fold(exp[0].clone(), |a, b| a + b);
@@ -15,12 +15,12 @@ fn softmax_row(scores: &[Var<f64>]) -> Vec<Var<f64>> {
 }
 
 #[test]
-fn relative_positions_by_their_formulas() {
+fn relative_positions_equal_their_formulas() {
     let t = &mut Table::default();
     let r = &mut Rng::new(2);
     let x = [randn(&[6, 4], 4)];
     let l = 6;
-    // By pairs: a score and a value for each.
+    // A score and a value for each pair.
     type Pair<'a> = &'a dyn Fn(usize, usize, usize, [&Var<f64>; 3]) -> (Var<f64>, Var<f64>);
     let by_pairs = |p: &Projections<f64>, x: &Var<f64>, causal: bool, pair: Pair<'_>| {
         let [q, k, v] = p.qkv(x, &mut Past::none(), &mut eval());
@@ -85,7 +85,7 @@ fn relative_positions_by_their_formulas() {
         |x| m.forward(&x[0], Spec::new(), &mut eval()),
         |x| {
             by_pairs(&p, &x[0], false, &|h, i, j, [q, k, v]| {
-                // Near distances have a bucket each, those after the query from 16 on.
+                // Short distances have a bucket each; buckets 16 and above are for keys after the query.
                 let bucket = if j > i { 16 + j - i } else { i - j };
                 let bias = m.relative_attention_bias.weight.to_var().select(0, bucket).select(0, h);
                 (q.dot(k) + bias, v.clone())
@@ -96,7 +96,7 @@ fn relative_positions_by_their_formulas() {
 }
 
 #[test]
-fn published_constants() {
+fn buckets_and_slopes_are_the_published_ones() {
     // T5: 32 buckets, distances up to 128, both directions.
     let encoder = Buckets { count: 32, max_distance: 128, bidirectional: true };
     let first = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91];

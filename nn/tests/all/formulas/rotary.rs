@@ -7,8 +7,8 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 
 #[test]
-fn rope_numbers() {
-    // By complex numbers, with nothing shared.
+fn rope_equals_complex_rotations() {
+    // By complex numbers, without code of the library.
     let (d, base) = (6usize, 100.0f64);
     let x = randn(&[4, d], 3);
     let rope = Rope::new(d).base(base);
@@ -32,7 +32,7 @@ fn rope_numbers() {
     }
 }
 
-/// YaRN as the paper's code has it, from the wavelengths.
+/// YaRN as in the paper's code, computed from the wavelengths.
 fn yarn_by_hand(d: usize, base: f64, factor: f64, context: f64, rounded: bool) -> Vec<f64> {
     let pi = std::f64::consts::PI;
     let dim =
@@ -53,7 +53,7 @@ fn yarn_by_hand(d: usize, base: f64, factor: f64, context: f64, rounded: bool) -
 }
 
 #[test]
-fn scalings() {
+fn scaled_frequencies_equal_their_formulas() {
     let column = |x: Vec<f64>| Tensor::from_vec(x.clone(), [x.len()]);
     let (d, base) = (64, 10000.0);
     let none = Rope::new(d).frequencies();
@@ -65,7 +65,10 @@ fn scalings() {
     );
     let ntk = Rope::new(d).scaling(Scaling::Ntk { factor: 8.0 }).frequencies();
     assert_eq!(ntk[0], none[0]);
-    assert!((ntk[31] * 8.0 / none[31] - 1.0).abs() < 1e-12, "the slowest is slowed by the factor");
+    assert!(
+        (ntk[31] * 8.0 / none[31] - 1.0).abs() < 1e-12,
+        "the lowest frequency is divided by the factor"
+    );
     for rounded in [true, false] {
         let yarn = Yarn { rounded, ..Yarn::new(16.0, 4096) };
         let rope = Rope::new(d).scaling(Scaling::Yarn(yarn));
@@ -85,7 +88,7 @@ fn scalings() {
 }
 
 #[test]
-fn sinusoids() {
+fn sinusoidal_positions_equal_their_formula() {
     let table: Tensor<f64> = SinusoidalPositions::default().table(3, 2, 5);
     let want = Tensor::from_fn([2, 5], |i| {
         let p = 3.0 + i[0] as f64;

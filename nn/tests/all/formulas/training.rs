@@ -8,7 +8,7 @@ use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 #[test]
-fn dropout_is_drawn_by_the_pass() {
+fn dropout_is_a_function_of_the_pass_and_keeps_the_mean() {
     let x = leaf(&[2, 5, 4], 1);
     let s = SelfAttention::new(4, 3, 2, &mut Rng::new(1)).dropout(0.4);
     let a = s.forward(&x, Mask::causal(), &mut Pass::train(1));
@@ -25,7 +25,7 @@ fn dropout_is_drawn_by_the_pass() {
     let y = all.forward(&x, Mask::full(), &mut Pass::train(1));
     assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
 
-    // In the mean, nothing changes.
+    // The mean over passes is the output without dropout.
     let s = SelfAttention::new(4, 3, 2, &mut Rng::new(1)).dropout(0.4);
     let dry = s.forward(&x, Mask::full(), &mut eval()).into_value();
     let n = 4000;
@@ -37,9 +37,9 @@ fn dropout_is_drawn_by_the_pass() {
     close(&format!("mean of {n} passes with dropout 0.4 = none"), 0.06, &mean, &dry);
 }
 
-/// Every variant over projections drops weights if they say so, and only in training.
+/// Every variant applies the dropout of its projections, in training only.
 #[test]
-fn projections_drop_weights_everywhere() {
+fn dropout_of_projections_applies_in_every_variant() {
     let build = |p: f64| {
         let mut projections = Projections::new(HeadSizes::new(8, 4), &mut Rng::new(1));
         projections.dropout = Dropout::new(p);
@@ -99,6 +99,6 @@ fn projections_drop_weights_everywhere() {
         assert_eq!(of(0.5, Pass::eval()), dry, "{name}: dropout in evaluation");
         assert_ne!(of(0.5, Pass::train(1)), dry, "{name}: no dropout in training");
         let nothing = of(1.0, Pass::train(1));
-        assert!(nothing.iter().all(|&y| y == 0.0), "{name}: something is left of nothing");
+        assert!(nothing.iter().all(|&y| y == 0.0), "{name}: with dropout 1, the output is not 0");
     }
 }

@@ -4,7 +4,7 @@ use retrograd_nn::attention::KvCache;
 use retrograd_tensor::Tensor;
 
 #[test]
-fn caches_grow_drop_and_truncate() {
+fn caches_append_drop_and_truncate() {
     let rows =
         |from: usize, n: usize| Tensor::from_fn([2, 1, n, 1], |i| (10 * i[0] + from + i[2]) as f64);
     let held = |cache: &mut KvCache<f64>| {
@@ -27,7 +27,11 @@ fn caches_grow_drop_and_truncate() {
     let mut cache = KvCache::streaming(1, 2);
     cache.append(&rows(0, 2), &rows(0, 2));
     let (k, _) = cache.append(&rows(2, 4), &rows(2, 4));
-    assert_eq!(k.select(0, 0).to_vec(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "the new see all held");
+    assert_eq!(
+        k.select(0, 0).to_vec(),
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        "new queries attend to all held keys"
+    );
     assert_eq!((cache.len(), cache.position(), cache.remaining()), (3, 6, None));
     assert_eq!(held(&mut cache), [10.0, 14.0, 15.0]);
     for i in 6..40 {

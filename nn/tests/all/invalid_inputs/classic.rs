@@ -66,7 +66,7 @@ fn invalid_inputs_are_rejected() {
     });
     assert_panics("must be [batch, length], got [5]", || Mask::documents(&Tensor::zeros([5])));
     for (why, mask) in [
-        // Queries beyond a layout or ids would silently see nothing.
+        // Without the error, queries beyond the layout or the ids would be fully masked.
         ("2 blocks of 2 for 5 queries", Mask::blocks(2, &Tensor::ones([2, 3]))),
         ("2 blocks of 2 for 5 keys", Mask::blocks(2, &Tensor::ones([3, 2]))),
     ] {
@@ -135,7 +135,7 @@ fn unsupported_options_of_projections_are_rejected() {
     assert_panics("dropout by the spec, and of 0.1 by the module", || {
         PrefixLmAttention::new(with_dropout()).forward(&x, &[1], &spec, &mut pass())
     });
-    // The spec's alone is not lost.
+    // Dropout of the spec alone is applied.
     let m = PrefixLmAttention::new(p());
     let run = |spec: &Spec<f64>| m.forward(&x, &[1], spec, &mut pass()).into_value().to_vec();
     assert_ne!(run(&spec), run(&Spec::new()));

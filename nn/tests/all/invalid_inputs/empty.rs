@@ -1,5 +1,4 @@
-//! Empty sequences, fully masked rows, and elements behind a
-//! mask.
+//! Empty sequences, fully masked rows, and masked elements.
 
 use super::plain;
 use crate::common::*;
@@ -8,8 +7,6 @@ use retrograd_nn::Layer;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-
-// ---------------------------------------------------------------------------------- odd input
 
 #[test]
 fn fully_masked_queries_give_zero() {
@@ -51,7 +48,7 @@ fn empty_sequences() {
         MlaSizes { width: 8, heads: 2, query_latent: None, latent: 3, nope: 2, rope: 2, value: 3 };
     let causal =
         |m: &dyn Incremental<f64>, x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
-    // Empty sequences and batches come back empty.
+    // The output for empty sequences and batches is empty.
     for shape in [[0usize, 3, 8], [2, 0, 8]] {
         let x = Var::constant(Tensor::zeros(shape));
         assert_eq!(*causal(&RopeAttention::new(uneven(), Rope::new(4)), &x).shape(), shape);
@@ -65,13 +62,13 @@ fn empty_sequences() {
         assert_eq!(*causal(&m, &x).shape(), shape);
         assert_eq!(*causal(&MlaAttention::<f64>::new(mla, &mut Rng::new(1)), &x).shape(), shape);
     }
-    // A sequence that is all padding gives zeros.
+    // The output for a sequence of padding is 0.
     let x = constant(&[1, 3, 8], 1);
     let y = plain().forward(&x, &Spec::new().mask(Mask::lengths(&[0])), &mut eval());
     assert!(y.value().to_vec().iter().all(|&y| y == 0.0));
 }
 
-/// Sequences and batches of nothing come back as such, in every variant.
+/// The output for empty sequences and batches is empty, in every variant.
 #[test]
 fn empty_inputs_give_empty_outputs() {
     let p = || Projections::<f64>::new(HeadSizes::new(8, 2), &mut Rng::new(1));
@@ -154,7 +151,7 @@ fn empty_inputs_give_empty_outputs() {
             assert!(g.get(&x).is_none_or(|g| *g.shape() == shape), "{name}");
         }
     }
-    // Latents that find nothing give what nothing gives.
+    // Latents without keys give the output for no keys.
     let pool = AttentionPool::new(p(), 2, r);
     let y = pool.forward(&Var::constant(Tensor::zeros([3, 0, 8])), &Spec::new(), &mut pass());
     assert_eq!((*y.shape(), y.value().to_vec()), ([3, 2, 8].into(), vec![0.0; 48]));
@@ -164,7 +161,7 @@ fn empty_inputs_give_empty_outputs() {
 
 #[test]
 fn linear_attention_of_empty_sequences() {
-    // A sequence of nothing, and queries of another number.
+    // No keys, and some queries.
     for form in [LinearForm::Quadratic, LinearForm::Recurrent, LinearForm::Chunked(2)] {
         let x = |l: usize, d: usize| Var::constant(randn(&[2, l, d], 1));
         let y = linear_attention(&x(0, 4), &x(0, 4), &x(0, 5), Reach::Causal, form);

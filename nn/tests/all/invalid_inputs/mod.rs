@@ -11,7 +11,7 @@ mod multi_head;
 mod numbers;
 mod parts;
 
-/// Attention over [`uneven`] projections with nothing added.
+/// Attention over [`uneven`] projections without options.
 fn plain() -> RopeAttention<f64> {
     RopeAttention::new(uneven(), Rope::new(0))
 }

@@ -1,4 +1,4 @@
-//! Multi-head attention and its relatives.
+//! Variants of multi-head attention.
 
 use crate::common::*;
 use retrograd_autograd::Var;

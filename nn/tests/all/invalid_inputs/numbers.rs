@@ -12,7 +12,7 @@ const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
 #[test]
-fn of_norms() {
+fn parameters_of_norms_are_checked() {
     let x = Var::constant(Tensor::<f32>::ones([2, 4]));
     let mut layer = LayerNorm::<f32>::new(4);
     let mut rms = RmsNorm::<f32>::new(4);
@@ -35,13 +35,13 @@ fn of_norms() {
         let mla = MlaAttention::<f32>::new(sizes, &mut Rng::new(1));
         assert_panics_here(text, || mla.with_eps(eps));
     }
-    // 0 is one.
+    // 0 is valid.
     assert!(x.layer_norm(None, None, 0.0).value().to_vec()[0].is_nan());
     assert_eq!(x.rms_norm(None, 0.0).value().to_vec(), [1.0; 8]);
 }
 
 #[test]
-fn of_attention() {
+fn parameters_of_attention_are_checked() {
     for scale in [NAN, INF, -INF] {
         assert_panics_here("attention: a scale must be finite in f64", || {
             Spec::<f64>::new().scale(scale)
@@ -75,7 +75,7 @@ fn of_attention() {
 }
 
 #[test]
-fn of_positions() {
+fn parameters_of_positions_are_checked() {
     for base in [NAN, 0.0, -2.0] {
         assert_panics_here("rope: a base must be above 1, got", || Rope::new(4).base(base));
         let text = "sinusoidal positions: a base must be finite and above 0, got";
@@ -94,7 +94,7 @@ fn of_positions() {
 }
 
 #[test]
-fn of_beginnings_and_samples() {
+fn parameters_of_initialisation_and_sampling_are_checked() {
     let sample = |init: Init| init.sample::<f32>([2, 2], &mut Rng::new(1));
     let out_of_range = [NAN, -0.1, INF];
     for x in out_of_range {

@@ -55,7 +55,7 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
     });
 }
 
-/// Scale and softcap are of the complete score, whoever makes it.
+/// Scale and softcap apply to the complete score, whichever variant computes it.
 #[test]
 fn scaling_and_capping_apply_to_the_whole_score() {
     let r = &mut Rng::new(2);
@@ -83,10 +83,10 @@ fn scaling_and_capping_apply_to_the_whole_score() {
         ("MLA", &|s| mla.forward(&x, &s, &mut eval())),
     ];
     for (name, run) in runs {
-        // A score of 0 everywhere, by either, is a mean of what is seen.
+        // If all scores are 0, by the scale or the softcap, the output is the mean of the visible values.
         let flat = run(s().scale(0.0));
         assert!(Worst::between(flat.value(), run(s()).value()).0 > 1e-3, "{name}: no scale");
-        // Without the bias of T5, which is added later, a cap near 0 is a scale of 0.
+        // Without the bias of T5, which is added later, a cap near 0 equals a scale of 0.
         let capped = run(s().softcap(1e-9));
         close(&format!("{name}: scale 0 = softcap near 0"), 1e-8, flat.value(), capped.value());
     }
@@ -109,8 +109,8 @@ fn scaling_and_capping_apply_to_the_whole_score() {
     let once = runs[3].1(s()) * 2.0;
     close("Shaw, weights by 2", 1e-12, double.value(), once.value());
 
-    // Positions are those of the alignment, for masks and distances alike: tokens a b a b a at 2
-    // and on see those at 0 to 4 as in a longer a b a b a b a.
+    // Positions are those of the alignment, for masks and distances: tokens a b a b a at positions 2 to
+    // 6 attend to those at 0 to 4 as in the longer sequence a b a b a b a.
     let long = constant(&[2, 2, 8], 4);
     let long = Var::cat(&[&long, &long, &long, &long.narrow(1, 0, 1)], 1);
     let seen = Mask::window(3, 1);

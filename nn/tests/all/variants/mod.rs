@@ -1,4 +1,4 @@
-//! Every attention variant as a trainable module: one row each.
+//! Checks of every attention variant as a trainable module: one row each.
 //!
 //! Each row is checked: gradients by inputs and parameters against finite differences to second
 //! order, visiting and loading of parameters, and equal bits on any number of threads. Run with
@@ -41,7 +41,7 @@ fn small(rng: &mut Rng) -> Projections<f64> {
     Projections::new(HeadSizes::new(4, 2), rng)
 }
 
-/// The same with one key head for both.
+/// The same with one key head for both heads.
 fn grouped(rng: &mut Rng) -> Projections<f64> {
     Projections::new(HeadSizes::new(4, 2).key_heads(1), rng)
 }

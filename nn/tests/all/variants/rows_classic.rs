@@ -168,7 +168,7 @@ row!(linear_chunked, [[2, 5, 4]], |r| linear(Reach::Causal, LinearForm::Chunked(
 row!(linear_full, [[2, 5, 4]], |r| linear(Reach::Full, LinearForm::Chunked(2), r), |m, x| m
     .forward(&x[0], &mut eval()));
 
-// What the projections hold beside weights.
+// Options of the projections.
 
 row!(prefix_lm_rotated, [[2, 5, 4]], |r| PrefixLmAttention::new(rotated(r)), |m, x| m.forward(
     &x[0],

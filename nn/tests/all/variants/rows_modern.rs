@@ -9,8 +9,8 @@ fn incremental<M: Incremental<f64> + Sync>(name: &str, build: impl Fn(&mut Rng) 
     row(name, build, &[&[2, 3, 4]], |m, x| m.forward(&x[0], &Spec::new().causal(), &mut eval()));
 }
 
-/// For norms of vectors that happen to be small, whose curvature would otherwise be too large
-/// for differences.
+/// The `eps` of norms. With a smaller one, the curvature at short vectors would be too large for finite
+/// differences.
 const EPS: f64 = 0.1;
 
 fn mla_sizes(query_latent: Option<usize>) -> MlaSizes {

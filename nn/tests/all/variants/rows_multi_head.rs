@@ -1,4 +1,4 @@
-//! Attention with one head, multi-head attention and its kin.
+//! Attention with one head, and variants of multi-head attention.
 
 use super::row;
 use crate::common::*;

@@ -1,4 +1,4 @@
-//! Shared by the tests: random shapes and values, unusual layouts, and comparison by bits.
+//! Helpers of the tests: random shapes and values, unusual layouts, and comparison by bits.
 #![allow(dead_code)] // no test uses all of it
 
 #[cfg(unix)]
@@ -62,7 +62,7 @@ impl Rng {
     }
 
     /// Mostly normal; some large, some tiny, some special, all exact in f32.
-    pub fn hostile(&mut self) -> f64 {
+    pub fn adversarial(&mut self) -> f64 {
         let x = match self.below(20) {
             0..12 => self.normal(),
             12..15 => (self.unit() - 0.5) * 2000.0,
@@ -75,8 +75,8 @@ impl Rng {
         (x as f32).into()
     }
 
-    pub fn hostiles<T: Real>(&mut self, dims: &[usize]) -> Tensor<T> {
-        Tensor::from_fn(dims, |_| T::from_f64(self.hostile()))
+    pub fn adversarial_values<T: Real>(&mut self, dims: &[usize]) -> Tensor<T> {
+        Tensor::from_fn(dims, |_| T::from_f64(self.adversarial()))
     }
 }
 
@@ -129,7 +129,7 @@ pub fn same<T: Real>(what: &str, got: &Tensor<T>, want: &Tensor<T>) {
     }
 }
 
-/// Spacing of the floats at `y`, of type `T`.
+/// The spacing of floats of type `T` at `y`.
 pub fn ulp<T: Real>(y: f64) -> f64 {
     let (digits, lowest) = if T::EPSILON.to_f64() > 1e-10 { (23, -126) } else { (52, -1022) };
     let exponent = (y.abs().to_bits() >> 52) as i32 - 1023;

@@ -8,9 +8,9 @@ use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-const POISON: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
+const EXTREME: [f64; 4] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
 
-/// A result, its gradients by some variables, and the gradients of the sum of all their squares.
+/// A result, its gradients by some variables, and the gradients of the sum of the squares of both.
 fn everything(y: &Var<f64>, by: &[&Var<f64>]) -> Vec<Vec<f64>> {
     let first = grad(&[(&y.square().sum(..), None)], by);
     let first: Vec<Var<f64>> = first.into_iter().flatten().collect();
@@ -25,24 +25,24 @@ fn everything(y: &Var<f64>, by: &[&Var<f64>]) -> Vec<Vec<f64>> {
 fn hides(what: &str, run: impl Fn(f64) -> Vec<Vec<f64>>) {
     let clean = run(0.0);
     assert!(clean.iter().flatten().all(|x| x.is_finite()), "{what}: {clean:?}");
-    for with in POISON {
+    for with in EXTREME {
         for (i, (a, b)) in run(with).iter().zip(&clean).enumerate() {
-            assert_eq!(a, b, "{what}: {with} shows in result {i}");
+            assert_eq!(a, b, "{what}: {with} changes result {i}");
         }
     }
 }
 
-/// `x` with rows from `first` on, of its last but one axis, filled.
-fn poisoned(x: &Tensor<f64>, first: usize, with: f64) -> Tensor<f64> {
+/// `x` with the rows from `first` on, along its second to last axis, set to `with`.
+fn filled(x: &Tensor<f64>, first: usize, with: f64) -> Tensor<f64> {
     Tensor::from_fn(x.shape(), |i| if i[i.len() - 2] >= first { with } else { x.at(i) })
 }
 
-const SEEN: usize = 3;
+const VISIBLE: usize = 3;
 
 type Part<'a> = &'a dyn Fn(Spec<f64>, &[Var<f64>; 4]) -> Spec<f64>;
 
 #[test]
-fn keys_and_values() {
+fn masked_keys_and_values_have_no_influence() {
     let x = [randn(&[2, 4, 3, 5], 1), randn(&[2, 2, 6, 5], 2), randn(&[2, 2, 6, 2], 3)];
     let learned = [randn(&[4, 3, 6], 4), randn(&[4, 4], 5), randn(&[4, 4], 6), randn(&[4], 7)];
     let mixes =
@@ -82,7 +82,7 @@ fn keys_and_values() {
                     continue;
                 }
                 let spec = |learned: &[Var<f64>; 4]| {
-                    let spec = Spec::new().mask(Mask::lengths(&[SEEN])).normalizer(normalizer);
+                    let spec = Spec::new().mask(Mask::lengths(&[VISIBLE])).normalizer(normalizer);
                     part(spec, learned).path(path)
                 };
                 let constants = learned.each_ref().map(|x| Var::constant(x.clone()));
@@ -91,10 +91,10 @@ fn keys_and_values() {
                 }
                 hides(&format!("{name}, {normalizer:?}, {path:?}"), |with| {
                     let q = Var::leaf(x[0].clone());
-                    let [k, v] = [1, 2].map(|i| Var::leaf(poisoned(&x[i], SEEN, with)));
+                    let [k, v] = [1, 2].map(|i| Var::leaf(filled(&x[i], VISIBLE, with)));
                     let learned = learned.each_ref().map(|x| Var::leaf(x.clone()));
-                    // The bias is by key on its last axis.
-                    let bias = poisoned(&learned[0].value().t(), SEEN, with).t();
+                    // The last axis of the bias is that of keys.
+                    let bias = filled(&learned[0].value().t(), VISIBLE, with).t();
                     let [_, b, c, d] = learned;
                     let learned = [Var::leaf(bias), b, c, d];
                     let y = attend(&q, &k, &v, &spec(&learned));
@@ -106,20 +106,20 @@ fn keys_and_values() {
     }
 }
 
-/// Tiles of several vectors, some of them partly hidden, and tiles behind one that is hidden.
+/// Tiles of several vectors, some of them partly masked, and tiles after an empty one.
 #[test]
-fn keys_and_values_of_many_tiles() {
-    let hidden = |x: &Tensor<f32>, seen: usize, with: f32| {
-        Tensor::from_fn(x.shape(), |i| if i[2] >= seen { with } else { x.at(i) })
+fn masked_keys_and_values_of_many_tiles_have_no_influence() {
+    let hidden = |x: &Tensor<f32>, visible: usize, with: f32| {
+        Tensor::from_fn(x.shape(), |i| if i[2] >= visible { with } else { x.at(i) })
     };
-    for (seen, lk) in [(5, 69), (64, 69), (67, 145), (130, 145)] {
+    for (visible, lk) in [(5, 69), (64, 69), (67, 145), (130, 145)] {
         let draw = |shape: [usize; 4], seed| Tensor::<f32>::randn(shape, &mut Rng::new(seed));
         let (q, x) = (draw([1, 2, 40, 20], 1), [draw([1, 2, lk, 20], 2), draw([1, 2, lk, 24], 3)]);
         type Part<'a> = &'a dyn Fn(Spec<f32>) -> Spec<f32>;
         let parts: [(&str, Part<'_>); 4] = [
             ("nothing more", &|s| s),
             ("softcap", &|s| s.softcap(2.0)),
-            ("causal", &|s| s.mask(Mask::causal() & Mask::lengths(&[seen]))),
+            ("causal", &|s| s.mask(Mask::causal() & Mask::lengths(&[visible]))),
             ("dropout", &|s| s.dropout(0.3, &mut Pass::train(1))),
         ];
         for (name, part) in parts {
@@ -129,9 +129,11 @@ fn keys_and_values_of_many_tiles() {
                         true => Var::leaf(x.transpose(2, 3).contiguous().transpose(2, 3)),
                         false => Var::leaf(x),
                     };
-                    let (q, [k, v]) =
-                        (Var::leaf(q.clone()), x.each_ref().map(|x| layout(hidden(x, seen, with))));
-                    let spec = part(Spec::new().mask(Mask::lengths(&[seen]))).path(Path::Tiled);
+                    let (q, [k, v]) = (
+                        Var::leaf(q.clone()),
+                        x.each_ref().map(|x| layout(hidden(x, visible, with))),
+                    );
+                    let spec = part(Spec::new().mask(Mask::lengths(&[visible]))).path(Path::Tiled);
                     let y = attend(&q, &k, &v, &spec);
                     let of = grad(&[(&y.square().sum(..), None)], &[&q, &k, &v]);
                     let gradients = of.into_iter().flatten().map(|g| g.value().to_vec());
@@ -140,16 +142,16 @@ fn keys_and_values_of_many_tiles() {
                 let clean = run(0.0);
                 assert!(clean.iter().flatten().all(|x| x.is_finite()), "{name}");
                 for with in [f32::NAN, f32::INFINITY, 1e30] {
-                    assert_eq!(run(with), clean, "{name}, {seen} of {lk}, {with}, {transposed}");
+                    assert_eq!(run(with), clean, "{name}, {visible} of {lk}, {with}, {transposed}");
                 }
             }
         }
     }
 }
 
-/// Modules by name; each attends to the first `SEEN` tokens only.
+/// Modules that attend to the first `VISIBLE` tokens of a source only.
 #[test]
-fn sources() {
+fn masked_tokens_of_a_source_have_no_influence() {
     let r = &mut Rng::new(6);
     let (t, s) = (randn(&[1, 3, 4], 1), randn(&[1, 6, 4], 2));
     fn luong<S: LuongScore<f64>>(score: S, r: &mut Rng) -> LuongAttention<f64, S> {
@@ -163,30 +165,30 @@ fn sources() {
     let local_p = LuongLocalP::new(luong(LuongGeneral::new(4, 4, r), r), 4, 3, r);
     let additive = AdditiveAttention::new(4, 4, 5, r);
     let cross = CrossAttention::new(4, 4, 3, 2, r);
-    let seen = || Mask::lengths(&[SEEN]);
+    let visible = || Mask::lengths(&[VISIBLE]);
     type Run<'a> = &'a dyn Fn(&Var<f64>, &Var<f64>) -> Var<f64>;
     let runs: [(&str, Run<'_>); 8] = [
-        ("Luong, dot", &|t, s| dot.forward(t, s, seen(), &mut eval())),
-        ("Luong, general", &|t, s| general.forward(t, s, seen(), &mut eval())),
-        ("Luong, concat", &|t, s| concat.forward(t, s, seen(), &mut eval())),
-        ("Luong, location", &|t, s| location.forward(t, s, seen(), &mut eval())),
-        ("Luong, local-m", &|t, s| local_m.forward(t, s, seen(), &mut eval())),
-        ("Luong, local-p", &|t, s| local_p.forward(t, s, &[SEEN], &mut eval())),
-        ("additive", &|t, s| additive.forward(t, s, s, seen(), &mut eval())),
-        ("cross", &|t, s| cross.forward(t, s, seen(), &mut eval())),
+        ("Luong, dot", &|t, s| dot.forward(t, s, visible(), &mut eval())),
+        ("Luong, general", &|t, s| general.forward(t, s, visible(), &mut eval())),
+        ("Luong, concat", &|t, s| concat.forward(t, s, visible(), &mut eval())),
+        ("Luong, location", &|t, s| location.forward(t, s, visible(), &mut eval())),
+        ("Luong, local-m", &|t, s| local_m.forward(t, s, visible(), &mut eval())),
+        ("Luong, local-p", &|t, s| local_p.forward(t, s, &[VISIBLE], &mut eval())),
+        ("additive", &|t, s| additive.forward(t, s, s, visible(), &mut eval())),
+        ("cross", &|t, s| cross.forward(t, s, visible(), &mut eval())),
     ];
     let position = local_p.position.weight.to_var();
     for (name, run) in runs {
         hides(name, |with| {
-            let (t, s) = (Var::leaf(t.clone()), Var::leaf(poisoned(&s, SEEN, with)));
+            let (t, s) = (Var::leaf(t.clone()), Var::leaf(filled(&s, VISIBLE, with)));
             everything(&run(&t, &s), &[&t, &s, &position])
         });
     }
 }
 
-/// Self-attention where the masked tokens are not queries, either.
+/// Self-attention: the masked tokens are ignored as queries, too.
 #[test]
-fn tokens() {
+fn masked_tokens_of_self_attention_have_no_influence() {
     let r = &mut Rng::new(6);
     let x = randn(&[1, 6, 8], 1);
     let heads = || Projections::new(HeadSizes::new(8, 2), &mut Rng::new(1));
@@ -197,27 +199,27 @@ fn tokens() {
     talking.score_mix.set(randn(&[2, 2], 20));
     talking.weight_mix.set(randn(&[2, 2], 21));
     let m = mha(8, 2);
-    let seen = || Mask::lengths(&[SEEN]) & Mask::queries(&[0, 1, 2]);
-    let how = Spec::from(seen());
+    let visible = || Mask::lengths(&[VISIBLE]) & Mask::queries(&[0, 1, 2]);
+    let how = Spec::from(visible());
     type Run<'a> = &'a dyn Fn(&Var<f64>) -> Var<f64>;
     let runs: [(&str, Run<'_>); 5] = [
-        ("Shaw", &|x| shaw.attend(x, seen(), &mut eval())),
-        ("Transformer-XL", &|x| xl.forward(x, None, seen(), &mut eval())),
-        ("T5", &|x| t5.forward(x, seen(), &mut eval())),
+        ("Shaw", &|x| shaw.attend(x, visible(), &mut eval())),
+        ("Transformer-XL", &|x| xl.forward(x, None, visible(), &mut eval())),
+        ("T5", &|x| t5.forward(x, visible(), &mut eval())),
         ("talking heads", &|x| talking.forward(x, &how, &mut eval())),
-        ("multi-head", &|x| m.forward(x, x, x, seen(), &mut eval())),
+        ("multi-head", &|x| m.forward(x, x, x, visible(), &mut eval())),
     ];
     for (name, run) in runs {
         hides(name, |with| {
-            let x = Var::leaf(poisoned(&x, SEEN, with));
+            let x = Var::leaf(filled(&x, VISIBLE, with));
             everything(&run(&x), &[&x])
         });
     }
     let (k, v) = (leaf(&[2, 2, 4], 2), leaf(&[2, 2, 4], 3));
     hides("memory", |with| {
-        let [q, hidden] = [&x, &poisoned(&x, SEEN, with)].map(|x| Var::leaf(x.clone()));
+        let [q, hidden] = [&x, &filled(&x, VISIBLE, with)].map(|x| Var::leaf(x.clone()));
         let of = |x: &Var<f64>| x.reshape([1, 6, 2, 4]).transpose(1, 2);
-        let how = Spec::from(Mask::lengths(&[SEEN]));
+        let how = Spec::from(Mask::lengths(&[VISIBLE]));
         let y = attend_with_memory(&of(&q), &of(&hidden), &of(&hidden), (&k, &v), &how);
         everything(&y, &[&q, &hidden, &k, &v])
     });
@@ -225,7 +227,7 @@ fn tokens() {
 
 /// A query that attends to no key contributes to no gradient, whatever the gradient of its output.
 #[test]
-fn cotangents() {
+fn cotangents_of_fully_masked_queries_have_no_influence() {
     let x = [randn(&[1, 2, 5, 3], 1), randn(&[1, 2, 4, 3], 2), randn(&[1, 2, 4, 3], 3)];
     let blind = Mask::from_fn("blind", |at| at.query != 1);
     for path in [Path::Composed, Path::Tiled] {
@@ -238,7 +240,7 @@ fn cotangents() {
             let grads = y.backward_with(&g);
             [&q, &k, &v, &sink].map(|x| grads.get(x).unwrap().to_vec())
         };
-        for with in POISON {
+        for with in EXTREME {
             assert_eq!(run(with), run(0.0), "{path:?}: {with}");
         }
     }

@@ -1,4 +1,4 @@
-//! Packed sequences.
+//! Packed sequences, which equal separate ones.
 
 use super::{around, by};
 use crate::common::*;

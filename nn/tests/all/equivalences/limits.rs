@@ -1,4 +1,4 @@
-//! The recent variants with neutral parameters.
+//! The recent variants in special cases that equal plain attention or each other.
 
 use super::{LEN, Vars, by, run};
 use crate::common::*;
@@ -92,11 +92,11 @@ pub fn sinks_and_memory(t: &mut Table) {
     ];
     let causal = Spec::new().causal();
     t.same(
-        "memory behind = memory in front",
+        "memory after the keys = memory before them",
         &x,
         |x| attend_with_memory(&x[0], &x[1], &x[2], (&x[3], &x[4]), &causal),
         |x| {
-            // In front of the others, it is visible to a causal mask by itself.
+            // Before the other keys, memory is visible under a causal mask.
             let wide = |memory: &Var<f64>, x: &Var<f64>| {
                 Var::cat(&[&memory.broadcast_to([2, 2, 3, x.size(-1)]), x], -2)
             };
@@ -105,7 +105,7 @@ pub fn sinks_and_memory(t: &mut Table) {
     );
 }
 
-/// Softmax plus one is one more key and value of zeros.
+/// Softmax plus one equals softmax with an additional key and value of zeros.
 fn off_by_one(t: &mut Table) {
     let x = [randn(&[2, 4, 5, 6], 1), randn(&[2, 2, 7, 6], 2), randn(&[2, 2, 7, 3], 3)];
     let zeros = |width: usize| Var::constant(Tensor::zeros([2, 1, width]));

@@ -1,4 +1,4 @@
-//! A sequence in steps with a cache, and at once.
+//! A sequence in several calls with a cache, and in one call.
 
 use super::{LEN, run};
 use crate::common::*;
@@ -8,7 +8,7 @@ use retrograd_nn::{CausalSelfAttention, GptConfig, Layer};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, settings, simd};
 
-/// A sequence in random chunks through a cache, against the whole.
+/// Compares a sequence in random chunks with a cache to the whole sequence.
 fn chunks<M: Incremental<f64>>(
     t: &mut Table,
     name: &str,
@@ -86,7 +86,7 @@ pub fn cached(t: &mut Table) {
         let x = constant(&[2, length, 8], 3);
         let [wet, dry] =
             [&dropping, &causal].map(|s| attention.forward_cached(&x, s, &mut whole()));
-        t.exact().values("a cache drops no weights", wet.value(), dry.value());
+        t.exact().values("dropout is not applied with a cache", wet.value(), dry.value());
         chunks(
             t,
             "softcap",
@@ -165,7 +165,7 @@ pub fn cached(t: &mut Table) {
     }
 }
 
-/// Masks and biases by position, where a cache has dropped keys in the middle.
+/// Masks and biases by position, with a cache that has dropped keys in the middle.
 fn by_position(t: &mut Table, length: usize) {
     let causal = Spec::new().causal();
     let attention = RopeAttention::new(uneven(), Rope::new(4));
@@ -207,8 +207,8 @@ fn by_position(t: &mut Table, length: usize) {
     chunks(t, "sliding, memory", &m, &spec, length, || KvCache::sliding(6));
 }
 
-/// Every level of SIMD but the portable one computes each row by itself, as it does in products
-/// whose sums are long (of a width above 512).
+/// At every SIMD level but the portable one, rows are computed independently, also in products with long
+/// sums (of a width above 512), so results with a cache are equal bit by bit.
 fn bit_by_bit(t: &mut Table) {
     let wide = GptConfig { vocab: 1, context: 70, heads: 4, width: 640, ..config() };
     let wide = CausalSelfAttention::<f32>::new(&wide, &mut Rng::new(4));
@@ -298,7 +298,7 @@ fn learned_positions(t: &mut Table) {
     }
     let all = Var::cat(&parts.iter().collect::<Vec<_>>(), 1);
     t.values("cached = full, learned positions", all.value(), &full);
-    // Positions that begin anew are those of the parts.
+    // Positions that restart in each document are those of the separate documents.
     let packed = Packed::new(&[4, 5]);
     let parts = |add: &dyn Fn(&Var<f64>) -> Var<f64>| {
         Var::cat(&[&add(&x.narrow(1, 0, 4)), &add(&x.narrow(1, 4, 5))], 1)

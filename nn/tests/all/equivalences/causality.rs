@@ -7,9 +7,8 @@ use retrograd_nn::{CausalSelfAttention, GptConfig, Layer};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
-/// Changing a token leaves the outputs before it bit for bit, whatever it is changed to, and
-/// gradients of early outputs by later inputs are exactly 0: the Jacobian is block lower
-/// triangular.
+/// Changing a token does not change one bit of the outputs before it, and gradients of outputs by later
+/// inputs are exactly 0: the Jacobian is block lower triangular.
 pub fn causality(t: &mut Table) {
     let rng = || Rng::new(1);
     let s = SelfAttention::new(4, 3, 2, &mut rng());
@@ -71,8 +70,8 @@ pub fn causality(t: &mut Table) {
         ("Longformer", &|x| longformer.forward(x, &[0, 3], Mask::full(), &mut eval())),
     ];
     for (name, run) in runs {
-        let statement = format!("causal: tokens before t do not see t, {name}");
-        unseen(t, &statement, run, &[5.0, 1e30, f64::NAN]);
+        let statement = format!("causal: outputs before t do not depend on t, {name}");
+        independent(t, &statement, run, &[5.0, 1e30, f64::NAN]);
     }
     incremental(t);
 
@@ -80,9 +79,9 @@ pub fn causality(t: &mut Table) {
     talking.score_mix.set(randn(&[4, 4], 20));
     talking.weight_mix.set(randn(&[4, 4], 21));
     let wide = Tensor::eye(8).narrow(0, 0, 4);
-    unseen(
+    independent(
         t,
-        "causal: tokens before t do not see t, talking heads",
+        "causal: outputs before t do not depend on t, talking heads",
         &|x| {
             let x = x.matmul(&Var::constant(wide.clone()));
             talking.forward(&x, &Spec::new().causal(), &mut eval())
@@ -137,19 +136,19 @@ fn incremental(t: &mut Table) {
         all.push((format!("{:?}", m.normalizer), m));
     }
     for (name, m) in all {
-        let statement = format!("causal: tokens before t do not see t, {name}");
+        let statement = format!("causal: outputs before t do not depend on t, {name}");
         let run = |x: &Var<f64>| m.forward(x, &Spec::new().causal(), &mut eval());
-        unseen(t, &statement, &run, &[5.0, 1e30, f64::NAN]);
+        independent(t, &statement, &run, &[5.0, 1e30, f64::NAN]);
     }
 }
 
-/// For a short sequence at every token, and for one of several tiles around their bounds.
-fn unseen(t: &mut Table, statement: &str, run: &dyn Fn(&Var<f64>) -> Var<f64>, with: &[f64]) {
-    unseen_at(t, statement, run, with, 7, &[0, 1, 2, 3, 4, 5, 6]);
-    unseen_at(t, statement, run, with, 140, &[1, 31, 63, 64, 65, 128, 139]);
+/// Checks a short sequence at every token, and one of several tiles at their boundaries.
+fn independent(t: &mut Table, statement: &str, run: &dyn Fn(&Var<f64>) -> Var<f64>, with: &[f64]) {
+    independent_at(t, statement, run, with, 7, &[0, 1, 2, 3, 4, 5, 6]);
+    independent_at(t, statement, run, with, 140, &[1, 31, 63, 64, 65, 128, 139]);
 }
 
-fn unseen_at(
+fn independent_at(
     t: &mut Table,
     statement: &str,
     run: &dyn Fn(&Var<f64>) -> Var<f64>,
@@ -160,7 +159,7 @@ fn unseen_at(
     let x = randn(&[2, length, 4], 1);
     let y = run(&Var::constant(x.clone())).into_value();
     for &at in places {
-        // The gradient of everything before by everything from there on.
+        // The gradient of all outputs before `at` by all inputs from `at` on.
         let leaf = Var::leaf(x.clone());
         let g = run(&leaf).narrow(1, 0, at).sum(..).backward();
         let late = g.get(&leaf).expect("a gradient").narrow(1, at, length - at);

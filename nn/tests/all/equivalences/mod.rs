@@ -1,8 +1,8 @@
-//! The lattice of equivalences: special cases of each variant, and equivalent computations, compared
-//! in outputs and in gradients by every input.
+//! Equivalences: special cases of each variant, and equivalent computations, compared in outputs and in
+//! gradients by every input.
 //!
-//! One table for all, so that it can be read as a whole:
-//! `cargo test -p retrograd-nn --test all lattice -- --nocapture`. A new equivalence is a row in
+//! They are printed as one table:
+//! `cargo test -p retrograd-nn --test all equivalences -- --nocapture`. A new equivalence is a row in
 //! one of the families.
 
 use crate::common::*;
@@ -28,7 +28,7 @@ mod positions;
 mod self_attention;
 
 #[test]
-fn lattice() {
+fn equivalences_hold() {
     let t = &mut Table::default();
     self_attention::self_attention(t);
     multi_head::multi_head(t);
@@ -54,7 +54,7 @@ fn lattice() {
     paths::dropout(t);
     paths::threads(t);
     cached::cached(t);
-    t.check("the lattice");
+    t.check("equivalences");
 }
 
 type Vars<'a> = &'a [Var<f64>];
@@ -71,7 +71,7 @@ fn with_qkv(mut p: Projections<f64>, [q, k, v]: [&Linear<f64>; 3]) -> Projection
     p
 }
 
-/// Self-attention between projections, as the spec says.
+/// Self-attention between projections, with this spec.
 fn by<S: Into<Spec<f64>>>(p: &Projections<f64>, spec: S) -> impl Fn(Vars<'_>) -> Var<f64> + use<S> {
     let (p, spec) = (p.clone(), spec.into());
     move |x| p.attend(&x[0], &spec, &mut Past::none(), &mut eval())

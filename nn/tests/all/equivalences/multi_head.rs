@@ -12,7 +12,7 @@ pub fn multi_head(t: &mut Table) {
     wrapper(t);
     fused_causal(t);
 
-    // A key and value of 0 is a logit of 0 that gives nothing.
+    // A key and value of 0 is a logit of 0 with a value of 0, as a sink.
     let config = MultiHeadConfig { zero_attn: true, ..MultiHeadConfig::new(4, 2) };
     let zero = MultiHeadAttention::new(&config, &mut Rng::new(1));
     let m = mha(4, 2);

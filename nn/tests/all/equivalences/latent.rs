@@ -50,7 +50,7 @@ pub fn differential(t: &mut Table) {
         },
         first,
     );
-    // And with the norm, the scale and the projection behind.
+    // The same with the norm, the scale and the output projection.
     t.same("differential, lambda 0 = MHA of first halves, whole", &x, run(&m), |x| {
         let normed = first(x).rms_norm(None, 1e-5) * (1.0 - m.lambda_init());
         let joined = normed.transpose(1, 2).reshape([2, LEN, 16]);

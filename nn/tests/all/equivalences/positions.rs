@@ -89,14 +89,14 @@ pub fn rotary(t: &mut Table) {
     let rope = Rope::new(8);
     let q = &x[..1];
     t.same(
-        "RoPE keeps lengths",
+        "RoPE preserves norms",
         q,
         |q| rope.rotate(&q[0], 3).square().sum(-1),
         |q| q[0].square().sum(-1),
     );
     let at = Tensor::from([[0i64, 1, 2, 3, 0, 1, 2]]);
     t.same(
-        "RoPE, positions that begin anew",
+        "RoPE, positions that restart",
         q,
         |q| rope.rotate_at(&q[0], &at).narrow(1, 4, 3),
         |q| rope.rotate(&q[0].narrow(1, 4, 3), 0),
@@ -112,7 +112,7 @@ pub fn rotary(t: &mut Table) {
     limits(t);
 }
 
-/// Variants apply the rotary positions of their projections: in limits they equal RoPE attention.
+/// Variants apply the rotary positions of their projections: in special cases they equal RoPE attention.
 fn limits(t: &mut Table) {
     let (p, x) = around();
     let p = p.with_rope(Rope::new(2));
@@ -169,7 +169,7 @@ fn pairings(t: &mut Table, x: &[Tensor<f64>; 1]) {
             let wrong = RopeAttention::new(uneven(), rope);
             let y = |m| run(m)(&[Var::constant(x[0].clone())]).into_value();
             let off = Worst::between(&y(&wrong), &y(&half)).0;
-            assert!(off > 1e-3, "not converted, it differs by {off:e} only");
+            assert!(off > 1e-3, "without conversion the difference is only {off:e}");
         }
         other.projections.convert_pairing(Pairing::Half);
         for (after, before) in weights(&other).iter().zip(&before) {

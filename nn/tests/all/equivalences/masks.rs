@@ -70,7 +70,7 @@ pub fn masks(t: &mut Table) {
     minus_infinity(t);
 }
 
-/// A bias of -inf masks, whole rows of it, too.
+/// A bias of -inf equals a mask, also for whole rows.
 fn minus_infinity(t: &mut Table) {
     let low = f64::NEG_INFINITY;
     let hides = |q: usize, k: usize| q == 1 || k == 2;

@@ -55,7 +55,7 @@ pub fn self_attention(t: &mut Table) {
         |x| s.forward(&x[0], Spec::new().scale(1.0), &mut eval()),
         |x| plain_self_attention(&x[0]),
     );
-    // For one that is not batched.
+    // For a sequence without a batch axis.
     let y = [x[0].softmax(-1).select(0, 1)];
     t.same(
         "plain = softmax(x xᵀ) x",
@@ -71,7 +71,7 @@ pub fn self_attention(t: &mut Table) {
         Mask::full(),
         Mask::causal(),
         Mask::lengths(&[5, 2]),
-        Mask::causal() & !Mask::first(2), // the first two queries see nothing
+        Mask::causal() & !Mask::first(2), // the first two queries are fully masked
     ] {
         t.case(format!("{mask:?}")).same(
             "renormalised = masked softmax",

@@ -42,7 +42,7 @@ pub fn grouped(t: &mut Table) {
         t.same(&format!("GQA({key_heads}) = MHA with repeated keys"), &x, ours, |x| {
             m.forward(&x[0], &x[0], &x[0], Mask::causal(), &mut eval())
         });
-        // Pooling what was repeated gives the groups back.
+        // Pooling the repeated heads gives the original groups.
         let back = GroupedQueryAttention::from_multi_head(&m, key_heads);
         t.same(&format!("GQA({key_heads}) = pooled from that MHA"), &x, ours, |x| {
             back.forward(&x[0], Mask::causal(), &mut eval())
@@ -55,7 +55,7 @@ pub fn grouped(t: &mut Table) {
         &x,
         |x| g.forward(&x[0], Mask::causal(), &mut eval()),
         |x| {
-            // As Shazeer writes it: one k and v for all heads, by einsum.
+            // As in Shazeer's paper: one k and v for all heads, by einsum.
             let q = g.q_proj.forward(&x[0], &mut eval()).reshape([2, 5, 4, 2]);
             let k = g.k_proj.forward(&x[0], &mut eval());
             let v = g.v_proj.forward(&x[0], &mut eval());
@@ -68,8 +68,8 @@ pub fn grouped(t: &mut Table) {
     shared_projections(t, &x);
 }
 
-/// The variants around [`Projections`] with shared key heads are those with a key head each
-/// whose keys and values are repeated.
+/// A variant over [`Projections`] with shared key heads equals the same variant with repeated key
+/// heads.
 fn shared_projections(t: &mut Table, x: &[Tensor<f64>]) {
     let few = Projections::new(HeadSizes::new(8, 4).key_heads(2), &mut Rng::new(2));
     let mut all = Projections::new(HeadSizes::new(8, 4), &mut Rng::new(0));

@@ -45,7 +45,7 @@ pub fn tiled(t: &mut Table) {
 
 fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
     let mut rng = Rng::new(5);
-    // As far as queries reach, too.
+    // Ids for all queries, too.
     let ids = Tensor::from_fn([batch, lq.max(lk) + 2], |i| (i[1] * 3 / lk.max(1)) as i64);
     vec![
         ("full", Mask::full()),
@@ -69,7 +69,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
     ]
 }
 
-/// Under every mask, with softcap, bias, sink and dropout, for grouped heads.
+/// Both paths under every mask, with softcap, bias, sink and dropout, for grouped heads.
 fn with_every_part(t: &mut Table) {
     let (batch, heads, key_heads) = (2, 4, 2);
     for (lq, lk) in [(5, 5), (70, 130), (130, 70), (1, 65), (64, 64), (3, 0), (0, 3)] {
@@ -105,7 +105,7 @@ fn with_every_part(t: &mut Table) {
     }
 }
 
-/// The log-sum-exp beside the output, and what it is for.
+/// The log-sum-exp of both paths, and attention over two parts of the keys combined by it.
 pub fn log_sum_exp(t: &mut Table) {
     let (lq, lk) = (70, 130);
     let x = [
@@ -134,7 +134,7 @@ pub fn log_sum_exp(t: &mut Table) {
     for path in [Path::Tiled, Path::Composed] {
         let spec = Spec::new().softcap(2.0).path(path);
         t.same(
-            &format!("two parts of the keys, put together by log-sum-exp, {path:?}"),
+            &format!("two parts of the keys, combined by log-sum-exp, {path:?}"),
             x,
             |x| {
                 let part = |first, n| {
@@ -150,7 +150,7 @@ pub fn log_sum_exp(t: &mut Table) {
     }
 }
 
-/// Gradients, and their gradients, on both paths.
+/// First and second derivatives on both paths.
 pub fn second_order(t: &mut Table) {
     let x =
         [randn(&[1, 4, 6, 3], 1), randn(&[1, 2, 9, 3], 2), randn(&[1, 2, 9, 2], 3), randn(&[4], 4)];
@@ -172,7 +172,12 @@ pub fn second_order(t: &mut Table) {
             (gradients(&attend(&x[0], &x[1], &x[2], &spec(&x[3], path)), x), gradients(&both, x))
         }
     };
-    t.same("gradients and theirs, tiled = composed", &x, run(Path::Tiled), run(Path::Composed));
+    t.same(
+        "first and second derivatives, tiled = composed",
+        &x,
+        run(Path::Tiled),
+        run(Path::Composed),
+    );
     for (name, with_lse) in [("output", false), ("log-sum-exp", true)] {
         let f = |x: &[Var<f64>]| match with_lse {
             true => attend_with_lse(&x[0], &x[1], &x[2], &spec(&x[3], Path::Tiled)).1,
@@ -187,15 +192,15 @@ pub fn second_order(t: &mut Table) {
         let spec = Spec::new().causal().path(path);
         move |x: Vars<'_>| gradients(&attend_packed(&x[0], 2, 1, &spec), x)
     };
-    t.same("packed, gradients and theirs", &x, run(Path::Tiled), run(Path::Composed));
+    t.same("packed, first and second derivatives", &x, run(Path::Tiled), run(Path::Composed));
 }
 
-/// Which weights are dropped is a function of their place alone.
+/// The dropped weights are a function of their indices only.
 pub fn dropout(t: &mut Table) {
     let (l, heads) = (150, 2);
     let x = [randn(&[2, heads, l, 4], 1), randn(&[2, heads, l, 4], 2)];
     let spec = |path| Spec::new().causal().dropout(0.4, &mut Pass::train(5)).path(path);
-    // Values that show every weight.
+    // With the identity as values, the output is the matrix of weights.
     let shown = |path| {
         let [q, k] = x.each_ref().map(|x| Var::constant(x.clone()));
         let eye = Var::constant(Tensor::eye(l).broadcast_to([2, heads, l, l]));

@@ -1,0 +1,142 @@
+//! Every attention variant in the same small model, trained on the same tasks with the same budget.
+//!
+//! `cargo run --release --example arena` trains each variant on each task, prints one table, and writes
+//! it as `table.md`, `table.csv` and a plot. `--quick` takes two minutes on two cores, the whole half an
+//! hour at most. Read [`tasks`] first (what is learnt), then [`train`] (one run).
+
+mod notes;
+#[path = "../common/output.rs"]
+mod output;
+mod picture;
+#[path = "../common/surroundings.rs"]
+mod surroundings;
+#[path = "../common/svg.rs"]
+mod svg;
+mod table;
+#[path = "../next_token/tales.rs"]
+mod tales;
+mod tasks;
+mod train;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use output::{note, say};
+use retrograd::nn::AttentionKind;
+use retrograd::prelude::*;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use table::Table;
+use tasks::{Task, Text};
+use train::{Budget, Score};
+
+/// Trains every attention variant in the same small model on the same tasks, and compares them.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Train for fewer steps: two minutes on two cores
+    #[arg(long)]
+    quick: bool,
+    /// Training steps of each run [default: 1200, or 120 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+    /// Variants to train, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<AttentionKind>,
+    /// Seed of weights and data
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs at the same time, each with one thread [default: one per core]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: Option<u64>,
+    /// Folder for the table and the plot
+    #[arg(long, default_value = "out/arena")]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    surroundings::check("close other programs");
+    output::end(match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            note!("error: {e}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
+    let kinds = if args.only.is_empty() { AttentionKind::ALL } else { &args.only };
+    let steps = args.steps.unwrap_or(if args.quick { 120 } else { 1200 });
+    let budget = Budget { steps, batch: 32, width: 64, seed: args.seed };
+    let text = Text::new(&tales::tales(1, 400_000));
+    note!(
+        "{} variants, {} tasks, {steps} steps of {} sequences each\n",
+        kinds.len(),
+        Task::ALL.len(),
+        budget.batch
+    );
+    let start = Instant::now();
+    let scores = train_all(kinds, &text, budget, args.threads);
+    let table = Table::new(kinds, &scores);
+    say!("{table}");
+    let mut files = vec![("table.md", table.markdown()), ("table.csv", table.csv())];
+    files.push(("arena.svg", picture::picture(&table)?));
+    for (name, contents) in &files {
+        let path = args.out.join(name);
+        std::fs::write(&path, contents)
+            .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    }
+    say!(
+        "\n{:.0} s. The table as table.md and table.csv, and arena.svg, are in {}",
+        start.elapsed().as_secs_f64(),
+        args.out.display()
+    );
+    Ok(())
+}
+
+/// Trains every variant on every task, several runs at a time.
+fn train_all(
+    kinds: &[AttentionKind],
+    text: &Text,
+    budget: Budget,
+    threads: Option<u64>,
+) -> BTreeMap<(usize, usize), Score> {
+    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = threads.map_or_else(cores, |n| n as usize);
+    let jobs: Vec<(usize, usize)> =
+        (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t))).collect();
+    let bar = progress_bar(jobs.len());
+    let (next, scores) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let worker = || {
+        with_threads(1, || {
+            while let Some(&(k, t)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let score = train::run(kinds[k], Task::ALL[t], text, budget);
+                scores.lock().expect("no worker panicked").insert((k, t), score);
+                bar.set_message(format!("{} on {}", kinds[k], Task::ALL[t].name()));
+                bar.inc(1);
+            }
+        })
+    };
+    std::thread::scope(|s| {
+        (0..threads).for_each(|_| drop(s.spawn(worker)));
+    });
+    bar.finish_and_clear();
+    scores.into_inner().expect("no worker panicked")
+}
+
+fn progress_bar(runs: usize) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar:.green/dim} {pos}/{len} {msg}  {eta} left");
+    let style = style.expect("a template").progress_chars("━━─");
+    ProgressBar::new(runs as u64).with_style(style)
+}

@@ -1,0 +1,103 @@
+//! The results as text, Markdown and CSV.
+
+use crate::notes::note;
+use crate::tasks::Task;
+use crate::train::Score;
+use retrograd::nn::AttentionKind;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The results of a variant.
+pub struct Row {
+    pub kind: AttentionKind,
+    /// In the order of [`Task::ALL`].
+    pub scores: Vec<Score>,
+}
+
+/// A row for each variant.
+pub struct Table {
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    pub fn new(kinds: &[AttentionKind], scores: &BTreeMap<(usize, usize), Score>) -> Table {
+        let row = |(k, &kind): (usize, &AttentionKind)| Row {
+            kind,
+            scores: (0..Task::ALL.len()).map(|t| scores[&(k, t)]).collect(),
+        };
+        Table { rows: kinds.iter().enumerate().map(row).collect() }
+    }
+
+    fn header() -> Vec<String> {
+        let tasks = Task::ALL.iter().map(|task| match task {
+            Task::Text => "text, loss".to_string(),
+            task => format!("{} %", task.name()),
+        });
+        let names = ["parameters", "ms a step", "cache, bytes a token"].map(String::from);
+        ["variant".to_string()].into_iter().chain(tasks).chain(names).collect()
+    }
+
+    fn cells(row: &Row) -> Vec<String> {
+        let mut cells = vec![row.kind.name().to_string()];
+        for (task, score) in Task::ALL.iter().zip(&row.scores) {
+            cells.push(match task {
+                Task::Text => format!("{:.3}", score.loss),
+                _ => format!("{:.1}", 100.0 * score.accuracy),
+            });
+        }
+        // Parameters, time and cache are those of the text, the longest sequence.
+        let text = row.scores.last().expect("a task");
+        cells.push(text.parameters.to_string());
+        cells.push(format!("{:.1}", text.ms));
+        cells.push(text.cache.map_or("-".into(), |bytes| bytes.to_string()));
+        cells
+    }
+
+    pub fn markdown(&self) -> String {
+        let header = Table::header();
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut text = line([&header[..], &["what to see".to_string()]].concat());
+        text += &format!("|---|{}---|\n", "---:|".repeat(header.len() - 1));
+        for row in &self.rows {
+            let mut cells = Table::cells(row);
+            cells[0] = format!("`{}`", cells[0]);
+            cells.push(note(row.kind).to_string());
+            text += &line(cells);
+        }
+        text
+    }
+
+    pub fn csv(&self) -> String {
+        let header = Table::header().iter().map(|name| name.replace(", ", " ")).collect::<Vec<_>>();
+        let mut text = header.join(",") + "\n";
+        for row in &self.rows {
+            text += &(Table::cells(row).join(",") + "\n");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows.iter().map(Table::cells);
+        let mut lines = vec![
+            ["variant", "copy", "recall", "induct", "sort", "text", "params", "ms/step", "cache"]
+                .map(String::from)
+                .to_vec(),
+        ];
+        lines.extend(rows);
+        for (i, cells) in lines.iter().enumerate() {
+            write!(f, "{:<16}", cells[0])?;
+            for cell in &cells[1..] {
+                write!(f, "{cell:>8}")?;
+            }
+            let note = i.checked_sub(1).map_or("", |i| note(self.rows[i].kind));
+            writeln!(f, "  {note}")?;
+        }
+        write!(
+            f,
+            "\nAccuracy in percent on held-out sequences; for text the loss in nats per character. \
+             params,\nms/step and cache (bytes per token) are those of the text task."
+        )
+    }
+}

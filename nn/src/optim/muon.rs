@@ -1,0 +1,310 @@
+//! Muon: momentum, orthogonalised by Newton-Schulz iterations.
+
+use super::adam::{AdamConfig, AdamW};
+use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
+use super::optimizer::{Group, Optimizer, StepError};
+use super::slots::Slots;
+use crate::config_error::ConfigError;
+use crate::module::Module;
+use crate::param::Param;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::{Real, Tensor, par};
+
+/// Hyperparameters of [`Muon`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MuonConfig {
+    /// Learning rate of the matrices.
+    pub lr: f64,
+    /// The decay rate of the average of gradients.
+    pub momentum: f64,
+    /// Nesterov momentum.
+    pub nesterov: bool,
+    /// Decoupled weight decay of the matrices.
+    pub weight_decay: f64,
+    /// Newton-Schulz iterations.
+    pub iterations: usize,
+    /// The scale of an update.
+    pub scale: MuonScale,
+    /// AdamW for the other parameters. Its learning rate keeps its ratio to `lr` when that is set.
+    pub adam: AdamConfig,
+}
+
+/// The factor of an orthogonalised update of a matrix `[rows, columns]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MuonScale {
+    /// `√max(1, rows / columns)`; Jordan 2024.
+    #[default]
+    Spectral,
+    /// `0.2 · √max(rows, columns)`, which gives updates the root mean square of AdamW's, so that learning
+    /// rates of AdamW can be used; Liu et al. 2025 (arXiv 2502.16982).
+    MatchAdam,
+}
+
+impl Default for MuonConfig {
+    /// Jordan's defaults: a learning rate of 0.02, Nesterov momentum of 0.95, five iterations; and
+    /// AdamW with a learning rate of 3e-3.
+    fn default() -> Self {
+        MuonConfig {
+            lr: 0.02,
+            momentum: 0.95,
+            nesterov: true,
+            weight_decay: 0.0,
+            iterations: 5,
+            scale: MuonScale::Spectral,
+            adam: AdamConfig { lr: 3e-3, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.0 },
+        }
+    }
+}
+
+impl MuonConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        at_least_0("learning rate", self.lr)?;
+        at_least_0("weight decay", self.weight_decay)?;
+        in_unit_interval("momentum", self.momentum)?;
+        if self.lr == 0.0 && self.adam.lr > 0.0 {
+            return Err(ConfigError("a learning rate of 0 has no ratio to that of AdamW".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Muon for the matrices of hidden layers, and [`AdamW`] for embeddings, the head, norms and biases.
+///
+/// With the average `m = μ m + (1 - μ) g` of the gradient of a matrix, and for Nesterov momentum
+/// `u = (1 - μ) g + μ m`, else `u = m`:
+///
+/// ```text
+/// w = (1 - lr · decay) w - lr · scale · NewtonSchulz(u)
+/// ```
+///
+/// `NewtonSchulz(u)` approximates `U Vᵀ` of the singular value decomposition `u = U S Vᵀ` by iterations
+/// of `X = a X + b (X Xᵀ) X + c (X Xᵀ)² X` from `X = u / ‖u‖` with `a, b, c = 3.4445, -4.7750, 2.0315`:
+/// singular values are between 0.7 and 1.2 after five. Jordan et al. 2024
+/// (<https://kellerjordan.github.io/posts/muon/>).
+///
+/// The state is `momentum.<parameter>` of the matrices, and that of [`AdamW`] of the others.
+///
+/// ```
+/// use retrograd_nn::optim::{Muon, MuonConfig, Optimizer};
+/// use retrograd_nn::{Gpt, GptConfig, Pass};
+/// use retrograd_tensor::{Tensor, random::Rng};
+///
+/// let config = GptConfig { vocab: 10, context: 8, layers: 1, heads: 2, width: 16, ..GptConfig::default() };
+/// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+/// let mut muon = Muon::new(&model, MuonConfig::default()).unwrap();
+/// let (x, y) = (Tensor::from([[1i64, 2, 3]]), Tensor::from([[2i64, 3, 4]]));
+/// let before = model.loss(&x, &y, &mut Pass::eval()).item();
+/// for step in 0..20 {
+///     let (_, grads) = model.loss_and_gradients(&x, &y, &mut Pass::train(step));
+///     muon.step(&grads).unwrap();
+/// }
+/// assert!(model.loss(&x, &y, &mut Pass::eval()).item() < 0.7 * before);
+/// ```
+#[derive(Debug)]
+pub struct Muon<T: Real = f32> {
+    config: MuonConfig,
+    /// The matrices, each with its average.
+    matrices: Slots<T, 1>,
+    /// `None` if all parameters are matrices of hidden layers.
+    rest: Option<AdamW<T>>,
+    /// The learning rate of AdamW over that of the matrices.
+    ratio: f64,
+    steps: u64,
+}
+
+/// The last parts of names of embeddings and heads.
+const EMBEDDINGS: [&str; 7] =
+    ["wte", "wpe", "lm_head", "embed_tokens", "embed_positions", "embedding", "head"];
+
+impl<T: Real> Muon<T> {
+    /// An optimiser for a module: Muon for parameters of rank 2, except those of embeddings and heads,
+    /// which are recognised by the last part of the module's name (`wte`, `wpe`, `lm_head`,
+    /// `embed_tokens`, `embed_positions`, `embedding`, `head`). [`Muon::with_rule`] takes another rule.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, or there is no matrix.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Muon, MuonConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(Muon::new(&layer, MuonConfig::default()).is_ok());
+    /// ```
+    pub fn new(module: &impl Module<T>, config: MuonConfig) -> Result<Self, ConfigError> {
+        Muon::with_rule(module, config, |name, param| {
+            let module = name.rsplit('.').nth(1).unwrap_or_default();
+            param.shape().rank() == 2 && !EMBEDDINGS.contains(&module)
+        })
+    }
+
+    /// An optimiser for a module: Muon for the parameters that `is_hidden` selects, by name, AdamW for
+    /// the others, with the weight decay of `config.adam` for those of rank 2 and more.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, or a selected parameter is not a matrix, or none is selected.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Muon, MuonConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let muon = Muon::with_rule(&layer, MuonConfig::default(), |name, _| name == "weight");
+    /// assert!(muon.is_ok());
+    /// ```
+    pub fn with_rule(
+        module: &impl Module<T>,
+        config: MuonConfig,
+        is_hidden: impl Fn(&str, &Param<T>) -> bool,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let (params, rest): (Vec<_>, Vec<_>) =
+            module.named_parameters().into_iter().partition(|(name, p)| is_hidden(name, p));
+        if let Some((name, p)) = params.iter().find(|(_, p)| p.shape().rank() != 2) {
+            return Err(ConfigError(format!("{name} {:?} is not a matrix", p.shape())));
+        }
+        let matrices =
+            Slots::new(["momentum"], vec![Group { params, weight_decay: config.weight_decay }])?;
+        let rest = match rest.is_empty() {
+            true => None,
+            false => {
+                let (decayed, others) = rest.into_iter().partition(|(_, p)| p.shape().rank() >= 2);
+                let group = |params, weight_decay| Group { params, weight_decay };
+                let groups = vec![group(decayed, config.adam.weight_decay), group(others, 0.0)];
+                Some(AdamW::with_groups(groups, config.adam)?)
+            }
+        };
+        let ratio = if config.lr == 0.0 { 0.0 } else { config.adam.lr / config.lr };
+        Ok(Muon { config, matrices, rest, ratio, steps: 0 })
+    }
+
+    /// The orthogonalised update of each trainable matrix, and its new average.
+    fn updates(&self, grads: &Gradients<T>) -> Vec<(Tensor<T>, Tensor<T>)> {
+        let trained: Vec<_> =
+            self.matrices.slots.iter().filter(|slot| slot.param.is_trainable()).collect();
+        let (keep, add) = (self.config.momentum, 1.0 - self.config.momentum);
+        par::shards(trained.len(), |i| {
+            let slot = trained[i];
+            let g = grads.by_id(slot.param.id()).expect("checked") * T::from_f64(add);
+            let average = &slot.state[0] * T::from_f64(keep) + &g;
+            let update = match self.config.nesterov {
+                true => &average * T::from_f64(keep) + &g,
+                false => average.clone(),
+            };
+            (orthogonalize(&update, self.config.iterations), average)
+        })
+    }
+
+    fn scale(&self, rows: usize, columns: usize) -> f64 {
+        let (rows, columns) = (rows as f64, columns as f64);
+        match self.config.scale {
+            MuonScale::Spectral => (rows / columns).max(1.0).sqrt(),
+            MuonScale::MatchAdam => 0.2 * rows.max(columns).sqrt(),
+        }
+    }
+}
+
+/// Approximates `U Vᵀ` of the singular value decomposition `x = U S Vᵀ` of a matrix by Newton-Schulz
+/// iterations, see [`Muon`]. A matrix of zeros stays 0.
+///
+/// ```
+/// use retrograd_nn::optim::orthogonalize;
+/// use retrograd_tensor::{Tensor, random::Rng};
+/// let x = orthogonalize(&Tensor::<f64>::randn([4, 6], &mut Rng::new(1)), 5);
+/// let product = x.matmul(&x.t()); // nearly the identity
+/// assert!((product - Tensor::eye(4)).abs().max(..).item() < 0.6);
+/// ```
+///
+/// # Panics
+/// If `x` is not a matrix.
+#[track_caller]
+pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
+    const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
+    let [a, b, c] = COEFFICIENTS.map(T::from_f64);
+    assert!(x.rank() == 2, "orthogonalize: {:?} is not a matrix", x.shape());
+    // The product of the shorter side with itself is the smaller one.
+    let is_tall = x.size(0) > x.size(1);
+    let x = if is_tall { x.t().contiguous() } else { x.clone() };
+    let norm = x.square().sum(..).item().to_f64().sqrt();
+    let mut x = x * T::from_f64(1.0 / (norm + 1e-7));
+    for _ in 0..iterations {
+        let gram = x.matmul(&x.t());
+        let polynomial = &gram * b + gram.matmul(&gram) * c;
+        x = polynomial.matmul(&x) + x * a;
+    }
+    if is_tall { x.t() } else { x }
+}
+
+impl<T: Real> Optimizer<T> for Muon<T> {
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        self.matrices.check(grads)?;
+        if let Some(rest) = &mut self.rest {
+            rest.step(grads)?;
+        }
+        let updates = self.updates(grads);
+        let lr = self.config.lr;
+        let scales: Vec<f64> =
+            updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
+        let trained = self.matrices.slots.iter_mut().filter(|slot| slot.param.is_trainable());
+        for ((slot, (update, average)), scale) in trained.zip(updates).zip(scales) {
+            slot.state[0] = average;
+            slot.steps = slot.steps.saturating_add(1);
+            let keep = T::from_f64(1.0 - lr * slot.weight_decay);
+            let rate = T::from_f64(lr * scale);
+            slot.param.update(|w| *w = &*w * keep - update * rate);
+        }
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    fn lr(&self) -> f64 {
+        self.config.lr
+    }
+
+    #[track_caller]
+    fn set_lr(&mut self, lr: f64) {
+        let lr = checked_lr(lr);
+        if let Some(rest) = &mut self.rest {
+            rest.set_lr(lr * self.ratio);
+        }
+        self.config.lr = lr;
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn state_dict(&self) -> StateDict<T> {
+        let mut dict = self.matrices.state_dict();
+        dict.extend(self.rest.iter().flat_map(|rest| rest.state_dict()));
+        dict
+    }
+
+    fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        let is_average = |name: &String| name.starts_with("momentum.");
+        let part = |of_matrices: bool| -> StateDict<T> {
+            let entries = dict.iter().filter(|(name, _)| is_average(name) == of_matrices);
+            entries.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        let before = self.matrices.state_dict();
+        let rest = part(false);
+        match &mut self.rest {
+            None if !rest.is_empty() => {
+                let unexpected = rest.keys().cloned().collect();
+                return Err(LoadError { unexpected, ..LoadError::default() });
+            }
+            None => self.matrices.load_state_dict(&part(true), Vec::new())?,
+            Some(adam) => {
+                self.matrices.load_state_dict(&part(true), Vec::new())?;
+                if let Err(e) = adam.load_state_dict(steps, &rest) {
+                    // All or nothing.
+                    self.matrices.load_state_dict(&before, Vec::new()).expect("its own state");
+                    return Err(e);
+                }
+            }
+        }
+        self.steps = steps;
+        Ok(())
+    }
+}
