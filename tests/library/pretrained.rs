@@ -1,6 +1,8 @@
 //! Models of Hugging Face's transformers: loaded, run, saved, and refused where they do not fit.
 
-use retrograd::nn::attention::{HeadSizes, Pairing, Projections, QuietAttention, Scaling, Yarn};
+use retrograd::nn::attention::{
+    HeadSizes, Llama3Scaling, Pairing, Projections, QuietAttention, Scaling, Yarn,
+};
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint, Storable};
 use retrograd::nn::pretrained::{self, PretrainedError};
 use retrograd::nn::{
@@ -141,7 +143,11 @@ fn llama_gives_the_logits_of_transformers() {
     let yarn = json!({
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 8.0,
     });
-    for (name, scaling) in [("linear", linear), ("yarn", yarn)] {
+    let llama3 = json!({
+        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 16,
+        "low_freq_factor": 0.1, "high_freq_factor": 1.0,
+    });
+    for (name, scaling) in [("linear", linear), ("yarn", yarn), ("llama3", llama3)] {
         let name = format!("logits.{name}.f32");
         let folder = Folder::of("llama");
         let old =
@@ -363,6 +369,8 @@ fn configurations_that_are_not_supported_are_refused() {
         rope(json!({ "rope_type": "dynamic" })).contains("rope_type \"dynamic\" is not supported")
     );
     assert_eq!(rope(json!({ "type": "linear" })), of("rope_type \"linear\" needs a factor"));
+    let llama3 = rope(json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0 }));
+    assert_eq!(llama3, of("rope_type \"llama3\" needs a high_freq_factor"));
     assert!(rope(json!({ "rope_type": "yarn", "factor": 0.5 })).contains("a factor of at least 1"));
     let rounded = rope(json!({ "rope_type": "yarn", "factor": 2.0, "truncate": false }));
     assert_eq!(rounded, of("truncate = false is not supported"));
@@ -428,6 +436,7 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
     let llama =
         GptConfig { vocab: 65, context: 16, layers: 2, heads: 4, width: 32, ..GptConfig::llama() };
     let yarn = Yarn { beta_fast: 8.0, ..Yarn::new(4.0, 8) };
+    let llama3 = Llama3Scaling { factor: 8.0, context: 16, low: 0.1, high: 1.0 };
     let rope = |rope: RopeConfig| Positions::Rope(rope);
     vec![
         ("nanogpt", GptConfig { bias: false, ..sizes.clone() }),
@@ -465,6 +474,16 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
                     ..RopeConfig::default()
                 }),
                 mlp: MlpKind::ReGlu,
+                ..llama.clone()
+            },
+        ),
+        (
+            "llama-3",
+            GptConfig {
+                positions: rope(RopeConfig {
+                    scaling: Scaling::Llama3(llama3),
+                    ..RopeConfig::default()
+                }),
                 ..llama.clone()
             },
         ),

@@ -1,7 +1,7 @@
 //! Llama.
 
 use super::{HEAD, Shapes, json};
-use crate::attention::{Pairing, Scaling, Yarn};
+use crate::attention::{Llama3Scaling, Pairing, Scaling, Yarn};
 use crate::config_error::ConfigError;
 use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 use crate::state_map::StateMap;
@@ -144,6 +144,8 @@ struct RopeJson {
     attention_factor: Option<f64>,
     beta_fast: Option<f64>,
     beta_slow: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
     truncate: Option<bool>,
     mscale: Option<f64>,
     mscale_all_dim: Option<f64>,
@@ -153,25 +155,31 @@ struct RopeJson {
 impl RopeJson {
     fn scaling(&self, context: usize) -> Result<Scaling, ConfigError> {
         let kind = self.rope_type.as_deref().unwrap_or("default");
-        let factor =
-            || self.factor.ok_or_else(|| ConfigError(format!("rope_type {kind:?} needs a factor")));
+        let given = |name: &str, value: Option<f64>| {
+            value.ok_or_else(|| ConfigError(format!("rope_type {kind:?} needs a {name}")))
+        };
+        let factor = || given("factor", self.factor);
+        let context = self.original_max_position_embeddings.unwrap_or(context);
         match kind {
             "default" => Ok(Scaling::None),
             "linear" => Ok(Scaling::Linear { factor: factor()? }),
+            "llama3" => Ok(Scaling::Llama3(Llama3Scaling {
+                factor: factor()?,
+                context,
+                low: given("low_freq_factor", self.low_freq_factor)?,
+                high: given("high_freq_factor", self.high_freq_factor)?,
+            })),
             "yarn" => {
+                let (mscale, all) = (self.mscale, self.mscale_all_dim);
                 json::supported(&[
                     ("truncate", self.truncate != Some(false), "false".into()),
-                    ("mscale", self.mscale.is_none(), format!("{:?}", self.mscale)),
-                    (
-                        "mscale_all_dim",
-                        self.mscale_all_dim.is_none(),
-                        format!("{:?}", self.mscale_all_dim),
-                    ),
+                    ("mscale", mscale.is_none(), format!("{}", mscale.unwrap_or_default())),
+                    ("mscale_all_dim", all.is_none(), format!("{}", all.unwrap_or_default())),
                 ])?;
                 let factor = factor()?;
                 Ok(Scaling::Yarn(Yarn {
                     factor,
-                    context: self.original_max_position_embeddings.unwrap_or(context),
+                    context,
                     beta_fast: self.beta_fast.unwrap_or(32.0),
                     beta_slow: self.beta_slow.unwrap_or(1.0),
                     rounded: true,
@@ -179,7 +187,7 @@ impl RopeJson {
                 }))
             }
             other => Err(ConfigError(format!(
-                "rope_type {other:?} is not supported, but default, linear and yarn"
+                "rope_type {other:?} is not supported, but default, linear, llama3 and yarn"
             ))),
         }
     }
@@ -273,6 +281,13 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
             "beta_fast": yarn.beta_fast,
             "beta_slow": yarn.beta_slow,
             "attention_factor": yarn.attention,
+        }),
+        Scaling::Llama3(scaling) => json!({
+            "rope_type": "llama3",
+            "factor": scaling.factor,
+            "original_max_position_embeddings": scaling.context,
+            "low_freq_factor": scaling.low,
+            "high_freq_factor": scaling.high,
         }),
         other => {
             return Err(ConfigError(format!("llama of transformers has no scaling {other:?}")));
