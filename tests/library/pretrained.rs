@@ -446,6 +446,7 @@ fn exportable() -> Vec<(&'static str, GptConfig)> {
             GptConfig { hidden: Some(40), norm_eps: 1e-3, mlp: MlpKind::ReluSquared, ..sizes },
         ),
         ("llama-tied", GptConfig { tied: true, key_heads: Some(1), ..llama.clone() }),
+        ("llama-grouped", GptConfig { attention: AttentionKind::GroupedQuery, ..llama.clone() }),
         (
             "llama-bias",
             GptConfig { bias: true, mlp: MlpKind::GeGlu, hidden: Some(40), ..llama.clone() },
@@ -575,6 +576,8 @@ fn what_transformers_do_not_have_is_not_written() {
     );
     assert_eq!(said(GptConfig { dropout: 0.1, ..llama() }), no("dropout 0.1"));
     assert_eq!(said(GptConfig { mlp: MlpKind::Gelu, ..llama() }), no("mlp Gelu"));
+    let sinks = llama().with_attention(AttentionKind::Sink);
+    assert_eq!(said(sinks), no("attention \"sink\""));
     assert_eq!(said(GptConfig { norm: NormKind::LayerNorm, ..llama() }), no("norm LayerNorm"));
     let partial = Positions::Rope(RopeConfig { width: Some(4), ..RopeConfig::default() });
     let partial = said(GptConfig { positions: partial, ..llama() });

@@ -255,11 +255,16 @@ pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
         Positions::Rope(rope) => Some(rope),
         _ => None,
     };
+    // The same module, with other defaults of the number of key heads.
+    let is_causal = matches!(
+        c.attention,
+        AttentionKind::Causal | AttentionKind::GroupedQuery | AttentionKind::MultiQuery
+    );
     let is_whole = rope.is_none_or(|r| r.width.is_none_or(|width| width == c.head_width()));
     json::exportable(
         "llama",
         &[
-            (c.attention == AttentionKind::Causal, format!("attention {:?}", c.attention.name())),
+            (is_causal, format!("attention {:?}", c.attention.name())),
             (!c.qk_norm, "QK-norm".into()),
             (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows)),
             (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm)),

@@ -413,6 +413,14 @@ impl Rope {
     ///
     /// # Panics
     /// If the heads do not divide the rows, or are narrower than the rotary width.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Pairing, Rope};
+    /// # use retrograd_tensor::Tensor;
+    /// let bias = Tensor::from([1.0f32, 2.0, 3.0, 4.0]); // one head, pairs (1, 3) and (2, 4)
+    /// let converted = Rope::new(4).converted(&bias, 1, Pairing::Interleaved);
+    /// assert_eq!(converted.to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
         let rows = weight.size(0);
