@@ -10,16 +10,24 @@
 
 mod any_tensor;
 mod atomic;
+mod convert;
 mod error;
 mod header;
+pub mod npy;
+#[cfg(feature = "npz")]
+pub mod npz;
+mod python;
 mod reader;
+mod stored;
 
 pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
+pub use convert::ConvertError;
 pub use error::CheckpointError;
+pub(crate) use reader::TORCH_HINT;
 
 use crate::state::{StateDict, list_first};
-use header::{FORMAT, Growing, byte_len, format_name, in_file_order};
+use header::{FORMAT, Growing, byte_len, in_file_order};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use stored::Stored;
 
 /// The metadata entry of version, checksum and notes: a single entry, because the order of several
 /// would be random, and equal checkpoints should be equal files.
@@ -57,9 +66,9 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, AnyTensor>,
     /// The notes.
     pub notes: BTreeMap<String, Note>,
-    /// Tensors of the file that [`AnyTensor`] does not support, by full name: of 16-bit floats,
-    /// say, or with more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes. Their contents were
-    /// not read.
+    /// Tensors of the file that [`AnyTensor`] does not support, by full name: of 8-bit floats,
+    /// say, or with more than [`MAX_RANK`](retrograd_tensor::MAX_RANK) axes, or of 64-bit unsigned
+    /// integers that exceed `i64`.
     pub unsupported: BTreeMap<String, Unsupported>,
 }
 
@@ -77,15 +86,17 @@ impl Note {
 /// The header entry of a tensor that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// The safetensors name of the element type, such as `BF16`.
+    /// The element type as the format names it, such as `F8_E4M3`.
     pub dtype: String,
     /// The sizes of the axes.
     pub shape: Vec<usize>,
+    /// Why it is not supported, as a relative clause.
+    pub reason: String,
 }
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.dtype, self.shape)
+        write!(f, "{} {:?}, {}", self.dtype, self.shape, self.reason)
     }
 }
 
@@ -125,47 +136,33 @@ impl Checkpoint {
     /// The state dict of the tensors under a prefix, which is removed from the names; of all
     /// tensors if the prefix is empty.
     ///
-    /// A file that PyTorch has written may hold more than parameters, and under other names:
+    /// The names and layouts of a file of another program may differ: a
+    /// [`StateMap`](crate::StateMap) changes them, and [`pretrained`](crate::pretrained) has those
+    /// of GPT-2, nanoGPT and Llama.
     ///
     /// ```no_run
-    /// use retrograd_nn::{Module, checkpoint::Checkpoint};
-    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// use retrograd_nn::{Module, checkpoint::Checkpoint, pretrained};
+    /// # use retrograd_nn::Gpt;
     /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     /// let file = Checkpoint::load(path)?;
-    /// // Names of a model wrapped by torch.compile begin with `_orig_mod.`; else the prefix is "".
-    /// let mut dict = file.get("_orig_mod")?;
-    /// // Without flash attention, the state dict of nanoGPT contains its causal masks.
-    /// dict.retain(|name, _| !name.ends_with(".attn.bias"));
-    /// model.load_state_dict(&dict)?;
+    /// // Without the prefix that torch.compile adds:
+    /// model.load_state_dict(&file.get("_orig_mod")?)?;
+    /// // The weights of GPT-2, whose linear layers store `[inputs, outputs]`:
+    /// model.load_state_dict(&pretrained::gpt2().import(&file)?)?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// The weights of GPT-2, as its authors and Hugging Face publish them, are those of `Conv1D`
-    /// modules: `[inputs, outputs]`, where [`Linear`](crate::Linear) has `[outputs, inputs]`. In
-    /// each block, `attn.c_attn`, `attn.c_proj`, `mlp.c_fc` and `mlp.c_proj` must be transposed
-    /// before they are loaded. That of `attn.c_proj` is square: it has the same shape either way,
-    /// so it **loads without an error if it is not transposed**, and the model is wrong. Transpose
-    /// all four, and not only those that an error lists:
+    /// A weight that has to be transposed and is square, as that of `attn.c_proj` of GPT-2, has the
+    /// same shape either way: it **loads without an error if it is not transposed**, and the model is
+    /// wrong.
     ///
-    /// ```no_run
-    /// # use retrograd_nn::{Gpt, Module, checkpoint::Checkpoint};
-    /// # fn load(model: &Gpt, path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-    /// # let mut dict = Checkpoint::load(path)?.get("")?;
-    /// let conv1d = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
-    /// for (name, w) in &mut dict {
-    ///     if conv1d.iter().any(|layer| name.ends_with(&format!(".{layer}.weight"))) {
-    ///         *w = w.t();
-    ///     }
-    /// }
-    /// # model.load_state_dict(&dict)?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Floats of another width are converted to the element type: to the nearest number, which is
+    /// the same one where the type is wider.
     ///
     /// # Errors
-    /// If one of its tensors has another element type, or is
-    /// [unsupported](Checkpoint::unsupported).
+    /// If one of its tensors is of integers or booleans, is [unsupported](Checkpoint::unsupported),
+    /// or has a finite element that would become infinite.
     pub fn get<T: Storable>(&self, prefix: &str) -> Result<StateDict<T>, CheckpointError> {
         let below = |name: &str| -> Option<String> {
             match prefix {
@@ -176,14 +173,14 @@ impl Checkpoint {
         let (mut dict, mut others) = (StateDict::new(), Vec::new());
         for (name, value) in &self.tensors {
             let Some(rest) = below(name) else { continue };
-            match T::unwrap(value) {
-                Some(value) => drop(dict.insert(rest, value)),
-                None => others.push(format!("{name}: it is {}", value.dtype())),
+            match value.as_float() {
+                Ok(value) => drop(dict.insert(rest, value)),
+                Err(why) => others.push(format!("{name}: {why}")),
             }
         }
         for (name, tensor) in &self.unsupported {
             if below(name).is_some() {
-                others.push(format!("{name}: it is {tensor}, which is not supported"));
+                others.push(format!("{name}: it is {tensor}"));
             }
         }
         if others.is_empty() {
@@ -236,8 +233,41 @@ impl Checkpoint {
     /// safetensors accept; or there are [unsupported](Checkpoint::unsupported) tensors, which would
     /// be lost.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
+        self.write(path, || self.header())
+    }
+
+    /// Writes a file for other programs, as `safetensors.torch.save_file(tensors, path, metadata)`
+    /// does: notes are the metadata, each a string by itself, and there is no checksum. A note that
+    /// is no string is written as its text in JSON.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module, checkpoint::Checkpoint};
+    /// # use retrograd_tensor::random::Rng;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let path = std::env::temp_dir().join(format!("doc-plain-{}", std::process::id()));
+    /// let mut file = Checkpoint::new();
+    /// file.put("", &model.state_dict());
+    /// file.note("format", &"pt"); // Hugging Face's transformers require this entry
+    /// file.save_plain(&path).unwrap();
+    /// assert_eq!(Checkpoint::load(&path).unwrap().read_note::<String>("format").unwrap(), "pt");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Checkpoint::save`], or if a note has the name `retrograd`, which marks files of
+    /// [`Checkpoint::save`].
+    pub fn save_plain(&self, path: &Path) -> Result<(), CheckpointError> {
+        self.write(path, || self.plain_header())
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        header: impl FnOnce() -> io::Result<Vec<u8>>,
+    ) -> Result<(), CheckpointError> {
         let write = || {
-            let header = self.header()?;
+            self.check_names()?;
+            let header = header()?;
             atomic::replace(&atomic::System, path, |file| {
                 file.write_all(&header)?;
                 for (_, tensor) in in_file_order(self.tensors.iter()) {
@@ -328,17 +358,23 @@ impl Checkpoint {
                 }
             };
             let taken = wanted(&part.name);
-            match part.known() {
-                Some(dtype) if taken => {
-                    let tensor = file.tensor(part, dtype, look)?;
-                    out.tensors.insert(part.name.clone(), tensor);
+            let tensor = match part.stored() {
+                Ok(stored) if taken => file.tensor(part, stored, look)?,
+                stored => {
+                    if summed {
+                        file.pass(part, look)?;
+                    }
+                    Err(stored.err().unwrap_or_default())
                 }
-                _ if summed => file.pass(part, look)?,
-                _ => {}
-            }
-            if taken && part.known().is_none() {
-                let (dtype, shape) = (part.dtype.clone(), part.shape.clone());
-                out.unsupported.insert(part.name.clone(), Unsupported { dtype, shape });
+            };
+            match tensor {
+                Ok(tensor) => drop(out.tensors.insert(part.name.clone(), tensor)),
+                Err(reason) if taken => {
+                    let (dtype, shape) = (part.dtype.clone(), part.shape.clone());
+                    let tensor = Unsupported { dtype, shape, reason };
+                    out.unsupported.insert(part.name.clone(), tensor);
+                }
+                Err(_) => {}
             }
         }
         if let Some((sum, found, notes)) = sums {
@@ -352,18 +388,36 @@ impl Checkpoint {
         Ok(out)
     }
 
+    /// Checks that the tensors can be written.
+    fn check_names(&self) -> io::Result<()> {
+        if self.tensors.contains_key("__metadata__") {
+            return Err(invalid("a tensor cannot be named __metadata__".into()));
+        }
+        match self.unsupported.first_key_value() {
+            Some((name, tensor)) => Err(invalid(format!(
+                "there are no contents of tensor {name}: it is {tensor} (hint: remove entries that \
+                 need not be saved from `unsupported`)"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of a file for other programs before the elements.
+    fn plain_header(&self) -> io::Result<Vec<u8>> {
+        if self.notes.contains_key(KEY) {
+            let why = format!("a note cannot be named {KEY}, which marks files with a checksum");
+            return Err(invalid(why));
+        }
+        let text = |note: &Note| serde_json::from_str(&note.0).unwrap_or(note.0.to_string());
+        let notes: Vec<(&str, String)> =
+            self.notes.iter().map(|(name, note)| (&name[..], text(note))).collect();
+        let metadata: Vec<(&str, &str)> =
+            notes.iter().map(|(name, text)| (*name, &text[..])).collect();
+        header::write(in_file_order(self.tensors.iter()), &metadata)
+    }
+
     /// The bytes of the file before the elements.
     fn header(&self) -> io::Result<Vec<u8>> {
-        let invalid = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if self.tensors.contains_key("__metadata__") {
-            return invalid("a tensor cannot be named __metadata__".into());
-        }
-        if let Some((name, tensor)) = self.unsupported.first_key_value() {
-            return invalid(format!(
-                "the contents of tensor {name} were not read, because {tensor} is not supported \
-                 (hint: remove entries that need not be saved from `unsupported`)"
-            ));
-        }
         let mut text = Growing::default();
         text.write_all(b"{")?;
         for (i, (name, Note(json))) in self.notes.iter().enumerate() {
@@ -376,7 +430,8 @@ impl Checkpoint {
         let notes = str::from_utf8(&text.0).expect("JSON is text");
         let mut sum = Checksum::new(notes);
         for (name, tensor) in &self.tensors {
-            sum.tensor(name, format_name(tensor.dtype()), tensor.sizes(), byte_len(tensor));
+            let dtype = Stored::of(tensor.dtype()).safetensors();
+            sum.tensor(name, dtype, tensor.shape(), byte_len(tensor));
             tensor.write(&mut |bytes| {
                 sum.data(bytes);
                 Ok(())
@@ -385,8 +440,12 @@ impl Checkpoint {
         let mut stamp = Growing::default();
         write!(stamp, "{FORMAT} {:08x} {notes}", sum.value())?;
         let stamp = str::from_utf8(&stamp.0).expect("made of text");
-        header::write(in_file_order(self.tensors.iter()), (KEY, stamp))
+        header::write(in_file_order(self.tensors.iter()), &[(KEY, stamp)])
     }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// CRC-32 of the notes and of every tensor's name, type, shape and bytes, by name. Each is

@@ -33,7 +33,8 @@
 //! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
 //! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
-//! | files | [`checkpoint`]: tensors and notes in safetensors |
+//! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
+//! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
 #![forbid(unsafe_code)]
 
@@ -53,14 +54,19 @@ mod norm;
 pub mod optim;
 mod param;
 mod pass;
+pub mod pretrained;
 mod residual;
 pub mod schedule;
 mod state;
+mod state_map;
 pub mod testing;
 pub mod torch_init;
 mod transformer;
 
 pub use activation::Activation;
+pub use checkpoint::npy;
+#[cfg(feature = "npz")]
+pub use checkpoint::npz;
 pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
@@ -76,4 +82,5 @@ pub use param::Param;
 pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;
 pub use state::{LoadError, StateDict};
+pub use state_map::{StateMap, StateRule};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};

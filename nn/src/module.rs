@@ -67,10 +67,9 @@ pub trait Module<T: Real = f32>: Send + Sync {
     }
 
     /// Sets all parameters from a state dict. A tied parameter may be given under any of its
-    /// names. Every entry must match a parameter: remove other entries of a PyTorch state dict
-    /// first, as in the example of [`Checkpoint::get`](crate::checkpoint::Checkpoint::get). It also
-    /// lists the weights of a GPT-2 checkpoint to transpose: a transposed square matrix loads
-    /// without an error.
+    /// names. Every entry must match a parameter: a [`StateMap`](crate::StateMap) leaves out other
+    /// entries of a PyTorch state dict. [`pretrained::gpt2`](crate::pretrained::gpt2) transposes the
+    /// weights of a GPT-2 checkpoint: a transposed square matrix loads without an error.
     ///
     /// # Errors
     /// If a name is missing or unexpected, or a shape differs, the error lists every such

@@ -39,7 +39,7 @@ pub(crate) fn list_first(items: &[String], separator: &str) -> String {
 
 impl fmt::Display for LoadError {
     /// The first items of each kind, the number of the others, and the likely cause if there is
-    /// one. The fields list all items.
+    /// one. The alternate form `{:#}` lists all items, as the fields do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = |(name, want, got): &(String, Shape, Shape)| {
             format!("shape of {name}: expected {want:?}, the state dict has {got:?}")
@@ -55,12 +55,13 @@ impl fmt::Display for LoadError {
             ("tied, but different", self.conflicting.iter().map(tie).collect()),
         ];
         write!(f, "the state dict does not fit; nothing was loaded")?;
+        let shown = if f.alternate() { usize::MAX } else { SHOWN };
         for (kind, lines) in &kinds {
-            for line in lines.iter().take(SHOWN) {
+            for line in lines.iter().take(shown) {
                 write!(f, "\n  {line}")?;
             }
-            if lines.len() > SHOWN {
-                write!(f, "\n  and {} more {kind}", lines.len() - SHOWN)?;
+            if lines.len() > shown {
+                write!(f, "\n  and {} more {kind}", lines.len() - shown)?;
             }
         }
         if let Some(prefix) = common_prefix(&self.unexpected, &self.missing) {
@@ -85,8 +86,9 @@ impl fmt::Display for LoadError {
             write!(
                 f,
                 "\n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, \
-                 mlp.c_fc and mlp.c_proj transposed, as Conv1D does; transpose all of them, the \
-                 square ones too: they have the same shape either way, so they are not listed)"
+                 mlp.c_fc and mlp.c_proj transposed, as Conv1D does; \
+                 `pretrained::gpt2().import(&file)` transposes all of them, the square ones too: \
+                 they have the same shape either way, so they are not listed)"
             )?;
         }
         for (name, want) in &self.invalid {

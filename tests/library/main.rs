@@ -3,8 +3,11 @@
 
 mod attention_parity;
 mod doc_examples;
+mod element_types;
 mod learns;
 mod nanogpt_state;
+mod numpy_files;
+mod pretrained;
 mod pytorch_ops;
 mod torch_rng;
 mod training_parity;

@@ -1,8 +1,8 @@
 //! A state dict of nanoGPT: with the prefix of a compiled model, causal masks as buffers, and the
 //! tied head under two names.
 
-use retrograd::nn::StateDict;
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
+use retrograd::nn::{StateDict, pretrained};
 use retrograd::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
 use std::collections::BTreeMap;
@@ -65,7 +65,10 @@ fn state_dicts_of_nanogpt_can_be_loaded() {
         error.missing.is_empty() && error.mismatched.is_empty() && error.conflicting.is_empty()
     );
     dict.retain(|name, _| !name.ends_with(".attn.bias"));
-    model.load_state_dict(&dict).unwrap();
+    // The map does both.
+    let mapped: StateDict<f64> = pretrained::nanogpt().import(&file).unwrap();
+    assert!(mapped == dict, "{:?}", mapped.keys());
+    model.load_state_dict(&mapped).unwrap();
 
     let first = |name: &str| match &fixture.tensors[name] {
         AnyTensor::I64(t) => t.select(0, 0),

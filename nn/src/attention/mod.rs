@@ -44,5 +44,5 @@ pub(crate) use parts::heads::{SplitHeads, join_heads};
 pub use parts::incremental::{Incremental, Past};
 pub use parts::positions::{LearnedPositions, SinusoidalPositions};
 pub use parts::projections::{HeadSizes, Projections};
-pub use parts::rope::{Pairing, Rope, Scaling, Yarn};
+pub use parts::rope::{Llama3Scaling, Pairing, Rope, Scaling, Yarn};
 pub use variants::*;

@@ -1,13 +1,19 @@
 //! Tensors of any element type, and their elements as bytes.
 
-use retrograd_tensor::{DType, Element, Real, ShapeError, Tensor};
+use super::stored::{Stored, bf16, f16};
+use retrograd_tensor::{DType, Element, Real, Shape, ShapeError, Tensor};
 use std::io;
 
 /// Size in bytes of the buffer on the stack in which elements are converted, so that saving and
 /// loading allocate no memory besides the tensors.
 const PIECE: usize = 1 << 15;
 
-/// A tensor of any element type that a file may hold.
+/// A tensor of any element type.
+///
+/// Elements of other types of a file are converted when they are read, without a change of value:
+/// 16-bit floats (`F16`, `BF16`) to `f32`, and integers of 8 and 16 bits, signed ones of 32 and
+/// unsigned ones of 64 bits to `i64`. [`AnyTensor::to_float`] and [`AnyTensor::to_i64`] convert
+/// further.
 #[derive(Clone, Debug)]
 pub enum AnyTensor {
     /// 32-bit floats.
@@ -35,7 +41,15 @@ impl AnyTensor {
     }
 
     /// The sizes of the axes.
-    pub(super) fn sizes(&self) -> &[usize] {
+    ///
+    /// ```
+    /// use retrograd_nn::checkpoint::AnyTensor;
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let tensor = AnyTensor::from(Tensor::from([[1i64, 2, 3]]));
+    /// assert_eq!(*tensor.shape(), [1, 3]);
+    /// ```
+    pub fn shape(&self) -> &Shape {
         match self {
             AnyTensor::F32(t) => t.shape(),
             AnyTensor::F64(t) => t.shape(),
@@ -58,18 +72,47 @@ impl AnyTensor {
         pieces.flush()
     }
 
-    /// The inverse of [`AnyTensor::write`]; `source` fills each piece.
+    /// The inverse of [`AnyTensor::write`], for every element type of a file; `source` fills each
+    /// piece. If elements do not fit, `source` is called for the others all the same.
     pub(super) fn read(
-        dtype: DType,
+        stored: Stored,
         shape: &[usize],
         source: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
     ) -> Result<AnyTensor, ReadError> {
-        Ok(match dtype {
-            DType::F32 => AnyTensor::F32(read(shape, f32::from_le_bytes, source)?),
-            DType::F64 => AnyTensor::F64(read(shape, f64::from_le_bytes, source)?),
-            DType::I64 => AnyTensor::I64(read(shape, i64::from_le_bytes, source)?),
-            DType::U32 => AnyTensor::U32(read(shape, u32::from_le_bytes, source)?),
-            DType::Bool => AnyTensor::Bool(read(shape, |[b]: [u8; 1]| b != 0, source)?),
+        /// Elements that are integers of a narrower type.
+        macro_rules! narrow {
+            ($t:ty) => {
+                AnyTensor::I64(read(shape, |b| i64::from(<$t>::from_le_bytes(b)), source)?)
+            };
+        }
+        Ok(match stored {
+            Stored::F16 => AnyTensor::F32(read(shape, |b| f16(u16::from_le_bytes(b)), source)?),
+            Stored::Bf16 => AnyTensor::F32(read(shape, |b| bf16(u16::from_le_bytes(b)), source)?),
+            Stored::F32 => AnyTensor::F32(read(shape, f32::from_le_bytes, source)?),
+            Stored::F64 => AnyTensor::F64(read(shape, f64::from_le_bytes, source)?),
+            Stored::I8 => narrow!(i8),
+            Stored::U8 => narrow!(u8),
+            Stored::I16 => narrow!(i16),
+            Stored::U16 => narrow!(u16),
+            Stored::I32 => narrow!(i32),
+            Stored::U32 => AnyTensor::U32(read(shape, u32::from_le_bytes, source)?),
+            Stored::I64 => AnyTensor::I64(read(shape, i64::from_le_bytes, source)?),
+            Stored::U64 => {
+                let mut too_large = None;
+                let tensor = read(
+                    shape,
+                    |b| {
+                        let x = u64::from_le_bytes(b);
+                        x.try_into().unwrap_or_else(|_| *too_large.get_or_insert(x) as i64)
+                    },
+                    source,
+                )?;
+                match too_large {
+                    None => AnyTensor::I64(tensor),
+                    Some(x) => return Err(ReadError::Range(x)),
+                }
+            }
+            Stored::Bool => AnyTensor::Bool(read(shape, |[b]: [u8; 1]| b != 0, source)?),
         })
     }
 }
@@ -80,11 +123,13 @@ pub(super) enum ReadError {
     Io(io::Error),
     /// The tensor cannot be allocated.
     Shape(ShapeError),
+    /// An element does not fit the type of the tensor.
+    Range(u64),
 }
 
 fn read<T: Element, const N: usize>(
     shape: &[usize],
-    from: impl Fn([u8; N]) -> T,
+    mut from: impl FnMut([u8; N]) -> T,
     source: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
 ) -> Result<Tensor<T>, ReadError> {
     let mut tensor = Tensor::try_full(shape, T::ZERO).map_err(ReadError::Shape)?;
@@ -178,3 +223,27 @@ macro_rules! storable {
 
 storable!(f32, F32);
 storable!(f64, F64);
+
+macro_rules! from_tensor {
+    ($($t:ty => $variant:ident),+) => {$(
+        impl From<Tensor<$t>> for AnyTensor {
+            fn from(tensor: Tensor<$t>) -> AnyTensor {
+                AnyTensor::$variant(tensor)
+            }
+        }
+
+        impl From<&Tensor<$t>> for AnyTensor {
+            fn from(tensor: &Tensor<$t>) -> AnyTensor {
+                AnyTensor::$variant(tensor.clone())
+            }
+        }
+    )+};
+}
+
+impl From<&AnyTensor> for AnyTensor {
+    fn from(tensor: &AnyTensor) -> AnyTensor {
+        tensor.clone()
+    }
+}
+
+from_tensor!(f32 => F32, f64 => F64, i64 => I64, u32 => U32, bool => Bool);

@@ -4,7 +4,7 @@ use super::header::FORMAT;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// An error of saving or loading a checkpoint.
+/// An error of saving or loading a file of tensors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -12,12 +12,16 @@ pub enum CheckpointError {
     Io(PathBuf, io::Error),
     /// The file is not a complete safetensors file.
     Malformed(PathBuf, String),
+    /// The file is no NumPy file, or none that is supported.
+    Unreadable(PathBuf, String),
     /// The contents differ from what was written.
     Damaged(PathBuf),
     /// Written by a later version.
     Newer(PathBuf, u32),
     /// An expected tensor, note or type is missing.
     Absent(String),
+    /// Tensors that a [`StateMap`](crate::StateMap) cannot be applied to.
+    Unmapped(String),
     /// There is no memory for a part of the file.
     OutOfMemory {
         /// The file.
@@ -36,6 +40,9 @@ impl fmt::Display for CheckpointError {
             CheckpointError::Malformed(path, why) => {
                 write!(f, "{} is no checkpoint: {why}", path.display())
             }
+            CheckpointError::Unreadable(path, why) => {
+                write!(f, "{} cannot be read: {why}", path.display())
+            }
             CheckpointError::Damaged(path) => {
                 write!(f, "{} is damaged: its contents do not match its checksum", path.display())
             }
@@ -45,6 +52,7 @@ impl fmt::Display for CheckpointError {
                 path.display()
             ),
             CheckpointError::Absent(what) => write!(f, "the checkpoint has no {what}"),
+            CheckpointError::Unmapped(why) => write!(f, "the state dict cannot be mapped: {why}"),
             CheckpointError::OutOfMemory { path, bytes, part } => {
                 write!(f, "{}: no memory for {bytes} bytes of {part}", path.display())
             }

@@ -5,6 +5,7 @@
 //! of all tensors without gaps: <https://huggingface.co/docs/safetensors>.
 
 use super::any_tensor::AnyTensor;
+use super::stored::Stored;
 use retrograd_tensor::{DType, MAX_RANK};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -41,17 +42,14 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The element type, if the tensor is supported.
-    pub fn known(&self) -> Option<DType> {
-        let dtype = match &*self.dtype {
-            "F32" => DType::F32,
-            "F64" => DType::F64,
-            "I64" => DType::I64,
-            "U32" => DType::U32,
-            "BOOL" => DType::Bool,
-            _ => return None,
-        };
-        (self.shape.len() <= MAX_RANK).then_some(dtype)
+    /// The element type, or the reason why the tensor is not supported.
+    pub fn stored(&self) -> Result<Stored, String> {
+        let stored = Stored::from_safetensors(&self.dtype);
+        let stored = stored.ok_or_else(|| "which is not supported".to_string())?;
+        match self.shape.len() {
+            n if n > MAX_RANK => Err(format!("which has more than {MAX_RANK} axes")),
+            _ => Ok(stored),
+        }
     }
 }
 
@@ -61,17 +59,6 @@ pub(super) enum Problem {
     Malformed(String),
     /// There is no memory for so many bytes.
     OutOfMemory(usize),
-}
-
-/// The name of an element type in the format.
-pub(super) fn format_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "F32",
-        DType::F64 => "F64",
-        DType::I64 => "I64",
-        DType::U32 => "U32",
-        DType::Bool => "BOOL",
-    }
 }
 
 /// The tensors in the order of a file: widest elements first, so that all are aligned, then by
@@ -85,12 +72,7 @@ pub(super) fn in_file_order<'a>(
 
 /// Number of bytes of a tensor.
 pub(super) fn byte_len(tensor: &AnyTensor) -> u64 {
-    let width = match tensor.dtype() {
-        DType::F64 | DType::I64 => 8,
-        DType::F32 | DType::U32 => 4,
-        DType::Bool => 1,
-    };
-    width * tensor.sizes().iter().product::<usize>() as u64
+    (Stored::of(tensor.dtype()).width() * tensor.shape().numel()) as u64
 }
 
 /// A growing buffer whose allocations may fail.
@@ -112,27 +94,32 @@ impl Write for Growing {
     }
 }
 
-/// The bytes of a file before the data. `tensors` are in the order of the file, and
-/// `__metadata__` is one entry.
+/// The bytes of a file before the data. `tensors` are in the order of the file.
 pub(super) fn write<'a>(
     tensors: impl Iterator<Item = (&'a String, &'a AnyTensor)>,
-    (key, value): (&str, &str),
+    metadata: &[(&str, &str)],
 ) -> io::Result<Vec<u8>> {
     let mut out = Growing::default();
     out.write_all(&[0; 8])?;
-    out.write_all(br#"{"__metadata__":{"#)?;
-    serde_json::to_writer(&mut out, key)?;
-    out.write_all(b":")?;
-    serde_json::to_writer(&mut out, value)?;
-    out.write_all(b"}")?;
+    out.write_all(b"{")?;
+    if !metadata.is_empty() {
+        out.write_all(br#""__metadata__":{"#)?;
+        for (i, (key, value)) in metadata.iter().enumerate() {
+            out.write_all(if i > 0 { b"," } else { b"" })?;
+            serde_json::to_writer(&mut out, key)?;
+            out.write_all(b":")?;
+            serde_json::to_writer(&mut out, value)?;
+        }
+        out.write_all(b"}")?;
+    }
     let mut end = 0;
-    for (name, tensor) in tensors {
+    for (i, (name, tensor)) in tensors.enumerate() {
         let begin = end;
         end += byte_len(tensor);
-        out.write_all(b",")?;
+        out.write_all(if i > 0 || !metadata.is_empty() { b"," } else { b"" })?;
         serde_json::to_writer(&mut out, name)?;
-        write!(out, r#":{{"dtype":"{}","shape":"#, format_name(tensor.dtype()))?;
-        serde_json::to_writer(&mut out, tensor.sizes())?;
+        write!(out, r#":{{"dtype":"{}","shape":"#, Stored::of(tensor.dtype()).safetensors())?;
+        serde_json::to_writer(&mut out, &tensor.shape()[..])?;
         write!(out, r#","data_offsets":[{begin},{end}]}}"#)?;
     }
     out.write_all(b"}")?;

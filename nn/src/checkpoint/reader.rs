@@ -4,7 +4,8 @@ use super::any_tensor::{AnyTensor, ReadError};
 use super::atomic::not_a_file;
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
-use retrograd_tensor::{DType, ErrorKind};
+use super::stored::Stored;
+use retrograd_tensor::ErrorKind;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -26,12 +27,12 @@ pub(super) struct Reader {
 impl Reader {
     pub fn open(path: &Path) -> Result<Reader, CheckpointError> {
         let failed = |e| CheckpointError::Io(path.into(), e);
-        let (mut file, length) = open(path).map_err(failed)?;
+        let (mut file, length) = open_file(path).map_err(failed)?;
         let mut start = Vec::new();
-        file.by_ref().take(9).read_to_end(&mut start).map_err(failed)?;
+        // Enough to recognise other formats.
+        file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
         let malformed = |why: String| {
-            let why = other_format(&start).map_or(why, str::to_string);
-            CheckpointError::Malformed(path.into(), why)
+            CheckpointError::Malformed(path.into(), other_format(&start).unwrap_or(why))
         };
         let Some(&first) = start.first_chunk() else {
             let n = start.len();
@@ -67,21 +68,28 @@ impl Reader {
         }
     }
 
-    /// Reads a tensor, and calls `look` with all of its bytes.
+    /// Reads a tensor, and calls `look` with all of its bytes. The inner error is the reason why its
+    /// contents are not supported.
     pub fn tensor(
         &mut self,
         part: &Part,
-        dtype: DType,
+        stored: Stored,
         look: &mut dyn FnMut(&[u8]),
-    ) -> Result<AnyTensor, CheckpointError> {
+    ) -> Result<Result<AnyTensor, String>, CheckpointError> {
         let tensor = self.go_to(part.begin).map_err(ReadError::Io).and_then(|()| {
-            AnyTensor::read(dtype, &part.shape, &mut |bytes| {
+            AnyTensor::read(stored, &part.shape, &mut |bytes| {
                 self.bytes(bytes)?;
                 look(bytes);
                 Ok(())
             })
         });
-        tensor.map_err(|e| match e {
+        let error = match tensor {
+            Ok(tensor) => return Ok(Ok(tensor)),
+            Err(ReadError::Range(x)) => return Ok(Err(format!("whose element {x} exceeds i64"))),
+            Err(error) => error,
+        };
+        Err(match error {
+            ReadError::Range(_) => unreachable!("returned above"),
             ReadError::Io(e) => self.failed(e),
             ReadError::Shape(e) if e.kind == ErrorKind::OutOfMemory => {
                 CheckpointError::OutOfMemory {
@@ -138,7 +146,7 @@ impl Reader {
 }
 
 /// A regular file, and its length.
-fn open(path: &Path) -> io::Result<(File, u64)> {
+pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
     // Devices and pipes may be endless, and opening a pipe may block. Reading a folder fails with a
     // clear error.
     let kind = fs::metadata(path)?.file_type();
@@ -150,20 +158,41 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// The format of a file that is not a safetensors file, by its first 9 bytes; those of a
-/// safetensors file are the length of the header and a brace.
-fn other_format(start: &[u8]) -> Option<&'static str> {
+/// How to convert a file of torch.save.
+pub(crate) const TORCH_HINT: &str = "(hint: in Python, \
+     `safetensors.torch.save_file({k: v.contiguous().clone() for k, v in state.items()}, \
+     \"model.safetensors\")` writes what can be read here, where `state` is \
+     `torch.load(path, map_location=\"cpu\")`, or the entry of it with the weights: `[\"model\"]` in \
+     nanoGPT's ckpt.pt)";
+
+/// The format of a file that is not a safetensors file, by its beginning: that of a safetensors
+/// file is the length of the header in 8 bytes, and a brace.
+fn other_format(start: &[u8]) -> Option<String> {
+    if start.get(8) == Some(&b'{') {
+        return None;
+    }
     match start {
-        [.., b'{'] => None,
-        [b'P', b'K', 3, 4, ..] => Some(
-            "it is a zip archive, as torch.save and numpy.savez write (hint: in Python, \
-             `safetensors.torch.save_file(model.state_dict(), path)` writes what can be read here)",
-        ),
-        [0x80, 2..=5, ..] if start.len() == 9 => Some(
+        [b'P', b'K', 3, 4, ..] => Some(match first_entry(start) {
+            Some(name) if name.ends_with(b".npy") => {
+                "it is an archive of NumPy arrays (hint: `npz::load` reads it; it needs the feature \
+                 `npz`)"
+                    .into()
+            }
+            _ => format!("it is a zip archive, as torch.save writes {TORCH_HINT}"),
+        }),
+        [0x80, 2..=5, ..] if start.len() > 8 => Some(format!(
             "it is a pickle, as torch.save writes with _use_new_zipfile_serialization=False \
-             (hint: in Python, `safetensors.torch.save_file(model.state_dict(), path)` writes what \
-             can be read here)",
-        ),
+             {TORCH_HINT}"
+        )),
+        _ if start.starts_with(super::npy::MAGIC) => {
+            Some("it is a NumPy array (hint: `npy::load` reads it)".into())
+        }
         _ => None,
     }
+}
+
+/// The name of the first entry of a zip archive.
+fn first_entry(start: &[u8]) -> Option<&[u8]> {
+    let &[low, high] = start.get(26..28)? else { return None };
+    start.get(30..30 + usize::from(u16::from_le_bytes([low, high])))
 }

@@ -3,11 +3,13 @@
 
 use crate::checkpoint::{everything, folder, one, raw};
 use crate::common::*;
-use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, Unsupported};
+use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, ConvertError, Unsupported};
 use retrograd_nn::{Module, StateDict};
-use retrograd_tensor::Tensor;
+use retrograd_tensor::{DType, Tensor};
 use safetensors::SafeTensors;
+use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn files_are_those_of_the_reference_implementation() {
@@ -24,6 +26,52 @@ fn files_are_those_of_the_reference_implementation() {
         let again = safetensors::serialize(read.iter(), header.metadata().clone()).unwrap();
         assert!(bytes == again, "the bytes differ");
     }
+}
+
+#[test]
+fn plain_files_are_those_of_the_reference_implementation() {
+    let dir = folder();
+    let path = dir.path().join("a");
+    let mut file = Checkpoint::new();
+    file.put("", &gpt::<f32>(config(), 1).state_dict());
+    let written = |file: &Checkpoint| {
+        file.save_plain(&path).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let read = SafeTensors::deserialize(&bytes).unwrap();
+        let again = safetensors::serialize(read.iter(), header.metadata().clone()).unwrap();
+        (bytes == again, header.metadata().clone())
+    };
+    // Without notes there is no metadata.
+    assert_eq!(written(&file), (true, None));
+    assert_eq!(written(&Checkpoint::new()), (true, None));
+    file.note("format", &"pt");
+    let format = HashMap::from([("format".to_string(), "pt".to_string())]);
+    assert_eq!(written(&file), (true, Some(format)));
+    // Several notes are sorted; the reference implementation writes them in a random order. One that
+    // is no string becomes its text.
+    file.note("a \"quote\"", &"naïve \n\u{1F980}");
+    file.note("step", &[1u64, 2]);
+    file.save_plain(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let want = [("a \"quote\"", "naïve \n\u{1F980}"), ("format", "pt"), ("step", "[1,2]")];
+    let want: HashMap<String, String> = want.map(|(a, b)| (a.into(), b.into())).into();
+    assert_eq!(header.metadata().as_ref(), Some(&want));
+    let back = Checkpoint::load(&path).unwrap();
+    assert_eq!(back.read_note::<String>("step").unwrap(), "[1,2]");
+    assert_eq!(dict_bits::<f32>(&back.get("").unwrap()), dict_bits::<f32>(&file.get("").unwrap()));
+    // A file that has been read is written as it was.
+    back.save_plain(&path).unwrap();
+    assert!(fs::read(&path).unwrap() == bytes, "the bytes differ");
+    // The mark of a file with a checksum would be a lie.
+    file.note("retrograd", &"1");
+    let error = file.save_plain(&path).unwrap_err().to_string();
+    assert!(error.ends_with("a note cannot be named retrograd, which marks files with a checksum"));
+    let mut reserved = Checkpoint::new();
+    reserved.tensors.insert("__metadata__".into(), Tensor::scalar(1.0f32).into());
+    assert!(reserved.save_plain(&path).is_err());
+    assert!(fs::read(&path).unwrap() == bytes, "the file has changed");
 }
 
 #[test]
@@ -61,9 +109,9 @@ fn an_unknown_type_is_an_error_only_when_read() {
     let dir = folder();
     let path = dir.path().join("mixed");
     let entries = [
-        one("a.half", "F16", "[3]", 0, 6),
-        one("a.new", "F7_E3M3", "[5]", 6, 8),
-        one("b.bytes", "I8", "[2,4]", 8, 16),
+        one("a.eight", "F8_E4M3", "[3]", 0, 3),
+        one("a.new", "F7_E3M3", "[5]", 3, 8),
+        one("b.complex", "C64", "[1]", 8, 16),
         one("b.deep", "F32", "[1,1,1,1,1,1,1,1,2]", 16, 24),
         one("c.w", "F32", "[2]", 24, 32),
     ];
@@ -71,9 +119,13 @@ fn an_unknown_type_is_an_error_only_when_read() {
     let file = Checkpoint::load(&path).unwrap();
     assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["c.w"]);
     let listed: Vec<String> = file.unsupported.iter().map(|(n, t)| format!("{n} {t}")).collect();
-    let want = ["a.half F16 [3]", "a.new F7_E3M3 [5]", "b.bytes I8 [2, 4]"];
-    assert_eq!(listed[..3], want);
-    assert_eq!(listed[3], "b.deep F32 [1, 1, 1, 1, 1, 1, 1, 1, 2]");
+    let want = [
+        "a.eight F8_E4M3 [3], which is not supported",
+        "a.new F7_E3M3 [5], which is not supported",
+        "b.complex C64 [1], which is not supported",
+        "b.deep F32 [1, 1, 1, 1, 1, 1, 1, 1, 2], which has more than 8 axes",
+    ];
+    assert_eq!(listed, want);
     // Supported tensors can be read...
     assert_eq!(file.get::<f32>("c").unwrap()["w"].to_vec(), [0.0, 0.0]);
     assert!(file.get::<f32>("nothing").unwrap().is_empty());
@@ -81,17 +133,17 @@ fn an_unknown_type_is_an_error_only_when_read() {
     let said = |prefix| file.get::<f32>(prefix).unwrap_err().to_string();
     assert_eq!(
         said("a"),
-        "the checkpoint has no f32 tensor a.half: it is F16 [3], which is not supported; \
+        "the checkpoint has no f32 tensor a.eight: it is F8_E4M3 [3], which is not supported; \
          a.new: it is F7_E3M3 [5], which is not supported"
     );
-    assert!(said("").contains("b.bytes: it is I8 [2, 4], which is not supported"));
+    assert!(said("").contains("b.complex: it is C64 [1], which is not supported"));
     // Writing the file again would lose them.
     let again = dir.path().join("again");
     let error = file.save(&again).unwrap_err().to_string();
     assert_eq!(
         error,
         format!(
-            "{}: the contents of tensor a.half were not read, because F16 [3] is not supported \
+            "{}: there are no contents of tensor a.eight: it is F8_E4M3 [3], which is not supported \
              (hint: remove entries that need not be saved from `unsupported`)",
             again.display()
         )
@@ -104,6 +156,121 @@ fn an_unknown_type_is_an_error_only_when_read() {
     fs::write(&path, raw(&format!("{{{}}}", one("w", "BF16", "[3]", 0, 8)), 8)).unwrap();
     let error = Checkpoint::load(&path).unwrap_err().to_string();
     assert!(error.ends_with("BF16 [3] takes 6 bytes, the offsets give 8"), "{error}");
+}
+
+/// A file of one tensor of a type and a number of axes.
+fn file_of(path: &Path, dtype: &str, shape: &str, bytes: &[u8]) -> Checkpoint {
+    let header = format!("{{{}}}", one("w", dtype, shape, 0, bytes.len() as u64));
+    fs::write(path, [raw(&header, 0), bytes.to_vec()].concat()).unwrap();
+    Checkpoint::load(path).unwrap()
+}
+
+#[test]
+fn unsigned_64_bit_integers_that_exceed_i64_are_not_supported() {
+    let dir = folder();
+    let path = dir.path().join("a");
+    let bytes = |xs: &[u64]| xs.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let most = i64::MAX as u64;
+    let file = file_of(&path, "U64", "[3]", &bytes(&[0, 7, most]));
+    assert_eq!(file.tensors["w"].to_i64().unwrap().to_vec(), [0, 7, i64::MAX]);
+    assert!(file.unsupported.is_empty());
+    let file = file_of(&path, "U64", "[4]", &bytes(&[1, most + 1, 2, u64::MAX]));
+    assert!(file.tensors.is_empty());
+    let error = file.get::<f32>("").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the checkpoint has no f32 tensor w: it is U64 [4], whose element 9223372036854775808 \
+         exceeds i64"
+    );
+    // Tensors after it are read from the right place.
+    let header = [one("a", "U64", "[2]", 0, 16), one("b", "U8", "[2]", 16, 18)].join(",");
+    let data = [bytes(&[u64::MAX, 1]), vec![3, 4]].concat();
+    fs::write(&path, [raw(&format!("{{{header}}}"), 0), data].concat()).unwrap();
+    let file = Checkpoint::load(&path).unwrap();
+    assert_eq!(file.tensors["b"].to_i64().unwrap().to_vec(), [3, 4]);
+    assert_eq!(file.unsupported.keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn tensors_of_narrow_types_are_read_in_pieces() {
+    // More elements than fit into one buffer, of each width.
+    let dir = folder();
+    let path = dir.path().join("a");
+    let n = 70_001;
+    let value = |i: usize| (i % 251) as i64 - 100;
+    let bytes: Vec<u8> = (0..n).flat_map(|i| (value(i) as i8).to_le_bytes()).collect();
+    let file = file_of(&path, "I8", &format!("[{n}]"), &bytes);
+    let got = file.tensors["w"].to_i64().unwrap().to_vec();
+    assert!(got.iter().enumerate().all(|(i, &x)| x == i64::from(value(i) as i8)));
+    let bytes: Vec<u8> =
+        (0..n).flat_map(|i| (((value(i) as f32).to_bits() >> 16) as u16).to_le_bytes()).collect();
+    let file = file_of(&path, "BF16", &format!("[1, {n}]"), &bytes);
+    let got = file.get::<f32>("").unwrap()["w"].to_vec();
+    assert!(got.iter().enumerate().all(|(i, &x)| x == value(i) as f32));
+}
+
+#[test]
+fn floats_are_converted_to_the_type_of_the_model() {
+    let dir = folder();
+    let path = dir.path().join("a");
+    let odd = [0.1f64, -0.0, 1e-50, f64::NAN, f64::NEG_INFINITY, 3.4e38];
+    let mut file = Checkpoint::new();
+    file.tensors.insert("wide".into(), Tensor::from(odd).into());
+    file.tensors.insert("narrow".into(), Tensor::from(odd.map(|x| x as f32)).into());
+    file.save(&path).unwrap();
+    let file = Checkpoint::load(&path).unwrap();
+    let bits64 = |t: &Tensor<f64>| t.to_vec().into_iter().map(f64::to_bits).collect::<Vec<_>>();
+    let bits32 = |t: &Tensor<f32>| t.to_vec().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    let wide = file.get::<f64>("").unwrap();
+    assert_eq!(bits64(&wide["wide"]), odd.map(f64::to_bits));
+    assert_eq!(bits64(&wide["narrow"]), odd.map(|x| f64::from(x as f32).to_bits()));
+    let narrow = file.get::<f32>("").unwrap();
+    assert_eq!(bits32(&narrow["wide"]), odd.map(|x| (x as f32).to_bits()));
+    assert_eq!(bits32(&narrow["narrow"]), odd.map(|x| (x as f32).to_bits()));
+    // A number that is too large would become infinite.
+    let mut large = Checkpoint::new();
+    let x = Tensor::from([[1.0, 2.0, 3.0], [4.0, 1e39, 1e40]]);
+    large.tensors.insert("layer.w".into(), x.clone().into());
+    large.tensors.insert("step".into(), Tensor::from([3i64]).into());
+    assert_eq!(
+        large.get::<f32>("").unwrap_err().to_string(),
+        "the checkpoint has no f32 tensor layer.w: its element 1e39 at [1, 1] has no value in f32; step: it is i64"
+    );
+    assert_eq!(large.get::<f64>("layer").unwrap()["w"], x);
+    // Views, too.
+    let view = AnyTensor::from(x.t());
+    assert_eq!(view.to_float::<f64>().unwrap(), x.t());
+    let error = view.to_float::<f32>().unwrap_err();
+    assert!(matches!(&error, ConvertError::Element { index, .. } if *index == [1, 1]), "{error}");
+}
+
+#[test]
+fn integers_are_converted_only_if_nothing_is_lost() {
+    let i64s = |x: &[i64]| AnyTensor::from(Tensor::from_vec(x.to_vec(), [x.len()]));
+    let float = |t: &AnyTensor| t.to_float::<f32>().map(|t| t.to_vec());
+    let edge = 1 << 24;
+    assert_eq!(float(&i64s(&[-edge, edge, 0, edge + 2])).unwrap()[3], (edge + 2) as f32);
+    assert_eq!(float(&i64s(&[i64::MIN])).unwrap(), [-(2f32.powi(63))]);
+    for lost in [edge + 1, -edge - 1, i64::MAX, i64::MIN + 1] {
+        let error = float(&i64s(&[0, lost])).unwrap_err().to_string();
+        assert_eq!(error, format!("its element {lost} at [1] has no value in f32"));
+    }
+    assert_eq!(i64s(&[edge + 1]).to_float::<f64>().unwrap().to_vec(), [(edge + 1) as f64]);
+    assert!(i64s(&[(1 << 53) + 1]).to_float::<f64>().is_err());
+    let u32s = AnyTensor::from(Tensor::from([u32::MAX, 5]));
+    assert_eq!(u32s.to_i64().unwrap().to_vec(), [u32::MAX.into(), 5]);
+    assert_eq!(u32s.to_float::<f64>().unwrap().to_vec(), [u32::MAX.into(), 5.0]);
+    assert!(u32s.to_float::<f32>().is_err());
+    let bools = AnyTensor::from(Tensor::from([[true], [false]]));
+    assert_eq!(bools.to_float::<f32>().unwrap().to_vec(), [1.0, 0.0]);
+    assert_eq!(bools.to_i64().unwrap().to_vec(), [1, 0]);
+    let error = AnyTensor::from(Tensor::from([1.0f64])).to_i64().unwrap_err();
+    assert_eq!(error, ConvertError::Type(DType::F64, DType::I64));
+    // Integers are no parameters.
+    let mut file = Checkpoint::new();
+    file.tensors.insert("w".into(), bools);
+    let error = file.get::<f32>("").unwrap_err().to_string();
+    assert_eq!(error, "the checkpoint has no f32 tensor w: it is bool");
 }
 
 #[test]
@@ -128,13 +295,14 @@ fn load_filtered_reads_only_selected_tensors() {
     let error = Checkpoint::load_filtered(&path, |name| name == "i64").unwrap_err();
     assert!(matches!(error, CheckpointError::Damaged(_)), "{error}");
     // Filtered tensors of a foreign file are not checked.
-    let entries = [one("half", "F16", "[4]", 0, 8), one("w", "F32", "[2]", 8, 16)];
+    let entries = [one("eight", "F8_E5M2", "[8]", 0, 8), one("w", "F32", "[2]", 8, 16)];
     fs::write(&path, raw(&format!("{{{}}}", entries.join(",")), 16)).unwrap();
     let read = Checkpoint::load_filtered(&path, |name| name == "w").unwrap();
     assert!(read.unsupported.is_empty() && read.tensors.len() == 1);
-    let read = Checkpoint::load_filtered(&path, |name| name == "half").unwrap();
-    let half = Unsupported { dtype: "F16".into(), shape: vec![4] };
-    assert_eq!(read.unsupported.get("half"), Some(&half));
+    let read = Checkpoint::load_filtered(&path, |name| name == "eight").unwrap();
+    let reason = "which is not supported".into();
+    let eight = Unsupported { dtype: "F8_E5M2".into(), shape: vec![8], reason };
+    assert_eq!(read.unsupported.get("eight"), Some(&eight));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod modules;
 mod optim;
 mod param;
 mod state;
+mod state_map;
 mod too_large;
 mod unfrozen;
 mod variants;

@@ -139,8 +139,9 @@ fn all_mismatches_are_listed_and_nothing_is_loaded() {
          \n  shape of transformer.ln_f.weight: expected [8], the state dict has [9]\
          \n  transformer.wte.weight and lm_head.weight are one tied parameter, but differ\
          \n  (hint: a checkpoint of GPT-2 stores the weights of attn.c_attn, attn.c_proj, mlp.c_fc \
-         and mlp.c_proj transposed, as Conv1D does; transpose all of them, the square ones too: \
-         they have the same shape either way, so they are not listed)"
+         and mlp.c_proj transposed, as Conv1D does; `pretrained::gpt2().import(&file)` transposes \
+         all of them, the square ones too: they have the same shape either way, so they are not \
+         listed)"
     );
     assert_eq!(state_bits(&model), before);
     assert_eq!(model.load_state_dict(&StateDict::new()).unwrap_err().missing.len(), 28);
@@ -179,9 +180,13 @@ fn a_differing_prefix_of_names_is_explained() {
          \n  (hint: names in the state dict begin with `_orig_mod.`, which torch.compile adds; \
          `Checkpoint::get(\"_orig_mod\")` removes it)"
     );
-    // The fields of the error contain all of them.
+    // The fields of the error contain all of them, and so does the long form of the message.
     let error = model.load_state_dict(&with("_orig_mod.")).unwrap_err();
     assert_eq!((error.missing.len(), error.unexpected.len()), (28, 29));
+    let long = format!("{error:#}");
+    assert_eq!(long.lines().filter(|line| line.starts_with("  missing: ")).count(), 28);
+    assert_eq!(long.lines().filter(|line| line.starts_with("  unexpected: ")).count(), 29);
+    assert!(!long.contains(" more ") && long.contains("(hint: names in the state dict begin"));
     let hint =
         |dict: &StateDict| text(dict).split_once("(hint: ").map(|(_, hint)| hint.to_string());
     let data_parallel = "names in the state dict begin with `module.`, which DataParallel and \
@@ -223,7 +228,7 @@ fn transposed_weights_are_explained() {
     }
     let error = model.load_state_dict(&dict).unwrap_err();
     assert_eq!(error.mismatched.len(), 6);
-    assert!(error.to_string().contains("transpose all of them, the square ones too"), "{error}");
+    assert!(error.to_string().contains("transposes all of them, the square ones too"), "{error}");
     // Another shape is not explained as a transpose.
     let mut dict = model.state_dict();
     dict.insert("transformer.h.0.mlp.c_fc.weight".into(), Tensor::ones([8, 33]));

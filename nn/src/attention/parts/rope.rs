@@ -47,6 +47,8 @@ pub enum Scaling {
     },
     /// High frequencies are unchanged, low ones are divided by a factor.
     Yarn(Yarn),
+    /// The same with other bounds, as in Llama 3.1.
+    Llama3(Llama3Scaling),
 }
 
 /// YaRN scaling of rotary positions.
@@ -76,6 +78,47 @@ pub struct Yarn {
     pub attention: f64,
 }
 
+/// The scaling of rotary positions in Llama 3.1 and its successors.
+///
+/// Pairs with more than `high` rotations in the training context keep their frequency, those with
+/// fewer than `low` have it divided by `factor`, and between them the two frequencies are interpolated
+/// linearly in the number of rotations. Meta 2024, *The Llama 3 Herd of Models* (arXiv 2407.21783); the
+/// formula is in the code of Meta and Hugging Face only.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Llama3Scaling {
+    /// The divisor of low frequencies.
+    pub factor: f64,
+    /// The training context.
+    pub context: usize,
+    /// Number of rotations below which a frequency is divided by `factor`: `low_freq_factor`.
+    pub low: f64,
+    /// Number of rotations above which a frequency is unchanged: `high_freq_factor`.
+    pub high: f64,
+}
+
+impl Llama3Scaling {
+    /// The rule for the parameters.
+    fn rule(&self) -> Result<()> {
+        let Llama3Scaling { factor, context, low, high } = *self;
+        require(factor >= 1.0 && factor.is_finite(), "rope", ErrorKind::Value, || {
+            format!("a factor of at least 1, got {factor}")
+        })?;
+        require(context > 0, "rope", ErrorKind::Value, || {
+            "a training context of at least 1, got 0".into()
+        })?;
+        require(0.0 < low && low < high && high.is_finite(), "rope", ErrorKind::Value, || {
+            format!("bounds must be 0 < low < high, got {low} and {high}")
+        })
+    }
+
+    /// The scaled frequency.
+    fn frequency(&self, theta: f64) -> f64 {
+        let rotations = self.context as f64 * theta / TAU;
+        let kept = ((rotations - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
+        theta * kept + theta / self.factor * (1.0 - kept)
+    }
+}
+
 impl Scaling {
     /// The rule for the parameters.
     pub(crate) fn rule(&self) -> Result<()> {
@@ -87,6 +130,7 @@ impl Scaling {
                 })
             }
             Scaling::Yarn(yarn) => yarn.rule(),
+            Scaling::Llama3(scaling) => scaling.rule(),
         }
     }
 }
@@ -223,7 +267,8 @@ impl Rope {
     ///
     /// # Panics
     /// If a factor is not above 0, or for YaRN if the factor is below 1, the context 0, the bounds
-    /// not `0 < beta_slow <= beta_fast`, or the attention factor not above 0.
+    /// not `0 < beta_slow <= beta_fast`, or the attention factor not above 0; or for Llama 3 if the
+    /// factor is below 1, the context 0, or the bounds not `0 < low < high`.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -270,6 +315,7 @@ impl Rope {
                     let slowed = yarn.ramp(m, width, base);
                     theta * (1.0 - slowed) + theta / yarn.factor * slowed
                 }
+                Scaling::Llama3(scaling) => scaling.frequency(theta),
             }
         };
         (0..self.width / 2).map(scaled).collect()
@@ -367,6 +413,14 @@ impl Rope {
     ///
     /// # Panics
     /// If the heads do not divide the rows, or are narrower than the rotary width.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Pairing, Rope};
+    /// # use retrograd_tensor::Tensor;
+    /// let bias = Tensor::from([1.0f32, 2.0, 3.0, 4.0]); // one head, pairs (1, 3) and (2, 4)
+    /// let converted = Rope::new(4).converted(&bias, 1, Pairing::Interleaved);
+    /// assert_eq!(converted.to_vec(), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn converted<T: Real>(&self, weight: &Tensor<T>, heads: usize, to: Pairing) -> Tensor<T> {
         let rows = weight.size(0);

@@ -75,6 +75,7 @@ pub fn rotary(t: &mut Table) {
         Scaling::Linear { factor: 4.0 },
         Scaling::Ntk { factor: 4.0 },
         Scaling::Yarn(Yarn::new(4.0, 32)),
+        Scaling::Llama3(Llama3Scaling { factor: 4.0, context: 32, low: 1.0, high: 4.0 }),
     ] {
         for pairing in [Pairing::Half, Pairing::Interleaved] {
             let rope = Rope::new(6).base(50.0).pairing(pairing).scaling(scaling);

@@ -5,6 +5,7 @@ use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::*;
 use retrograd_tensor::Tensor;
+use std::f64::consts::TAU;
 
 #[test]
 fn rope_equals_complex_rotations() {
@@ -83,8 +84,22 @@ fn scaled_frequencies_equal_their_formulas() {
         assert!((rope.attention_factor() - (0.1 * 16f64.ln() + 1.0)).abs() < 1e-15);
     }
     let same_context = Rope::new(d).scaling(Scaling::Yarn(Yarn::new(1.0, 4096)));
-    same("yarn with factor 1 = none", &column(same_context.frequencies()), &column(none));
+    same("yarn with factor 1 = none", &column(same_context.frequencies()), &column(none.clone()));
     assert_eq!(same_context.attention_factor(), 1.0);
+    let llama = Llama3Scaling { factor: 8.0, context: 512, low: 1.0, high: 4.0 };
+    let frequencies = Rope::new(d).scaling(Scaling::Llama3(llama)).frequencies();
+    let want = none.iter().map(|theta| {
+        // As in the code of Llama: by wavelengths.
+        let wavelength = TAU / theta;
+        let smooth = (512.0 / wavelength - 1.0) / (4.0 - 1.0);
+        match wavelength {
+            w if w < 512.0 / 4.0 => *theta,
+            w if w > 512.0 / 1.0 => theta / 8.0,
+            _ => (1.0 - smooth) * theta / 8.0 + smooth * theta,
+        }
+    });
+    same("llama 3 by hand", &column(frequencies.clone()), &column(want.collect()));
+    assert!((0..32).any(|m| frequencies[m] < none[m] && frequencies[m] > none[m] / 8.0));
 }
 
 #[test]

@@ -46,6 +46,16 @@ fn invalid_inputs_are_rejected() {
     ] {
         assert_panics(why, || Rope::new(4).scaling(Scaling::Yarn(yarn)));
     }
+    let fine = Llama3Scaling { factor: 8.0, context: 16, low: 1.0, high: 4.0 };
+    for (why, scaling) in [
+        ("a factor of at least 1, got 0.5", Llama3Scaling { factor: 0.5, ..fine }),
+        ("at least 1, got 0", Llama3Scaling { context: 0, ..fine }),
+        ("got 4 and 4", Llama3Scaling { low: 4.0, ..fine }),
+        ("got 0 and 4", Llama3Scaling { low: 0.0, ..fine }),
+        ("got 1 and inf", Llama3Scaling { high: f64::INFINITY, ..fine }),
+    ] {
+        assert_panics(why, || Rope::new(4).scaling(Scaling::Llama3(scaling)));
+    }
     assert_panics("no positions", || {
         AttentionPool::new(uneven().with_rope(Rope::new(2)), 2, &mut Rng::new(1))
     });

@@ -1,0 +1,140 @@
+//! Archives of tensors in NumPy's format `.npz`, as `numpy.savez` writes and `numpy.load` reads
+//! them. Needs the feature `npz`.
+//!
+//! An archive is a zip file with an entry `<name>.npy` for every tensor, in the format of
+//! [`npy`](super::npy).
+
+use super::any_tensor::AnyTensor;
+use super::error::CheckpointError;
+use super::npy::{self, Problem};
+use super::reader::{TORCH_HINT, open_file};
+use super::{Checkpoint, atomic};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// More than deflate can compress by, 1032 times, with a margin for its own bytes.
+const LARGEST_RATIO: u64 = 1100;
+
+/// Reads all tensors of an archive, compressed (`numpy.savez_compressed`) or not.
+///
+/// Arrays that are no tensors, of strings or complex numbers, say, are in
+/// [`Checkpoint::unsupported`]. There are no notes.
+///
+/// # Errors
+/// If the file cannot be read, is no zip file of `.npy` files, or is damaged; if there is no memory
+/// for an array; or if a file contains no array, as for [`npy::load`](super::npy::load).
+///
+/// ```
+/// use retrograd_nn::{npz, checkpoint::Checkpoint};
+/// use retrograd_tensor::Tensor;
+///
+/// # let path = std::env::temp_dir().join(format!("doc-{}.npz", std::process::id()));
+/// let mut file = Checkpoint::new();
+/// file.tensors.insert("x".into(), Tensor::from([1.0f32, 2.0]).into());
+/// file.tensors.insert("labels".into(), Tensor::from([0i64, 1]).into());
+/// npz::save(&path, &file.tensors).unwrap();
+///
+/// let file = npz::load(&path).unwrap();
+/// assert_eq!(file.tensors["x"].to_float::<f32>().unwrap().to_vec(), [1.0, 2.0]);
+/// assert_eq!(file.tensors["labels"].to_i64().unwrap().to_vec(), [0, 1]);
+/// # std::fs::remove_file(&path).unwrap();
+/// ```
+pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
+    let failed = |e: ZipError| match e {
+        ZipError::Io(e) => CheckpointError::Io(path.into(), e),
+        other => CheckpointError::Unreadable(path.into(), format!("it is no .npz file: {other}")),
+    };
+    let (file, _) = open_file(path).map_err(|e| CheckpointError::Io(path.into(), e))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(failed)?;
+    let names: Result<Vec<String>, ZipError> =
+        archive.file_names().map(|name| name.map(|name| name.into_owned())).collect();
+    let mut others = names.map_err(failed)?;
+    others.retain(|name| !name.ends_with(".npy"));
+    if let Some(name) = others.first() {
+        let hint = match others.iter().any(|name| name.ends_with("data.pkl")) {
+            true => format!(": torch.save has written the archive {TORCH_HINT}"),
+            false => String::new(),
+        };
+        let why = format!("its entry {name:?} is no .npy file{hint}");
+        return Err(CheckpointError::Unreadable(path.into(), why));
+    }
+    let mut out = Checkpoint::new();
+    for i in 0..archive.len() {
+        let mut entry = archive.by_index(i).map_err(failed)?;
+        let (file_name, size) = (entry.name().map_err(failed)?.into_owned(), entry.size());
+        let name = file_name.strip_suffix(".npy").unwrap_or(&file_name);
+        if size / LARGEST_RATIO > entry.compressed_size() {
+            let why = format!("{size} bytes cannot be compressed to {}", entry.compressed_size());
+            return Err(Problem::Malformed(why).at(path, Some(name)));
+        }
+        match whole(&mut entry, size) {
+            Ok(tensor) => drop(out.tensors.insert(name.to_string(), tensor)),
+            Err(Problem::Unsupported(tensor)) => {
+                out.unsupported.insert(name.to_string(), tensor);
+            }
+            Err(problem) => return Err(problem.at(path, Some(name))),
+        }
+    }
+    Ok(out)
+}
+
+/// Reads the array of an entry to the end, where its checksum is compared.
+fn whole(entry: &mut impl Read, size: u64) -> Result<AnyTensor, Problem> {
+    let checked = |e: io::Error| match e.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+            Problem::Malformed(e.to_string())
+        }
+        _ => e.into(),
+    };
+    let read = npy::read(entry, size);
+    if let Err(Problem::Io(e)) = read {
+        return Err(checked(e));
+    }
+    // A damaged header may seem to be that of an array that is not supported.
+    let rest = io::copy(entry, &mut io::sink()).map_err(checked)?;
+    match read {
+        Ok(_) if rest > 0 => {
+            Err(Problem::Malformed(format!("{rest} bytes follow the {size} that it has")))
+        }
+        result => result,
+    }
+}
+
+/// Writes tensors to an archive, not compressed, atomically. Equal tensors become equal files.
+///
+/// # Errors
+/// If the operating system reports an error, or a name is too long for a zip file.
+///
+/// ```
+/// use retrograd_nn::{Linear, Module, npz, checkpoint::Checkpoint};
+/// use retrograd_tensor::random::Rng;
+///
+/// # let path = std::env::temp_dir().join(format!("doc-save-{}.npz", std::process::id()));
+/// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+/// let mut file = Checkpoint::new();
+/// file.put("", &model.state_dict());
+/// npz::save(&path, &file.tensors).unwrap(); // in Python, numpy.load(path)["weight"] is the weight
+/// model.load_state_dict(&npz::load(&path).unwrap().get("").unwrap()).unwrap();
+/// # std::fs::remove_file(&path).unwrap();
+/// ```
+pub fn save(path: &Path, tensors: &BTreeMap<String, AnyTensor>) -> Result<(), CheckpointError> {
+    atomic::replace(&atomic::System, path, |file| {
+        let mut archive = ZipWriter::new(file);
+        for (name, tensor) in tensors {
+            // Entries of 4 GB and more need another form of header.
+            let large = npy::byte_len(tensor) >= u64::from(u32::MAX);
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored)
+                .large_file(large);
+            archive.start_file(format!("{name}.npy"), options)?;
+            npy::write(tensor, &mut archive)?;
+        }
+        archive.finish()?;
+        Ok(())
+    })
+    .map_err(|e| CheckpointError::Io(path.into(), e))
+}

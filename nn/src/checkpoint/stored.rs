@@ -1,0 +1,121 @@
+//! The element types of files.
+
+use retrograd_tensor::DType;
+
+/// An element type of a file. Tensors have five of them; elements of the others are converted to a
+/// wider type when they are read, without a change of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    Bool,
+}
+
+/// Each type, its name in safetensors, and the number of bytes of an element.
+const TYPES: [(Stored, &str, usize); 13] = [
+    (Stored::F16, "F16", 2),
+    (Stored::Bf16, "BF16", 2),
+    (Stored::F32, "F32", 4),
+    (Stored::F64, "F64", 8),
+    (Stored::I8, "I8", 1),
+    (Stored::U8, "U8", 1),
+    (Stored::I16, "I16", 2),
+    (Stored::U16, "U16", 2),
+    (Stored::I32, "I32", 4),
+    (Stored::U32, "U32", 4),
+    (Stored::I64, "I64", 8),
+    (Stored::U64, "U64", 8),
+    (Stored::Bool, "BOOL", 1),
+];
+
+impl Stored {
+    /// The type as which elements of a tensor are written: the same.
+    pub fn of(dtype: DType) -> Stored {
+        match dtype {
+            DType::F32 => Stored::F32,
+            DType::F64 => Stored::F64,
+            DType::I64 => Stored::I64,
+            DType::U32 => Stored::U32,
+            DType::Bool => Stored::Bool,
+        }
+    }
+
+    /// The type with this name in safetensors.
+    pub fn from_safetensors(name: &str) -> Option<Stored> {
+        TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// The name in safetensors.
+    pub fn safetensors(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Number of bytes of an element.
+    pub fn width(self) -> usize {
+        self.row().2
+    }
+
+    fn row(self) -> (Stored, &'static str, usize) {
+        *TYPES.iter().find(|row| row.0 == self).expect("every type has a row")
+    }
+}
+
+/// The value of a 16-bit float of IEEE 754: 1 bit of sign, 5 of exponent, 10 of fraction.
+pub(super) fn f16(bits: u16) -> f32 {
+    let sign = u32::from(bits >> 15) << 31;
+    let (exponent, fraction) = (u32::from(bits >> 10 & 0x1f), u32::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        // Zero and subnormal numbers are multiples of 2^-24, which f32 holds exactly.
+        0 => (fraction as f32 / (1 << 24) as f32).to_bits(),
+        0x1f => 0x7f80_0000 | fraction << 13,
+        // The exponents are biased by 15 and 127.
+        _ => (exponent + 112) << 23 | fraction << 13,
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+/// The value of a bfloat16: the upper half of an f32.
+pub(super) fn bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `sign · 2^exponent · fraction`, by the definition of the format and in f64.
+    fn by_definition(bits: u16, exponent_bits: u32) -> f64 {
+        let fraction_bits = 15 - exponent_bits;
+        let bias = (1 << (exponent_bits - 1)) - 1;
+        let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / f64::from(1 << fraction_bits);
+        let exponent = i32::from(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+        let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+        sign * match exponent {
+            0 => 2f64.powi(1 - bias) * fraction,
+            e if e == (1 << exponent_bits) - 1 && fraction == 0.0 => f64::INFINITY,
+            e if e == (1 << exponent_bits) - 1 => f64::NAN,
+            e => 2f64.powi(e - bias) * (1.0 + fraction),
+        }
+    }
+
+    #[test]
+    fn all_16_bit_floats_are_decoded() {
+        for bits in 0..=u16::MAX {
+            for (got, exponent_bits) in [(f16(bits), 5), (bf16(bits), 8)] {
+                let (got, want) = (f64::from(got), by_definition(bits, exponent_bits));
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                assert!(same, "{bits:#06x} of {exponent_bits}: {got}, not {want}");
+            }
+        }
+    }
+}

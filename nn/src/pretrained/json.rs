@@ -1,0 +1,36 @@
+//! Configurations as JSON.
+
+use crate::config_error::ConfigError;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The value of a text.
+pub(super) fn parse(text: &str) -> Result<Value, ConfigError> {
+    serde_json::from_str(text).map_err(|e| ConfigError(format!("it is no JSON: {e}")))
+}
+
+/// The entries of an object as a struct.
+pub(super) fn from_value<C: DeserializeOwned>(json: Value) -> Result<C, ConfigError> {
+    serde_json::from_value(json).map_err(|e| ConfigError(e.to_string()))
+}
+
+/// The text, as `transformers` writes it.
+pub(super) fn text(json: &Value) -> String {
+    format!("{json:#}\n")
+}
+
+/// An error unless all options have the only supported value: name, whether it has, and the value.
+pub(super) fn supported(options: &[(&str, bool, String)]) -> Result<(), ConfigError> {
+    match options.iter().find(|(_, supported, _)| !supported) {
+        Some((name, _, value)) => Err(ConfigError(format!("{name} = {value} is not supported"))),
+        None => Ok(()),
+    }
+}
+
+/// An error unless a model type of `transformers` has all parts: what it is, and whether it has.
+pub(super) fn exportable(model: &str, parts: &[(bool, String)]) -> Result<(), ConfigError> {
+    match parts.iter().find(|(has, _)| !has) {
+        Some((_, part)) => Err(ConfigError(format!("{model} of transformers has no {part}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,362 @@
+//! Llama.
+
+use super::{HEAD, Shapes, json};
+use crate::attention::{Llama3Scaling, Pairing, Scaling, Yarn};
+use crate::config_error::ConfigError;
+use crate::gpt::{AttentionKind, GptConfig, MlpKind, NormKind, Positions, RopeConfig};
+use crate::state_map::StateMap;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The map between state dicts of Llama as Hugging Face publishes them and those of a
+/// [`Gpt`](crate::Gpt) with [`Names::Llama`](crate::Names::Llama).
+///
+/// The rows of the projections to queries and keys are permuted if the configuration has another
+/// pairing of rotary positions than theirs, [`Pairing::Half`]. Frequencies (`rotary_emb.inv_freq`) are
+/// left out.
+///
+/// ```no_run
+/// use retrograd_nn::{Gpt, Module, checkpoint::Checkpoint, pretrained};
+/// # fn load(model: &Gpt) -> Result<(), Box<dyn std::error::Error>> {
+/// let file = Checkpoint::load("llama/model.safetensors".as_ref())?;
+/// model.load_state_dict(&pretrained::llama(model.config()).import(&file)?)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn llama(config: &GptConfig) -> StateMap {
+    let map = StateMap::new()
+        .strip_prefix("module")
+        .strip_prefix("_orig_mod")
+        .ignore("model.layers.*.self_attn.rotary_emb.inv_freq");
+    permuted(map, config, Pairing::Half)
+}
+
+/// The map between state dicts of Llama as Meta and llama2.c publish them and those of a
+/// [`Gpt`](crate::Gpt) with [`Names::Llama`](crate::Names::Llama).
+///
+/// Names differ, and the rows of the projections to queries and keys are permuted if the configuration
+/// has another pairing of rotary positions than theirs, [`Pairing::Interleaved`].
+///
+/// ```
+/// use retrograd_nn::{Gpt, GptConfig, Module, pretrained};
+/// use retrograd_tensor::random::Rng;
+///
+/// let config = GptConfig { vocab: 65, context: 8, layers: 1, heads: 2, width: 8, ..GptConfig::llama() };
+/// let map = pretrained::llama_meta(&config);
+/// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+/// let theirs = map.export(&model.state_dict()).unwrap();
+/// assert!(theirs.contains_key("layers.0.attention.wq.weight"));
+/// ```
+pub fn llama_meta(config: &GptConfig) -> StateMap {
+    let mut map = StateMap::new().strip_prefix("module").strip_prefix("_orig_mod");
+    map = map.ignore("rope.freqs").ignore("freqs_cos").ignore("freqs_sin");
+    for (theirs, ours) in [
+        ("tok_embeddings", "model.embed_tokens"),
+        ("norm", "model.norm"),
+        ("output", "lm_head"),
+        ("layers.*.attention_norm", "model.layers.*.input_layernorm"),
+        ("layers.*.attention.wq", "model.layers.*.self_attn.q_proj"),
+        ("layers.*.attention.wk", "model.layers.*.self_attn.k_proj"),
+        ("layers.*.attention.wv", "model.layers.*.self_attn.v_proj"),
+        ("layers.*.attention.wo", "model.layers.*.self_attn.o_proj"),
+        ("layers.*.ffn_norm", "model.layers.*.post_attention_layernorm"),
+        ("layers.*.feed_forward.w1", "model.layers.*.mlp.gate_proj"),
+        ("layers.*.feed_forward.w2", "model.layers.*.mlp.down_proj"),
+        ("layers.*.feed_forward.w3", "model.layers.*.mlp.up_proj"),
+    ] {
+        map = map.rename(&format!("{theirs}.*"), &format!("{ours}.*"));
+    }
+    permuted(map, config, Pairing::Interleaved)
+}
+
+/// Adds the permutation of queries and keys.
+fn permuted(mut map: StateMap, config: &GptConfig, theirs: Pairing) -> StateMap {
+    let Positions::Rope(rope) = config.positions else { return map };
+    if rope.pairing == theirs {
+        return map;
+    }
+    let width = rope.width.unwrap_or(config.head_width());
+    for (layer, heads) in [("q_proj", config.heads), ("k_proj", config.key_heads())] {
+        let name = format!("model.layers.*.self_attn.{layer}.*");
+        map = map.rope(&name, heads, width, theirs, rope.pairing);
+    }
+    map
+}
+
+/// `config.json`, with the defaults of `LlamaConfig`.
+#[derive(Deserialize)]
+#[serde(default)]
+struct LlamaJson {
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    hidden_act: String,
+    max_position_embeddings: usize,
+    rms_norm_eps: f64,
+    tie_word_embeddings: bool,
+    /// From version 5 of `transformers` on.
+    rope_parameters: Option<RopeJson>,
+    /// Before.
+    rope_theta: Option<f64>,
+    rope_scaling: Option<RopeJson>,
+    attention_bias: bool,
+    mlp_bias: bool,
+    attention_dropout: f64,
+}
+
+impl Default for LlamaJson {
+    fn default() -> Self {
+        LlamaJson {
+            vocab_size: 32000,
+            hidden_size: 4096,
+            intermediate_size: 11008,
+            num_hidden_layers: 32,
+            num_attention_heads: 32,
+            num_key_value_heads: None,
+            head_dim: None,
+            hidden_act: "silu".into(),
+            max_position_embeddings: 2048,
+            rms_norm_eps: 1e-6,
+            tie_word_embeddings: false,
+            rope_parameters: None,
+            rope_theta: None,
+            rope_scaling: None,
+            attention_bias: false,
+            mlp_bias: false,
+            attention_dropout: 0.0,
+        }
+    }
+}
+
+/// The parameters of rotary positions.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RopeJson {
+    rope_theta: Option<f64>,
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    factor: Option<f64>,
+    original_max_position_embeddings: Option<usize>,
+    attention_factor: Option<f64>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    truncate: Option<bool>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    partial_rotary_factor: Option<f64>,
+}
+
+impl RopeJson {
+    fn scaling(&self, context: usize) -> Result<Scaling, ConfigError> {
+        let kind = self.rope_type.as_deref().unwrap_or("default");
+        let given = |name: &str, value: Option<f64>| {
+            value.ok_or_else(|| ConfigError(format!("rope_type {kind:?} needs a {name}")))
+        };
+        let factor = || given("factor", self.factor);
+        let context = self.original_max_position_embeddings.unwrap_or(context);
+        match kind {
+            "default" => Ok(Scaling::None),
+            "linear" => Ok(Scaling::Linear { factor: factor()? }),
+            "llama3" => Ok(Scaling::Llama3(Llama3Scaling {
+                factor: factor()?,
+                context,
+                low: given("low_freq_factor", self.low_freq_factor)?,
+                high: given("high_freq_factor", self.high_freq_factor)?,
+            })),
+            "yarn" => {
+                let (mscale, all) = (self.mscale, self.mscale_all_dim);
+                json::supported(&[
+                    ("truncate", self.truncate != Some(false), "false".into()),
+                    ("mscale", mscale.is_none(), format!("{}", mscale.unwrap_or_default())),
+                    ("mscale_all_dim", all.is_none(), format!("{}", all.unwrap_or_default())),
+                ])?;
+                let factor = factor()?;
+                Ok(Scaling::Yarn(Yarn {
+                    factor,
+                    context,
+                    beta_fast: self.beta_fast.unwrap_or(32.0),
+                    beta_slow: self.beta_slow.unwrap_or(1.0),
+                    rounded: true,
+                    attention: self.attention_factor.unwrap_or(0.1 * factor.max(1.0).ln() + 1.0),
+                }))
+            }
+            other => Err(ConfigError(format!(
+                "rope_type {other:?} is not supported, but default, linear, llama3 and yarn"
+            ))),
+        }
+    }
+}
+
+/// The activations of gated feed-forward layers; the first of several names is written.
+const ACTIVATIONS: [(&str, MlpKind); 4] = [
+    ("silu", MlpKind::SwiGlu),
+    ("swish", MlpKind::SwiGlu),
+    ("gelu", MlpKind::GeGlu),
+    ("relu", MlpKind::ReGlu),
+];
+
+pub(super) fn config(json: Value) -> Result<GptConfig, ConfigError> {
+    let c: LlamaJson = json::from_value(json)?;
+    let rope = c.rope_parameters.or(c.rope_scaling).unwrap_or_default();
+    let partial = rope.partial_rotary_factor.unwrap_or(1.0);
+    json::supported(&[
+        // Dropout here is also that of embeddings and outputs.
+        ("attention_dropout", c.attention_dropout == 0.0, c.attention_dropout.to_string()),
+        ("partial_rotary_factor", partial == 1.0, partial.to_string()),
+        (
+            "attention_bias, mlp_bias",
+            c.attention_bias == c.mlp_bias,
+            format!("{}, {}", c.attention_bias, c.mlp_bias),
+        ),
+    ])?;
+    let Some(&(_, mlp)) = ACTIVATIONS.iter().find(|(name, _)| *name == c.hidden_act) else {
+        return Err(ConfigError(format!("hidden_act = {:?} is not supported", c.hidden_act)));
+    };
+    let rope = RopeConfig {
+        base: rope.rope_theta.or(c.rope_theta).unwrap_or(10000.0),
+        scaling: rope.scaling(c.max_position_embeddings)?,
+        ..RopeConfig::default()
+    };
+    let config = GptConfig {
+        vocab: c.vocab_size,
+        context: c.max_position_embeddings,
+        layers: c.num_hidden_layers,
+        heads: c.num_attention_heads,
+        width: c.hidden_size,
+        bias: c.mlp_bias,
+        tied: c.tie_word_embeddings,
+        key_heads: c.num_key_value_heads.filter(|&n| n != c.num_attention_heads),
+        head_width: c
+            .head_dim
+            .filter(|n| n.checked_mul(c.num_attention_heads) != Some(c.hidden_size)),
+        norm_eps: c.rms_norm_eps,
+        mlp,
+        positions: Positions::Rope(rope),
+        ..GptConfig::llama()
+    };
+    // The default is written in one way, so that equal models have equal configurations.
+    let hidden = Some(c.intermediate_size);
+    Ok(match config.width.checked_mul(8).is_some() && config.hidden() == c.intermediate_size {
+        true => config,
+        false => GptConfig { hidden, ..config },
+    })
+}
+
+pub(super) fn to_json(config: &GptConfig) -> Result<Value, ConfigError> {
+    let c = config;
+    let activation = ACTIVATIONS.iter().find(|(_, mlp)| *mlp == c.mlp);
+    let rope = match c.positions {
+        Positions::Rope(rope) => Some(rope),
+        _ => None,
+    };
+    // The same module, with other defaults of the number of key heads.
+    let is_causal = matches!(
+        c.attention,
+        AttentionKind::Causal | AttentionKind::GroupedQuery | AttentionKind::MultiQuery
+    );
+    let is_whole = rope.is_none_or(|r| r.width.is_none_or(|width| width == c.head_width()));
+    json::exportable(
+        "llama",
+        &[
+            (is_causal, format!("attention {:?}", c.attention.name())),
+            (!c.qk_norm, "QK-norm".into()),
+            (c.windows.iter().all(Option::is_none), format!("windows {:?}", c.windows)),
+            (c.norm == NormKind::RmsNorm, format!("norm {:?}", c.norm)),
+            (rope.is_some(), format!("positions {:?}", c.positions)),
+            (is_whole, "heads of which a part is rotated".into()),
+            (c.dropout == 0.0, format!("dropout {}", c.dropout)),
+            (c.logit_softcap.is_none(), format!("logit_softcap {:?}", c.logit_softcap)),
+            (activation.is_some(), format!("mlp {:?}", c.mlp)),
+        ],
+    )?;
+    let rope = rope.unwrap_or_default();
+    let mut parameters = match rope.scaling {
+        Scaling::None => json!({ "rope_type": "default" }),
+        Scaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+        Scaling::Yarn(yarn) if yarn.rounded => json!({
+            "rope_type": "yarn",
+            "factor": yarn.factor,
+            "original_max_position_embeddings": yarn.context,
+            "beta_fast": yarn.beta_fast,
+            "beta_slow": yarn.beta_slow,
+            "attention_factor": yarn.attention,
+        }),
+        Scaling::Llama3(scaling) => json!({
+            "rope_type": "llama3",
+            "factor": scaling.factor,
+            "original_max_position_embeddings": scaling.context,
+            "low_freq_factor": scaling.low,
+            "high_freq_factor": scaling.high,
+        }),
+        other => {
+            return Err(ConfigError(format!("llama of transformers has no scaling {other:?}")));
+        }
+    };
+    parameters["rope_theta"] = rope.base.into();
+    let mut json = json!({
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": c.vocab,
+        "hidden_size": c.width,
+        "intermediate_size": c.hidden(),
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": c.heads,
+        "num_key_value_heads": c.key_heads(),
+        "head_dim": c.head_width(),
+        "hidden_act": activation.map(|(name, _)| *name),
+        "max_position_embeddings": c.context,
+        "rms_norm_eps": c.norm_eps,
+        "tie_word_embeddings": c.tied,
+        "attention_bias": c.bias,
+        "mlp_bias": c.bias,
+        // The defaults are tokens of Llama's vocabulary.
+        "bos_token_id": null,
+        "eos_token_id": null,
+        // For versions before 5.
+        "rope_theta": rope.base,
+    });
+    if rope.scaling != Scaling::None {
+        json["rope_scaling"] = parameters.clone();
+    }
+    json["rope_parameters"] = parameters;
+    Ok(json)
+}
+
+/// The parameters.
+pub(super) fn shapes(c: &GptConfig) -> Shapes {
+    let (width, hidden, head) = (c.width, c.hidden(), c.head_width());
+    let (queries, keys) = (c.heads * head, c.key_heads() * head);
+    let mut shapes = Shapes::new();
+    let mut add = |name: String, sizes: &[usize]| {
+        shapes.insert(name, sizes.to_vec());
+    };
+    add("model.embed_tokens.weight".into(), &[c.vocab, width]);
+    add(HEAD.into(), &[c.vocab, width]);
+    for i in 0..c.layers {
+        for (layer, inputs, outputs) in [
+            ("self_attn.q_proj", width, queries),
+            ("self_attn.k_proj", width, keys),
+            ("self_attn.v_proj", width, keys),
+            ("self_attn.o_proj", queries, width),
+            ("mlp.gate_proj", width, hidden),
+            ("mlp.up_proj", width, hidden),
+            ("mlp.down_proj", hidden, width),
+        ] {
+            add(format!("model.layers.{i}.{layer}.weight"), &[outputs, inputs]);
+            if c.bias {
+                add(format!("model.layers.{i}.{layer}.bias"), &[outputs]);
+            }
+        }
+        for norm in ["input_layernorm", "post_attention_layernorm"] {
+            add(format!("model.layers.{i}.{norm}.weight"), &[width]);
+        }
+    }
+    add("model.norm.weight".into(), &[width]);
+    shapes
+}
