@@ -301,10 +301,12 @@ fn parameters_of_distributions_are_checked() {
         || drop(torch.uniform::<f32>([2], -3e38, 3e38)),
         &format!("uniform: [{}, {}) must be in order and of finite width", -3e38f32, 3e38f32),
     );
-    for (mean, std, shown) in
-        [(nan, 1.0, "NaN and 1"), (0.0, nan, "0 and NaN"), (0.0, -inf, "0 and -inf")]
-    {
-        let text = format!("normal: needs a mean and a deviation of at least 0, got {shown}");
+    for (mean, std, shown) in [
+        (nan, 1.0, "mean NaN, std 1"),
+        (0.0, nan, "mean 0, std NaN"),
+        (0.0, -inf, "mean 0, std -inf"),
+    ] {
+        let text = format!("normal: std must be at least 0 and the mean not NaN, got {shown}");
         panics(|| drop(torch.normal::<f32>([2], mean, std)), &text);
     }
     for p in [nan, -0.1, 1.1] {

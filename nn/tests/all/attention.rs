@@ -64,7 +64,7 @@ fn invalid_inputs_are_rejected() {
     };
     let s = Spec::new;
     let e = message(&[3, 5, 4], &[2, 5, 4], &[2, 5, 4], s());
-    assert!(e.contains("3 query heads are no multiple of 2 key heads"), "{e}");
+    assert!(e.contains("3 query heads are not a multiple of 2 key heads"), "{e}");
     let e = message(&[5, 4], &[5, 3], &[5, 3], s());
     assert!(e.contains("different widths"), "{e}");
     let e = message(&[5, 4], &[5, 4], &[6, 4], s());

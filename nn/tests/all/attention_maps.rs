@@ -91,7 +91,7 @@ fn paths_and_invalid_inputs() {
     ] {
         let text = of.explain(256, 256);
         assert!(text.contains(&format!("path        {path}")), "{text}");
-        assert!(text.contains("6 empty tiles of 64, all of them computed"), "{text}");
+        assert!(text.contains("6 empty tiles of 64: 100 % computed"), "{text}");
     }
     assert_panics("a length of 6 for 5 keys", || spec().mask(Mask::lengths(&[6])).explain(5, 5));
 }

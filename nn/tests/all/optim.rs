@@ -193,7 +193,7 @@ fn hyperparameters_out_of_range_are_rejected() {
         assert_eq!(error(adam(AdamConfig { betas: (0.9, x), ..a })), unit(2));
     }
     let nesterov = SgdConfig { nesterov: true, ..Default::default() };
-    assert_eq!(error(sgd(nesterov)), "Nesterov needs a momentum above 0");
+    assert_eq!(error(sgd(nesterov)), "Nesterov momentum requires a momentum above 0");
 }
 
 #[test]

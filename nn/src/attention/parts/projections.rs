@@ -64,7 +64,7 @@ impl HeadSizes {
     pub fn key_heads(self, key_heads: usize) -> Self {
         let valid = key_heads > 0 && self.heads.is_multiple_of(key_heads);
         require(valid, "attention", ErrorKind::Mismatch, || {
-            format!("{} query heads are no multiple of {key_heads} key heads", self.heads)
+            format!("{} query heads are not a multiple of {key_heads} key heads", self.heads)
         })
         .or_panic();
         HeadSizes { key_heads, ..self }

@@ -48,10 +48,10 @@ fn invalid_inputs_are_rejected() {
         qkv(Spec::new().bias(Bias::Buckets { table: x(&[8, 2]), buckets }))
     });
     let near = Buckets { max_distance: 2, ..buckets };
-    assert_panics("8 buckets up to a distance of 2, 2 of one each", || {
+    assert_panics("8 buckets require a max_distance above 2, got 2", || {
         qkv(Spec::new().bias(Bias::Buckets { table: x(&[2, 8]), buckets: near }))
     });
-    assert_panics("8 buckets up to a distance of 2, 2 of one each", || {
+    assert_panics("8 buckets require a max_distance above 2, got 2", || {
         T5Attention::<f64>::with_buckets(4, 2, near, &mut rng())
     });
     assert_panics("a dilation must be at least 1, got 0", || Mask::dilated(0));

@@ -20,7 +20,7 @@ fn invalid_inputs_are_rejected() {
         Rope::new(2).converted(&randn(&[5, 2], 1), 2, Pairing::Half)
     });
     assert_panics("3 heads do not divide a width of 10", || HeadSizes::new(10, 3));
-    assert_panics("6 query heads are no multiple of 4 key heads", || {
+    assert_panics("6 query heads are not a multiple of 4 key heads", || {
         HeadSizes::new(12, 6).key_heads(4)
     });
     assert_panics("0 heads", || HeadSizes::new(12, 0));
@@ -77,7 +77,7 @@ fn invalid_inputs_are_rejected() {
         step();
     };
     assert_panics("a cache: an alignment", || cached(Spec::new().align(Align::BottomRight)));
-    let by_number = "by number of key, and the cache has dropped some";
+    let by_number = "per key does not fit a cache that has dropped keys";
     assert_panics("does not broadcast to [1, 4, 2, 2]", || {
         cached(Spec::from(Mask::keep(&Tensor::ones([2, 3]))))
     });
@@ -96,6 +96,6 @@ fn a_sink_requires_softmax() {
     let x = constant(&[3, 2], 1);
     for n in [Normalizer::Sparsemax, Normalizer::TopK(1), Normalizer::Sigmoid { bias: None }] {
         let spec = Spec::new().normalizer(n).sink(Sink::Zero);
-        assert_panics("a sink is a logit of the softmax", || attend(&x, &x, &x, &spec));
+        assert_panics("a sink requires the normalizer Softmax", || attend(&x, &x, &x, &spec));
     }
 }

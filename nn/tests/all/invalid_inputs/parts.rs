@@ -46,7 +46,7 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
         luong.context(&x, &x, s().path(Path::Tiled))
     });
     for spec in [s().scale(1.0), s().softcap(1.0), s().bias(Bias::alibi(2))] {
-        assert_panics("linear features make no scores to scale, cap, add to or mix", || {
+        assert_panics("the normalizer Linear allows no scale, softcap, bias or mix", || {
             NormalizedAttention::new(heads(), Normalizer::Linear).forward(&x, &spec, &mut eval())
         });
     }

@@ -94,7 +94,7 @@ impl Kind {
             Kind::Dense { keep, .. } => {
                 let dropped = cached.is_some_and(|cached| cached.dropped > 0);
                 fits(!dropped || keep.shape().last() == Some(&1), &|| {
-                    "a mask by number of key, and the cache has dropped some".into()
+                    "a mask per key does not fit a cache that has dropped keys".into()
                 })?;
                 let Sizes { batch, heads, lq, lk } = sizes;
                 let want = [batch, heads, lq, lk];
