@@ -96,11 +96,11 @@ pub type Result<T, E = ShapeError> = std::result::Result<T, E>;
 /// ```
 /// use retrograd_tensor::error::{ErrorKind, ShapeError, require};
 ///
-/// fn dot_rule(a: &[usize], b: &[usize]) -> Result<(), ShapeError> {
+/// fn check_dot(a: &[usize], b: &[usize]) -> Result<(), ShapeError> {
 ///     require(a == b, "dot", ErrorKind::Mismatch, || format!("{a:?} and {b:?} differ"))
 /// }
-/// assert!(dot_rule(&[3], &[3]).is_ok());
-/// assert_eq!(dot_rule(&[3], &[4]).unwrap_err().to_string(), "dot: [3] and [4] differ");
+/// assert!(check_dot(&[3], &[3]).is_ok());
+/// assert_eq!(check_dot(&[3], &[4]).unwrap_err().to_string(), "dot: [3] and [4] differ");
 /// ```
 #[inline]
 pub fn require(

@@ -2,7 +2,7 @@
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
-use super::slots::Slots;
+use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
@@ -58,7 +58,7 @@ impl AdamConfig {
 #[derive(Debug)]
 struct Moments<T: Real> {
     config: AdamConfig,
-    slots: Slots<T, 2>,
+    slots: ParamStates<T, 2>,
     steps: u64,
 }
 
@@ -107,7 +107,7 @@ fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
 impl<T: Real> Moments<T> {
     fn new(groups: Vec<Group<T>>, config: AdamConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Moments { config, slots: Slots::new(["m", "v"], groups)?, steps: 0 })
+        Ok(Moments { config, slots: ParamStates::new(["m", "v"], groups)?, steps: 0 })
     }
 
     #[inline(never)]

@@ -7,8 +7,8 @@ mod adam;
 mod hyperparameters;
 mod muon;
 mod optimizer;
+mod param_states;
 mod sgd;
-mod slots;
 
 pub use adam::{Adam, AdamConfig, AdamW};
 pub use muon::{Muon, MuonConfig, MuonScale, orthogonalize};

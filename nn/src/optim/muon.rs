@@ -3,7 +3,7 @@
 use super::adam::{AdamConfig, AdamW};
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
-use super::slots::Slots;
+use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::param::Param;
@@ -105,7 +105,7 @@ impl MuonConfig {
 pub struct Muon<T: Real = f32> {
     config: MuonConfig,
     /// The matrices, each with its average.
-    matrices: Slots<T, 1>,
+    matrices: ParamStates<T, 1>,
     /// `None` if all parameters are matrices of hidden layers.
     rest: Option<AdamW<T>>,
     /// The learning rate of AdamW over that of the matrices.
@@ -164,8 +164,10 @@ impl<T: Real> Muon<T> {
         if let Some((name, p)) = params.iter().find(|(_, p)| p.shape().rank() != 2) {
             return Err(ConfigError(format!("{name} {:?} is not a matrix", p.shape())));
         }
-        let matrices =
-            Slots::new(["momentum"], vec![Group { params, weight_decay: config.weight_decay }])?;
+        let matrices = ParamStates::new(
+            ["momentum"],
+            vec![Group { params, weight_decay: config.weight_decay }],
+        )?;
         let rest = match rest.is_empty() {
             true => None,
             false => {

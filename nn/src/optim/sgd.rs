@@ -2,7 +2,7 @@
 
 use super::hyperparameters::{at_least_0, checked_lr};
 use super::optimizer::{Group, Optimizer, StepError};
-use super::slots::Slots;
+use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
@@ -37,7 +37,7 @@ impl Default for SgdConfig {
 #[derive(Debug)]
 pub struct Sgd<T: Real = f32> {
     config: SgdConfig,
-    slots: Slots<T, 1>,
+    slots: ParamStates<T, 1>,
     steps: u64,
 }
 
@@ -45,7 +45,7 @@ impl<T: Real> Sgd<T> {
     /// An optimiser for all parameters of a module.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range.
+    /// As [`Sgd::with_groups`].
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -84,7 +84,7 @@ impl<T: Real> Sgd<T> {
         if config.nesterov && config.momentum == 0.0 {
             return Err(ConfigError("Nesterov momentum requires a momentum above 0".into()));
         }
-        Ok(Sgd { config, slots: Slots::new(["velocity"], groups)?, steps: 0 })
+        Ok(Sgd { config, slots: ParamStates::new(["velocity"], groups)?, steps: 0 })
     }
 }
 

@@ -15,7 +15,8 @@ impl<T: Real> Spec<T> {
     /// queries by 64 keys, or several: `#` full, `+` partial, `.` empty. If the mask depends on the
     /// head or the sequence, there are up to four different maps. For a mask from a function, which
     /// may depend on both, the map is that of the first head of the first sequence. Below each map
-    /// are the numbers of full, partial and empty tiles, and the percentage that the path computes.
+    /// are the numbers of full, partial and empty tiles, and the percentage that the path computes: an
+    /// upper bound, because the kernel classifies tiles of 32 queries.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;

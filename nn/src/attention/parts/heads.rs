@@ -8,7 +8,7 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 
 /// The rule that `heads` divides `width`.
-pub(crate) fn heads_rule(op: &'static str, width: usize, heads: usize) -> Result<()> {
+pub(crate) fn check_heads_divide(op: &'static str, width: usize, heads: usize) -> Result<()> {
     require(heads > 0 && width.is_multiple_of(heads), op, ErrorKind::Mismatch, || {
         format!("{heads} heads do not divide a width of {width}")
     })

@@ -1,6 +1,6 @@
 //! The projections of multi-head self-attention.
 
-use super::heads::{heads_rule, join_heads, split_heads};
+use super::heads::{check_heads_divide, join_heads, split_heads};
 use super::incremental::Past;
 use super::rope::{Pairing, Rope};
 use crate::attention::engine::{Spec, attend};
@@ -46,7 +46,7 @@ impl HeadSizes {
     /// ```
     #[track_caller]
     pub fn new(width: usize, heads: usize) -> Self {
-        heads_rule("attention", width, heads).or_panic();
+        check_heads_divide("attention", width, heads).or_panic();
         HeadSizes { width, heads, key_heads: heads, head_width: width / heads }
     }
 

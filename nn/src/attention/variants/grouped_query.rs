@@ -2,7 +2,7 @@
 
 use super::multi_head::MultiHeadAttention;
 use crate::attention::engine::Spec;
-use crate::attention::parts::heads::{SplitHeads, heads_rule};
+use crate::attention::parts::heads::{SplitHeads, check_heads_divide};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::dropout::Dropout;
 use crate::linear::Linear;
@@ -68,7 +68,7 @@ pub struct GroupedQueryAttention<T: Real = f32> {
 
 #[track_caller]
 fn check_heads(width: usize, heads: usize, key_heads: usize) {
-    heads_rule("GroupedQueryAttention", width, heads).or_panic();
+    check_heads_divide("GroupedQueryAttention", width, heads).or_panic();
     let valid = key_heads > 0 && heads.is_multiple_of(key_heads);
     require(valid, "GroupedQueryAttention", ErrorKind::Mismatch, || {
         format!("{key_heads} key heads do not divide {heads} heads")

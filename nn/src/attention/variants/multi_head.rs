@@ -1,7 +1,7 @@
 //! Multi-head attention, as PyTorch's `nn.MultiheadAttention`.
 
 use crate::attention::engine::{Sizes, Spec};
-use crate::attention::parts::heads::{SplitHeads, heads_rule};
+use crate::attention::parts::heads::{SplitHeads, check_heads_divide};
 use crate::dropout::Dropout;
 use crate::init::Init;
 use crate::linear::Linear;
@@ -145,7 +145,7 @@ impl<T: Real> MultiHeadAttention<T> {
     #[track_caller]
     pub fn new(config: &MultiHeadConfig, rng: &mut Rng) -> Self {
         let &MultiHeadConfig { width, heads, key_width, value_width, .. } = config;
-        heads_rule("MultiHeadAttention", width, heads).or_panic();
+        check_heads_divide("MultiHeadAttention", width, heads).or_panic();
         Dropout::new(config.dropout);
         let xavier = Init::XavierUniform { gain: 1.0 };
         let in_proj = if key_width == width && value_width == width {

@@ -1,7 +1,7 @@
 //! T5: a learned bias for each head and bucket of distances.
 
 use crate::attention::engine::{Bias, Buckets, Spec, attend};
-use crate::attention::parts::heads::{heads_rule, join_heads, split_heads};
+use crate::attention::parts::heads::{check_heads_divide, join_heads, split_heads};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
@@ -113,7 +113,7 @@ impl<T: Real> T5Attention<T> {
     /// distance each.
     #[track_caller]
     pub fn with_buckets(width: usize, heads: usize, buckets: Buckets, rng: &mut Rng) -> Self {
-        heads_rule("T5Attention", width, heads).or_panic();
+        check_heads_divide("T5Attention", width, heads).or_panic();
         buckets.check("T5Attention").or_panic();
         let of_width = 1.0 / (width.max(1) as f64).sqrt();
         let of_head = 1.0 / ((width / heads).max(1) as f64).sqrt();

@@ -11,7 +11,7 @@ use retrograd_tensor::{Real, Tensor};
 
 /// A parameter and its optimiser state: `N` tensors of its shape.
 #[derive(Debug)]
-pub(super) struct Slot<T: Real, const N: usize> {
+pub(super) struct ParamState<T: Real, const N: usize> {
     pub name: String,
     pub param: Param<T>,
     pub weight_decay: f64,
@@ -22,15 +22,15 @@ pub(super) struct Slot<T: Real, const N: usize> {
 
 /// All slots of an optimiser, with the names of the `N` state tensors.
 #[derive(Debug)]
-pub(super) struct Slots<T: Real, const N: usize> {
+pub(super) struct ParamStates<T: Real, const N: usize> {
     pub names: [&'static str; N],
-    pub slots: Vec<Slot<T, N>>,
+    pub slots: Vec<ParamState<T, N>>,
 }
 
-impl<T: Real, const N: usize> Slots<T, N> {
+impl<T: Real, const N: usize> ParamStates<T, N> {
     #[inline(never)]
     pub fn new(names: [&'static str; N], groups: Vec<Group<T>>) -> Result<Self, ConfigError> {
-        let mut slots: Vec<Slot<T, N>> = Vec::new();
+        let mut slots: Vec<ParamState<T, N>> = Vec::new();
         for group in groups {
             at_least_0("weight decay", group.weight_decay)?;
             for (name, param) in group.params {
@@ -43,13 +43,13 @@ impl<T: Real, const N: usize> Slots<T, N> {
                 }
                 let state = std::array::from_fn(|_| Tensor::zeros(param.shape()));
                 let weight_decay = group.weight_decay;
-                slots.push(Slot { name, param, weight_decay, state, steps: 0 });
+                slots.push(ParamState { name, param, weight_decay, state, steps: 0 });
             }
         }
         if slots.is_empty() {
             return Err(ConfigError("there is no parameter to optimise".into()));
         }
-        Ok(Slots { names, slots })
+        Ok(ParamStates { names, slots })
     }
 
     /// Takes a step: `rule` returns the formula of each slot, which updates the parameter and its
@@ -58,7 +58,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
         &mut self,
         name: &'static str,
         grads: &Gradients<T>,
-        mut rule: impl FnMut(&Slot<T, N>) -> U,
+        mut rule: impl FnMut(&ParamState<T, N>) -> U,
     ) -> Result<(), StepError> {
         const { assert!(W == N + 1, "the parameter and its state") };
         self.check(grads)?;
@@ -83,7 +83,7 @@ impl<T: Real, const N: usize> Slots<T, N> {
 
     /// Checks that every trainable parameter has a finite gradient.
     pub fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
-        let named = |wrong: &dyn Fn(&Slot<T, N>) -> bool| -> Vec<String> {
+        let named = |wrong: &dyn Fn(&ParamState<T, N>) -> bool| -> Vec<String> {
             let trained = self.slots.iter().filter(|s| s.param.is_trainable());
             trained.filter(|s| wrong(s)).map(|s| s.name.clone()).collect()
         };
