@@ -112,18 +112,20 @@ impl<T: Real> Moments<T> {
 
     #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
-        let AdamConfig { lr, betas: (b1, b2), eps, .. } = self.config;
-        let corrections = |steps: u64| {
+        let AdamConfig { lr, betas, eps, .. } = self.config;
+        let corrections = |(b1, b2): (f64, f64), steps: u64| {
             let n = steps as f64 + 1.0;
             (1.0 - b1.powf(n), 1.0 - b2.powf(n))
         };
-        // Nearly always all parameters have taken the same number of steps.
-        let mut last = (self.steps, corrections(self.steps));
+        // Nearly always all parameters have the same decay rates and number of steps.
+        let mut last = ((betas, self.steps), corrections(betas, self.steps));
         self.slots.step("adam", grads, |slot| {
-            if slot.steps != last.0 {
-                last = (slot.steps, corrections(slot.steps));
+            let betas = slot.betas.unwrap_or(betas);
+            if (betas, slot.steps) != last.0 {
+                last = ((betas, slot.steps), corrections(betas, slot.steps));
             }
-            let (decay, (fix1, fix2)) = (slot.weight_decay, last.1);
+            let ((b1, b2), (decay, (fix1, fix2))) = (betas, (slot.weight_decay, last.1));
+            let (lr, eps) = (lr * slot.lr_scale, slot.eps.unwrap_or(eps));
             Step {
                 shrink: T::from_f64(if decoupled { 1.0 - lr * decay } else { 1.0 }),
                 decay: T::from_f64(if decoupled { 0.0 } else { decay }),

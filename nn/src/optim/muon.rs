@@ -166,13 +166,14 @@ impl<T: Real> Muon<T> {
         }
         let matrices = ParamStates::new(
             ["momentum"],
-            vec![Group { params, weight_decay: config.weight_decay }],
+            vec![Group { params, weight_decay: config.weight_decay, ..Group::default() }],
         )?;
         let rest = match rest.is_empty() {
             true => None,
             false => {
                 let (decayed, others) = rest.into_iter().partition(|(_, p)| p.shape().rank() >= 2);
-                let group = |params, weight_decay| Group { params, weight_decay };
+                let group =
+                    |params, weight_decay| Group { params, weight_decay, ..Group::default() };
                 let groups = vec![group(decayed, config.adam.weight_decay), group(others, 0.0)];
                 Some(AdamW::with_groups(groups, config.adam)?)
             }

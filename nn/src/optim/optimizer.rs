@@ -38,13 +38,40 @@ pub trait Optimizer<T: Real = f32> {
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError>;
 }
 
-/// A parameter group: parameters with the same weight decay.
+/// A parameter group: parameters with the same options.
+///
+/// ```
+/// use retrograd_nn::Linear;
+/// use retrograd_nn::Module;
+/// use retrograd_nn::optim::{AdamConfig, AdamW, Group};
+/// use retrograd_tensor::random::Rng;
+/// let (body, head) = (Linear::<f32>::new(3, 2, &mut Rng::new(1)), Linear::<f32>::new(2, 1, &mut Rng::new(2)));
+/// let named = |prefix: &str, layer: &Linear| {
+///     layer.named_parameters().into_iter().map(|(n, p)| (format!("{prefix}.{n}"), p)).collect()
+/// };
+/// let slow = Group { params: named("body", &body), lr_scale: 0.1, ..Group::default() };
+/// let fast = Group { params: named("head", &head), eps: Some(1e-6), ..Group::default() };
+/// assert!(AdamW::with_groups(vec![slow, fast], AdamConfig::default()).is_ok());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Group<T: Real = f32> {
     /// The parameters by name.
     pub params: Vec<(String, Param<T>)>,
     /// Weight decay of these parameters.
     pub weight_decay: f64,
+    /// Multiplies the learning rate of the optimiser.
+    pub lr_scale: f64,
+    /// Decay rates of averages in place of those of the optimiser: the first only, where it has one.
+    pub betas: Option<(f64, f64)>,
+    /// The eps in place of that of the optimiser, where it has one.
+    pub eps: Option<f64>,
+}
+
+impl<T: Real> Default for Group<T> {
+    /// No parameters, no weight decay, and the options of the optimiser.
+    fn default() -> Self {
+        Group { params: Vec::new(), weight_decay: 0.0, lr_scale: 1.0, betas: None, eps: None }
+    }
 }
 
 impl<T: Real> Group<T> {
@@ -62,7 +89,8 @@ impl<T: Real> Group<T> {
     pub fn by_rank(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         let (decayed, rest) =
             module.named_parameters().into_iter().partition(|(_, p)| p.shape().rank() >= 2);
-        vec![Group { params: decayed, weight_decay }, Group { params: rest, weight_decay: 0.0 }]
+        let decayed = Group { params: decayed, weight_decay, ..Group::default() };
+        vec![decayed, Group { params: rest, ..Group::default() }]
     }
 
     /// All parameters of a module in one group.
@@ -75,7 +103,7 @@ impl<T: Real> Group<T> {
     /// assert_eq!(Group::all(&layer, 0.1).len(), 1);
     /// ```
     pub fn all(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
-        vec![Group { params: module.named_parameters(), weight_decay }]
+        vec![Group { params: module.named_parameters(), weight_decay, ..Group::default() }]
     }
 }
 
@@ -105,3 +133,38 @@ impl fmt::Display for StepError {
 }
 
 impl std::error::Error for StepError {}
+
+/// The methods of [`Optimizer`] that are the same for optimisers with the fields `config` (with a
+/// learning rate), `states` and `steps`.
+macro_rules! common_methods {
+    ($type:ty) => {
+        fn lr(&self) -> f64 {
+            self.config.lr
+        }
+
+        #[track_caller]
+        fn set_lr(&mut self, lr: f64) {
+            self.config.lr = checked_lr(lr);
+        }
+
+        fn steps(&self) -> u64 {
+            self.steps
+        }
+
+        fn state_dict(&self) -> StateDict<$type> {
+            self.states.state_dict()
+        }
+
+        fn load_state_dict(
+            &mut self,
+            steps: u64,
+            dict: &StateDict<$type>,
+        ) -> Result<(), LoadError> {
+            self.states.load_state_dict(dict, Vec::new())?;
+            self.states.set_steps(steps);
+            self.steps = steps;
+            Ok(())
+        }
+    };
+}
+pub(super) use common_methods;

@@ -1,6 +1,6 @@
 //! The state of an optimiser: tensors for each parameter, updated in one pass.
 
-use super::hyperparameters::at_least_0;
+use super::hyperparameters::{at_least_0, in_unit_interval};
 use super::optimizer::{Group, StepError};
 use crate::config_error::ConfigError;
 use crate::param::Param;
@@ -15,6 +15,9 @@ pub(super) struct ParamState<T: Real, const N: usize> {
     pub name: String,
     pub param: Param<T>,
     pub weight_decay: f64,
+    pub lr_scale: f64,
+    pub betas: Option<(f64, f64)>,
+    pub eps: Option<f64>,
     pub state: [Tensor<T>; N],
     /// The number of steps that updated the parameter, without those while it was frozen.
     pub steps: u64,
@@ -32,7 +35,13 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     pub fn new(names: [&'static str; N], groups: Vec<Group<T>>) -> Result<Self, ConfigError> {
         let mut slots: Vec<ParamState<T, N>> = Vec::new();
         for group in groups {
-            at_least_0("weight decay", group.weight_decay)?;
+            let Group { weight_decay, lr_scale, betas, eps, .. } = group;
+            at_least_0("weight decay", weight_decay)?;
+            at_least_0("scale of the learning rate", lr_scale)?;
+            at_least_0("epsilon", eps.unwrap_or(0.0))?;
+            for beta in betas.into_iter().flat_map(|(a, b)| [a, b]) {
+                in_unit_interval("a beta", beta)?;
+            }
             for (name, param) in group.params {
                 if slots.iter().any(|s| s.param.id() == param.id()) {
                     return Err(ConfigError(format!("parameter {name} is given twice")));
@@ -42,8 +51,16 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
                     return Err(ConfigError(format!("two parameters are named {name}")));
                 }
                 let state = std::array::from_fn(|_| Tensor::zeros(param.shape()));
-                let weight_decay = group.weight_decay;
-                slots.push(ParamState { name, param, weight_decay, state, steps: 0 });
+                slots.push(ParamState {
+                    name,
+                    param,
+                    weight_decay,
+                    lr_scale,
+                    betas,
+                    eps,
+                    state,
+                    steps: 0,
+                });
             }
         }
         if slots.is_empty() {
@@ -79,6 +96,11 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
             update_all(name, items.collect());
         });
         Ok(())
+    }
+
+    /// Sets the number of steps of every parameter.
+    pub fn set_steps(&mut self, steps: u64) {
+        self.slots.iter_mut().for_each(|slot| slot.steps = steps);
     }
 
     /// Checks that every trainable parameter has a finite gradient.

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use super::hyperparameters::{at_least_0, checked_lr};
-use super::optimizer::{Group, Optimizer, StepError};
+use super::optimizer::{Group, Optimizer, StepError, common_methods};
 use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -19,6 +19,8 @@ pub struct SgdConfig {
     pub lr: f64,
     /// Momentum: the factor by which the velocity is multiplied at each step.
     pub momentum: f64,
+    /// Dampening: the gradient is added to the velocity times `1 - dampening`, except at the first step.
+    pub dampening: f64,
     /// Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
     /// Weight decay: this factor times the parameter is added to the gradient. Used by
@@ -28,16 +30,16 @@ pub struct SgdConfig {
 
 impl Default for SgdConfig {
     fn default() -> Self {
-        SgdConfig { lr: 0.01, momentum: 0.0, nesterov: false, weight_decay: 0.0 }
+        SgdConfig { lr: 0.01, momentum: 0.0, dampening: 0.0, nesterov: false, weight_decay: 0.0 }
     }
 }
 
-/// Gradient descent with momentum, as in PyTorch: `g += decay · p`, `v = momentum · v + g`
+/// Gradient descent with momentum, as in PyTorch: `g += decay · p`, `v = momentum · v + (1 - dampening) · g`
 /// (`v = g` at the first step), `p -= lr · v`; with Nesterov `p -= lr · (g + momentum · v)`.
 #[derive(Debug)]
 pub struct Sgd<T: Real = f32> {
     config: SgdConfig,
-    slots: ParamStates<T, 1>,
+    states: ParamStates<T, 1>,
     steps: u64,
 }
 
@@ -81,10 +83,14 @@ impl<T: Real> Sgd<T> {
     pub fn with_groups(groups: Vec<Group<T>>, config: SgdConfig) -> Result<Self, ConfigError> {
         at_least_0("learning rate", config.lr)?;
         at_least_0("momentum", config.momentum)?;
+        at_least_0("dampening", config.dampening)?;
+        if config.nesterov && config.dampening > 0.0 {
+            return Err(ConfigError("Nesterov momentum requires a dampening of 0".into()));
+        }
         if config.nesterov && config.momentum == 0.0 {
             return Err(ConfigError("Nesterov momentum requires a momentum above 0".into()));
         }
-        Ok(Sgd { config, slots: ParamStates::new(["velocity"], groups)?, steps: 0 })
+        Ok(Sgd { config, states: ParamStates::new(["velocity"], groups)?, steps: 0 })
     }
 }
 
@@ -92,6 +98,8 @@ impl<T: Real> Sgd<T> {
 struct Step<T> {
     lr: T,
     momentum: T,
+    /// Multiplies the gradient that is added to the velocity.
+    share: T,
     decay: T,
     nesterov: bool,
 }
@@ -101,7 +109,7 @@ impl<T: Real> Update<T, 2, 1> for Step<T> {
     #[inline(always)]
     fn f<S: Lanes<T>>(self, s: S, [p, v]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
         let g = s.fma(s.splat(self.decay), p, g);
-        let v = s.fma(s.splat(self.momentum), v, g);
+        let v = s.fma(s.splat(self.momentum), v, s.mul(s.splat(self.share), g));
         let direction = if self.nesterov { s.fma(s.splat(self.momentum), v, g) } else { v };
         [s.fma(s.splat(-self.lr), direction, p), v]
     }
@@ -109,9 +117,10 @@ impl<T: Real> Update<T, 2, 1> for Step<T> {
 
 impl<T: Real> Optimizer<T> for Sgd<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
-        let SgdConfig { lr, momentum, nesterov, .. } = self.config;
-        self.slots.step("sgd", grads, |slot| Step {
-            lr: T::from_f64(lr),
+        let SgdConfig { lr, momentum, dampening, nesterov, .. } = self.config;
+        self.states.step("sgd", grads, |slot| Step {
+            lr: T::from_f64(lr * slot.lr_scale),
+            share: T::from_f64(if slot.steps == 0 { 1.0 } else { 1.0 - dampening }),
             momentum: T::from_f64(momentum),
             decay: T::from_f64(slot.weight_decay),
             nesterov,
@@ -120,26 +129,5 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
         Ok(())
     }
 
-    fn lr(&self) -> f64 {
-        self.config.lr
-    }
-
-    #[track_caller]
-    fn set_lr(&mut self, lr: f64) {
-        self.config.lr = checked_lr(lr);
-    }
-
-    fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    fn state_dict(&self) -> StateDict<T> {
-        self.slots.state_dict()
-    }
-
-    fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
-        self.slots.load_state_dict(dict, Vec::new())?;
-        self.steps = steps;
-        Ok(())
-    }
+    common_methods!(T);
 }

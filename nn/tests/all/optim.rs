@@ -79,8 +79,26 @@ fn five_steps_agree_with_pytorch() {
             "SGD" => {
                 let nesterov = case["nesterov"].as_bool().unwrap_or(false);
                 let momentum = number("momentum", 0.0);
-                let config = SgdConfig { lr: 1.0, momentum, nesterov, weight_decay: decay };
+                let dampening = number("dampening", 0.0);
+                let config =
+                    SgdConfig { lr: 1.0, momentum, dampening, nesterov, weight_decay: decay };
                 Box::new(Sgd::new(&model, config).unwrap())
+            }
+            "RMSprop" => {
+                let config = RmsPropConfig {
+                    lr: 1.0,
+                    alpha: number("alpha", 0.99),
+                    eps: number("eps", 1e-8),
+                    momentum: number("momentum", 0.0),
+                    centered: case["centered"].as_bool().unwrap_or(false),
+                    weight_decay: decay,
+                };
+                Box::new(RmsProp::new(&model, config).unwrap())
+            }
+            "Adagrad" => {
+                let (eps, lr_decay) = (number("eps", 1e-10), number("lr_decay", 0.0));
+                let config = AdagradConfig { lr: 1.0, lr_decay, eps, weight_decay: decay };
+                Box::new(Adagrad::new(&model, config).unwrap())
             }
             "Adam" => Box::new(Adam::new(&model, adam).unwrap()),
             "AdamW" => Box::new(AdamW::new(&model, adam).unwrap()),
@@ -108,13 +126,25 @@ fn five_steps_agree_with_pytorch() {
 /// All optimisers, with their names.
 pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
     let adam = AdamConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
-    let nesterov = SgdConfig { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.1 };
+    let lion = LionConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
+    let rms_prop = RmsPropConfig { lr: 0.1, momentum: 0.5, centered: true, ..Default::default() };
+    let adagrad = AdagradConfig { lr: 0.1, ..Default::default() };
+    let nesterov = SgdConfig {
+        lr: 0.1,
+        momentum: 0.9,
+        nesterov: true,
+        weight_decay: 0.1,
+        ..Default::default()
+    };
     vec![
         ("sgd", Box::new(Sgd::new(model, sgd(0.1, 0.0)).unwrap())),
         ("momentum", Box::new(Sgd::new(model, sgd(0.1, 0.9)).unwrap())),
         ("nesterov", Box::new(Sgd::new(model, nesterov).unwrap())),
         ("adam", Box::new(Adam::new(model, adam).unwrap())),
         ("adamw", Box::new(AdamW::new(model, adam).unwrap())),
+        ("lion", Box::new(Lion::new(model, lion).unwrap())),
+        ("rmsprop", Box::new(RmsProp::new(model, rms_prop).unwrap())),
+        ("adagrad", Box::new(Adagrad::new(model, adagrad).unwrap())),
     ]
 }
 
@@ -202,6 +232,7 @@ fn groups_are_checked() {
     let group = |params: &[(&str, &Param<f32>)], weight_decay| Group {
         params: params.iter().map(|(n, p)| (n.to_string(), (*p).clone())).collect(),
         weight_decay,
+        ..Group::default()
     };
     let error = |groups: Vec<Group<f32>>| {
         Adam::with_groups(groups, Default::default()).unwrap_err().to_string()
@@ -236,6 +267,7 @@ fn groups_decay_by_rank() {
     let one = |name: &str, p: &Param<f64>, weight_decay| Group {
         params: vec![(name.to_string(), p.clone())],
         weight_decay,
+        ..Group::default()
     };
     let groups = vec![one("m", &model.matrix, 0.5), one("v", &model.vector, 0.25)];
     let config = AdamConfig { lr: 0.1, weight_decay: 99.0, ..Default::default() };
@@ -590,7 +622,7 @@ fn muon_by_hand() {
     let alone = Linear::<f64>::new(5, 3, &mut Rng::new(1));
     let bias = alone.bias.clone().unwrap();
     let mut adam = AdamW::with_groups(
-        vec![Group { params: vec![("bias".into(), bias.clone())], weight_decay: 0.0 }],
+        vec![Group { params: vec![("bias".into(), bias.clone())], ..Group::default() }],
         config.adam,
     )
     .unwrap();
@@ -685,4 +717,57 @@ fn orthogonalized_matrices_have_singular_values_near_1() {
         })
     };
     assert_eq!(bits(1), bits(3));
+}
+
+#[test]
+fn lion_by_hand() {
+    let model = two::<f64>();
+    let config = LionConfig { lr: 0.1, betas: (0.6, 0.8), weight_decay: 0.5 };
+    let mut lion = Lion::new(&model, config).unwrap();
+    let (mut p, mut m) = (model.matrix.value(), Tensor::zeros([2, 3]));
+    for step in 0..4 {
+        let grads = both(&model, step);
+        let g = grads.get(&model.matrix).unwrap().clone();
+        lion.step(&grads).unwrap();
+        p = &p * 0.95 - (&m * 0.6 + &g * 0.4).sign() * 0.1;
+        m = &m * 0.8 + &g * 0.2;
+        assert!((model.matrix.value() - &p).abs().max(..).item() < 1e-14);
+    }
+}
+
+/// A group with options of its own is an optimiser with these options.
+#[test]
+fn groups_have_options_of_their_own() {
+    let (model, one, other) = (two::<f64>(), two::<f64>(), two::<f64>());
+    let base = AdamConfig { lr: 0.1, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.0 };
+    let named = |name: &str, p: &Param<f64>| vec![(name.to_string(), p.clone())];
+    let group = |params| Group { params, ..Group::default() };
+    let special = Group {
+        lr_scale: 0.5,
+        betas: Some((0.5, 0.7)),
+        eps: Some(0.1),
+        weight_decay: 0.3,
+        ..group(named("vector", &model.vector))
+    };
+    let groups = vec![group(named("matrix", &model.matrix)), special];
+    let mut both_groups = AdamW::with_groups(groups, base).unwrap();
+    let mut first = AdamW::with_groups(vec![group(named("matrix", &one.matrix))], base).unwrap();
+    let config = AdamConfig { lr: 0.05, betas: (0.5, 0.7), eps: 0.1, weight_decay: 0.0 };
+    let decayed = Group { weight_decay: 0.3, ..group(named("vector", &other.vector)) };
+    let mut second = AdamW::with_groups(vec![decayed], config).unwrap();
+    for step in 0..4 {
+        both_groups.step(&both(&model, step)).unwrap();
+        first.step(&both(&one, step)).unwrap();
+        second.step(&both(&other, step)).unwrap();
+    }
+    assert_eq!(model.matrix.value(), one.matrix.value());
+    let off = (model.vector.value() - other.vector.value()).abs().max(..).item();
+    assert!(off < 1e-14, "{off}");
+    for wrong in [
+        Group { lr_scale: -1.0, ..group(named("a", &model.matrix)) },
+        Group { betas: Some((0.5, 1.0)), ..group(named("a", &model.matrix)) },
+        Group { eps: Some(f64::NAN), ..group(named("a", &model.matrix)) },
+    ] {
+        assert!(AdamW::with_groups(vec![wrong], base).is_err());
+    }
 }

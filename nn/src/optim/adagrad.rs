@@ -1,0 +1,117 @@
+//! Adagrad: gradients divided by the root of the sum of their squares.
+
+use super::hyperparameters::{at_least_0, checked_lr};
+use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::param_states::ParamStates;
+use crate::config_error::ConfigError;
+use crate::module::Module;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::Update;
+use retrograd_tensor::simd::Lanes;
+
+/// Hyperparameters of [`Adagrad`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdagradConfig {
+    /// Learning rate.
+    pub lr: f64,
+    /// The decay of the learning rate: it is divided by `1 + n · lr_decay` after `n` steps.
+    pub lr_decay: f64,
+    /// Added to the root, against division by 0.
+    pub eps: f64,
+    /// Weight decay: this factor times the parameter is added to the gradient.
+    pub weight_decay: f64,
+}
+
+impl Default for AdagradConfig {
+    /// PyTorch's defaults.
+    fn default() -> Self {
+        AdagradConfig { lr: 0.01, lr_decay: 0.0, eps: 1e-10, weight_decay: 0.0 }
+    }
+}
+
+/// Adagrad, as in PyTorch: `g += decay · p`, `s += g²`, `p -= lr / (1 + n · lr_decay) · g / (√s + eps)`
+/// after `n` steps.
+///
+/// The state is `sum.<parameter>`. Duchi, Hazan, Singer 2011.
+#[derive(Debug)]
+pub struct Adagrad<T: Real = f32> {
+    config: AdagradConfig,
+    states: ParamStates<T, 1>,
+    steps: u64,
+}
+
+impl<T: Real> Adagrad<T> {
+    /// An optimiser for all parameters of a module.
+    ///
+    /// # Errors
+    /// As [`Adagrad::with_groups`].
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Adagrad, AdagradConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(Adagrad::new(&layer, AdagradConfig::default()).is_ok());
+    /// ```
+    pub fn new(module: &impl Module<T>, config: AdagradConfig) -> Result<Self, ConfigError> {
+        Adagrad::with_groups(Group::all(module, config.weight_decay), config)
+    }
+
+    /// An optimiser for groups.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, Adagrad, AdagradConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(Adagrad::with_groups(Group::by_rank(&layer, 0.1), AdagradConfig::default()).is_ok());
+    /// ```
+    pub fn with_groups(groups: Vec<Group<T>>, config: AdagradConfig) -> Result<Self, ConfigError> {
+        at_least_0("learning rate", config.lr)?;
+        at_least_0("decay of the learning rate", config.lr_decay)?;
+        at_least_0("epsilon", config.eps)?;
+        at_least_0("weight decay", config.weight_decay)?;
+        Ok(Adagrad { config, states: ParamStates::new(["sum"], groups)?, steps: 0 })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Step<T> {
+    lr: T,
+    eps: T,
+    decay: T,
+}
+
+impl<T: Real> Update<T, 2, 1> for Step<T> {
+    const COST: Cost = Cost(600);
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, sum]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
+        let g = s.fma(s.splat(self.decay), p, g);
+        let sum = s.fma(g, g, sum);
+        let size = s.add(s.sqrt(sum), s.splat(self.eps));
+        let still = s.eq(size, s.splat(T::ZERO));
+        let step = s.select(still, s.splat(T::ZERO), s.div(g, size));
+        [s.fma(s.splat(-self.lr), step, p), sum]
+    }
+}
+
+impl<T: Real> Optimizer<T> for Adagrad<T> {
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let AdagradConfig { lr, lr_decay, eps, .. } = self.config;
+        self.states.step("adagrad", grads, |slot| Step {
+            lr: T::from_f64(lr * slot.lr_scale / (1.0 + slot.steps as f64 * lr_decay)),
+            eps: T::from_f64(slot.eps.unwrap_or(eps)),
+            decay: T::from_f64(slot.weight_decay),
+        })?;
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    common_methods!(T);
+}

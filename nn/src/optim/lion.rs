@@ -1,0 +1,117 @@
+//! Lion: the sign of an average.
+
+use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
+use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::param_states::ParamStates;
+use crate::config_error::ConfigError;
+use crate::module::Module;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::Update;
+use retrograd_tensor::simd::Lanes;
+
+/// Hyperparameters of [`Lion`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LionConfig {
+    /// Learning rate: the size of each step. Three to ten times smaller than AdamW's.
+    pub lr: f64,
+    /// The share of the average in the update, and the decay rate of the average.
+    pub betas: (f64, f64),
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+}
+
+impl Default for LionConfig {
+    /// The defaults of the paper.
+    fn default() -> Self {
+        LionConfig { lr: 1e-4, betas: (0.9, 0.99), weight_decay: 0.0 }
+    }
+}
+
+/// Lion: `p = (1 - lr · decay) · p - lr · sign(β₁ m + (1 - β₁) g)`, then `m = β₂ m + (1 - β₂) g`.
+///
+/// The state is `m.<parameter>`. Chen et al. 2023 (arXiv 2302.06675).
+#[derive(Debug)]
+pub struct Lion<T: Real = f32> {
+    config: LionConfig,
+    states: ParamStates<T, 1>,
+    steps: u64,
+}
+
+impl<T: Real> Lion<T> {
+    /// An optimiser for all parameters of a module, with weight decay of those of rank 2 and more.
+    ///
+    /// # Errors
+    /// As [`Lion::with_groups`].
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Lion, LionConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(Lion::new(&layer, LionConfig::default()).is_ok());
+    /// ```
+    pub fn new(module: &impl Module<T>, config: LionConfig) -> Result<Self, ConfigError> {
+        Lion::with_groups(Group::by_rank(module, config.weight_decay), config)
+    }
+
+    /// An optimiser for groups.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, Lion, LionConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(Lion::with_groups(Group::by_rank(&layer, 0.1), LionConfig::default()).is_ok());
+    /// ```
+    pub fn with_groups(groups: Vec<Group<T>>, config: LionConfig) -> Result<Self, ConfigError> {
+        at_least_0("learning rate", config.lr)?;
+        at_least_0("weight decay", config.weight_decay)?;
+        in_unit_interval("beta 1", config.betas.0)?;
+        in_unit_interval("beta 2", config.betas.1)?;
+        Ok(Lion { config, states: ParamStates::new(["m"], groups)?, steps: 0 })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Step<T> {
+    lr: T,
+    shrink: T,
+    beta: (T, T),
+    one_minus_beta: (T, T),
+}
+
+impl<T: Real> Update<T, 2, 1> for Step<T> {
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, m]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
+        let update = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
+        let m = s.fma(s.splat(self.beta.1), m, s.mul(s.splat(self.one_minus_beta.1), g));
+        let p = s.mul(p, s.splat(self.shrink));
+        [s.fma(s.splat(-self.lr), s.sign(update), p), m]
+    }
+}
+
+impl<T: Real> Optimizer<T> for Lion<T> {
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let LionConfig { lr, betas, .. } = self.config;
+        self.states.step("lion", grads, |slot| {
+            let ((b1, b2), lr) = (slot.betas.unwrap_or(betas), lr * slot.lr_scale);
+            Step {
+                lr: T::from_f64(lr),
+                shrink: T::from_f64(1.0 - lr * slot.weight_decay),
+                beta: (T::from_f64(b1), T::from_f64(b2)),
+                one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
+            }
+        })?;
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    common_methods!(T);
+}

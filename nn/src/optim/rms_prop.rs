@@ -1,0 +1,147 @@
+//! RMSprop: gradients divided by the root of their average square.
+
+use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
+use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::param_states::ParamStates;
+use crate::config_error::ConfigError;
+use crate::module::Module;
+use crate::state::{LoadError, StateDict};
+use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::Update;
+use retrograd_tensor::simd::Lanes;
+
+/// Hyperparameters of [`RmsProp`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsPropConfig {
+    /// Learning rate.
+    pub lr: f64,
+    /// The decay rate of the averages.
+    pub alpha: f64,
+    /// Added to the root, against division by 0.
+    pub eps: f64,
+    /// Momentum.
+    pub momentum: f64,
+    /// Whether the square of the average gradient is subtracted: the variance in place of the mean square.
+    pub centered: bool,
+    /// Weight decay: this factor times the parameter is added to the gradient.
+    pub weight_decay: f64,
+}
+
+impl Default for RmsPropConfig {
+    /// PyTorch's defaults.
+    fn default() -> Self {
+        RmsPropConfig {
+            lr: 0.01,
+            alpha: 0.99,
+            eps: 1e-8,
+            momentum: 0.0,
+            centered: false,
+            weight_decay: 0.0,
+        }
+    }
+}
+
+/// RMSprop, as in PyTorch: `g += decay · p`, `v = α v + (1 - α) g²`, and if centred
+/// `a = α a + (1 - α) g`, else `a = 0`; then `b = momentum · b + g / (√(v - a²) + eps)`, `p -= lr · b`.
+///
+/// The state is `v.<parameter>`, `a.<parameter>` and `b.<parameter>`. Hinton 2012 (lecture 6e of Neural
+/// Networks for Machine Learning); Graves 2013 (arXiv 1308.0850) for the centred form.
+#[derive(Debug)]
+pub struct RmsProp<T: Real = f32> {
+    config: RmsPropConfig,
+    states: ParamStates<T, 3>,
+    steps: u64,
+}
+
+impl<T: Real> RmsProp<T> {
+    /// An optimiser for all parameters of a module.
+    ///
+    /// # Errors
+    /// As [`RmsProp::with_groups`].
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{RmsProp, RmsPropConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(RmsProp::new(&layer, RmsPropConfig::default()).is_ok());
+    /// ```
+    pub fn new(module: &impl Module<T>, config: RmsPropConfig) -> Result<Self, ConfigError> {
+        RmsProp::with_groups(Group::all(module, config.weight_decay), config)
+    }
+
+    /// An optimiser for groups.
+    ///
+    /// # Errors
+    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, RmsProp, RmsPropConfig};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert!(RmsProp::with_groups(Group::by_rank(&layer, 0.1), RmsPropConfig::default()).is_ok());
+    /// ```
+    pub fn with_groups(groups: Vec<Group<T>>, config: RmsPropConfig) -> Result<Self, ConfigError> {
+        at_least_0("learning rate", config.lr)?;
+        at_least_0("epsilon", config.eps)?;
+        at_least_0("momentum", config.momentum)?;
+        at_least_0("weight decay", config.weight_decay)?;
+        in_unit_interval("alpha", config.alpha)?;
+        Ok(RmsProp { config, states: ParamStates::new(["v", "a", "b"], groups)?, steps: 0 })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Step<T> {
+    lr: T,
+    alpha: T,
+    one_minus_alpha: T,
+    /// `1 - α` if centred, else 0.
+    centre: T,
+    eps: T,
+    momentum: T,
+    decay: T,
+}
+
+impl<T: Real> Update<T, 4, 1> for Step<T> {
+    const COST: Cost = Cost(600);
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, v, a, b]: [S::V; 4], [g]: [S::V; 1]) -> [S::V; 4] {
+        let g = s.fma(s.splat(self.decay), p, g);
+        let alpha = s.splat(self.alpha);
+        let v = s.fma(alpha, v, s.mul(s.mul(s.splat(self.one_minus_alpha), g), g));
+        let a = s.fma(alpha, a, s.mul(s.splat(self.centre), g));
+        // Rounding may make the variance negative.
+        let variance = s.max(s.sub(v, s.mul(a, a)), s.splat(T::ZERO));
+        let size = s.add(s.sqrt(variance), s.splat(self.eps));
+        let still = s.eq(size, s.splat(T::ZERO));
+        let step = s.select(still, s.splat(T::ZERO), s.div(g, size));
+        let b = s.fma(s.splat(self.momentum), b, step);
+        [s.fma(s.splat(-self.lr), b, p), v, a, b]
+    }
+}
+
+impl<T: Real> Optimizer<T> for RmsProp<T> {
+    fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let RmsPropConfig { lr, alpha, eps, momentum, centered, .. } = self.config;
+        self.states.step("rms_prop", grads, |slot| {
+            let alpha = slot.betas.map_or(alpha, |betas| betas.0);
+            Step {
+                lr: T::from_f64(lr * slot.lr_scale),
+                alpha: T::from_f64(alpha),
+                one_minus_alpha: T::from_f64(1.0 - alpha),
+                centre: T::from_f64(if centered { 1.0 - alpha } else { 0.0 }),
+                eps: T::from_f64(slot.eps.unwrap_or(eps)),
+                momentum: T::from_f64(momentum),
+                decay: T::from_f64(slot.weight_decay),
+            }
+        })?;
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    common_methods!(T);
+}
