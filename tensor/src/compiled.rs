@@ -76,11 +76,11 @@ fn arithmetic<T: Real>(x: &Tensor<T>) {
 }
 
 fn rows<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
-    let _ = [x.softmax(-1), x.masked_softmax(keep, -1), x.log_softmax(-1), x.cumsum(-1)];
+    let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
     let _ = [Tensor::softmax_vjp(x, x, -1), Tensor::log_softmax_vjp(x, x, -1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
     let _ = (x.layer_norm_vjps(Some(x), 0.0, x), x.rms_norm_vjps(Some(x), 0.0, x));
-    let _ = (x.sort(-1, false), x.topk(1, -1, true));
+    let _ = (x.sort(-1, false), x.topk(-1, 1, true));
 }
 
 fn matrices<T: Real>(x: &Tensor<T>) {

@@ -765,11 +765,11 @@ impl<T: Element> Tensor<T> {
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
-    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(2, 0);
+    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(0, 2);
     /// assert_eq!((parts[0].numel(), parts[1].numel()), (2, 1));
     /// ```
     #[track_caller]
-    pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
+    pub fn chunk(&self, axis: isize, n: usize) -> Vec<Tensor<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
             .or_panic();
         let size = self.size(axis);
@@ -783,11 +783,11 @@ impl<T: Element> Tensor<T> {
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.diagonal(0, 0, 1).to_vec(), [1.0, 4.0]);
+    /// assert_eq!(x.diagonal(0, 1, 0).to_vec(), [1.0, 4.0]);
     /// ```
     #[track_caller]
-    pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Tensor<T> {
-        self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
+    pub fn diagonal(&self, a: isize, b: isize, offset: isize) -> Tensor<T> {
+        self.view(self.layout.diagonal("diagonal", a, b, offset).or_panic())
     }
 
     /// All windows of `size` elements, `step` apart, along an axis, which becomes the axis of windows; a

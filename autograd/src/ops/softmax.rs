@@ -83,14 +83,14 @@ impl<T: Real> Var<T> {
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::from([1.0f32, 1.0, f32::NAN]));
-    /// let y = x.masked_softmax(&Tensor::from([true, true, false]), 0);
+    /// let y = x.masked_softmax(0, &Tensor::from([true, true, false]));
     /// assert_eq!(y.value().to_vec(), [0.5, 0.5, 0.0]);
     /// let dx = y.square().sum(..).backward().get(&x).unwrap().to_vec();
     /// assert_eq!(dx, [0.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
-    pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Var<T> {
-        let value = self.value().masked_softmax(keep, axis);
+    pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Var<T> {
+        let value = self.value().masked_softmax(axis, keep);
         let output = value.clone();
         let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
         y

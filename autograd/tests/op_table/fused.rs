@@ -108,7 +108,7 @@ fn softmax_and_log_softmax() {
         let kept = Var::constant(keep.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0)));
         agree(
             "masked_softmax",
-            Box::new(move |x| x[0].masked_softmax(&keep, axis)),
+            Box::new(move |x| x[0].masked_softmax(axis, &keep)),
             Box::new(move |x| {
                 let e = x[0].exp().mul(&kept);
                 let sum = e.sum_keepdim(axis);

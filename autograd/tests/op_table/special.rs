@@ -149,7 +149,7 @@ fn hidden(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
 
 #[test]
 fn masked_elements_have_no_influence() {
-    hidden(|x, keep| x.masked_softmax(keep, -1));
+    hidden(|x, keep| x.masked_softmax(-1, keep));
     hidden(|x, keep| x.masked_fill(&!keep, 2.0));
     hidden(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
     hidden(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
@@ -161,7 +161,7 @@ fn masked_elements_have_no_influence() {
 fn softmax_of_a_fully_masked_row_is_zero() {
     // No visible elements: 0, with gradients of 0, to second order.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
-    let y = x.masked_softmax(&Tensor::from([false, false]), 0);
+    let y = x.masked_softmax(0, &Tensor::from([false, false]));
     assert_eq!(y.value().to_vec(), [0.0, 0.0]);
     let first = grad(&[(&y.square().sum(..), None)], &[&x])[0].clone().unwrap();
     assert_eq!(first.value().to_vec(), [0.0, 0.0]);

@@ -184,8 +184,8 @@ pub const ROWS: &[Row] = rows![
     // Softmax, normalisation, losses.
     softmax line [Plain], Nonzero, |x, c| x[0].softmax(c.axis(&x[0]));
     log_softmax line [Plain], Nonzero, |x, c| x[0].log_softmax(c.axis(&x[0]));
-    masked_softmax line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(x[0].shape()), c.axis(&x[0]));
-    masked_softmax "row of masks" line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(&c.last(x[0].shape())), -1);
+    masked_softmax line [Plain], Nonzero, |x, c| x[0].masked_softmax(c.axis(&x[0]), &c.mask(x[0].shape()));
+    masked_softmax "row of masks" line [Plain], Nonzero, |x, c| x[0].masked_softmax(-1, &c.mask(&c.last(x[0].shape())));
     layer_norm rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm(None, None, 1e-5);
     layer_norm "weight" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), None, 1e-5);
     layer_norm "bias" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(None, Some(&x[1]), 1e-5);
@@ -232,7 +232,7 @@ pub const ROWS: &[Row] = rows![
     index_add index_addition [Plain], Zero, |x, c| x[0].index_add(c.axis(&x[0]), &c.index(&[x[1].size(c.axis(&x[0]))].into(), x[0].size(c.axis(&x[0]))), &x[1]);
     embedding table [Plain], Zero, |x, c| x[0].embedding(&c.index(&c.index_shape(), x[0].size(0)));
     sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
-    topk line [Distinct], Zero, |x, c| x[0].topk(c.up_to(x[0].size(c.axis(&x[0]))), c.axis(&x[0]), c.flag()).0;
+    topk line [Distinct], Zero, |x, c| x[0].topk(c.axis(&x[0]), c.up_to(x[0].size(c.axis(&x[0]))), c.flag()).0;
 
     // Joining.
     cat parts [Plain], Zero, |x, c| Var::cat(&[&x[0], &x[1], &x[2]], c.axis(&x[0]));
@@ -258,8 +258,8 @@ pub const ROWS: &[Row] = rows![
     narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());
     flip line [Plain], Zero, |x, c| x[0].flip(c.axis(&x[0]));
     select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
-    diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(c.below(5) as isize - 2, -1, 0);
+    diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(-1, 0, c.below(5) as isize - 2);
     unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));
     split line [Plain], Zero, |x, c| rejoin(&x[0].split(c.axis(&x[0]), &c.cuts(x[0].size(c.axis(&x[0])))), c.axis(&x[0]));
-    chunk line [Plain], Zero, |x, c| rejoin(&x[0].chunk(1 + c.below(4), c.axis(&x[0])), c.axis(&x[0]));
+    chunk line [Plain], Zero, |x, c| rejoin(&x[0].chunk(c.axis(&x[0]), 1 + c.below(4)), c.axis(&x[0]));
 ];

@@ -55,12 +55,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
-    /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(2, 0, true);
+    /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(0, 2, true);
     /// assert_eq!(values.to_vec(), [5.0, 5.0]);
     /// assert_eq!(from.to_vec(), [1, 2]);
     /// ```
     #[track_caller]
-    pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
+    pub fn topk(&self, axis: isize, k: usize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
         let axis = self.shape().axis("topk", axis).or_panic();
         let size = self.shape()[axis];
         require(k <= size, "topk", ErrorKind::Value, || {
