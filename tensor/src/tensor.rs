@@ -115,6 +115,42 @@ impl<T: Element> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
+    /// A tensor of the same shape with every element 0 (or `false`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0]]);
+    /// assert_eq!(x.zeros_like(), Tensor::from([[0.0, 0.0]]));
+    /// ```
+    #[track_caller]
+    pub fn zeros_like(&self) -> Tensor<T> {
+        Tensor::zeros(*self.shape())
+    }
+
+    /// A tensor of the same shape with every element 1 (or `true`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0]]);
+    /// assert_eq!(x.ones_like(), Tensor::from([[1.0, 1.0]]));
+    /// ```
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor<T> {
+        Tensor::ones(*self.shape())
+    }
+
+    /// A tensor of the same shape with every element `x`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1i64, 2]]);
+    /// assert_eq!(x.full_like(7), Tensor::from([[7, 7]]));
+    /// ```
+    #[track_caller]
+    pub fn full_like(&self, x: T) -> Tensor<T> {
+        Tensor::full(*self.shape(), x)
+    }
+
     /// The identity matrix of `n` rows.
     ///
     /// ```
@@ -862,6 +898,13 @@ impl<T: Element> Tensor<T> {
         let mut order: Vec<isize> = (0..self.rank() as isize).collect();
         let moved = order.remove(axis);
         order.push(moved);
+        self.permute(order)
+    }
+
+    /// The inverse of [`Tensor::view_moved_last`]: a view with the last axis moved to `axis`.
+    pub(crate) fn view_moved_back(&self, axis: usize) -> Tensor<T> {
+        let mut order: Vec<isize> = (0..self.rank() as isize - 1).collect();
+        order.insert(axis, self.rank() as isize - 1);
         self.permute(order)
     }
 }

@@ -26,11 +26,11 @@ impl<T: Real> Fused<T> for Softmax<T> {
             return [exp.div(&exp.sum_keepdim(self.axis))];
         }
         // Elements that are masked, or that underflow, are 0 and stay 0.
-        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
+        let zero = self.output.eq(T::ZERO);
         let x = cx.input_as(&self.x, self.output.masked_fill(&zero, T::ONE).ln());
         let exp = x.exp().masked_fill(&zero, T::ZERO);
         let sum = exp.sum_keepdim(self.axis);
-        let empty = sum.value().eq(&Tensor::scalar(T::ZERO));
+        let empty = sum.value().eq(T::ZERO);
         let y = exp.div(&sum.masked_fill(&empty, T::ONE));
         // A gradient of NaN at an element that is 0 has no influence on the others.
         [y.masked_fill(&zero, T::ZERO)]

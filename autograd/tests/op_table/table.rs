@@ -94,6 +94,9 @@ impl<T: Real> Pointwise<T> for Cube {
     }
 }
 
+/// Where functions that round have steps.
+const INTEGERS: [f64; 5] = [-2.0, -1.0, 0.0, 1.0, 2.0];
+
 fn smooth(label_smoothing: f64) -> CrossEntropy {
     CrossEntropy { label_smoothing, ..CrossEntropy::default() }
 }
@@ -109,6 +112,10 @@ pub const ROWS: &[Row] = rows![
     neg any [Plain], Zero, |x, c| x[0].neg();
     abs any [Off(&[0.0])], Zero, |x, c| x[0].abs();
     sign any [Off(&[0.0])], Zero, |x, c| x[0].sign();
+    floor any [Off(&INTEGERS)], Zero, |x, c| x[0].floor();
+    ceil any [Off(&INTEGERS)], Zero, |x, c| x[0].ceil();
+    round any [Off(&[-1.5, -0.5, 0.5, 1.5])], Zero, |x, c| x[0].round();
+    trunc any [Off(&INTEGERS)], Zero, |x, c| x[0].trunc();
     square any [Plain], Nonzero, |x, c| x[0].square();
     sqrt any [Positive], Nonzero, |x, c| x[0].sqrt();
     rsqrt any [Positive], Nonzero, |x, c| x[0].rsqrt();
@@ -128,6 +135,7 @@ pub const ROWS: &[Row] = rows![
     add_scalar any [Plain], Zero, |x, c| x[0].add_scalar(0.75);
     mul_scalar any [Plain], Zero, |x, c| x[0].mul_scalar(-1.25);
     clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9);
+    nan_to_num any [Plain], Zero, |x, c| x[0].nan_to_num(1.0, 2.0, 3.0);
     map any [Plain], Nonzero, |x, c| x[0].map(Cube);
     relu any [Off(&[0.0])], Zero, |x, c| x[0].relu();
     relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared();
@@ -146,9 +154,13 @@ pub const ROWS: &[Row] = rows![
     add pair [Plain], Zero, |x, c| x[0].add(&x[1]);
     add "three" triple [Plain], Zero, |x, c| x[0].add(&x[1]).add(&x[2]);
     sub pair [Plain], Zero, |x, c| x[0].sub(&x[1]);
+    sub "from a number" any [Plain], Zero, |x, c| 0.75 - &x[0];
     mul pair [Plain], Nonzero, |x, c| x[0].mul(&x[1]);
     mul "three" triple [Plain], Nonzero, |x, c| x[0].mul(&x[1]).mul(&x[2]);
     div pair [Plain, Apart], Nonzero, |x, c| x[0].div(&x[1]);
+    div "a number" any [Apart], Nonzero, |x, c| 0.75 / &x[0];
+    remainder pair [Remaining, Divisor], Zero, |x, c| x[0].remainder(&x[1]);
+    fmod pair [Remaining, Divisor], Zero, |x, c| x[0].fmod(&x[1]);
     pow pair [Positive, Plain], Nonzero, |x, c| x[0].pow(&x[1]);
     maximum pair [Rival], Zero, |x, c| x[0].maximum(&x[1]);
     minimum pair [Rival], Zero, |x, c| x[0].minimum(&x[1]);

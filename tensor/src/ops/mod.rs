@@ -6,7 +6,7 @@
 //! vector-Jacobian product (VJP) of a formula is next to it.
 
 pub mod activation;
-mod binary;
+pub mod binary;
 pub mod compare;
 mod cumulative;
 pub mod einsum;

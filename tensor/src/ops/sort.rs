@@ -4,14 +4,14 @@
 //! keep their order, so ties go to the lower index in both directions.
 
 use crate::cost::Cost;
+use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
 use crate::par;
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
 /// # Sorting
-impl<T: Real> Tensor<T> {
+impl<T: Element> Tensor<T> {
     /// The elements in order along an axis, and the index each came from. Stable; NaN is last
     /// if ascending and first if descending.
     ///
@@ -72,14 +72,15 @@ impl<T: Real> Tensor<T> {
 }
 
 /// NaN is equal to itself and above every number.
-fn ascending<T: Real>(a: T, b: T) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+#[allow(clippy::eq_op)]
+fn ascending<T: Element>(a: T, b: T) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| (a != a).cmp(&(b != b)))
 }
 
 /// The first `k` of each line in order, with their indices.
 #[inline(never)]
 #[track_caller]
-fn first_in_order<T: Real>(
+fn first_in_order<T: Element>(
     op: &'static str,
     x: &Tensor<T>,
     axis: usize,
@@ -117,7 +118,5 @@ fn first_in_order<T: Real>(
             }
         });
     });
-    let mut back: Vec<isize> = (0..x.rank() as isize - 1).collect();
-    back.insert(axis, x.rank() as isize - 1);
-    (values.permute(&back), from.permute(&back))
+    (values.view_moved_back(axis), from.view_moved_back(axis))
 }

@@ -9,6 +9,7 @@ mod dual;
 mod elementwise;
 mod gemm;
 mod index;
+mod integers;
 mod lanes;
 mod linear;
 mod mask_join;

@@ -270,7 +270,7 @@ proptest! {
         let copy = Tensor::from_vec(x.to_vec(), *x.shape());
         prop_assert_eq!(bits(&x.mul(&x)), bits(&copy.mul(&copy)));
         prop_assert_eq!(bits(&x.sum(..)), bits(&copy.sum(..)));
-        prop_assert_eq!(x.lt(&x.flip_all()).to_vec(), copy.lt(&copy.flip_all()).to_vec());
+        prop_assert_eq!(x.lt(x.flip_all()).to_vec(), copy.lt(copy.flip_all()).to_vec());
     }
 
     #[test]

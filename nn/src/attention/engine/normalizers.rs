@@ -54,13 +54,13 @@ impl<T: Real> Call<T> {
 fn top_k_mask<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
     let index = x.topk(-1, k.min(x.size(-1)), true).1;
     let ones = Tensor::<T>::ones(index.shape());
-    Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(&Tensor::scalar(T::ZERO))
+    Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(T::ZERO)
 }
 
 /// Scores in which a row with an unmasked NaN or +∞ is NaN everywhere, as its threshold would be.
 fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let unmasked = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-    let numbers = unmasked.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
+    let numbers = unmasked.lt(T::INFINITY).all([-1]).unsqueeze(-1);
     if numbers.all(..).item() {
         return s.clone();
     }

@@ -106,7 +106,7 @@ pub fn local(t: &mut Table) {
             let center = share * lengths;
             let at = Var::constant(Tensor::from_fn([150], |i| i[0] as f64));
             let away = at - center;
-            let near = away.value().abs().le(&Tensor::scalar(6.0));
+            let near = away.value().abs().le(6.0);
             let inside = Tensor::from_fn([2, 1, 150], |i| i[0] == 0 || i[2] < 40);
             let weights = x[0].matmul(&x[1].t()).masked_softmax(-1, &near.and(&inside));
             let bell = (away.square() / -18.0).exp();
