@@ -204,6 +204,9 @@ pub trait Float:
     fn to_f64(self) -> f64;
     /// Whether this is NaN.
     fn is_nan(self) -> bool;
+    /// The position among all numbers of this type in ascending order: zeros are at 0, and neighbours 1
+    /// apart.
+    fn ordinal(self) -> i64;
 }
 
 macro_rules! float {
@@ -227,6 +230,10 @@ macro_rules! float {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 <$t>::is_nan(self)
+            }
+            fn ordinal(self) -> i64 {
+                let magnitude = i64::from(self.abs().to_bits().cast_signed());
+                if self.is_sign_negative() { -magnitude } else { magnitude }
             }
         }
     };

@@ -57,6 +57,7 @@ pub use element::{DType, Element, Float, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
 pub use kernels::{Number, Real};
 pub use ops::binary::TensorOrNumber;
+pub use ops::close::NotClose;
 pub use par::{threads, with_threads};
 pub use precision::MatmulPrecision;
 pub use settings::{matmul_precision, with_matmul_precision};

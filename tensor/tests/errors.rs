@@ -183,6 +183,26 @@ fn arithmetic_checks_shapes() {
 }
 
 #[test]
+fn comparisons_check_shapes_and_tolerances() {
+    let (a, b) = (x(&[2, 3]), x(&[4, 3]));
+    let negative =
+        |op: &str| format!("{op}: tolerances must not be negative, got rtol -1 and atol 0");
+    panics(|| drop(a.isclose(&a, -1.0, 0.0)), &negative("isclose"));
+    panics(|| _ = a.allclose(&a, -1.0, 0.0), &negative("allclose"));
+    panics(|| _ = a.close_to(&a, -1.0, 0.0), &negative("close_to"));
+    panics(
+        || _ = a.allclose(&b, 0.0, f64::NAN),
+        "allclose: tolerances must not be negative, got rtol 0 and atol NaN",
+    );
+    panics(
+        || _ = a.allclose(&b, 0.0, 0.0),
+        "allclose: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4",
+    );
+    panics(|| a.assert_close(&b, 0.0, 0.0), "assert_close: the shape is [2, 3], expected [4, 3]");
+    panics(|| _ = a.max_ulp_distance(&b), "max_ulp_distance: shapes [2, 3] and [4, 3] differ");
+}
+
+#[test]
 fn arithmetic_on_integers_checks_results() {
     let hint = "(hint: cast::<f64>() has a larger range)";
     let i = Tensor::from([[7i64, i64::MAX], [-7, 2]]);

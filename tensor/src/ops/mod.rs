@@ -7,6 +7,7 @@
 
 pub mod activation;
 pub mod binary;
+pub mod close;
 pub mod compare;
 mod cumulative;
 pub mod einsum;

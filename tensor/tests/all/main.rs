@@ -4,6 +4,7 @@
 
 mod common;
 
+mod close;
 mod display;
 mod dual;
 mod elementwise;
