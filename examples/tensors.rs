@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     show("x.slice(1, 1..3): an offset", &x.slice(1, 1..3));
     show("x.slice_step(1, .., 2): a larger stride", &x.slice_step(1, .., 2));
     show("x.flip(0): a negative stride", &x.flip(0));
-    show("x.diagonal(0, 0, 1): both strides added", &x.diagonal(0, 0, 1));
+    show("x.diagonal(0, 1, 0): both strides added", &x.diagonal(0, 1, 0));
     show("x.unfold(1, 2, 1): windows that overlap", &x.unfold(1, 2, 1));
     let row = x.select(0, 1);
     show("x.select(0, 1).broadcast_to([2, 4]): stride 0", &row.broadcast_to([2, 4]));

@@ -90,7 +90,7 @@ impl<T: Real> Algebra<T> for OnVars<'_, T> {
     type V = Value;
     type M = Mask;
 
-    by_methods!(neg abs sign sqrt exp expm1 ln log1p tanh erf sin cos sigmoid softplus);
+    by_methods!(neg abs sign sqrt round exp expm1 ln log1p tanh erf sin cos sigmoid softplus);
 
     fn splat(self, x: T) -> Value {
         self.value(Var::constant(Tensor::scalar(x)))
@@ -118,16 +118,16 @@ impl<T: Real> Algebra<T> for OnVars<'_, T> {
     }
 
     fn lt(self, a: Value, b: Value) -> Mask {
-        self.compare(a, b, Tensor::lt)
+        self.compare(a, b, |a, b| a.lt(b))
     }
     fn le(self, a: Value, b: Value) -> Mask {
-        self.compare(a, b, Tensor::le)
+        self.compare(a, b, |a, b| a.le(b))
     }
     fn eq(self, a: Value, b: Value) -> Mask {
-        self.compare(a, b, Tensor::eq)
+        self.compare(a, b, |a, b| a.eq(b))
     }
     fn is_nan(self, a: Value) -> Mask {
-        self.compare(a, a, Tensor::ne)
+        self.compare(a, a, |a, b| a.ne(b))
     }
     fn and(self, a: Mask, b: Mask) -> Mask {
         self.mask(&self.truth(a) & &self.truth(b))

@@ -65,9 +65,9 @@ fn matrices<T: Real>(x: &Var<T>) {
 }
 
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {
-    let _ = [x.softmax(-1), x.masked_softmax(keep, -1), x.log_softmax(-1), x.cumsum(-1)];
+    let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
-    let _ = (x.dropout(0.5, key), x.sort(-1, false), x.topk(1, -1, true));
+    let _ = (x.dropout(0.5, key), x.sort(-1, false), x.topk(-1, 1, true));
 }
 
 fn reductions<T: Real>(x: &Var<T>, axes: AxisSet) {
@@ -80,8 +80,8 @@ fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
     let layout = *x.value().layout();
     let _ = [x.as_strided(layout), x.as_strided_adjoint(*x.shape(), layout), x.flatten()];
     let _ = [x.t(), x.permute([0, 1]), x.broadcast_to(*x.shape()), x.squeeze(0), x.unsqueeze(0)];
-    let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 0, 1), x.unfold(0, 1, 1)];
-    let _ = [x.split(0, &[1]), x.chunk(1, 0)];
+    let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 1, 0), x.unfold(0, 1, 1)];
+    let _ = [x.split(0, &[1]), x.chunk(0, 1)];
     let _ = [Var::cat(&[x], 0), Var::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
     let _ = [Var::where_(keep, x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
 }

@@ -47,6 +47,7 @@ pub use dot::to_dot;
 pub use gradients::{GradientKey, Gradients};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Fused, Operand, Slot, is_recorded};
+pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;

@@ -34,7 +34,7 @@ pub fn scaled_dot_product_attention(
 ) -> (Var, Var) {
     let scores = q.matmul(&k.t()) / (k.size(-1) as f32).sqrt();
     let weights = match keep {
-        Some(keep) => scores.masked_softmax(keep, -1),
+        Some(keep) => scores.masked_softmax(-1, keep),
         None => scores.softmax(-1),
     };
     let weights = dropout.forward(&weights, pass);
@@ -120,7 +120,7 @@ fn masks(l: &mut Lesson) {
     let scores = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     let keep = Tensor::from([[true, false], [false, false]]);
     let filled = scores.masked_fill(&!&keep, f32::NEG_INFINITY).softmax(-1);
-    let masked = scores.masked_softmax(&keep, -1);
+    let masked = scores.masked_softmax(-1, &keep);
     l.code("nothing");
     l.show("masked_fill and softmax", &filled);
     l.show("masked_softmax", &masked);

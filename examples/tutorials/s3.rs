@@ -282,7 +282,7 @@ fn causal(l: &mut Lesson, x: &Var) {
     l.formula("(e_i / Σ_all e) / (Σ_visible e / Σ_all e)  =  e_i / Σ_visible e");
     let apart = distance(renormalised.value(), causal.value());
     l.holds("both ways agree to rounding", apart < 1e-6);
-    let in_one = (&scores / 2f32.sqrt()).masked_softmax(&!&future, 1);
+    let in_one = (&scores / 2f32.sqrt()).masked_softmax(1, &!&future);
     let apart = distance(in_one.value(), causal.value());
     l.holds("and so does masked_softmax, in one step and without -∞", apart < 1e-6);
 
@@ -308,7 +308,7 @@ fn causal(l: &mut Lesson, x: &Var) {
     let keep = Tensor::from([[true, false]]);
     let cut = huge.softmax(-1) * keep.cast::<f32>();
     let first_way = &cut / &cut.sum_keepdim(-1);
-    let second_way = huge.masked_softmax(&keep, -1);
+    let second_way = huge.masked_softmax(-1, &keep);
     l.code("underflow");
     l.show("first way", &first_way);
     l.show("second way", &second_way);

@@ -13,7 +13,7 @@
 
 use crate::element::{Element, Integer};
 use crate::kernels::attention::{self, AttentionOptions, Cotangents};
-use crate::kernels::{Real, square_sums};
+use crate::kernels::{Number, Real, square_sums};
 use crate::ops::loss::CrossEntropy;
 use crate::ops::pointwise::{ForEachOp, Pointwise};
 use crate::ops::{activation, unary};
@@ -29,8 +29,9 @@ pub fn operations() {
     operations_on::<f32>();
     operations_on::<f64>();
     black_box(elements_of_any_type::<bool> as fn(_));
-    black_box(elements_of_any_type::<i64> as fn(_));
-    black_box(elements_of_any_type::<u32> as fn(_));
+    black_box(numbers_first as fn(_, _));
+    black_box(integers::<i64> as fn(_, _));
+    black_box(integers::<u32> as fn(_, _));
 }
 
 /// The compiler must assume that `black_box` calls the functions, so it compiles them.
@@ -71,16 +72,29 @@ impl<T: Real> ForEachOp<T> for AfterLinear {
 
 fn arithmetic<T: Real>(x: &Tensor<T>) {
     let _ = [x.add(x), x.sub(x), x.mul(x), x.div(x), x.pow(x), x.maximum(x), x.minimum(x)];
+    let _ = [x.remainder(x), x.fmod(x), x + T::ONE, x - T::ONE, x * T::ONE, x / T::ONE];
     let _ = [x.eq(x), x.ne(x), x.lt(x), x.le(x), x.gt(x), x.ge(x)];
     x.clone().add_assign(x);
 }
 
+/// Numbers on the left of operators, which are defined for each type by itself.
+fn numbers_first(x: &Tensor<f32>, y: &Tensor<f64>) {
+    let _ = ([1.0 - x, 1.0 / x], [1.0 - y, 1.0 / y]);
+}
+
+fn integers<I: Integer + Number>(x: &Tensor<I>, axes: AxisSet) {
+    elements_of_any_type(x);
+    let _ = [x.add(x), x.sub(x), x.mul(x), x.div(x), x.neg(), x + I::ONE];
+    let _ = [x.sum(axes), x.max(axes), x.min(axes)];
+    let _ = (x.argmax(axes), x.argmin(axes), x.eq(x), x.sort(-1, false));
+}
+
 fn rows<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
-    let _ = [x.softmax(-1), x.masked_softmax(keep, -1), x.log_softmax(-1), x.cumsum(-1)];
+    let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
     let _ = [Tensor::softmax_vjp(x, x, -1), Tensor::log_softmax_vjp(x, x, -1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
     let _ = (x.layer_norm_vjps(Some(x), 0.0, x), x.rms_norm_vjps(Some(x), 0.0, x));
-    let _ = (x.sort(-1, false), x.topk(1, -1, true));
+    let _ = (x.sort(-1, false), x.topk(-1, 1, true));
 }
 
 fn matrices<T: Real>(x: &Tensor<T>) {

@@ -44,6 +44,11 @@ impl Display for DType {
 ///
 /// The trait is sealed: buffers are recycled without being cleared, which is sound only for types
 /// that accept any bit pattern ([`Element::ANY_BITS`]) or whose buffers are cleared.
+#[diagnostic::on_unimplemented(
+    message = "a tensor cannot hold elements of type `{Self}`",
+    label = "not `f32`, `f64`, `i64`, `u32` or `bool`",
+    note = "literals without a type are `i32`: write `1.0` or `1.0f32` for floats, `1i64` for integers"
+)]
 pub trait Element:
     sealed::Sealed + Copy + Debug + Display + Default + PartialEq + PartialOrd + Send + Sync + 'static
 {
@@ -80,8 +85,12 @@ pub trait Integer: Element {
     fn to_i128(self) -> i128;
     /// From an index; panics if it does not fit.
     fn from_usize(i: usize) -> Self;
+    /// From a signed integer, if it fits.
+    fn checked_from(i: i128) -> Option<Self>;
     /// From a signed integer; panics if it does not fit.
-    fn from_i128(i: i128) -> Self;
+    fn from_i128(i: i128) -> Self {
+        Self::checked_from(i).expect("integer fits the element type")
+    }
     /// The index this value denotes, if it lies in `0..len`.
     fn index_in(self, len: usize) -> Option<usize> {
         usize::try_from(self.to_i128()).ok().filter(|&i| i < len)
@@ -95,8 +104,8 @@ impl Integer for i64 {
     fn from_usize(i: usize) -> Self {
         i.try_into().expect("index fits i64")
     }
-    fn from_i128(i: i128) -> Self {
-        i.try_into().expect("integer fits i64")
+    fn checked_from(i: i128) -> Option<Self> {
+        i.try_into().ok()
     }
 }
 
@@ -107,8 +116,8 @@ impl Integer for u32 {
     fn from_usize(i: usize) -> Self {
         i.try_into().expect("index fits u32")
     }
-    fn from_i128(i: i128) -> Self {
-        i.try_into().expect("integer fits u32")
+    fn checked_from(i: i128) -> Option<Self> {
+        i.try_into().ok()
     }
 }
 
@@ -195,6 +204,9 @@ pub trait Float:
     fn to_f64(self) -> f64;
     /// Whether this is NaN.
     fn is_nan(self) -> bool;
+    /// The position among all numbers of this type in ascending order: zeros are at 0, and neighbours 1
+    /// apart.
+    fn ordinal(self) -> i64;
 }
 
 macro_rules! float {
@@ -218,6 +230,10 @@ macro_rules! float {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 <$t>::is_nan(self)
+            }
+            fn ordinal(self) -> i64 {
+                let magnitude = i64::from(self.abs().to_bits().cast_signed());
+                if self.is_sign_negative() { -magnitude } else { magnitude }
             }
         }
     };

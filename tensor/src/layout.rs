@@ -367,9 +367,9 @@ impl Layout {
     /// ```
     /// # use retrograd_tensor::layout::Layout;
     /// let layout = Layout::contiguous([3, 3].into());
-    /// assert_eq!(layout.diagonal("diagonal", 0, 0, 1).unwrap().strides(), [4]);
+    /// assert_eq!(layout.diagonal("diagonal", 0, 1, 0).unwrap().strides(), [4]);
     /// ```
-    pub fn diagonal(&self, op: &'static str, offset: isize, a: isize, b: isize) -> Result<Layout> {
+    pub fn diagonal(&self, op: &'static str, a: isize, b: isize, offset: isize) -> Result<Layout> {
         let (a, b) = (self.shape.axis(op, a)?, self.shape.axis(op, b)?);
         require(a != b, op, ErrorKind::Axis, || {
             format!("axis {a} of {:?} is named twice", self.shape)
@@ -479,9 +479,9 @@ mod tests {
 
     #[test]
     fn windows_and_diagonals() {
-        let d = dense(&[3, 4]).diagonal("d", 1, 0, 1).unwrap();
+        let d = dense(&[3, 4]).diagonal("d", 0, 1, 1).unwrap();
         assert_eq!((d.offset(), d.strides()[0], d.shape()[0]), (1, 5, 3));
-        assert_eq!(dense(&[2, 2]).diagonal("d", 7, 0, 1).unwrap().shape()[0], 0);
+        assert_eq!(dense(&[2, 2]).diagonal("d", 0, 1, 7).unwrap().shape()[0], 0);
         let u = dense(&[5]).unfold("u", 0, 3, 2).unwrap();
         assert_eq!((u.shape(), u.strides()), (&Shape::from([2, 3]), &[2isize, 1][..]));
     }

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! A [`Tensor`] is a layout over shared storage, and its operations are methods. Invalid shapes
-//! panic at the caller's line with a message that names them. Results do not depend on the number
-//! of threads. Random tensors are functions of a [key](random::Key).
+//! panic at the caller's line with a message that names them. The axis of an operation is its first
+//! argument, counted from the end if it is negative. Results do not depend on the number of threads.
+//! Random tensors are functions of a [key](random::Key).
 //!
 //! # Modules
 //!
@@ -54,7 +55,9 @@ mod transpose;
 
 pub use element::{DType, Element, Float, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
-pub use kernels::Real;
+pub use kernels::{Number, Real};
+pub use ops::binary::TensorOrNumber;
+pub use ops::close::NotClose;
 pub use par::{threads, with_threads};
 pub use precision::MatmulPrecision;
 pub use settings::{matmul_precision, with_matmul_precision};

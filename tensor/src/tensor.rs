@@ -115,6 +115,42 @@ impl<T: Element> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
+    /// A tensor of the same shape with every element 0 (or `false`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0]]);
+    /// assert_eq!(x.zeros_like(), Tensor::from([[0.0, 0.0]]));
+    /// ```
+    #[track_caller]
+    pub fn zeros_like(&self) -> Tensor<T> {
+        Tensor::zeros(*self.shape())
+    }
+
+    /// A tensor of the same shape with every element 1 (or `true`).
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0]]);
+    /// assert_eq!(x.ones_like(), Tensor::from([[1.0, 1.0]]));
+    /// ```
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor<T> {
+        Tensor::ones(*self.shape())
+    }
+
+    /// A tensor of the same shape with every element `x`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1i64, 2]]);
+    /// assert_eq!(x.full_like(7), Tensor::from([[7, 7]]));
+    /// ```
+    #[track_caller]
+    pub fn full_like(&self, x: T) -> Tensor<T> {
+        Tensor::full(*self.shape(), x)
+    }
+
     /// The identity matrix of `n` rows.
     ///
     /// ```
@@ -765,11 +801,11 @@ impl<T: Element> Tensor<T> {
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
-    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(2, 0);
+    /// let parts = Tensor::from([1.0f32, 2.0, 3.0]).chunk(0, 2);
     /// assert_eq!((parts[0].numel(), parts[1].numel()), (2, 1));
     /// ```
     #[track_caller]
-    pub fn chunk(&self, n: usize, axis: isize) -> Vec<Tensor<T>> {
+    pub fn chunk(&self, axis: isize, n: usize) -> Vec<Tensor<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
             .or_panic();
         let size = self.size(axis);
@@ -783,11 +819,11 @@ impl<T: Element> Tensor<T> {
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.diagonal(0, 0, 1).to_vec(), [1.0, 4.0]);
+    /// assert_eq!(x.diagonal(0, 1, 0).to_vec(), [1.0, 4.0]);
     /// ```
     #[track_caller]
-    pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Tensor<T> {
-        self.view(self.layout.diagonal("diagonal", offset, a, b).or_panic())
+    pub fn diagonal(&self, a: isize, b: isize, offset: isize) -> Tensor<T> {
+        self.view(self.layout.diagonal("diagonal", a, b, offset).or_panic())
     }
 
     /// All windows of `size` elements, `step` apart, along an axis, which becomes the axis of windows; a
@@ -862,6 +898,13 @@ impl<T: Element> Tensor<T> {
         let mut order: Vec<isize> = (0..self.rank() as isize).collect();
         let moved = order.remove(axis);
         order.push(moved);
+        self.permute(order)
+    }
+
+    /// The inverse of [`Tensor::view_moved_last`]: a view with the last axis moved to `axis`.
+    pub(crate) fn view_moved_back(&self, axis: usize) -> Tensor<T> {
+        let mut order: Vec<isize> = (0..self.rank() as isize - 1).collect();
+        order.insert(axis, self.rank() as isize - 1);
         self.permute(order)
     }
 }

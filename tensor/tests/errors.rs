@@ -136,8 +136,8 @@ fn views_check_axes_and_ranges() {
         || drop(t.split(1, &[usize::MAX, 6])),
         "split: sizes [18446744073709551615, 6] do not add up to 5, axis 1 of [2, 5]",
     );
-    panics(|| drop(t.chunk(0, 1)), "chunk: needs at least 1 piece, got 0");
-    panics(|| drop(t.diagonal(0, 1, -1)), "diagonal: axis 1 of [2, 5] is named twice");
+    panics(|| drop(t.chunk(1, 0)), "chunk: needs at least 1 piece, got 0");
+    panics(|| drop(t.diagonal(1, -1, 0)), "diagonal: axis 1 of [2, 5] is named twice");
     panics(|| drop(t.unfold(1, 6, 1)), "unfold: windows of 6 every 1 do not fit axis 1 of [2, 5]");
     panics(|| drop(t.unfold(1, 2, 0)), "unfold: windows of 2 every 0 do not fit axis 1 of [2, 5]");
 }
@@ -166,6 +166,8 @@ fn arithmetic_checks_shapes() {
     panics(|| drop(a.clone() / &b), &text("div"));
     panics(|| drop(a.maximum(&b)), &text("maximum"));
     panics(|| drop(a.lt(&b)), &text("lt"));
+    panics(|| drop(a.lt(b.clone())), &text("lt"));
+    panics(|| drop(a.remainder(&b)), &text("remainder"));
     panics(|| a.clone().add_assign(&b), "broadcast_to: [4, 3] does not broadcast to [2, 3]");
     panics(|| drop(a.clamp(1.0, 0.0)), "clamp: bounds 1 and 0 are not in order");
     panics(|| drop(a.clamp(f32::NAN, 0.0)), "clamp: bounds NaN and 0 are not in order");
@@ -177,6 +179,59 @@ fn arithmetic_checks_shapes() {
     panics(
         || drop(x(&[3]).masked_fill(&keep, 0.0)),
         "masked_fill: [2, 3] does not broadcast to [3]",
+    );
+}
+
+#[test]
+fn comparisons_check_shapes_and_tolerances() {
+    let (a, b) = (x(&[2, 3]), x(&[4, 3]));
+    let negative =
+        |op: &str| format!("{op}: tolerances must not be negative, got rtol -1 and atol 0");
+    panics(|| drop(a.isclose(&a, -1.0, 0.0)), &negative("isclose"));
+    panics(|| _ = a.allclose(&a, -1.0, 0.0), &negative("allclose"));
+    panics(|| _ = a.close_to(&a, -1.0, 0.0), &negative("close_to"));
+    panics(
+        || _ = a.allclose(&b, 0.0, f64::NAN),
+        "allclose: tolerances must not be negative, got rtol 0 and atol NaN",
+    );
+    panics(
+        || _ = a.allclose(&b, 0.0, 0.0),
+        "allclose: cannot broadcast [2, 3] with [4, 3]: axis -2 is 2 and 4",
+    );
+    panics(|| a.assert_close(&b, 0.0, 0.0), "assert_close: the shape is [2, 3], expected [4, 3]");
+    panics(|| _ = a.max_ulp_distance(&b), "max_ulp_distance: shapes [2, 3] and [4, 3] differ");
+}
+
+#[test]
+fn arithmetic_on_integers_checks_results() {
+    let hint = "(hint: cast::<f64>() has a larger range)";
+    let i = Tensor::from([[7i64, i64::MAX], [-7, 2]]);
+    panics(
+        || drop(&i / 0),
+        &format!("div: the result of 7 and 0 at index [0, 0] is no i64 {hint}"),
+    );
+    panics(
+        || drop(1 + &i),
+        &format!("add_scalar: the result of {} and 1 at index [0, 1] is no i64 {hint}", i64::MAX),
+    );
+    panics(
+        || drop(-10 - &i),
+        &format!("sub: the result of -10 and {} at index [0, 1] is no i64 {hint}", i64::MAX),
+    );
+    panics(
+        || drop(i.pow(&Tensor::from([1, -1]))),
+        &format!("pow: the result of {} and -1 at index [0, 1] is no i64 {hint}", i64::MAX),
+    );
+    panics(
+        || drop(-Tensor::from([0u32, 3])),
+        &format!("neg: the result of 3 at index [1] is no u32 {hint}"),
+    );
+    panics(|| drop(i.sum(1)), &format!("sum: a result over axes [1] of [2, 2] is no i64 {hint}"));
+    panics(|| drop(i.cumsum(1)), &format!("cumsum: a sum along axis 1 of [2, 2] is no i64 {hint}"));
+    panics(|| drop(i.min(2)), "min: axis 2 is out of range for [2, 2], which has rank 2");
+    panics(
+        || drop(&i + &Tensor::from([1, 2, 3])),
+        "add: cannot broadcast [2, 2] with [3]: axis -1 is 2 and 3",
     );
 }
 
@@ -233,7 +288,7 @@ fn row_operations_check_shapes_and_parameters() {
         "log_softmax: axis -1 is out of range for [], which has rank 0",
     );
     panics(
-        || drop(t.masked_softmax(&Tensor::ones([3, 2]), 1)),
+        || drop(t.masked_softmax(1, &Tensor::ones([3, 2]))),
         "broadcast_to: [3, 2] does not broadcast to [2, 3]",
     );
     panics(
@@ -369,6 +424,8 @@ fn copies_larger_than_memory_are_errors() {
     panics(|| drop(-&wide), &no_memory("neg"));
     panics(|| drop(&wide + 1.0), &no_memory("add_scalar"));
     panics(|| drop(&wide / 2.0), &no_memory("div"));
+    panics(|| drop(2.0 / &wide), &no_memory("div"));
+    panics(|| drop(2.0 - wide.clone()), &no_memory("sub"));
     let (row, column) = (Tensor::<f32>::zeros([1, 1]), one.broadcast_to([1 << 45, 1]));
     panics(|| drop(column.softmax(-1)), &no_memory("softmax"));
     panics(|| drop(column.linear(&row, Some(&Tensor::zeros([1])))), &no_memory("linear"));

@@ -18,7 +18,7 @@ fn turn() -> MutexGuard<'static, ()> {
 fn step(x: &Tensor<f32>, w: &Tensor<f32>) -> Tensor<f32> {
     let h = x.matmul(w).gelu();
     let y = h.softmax(-1).mul(&h.t().t()).layer_norm(None, None, 1e-5);
-    let keep = y.gt(&Tensor::scalar(0.0));
+    let keep = y.gt(0.0);
     let z = y.masked_fill(&keep, 0.0).sum_keepdim(-1).add(&y);
     let index: Tensor<i64> = z.argmax(-1);
     z.gather(-1, &index.unsqueeze(1)).var(.., 1)
@@ -119,7 +119,7 @@ fn memory_is_reused_by_other_types() {
     for _ in 0..5 {
         dirty();
         let x = Tensor::<f32>::from_fn([2 * n], |i| i[0] as f32);
-        assert!(x.gt(&Tensor::scalar(-1.0)).to_vec().iter().all(|&b| b));
+        assert!(x.gt(-1.0).to_vec().iter().all(|&b| b));
         dirty();
         let keep = Tensor::<bool>::from_fn([8 * n], |i| i[0] % 3 == 0);
         assert_eq!(keep.count_true(), (8 * n).div_ceil(3));

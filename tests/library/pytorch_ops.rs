@@ -92,7 +92,7 @@ fn apply<T: Real>(
         "cumsum" => a.cumsum(dim()),
         "topk" => {
             let largest = params["largest"].as_bool().expect("a truth value");
-            let (y, at) = a.topk(number("k") as usize, dim(), largest);
+            let (y, at) = a.topk(dim(), number("k") as usize, largest);
             return (y, Some(at));
         }
         "sort" => {

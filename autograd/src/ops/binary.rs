@@ -2,6 +2,7 @@
 //! sums every gradient to the shape of its input.
 
 use crate::graph::{InputGrads, Var};
+use retrograd_tensor::ops::binary::Operator;
 use retrograd_tensor::{Real, Tensor};
 use std::ops;
 
@@ -128,6 +129,41 @@ impl<T: Real> Var<T> {
         })
     }
 
+    /// The remainder of a division rounded down, with the sign of `b`, broadcast; see
+    /// [`Tensor::remainder`]. The derivative by `a` is 1, that by `b` is `-⌊a / b⌋`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(-3.5f32)), Var::leaf(Tensor::scalar(2.0)));
+    /// let y = a.remainder(&b);
+    /// let grads = y.backward();
+    /// assert_eq!(y.item(), 0.5); // -3.5 + 2 · 2
+    /// assert_eq!((grads.get(&a).unwrap().item(), grads.get(&b).unwrap().item()), (1.0, 2.0));
+    /// ```
+    #[doc(alias = "rem")]
+    #[doc(alias = "mod")]
+    #[track_caller]
+    pub fn remainder(&self, other: &Var<T>) -> Var<T> {
+        rest_of_division("remainder", self.value().remainder(other.value()), self, other)
+    }
+
+    /// The remainder of a division rounded towards 0, with the sign of `a`, broadcast; see
+    /// [`Tensor::fmod`]. The derivative by `a` is 1, that by `b` the quotient with opposite sign.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Var::leaf(Tensor::scalar(-3.5f32)), Var::leaf(Tensor::scalar(2.0)));
+    /// let y = a.fmod(&b);
+    /// assert_eq!(y.item(), -1.5); // -3.5 + 1 · 2
+    /// assert_eq!(y.backward().get(&b).unwrap().item(), 1.0);
+    /// ```
+    #[track_caller]
+    pub fn fmod(&self, other: &Var<T>) -> Var<T> {
+        rest_of_division("fmod", self.value().fmod(other.value()), self, other)
+    }
+
     /// The larger of the two, broadcast; NaN if either is NaN. On a tie each gets half of
     /// the gradient, on NaN each all of it.
     ///
@@ -162,6 +198,23 @@ impl<T: Real> Var<T> {
     }
 }
 
+/// The node of a remainder `y = a - n · b` with a whole number `n`, which is constant.
+fn rest_of_division<T: Real>(
+    name: &'static str,
+    value: Tensor<T>,
+    a: &Var<T>,
+    b: &Var<T>,
+) -> Var<T> {
+    let quotient = b.is_tracked().then(|| a.value().sub(&value).div(b.value()).round());
+    Var::from_op(name, value, [a, b], |[a, b]| {
+        let (a, b) = (a.slot(), b.slot());
+        move |_, g| {
+            let n = || Var::constant(quotient.clone().expect("saved for the gradient of b"));
+            InputGrads::of(&a, || g.clone()).and(&b, || g.mul(&n()).neg())
+        }
+    })
+}
+
 /// The node of a maximum or minimum. `selected` tells where each operand equals the result: false
 /// for both where one is NaN.
 fn selection<T: Real>(
@@ -181,46 +234,120 @@ fn selection<T: Real>(
     })
 }
 
-macro_rules! operator {
-    ($trait:ident, $method:ident, |$a:ident, $c:ident| $scalar:expr) => {
-        operator!(@ $trait, $method, Var<T>, Var<T>);
-        operator!(@ $trait, $method, &Var<T>, Var<T>);
-        operator!(@ $trait, $method, Var<T>, &Var<T>);
-        operator!(@ $trait, $method, &Var<T>, &Var<T>);
-
-        impl<T: Real> ops::$trait<T> for &Var<T> {
-            type Output = Var<T>;
-            #[track_caller]
-            fn $method(self, $c: T) -> Var<T> {
-                let $a = self;
-                $scalar
-            }
-        }
-
-        impl<T: Real> ops::$trait<T> for Var<T> {
-            type Output = Var<T>;
-            #[track_caller]
-            fn $method(self, other: T) -> Var<T> {
-                ops::$trait::$method(&self, other)
-            }
-        }
-    };
-    (@ $trait:ident, $method:ident, $a:ty, $b:ty) => {
-        impl<T: Real> ops::$trait<$b> for $a {
-            type Output = Var<T>;
-            #[track_caller]
-            #[allow(clippy::needless_borrow)]
-            fn $method(self, other: $b) -> Var<T> {
-                Var::$method(&self, &other)
-            }
-        }
-    };
+/// An operand of a variable of `T`: another variable, by reference or not, or a number.
+///
+/// It is the right side of the operators `+`, `-`, `*` and `/`. On the left of an operator can be a
+/// variable, a reference to one, or a number: `1.0 - &x`. A tensor is not an operand of a variable, since
+/// nothing would say whether it is a constant: `Var::constant(tensor)` does.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::from([1.0f32, 4.0]));
+/// let y = 1.0 - 2.0 / &x + &x * 0.5;
+/// assert_eq!(y.value().to_vec(), [-0.5, 2.5]);
+/// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [2.5, 0.625]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no operand of a variable of `{T}`",
+    label = "neither a `Var<{T}>` nor a number of type `{T}`",
+    note = "of a tensor, `Var::constant(tensor)` is a variable without a gradient, and \
+            `Var::leaf(tensor)` one with a gradient",
+    note = "both sides have one element type: `tensor.cast::<{T}>()` converts a tensor",
+    note = "the literal `2` is an integer, `2.0` a float"
+)]
+pub trait VarOrNumber<T: Real> {
+    /// `left` and this operand, in this order, combined by an operator.
+    #[doc(hidden)]
+    #[track_caller]
+    fn after(self, left: &Var<T>, operator: Operator) -> Var<T>;
 }
 
-operator!(Add, add, |a, c| a.add_scalar(c));
-operator!(Sub, sub, |a, c| a.add_scalar(-c));
-operator!(Mul, mul, |a, c| a.mul_scalar(c));
-operator!(Div, div, |a, c| Var::div(a, &Var::scalar(c)));
+impl<T: Real> VarOrNumber<T> for T {
+    #[track_caller]
+    fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
+        match operator {
+            Operator::Add => left.add_scalar(self),
+            Operator::Sub => left.add_scalar(-self),
+            Operator::Mul => left.mul_scalar(self),
+            Operator::Div => left.div(&Var::scalar(self)),
+        }
+    }
+}
+
+impl<T: Real> VarOrNumber<T> for &Var<T> {
+    #[track_caller]
+    fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
+        match operator {
+            Operator::Add => left.add(self),
+            Operator::Sub => left.sub(self),
+            Operator::Mul => left.mul(self),
+            Operator::Div => left.div(self),
+        }
+    }
+}
+
+impl<T: Real> VarOrNumber<T> for Var<T> {
+    #[track_caller]
+    fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
+        (&self).after(left, operator)
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident) => {
+        impl<T: Real, R: VarOrNumber<T>> ops::$trait<R> for &Var<T> {
+            type Output = Var<T>;
+            #[track_caller]
+            fn $method(self, other: R) -> Var<T> {
+                other.after(self, Operator::$trait)
+            }
+        }
+
+        impl<T: Real, R: VarOrNumber<T>> ops::$trait<R> for Var<T> {
+            type Output = Var<T>;
+            #[track_caller]
+            fn $method(self, other: R) -> Var<T> {
+                other.after(&self, Operator::$trait)
+            }
+        }
+
+        operator!(@ $trait, $method, f32 f64);
+    };
+    (@ $trait:ident, $method:ident, $($t:ty)+) => {$(
+        impl ops::$trait<&Var<$t>> for $t {
+            type Output = Var<$t>;
+            #[track_caller]
+            fn $method(self, x: &Var<$t>) -> Var<$t> {
+                number_first(self, Operator::$trait, x)
+            }
+        }
+
+        impl ops::$trait<Var<$t>> for $t {
+            type Output = Var<$t>;
+            #[track_caller]
+            fn $method(self, x: Var<$t>) -> Var<$t> {
+                number_first(self, Operator::$trait, &x)
+            }
+        }
+    )+};
+}
+
+/// A number and a variable, in this order, combined by an operator.
+#[track_caller]
+fn number_first<T: Real>(c: T, operator: Operator, x: &Var<T>) -> Var<T> {
+    match operator {
+        Operator::Add => x.add_scalar(c),
+        Operator::Sub => Var::scalar(c).sub(x),
+        Operator::Mul => x.mul_scalar(c),
+        Operator::Div => Var::scalar(c).div(x),
+    }
+}
+
+operator!(Add, add);
+operator!(Sub, sub);
+operator!(Mul, mul);
+operator!(Div, div);
 
 impl<T: Real> ops::Neg for &Var<T> {
     type Output = Var<T>;

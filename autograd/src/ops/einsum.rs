@@ -18,7 +18,7 @@ impl<T: Real> Operand for Var<T> {
         self.sum(axis)
     }
     fn diagonal(&self, a: isize, b: isize) -> Self {
-        Var::diagonal(self, 0, a, b)
+        Var::diagonal(self, a, b, 0)
     }
     fn matmul(&self, other: &Self) -> Self {
         Var::matmul(self, other)

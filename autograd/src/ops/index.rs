@@ -145,13 +145,13 @@ impl<T: Real> Var<T> {
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::from([2.0f32, 9.0, 5.0]));
-    /// let (y, _) = x.topk(2, 0, true);
+    /// let (y, _) = x.topk(0, 2, true);
     /// assert_eq!(y.value().to_vec(), [9.0, 5.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Var<T>, Tensor<i64>) {
-        let (_, index) = self.value().topk(k, axis, largest);
+    pub fn topk(&self, axis: isize, k: usize, largest: bool) -> (Var<T>, Tensor<i64>) {
+        let (_, index) = self.value().topk(axis, k, largest);
         (self.gather(axis, &index), index)
     }
 }

@@ -78,7 +78,7 @@ fn definition<T: Real, I: Integer>(
     });
     // What does not count is left out by selection: it may be NaN, or minus infinity.
     let ignored = Tensor::from_fn([rows.len(), 1], |i| rows[i[0]].is_none());
-    let unwanted = wanted.eq(&Tensor::scalar(T::ZERO));
+    let unwanted = wanted.eq(T::ZERO);
     let flat = logits.reshape([rows.len(), classes]).masked_fill(&ignored, T::ZERO);
     let logs = flat.log_softmax(-1).masked_fill(&unwanted, T::ZERO);
     let loss = logs.mul(&Var::constant(wanted)).sum(..);

@@ -88,7 +88,7 @@ fn first_of_each<T: Real>(
     let count = x.count(axes);
     let flat = moved.reshape([x.numel() / count, count]);
     let chosen = Tensor::<T>::one_hot(&arg(&flat), count).reshape(moved.shape());
-    chosen.permute(inverse_order(&order)).ne(&Tensor::scalar(T::ZERO))
+    chosen.permute(inverse_order(&order)).ne(T::ZERO)
 }
 
 /// # Reductions
@@ -326,7 +326,7 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
         let var = self.var(axes, correction);
         // The derivative of the square root is infinite at 0.
-        let zero = var.value().eq(&Tensor::scalar(T::ZERO));
+        let zero = var.value().eq(T::ZERO);
         var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO)
     }
 
@@ -364,7 +364,7 @@ impl<T: Real> Var<T> {
             // d/dx = softmax(x) = e^(x - y), and 0 where y is -inf: every x is then -inf.
             move |cx, g| {
                 InputGrads::of(&x, || {
-                    let empty = output.eq(&Tensor::scalar(T::NEG_INFINITY));
+                    let empty = output.eq(T::NEG_INFINITY);
                     let y = cx.output(&output).masked_fill(&empty, T::ZERO);
                     let softmax = cx.input(&x).sub(&spread(&y, cx.shape(&x), axes)).exp();
                     spread(g, cx.shape(&x), axes).mul(&softmax)
@@ -408,7 +408,7 @@ impl<T: Real> Var<T> {
             // d/dx = x / norm, and 0 where the norm is 0.
             move |cx, g| {
                 InputGrads::of(&x, || {
-                    let zero = output.eq(&Tensor::scalar(T::ZERO));
+                    let zero = output.eq(T::ZERO);
                     let y = cx.output(&output).masked_fill(&zero, T::ONE);
                     let share = g.masked_fill(&zero, T::ZERO).div(&y);
                     spread(&share, cx.shape(&x), axes).mul(&cx.input(&x))

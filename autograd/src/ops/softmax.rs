@@ -26,11 +26,11 @@ impl<T: Real> Fused<T> for Softmax<T> {
             return [exp.div(&exp.sum_keepdim(self.axis))];
         }
         // Elements that are masked, or that underflow, are 0 and stay 0.
-        let zero = self.output.eq(&Tensor::scalar(T::ZERO));
+        let zero = self.output.eq(T::ZERO);
         let x = cx.input_as(&self.x, self.output.masked_fill(&zero, T::ONE).ln());
         let exp = x.exp().masked_fill(&zero, T::ZERO);
         let sum = exp.sum_keepdim(self.axis);
-        let empty = sum.value().eq(&Tensor::scalar(T::ZERO));
+        let empty = sum.value().eq(T::ZERO);
         let y = exp.div(&sum.masked_fill(&empty, T::ONE));
         // A gradient of NaN at an element that is 0 has no influence on the others.
         [y.masked_fill(&zero, T::ZERO)]
@@ -83,14 +83,14 @@ impl<T: Real> Var<T> {
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::from([1.0f32, 1.0, f32::NAN]));
-    /// let y = x.masked_softmax(&Tensor::from([true, true, false]), 0);
+    /// let y = x.masked_softmax(0, &Tensor::from([true, true, false]));
     /// assert_eq!(y.value().to_vec(), [0.5, 0.5, 0.0]);
     /// let dx = y.square().sum(..).backward().get(&x).unwrap().to_vec();
     /// assert_eq!(dx, [0.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
-    pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Var<T> {
-        let value = self.value().masked_softmax(keep, axis);
+    pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Var<T> {
+        let value = self.value().masked_softmax(axis, keep);
         let output = value.clone();
         let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
         y

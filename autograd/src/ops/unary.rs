@@ -48,6 +48,66 @@ impl<T: Real> Var<T> {
         self.map(Sign)
     }
 
+    /// The largest integer that is not above `x`. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.5f32, 1.5]));
+    /// let y = x.floor();
+    /// assert_eq!(y.value().to_vec(), [-2.0, 1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn floor(&self) -> Var<T> {
+        self.map(Floor)
+    }
+
+    /// The smallest integer that is not below `x`. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.5f32, 1.5]));
+    /// let y = x.ceil();
+    /// assert_eq!(y.value().to_vec(), [-1.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn ceil(&self) -> Var<T> {
+        self.map(Ceil)
+    }
+
+    /// The nearest integer, and the even one of two that are equally near. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([0.5f32, 1.5]));
+    /// let y = x.round();
+    /// assert_eq!(y.value().to_vec(), [0.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn round(&self) -> Var<T> {
+        self.map(Round)
+    }
+
+    /// The integer part: `x` rounded towards 0. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-1.5f32, 1.5]));
+    /// let y = x.trunc();
+    /// assert_eq!(y.value().to_vec(), [-1.0, 1.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn trunc(&self) -> Var<T> {
+        self.map(Trunc)
+    }
+
     /// `x²`
     ///
     /// ```
@@ -277,5 +337,22 @@ impl<T: Real> Var<T> {
         })
         .or_panic();
         self.map(Clamp { lo, hi })
+    }
+    /// `x` with other numbers for NaN, `∞` and `-∞`; see [`Tensor::nan_to_num`]. The derivative is 0 where a
+    /// number is replaced.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([f32::NAN, f32::INFINITY, 2.0]));
+    /// let y = x.nan_to_num(0.0, 9.0, -9.0);
+    /// assert_eq!(y.value().to_vec(), [0.0, 9.0, 2.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 1.0]);
+    /// ```
+    ///
+    /// [`Tensor::nan_to_num`]: retrograd_tensor::Tensor::nan_to_num
+    #[track_caller]
+    pub fn nan_to_num(&self, nan: T, posinf: T, neginf: T) -> Var<T> {
+        self.map(NanToNum { nan, posinf, neginf })
     }
 }

@@ -280,11 +280,11 @@ impl<T: Real> Var<T> {
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
-    /// assert_eq!(x.diagonal(0, 0, 1).value().to_vec(), [1.0, 4.0]);
+    /// assert_eq!(x.diagonal(0, 1, 0).value().to_vec(), [1.0, 4.0]);
     /// ```
     #[track_caller]
-    pub fn diagonal(&self, offset: isize, a: isize, b: isize) -> Var<T> {
-        self.strided("diagonal", |layout| layout.diagonal("diagonal", offset, a, b))
+    pub fn diagonal(&self, a: isize, b: isize, offset: isize) -> Var<T> {
+        self.strided("diagonal", |layout| layout.diagonal("diagonal", a, b, offset))
     }
 
     /// Returns all windows of `size` elements, `step` apart, along an axis. The axis becomes that of the
@@ -338,11 +338,11 @@ impl<T: Real> Var<T> {
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// let sizes: Vec<usize> = x.chunk(2, 0).iter().map(|part| part.size(0)).collect();
+    /// let sizes: Vec<usize> = x.chunk(0, 2).iter().map(|part| part.size(0)).collect();
     /// assert_eq!(sizes, [2, 1]);
     /// ```
     #[track_caller]
-    pub fn chunk(&self, n: usize, axis: isize) -> Vec<Var<T>> {
+    pub fn chunk(&self, axis: isize, n: usize) -> Vec<Var<T>> {
         require(n > 0, "chunk", ErrorKind::Value, || "needs at least 1 piece, got 0".into())
             .or_panic();
         let size = self.size(axis);

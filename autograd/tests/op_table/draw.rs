@@ -28,6 +28,11 @@ pub enum Domain {
     Rugged,
     /// All different, also from those of other operands.
     Rival,
+    /// Of either sign, size 2.1 to 2.4: not near a multiple of a divisor.
+    Remaining,
+    /// Of either sign, size 0.85 to 1.0, so that two go into a dividend, and not three: but for it and
+    /// its divisor rounded towards different integers.
+    Divisor,
 }
 
 /// A test case.
@@ -320,6 +325,8 @@ impl Case {
             Domain::Plain => signed(i, 0.0, 2.0),
             Domain::Apart => signed(i, 0.6, 2.0),
             Domain::NearOne => signed(i, 0.7, 1.3),
+            Domain::Remaining => signed(i, 2.1, 2.4),
+            Domain::Divisor => signed(i, 0.85, 1.0),
             Domain::Positive => 0.6 + 1.8 * self.random(stream, i),
             Domain::Rugged => {
                 let j = i % shape[shape.rank() - 1];

@@ -110,15 +110,15 @@ fn softmax_and_logsumexp_agree_with_exponentials_and_sums() {
             Box::new(move |x| x[0].exp().sum(axis).ln()),
             &x,
         );
-        let keep = random(shape, 4).lt(&Tensor::scalar(0.5));
+        let keep = random(shape, 4).lt(0.5);
         let kept = Var::constant(keep.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0)));
         assert_agree(
             "masked_softmax",
-            Box::new(move |x| x[0].masked_softmax(&keep, axis)),
+            Box::new(move |x| x[0].masked_softmax(axis, &keep)),
             Box::new(move |x| {
                 let e = x[0].exp().mul(&kept);
                 let sum = e.sum_keepdim(axis);
-                let none = sum.value().eq(&Tensor::scalar(0.0));
+                let none = sum.value().eq(0.0);
                 e.div(&sum.masked_fill(&none, 1.0))
             }),
             &x,

@@ -48,6 +48,13 @@ fn subgradients_at_kinks_are_the_documented_ones() {
         => [0.0, 0.0, 0.0, 1.0, NAN], [0.0, 0.0, 0.0, 1.0, 1.0]);
     at!("abs", [-2.0, 0.0, 2.0], |x| x.abs() => [2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]);
     at!("sign", [-2.0, 0.0, 2.0], |x| x.sign() => [-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]);
+    at!("floor", [-1.5, -1.0, 0.5, INF, NAN], |x| x.floor()
+        => [-2.0, -1.0, 0.0, INF, NAN], [0.0, 0.0, 0.0, 0.0, 0.0]);
+    at!("ceil", [-1.5, 1.0, 0.5], |x| x.ceil() => [-1.0, 1.0, 1.0], [0.0, 0.0, 0.0]);
+    at!("round", [-1.5, 0.5, 1.5], |x| x.round() => [-2.0, 0.0, 2.0], [0.0, 0.0, 0.0]);
+    at!("trunc", [-1.5, 0.0, 1.5], |x| x.trunc() => [-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]);
+    at!("nan_to_num", [NAN, INF, -INF, 2.0], |x| x.nan_to_num(n(5), n(6), n(7))
+        => [5.0, 6.0, 7.0, 2.0], [0.0, 0.0, 0.0, 1.0]);
     at!("clamp", [-2.0, -1.0, 0.0, 1.0, 2.0], |x| x.clamp(n(-1), n(1))
         => [-1.0, -1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0, 0.0]);
     at!("clamp of NaN", [NAN], |x| x.clamp(n(-1), n(1)) => [NAN], [0.0]);
@@ -152,7 +159,7 @@ fn check_masked_elements(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
 
 #[test]
 fn masked_elements_have_no_influence() {
-    check_masked_elements(|x, keep| x.masked_softmax(keep, -1));
+    check_masked_elements(|x, keep| x.masked_softmax(-1, keep));
     check_masked_elements(|x, keep| x.masked_fill(&!keep, 2.0));
     check_masked_elements(|x, keep| Var::where_(keep, x, &Var::scalar(2.0)));
     check_masked_elements(|x, keep| Var::where_(&!keep, &Var::scalar(2.0), x));
@@ -164,7 +171,7 @@ fn masked_elements_have_no_influence() {
 fn softmax_of_a_fully_masked_row_is_zero() {
     // No visible elements: 0, with gradients of 0, to second order.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
-    let y = x.masked_softmax(&Tensor::from([false, false]), 0);
+    let y = x.masked_softmax(0, &Tensor::from([false, false]));
     assert_eq!(y.value().to_vec(), [0.0, 0.0]);
     let first = grad(&[(&y.square().sum(..), None)], &[&x])[0].clone().unwrap();
     assert_eq!(first.value().to_vec(), [0.0, 0.0]);

@@ -94,6 +94,9 @@ impl<T: Real> Pointwise<T> for Cube {
     }
 }
 
+/// Where functions that round have steps.
+const INTEGERS: [f64; 5] = [-2.0, -1.0, 0.0, 1.0, 2.0];
+
 fn smooth(label_smoothing: f64) -> CrossEntropy {
     CrossEntropy { label_smoothing, ..CrossEntropy::default() }
 }
@@ -109,6 +112,10 @@ pub const ROWS: &[Row] = rows![
     neg any [Plain], Zero, |x, c| x[0].neg();
     abs any [Off(&[0.0])], Zero, |x, c| x[0].abs();
     sign any [Off(&[0.0])], Zero, |x, c| x[0].sign();
+    floor any [Off(&INTEGERS)], Zero, |x, c| x[0].floor();
+    ceil any [Off(&INTEGERS)], Zero, |x, c| x[0].ceil();
+    round any [Off(&[-1.5, -0.5, 0.5, 1.5])], Zero, |x, c| x[0].round();
+    trunc any [Off(&INTEGERS)], Zero, |x, c| x[0].trunc();
     square any [Plain], Nonzero, |x, c| x[0].square();
     sqrt any [Positive], Nonzero, |x, c| x[0].sqrt();
     rsqrt any [Positive], Nonzero, |x, c| x[0].rsqrt();
@@ -128,6 +135,7 @@ pub const ROWS: &[Row] = rows![
     add_scalar any [Plain], Zero, |x, c| x[0].add_scalar(0.75);
     mul_scalar any [Plain], Zero, |x, c| x[0].mul_scalar(-1.25);
     clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9);
+    nan_to_num any [Plain], Zero, |x, c| x[0].nan_to_num(1.0, 2.0, 3.0);
     map any [Plain], Nonzero, |x, c| x[0].map(Cube);
     relu any [Off(&[0.0])], Zero, |x, c| x[0].relu();
     relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared();
@@ -146,9 +154,13 @@ pub const ROWS: &[Row] = rows![
     add pair [Plain], Zero, |x, c| x[0].add(&x[1]);
     add "three" triple [Plain], Zero, |x, c| x[0].add(&x[1]).add(&x[2]);
     sub pair [Plain], Zero, |x, c| x[0].sub(&x[1]);
+    sub "from a number" any [Plain], Zero, |x, c| 0.75 - &x[0];
     mul pair [Plain], Nonzero, |x, c| x[0].mul(&x[1]);
     mul "three" triple [Plain], Nonzero, |x, c| x[0].mul(&x[1]).mul(&x[2]);
     div pair [Plain, Apart], Nonzero, |x, c| x[0].div(&x[1]);
+    div "a number" any [Apart], Nonzero, |x, c| 0.75 / &x[0];
+    remainder pair [Remaining, Divisor], Zero, |x, c| x[0].remainder(&x[1]);
+    fmod pair [Remaining, Divisor], Zero, |x, c| x[0].fmod(&x[1]);
     pow pair [Positive, Plain], Nonzero, |x, c| x[0].pow(&x[1]);
     maximum pair [Rival], Zero, |x, c| x[0].maximum(&x[1]);
     minimum pair [Rival], Zero, |x, c| x[0].minimum(&x[1]);
@@ -184,8 +196,8 @@ pub const ROWS: &[Row] = rows![
     // Softmax, normalisation, losses.
     softmax line [Plain], Nonzero, |x, c| x[0].softmax(c.axis(&x[0]));
     log_softmax line [Plain], Nonzero, |x, c| x[0].log_softmax(c.axis(&x[0]));
-    masked_softmax line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(x[0].shape()), c.axis(&x[0]));
-    masked_softmax "row of masks" line [Plain], Nonzero, |x, c| x[0].masked_softmax(&c.mask(&c.last(x[0].shape())), -1);
+    masked_softmax line [Plain], Nonzero, |x, c| x[0].masked_softmax(c.axis(&x[0]), &c.mask(x[0].shape()));
+    masked_softmax "row of masks" line [Plain], Nonzero, |x, c| x[0].masked_softmax(-1, &c.mask(&c.last(x[0].shape())));
     layer_norm rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm(None, None, 1e-5);
     layer_norm "weight" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), None, 1e-5);
     layer_norm "bias" rows2_weight [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm(None, Some(&x[1]), 1e-5);
@@ -232,7 +244,7 @@ pub const ROWS: &[Row] = rows![
     index_add index_addition [Plain], Zero, |x, c| x[0].index_add(c.axis(&x[0]), &c.index(&[x[1].size(c.axis(&x[0]))].into(), x[0].size(c.axis(&x[0]))), &x[1]);
     embedding table [Plain], Zero, |x, c| x[0].embedding(&c.index(&c.index_shape(), x[0].size(0)));
     sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
-    topk line [Distinct], Zero, |x, c| x[0].topk(c.up_to(x[0].size(c.axis(&x[0]))), c.axis(&x[0]), c.flag()).0;
+    topk line [Distinct], Zero, |x, c| x[0].topk(c.axis(&x[0]), c.up_to(x[0].size(c.axis(&x[0]))), c.flag()).0;
 
     // Joining.
     cat parts [Plain], Zero, |x, c| Var::cat(&[&x[0], &x[1], &x[2]], c.axis(&x[0]));
@@ -258,8 +270,8 @@ pub const ROWS: &[Row] = rows![
     narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());
     flip line [Plain], Zero, |x, c| x[0].flip(c.axis(&x[0]));
     select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
-    diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(c.below(5) as isize - 2, -1, 0);
+    diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(-1, 0, c.below(5) as isize - 2);
     unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));
     split line [Plain], Zero, |x, c| rejoin(&x[0].split(c.axis(&x[0]), &c.cuts(x[0].size(c.axis(&x[0])))), c.axis(&x[0]));
-    chunk line [Plain], Zero, |x, c| rejoin(&x[0].chunk(1 + c.below(4), c.axis(&x[0])), c.axis(&x[0]));
+    chunk line [Plain], Zero, |x, c| rejoin(&x[0].chunk(c.axis(&x[0]), 1 + c.below(4)), c.axis(&x[0]));
 ];

@@ -56,7 +56,7 @@ impl Sampler {
             return logits.argmax(0).item();
         }
         let k = self.top_k.map_or(vocab, |k| k.min(vocab));
-        let (best, index) = logits.topk(k, 0, true);
+        let (best, index) = logits.topk(0, k, true);
         // In f64, whose range allows every temperature above 0, and relative to the largest logit,
         // so that the division does not overflow.
         let scaled = best.to_vec().into_iter().map(|x| (x.to_f64() - top) / self.temperature);

@@ -48,7 +48,10 @@ pub fn common_shape<const K: usize>(op: &'static str, shapes: [&Shape; K]) -> Sh
 /// The shape that all operands broadcast to, and the loop nest over it.
 #[track_caller]
 #[inline(never)]
-fn common_nest<const K: usize>(op: &'static str, layouts: [&Layout; K]) -> (Shape, LoopNest<K>) {
+pub(super) fn common_nest<const K: usize>(
+    op: &'static str,
+    layouts: [&Layout; K],
+) -> (Shape, LoopNest<K>) {
     let shape = common_shape(op, layouts.map(|l| l.shape()));
     if layouts.iter().all(|l| *l.shape() == shape) {
         return (shape, LoopNest::new(&shape, layouts));

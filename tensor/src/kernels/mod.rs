@@ -13,13 +13,16 @@
 //! | [`update`] | [`update::Update`]: W numbers replaced in place | gradient accumulation, optimizers |
 //! | [`square_sums()`] | sums of squares of many tensors | gradient norms |
 //! | [`attention`] | [`attention::TileMask`]: which pairs of queries and keys attend | tiled attention |
+//! | `integers` | a function of K integers, or a fold of many | arithmetic on `i64` and `u32` |
 //! | `gemm` | matrix multiplication, with an epilogue | matmul, linear layers, attention |
 //!
-//! [`Real`] is the trait of the element types that kernels are compiled for.
+//! [`Real`] is the trait of the element types that kernels are compiled for, [`Number`] that of all
+//! element types with arithmetic.
 
 pub mod attention;
 pub(crate) mod elementwise;
 pub mod gemm;
+pub(crate) mod integers;
 mod lane_arrays;
 mod real;
 pub(crate) mod reduce;
@@ -27,5 +30,5 @@ pub(crate) mod rows;
 mod square_sums;
 pub mod update;
 
-pub use real::Real;
+pub use real::{Case, Number, Real};
 pub use square_sums::square_sums;

@@ -1,11 +1,61 @@
-//! The element types that kernels are compiled for.
+//! The element types that kernels are compiled for, and those with arithmetic.
 
 use super::gemm::Gemm;
-use crate::element::Float;
+use crate::element::{Element, Float, Integer};
 use crate::simd::{Kernel, Level, dispatch_f32, dispatch_f64};
 
+/// An element type with arithmetic: `f32`, `f64`, `i64` or `u32`.
+///
+/// Operations on floats are kernels on vectors ([`Real`]), those on integers loops that check whether
+/// every result fits the type. An operation on both is a [`Case`].
+#[diagnostic::on_unimplemented(
+    message = "there is no arithmetic on tensors of `{Self}`",
+    label = "not `f32`, `f64`, `i64` or `u32`",
+    note = "`x.cast::<f32>()` converts a tensor"
+)]
+pub trait Number: Element {
+    /// Calls the method of `case` for this type.
+    #[track_caller]
+    fn case<C: Case<Self>>(case: C) -> C::Out;
+}
+
+/// A computation that is defined in one way for floats and in another for integers.
+pub trait Case<T: Number> {
+    /// The result type.
+    type Out;
+    /// The computation on floats.
+    #[track_caller]
+    fn real(self) -> Self::Out
+    where
+        T: Real;
+    /// The computation on integers.
+    #[track_caller]
+    fn integer(self) -> Self::Out
+    where
+        T: Integer;
+}
+
+macro_rules! number {
+    ($($t:ty: $kind:ident)+) => {$(
+        impl Number for $t {
+            #[inline]
+            #[track_caller]
+            fn case<C: Case<Self>>(case: C) -> C::Out {
+                case.$kind()
+            }
+        }
+    )+};
+}
+
+number!(f32: real f64: real i64: integer u32: integer);
+
 /// A differentiable element type: `f32`, in vectors of 16 lanes, or `f64`, one lane at a time.
-pub trait Real: Float + Gemm {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a differentiable element type",
+    label = "neither `f32` nor `f64`",
+    note = "`x.cast::<f32>()` converts a tensor; indices stay tensors of integers, and are not variables"
+)]
+pub trait Real: Float + Gemm + Number {
     /// Runs `k` with the vectors of `level`; `f64` has one lane on every level.
     ///
     /// # Panics

@@ -1,38 +1,185 @@
 //! Binary arithmetic with broadcasting, and the operators of Rust.
 
 use crate::cost::Cost;
-use crate::kernels::Real;
+use crate::element::{Element, Integer};
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::kernels::update::{Update, update};
+use crate::kernels::{Case, Number, Real, integers};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 use std::ops;
 
+/// An operation on two numbers: on lanes of floats, and on integers.
+trait Arithmetic: Copy + Send + Sync {
+    const COST: Cost;
+    fn lanes<T: Real, S: Lanes<T>>(self, s: S, a: S::V, b: S::V) -> S::V;
+    /// `None` if there is no result.
+    fn integers(self, a: i128, b: i128) -> Option<i128>;
+}
+
 macro_rules! binary {
-    ($name:ident, $cost:ident, |$s:ident, $a:ident, $b:ident| $f:expr) => {
+    ($name:ident, $cost:ident, |$s:ident, $a:ident, $b:ident| $f:expr, $integers:expr) => {
         #[derive(Clone, Copy)]
         struct $name;
 
-        impl<T: Real> Elementwise<T, 2> for $name {
+        impl Arithmetic for $name {
             const COST: Cost = Cost::$cost;
             #[inline(always)]
-            fn f<S: Lanes<T>>(self, $s: S, [$a, $b]: [S::V; 2]) -> S::V {
+            fn lanes<T: Real, S: Lanes<T>>(self, $s: S, $a: S::V, $b: S::V) -> S::V {
                 $f
+            }
+            #[inline(always)]
+            fn integers(self, a: i128, b: i128) -> Option<i128> {
+                $integers(a, b)
             }
         }
     };
 }
 
-binary!(Add, MOVE, |s, a, b| s.add(a, b));
-binary!(Sub, MOVE, |s, a, b| s.sub(a, b));
-binary!(Mul, MOVE, |s, a, b| s.mul(a, b));
-binary!(Div, CHEAP, |s, a, b| s.div(a, b));
-binary!(Pow, SCALAR, |s, a, b| s.pow(a, b));
-binary!(Maximum, MOVE, |s, a, b| s.max(a, b));
-binary!(Minimum, MOVE, |s, a, b| s.min(a, b));
+binary!(Add, MOVE, |s, a, b| s.add(a, b), |a, b| Some(a + b));
+binary!(Sub, MOVE, |s, a, b| s.sub(a, b), |a, b| Some(a - b));
+binary!(Mul, MOVE, |s, a, b| s.mul(a, b), |a, b| Some(a * b));
+binary!(Div, CHEAP, |s, a, b| s.div(a, b), floor_div);
+binary!(Pow, SCALAR, |s, a, b| s.pow(a, b), pow);
+binary!(Maximum, MOVE, |s, a, b| s.max(a, b), |a: i128, b| Some(a.max(b)));
+binary!(Minimum, MOVE, |s, a, b| s.min(a, b), |a: i128, b| Some(a.min(b)));
+binary!(Remainder, SCALAR, |s, a, b| s.map2(a, b, remainder_of_floats), |a, b| {
+    floor_div(a, b).map(|quotient| a - quotient * b)
+});
+binary!(Fmod, SCALAR, |s, a, b| s.map2(a, b, fmod_of_floats), i128::checked_rem);
+
+/// `⌊a / b⌋`; `None` if `b` is 0.
+fn floor_div(a: i128, b: i128) -> Option<i128> {
+    let quotient = a.checked_div(b)?;
+    Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+}
+
+/// `a^b`; `None` if `b` is negative, or the result has more than 127 bits.
+fn pow(a: i128, b: i128) -> Option<i128> {
+    match (a, b) {
+        _ if b < 0 => None,
+        (0 | 1, 1..) => Some(a),
+        (-1, _) => Some(if b % 2 == 0 { 1 } else { -1 }),
+        _ => a.checked_pow(b.try_into().ok()?),
+    }
+}
+
+/// `a - n · b` for the whole number `n` towards 0. It is exact, also in `f64` for numbers of `f32`.
+#[inline(always)]
+fn fmod_of_floats<T: Real>(a: T, b: T) -> T {
+    T::from_f64(a.to_f64() % b.to_f64())
+}
+
+/// [`fmod_of_floats`], plus `b` where the sign is not that of `b`.
+#[inline(always)]
+fn remainder_of_floats<T: Real>(a: T, b: T) -> T {
+    let rest = fmod_of_floats(a, b);
+    if rest != T::ZERO && (rest < T::ZERO) != (b < T::ZERO) { rest + b } else { rest }
+}
+
+/// An operation as a formula on two tensors.
+#[derive(Clone, Copy)]
+struct OfTensors<F>(F);
+
+impl<T: Real, F: Arithmetic> Elementwise<T, 2> for OfTensors<F> {
+    const COST: Cost = F::COST;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [a, b]: [S::V; 2]) -> S::V {
+        self.0.lanes::<T, S>(s, a, b)
+    }
+}
+
+/// An operation with a number on the right.
+#[derive(Clone, Copy)]
+struct OnTheRight<F, T>(F, T);
+
+impl<T: Real, F: Arithmetic> Elementwise<T, 1> for OnTheRight<F, T> {
+    const COST: Cost = F::COST;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [a]: [S::V; 1]) -> S::V {
+        self.0.lanes::<T, S>(s, a, s.splat(self.1))
+    }
+}
+
+/// An operation with a number on the left.
+#[derive(Clone, Copy)]
+struct OnTheLeft<F, T>(F, T);
+
+impl<T: Real, F: Arithmetic> Elementwise<T, 1> for OnTheLeft<F, T> {
+    const COST: Cost = F::COST;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [b]: [S::V; 1]) -> S::V {
+        self.0.lanes::<T, S>(s, s.splat(self.1), b)
+    }
+}
+
+/// The operation on two tensors.
+struct Tensors<'a, T: Element, F>(&'static str, F, [&'a Tensor<T>; 2]);
+
+impl<T: Number, F: Arithmetic> Case<T> for Tensors<'_, T, F> {
+    type Out = Tensor<T>;
+    #[track_caller]
+    fn real(self) -> Tensor<T>
+    where
+        T: Real,
+    {
+        elementwise(self.0, OfTensors(self.1), self.2)
+    }
+    #[track_caller]
+    fn integer(self) -> Tensor<T>
+    where
+        T: Integer,
+    {
+        integers::elementwise(self.0, self.2, move |[a, b]| self.1.integers(a, b))
+    }
+}
+
+/// The operation on a tensor and a number.
+struct TensorAndNumber<'a, T: Element, F>(&'static str, F, &'a Tensor<T>, T);
+
+impl<T: Number, F: Arithmetic> Case<T> for TensorAndNumber<'_, T, F> {
+    type Out = Tensor<T>;
+    #[track_caller]
+    fn real(self) -> Tensor<T>
+    where
+        T: Real,
+    {
+        elementwise(self.0, OnTheRight(self.1, self.3), [self.2])
+    }
+    #[track_caller]
+    fn integer(self) -> Tensor<T>
+    where
+        T: Integer,
+    {
+        T::case(Tensors(self.0, self.1, [self.2, &Tensor::scalar(self.3)]))
+    }
+}
+
+/// The operation on a number and a tensor.
+struct NumberAndTensor<'a, T: Element, F>(&'static str, F, T, &'a Tensor<T>);
+
+impl<T: Number, F: Arithmetic> Case<T> for NumberAndTensor<'_, T, F> {
+    type Out = Tensor<T>;
+    #[track_caller]
+    fn real(self) -> Tensor<T>
+    where
+        T: Real,
+    {
+        elementwise(self.0, OnTheLeft(self.1, self.2), [self.3])
+    }
+    #[track_caller]
+    fn integer(self) -> Tensor<T>
+    where
+        T: Integer,
+    {
+        T::case(Tensors(self.0, self.1, [&Tensor::scalar(self.2), self.3]))
+    }
+}
 
 /// # Arithmetic
-impl<T: Real> Tensor<T> {
+///
+/// Operations on tensors of integers panic if a result does not fit the element type.
+impl<T: Number> Tensor<T> {
     /// `a + b`, broadcast.
     ///
     /// ```
@@ -42,7 +189,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn add(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("add", Add, [self, other])
+        T::case(Tensors("add", Add, [self, other]))
     }
 
     /// `a - b`, broadcast.
@@ -54,7 +201,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn sub(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("sub", Sub, [self, other])
+        T::case(Tensors("sub", Sub, [self, other]))
     }
 
     /// `a · b` elementwise, broadcast.
@@ -66,22 +213,69 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn mul(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("mul", Mul, [self, other])
+        T::case(Tensors("mul", Mul, [self, other]))
     }
 
-    /// `a / b`, broadcast. Division by zero gives infinities and NaN, as IEEE 754 says.
+    /// `a / b`, broadcast. Division of floats by zero gives infinities and NaN, as IEEE 754 says. The
+    /// quotient of integers is rounded down, as by Python's `//`.
+    ///
+    /// # Panics
+    /// If integers are divided by zero.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// let (a, b) = (Tensor::from([1.0f32, -1.0]), Tensor::scalar(0.0));
     /// assert_eq!(a.div(&b).to_vec(), [f32::INFINITY, f32::NEG_INFINITY]);
+    /// assert_eq!((Tensor::from([7i64, -7]) / 2).to_vec(), [3, -4]);
     /// ```
+    #[doc(alias = "floor_divide")]
     #[track_caller]
     pub fn div(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("div", Div, [self, other])
+        T::case(Tensors("div", Div, [self, other]))
+    }
+
+    /// The remainder of a division rounded down, `a - ⌊a / b⌋ · b`, broadcast: it has the sign of `b`, as
+    /// that of Python's `%`. NaN if `b` is 0 or `a` infinite.
+    ///
+    /// There is no operator `%`, whose result has the sign of `a` in Rust: that is [`Tensor::fmod`].
+    ///
+    /// # Panics
+    /// If integers are divided by zero.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([-3.0f32, 3.0]), Tensor::scalar(2.0));
+    /// assert_eq!(a.remainder(&b).to_vec(), [1.0, 1.0]);
+    /// let position = Tensor::from([-1i64, 0, 7]);
+    /// assert_eq!(position.remainder(&Tensor::scalar(5)).to_vec(), [4, 0, 2]);
+    /// ```
+    #[doc(alias = "rem")]
+    #[doc(alias = "mod")]
+    #[track_caller]
+    pub fn remainder(&self, other: &Tensor<T>) -> Tensor<T> {
+        T::case(Tensors("remainder", Remainder, [self, other]))
+    }
+
+    /// The remainder of a division rounded towards 0, broadcast: it has the sign of `a`, as that of `%` in
+    /// Rust and C. NaN if `b` is 0 or `a` infinite.
+    ///
+    /// # Panics
+    /// If integers are divided by zero.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (a, b) = (Tensor::from([-3.0f32, 3.0]), Tensor::scalar(2.0));
+    /// assert_eq!(a.fmod(&b).to_vec(), [-1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn fmod(&self, other: &Tensor<T>) -> Tensor<T> {
+        T::case(Tensors("fmod", Fmod, [self, other]))
     }
 
     /// `a^b`, broadcast. NaN for negative `a` unless `b` is whole; `0⁰ = 1`.
+    ///
+    /// # Panics
+    /// If an exponent of integers is negative.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -90,7 +284,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn pow(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("pow", Pow, [self, other])
+        T::case(Tensors("pow", Pow, [self, other]))
     }
 
     /// The larger of the two, broadcast; NaN if either is NaN.
@@ -103,7 +297,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn maximum(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("maximum", Maximum, [self, other])
+        T::case(Tensors("maximum", Maximum, [self, other]))
     }
 
     /// The smaller of the two, broadcast; NaN if either is NaN.
@@ -115,7 +309,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn minimum(&self, other: &Tensor<T>) -> Tensor<T> {
-        elementwise("minimum", Minimum, [self, other])
+        T::case(Tensors("minimum", Minimum, [self, other]))
     }
 
     /// `self += other`, in place where no other tensor shares the storage; `other` is
@@ -131,8 +325,53 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn add_assign(&mut self, other: &Tensor<T>) {
-        let other = other.broadcast_to(self.shape());
-        update("add_assign", Accumulate, [self], [&other]);
+        T::case(AddAssign(self, other));
+    }
+
+    /// `x + c`, as a method: the `+` operator does the same.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// assert_eq!(x.add_scalar(0.5).to_vec(), [1.5, 2.5]);
+    /// ```
+    #[track_caller]
+    pub fn add_scalar(&self, c: T) -> Tensor<T> {
+        T::case(TensorAndNumber("add_scalar", Add, self, c))
+    }
+
+    /// `x · c`, as a method: the `*` operator does the same.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// assert_eq!(x.mul_scalar(3.0).to_vec(), [3.0, 6.0]);
+    /// ```
+    #[track_caller]
+    pub fn mul_scalar(&self, c: T) -> Tensor<T> {
+        T::case(TensorAndNumber("mul_scalar", Mul, self, c))
+    }
+}
+
+struct AddAssign<'a, T: Element>(&'a mut Tensor<T>, &'a Tensor<T>);
+
+impl<T: Number> Case<T> for AddAssign<'_, T> {
+    type Out = ();
+    #[track_caller]
+    fn real(self)
+    where
+        T: Real,
+    {
+        let other = self.1.broadcast_to(self.0.shape());
+        update("add_assign", Accumulate, [self.0], [&other]);
+    }
+    #[track_caller]
+    fn integer(self)
+    where
+        T: Integer,
+    {
+        let other = self.1.broadcast_to(self.0.shape());
+        *self.0 = T::case(Tensors("add_assign", Add, [&*self.0, &other]));
     }
 }
 
@@ -147,65 +386,144 @@ impl<T: Real> Update<T, 1, 1> for Accumulate {
     }
 }
 
-macro_rules! operator {
-    ($trait:ident, $method:ident, |$a:ident, $c:ident| $scalar:expr) => {
-        impl<T: Real> ops::$trait<&Tensor<T>> for &Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, other: &Tensor<T>) -> Tensor<T> {
-                Tensor::$method(self, other)
-            }
-        }
+/// An operand of a tensor of `T`: another tensor, by reference or not, or a number.
+///
+/// It is the right side of the operators `+`, `-`, `*` and `/`, and the argument of comparisons. On the
+/// left of an operator can be a tensor, a reference to one, or a number: `1.0 - &x`.
+///
+/// ```
+/// use retrograd_tensor::Tensor;
+/// let (x, y) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0, 5.0]));
+/// assert_eq!((&x + &y).to_vec(), [4.0, 7.0]);
+/// assert_eq!((1.0 - &x * 2.0).to_vec(), [-1.0, -3.0]);
+/// assert_eq!(y.gt(&x * 2.0).to_vec(), [true, true]);
+/// assert_eq!(y.gt(4.0).to_vec(), [false, true]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no operand of a tensor of `{T}`",
+    label = "neither a tensor of `{T}` nor a number of type `{T}`",
+    note = "of a tensor with another element type, `y.cast::<{T}>()` is one with this type",
+    note = "the literal `2` is an integer, `2.0` a float",
+    note = "of a `Var`, `y.value()` is the tensor; to differentiate, make this side a `Var`, too: \
+            `Var::constant(x)`"
+)]
+pub trait TensorOrNumber<T: Element> {
+    /// The operand as a tensor: that of a number has rank 0.
+    fn into_tensor(self) -> Tensor<T>;
 
-        impl<T: Real> ops::$trait<Tensor<T>> for Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, other: Tensor<T>) -> Tensor<T> {
-                Tensor::$method(&self, &other)
-            }
-        }
-
-        impl<T: Real> ops::$trait<&Tensor<T>> for Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, other: &Tensor<T>) -> Tensor<T> {
-                Tensor::$method(&self, other)
-            }
-        }
-
-        impl<T: Real> ops::$trait<Tensor<T>> for &Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, other: Tensor<T>) -> Tensor<T> {
-                Tensor::$method(self, &other)
-            }
-        }
-
-        impl<T: Real> ops::$trait<T> for &Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, $c: T) -> Tensor<T> {
-                let $a = self;
-                $scalar
-            }
-        }
-
-        impl<T: Real> ops::$trait<T> for Tensor<T> {
-            type Output = Tensor<T>;
-            #[track_caller]
-            fn $method(self, other: T) -> Tensor<T> {
-                ops::$trait::$method(&self, other)
-            }
-        }
-    };
+    /// `left` and this operand, in this order, combined by an operator.
+    #[doc(hidden)]
+    #[track_caller]
+    fn after(self, left: &Tensor<T>, operator: Operator) -> Tensor<T>
+    where
+        T: Number;
 }
 
-operator!(Add, add, |a, c| a.add_scalar(c));
-operator!(Sub, sub, |a, c| a.add_scalar(-c));
-operator!(Mul, mul, |a, c| a.mul_scalar(c));
-operator!(Div, div, |a, c| Tensor::div(a, &Tensor::scalar(c)));
+/// An arithmetic operator.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Operator {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
 
-impl<T: Real> ops::Neg for &Tensor<T> {
+impl<T: Element> TensorOrNumber<T> for T {
+    fn into_tensor(self) -> Tensor<T> {
+        Tensor::scalar(self)
+    }
+    #[track_caller]
+    fn after(self, left: &Tensor<T>, operator: Operator) -> Tensor<T>
+    where
+        T: Number,
+    {
+        match operator {
+            Operator::Add => left.add_scalar(self),
+            Operator::Sub => T::case(TensorAndNumber("sub", Sub, left, self)),
+            Operator::Mul => left.mul_scalar(self),
+            Operator::Div => T::case(TensorAndNumber("div", Div, left, self)),
+        }
+    }
+}
+
+impl<T: Element> TensorOrNumber<T> for &Tensor<T> {
+    fn into_tensor(self) -> Tensor<T> {
+        self.clone()
+    }
+    #[track_caller]
+    fn after(self, left: &Tensor<T>, operator: Operator) -> Tensor<T>
+    where
+        T: Number,
+    {
+        match operator {
+            Operator::Add => left.add(self),
+            Operator::Sub => left.sub(self),
+            Operator::Mul => left.mul(self),
+            Operator::Div => left.div(self),
+        }
+    }
+}
+
+impl<T: Element> TensorOrNumber<T> for Tensor<T> {
+    fn into_tensor(self) -> Tensor<T> {
+        self
+    }
+    #[track_caller]
+    fn after(self, left: &Tensor<T>, operator: Operator) -> Tensor<T>
+    where
+        T: Number,
+    {
+        (&self).after(left, operator)
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, |$x:ident, $c:ident| $reversed:expr) => {
+        impl<T: Number, R: TensorOrNumber<T>> ops::$trait<R> for &Tensor<T> {
+            type Output = Tensor<T>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<T> {
+                other.after(self, Operator::$trait)
+            }
+        }
+
+        impl<T: Number, R: TensorOrNumber<T>> ops::$trait<R> for Tensor<T> {
+            type Output = Tensor<T>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<T> {
+                other.after(&self, Operator::$trait)
+            }
+        }
+
+        operator!(@ $trait, $method, |$x, $c| $reversed, f32 f64 i64 u32);
+    };
+    (@ $trait:ident, $method:ident, |$x:ident, $c:ident| $reversed:expr, $($t:ty)+) => {$(
+        impl ops::$trait<&Tensor<$t>> for $t {
+            type Output = Tensor<$t>;
+            #[track_caller]
+            fn $method(self, $x: &Tensor<$t>) -> Tensor<$t> {
+                let $c = self;
+                $reversed
+            }
+        }
+
+        impl ops::$trait<Tensor<$t>> for $t {
+            type Output = Tensor<$t>;
+            #[track_caller]
+            fn $method(self, x: Tensor<$t>) -> Tensor<$t> {
+                ops::$trait::$method(self, &x)
+            }
+        }
+    )+};
+}
+
+operator!(Add, add, |x, c| x.add_scalar(c));
+operator!(Sub, sub, |x, c| Number::case(NumberAndTensor("sub", Sub, c, x)));
+operator!(Mul, mul, |x, c| x.mul_scalar(c));
+operator!(Div, div, |x, c| Number::case(NumberAndTensor("div", Div, c, x)));
+
+impl<T: Number> ops::Neg for &Tensor<T> {
     type Output = Tensor<T>;
     #[track_caller]
     fn neg(self) -> Tensor<T> {
@@ -213,7 +531,7 @@ impl<T: Real> ops::Neg for &Tensor<T> {
     }
 }
 
-impl<T: Real> ops::Neg for Tensor<T> {
+impl<T: Number> ops::Neg for Tensor<T> {
     type Output = Tensor<T>;
     #[track_caller]
     fn neg(self) -> Tensor<T> {

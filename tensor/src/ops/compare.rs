@@ -1,12 +1,13 @@
 //! Comparisons and conversions between element types.
 
-use crate::element::Element;
+use crate::element::{Element, Float};
 use crate::kernels::elementwise::{map_with, zip_with};
+use crate::ops::binary::TensorOrNumber;
 use crate::tensor::Tensor;
 
 /// # Comparisons
 ///
-/// Comparisons, elementwise and broadcast. As in IEEE 754, NaN is unequal to everything and
+/// Comparisons with a tensor or a number, elementwise and broadcast. As in IEEE 754, NaN is unequal to everything and
 /// neither smaller nor larger.
 impl<T: Element> Tensor<T> {
     /// `a == b`
@@ -17,8 +18,8 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(a.eq(&b).to_vec(), [false, true, false]);
     /// ```
     #[track_caller]
-    pub fn eq(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("eq", self, other, |a, b| a == b)
+    pub fn eq(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("eq", self, &other.into_tensor(), |a, b| a == b)
     }
 
     /// `a != b`
@@ -29,8 +30,8 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(a.ne(&b).to_vec(), [true, false, true]);
     /// ```
     #[track_caller]
-    pub fn ne(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("ne", self, other, |a, b| a != b)
+    pub fn ne(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("ne", self, &other.into_tensor(), |a, b| a != b)
     }
 
     /// `a < b`
@@ -41,8 +42,8 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(a.lt(&b).to_vec(), [true, false, false]);
     /// ```
     #[track_caller]
-    pub fn lt(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("lt", self, other, |a, b| a < b)
+    pub fn lt(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("lt", self, &other.into_tensor(), |a, b| a < b)
     }
 
     /// `a <= b`
@@ -53,8 +54,8 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(a.le(&b).to_vec(), [true, true, false]);
     /// ```
     #[track_caller]
-    pub fn le(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("le", self, other, |a, b| a <= b)
+    pub fn le(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("le", self, &other.into_tensor(), |a, b| a <= b)
     }
 
     /// `a > b`
@@ -63,10 +64,11 @@ impl<T: Element> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// let (a, b) = (Tensor::from([1.0f32, 2.0, f32::NAN]), Tensor::from([2.0, 2.0, 2.0]));
     /// assert_eq!(a.gt(&b).to_vec(), [false, false, false]);
+    /// assert_eq!(a.gt(1.0).to_vec(), [false, true, false]); // or a number
     /// ```
     #[track_caller]
-    pub fn gt(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("gt", self, other, |a, b| a > b)
+    pub fn gt(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("gt", self, &other.into_tensor(), |a, b| a > b)
     }
 
     /// `a >= b`
@@ -77,8 +79,8 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(a.ge(&b).to_vec(), [false, true, false]);
     /// ```
     #[track_caller]
-    pub fn ge(&self, other: &Tensor<T>) -> Tensor<bool> {
-        zip_with("ge", self, other, |a, b| a >= b)
+    pub fn ge(&self, other: impl TensorOrNumber<T>) -> Tensor<bool> {
+        zip_with("ge", self, &other.into_tensor(), |a, b| a >= b)
     }
 
     /// The elements as another type, by the rules of Rust's `as`: floats to integers cut
@@ -95,6 +97,48 @@ impl<T: Element> Tensor<T> {
         T: Cast<U>,
     {
         map_with("cast", self, T::cast)
+    }
+}
+
+/// # Kinds of floats
+impl<T: Float> Tensor<T> {
+    /// Where elements are NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::NAN, f32::INFINITY]);
+    /// assert_eq!(x.isnan().to_vec(), [false, true, false]);
+    /// ```
+    #[doc(alias = "is_nan")]
+    #[track_caller]
+    pub fn isnan(&self) -> Tensor<bool> {
+        map_with("isnan", self, T::is_nan)
+    }
+
+    /// Where elements are infinite, of either sign.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::NAN, f32::NEG_INFINITY]);
+    /// assert_eq!(x.isinf().to_vec(), [false, false, true]);
+    /// ```
+    #[doc(alias = "is_infinite")]
+    #[track_caller]
+    pub fn isinf(&self) -> Tensor<bool> {
+        map_with("isinf", self, |x| x == T::INFINITY || x == T::NEG_INFINITY)
+    }
+
+    /// Where elements are finite: neither NaN nor infinite.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::NAN, f32::INFINITY]);
+    /// assert_eq!(x.isfinite().to_vec(), [true, false, false]);
+    /// ```
+    #[doc(alias = "is_finite")]
+    #[track_caller]
+    pub fn isfinite(&self) -> Tensor<bool> {
+        map_with("isfinite", self, |x| T::NEG_INFINITY < x && x < T::INFINITY)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Cumulative sums, and the products of all other elements for the derivative of a product.
 
 use crate::cost::Cost;
-use crate::error::OrPanic;
-use crate::kernels::Real;
+use crate::element::{Element, Integer};
+use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::rows::{RowKernel, apply_row_kernel, apply_row_kernel_along};
+use crate::kernels::{Case, Number, Real};
 use crate::shape::{Axes, inverse_order};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
@@ -45,10 +46,53 @@ impl<T: Real> RowKernel<T, 1> for ProductOfOthers {
     }
 }
 
+/// [`Tensor::cumsum`] along an axis.
+struct CumsumCase<'a, T: Element>(&'a Tensor<T>, usize);
+
+impl<T: Number> Case<T> for CumsumCase<'_, T> {
+    type Out = Tensor<T>;
+    #[track_caller]
+    fn real(self) -> Tensor<T>
+    where
+        T: Real,
+    {
+        apply_row_kernel_along("cumsum", Cumsum, [self.0], self.1)
+    }
+    #[track_caller]
+    fn integer(self) -> Tensor<T>
+    where
+        T: Integer,
+    {
+        let CumsumCase(x, axis) = self;
+        let mut out = x.view_moved_last(axis).contiguous();
+        let len = x.shape()[axis].max(1);
+        let mut all_fit = true;
+        for line in out.make_mut().chunks_exact_mut(len) {
+            let mut sum = 0;
+            for y in line {
+                sum += y.to_i128();
+                *y = T::checked_from(sum).unwrap_or_else(|| {
+                    all_fit = false;
+                    T::ZERO
+                });
+            }
+        }
+        require(all_fit, "cumsum", ErrorKind::Value, || {
+            format!("a sum along axis {axis} of {:?} is no {}", x.shape(), T::DTYPE)
+        })
+        .map_err(|error| error.hint("cast::<f64>() has a larger range"))
+        .or_panic();
+        out.view_moved_back(axis)
+    }
+}
+
 /// # Cumulative operations
-impl<T: Real> Tensor<T> {
-    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order, in `f64` (as PyTorch does on
-    /// the CPU), and each sum rounded once.
+impl<T: Number> Tensor<T> {
+    /// Running sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`, added in order. That of floats is added in `f64` (as
+    /// PyTorch does on the CPU), and each sum rounded once.
+    ///
+    /// # Panics
+    /// If a sum of integers does not fit their type.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -58,9 +102,12 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor<T> {
         let axis = self.shape().axis("cumsum", axis).or_panic();
-        apply_row_kernel_along("cumsum", Cumsum, [self], axis)
+        T::case(CumsumCase(self, axis))
     }
+}
 
+/// # Cumulative operations
+impl<T: Real> Tensor<T> {
     /// For each element the product of all other elements over `axes`: the derivative of
     /// [`Tensor::prod`], correct also where elements are 0.
     ///

@@ -38,7 +38,7 @@ impl<T: Real> Operand for Tensor<T> {
         self.sum(axis)
     }
     fn diagonal(&self, a: isize, b: isize) -> Self {
-        Tensor::diagonal(self, 0, a, b)
+        Tensor::diagonal(self, a, b, 0)
     }
     fn matmul(&self, other: &Self) -> Self {
         Tensor::matmul(self, other)

@@ -121,7 +121,7 @@ impl Algebra<f64> for Text<'_> {
     type V = Term;
     type M = Condition;
 
-    by_name!(sign exp ln tanh erf sin cos softplus);
+    by_name!(sign round exp ln tanh erf sin cos softplus);
 
     /// With at most six significant digits.
     fn splat(self, x: f64) -> Term {

@@ -157,9 +157,7 @@ impl<T: Real> Tensor<T> {
         if !picks.is_empty() {
             add_lines(out.make_mut(), moved.shape(), idx.shape(), &picks, src.as_slice());
         }
-        let mut back: Vec<isize> = (0..self.rank() as isize - 1).collect();
-        back.insert(axis, self.rank() as isize - 1);
-        out.permute(back)
+        out.view_moved_back(axis)
     }
 
     /// A copy of `self` with slice `i` of `src` added to slice `idx[i]`, along `axis`: the

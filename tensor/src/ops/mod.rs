@@ -6,7 +6,8 @@
 //! vector-Jacobian product (VJP) of a formula is next to it.
 
 pub mod activation;
-mod binary;
+pub mod binary;
+pub mod close;
 pub mod compare;
 mod cumulative;
 pub mod einsum;

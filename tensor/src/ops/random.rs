@@ -105,6 +105,32 @@ impl<T: Real> Tensor<T> {
         })
     }
 
+    /// [`Tensor::rand`] of the same shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<f32>::zeros([2, 3]).rand_like(&mut Rng::new(1));
+    /// assert_eq!(x, Tensor::rand([2, 3], &mut Rng::new(1)));
+    /// ```
+    #[track_caller]
+    pub fn rand_like(&self, rng: &mut Rng) -> Tensor<T> {
+        Tensor::rand(*self.shape(), rng)
+    }
+
+    /// [`Tensor::randn`] of the same shape.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// # use retrograd_tensor::random::Rng;
+    /// let x = Tensor::<f32>::zeros([2, 3]).randn_like(&mut Rng::new(1));
+    /// assert_eq!(x, Tensor::randn([2, 3], &mut Rng::new(1)));
+    /// ```
+    #[track_caller]
+    pub fn randn_like(&self, rng: &mut Rng) -> Tensor<T> {
+        Tensor::randn(*self.shape(), rng)
+    }
+
     /// Inverted dropout (Srivastava et al. 2014): 0 with probability `p`, else
     /// `x · 1/(1 - p)`. The vector-Jacobian product is the same dropout of the gradient,
     /// under the same key.

@@ -1,17 +1,39 @@
 //! Reductions. Axes are `-1`, `[0, 2]` or `..` for all; the `_keepdim` forms keep them with size 1,
 //! the others remove them.
 
+use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
-use crate::kernels::Real;
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
+use crate::kernels::{Case, Number, Real, integers};
 use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
 macro_rules! fold {
-    ($name:ident, $init:expr, $step:ident, $lanes:ident) => {
+    ($name:ident, $init:expr, $step:ident, $lanes:ident, $Case:ident, $start:expr, $integers:expr) => {
         #[derive(Clone, Copy)]
         struct $name;
+
+        /// The reduction over axes, with a name for errors.
+        struct $Case<'a, T: Element>(&'static str, &'a Tensor<T>, AxisSet);
+
+        impl<T: Number> Case<T> for $Case<'_, T> {
+            type Out = Tensor<T>;
+            #[track_caller]
+            fn real(self) -> Tensor<T>
+            where
+                T: Real,
+            {
+                reduce(self.0, $name, self.1, self.2)
+            }
+            #[track_caller]
+            fn integer(self) -> Tensor<T>
+            where
+                T: Integer,
+            {
+                integers::fold(self.0, self.1, self.2, $start, $integers)
+            }
+        }
 
         impl<T: Real> Reduction<T> for $name {
             fn init() -> T {
@@ -45,16 +67,19 @@ macro_rules! keepdim {
     )*};
 }
 
-fold!(Sum, T::ZERO, add, sum);
-fold!(Product, T::ONE, mul, product);
-fold!(Max, T::NEG_INFINITY, max, max_lane);
-fold!(Min, T::INFINITY, min, min_lane);
+fold!(Sum, T::ZERO, add, sum, SumCase, Some(0), i128::checked_add);
+fold!(Product, T::ONE, mul, product, ProductCase, Some(1), i128::checked_mul);
+fold!(Max, T::NEG_INFINITY, max, max_lane, MaxCase, None, |a: i128, b| Some(a.max(b)));
+fold!(Min, T::INFINITY, min, min_lane, MinCase, None, |a: i128, b| Some(a.min(b)));
 
 /// # Reductions
-impl<T: Real> Tensor<T> {
+impl<T: Number> Tensor<T> {
     /// The sum over axes. An empty sum is 0. Blocked, with a relative error of about
     /// `log₂(n) · ε` for terms of one sign, and the same for any layout and any number of
     /// threads.
+    ///
+    /// # Panics
+    /// If a sum of integers does not fit their type.
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
@@ -65,20 +90,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor<T> {
-        reduce("sum", Sum, self, axes.resolve("sum", self.shape()).or_panic())
-    }
-
-    /// The mean over axes. The mean of no elements is NaN.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.mean(0).to_vec(), [2.0, 3.0]);
-    /// ```
-    #[track_caller]
-    pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
-        let axes = axes.resolve("mean", self.shape()).or_panic();
-        reduce("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
+        T::case(SumCase("sum", self, axes.resolve("sum", self.shape()).or_panic()))
     }
 
     /// The product over axes. An empty product is 1.
@@ -90,7 +102,7 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn prod(&self, axes: impl Axes) -> Tensor<T> {
-        reduce("prod", Product, self, axes.resolve("prod", self.shape()).or_panic())
+        T::case(ProductCase("prod", self, axes.resolve("prod", self.shape()).or_panic()))
     }
 
     /// The maximum over axes; NaN if an element is NaN.
@@ -106,7 +118,8 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor<T> {
-        self.max_or_min("max", Max, axes)
+        let axes = self.axes_of_extremum("max", axes);
+        T::case(MaxCase("max", self, axes))
     }
 
     /// The minimum over axes; NaN if an element is NaN.
@@ -121,16 +134,17 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor<T> {
-        self.max_or_min("min", Min, axes)
+        let axes = self.axes_of_extremum("min", axes);
+        T::case(MinCase("min", self, axes))
     }
 
     #[track_caller]
-    fn max_or_min(&self, op: &'static str, f: impl Reduction<T>, axes: impl Axes) -> Tensor<T> {
+    fn axes_of_extremum(&self, op: &'static str, axes: impl Axes) -> AxisSet {
         let axes = axes.resolve(op, self.shape()).or_panic();
         if self.shape().reduced(axes, false).numel() > 0 {
             reduce::check_not_empty(op, self.shape(), axes);
         }
-        reduce(op, f, self, axes)
+        axes
     }
 
     /// Index of the largest element over axes: the first of equals, and the first NaN if there
@@ -163,6 +177,43 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn argmin(&self, axes: impl Axes) -> Tensor<i64> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
+    }
+
+    keepdim! {
+        sum_keepdim = sum() -> Tensor<T>;
+        prod_keepdim = prod() -> Tensor<T>;
+        max_keepdim = max() -> Tensor<T>;
+        min_keepdim = min() -> Tensor<T>;
+        argmax_keepdim = argmax() -> Tensor<i64>;
+        argmin_keepdim = argmin() -> Tensor<i64>;
+    }
+
+    /// The number of elements that a reduction over `axes` combines to one.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::Axes;
+    /// let x = Tensor::<f32>::ones([2, 3, 5]);
+    /// assert_eq!(x.count([0, 2].resolve("count", x.shape()).unwrap()), 10);
+    /// ```
+    pub fn count(&self, axes: AxisSet) -> usize {
+        axes.iter().map(|i| self.shape()[i]).product()
+    }
+}
+
+/// # Reductions of floats
+impl<T: Real> Tensor<T> {
+    /// The mean over axes. The mean of no elements is NaN.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.mean(0).to_vec(), [2.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn mean(&self, axes: impl Axes) -> Tensor<T> {
+        let axes = axes.resolve("mean", self.shape()).or_panic();
+        reduce("mean", Sum, self, axes) / T::from_f64(self.count(axes) as f64)
     }
 
     /// The variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
@@ -235,29 +286,11 @@ impl<T: Real> Tensor<T> {
     }
 
     keepdim! {
-        sum_keepdim = sum() -> Tensor<T>;
         mean_keepdim = mean() -> Tensor<T>;
-        prod_keepdim = prod() -> Tensor<T>;
-        max_keepdim = max() -> Tensor<T>;
-        min_keepdim = min() -> Tensor<T>;
-        argmax_keepdim = argmax() -> Tensor<i64>;
-        argmin_keepdim = argmin() -> Tensor<i64>;
         var_keepdim = var(correction: usize) -> Tensor<T>;
         std_keepdim = std(correction: usize) -> Tensor<T>;
         logsumexp_keepdim = logsumexp() -> Tensor<T>;
         norm_keepdim = norm() -> Tensor<T>;
-    }
-
-    /// The number of elements that a reduction over `axes` combines to one.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// use retrograd_tensor::Axes;
-    /// let x = Tensor::<f32>::ones([2, 3, 5]);
-    /// assert_eq!(x.count([0, 2].resolve("count", x.shape()).unwrap()), 10);
-    /// ```
-    pub fn count(&self, axes: AxisSet) -> usize {
-        axes.iter().map(|i| self.shape()[i]).product()
     }
 
     /// The adjoint of [`Tensor::broadcast_to`]: sums over the axes that were broadcast, so
@@ -303,10 +336,10 @@ fn finite_or_zero<T: Real>(x: &Tensor<T>) -> Tensor<T> {
 }
 
 /// The first index of the largest element by the order `is_better`; the first NaN if there is one.
-fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> bool) -> i64 {
+fn best<T: Element>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> bool) -> i64 {
     let (mut at, mut best) = (0, None);
     for (i, x) in line.enumerate() {
-        if x.is_nan() {
+        if is_nan(x) {
             return i as i64;
         }
         if best.is_none_or(|old| is_better(x, old)) {
@@ -314,6 +347,12 @@ fn best<T: Real>(line: &mut dyn Iterator<Item = T>, is_better: impl Fn(T, T) -> 
         }
     }
     at
+}
+
+/// NaN is the only number that differs from itself.
+#[allow(clippy::eq_op)]
+fn is_nan<T: Element>(x: T) -> bool {
+    x != x
 }
 
 /// # Reductions

@@ -269,10 +269,10 @@ impl<T: Real> Tensor<T> {
     /// use retrograd_tensor::Tensor;
     /// let x = Tensor::from([[1.0f32, 1.0, f32::NAN], [1.0, 2.0, 3.0]]);
     /// let keep = Tensor::from([[true, true, false], [false, false, false]]);
-    /// assert_eq!(x.masked_softmax(&keep, -1).to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
+    /// assert_eq!(x.masked_softmax(-1, &keep).to_vec(), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
-    pub fn masked_softmax(&self, keep: &Tensor<bool>, axis: isize) -> Tensor<T> {
+    pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Tensor<T> {
         let axis = self.shape().axis("masked_softmax", axis).or_panic();
         let keep = keep_as_numbers::<T>(keep).broadcast_to(self.shape());
         apply_row_kernel_along("masked_softmax", MaskedSoftmax, [self, &keep], axis)

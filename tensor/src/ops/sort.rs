@@ -4,14 +4,14 @@
 //! keep their order, so ties go to the lower index in both directions.
 
 use crate::cost::Cost;
+use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
 use crate::par;
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
 /// # Sorting
-impl<T: Real> Tensor<T> {
+impl<T: Element> Tensor<T> {
     /// The elements in order along an axis, and the index each came from. Stable; NaN is last
     /// if ascending and first if descending.
     ///
@@ -55,12 +55,12 @@ impl<T: Real> Tensor<T> {
     ///
     /// ```
     /// use retrograd_tensor::Tensor;
-    /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(2, 0, true);
+    /// let (values, from) = Tensor::from([3.0f32, 5.0, 5.0, 1.0]).topk(0, 2, true);
     /// assert_eq!(values.to_vec(), [5.0, 5.0]);
     /// assert_eq!(from.to_vec(), [1, 2]);
     /// ```
     #[track_caller]
-    pub fn topk(&self, k: usize, axis: isize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
+    pub fn topk(&self, axis: isize, k: usize, largest: bool) -> (Tensor<T>, Tensor<i64>) {
         let axis = self.shape().axis("topk", axis).or_panic();
         let size = self.shape()[axis];
         require(k <= size, "topk", ErrorKind::Value, || {
@@ -72,14 +72,15 @@ impl<T: Real> Tensor<T> {
 }
 
 /// NaN is equal to itself and above every number.
-fn ascending<T: Real>(a: T, b: T) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+#[allow(clippy::eq_op)]
+fn ascending<T: Element>(a: T, b: T) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| (a != a).cmp(&(b != b)))
 }
 
 /// The first `k` of each line in order, with their indices.
 #[inline(never)]
 #[track_caller]
-fn first_in_order<T: Real>(
+fn first_in_order<T: Element>(
     op: &'static str,
     x: &Tensor<T>,
     axis: usize,
@@ -117,7 +118,5 @@ fn first_in_order<T: Real>(
             }
         });
     });
-    let mut back: Vec<isize> = (0..x.rank() as isize - 1).collect();
-    back.insert(axis, x.rank() as isize - 1);
-    (values.permute(&back), from.permute(&back))
+    (values.view_moved_back(axis), from.view_moved_back(axis))
 }

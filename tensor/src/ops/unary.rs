@@ -1,8 +1,9 @@
 //! Unary functions.
 
 use crate::cost::Cost;
+use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
+use crate::kernels::{Case, Number, Real, integers};
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::simd::Algebra;
 use crate::tensor::Tensor;
@@ -21,6 +22,26 @@ pointwise! {
     /// The sign of `x`
     Sign = "sign", saves Nothing, costs MOVE;
     f(self, a, x) { a.sign(x) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+
+    /// `⌊x⌋`
+    Floor = "floor", saves Nothing, costs MOVE;
+    f(self, a, x) { floor(a, x) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+
+    /// `⌈x⌉`
+    Ceil = "ceil", saves Nothing, costs MOVE;
+    f(self, a, x) { a.neg(floor(a, a.neg(x))) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+
+    /// The nearest integer, ties to even
+    Round = "round", saves Nothing, costs MOVE;
+    f(self, a, x) { a.round(x) }
+    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+
+    /// The integer towards 0
+    Trunc = "trunc", saves Nothing, costs MOVE;
+    f(self, a, x) { a.select(a.lt(a.splat(T::ZERO), x), floor(a, x), a.neg(floor(a, a.neg(x)))) }
     vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
 
     /// `x²`
@@ -123,11 +144,40 @@ pointwise! {
         let inside = a.and(a.lt(a.splat(self.lo), x), a.lt(x, a.splat(self.hi)));
         a.select(inside, g, a.splat(T::ZERO))
     }
+
+    /// `x` with other numbers for NaN, `∞` and `-∞`
+    NanToNum {
+        /// The number for NaN.
+        nan,
+        /// The number for `∞`.
+        posinf,
+        /// The number for `-∞`.
+        neginf,
+    } = "nan_to_num", saves Input, costs MOVE;
+    f(self, a, x) {
+        let finite_or_nan = a.select(a.eq(x, a.splat(T::INFINITY)), a.splat(self.posinf), x);
+        let finite_or_nan =
+            a.select(a.eq(x, a.splat(T::NEG_INFINITY)), a.splat(self.neginf), finite_or_nan);
+        a.select(a.is_nan(x), a.splat(self.nan), finite_or_nan)
+    }
+    vjp(self, a, x, g) {
+        a.select(a.lt(a.abs(x), a.splat(T::INFINITY)), g, a.splat(T::ZERO))
+    }
+}
+
+/// The nearest integer, less 1 where that is above `x`.
+#[inline(always)]
+fn floor<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
+    let nearest = a.round(x);
+    a.select(a.lt(x, nearest), a.sub(nearest, a.splat(T::ONE)), nearest)
 }
 
 /// # Unary functions
-impl<T: Real> Tensor<T> {
+impl<T: Number> Tensor<T> {
     /// `-x`, as a method: the `-` operator does the same.
+    ///
+    /// # Panics
+    /// If the negative of an integer does not fit its type.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -136,10 +186,13 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn neg(&self) -> Tensor<T> {
-        self.map(Neg)
+        T::case(NegCase(self))
     }
 
     /// `|x|`. The derivative at 0 is 0.
+    ///
+    /// # Panics
+    /// If the magnitude of an integer does not fit its type.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -148,9 +201,40 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn abs(&self) -> Tensor<T> {
-        self.map(Abs)
+        T::case(AbsCase(self))
     }
+}
 
+/// The case of a unary function that integers have, too.
+macro_rules! unary_case {
+    ($Case:ident: $name:literal, $Op:ident, $integers:expr) => {
+        struct $Case<'a, T: Element>(&'a Tensor<T>);
+
+        impl<T: Number> Case<T> for $Case<'_, T> {
+            type Out = Tensor<T>;
+            #[track_caller]
+            fn real(self) -> Tensor<T>
+            where
+                T: Real,
+            {
+                self.0.map($Op)
+            }
+            #[track_caller]
+            fn integer(self) -> Tensor<T>
+            where
+                T: Integer,
+            {
+                integers::elementwise($name, [self.0], |[x]| Some($integers(x)))
+            }
+        }
+    };
+}
+
+unary_case!(NegCase: "neg", Neg, |x: i128| -x);
+unary_case!(AbsCase: "abs", Abs, |x: i128| x.abs());
+
+/// # Unary functions
+impl<T: Real> Tensor<T> {
     /// -1, 0 or 1; NaN of NaN. The derivative is 0 everywhere.
     ///
     /// ```
@@ -161,6 +245,54 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn sign(&self) -> Tensor<T> {
         self.map(Sign)
+    }
+
+    /// The largest integer that is not above `x`. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
+    /// assert_eq!(x.floor().to_vec(), [-2.0, 0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn floor(&self) -> Tensor<T> {
+        self.map(Floor)
+    }
+
+    /// The smallest integer that is not below `x`. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
+    /// assert_eq!(x.ceil().to_vec(), [-1.0, 0.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn ceil(&self) -> Tensor<T> {
+        self.map(Ceil)
+    }
+
+    /// The nearest integer, and the even one of two that are equally near. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([0.5f32, 1.5, -2.6]);
+    /// assert_eq!(x.round().to_vec(), [0.0, 2.0, -3.0]);
+    /// ```
+    #[track_caller]
+    pub fn round(&self) -> Tensor<T> {
+        self.map(Round)
+    }
+
+    /// The integer part: `x` rounded towards 0. The derivative is 0.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1.5f32, 0.0, 1.5]);
+    /// assert_eq!(x.trunc().to_vec(), [-1.0, 0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn trunc(&self) -> Tensor<T> {
+        self.map(Trunc)
     }
 
     /// `x²`
@@ -310,30 +442,6 @@ impl<T: Real> Tensor<T> {
         self.map(Powf { p })
     }
 
-    /// `x + c`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0]);
-    /// assert_eq!(x.add_scalar(0.5).to_vec(), [1.5, 2.5]);
-    /// ```
-    #[track_caller]
-    pub fn add_scalar(&self, c: T) -> Tensor<T> {
-        self.map(AddScalar { c })
-    }
-
-    /// `x · c`
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0]);
-    /// assert_eq!(x.mul_scalar(3.0).to_vec(), [3.0, 6.0]);
-    /// ```
-    #[track_caller]
-    pub fn mul_scalar(&self, c: T) -> Tensor<T> {
-        self.map(MulScalar { c })
-    }
-
     /// `min(max(x, lo), hi)`; NaN of NaN. The derivative is 1 between `lo` and `hi` and 0
     /// elsewhere, also at the bounds.
     ///
@@ -353,5 +461,18 @@ impl<T: Real> Tensor<T> {
         })
         .or_panic();
         self.map(Clamp { lo, hi })
+    }
+    /// `x` with other numbers for NaN, `∞` and `-∞`; PyTorch's defaults are 0 and the largest finite
+    /// numbers, [`Float::MAX`](crate::Float::MAX) and its negative. The derivative is 1 where `x` is finite
+    /// and 0 elsewhere.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0]);
+    /// assert_eq!(x.nan_to_num(0.0, 9.0, -9.0).to_vec(), [0.0, 9.0, -9.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn nan_to_num(&self, nan: T, posinf: T, neginf: T) -> Tensor<T> {
+        self.map(NanToNum { nan, posinf, neginf })
     }
 }

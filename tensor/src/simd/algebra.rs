@@ -48,6 +48,8 @@ pub trait Algebra<T: Copy>: Copy {
     fn sign(self, a: Self::V) -> Self::V;
     /// Correctly rounded square root.
     fn sqrt(self, a: Self::V) -> Self::V;
+    /// Nearest integer, ties to even, with the sign of `a` where it is zero.
+    fn round(self, a: Self::V) -> Self::V;
     /// Smaller of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// Larger of the two; NaN if either is NaN, `b` if they are equal (as zeros of two signs).

@@ -161,6 +161,11 @@ impl Algebra<f32> for Avx2 {
     fn sqrt(self, a: V) -> V {
         cpu!([_mm256_sqrt_ps(a[0]), _mm256_sqrt_ps(a[1])])
     }
+    #[inline(always)]
+    fn round(self, a: V) -> V {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        cpu!([_mm256_round_ps::<NEAREST>(a[0]), _mm256_round_ps::<NEAREST>(a[1])])
+    }
     // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
     #[inline(always)]
     fn min(self, a: V, b: V) -> V {
@@ -272,11 +277,6 @@ impl Lanes<f32> for Avx2 {
             _mm256_max_ps(lo[0], _mm256_min_ps(hi[0], x[0])),
             _mm256_max_ps(lo[1], _mm256_min_ps(hi[1], x[1])),
         ])
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        cpu!([_mm256_round_ps::<NEAREST>(a[0]), _mm256_round_ps::<NEAREST>(a[1])])
     }
     #[inline(always)]
     fn any(self, m: M) -> bool {

@@ -95,6 +95,11 @@ impl Algebra<f32> for Avx512 {
     fn sqrt(self, a: __m512) -> __m512 {
         cpu!(_mm512_sqrt_ps(a))
     }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        cpu!(_mm512_roundscale_ps::<NEAREST>(a))
+    }
     // The instruction returns `b` where either is NaN, so only a NaN in `a` has to be handled.
     #[inline(always)]
     fn min(self, a: __m512, b: __m512) -> __m512 {
@@ -178,11 +183,6 @@ impl Lanes<f32> for Avx512 {
     #[inline(always)]
     fn clamp(self, x: __m512, lo: __m512, hi: __m512) -> __m512 {
         cpu!(_mm512_max_ps(lo, _mm512_min_ps(hi, x)))
-    }
-    #[inline(always)]
-    fn round(self, a: __m512) -> __m512 {
-        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        cpu!(_mm512_roundscale_ps::<NEAREST>(a))
     }
     #[inline(always)]
     fn any(self, m: __mmask16) -> bool {

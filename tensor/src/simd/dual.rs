@@ -91,6 +91,10 @@ impl<T: Float, A: Algebra<T>> Algebra<T> for Dual<A> {
         self.chain(y, self.0.div(self.0.splat(T::from_f64(0.5)), y), x)
     }
     #[inline(always)]
+    fn round(self, (x, _): Self::V) -> Self::V {
+        (self.0.round(x), self.0.splat(T::ZERO))
+    }
+    #[inline(always)]
     fn min(self, (x, dx): Self::V, (y, dy): Self::V) -> Self::V {
         (self.0.min(x, y), self.0.select(self.0.lt(x, y), dx, dy))
     }

@@ -36,8 +36,6 @@ pub trait Lanes<T: Copy>: Algebra<T> + Send + Sync + 'static {
         let x = self.select(self.lt(hi, x), hi, x);
         self.select(self.lt(x, lo), lo, x)
     }
-    /// Nearest integer, ties to even.
-    fn round(self, a: Self::V) -> Self::V;
 
     /// Whether any lane is true.
     fn any(self, m: Self::M) -> bool;

@@ -129,6 +129,10 @@ impl Algebra<f32> for Neon {
         four!(vsqrtq_f32; a)
     }
     #[inline(always)]
+    fn round(self, a: V) -> V {
+        four!(vrndnq_f32; a)
+    }
+    #[inline(always)]
     fn min(self, a: V, b: V) -> V {
         [self.min4(a[0], b[0]), self.min4(a[1], b[1]), self.min4(a[2], b[2]), self.min4(a[3], b[3])]
     }
@@ -211,10 +215,6 @@ impl Lanes<f32> for Neon {
     fn copysign(self, a: V, sign: V) -> V {
         let bit = cpu!([vdupq_n_u32(1 << 31); 4]);
         self.select(bit, sign, a)
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        four!(vrndnq_f32; a)
     }
     #[inline(always)]
     fn any(self, m: M) -> bool {

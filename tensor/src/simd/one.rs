@@ -59,6 +59,10 @@ impl Algebra<f64> for One {
         a.sqrt()
     }
     #[inline(always)]
+    fn round(self, a: f64) -> f64 {
+        a.round_ties_even()
+    }
+    #[inline(always)]
     fn min(self, a: f64, b: f64) -> f64 {
         if a < b || a.is_nan() { a } else { b }
     }
@@ -176,10 +180,6 @@ impl Lanes<f64> for One {
     #[inline(always)]
     fn copysign(self, a: f64, sign: f64) -> f64 {
         a.copysign(sign)
-    }
-    #[inline(always)]
-    fn round(self, a: f64) -> f64 {
-        a.round_ties_even()
     }
     #[inline(always)]
     fn any(self, m: bool) -> bool {

@@ -137,6 +137,10 @@ impl Algebra<f32> for Portable {
         each(a, f32::sqrt)
     }
     #[inline(always)]
+    fn round(self, a: V) -> V {
+        each(a, nearest)
+    }
+    #[inline(always)]
     fn min(self, a: V, b: V) -> V {
         both(a, b, smaller)
     }
@@ -219,10 +223,6 @@ impl Lanes<f32> for Portable {
     #[inline(always)]
     fn copysign(self, a: V, sign: V) -> V {
         both(a, sign, |a, s| f32::from_bits(a.to_bits() & !SIGN | s.to_bits() & SIGN))
-    }
-    #[inline(always)]
-    fn round(self, a: V) -> V {
-        each(a, nearest)
     }
     #[inline(always)]
     fn any(self, m: M) -> bool {

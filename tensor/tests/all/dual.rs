@@ -75,6 +75,10 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         Neg, -10.0, 10.0;
         Abs, -10.0, 10.0;
         Sign, -10.0, 10.0;
+        Floor, -10.0, 10.0;
+        Ceil, -10.0, 10.0;
+        Round, -10.0, 10.0;
+        Trunc, -10.0, 10.0;
         Square, -10.0, 10.0;
         Sqrt, 0.01, 10.0;
         Rsqrt, 0.1, 10.0;
@@ -90,6 +94,7 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         AddScalar { c: 2.0 }, -10.0, 10.0;
         MulScalar { c: -3.0 }, -10.0, 10.0;
         Clamp { lo: -2.0, hi: 3.0 }, -10.0, 10.0;
+        NanToNum { nan: 1.0, posinf: 2.0, neginf: 3.0 }, -10.0, 10.0;
         Relu, -10.0, 10.0;
         ReluSquared, -50.0, 50.0;
         LeakyRelu { slope: 0.1 }, -10.0, 10.0;

@@ -65,6 +65,15 @@ fn above(x: f64, low: f64) -> f64 {
     if x <= 0.0 { low } else { x }
 }
 
+fn finite(x: f64) -> f64 {
+    match x {
+        f64::INFINITY => 8.0,
+        f64::NEG_INFINITY => -9.0,
+        _ if x.is_nan() => 7.0,
+        _ => x,
+    }
+}
+
 fn gelu_tanh_derivative(x: f64) -> f64 {
     let t = (GELU_C * x * (GELU_A * x * x + 1.0)).tanh();
     0.5 * (1.0 + t + x * (1.0 - t * t) * GELU_C * (1.0 + 3.0 * GELU_A * x * x))
@@ -75,6 +84,19 @@ fn unaries() -> Vec<Unary> {
         unary!(neg, Neg, input, |x| -x, |_| -1.0, 0.0, 0.0),
         unary!(abs, Abs, input, f64::abs, sign, 0.0, 0.0),
         unary!(sign, Sign, input, sign, |_| 0.0, 0.0, 0.0),
+        unary!(floor, Floor, input, f64::floor, |_| 0.0, 0.0, 0.0),
+        unary!(ceil, Ceil, input, f64::ceil, |_| 0.0, 0.0, 0.0),
+        unary!(round, Round, input, f64::round_ties_even, |_| 0.0, 0.0, 0.0),
+        unary!(trunc, Trunc, input, f64::trunc, |_| 0.0, 0.0, 0.0),
+        unary!(
+            nan_to_num,
+            NanToNum { nan: 7.0, posinf: 8.0, neginf: -9.0 },
+            input,
+            finite,
+            |x| if x.is_finite() { 1.0 } else { 0.0 },
+            0.0,
+            0.0
+        ),
         unary!(square, Square, input, |x| x * x, |x| 2.0 * x, 0.5, 0.0),
         unary!(sqrt, Sqrt, output, f64::sqrt, |x| 0.5 / x.sqrt(), 0.5, 0.0),
         unary!(rsqrt, Rsqrt, output, |x| 1.0 / x.sqrt(), |x| -0.5 * x.powf(-1.5), 1.5, 0.0),
@@ -293,7 +315,8 @@ fn documented_conventions_hold() {
     assert_eq!(of(|x| x.sigmoid(), f32::INFINITY), 1.0);
     for f in unaries() {
         for nan in [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)] {
-            assert!(of(f.f32, nan).is_nan(), "{} of NaN", f.name);
+            let keeps_nan = f.name != "nan_to_num";
+            assert_eq!(of(f.f32, nan).is_nan(), keeps_nan, "{} of NaN", f.name);
         }
     }
     // Derivatives at kinks.
@@ -366,12 +389,17 @@ fn max_or_min(a: f64, b: f64, larger: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { (a * larger).max(b * larger) * larger }
 }
 
-const BINARY: [Binary; 7] = [
+const BINARY: [Binary; 9] = [
     binary!(add, |a, b| a + b),
     binary!(sub, |a, b| a - b),
     binary!(mul, |a, b| a * b),
     binary!(div, |a, b| a / b),
     binary!(pow, f64::powf),
+    binary!(fmod, |a, b| a % b),
+    binary!(remainder, |a, b| {
+        let rest = a % b;
+        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+    }),
     binary!(maximum, |a, b| max_or_min(a, b, 1.0)),
     binary!(minimum, |a, b| max_or_min(a, b, -1.0)),
 ];
@@ -403,15 +431,39 @@ fn all_pairs_of_special_values_are_rounded_once() {
 }
 
 #[test]
+fn operators_take_numbers_on_either_side() {
+    /// Equal bits of an operator with a number and with a tensor that repeats it.
+    macro_rules! check {
+        ($t:ty: $($op:tt)+) => {
+            for c in SPECIAL.map(|c| c as $t) {
+                let x = Tensor::from(SPECIAL.map(|x| x as $t));
+                let all = x.full_like(c);
+                on_levels(|_| {
+                    $(
+                        same(concat!("number ", stringify!($op)), &(c $op &x), &(&all $op &x));
+                        same(concat!(stringify!($op), " number"), &(&x $op c), &(&x $op &all));
+                        same("by value", &(c $op x.clone()), &(x.full_like(c) $op x.clone()));
+                    )+
+                });
+            }
+        };
+    }
+    check!(f32: + - * /);
+    check!(f64: + - * /);
+    let x = Tensor::from([[1.0f32, 2.0], [4.0, 8.0]]);
+    assert_eq!((1.0 - 2.0 / x.t() * 3.0).to_vec(), [-5.0, -0.5, -2.0, 0.25]);
+}
+
+#[test]
 fn comparisons_of_special_values() {
     type Compare = fn(&Tensor<f32>, &Tensor<f32>) -> Tensor<bool>;
     let all: [(Compare, fn(&f32, &f32) -> bool); 6] = [
-        (Tensor::eq, f32::eq),
-        (Tensor::ne, f32::ne),
-        (Tensor::lt, f32::lt),
-        (Tensor::le, f32::le),
-        (Tensor::gt, f32::gt),
-        (Tensor::ge, f32::ge),
+        (|a, b| a.eq(b), f32::eq),
+        (|a, b| a.ne(b), f32::ne),
+        (|a, b| a.lt(b), f32::lt),
+        (|a, b| a.le(b), f32::le),
+        (|a, b| a.gt(b), f32::gt),
+        (|a, b| a.ge(b), f32::ge),
     ];
     let n = SPECIAL.len();
     let column = Tensor::from_vec(SPECIAL.to_vec(), [n, 1]);
@@ -423,6 +475,15 @@ fn comparisons_of_special_values() {
                 assert_eq!(y.at(&[i, j]), want(&SPECIAL[i], &SPECIAL[j]));
             }
         }
+    }
+    for c in SPECIAL {
+        assert_eq!(row.lt(c), row.lt(c));
+        assert_eq!(row.ne(c), row.ne(Tensor::scalar(c)));
+    }
+    let kinds = |x: f32| (x.is_nan(), x.is_infinite(), x.is_finite());
+    let (nan, inf, finite) = (row.isnan(), row.isinf(), row.isfinite());
+    for (i, &x) in SPECIAL.iter().enumerate() {
+        assert_eq!((nan.at(&[i]), inf.at(&[i]), finite.at(&[i])), kinds(x), "{x}");
     }
     assert_eq!(Tensor::from([f32::NAN, 300.9, -1e30]).cast::<i64>().to_vec(), [0, 300, i64::MIN]);
     assert_eq!(Tensor::from([f32::NAN, -0.0, 1e-45]).cast::<bool>().to_vec(), [true, false, true]);

@@ -4,11 +4,13 @@
 
 mod common;
 
+mod close;
 mod display;
 mod dual;
 mod elementwise;
 mod gemm;
 mod index;
+mod integers;
 mod lanes;
 mod linear;
 mod mask_join;

@@ -137,7 +137,7 @@ proptest! {
         let negative = axis as isize - dims.len() as isize;
         // Few distinct values, for many ties.
         let x: Tensor<f32> = Tensor::from_fn(dims.as_slice(), |_| rng.below(5) as f32 - 2.0);
-        let keep = x.gt(&Tensor::scalar(0.0));
+        let keep = x.gt(0.0);
         for (name, x) in layouts(&x) {
             let groups = groups(&x, AxisSet::EMPTY.insert(axis));
             if dims[axis] > 0 {
@@ -158,7 +158,7 @@ proptest! {
                 sum = if i % dims[axis] == 0 { x } else { sum + x };
                 prop_assert_eq!(y, sum);
             }
-            let keep = x.gt(&Tensor::scalar(0.0));
+            let keep = x.gt(0.0);
             let any: Vec<bool> = groups.iter().map(|g| g.iter().any(|&v| v > 0.0)).collect();
             let all: Vec<bool> = groups.iter().map(|g| g.iter().all(|&v| v > 0.0)).collect();
             prop_assert_eq!(keep.any(axis as isize).to_vec(), any);
@@ -405,7 +405,7 @@ fn reductions_over_several_axes_and_with_kept_axes() {
     assert_eq!(x.argmax([]).to_vec(), [0; 24]);
     assert_eq!(Tensor::scalar(3.0f64).argmin(..).item(), 0);
 
-    let big = x.gt(&Tensor::scalar(0.5));
+    let big = x.gt(0.5);
     let count = |t: &Tensor<bool>| t.to_vec().into_iter().filter(|&b| b).count();
     assert_eq!(big.any(..).item(), count(&big) > 0);
     assert_eq!(big.all([0, 1]).to_vec(), {

@@ -90,7 +90,7 @@ fn softmaxes<T: Real>(dims: &[usize], axis: usize, seed: u64) {
 
     // Masked: equal to softmax of the kept elements.
     let keep = Tensor::from_fn(dims, |_| rng.below(3) > 0);
-    let y = x.masked_softmax(&keep, name);
+    let y = x.masked_softmax(name, &keep);
     let flags = lines(&keep.cast::<f64>(), axis);
     let want: Vec<Vec<f64>> = rows
         .iter()
@@ -105,14 +105,14 @@ fn softmaxes<T: Real>(dims: &[usize], axis: usize, seed: u64) {
 
     // Masked elements and layouts have no influence.
     let dirty = x.masked_fill(&!&keep, T::NAN);
-    same("masked NaN", &dirty.masked_softmax(&keep, name), &y);
-    same("masked inf", &x.masked_fill(&!&keep, T::INFINITY).masked_softmax(&keep, name), &y);
+    same("masked NaN", &dirty.masked_softmax(name, &keep), &y);
+    same("masked inf", &x.masked_fill(&!&keep, T::INFINITY).masked_softmax(name, &keep), &y);
     let dx = Tensor::softmax_vjp(&y, &g, name);
     same("masked NaN", &Tensor::softmax_vjp(&y, &g.masked_fill(&!&keep, T::NAN), name), &dx);
     for (layout, view) in layouts(&x) {
         same(layout, &view.softmax(name), &x.softmax(name));
         same(layout, &view.log_softmax(name), &log);
-        same(layout, &view.masked_softmax(&keep, name), &y);
+        same(layout, &view.masked_softmax(name, &keep), &y);
         for (other, g) in layouts(&g) {
             same(other, &Tensor::softmax_vjp(&y, &g, name), &dx);
         }
@@ -311,7 +311,7 @@ fn rows_of_extreme_values_have_documented_results() {
                 assert_eq!(one(-INF, live).softmax(0).to_vec(), want);
                 let keep = Tensor::from_fn([n], |i| i[0] == at);
                 for dead in [f32::NAN, INF, -INF, f32::MAX] {
-                    assert_eq!(one(dead, live).masked_softmax(&keep, 0).to_vec(), want);
+                    assert_eq!(one(dead, live).masked_softmax(0, &keep).to_vec(), want);
                 }
             }
             let y = one(f32::MIN, f32::MAX).softmax(0).to_vec();
@@ -323,7 +323,7 @@ fn rows_of_extreme_values_have_documented_results() {
             // No visible elements: exact zeros, forward and backward.
             let none = Tensor::<bool>::zeros([n]);
             for dead in [f32::NAN, INF, -INF, 0.0] {
-                let y = row(dead).masked_softmax(&none, 0);
+                let y = row(dead).masked_softmax(0, &none);
                 assert_eq!(y.to_vec(), vec![0.0; n]);
                 for g in [1.0, f32::NAN, INF] {
                     let dx = Tensor::softmax_vjp(&y, &row(g), 0);
@@ -340,7 +340,7 @@ fn rows_of_extreme_values_have_documented_results() {
     // A mask is broadcast to the scores; rows may be empty.
     let scores = Tensor::<f32>::ones([2, 3, 4]);
     let keep = Tensor::from([true, false, true, true]);
-    assert_eq!(scores.masked_softmax(&keep, -1).at(&[1, 2, 3]), 1.0 / 3.0);
+    assert_eq!(scores.masked_softmax(-1, &keep).at(&[1, 2, 3]), 1.0 / 3.0);
     assert_eq!(Tensor::<f32>::zeros([0, 5]).softmax(-1).shape()[..], [0, 5]);
     assert_eq!(Tensor::<f32>::zeros([3, 0]).softmax(-1).shape()[..], [3, 0]);
     assert_eq!(Tensor::<f32>::zeros([3, 0]).log_softmax(0).shape()[..], [3, 0]);
@@ -472,7 +472,7 @@ fn threads_and_levels_have_equal_bits() {
     for axis in [0, 1] {
         everywhere("softmax", || x.softmax(axis));
         everywhere("log_softmax", || x.log_softmax(axis));
-        everywhere("masked_softmax", || x.masked_softmax(&keep, axis));
+        everywhere("masked_softmax", || x.masked_softmax(axis, &keep));
         everywhere("softmax_vjp", || Tensor::softmax_vjp(&y, &g, axis));
         everywhere("log_softmax_vjp", || Tensor::log_softmax_vjp(&x, &g, axis));
     }
@@ -515,7 +515,7 @@ fn softmax_of_every_width() {
     on_levels(|| {
         for width in (1..150).chain([255, 256, 257]) {
             let x: Tensor<f32> = Rng(width as u64).normals(&[3, width]);
-            for x in [x.clone(), x.masked_fill(&x.gt(&Tensor::scalar(0.5)), -INF)] {
+            for x in [x.clone(), x.masked_fill(&x.gt(0.5), -INF)] {
                 let want: Vec<Vec<f64>> = lines(&x, 1).iter().map(|r| softmax(r)).collect();
                 close::<f32>("softmax", &lines(&x.softmax(-1), 1), &want, 30.0, 1e-20);
             }

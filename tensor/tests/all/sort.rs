@@ -13,8 +13,8 @@ fn nan_is_above_all_numbers_and_ties_keep_their_order() {
     assert_eq!(values.slice(0, ..5), x.index_select(0, &from.slice(0, ..5)));
     assert!(values.to_vec()[1].is_sign_positive() && values.to_vec()[2].is_sign_negative());
     assert_eq!(x.argsort(0, true).to_vec(), [1, 5, 2, 4, 0, 3, 6]);
-    assert_eq!(x.topk(3, 0, true).1.to_vec(), [1, 5, 2]);
-    assert_eq!(x.topk(3, 0, false).1.to_vec(), [6, 0, 3]);
+    assert_eq!(x.topk(0, 3, true).1.to_vec(), [1, 5, 2]);
+    assert_eq!(x.topk(0, 3, false).1.to_vec(), [6, 0, 3]);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn sorting_along_every_axis_equals_a_stable_sort() {
                 }
             }
             for k in 0..x.size(axis) {
-                let (top, index) = x.topk(k, axis, descending);
+                let (top, index) = x.topk(axis, k, descending);
                 assert_eq!(top, values.narrow(axis, 0, k));
                 assert_eq!(index, x.argsort(axis, descending).narrow(axis, 0, k));
             }
@@ -53,16 +53,16 @@ fn sorting_along_every_axis_equals_a_stable_sort() {
 #[test]
 fn sorting_does_not_depend_on_threads_and_accepts_empty_axes() {
     let x = Tensor::<f32>::randn([300, 200], &mut Rng::new(6));
-    let run = |n| with_threads(n, || (x.sort(0, true), x.topk(7, 1, true)));
+    let run = |n| with_threads(n, || (x.sort(0, true), x.topk(1, 7, true)));
     assert_eq!(run(1), run(3));
     for shape in [[0, 3], [3, 0]] {
         for axis in [0, 1] {
             let empty = Tensor::<f32>::zeros(shape);
             assert_eq!(*empty.sort(axis, false).0.shape(), shape);
-            assert_eq!(empty.topk(0, axis, true).1.size(axis), 0);
+            assert_eq!(empty.topk(axis, 0, true).1.size(axis), 0);
         }
     }
-    let error = std::panic::catch_unwind(|| Tensor::<f32>::zeros([2, 3]).topk(4, 1, true));
+    let error = std::panic::catch_unwind(|| Tensor::<f32>::zeros([2, 3]).topk(1, 4, true));
     let text = *error.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(text, "topk: k = 4 is more than 3, axis 1 of [2, 3]");
 }

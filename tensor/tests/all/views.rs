@@ -179,7 +179,7 @@ fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
                     })
                     .collect()
             });
-            (x.diagonal(offset, name, other as isize), model)
+            (x.diagonal(name, other as isize, offset), model)
         }
         10 => {
             needs_axis(1)?;
@@ -220,7 +220,7 @@ fn apply(x: &Tensor<f32>, m: &Model, s: &Step) -> Option<(Tensor<f32>, Model)> {
         _ => {
             needs_axis(1)?;
             let n = 1 + s.b % 5;
-            let pieces = x.chunk(n, name);
+            let pieces = x.chunk(name, n);
             let each = size.div_ceil(n).max(1);
             assert_eq!(pieces.len(), size.div_ceil(each).max(1));
             assert_eq!(pieces.iter().map(|p| p.size(axis as isize)).sum::<usize>(), size);
@@ -270,7 +270,7 @@ proptest! {
         let copy = Tensor::from_vec(x.to_vec(), *x.shape());
         prop_assert_eq!(bits(&x.mul(&x)), bits(&copy.mul(&copy)));
         prop_assert_eq!(bits(&x.sum(..)), bits(&copy.sum(..)));
-        prop_assert_eq!(x.lt(&x.flip_all()).to_vec(), copy.lt(&copy.flip_all()).to_vec());
+        prop_assert_eq!(x.lt(x.flip_all()).to_vec(), copy.lt(copy.flip_all()).to_vec());
     }
 
     #[test]
@@ -348,7 +348,7 @@ fn empty_axes_never_leave_the_storage() {
     assert_eq!(x.select(2, (1 << 40) - 1).sum([1]).to_vec(), [0.0; 3]);
     let mut y = x.select(0, 1);
     assert!(y.make_mut().is_empty());
-    assert_eq!(x.diagonal(isize::MIN, 0, 2).shape()[..], [0, 0]);
+    assert_eq!(x.diagonal(0, 2, isize::MIN).shape()[..], [0, 0]);
     assert_eq!(x.unfold(1, 0, usize::MAX).shape()[..], [3, 1, 1 << 40, 0]);
 }
 

@@ -66,7 +66,7 @@ impl<T: Real> Call<T> {
         }
         if let Some(mix) = &spec.score_mix {
             // A score of -inf counts as masked; it would make every mixture -inf.
-            let low = s.value().eq(&Tensor::scalar(T::NEG_INFINITY));
+            let low = s.value().eq(T::NEG_INFINITY);
             keep = keep.and(&!&low);
             s = mix_heads(mix, &s.masked_fill(&!&keep, T::ZERO));
         } else if !matches!(spec.normalizer, Normalizer::Softmax | Normalizer::TopK(_)) {

@@ -24,10 +24,10 @@ impl<T: Real> Call<T> {
     pub fn normalize(&self, s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
         match self.spec.normalizer {
             Normalizer::Softmax => match self.spec.sink {
-                Sink::None => s.masked_softmax(keep, -1),
+                Sink::None => s.masked_softmax(-1, keep),
                 _ => {
                     let keep = keep.broadcast_to(s.shape()).pad(-1, 0, 1, true);
-                    self.with_sink(s).masked_softmax(&keep, -1).narrow(-1, 0, self.sizes.lk)
+                    self.with_sink(s).masked_softmax(-1, &keep).narrow(-1, 0, self.sizes.lk)
                 }
             },
             Normalizer::Sigmoid { bias } => {
@@ -44,7 +44,7 @@ impl<T: Real> Call<T> {
             }
             Normalizer::TopK(k) => {
                 let low = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-                s.masked_softmax(&top_k_mask(&low, k).and(keep), -1)
+                s.masked_softmax(-1, &top_k_mask(&low, k).and(keep))
             }
         }
     }
@@ -52,15 +52,15 @@ impl<T: Real> Call<T> {
 
 /// True for the `k` largest elements of every row; of equal elements, the first.
 fn top_k_mask<T: Real>(x: &Tensor<T>, k: usize) -> Tensor<bool> {
-    let index = x.topk(k.min(x.size(-1)), -1, true).1;
+    let index = x.topk(-1, k.min(x.size(-1)), true).1;
     let ones = Tensor::<T>::ones(index.shape());
-    Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(&Tensor::scalar(T::ZERO))
+    Tensor::zeros(x.shape()).scatter_add(-1, &index, &ones).gt(T::ZERO)
 }
 
 /// Scores in which a row with an unmasked NaN or +∞ is NaN everywhere, as its threshold would be.
 fn spread_nan_over_rows<T: Real>(s: &Var<T>, keep: &Tensor<bool>) -> Var<T> {
     let unmasked = s.value().masked_fill(&!keep, T::NEG_INFINITY);
-    let numbers = unmasked.lt(&Tensor::scalar(T::INFINITY)).all([-1]).unsqueeze(-1);
+    let numbers = unmasked.lt(T::INFINITY).all([-1]).unsqueeze(-1);
     if numbers.all(..).item() {
         return s.clone();
     }

@@ -496,7 +496,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         let at = Tensor::from_fn([sources.size(-2)], |i| T::from_f64(i[0] as f64));
         let away = Var::constant(at).sub(&p);
         let reach = T::from_f64(self.reach as f64);
-        let near = away.value().abs().le(&Tensor::scalar(reach)).unsqueeze(-3);
+        let near = away.value().abs().le(reach).unsqueeze(-3);
         let spec = Spec::new().mask(Mask::keep(&near) & Mask::lengths(lengths));
         let scores = self.attention.score.score(targets, sources);
         let weights = |q: &_, k: &_, v: &_, spec: &_| attend_all(q, k, v, spec).weights;

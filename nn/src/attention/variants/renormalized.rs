@@ -7,9 +7,9 @@ use crate::dropout::Dropout;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Tensor};
 
 /// `P' = P ∘ M`, then `P' / Σ P'` along the last axis, with `M` 1 where the mask keeps a pair and
 /// 0 elsewhere; a row whose sum is 0 is 0. Weights have 2 to 4 axes, `[B, H, Lq, Lk]` at most;
@@ -44,7 +44,7 @@ pub fn renormalize<T: Real>(weights: &Var<T>, mask: &Mask) -> Var<T> {
     let keep = mask.tensor(sizes, Align::BottomRight).broadcast_to(sizes).reshape(weights.shape());
     let kept = weights.masked_fill(&!keep, T::ZERO);
     let sum = kept.sum_keepdim(-1);
-    let nothing = sum.value().eq(&Tensor::scalar(T::ZERO));
+    let nothing = sum.value().eq(T::ZERO);
     kept / sum.masked_fill(&nothing, T::ONE)
 }
 

@@ -60,7 +60,7 @@ pub fn grouped(t: &mut Table) {
             let k = g.k_proj.forward(&x[0], &mut eval());
             let v = g.v_proj.forward(&x[0], &mut eval());
             let s = Var::einsum("bqhd,bkd->bhqk", &[&q, &k]) * 0.5f64.sqrt();
-            let w = s.masked_softmax(&Tensor::ones([5, 5]).tril(0), -1);
+            let w = s.masked_softmax(-1, &Tensor::ones([5, 5]).tril(0));
             let o = Var::einsum("bhqk,bkd->bqhd", &[&w, &v]).reshape([2, 5, 8]);
             g.o_proj.forward(&o, &mut eval())
         },

@@ -19,7 +19,7 @@ pub fn additive_and_luong(t: &mut Table) {
             + additive.key.bias.as_ref().unwrap().to_var();
         let s = (q + k.unsqueeze(1)).tanh().matmul(&additive.v.to_var().unsqueeze(-1)).squeeze(-1);
         let keep = Tensor::from_fn([2, 1, 90], |i| i[0] == 0 || i[2] < 17);
-        s.masked_softmax(&keep, -1).matmul(&x[1])
+        s.masked_softmax(-1, &keep).matmul(&x[1])
     };
     let ours = |x: Vars<'_>| additive.forward(&x[0], &x[1], &x[1], seen.clone(), &mut eval());
     t.same("additive, in tiles = its formula at once", &x, ours, literal);
@@ -106,9 +106,9 @@ pub fn local(t: &mut Table) {
             let center = share * lengths;
             let at = Var::constant(Tensor::from_fn([150], |i| i[0] as f64));
             let away = at - center;
-            let near = away.value().abs().le(&Tensor::scalar(6.0));
+            let near = away.value().abs().le(6.0);
             let inside = Tensor::from_fn([2, 1, 150], |i| i[0] == 0 || i[2] < 40);
-            let weights = x[0].matmul(&x[1].t()).masked_softmax(&near.and(&inside), -1);
+            let weights = x[0].matmul(&x[1].t()).masked_softmax(-1, &near.and(&inside));
             let bell = (away.square() / -18.0).exp();
             let both = Var::cat(&[&(weights * bell).matmul(&x[1]), &x[0]], -1);
             both.matmul(&general.combine.weight.to_var().t()).tanh()

@@ -204,7 +204,7 @@ pub fn dropout(t: &mut Table) {
     let shown = |path| {
         let [q, k] = x.each_ref().map(|x| Var::constant(x.clone()));
         let eye = Var::constant(Tensor::eye(l).broadcast_to([2, heads, l, l]));
-        let kept = attend(&q, &k, &eye, &spec(path)).into_value().gt(&Tensor::scalar(0.0));
+        let kept = attend(&q, &k, &eye, &spec(path)).into_value().gt(0.0);
         kept.where_(&Tensor::scalar(1.0), &Tensor::scalar(0.0))
     };
     let one = with_threads(1, || shown(Path::Composed));

@@ -32,7 +32,7 @@ fn talking_heads_equal_their_formula() {
     let v = repeat(split(&p.v_proj.weight.value(), 2));
     let mix = |w: &Tensor<f64>, s: &Tensor<f64>| Tensor::einsum("gh,bhqk->bgqk", &[w, s]);
     let s = mix(&m.score_mix.value(), &q.matmul(&k.t()).mul_scalar(1.0 / 6f64.sqrt()));
-    let w = mix(&m.weight_mix.value(), &s.masked_softmax(&Tensor::ones([6, 6]).tril(0), -1));
+    let w = mix(&m.weight_mix.value(), &s.masked_softmax(-1, &Tensor::ones([6, 6]).tril(0)));
     let o = w.matmul(&v).transpose(1, 2).reshape([1, 6, 24]);
     same("talking heads by hand", &full, &o.matmul(&p.o_proj.weight.value().t()));
 }
@@ -63,7 +63,7 @@ fn renormalizing_underflows_where_a_masked_softmax_does_not() {
     let mask = Mask::keep(&keep);
     let renormalized = renormalize(&s.softmax(-1), &mask);
     assert_eq!(renormalized.value().to_vec(), [0.0; 3]);
-    let masked = s.masked_softmax(&keep, -1).value().to_vec();
+    let masked = s.masked_softmax(-1, &keep).value().to_vec();
     assert!((masked[1] - 0.731_058_6).abs() < 1e-6);
     // Digits are lost before everything underflows.
     let s = Var::constant(Tensor::from([[0.0f32, 1.0, 100.0]]));

@@ -80,8 +80,8 @@ fn top_k_equals_its_formula() {
         let c = |x: &Tensor<f64>| Var::constant(x.clone());
         attend(&c(&q), &c(&k), &c(&v), &Spec::new().normalizer(n)).into_value()
     };
-    let kth = s.topk(2, -1, true).0.slice(1, 1..2);
-    same("top-2 by hand", &run(Normalizer::TopK(2)), &s.masked_softmax(&s.ge(&kth), -1).matmul(&v));
+    let kth = s.topk(-1, 2, true).0.slice(1, 1..2);
+    same("top-2 by hand", &run(Normalizer::TopK(2)), &s.masked_softmax(-1, &s.ge(&kth)).matmul(&v));
     // Of equal scores the first ones, at most k.
     let c = |x: Tensor<f64>| Var::constant(x);
     let (q, k, v) = (c(Tensor::zeros([1, 4])), c(k), c(Tensor::eye(6)));

@@ -205,7 +205,7 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
     /// 0, so `dSink = -Σ p · D`.
     fn dsink(&self) -> Option<Tensor<T>> {
         let sink = Tensor::from_vec(self.options.sink?.to_vec(), [1, self.sizes.heads, 1]);
-        let without_keys = self.lse.eq(&Tensor::scalar(T::NEG_INFINITY));
+        let without_keys = self.lse.eq(T::NEG_INFINITY);
         let p = sink.sub(&self.lse.masked_fill(&without_keys, T::INFINITY)).exp();
         Some(p.mul(&self.dots.masked_fill(&without_keys, T::ZERO)).sum([0, 2]).neg())
     }
