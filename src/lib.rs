@@ -41,6 +41,6 @@ pub mod prelude {
         Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sequential, Visitor,
     };
     pub use retrograd_tensor::random::Rng;
-    pub use retrograd_tensor::{INFER, Shape, Tensor};
+    pub use retrograd_tensor::{Ellipsis, INFER, NewAxis, Shape, StepBy, Tensor};
     pub use retrograd_tensor::{MatmulPrecision, with_matmul_precision};
 }

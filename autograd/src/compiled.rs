@@ -13,7 +13,7 @@ use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::unary;
 use retrograd_tensor::random::Key;
-use retrograd_tensor::{AxisSet, Integer, Real, Tensor};
+use retrograd_tensor::{AxisSet, Integer, Real, ScatterReduce, Tensor};
 use std::hint::black_box;
 
 /// All operations.
@@ -56,6 +56,7 @@ impl<T: Real> ForEachOp<T> for AsValues {
 
 fn arithmetic<T: Real>(x: &Var<T>) {
     let _ = [x.add(x), x.sub(x), x.mul(x), x.div(x), x.pow(x), x.maximum(x), x.minimum(x)];
+    let _ = [x.remainder(x), x.fmod(x)];
 }
 
 fn matrices<T: Real>(x: &Var<T>) {
@@ -81,6 +82,7 @@ fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
     let _ = [x.as_strided(layout), x.as_strided_adjoint(*x.shape(), layout), x.flatten()];
     let _ = [x.t(), x.permute([0, 1]), x.broadcast_to(*x.shape()), x.squeeze(0), x.unsqueeze(0)];
     let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 1, 0), x.unfold(0, 1, 1)];
+    let _ = [x.i(0), x.slice_assign(0, x), x.select_scatter(0, 0, x)];
     let _ = [x.split(0, &[1]), x.chunk(0, 1)];
     let _ = [Var::cat(&[x], 0), Var::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
     let _ = [Var::where_(keep, x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
@@ -89,6 +91,7 @@ fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
 fn indices<T: Real, I: Integer>(x: &Var<T>, i: &Tensor<I>) {
     let _ = [x.gather(0, i), x.index_select(0, i), x.embedding(i)];
     let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x)];
+    let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Prod)];
     let loss = CrossEntropy::default();
     let _ = [x.cross_entropy(i, loss), x.linear_cross_entropy(x, i, loss)];
 }

@@ -16,6 +16,7 @@ use crate::kernels::attention::{self, AttentionOptions, Cotangents};
 use crate::kernels::{Number, Real, square_sums};
 use crate::ops::loss::CrossEntropy;
 use crate::ops::pointwise::{ForEachOp, Pointwise};
+use crate::ops::scatter::ScatterReduce;
 use crate::ops::{activation, unary};
 use crate::random::{Key, Rng};
 use crate::shape::AxisSet;
@@ -119,7 +120,7 @@ fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
 }
 
 fn elements_of_any_type<E: Element>(x: &Tensor<E>) {
-    let _ = [x.contiguous(), Tensor::cat(&[x], 0)];
+    let _ = [x.contiguous(), Tensor::cat(&[x], 0), x.slice_assign(.., x)];
     let _ = (x.to_vec(), format!("{x}{x:?}"));
 }
 
@@ -132,6 +133,7 @@ fn random<T: Real>(x: &Tensor<T>, key: Key) {
 fn indices<T: Real, I: Integer>(x: &Tensor<T>, i: &Tensor<I>) {
     let _ = [x.gather(0, i), x.index_select(0, i), x.embedding(i)];
     let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x), Tensor::embedding_vjp(x, i, 1)];
+    let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Amax)];
     let options = CrossEntropy::default();
     let (y, sums) = x.cross_entropy_and_log_sums(i, options);
     let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, T::ONE)];

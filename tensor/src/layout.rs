@@ -111,6 +111,31 @@ impl Layout {
         first >= 0 && last < len as i128
     }
 
+    /// Whether it is certain that every element has a position of its own: ordered by their strides, the
+    /// elements of each axis are further apart than those of all axes before reach. That holds for views
+    /// by ranges of a contiguous layout, in any order of the axes; not if an axis is expanded.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([4].into());
+    /// assert!(layout.slice("every other", 0, 0, 4, -2).unwrap().is_injective());
+    /// assert!(!layout.unfold("windows", 0, 2, 1).unwrap().is_injective());
+    /// ```
+    pub fn is_injective(&self) -> bool {
+        if self.shape.numel() == 0 {
+            return true;
+        }
+        let axes = self.shape.iter().zip(self.strides()).filter(|&(&size, _)| size > 1);
+        let mut axes: Vec<(usize, usize)> = axes.map(|(&d, s)| (s.unsigned_abs(), d)).collect();
+        axes.sort_unstable();
+        let mut reach = 0usize;
+        axes.into_iter().all(|(stride, size)| {
+            let apart = stride > reach;
+            reach = reach.saturating_add((size - 1).saturating_mul(stride));
+            apart
+        })
+    }
+
     /// The position in the storage of the element at an index.
     ///
     /// ```

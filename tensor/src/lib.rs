@@ -26,7 +26,7 @@
 //! | tensors | `tensor` | storage and layout together: constructors, views, elements |
 //! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
 //! | instructions | [`simd`], [`settings`], [`precision`] | vectors on every instruction set, and the selection of one |
-//! | data | [`shape`], [`layout`], [`storage`], [`element`], [`error`] | shapes, strides, memory, element types, errors |
+//! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`element`], [`error`] | shapes, strides, indices, memory, element types, errors |
 //!
 //! [`machine`] measures the limits of the CPU, which benchmarks report results relative to.
 
@@ -36,6 +36,7 @@ pub mod cost;
 mod display;
 pub mod element;
 pub mod error;
+pub mod indexing;
 pub mod kernels;
 pub mod layout;
 mod loop_nest;
@@ -55,9 +56,11 @@ mod transpose;
 
 pub use element::{DType, Element, Float, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
+pub use indexing::{Ellipsis, NewAxis, StepBy};
 pub use kernels::{Number, Real};
 pub use ops::binary::TensorOrNumber;
 pub use ops::close::NotClose;
+pub use ops::scatter::ScatterReduce;
 pub use par::{threads, with_threads};
 pub use precision::MatmulPrecision;
 pub use settings::{matmul_precision, with_matmul_precision};

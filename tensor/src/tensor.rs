@@ -2,6 +2,7 @@
 
 use crate::element::{Element, Float, Integer, Steps};
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::shape::Shape;
@@ -659,6 +660,28 @@ impl<T: Element> Tensor<T> {
     #[track_caller]
     pub fn permute(&self, axes: impl AsRef<[isize]>) -> Tensor<T> {
         self.view(self.layout.permute("permute", axes.as_ref()).or_panic())
+    }
+
+    /// The elements at indices of several axes: a tuple of integers, ranges, `..`,
+    /// [`NewAxis`](crate::NewAxis) and others, see [`indexing`](crate::indexing). Negative numbers count
+    /// from the end.
+    ///
+    /// # Panics
+    /// If an index is outside its axis: ranges are not clamped.
+    ///
+    /// ```
+    /// use retrograd_tensor::{Ellipsis, NewAxis, StepBy, Tensor};
+    /// let x = Tensor::<i64>::arange(0, 24, 1).reshape([2, 3, 4]);
+    /// assert_eq!(x.i((.., -1, 1..3)), Tensor::from([[9, 10], [21, 22]]));
+    /// assert_eq!(x.i((1, Ellipsis, 0)).to_vec(), [12, 16, 20]);
+    /// assert_eq!(x.i((0, 0, StepBy(.., -2))).to_vec(), [3, 1]);
+    /// assert_eq!(*x.i((.., NewAxis, 1)).shape(), [2, 1, 4]);
+    /// ```
+    #[doc(alias = "index")]
+    #[doc(alias = "__getitem__")]
+    #[track_caller]
+    pub fn i(&self, indices: impl Indices) -> Tensor<T> {
+        self.view(self.layout.index("i", &indices.to_indices()).or_panic())
     }
 
     /// A range of an axis.

@@ -1,11 +1,12 @@
 //! Error messages of invalid shapes and arguments, and their location, the caller's line. The
 //! messages are part of the interface; they are the same in debug and release builds.
 
+use retrograd_tensor::layout::Layout;
 use retrograd_tensor::ops::activation::Relu;
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
-use retrograd_tensor::{ErrorKind, INFER, Shape, Tensor, with_threads};
+use retrograd_tensor::{ErrorKind, INFER, ScatterReduce, Shape, StepBy, Tensor, with_threads};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, set_hook};
 use std::sync::Once;
@@ -140,6 +141,64 @@ fn views_check_axes_and_ranges() {
     panics(|| drop(t.diagonal(1, -1, 0)), "diagonal: axis 1 of [2, 5] is named twice");
     panics(|| drop(t.unfold(1, 6, 1)), "unfold: windows of 6 every 1 do not fit axis 1 of [2, 5]");
     panics(|| drop(t.unfold(1, 2, 0)), "unfold: windows of 2 every 0 do not fit axis 1 of [2, 5]");
+}
+
+#[test]
+fn indices_of_several_axes_are_checked() {
+    let t = x(&[2, 5]);
+    panics(|| drop(t.i((0, 5))), "i: 5 is outside 0..5 on axis 1 of [2, 5]");
+    panics(|| drop(t.i((.., -6..))), "i: -6.. is outside 0..5 on axis 1 of [2, 5]");
+    panics(|| drop(t.i((0, 0, 0))), "i: 3 indices for [2, 5], which has rank 2");
+    panics(|| drop(t.i(StepBy(1, 2))), "StepBy: 1 is no range");
+    panics(|| drop(t.slice_assign(2, 0.0)), "slice_assign: 2 is outside 0..2 on axis 0 of [2, 5]");
+    panics(|| drop(t.slice_assign(0, x(&[4]))), "slice_assign: [4] does not broadcast to [5]");
+    panics(
+        || drop(t.select_scatter(1, 0, x(&[5]))),
+        "select_scatter: [5] does not broadcast to [2]",
+    );
+    panics(
+        || drop(t.select_scatter(1, 5, 0.0)),
+        "select_scatter: index 5 is outside 0..5 on axis 1 of [2, 5]",
+    );
+    let twice = Layout::contiguous([1].into()).broadcast_to("", &[2].into()).unwrap();
+    panics(
+        || drop(x(&[2]).as_strided_scatter(&twice, &x(&[2]))),
+        "as_strided_scatter: Layout { shape: [2], strides: [0, 0, 0, 0, 0, 0, 0, 0], offset: 0 } \
+         exceeds [2], or has elements with one position",
+    );
+}
+
+#[test]
+fn scatters_check_shapes_and_indices() {
+    let (t, idx) = (x(&[2, 3]), Tensor::from([[0i64], [3]]));
+    panics(|| drop(t.scatter(1, &idx, 0.0)), "scatter: index 3 at position 1 is outside 0..3");
+    panics(
+        || drop(t.scatter_reduce(1, &idx, &x(&[2, 1]), ScatterReduce::Prod)),
+        "scatter_reduce: index 3 at position 1 is outside 0..3",
+    );
+    panics(
+        || drop(t.scatter(1, &idx, x(&[2, 2]))),
+        "scatter: the values must have shape [2, 1], not [2, 2]",
+    );
+    panics(
+        || drop(t.scatter(0, &Tensor::from([0i64]), 0.0)),
+        "scatter: indices [1] must have rank 2, not 1",
+    );
+    panics(
+        || {
+            drop(t.scatter_reduce(
+                0,
+                &Tensor::<i64>::zeros([1, 4]),
+                &x(&[1, 4]),
+                ScatterReduce::Amax,
+            ))
+        },
+        "scatter_reduce: axis 1 of indices [1, 4] is longer than that of [2, 3]",
+    );
+    panics(
+        || drop(t.scatter(2, &idx, 0.0)),
+        "scatter: axis 2 is out of range for [2, 3], which has rank 2",
+    );
 }
 
 #[test]

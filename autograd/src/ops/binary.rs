@@ -257,6 +257,9 @@ fn selection<T: Real>(
     note = "the literal `2` is an integer, `2.0` a float"
 )]
 pub trait VarOrNumber<T: Real> {
+    /// The operand as a variable: that of a number is a constant of rank 0.
+    fn into_var(self) -> Var<T>;
+
     /// `left` and this operand, in this order, combined by an operator.
     #[doc(hidden)]
     #[track_caller]
@@ -264,6 +267,9 @@ pub trait VarOrNumber<T: Real> {
 }
 
 impl<T: Real> VarOrNumber<T> for T {
+    fn into_var(self) -> Var<T> {
+        Var::scalar(self)
+    }
     #[track_caller]
     fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
         match operator {
@@ -276,6 +282,9 @@ impl<T: Real> VarOrNumber<T> for T {
 }
 
 impl<T: Real> VarOrNumber<T> for &Var<T> {
+    fn into_var(self) -> Var<T> {
+        self.clone()
+    }
     #[track_caller]
     fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
         match operator {
@@ -288,6 +297,9 @@ impl<T: Real> VarOrNumber<T> for &Var<T> {
 }
 
 impl<T: Real> VarOrNumber<T> for Var<T> {
+    fn into_var(self) -> Var<T> {
+        self
+    }
     #[track_caller]
     fn after(self, left: &Var<T>, operator: Operator) -> Var<T> {
         (&self).after(left, operator)

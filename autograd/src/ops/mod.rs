@@ -18,6 +18,7 @@ pub mod matmul;
 pub mod norm;
 pub mod pointwise;
 pub mod reduce;
+pub mod scatter;
 pub mod softmax;
 pub mod unary;
 pub mod view;

@@ -2,6 +2,7 @@
 
 use crate::graph::{InputGrads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
+use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -197,6 +198,26 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Var<T> {
         self.reshaped(self.value().unsqueeze(axis))
+    }
+
+    /// The elements at indices of several axes: a tuple of integers, ranges, `..`,
+    /// [`NewAxis`](retrograd_tensor::NewAxis) and others, see [`Tensor::i`] and
+    /// [`indexing`](retrograd_tensor::indexing).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]));
+    /// let y = x.i((-1, ..2)); // the first two of the last row
+    /// assert_eq!(y.value().to_vec(), [4.0, 5.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+    /// ```
+    #[doc(alias = "index")]
+    #[doc(alias = "__getitem__")]
+    #[track_caller]
+    pub fn i(&self, indices: impl Indices) -> Var<T> {
+        let indices = indices.to_indices();
+        self.strided("index", |layout| layout.index("i", &indices))
     }
 
     /// Selects a range of an axis.

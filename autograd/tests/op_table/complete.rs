@@ -19,7 +19,7 @@ macro_rules! sources {
 
 const SOURCES: &[(&str, &str)] = sources![
     "activation" "binary" "dropout" "einsum" "index" "join" "linear" "loss" "mask" "matmul" "norm" "pointwise"
-    "reduce" "softmax" "unary" "view"
+    "reduce" "scatter" "softmax" "unary" "view"
 ];
 
 const MODULES: &str = include_str!("../../src/ops/mod.rs");

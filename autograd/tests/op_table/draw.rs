@@ -3,6 +3,7 @@
 use crate::layouts::{Kind, indices};
 use proptest::prelude::*;
 use retrograd_autograd::Var;
+use retrograd_tensor::indexing::{AxisIndex, StepBy, ToAxisIndex};
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::random::Key;
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor};
@@ -280,6 +281,35 @@ impl Case {
         let size = x.size(self.axis(x));
         let start = self.up_to(size);
         start..start + self.up_to(size - start)
+    }
+
+    /// Indices of some of the axes, of all kinds.
+    pub fn indices(&self, shape: &Shape) -> Vec<AxisIndex> {
+        let mut indices = Vec::new();
+        for (axis, &size) in shape.iter().enumerate() {
+            let random = |stream, n: usize| (self.random(stream, axis) * n as f64) as usize;
+            let (start, sign) = (random(10, size + 1), random(11, 2) == 1);
+            let stop = start + random(12, size - start + 1);
+            // From the end, except for the end itself.
+            let bound =
+                |i: usize| if sign && i < size { i as isize - size as isize } else { i as isize };
+            let step = [1, 1, 2, -1][random(13, 4)];
+            indices.push(match random(14, 5) {
+                0 if size > 0 && !self.large => AxisIndex::At(bound(random(15, size))),
+                1 => (..).to_axis_index(),
+                2 => StepBy(bound(start).., step).to_axis_index(),
+                3 => StepBy(..bound(stop), step).to_axis_index(),
+                _ => StepBy(bound(start)..bound(stop), step).to_axis_index(),
+            });
+        }
+        if self.flag() {
+            indices.truncate(self.up_to(shape.rank()));
+            indices.push(AxisIndex::Ellipsis);
+        }
+        if self.below(3) == 0 {
+            indices.insert(self.up_to(indices.len()), AxisIndex::NewAxis);
+        }
+        indices
     }
 
     /// Sizes that add up to `n`; some may be 0.
@@ -585,6 +615,29 @@ pub mod shapes {
         }
         let size = case.up_to(2 * to[case.axis_of(to.rank())]);
         vec![to, on_axis(case, &from, size)]
+    }
+
+    /// A tensor, and values that broadcast to those at its indices.
+    pub fn assigned(case: &Case) -> Vec<Shape> {
+        let x = line(case)[0];
+        let view = Layout::contiguous(x).index("case", &case.indices(&x)).unwrap();
+        vec![x, case.thinner(1, view.shape())]
+    }
+
+    /// A tensor, and values that broadcast to one of its slices.
+    pub fn with_slice(case: &Case) -> Vec<Shape> {
+        let x = filled_line(case)[0];
+        vec![x, case.thinner(1, &x.without(case.axis_of(x.rank())))]
+    }
+
+    /// A tensor, and one with every other of its elements.
+    pub fn with_gaps(case: &Case) -> Vec<Shape> {
+        let part = line(case)[0];
+        vec![case.doubled(&part), part]
+    }
+
+    pub fn line_and_number(case: &Case) -> Vec<Shape> {
+        vec![line(case)[0], Shape::SCALAR]
     }
 
     pub fn index_addition(case: &Case) -> Vec<Shape> {

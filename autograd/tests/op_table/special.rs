@@ -3,7 +3,7 @@
 use retrograd_autograd::{Var, check, grad};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::{Key, Rng};
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::{Real, ScatterReduce, Tensor};
 
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
@@ -109,6 +109,23 @@ fn ties_of_two_operands_share_the_gradient() {
     let (y, da, db) = value_and_gradients(Var::minimum, &a, &b);
     assert!(equal(&y, &[1.0, 2.0, 2.0, NAN, NAN]), "{y:?}");
     assert_eq!((da, db), (vec![1.0, 0.5, 0.0, 1.0, 1.0], vec![0.0, 0.5, 1.0, 1.0, 1.0]));
+}
+
+#[test]
+fn one_of_several_values_at_an_index_has_the_gradient() {
+    let idx = Tensor::from([1i64, 0, 1]);
+    let (x, source) = ([2.0, 2.0, 9.0], [7.0, 2.0, 7.0]);
+    let (y, dx, ds) = two(|x, s| x.scatter(0, &idx, s), &x, &source);
+    assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0]));
+    let (y, dx, ds) = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amax), &x, &source);
+    // The element itself before a value that equals it, and the first of equal values.
+    assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![1.0, 0.0, 1.0], vec![1.0, 0.0, 0.0]));
+    let source = [NAN, 1.0, NAN];
+    let (y, dx, ds) = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amin), &x, &source);
+    assert!(equal(&y, &[1.0, NAN, 9.0]), "{y:?}");
+    assert_eq!((dx, ds), (vec![0.0, 0.0, 1.0], vec![1.0, 1.0, 0.0]));
+    let zeros = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Prod), &x, &[0.0, 3.0, 5.0]);
+    assert_eq!(zeros, (vec![6.0, 0.0, 9.0], vec![3.0, 0.0, 1.0], vec![10.0, 2.0, 0.0]));
 }
 
 #[test]

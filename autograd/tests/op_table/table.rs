@@ -10,7 +10,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-use retrograd_tensor::{INFER, Real, Shape, cost::Cost, simd::Algebra};
+use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost, simd::Algebra};
 
 /// An operation as called on operands of one type.
 pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;
@@ -246,6 +246,18 @@ pub const ROWS: &[Row] = rows![
     sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
     topk line [Distinct], Zero, |x, c| x[0].topk(c.axis(&x[0]), c.up_to(x[0].size(c.axis(&x[0]))), c.flag()).0;
 
+    // Assignment.
+    slice_assign assigned [Plain], Zero, |x, c| x[0].slice_assign(&c.indices(x[0].shape())[..], &x[1]);
+    slice_assign "a number" line [Plain], Zero, |x, c| x[0].slice_assign(&c.indices(x[0].shape())[..], 0.75);
+    select_scatter with_slice [Plain], Zero, |x, c| x[0].select_scatter(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))), &x[1]);
+    as_strided_scatter with_gaps [Plain], Zero, |x, c| x[0].as_strided_scatter(c.every_other(x[1].shape()), &x[1]);
+    scatter scatter [Plain], Zero, |x, c| x[0].scatter(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1]);
+    scatter "a number" line_and_number [Plain], Zero, |x, c| x[0].scatter(c.axis(&x[0]), &c.gather_index(&x[0]), &x[1]);
+    scatter_reduce "sum" scatter [Plain], Zero, |x, c| x[0].scatter_reduce(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1], ScatterReduce::Sum);
+    scatter_reduce "product" scatter [NearOne], Nonzero, |x, c| x[0].scatter_reduce(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1], ScatterReduce::Prod);
+    scatter_reduce "largest" scatter [Rival], Zero, |x, c| x[0].scatter_reduce(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1], ScatterReduce::Amax);
+    scatter_reduce "smallest" scatter [Rival], Zero, |x, c| x[0].scatter_reduce(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1], ScatterReduce::Amin);
+
     // Joining.
     cat parts [Plain], Zero, |x, c| Var::cat(&[&x[0], &x[1], &x[2]], c.axis(&x[0]));
     stack equals [Plain], Zero, |x, c| Var::stack(&[&x[0], &x[1], &x[2]], c.new_axis(&x[0]));
@@ -265,6 +277,7 @@ pub const ROWS: &[Row] = rows![
     broadcast_to any [Plain], Zero, |x, c| x[0].broadcast_to(c.widened(x[0].shape()));
     squeeze with_one [Plain], Zero, |x, c| x[0].squeeze(c.axis(&x[0]));
     unsqueeze any [Plain], Zero, |x, c| x[0].unsqueeze(c.new_axis(&x[0]));
+    i line [Plain], Zero, |x, c| x[0].i(&c.indices(x[0].shape())[..]);
     slice line [Plain], Zero, |x, c| x[0].slice(c.axis(&x[0]), c.range(&x[0]));
     slice_step line [Plain], Zero, |x, c| x[0].slice_step(c.axis(&x[0]), c.range(&x[0]), [2, -2, 3, -1][c.below(4)]);
     narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());

@@ -309,7 +309,7 @@ fn add_lines<T: Real>(out: &mut [T], shape: &Shape, idx: &Shape, picks: &[usize]
 }
 
 /// The index, in an array of smaller sizes, of line `line` of an array of larger sizes.
-fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
+pub(super) fn same_line(mut line: usize, large: &[usize], small: &[usize]) -> Option<usize> {
     let (mut number, mut weight) = (0, 1);
     for (&large, &small) in large.iter().zip(small).rev() {
         let at = line % large;
@@ -329,14 +329,14 @@ fn check_rank(op: &'static str, what: &str, shape: &Shape, rank: usize) -> Resul
     })
 }
 
-fn check_equal(op: &'static str, got: &Shape, expected: &Shape) -> Result<()> {
+pub(super) fn check_equal(op: &'static str, got: &Shape, expected: &Shape) -> Result<()> {
     require(got == expected, op, ErrorKind::Mismatch, || {
         format!("the values must have shape {expected:?}, not {got:?}")
     })
 }
 
 /// Indices for the lines along `axis`: as many axes, and no longer on the others.
-fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize) -> Result<()> {
+pub(super) fn check_lines(op: &'static str, x: &Shape, idx: &Shape, axis: usize) -> Result<()> {
     check_rank(op, "indices", idx, x.rank())?;
     let long = (0..x.rank()).find(|&i| i != axis && idx[i] > x[i]);
     require(long.is_none(), op, ErrorKind::Mismatch, || {

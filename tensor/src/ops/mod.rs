@@ -23,6 +23,7 @@ mod norm;
 pub mod pointwise;
 mod random;
 mod reduce;
+pub mod scatter;
 mod softmax;
 mod sort;
 mod strided;

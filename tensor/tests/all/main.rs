@@ -20,5 +20,6 @@ mod precision;
 mod random;
 mod reduce;
 mod rows;
+mod scatter;
 mod sort;
 mod views;

@@ -1,0 +1,226 @@
+//! Replacement of elements. The gradient of what is replaced is 0, that of what replaces it is read where
+//! it was written.
+
+use crate::graph::{Cx, InputGrads, Var};
+use crate::op::{Fused, Slot};
+use crate::ops::binary::VarOrNumber;
+use retrograd_tensor::error::OrPanic;
+use retrograd_tensor::indexing::Indices;
+use retrograd_tensor::layout::Layout;
+use retrograd_tensor::{Integer, Real, ScatterReduce, Tensor};
+use std::collections::HashMap;
+
+/// The node of values that replace elements: `from` has the position on the axis of the value that each
+/// element of the result is, or -1.
+fn selection<T: Real, I: Integer>(
+    name: &'static str,
+    (value, from): (Tensor<T>, Tensor<i64>),
+    axis: isize,
+    index: &Tensor<I>,
+    inputs: [&Var<T>; 2],
+) -> Var<T> {
+    Var::from_op(name, value, inputs, |[x, source]| {
+        let (x, source, index) = (x.slot(), source.slot(), index.clone());
+        let replaced = from.ge(0);
+        // The position on the axis of each value.
+        let mut dims = vec![1; index.rank()];
+        let axis_of_values = index.shape().axis(name, axis).or_panic();
+        dims[axis_of_values] = index.shape()[axis_of_values];
+        let own = Tensor::<i64>::indices(dims[axis_of_values]).reshape(dims);
+        let unused = from.gather(axis, &index).ne(own);
+        move |_, g| {
+            InputGrads::of(&x, || g.masked_fill(&replaced, T::ZERO))
+                .and(&source, || g.gather(axis, &index).masked_fill(&unused, T::ZERO))
+        }
+    })
+}
+
+struct ScatterProd<T: Real, I: Integer> {
+    x: Slot<T>,
+    source: Slot<T>,
+    axis: isize,
+    index: Tensor<I>,
+}
+
+impl<T: Real, I: Integer> Fused<T> for ScatterProd<T, I> {
+    const NAME: &'static str = "scatter_prod";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        let (x, source) = (self.x.value(), self.source.value());
+        let (of_x, of_source) = x.scatter_prod_of_others(self.axis, &self.index, source);
+        InputGrads::of(&self.x, || g.mul(&of_x))
+            .and(&self.source, || g.gather(self.axis, &self.index).mul(&of_source))
+    }
+
+    /// One factor of each product after the other.
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let (mut y, source) = (cx.input(&self.x), cx.input(&self.source));
+        let axis = y.shape().axis("scatter_reduce", self.axis).or_panic();
+        let mut seen = HashMap::new();
+        let number = Tensor::<i64>::from_fn(*self.index.shape(), |at| {
+            let mut place: Vec<i128> = at.iter().map(|&i| i as i128).collect();
+            place[axis] = self.index.at(at).to_i128();
+            let count = seen.entry(place).or_insert(0);
+            *count += 1;
+            *count - 1
+        });
+        for n in 0..seen.into_values().max().unwrap_or(0) {
+            let others = number.ne(n);
+            let zeros = Var::constant(y.value().zeros_like());
+            let factor = source.masked_fill(&others, T::ZERO);
+            let factor = zeros.scatter_add(self.axis, &self.index, &factor);
+            let ones = others.where_(&Tensor::scalar(T::ZERO), &Tensor::scalar(T::ONE));
+            let hits = y.value().zeros_like().scatter_add(self.axis, &self.index, &ones);
+            y = y.mul(&factor.masked_fill(&hits.eq(T::ZERO), T::ONE));
+        }
+        [y]
+    }
+}
+
+/// # Assignment
+///
+/// Copies in which some elements are replaced.
+impl<T: Real> Var<T> {
+    /// A copy in which the elements at the given [indices](retrograd_tensor::indexing) are those of
+    /// `source`, a variable that is broadcast or a number; see [`Tensor::slice_assign`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]));
+    /// let row = Var::leaf(Tensor::from([7.0f32, 8.0]));
+    /// let y = x.slice_assign((.., 1..), &row);
+    /// assert_eq!(y.value().to_vec(), [1.0, 7.0, 8.0, 4.0, 7.0, 8.0]);
+    /// let grads = y.sum(..).backward();
+    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    /// assert_eq!(grads.get(&row).unwrap().to_vec(), [2.0, 2.0]);
+    /// ```
+    #[doc(alias = "slice_scatter")]
+    #[doc(alias = "index_put")]
+    #[track_caller]
+    pub fn slice_assign(&self, indices: impl Indices, source: impl VarOrNumber<T>) -> Var<T> {
+        let whole = Layout::contiguous(*self.shape());
+        let layout = whole.index("slice_assign", &indices.to_indices()).or_panic();
+        self.as_strided_scatter(layout, &source.into_var())
+    }
+
+    /// A copy in which the slice at one index of an axis is `source`, a variable that is broadcast or a
+    /// number.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::<f32>::zeros([2, 2]));
+    /// let column = Var::leaf(Tensor::from([1.0, 2.0]));
+    /// let y = x.select_scatter(1, 0, &column);
+    /// assert_eq!(y.value().to_vec(), [1.0, 0.0, 2.0, 0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&column).unwrap().to_vec(), [1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn select_scatter(&self, axis: isize, index: usize, source: impl VarOrNumber<T>) -> Var<T> {
+        let whole = Layout::contiguous(*self.shape());
+        let layout = whole.select("select_scatter", axis, index).or_panic();
+        self.as_strided_scatter(layout, &source.into_var())
+    }
+
+    /// A copy in which the elements at the positions of `layout`, counted in row-major order, are those of
+    /// `source`, which is broadcast; see [`Tensor::as_strided_scatter`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::layout::Layout;
+    /// let every_other = Layout::contiguous([4].into()).slice("", 0, 0, 4, 2).unwrap();
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
+    /// let y = x.as_strided_scatter(every_other, &Var::scalar(9.0));
+    /// assert_eq!(y.value().to_vec(), [9.0, 2.0, 9.0, 4.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 0.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn as_strided_scatter(&self, layout: Layout, source: &Var<T>) -> Var<T> {
+        let value = self.value().as_strided_scatter(&layout, source.value());
+        Var::from_op("as_strided_scatter", value, [self, source], |[x, source]| {
+            let (x, source) = (x.slot(), source.slot());
+            move |_, g| {
+                InputGrads::of(&x, || g.as_strided_scatter(layout, &Var::scalar(T::ZERO)))
+                    .and(&source, || g.as_strided(layout))
+            }
+        })
+    }
+
+    /// A copy in which values replace the elements at given indices along an axis; see
+    /// [`Tensor::scatter`]. Of several values with the same index the last one is kept, and only that has a
+    /// gradient. `source` is a variable of the shape of `index`, or a number.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0]));
+    /// let source = Var::leaf(Tensor::from([7.0f32, 8.0, 9.0]));
+    /// let y = x.scatter(0, &Tensor::from([2i64, 0, 2]), &source);
+    /// assert_eq!(y.value().to_vec(), [8.0, 2.0, 9.0]);
+    /// let grads = y.sum(..).backward();
+    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [0.0, 1.0, 0.0]);
+    /// assert_eq!(grads.get(&source).unwrap().to_vec(), [0.0, 1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn scatter<I: Integer>(
+        &self,
+        axis: isize,
+        index: &Tensor<I>,
+        source: impl VarOrNumber<T>,
+    ) -> Var<T> {
+        let source = source.into_var();
+        // A number is repeated.
+        let source = if source.rank() == 0 { source.broadcast_to(*index.shape()) } else { source };
+        let x = self.value();
+        let found = x.scatter_selected("scatter", axis, index, source.value(), |_, _| true);
+        selection("scatter", found, axis, index, [self, &source])
+    }
+
+    /// A copy in which values are combined with the elements at given indices along an axis; see
+    /// [`Tensor::scatter_reduce`]. The gradient of a maximum or minimum goes to the first of equals, where
+    /// the element itself comes first.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::{ScatterReduce, Tensor};
+    /// let x = Var::leaf(Tensor::from([2.0f32, 2.0]));
+    /// let source = Var::leaf(Tensor::from([3.0f32, 5.0]));
+    /// let y = x.scatter_reduce(0, &Tensor::from([1i64, 1]), &source, ScatterReduce::Prod);
+    /// assert_eq!(y.value().to_vec(), [2.0, 30.0]);
+    /// let grads = y.sum(..).backward();
+    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [1.0, 15.0]);
+    /// assert_eq!(grads.get(&source).unwrap().to_vec(), [10.0, 6.0]);
+    /// ```
+    #[track_caller]
+    pub fn scatter_reduce<I: Integer>(
+        &self,
+        axis: isize,
+        index: &Tensor<I>,
+        source: &Var<T>,
+        how: ScatterReduce,
+    ) -> Var<T> {
+        let (x, values) = (self.value(), source.value());
+        match how {
+            ScatterReduce::Sum => self.scatter_add(axis, index, source),
+            ScatterReduce::Prod => {
+                let value = x.scatter_reduce(axis, index, values, how);
+                let index = index.clone();
+                let [y] = Var::from_fused([value], [self, source], |[x, source]| ScatterProd {
+                    x: x.save(),
+                    source: source.save(),
+                    axis,
+                    index,
+                });
+                y
+            }
+            ScatterReduce::Amax | ScatterReduce::Amin => {
+                let largest = how == ScatterReduce::Amax;
+                let found = x.scatter_extremum(axis, index, values, largest);
+                let name = if largest { "scatter_amax" } else { "scatter_amin" };
+                selection(name, found, axis, index, [self, source])
+            }
+        }
+    }
+}
