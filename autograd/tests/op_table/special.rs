@@ -115,16 +115,22 @@ fn ties_of_two_operands_share_the_gradient() {
 fn one_of_several_values_at_an_index_has_the_gradient() {
     let idx = Tensor::from([1i64, 0, 1]);
     let (x, source) = ([2.0, 2.0, 9.0], [7.0, 2.0, 7.0]);
-    let (y, dx, ds) = two(|x, s| x.scatter(0, &idx, s), &x, &source);
+    let (y, dx, ds) = value_and_gradients(|x, s| x.scatter(0, &idx, s), &x, &source);
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0]));
-    let (y, dx, ds) = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amax), &x, &source);
+    let (y, dx, ds) =
+        value_and_gradients(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amax), &x, &source);
     // The element itself before a value that equals it, and the first of equal values.
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![1.0, 0.0, 1.0], vec![1.0, 0.0, 0.0]));
     let source = [NAN, 1.0, NAN];
-    let (y, dx, ds) = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amin), &x, &source);
+    let (y, dx, ds) =
+        value_and_gradients(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amin), &x, &source);
     assert!(equal(&y, &[1.0, NAN, 9.0]), "{y:?}");
     assert_eq!((dx, ds), (vec![0.0, 0.0, 1.0], vec![1.0, 1.0, 0.0]));
-    let zeros = two(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Prod), &x, &[0.0, 3.0, 5.0]);
+    let zeros = value_and_gradients(
+        |x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Prod),
+        &x,
+        &[0.0, 3.0, 5.0],
+    );
     assert_eq!(zeros, (vec![6.0, 0.0, 9.0], vec![3.0, 0.0, 1.0], vec![10.0, 2.0, 0.0]));
 }
 
