@@ -40,7 +40,6 @@ impl Default for AdagradConfig {
 pub struct Adagrad<T: Real = f32> {
     config: AdagradConfig,
     states: ParamStates<T, 1>,
-    steps: u64,
 }
 
 impl<T: Real> Adagrad<T> {
@@ -77,7 +76,7 @@ impl<T: Real> Adagrad<T> {
         at_least_0("decay of the learning rate", config.lr_decay)?;
         at_least_0("epsilon", config.eps)?;
         at_least_0("weight decay", config.weight_decay)?;
-        Ok(Adagrad { config, states: ParamStates::new(["sum"], groups)?, steps: 0 })
+        Ok(Adagrad { config, states: ParamStates::new(["sum"], groups)? })
     }
 }
 
@@ -108,9 +107,7 @@ impl<T: Real> Optimizer<T> for Adagrad<T> {
             lr: T::from_f64(lr * slot.lr_scale / (1.0 + slot.steps as f64 * lr_decay)),
             eps: T::from_f64(slot.eps.unwrap_or(eps)),
             decay: T::from_f64(slot.weight_decay),
-        })?;
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        })
     }
 
     common_methods!(T);

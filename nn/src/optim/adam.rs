@@ -2,7 +2,7 @@
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
-use super::param_states::ParamStates;
+use super::param_states::{ParamState, ParamStates};
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
@@ -10,7 +10,7 @@ use retrograd_autograd::Gradients;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::kernels::update::Update;
 use retrograd_tensor::simd::Lanes;
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::Real;
 
 /// Hyperparameters of [`Adam`] and [`AdamW`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,13 +24,22 @@ pub struct AdamConfig {
     /// Weight decay: of parameters of rank 2 and more for [`AdamW::new`], of all for
     /// [`Adam::new`].
     pub weight_decay: f64,
+    /// Whether to divide by the root of the largest averaged square so far, in place of the last one:
+    /// AMSGrad. Reddi, Kale, Kumar 2018 (arXiv 1904.09237).
+    pub amsgrad: bool,
 }
 
 impl Default for AdamConfig {
     /// PyTorch's defaults for `Adam`, without weight decay; for `AdamW` see
     /// [`AdamConfig::decoupled`].
     fn default() -> Self {
-        AdamConfig { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0 }
+        AdamConfig {
+            lr: 1e-3,
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.0,
+            amsgrad: false,
+        }
     }
 }
 
@@ -58,8 +67,14 @@ impl AdamConfig {
 #[derive(Debug)]
 struct Moments<T: Real> {
     config: AdamConfig,
-    slots: ParamStates<T, 2>,
-    steps: u64,
+    states: States<T>,
+}
+
+/// The state: without the largest `v`, or with it for AMSGrad.
+#[derive(Debug)]
+enum States<T: Real> {
+    Two(ParamStates<T, 2>),
+    Three(ParamStates<T, 3>),
 }
 
 /// The `n`-th step of a parameter. `m = β₁m + (1-β₁)g`, `v = β₂v + (1-β₂)g²`, and with `m̂` and
@@ -80,19 +95,47 @@ struct Step<T> {
     eps: T,
 }
 
-impl<T: Real> Update<T, 3, 1> for Step<T> {
-    const COST: Cost = Cost(600);
+impl<T: Real> Step<T> {
+    /// The gradient, with coupled weight decay, in the averages.
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, m, v]: [S::V; 3], [g]: [S::V; 1]) -> [S::V; 3] {
+    fn averages<S: Lanes<T>>(self, s: S, p: S::V, m: S::V, v: S::V, g: S::V) -> (S::V, S::V) {
         let g = s.fma(s.splat(self.decay), p, g);
         let m = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
         let v = s.fma(s.splat(self.beta.1), v, s.mul(s.mul(s.splat(self.one_minus_beta.1), g), g));
-        let (m, v) = (normal_or_zero(s, m), normal_or_zero(s, v));
+        (normal_or_zero(s, m), normal_or_zero(s, v))
+    }
+
+    /// The new parameter.
+    #[inline(always)]
+    fn moved<S: Lanes<T>>(self, s: S, p: S::V, m: S::V, v: S::V) -> S::V {
         let size = s.fma(s.sqrt(v), s.splat(self.root), s.splat(self.eps));
         // With eps = 0 and only zero gradients so far, the step is 0 and not 0/0.
         let still = s.eq(size, s.splat(T::ZERO));
         let step = s.select(still, s.splat(T::ZERO), s.div(s.mul(s.splat(self.rate), m), size));
-        [s.sub(s.mul(p, s.splat(self.shrink)), step), m, v]
+        s.sub(s.mul(p, s.splat(self.shrink)), step)
+    }
+}
+
+impl<T: Real> Update<T, 3, 1> for Step<T> {
+    const COST: Cost = Cost(600);
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, m, v]: [S::V; 3], [g]: [S::V; 1]) -> [S::V; 3] {
+        let (m, v) = self.averages(s, p, m, v, g);
+        [self.moved(s, p, m, v), m, v]
+    }
+}
+
+/// AMSGrad: the same with the largest `v` so far in place of `v`.
+#[derive(Clone, Copy)]
+struct MaxStep<T>(Step<T>);
+
+impl<T: Real> Update<T, 4, 1> for MaxStep<T> {
+    const COST: Cost = Cost(700);
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [p, m, v, max]: [S::V; 4], [g]: [S::V; 1]) -> [S::V; 4] {
+        let (m, v) = self.0.averages(s, p, m, v, g);
+        let max = s.max(max, v);
+        [self.0.moved(s, p, m, max), m, v, max]
     }
 }
 
@@ -104,94 +147,92 @@ fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     s.select(s.or(normal, s.is_nan(x)), x, s.splat(T::ZERO))
 }
 
+/// Computes the step of a parameter. Nearly always all parameters have the same decay rates and number
+/// of steps, so the corrections of the last one are kept.
+struct Rule {
+    config: AdamConfig,
+    decoupled: bool,
+    last: Option<(((f64, f64), u64), (f64, f64))>,
+}
+
+impl Rule {
+    fn corrections(&mut self, (b1, b2): (f64, f64), steps: u64) -> (f64, f64) {
+        let key = ((b1, b2), steps);
+        match self.last {
+            Some((last, corrections)) if last == key => corrections,
+            _ => {
+                let n = steps as f64 + 1.0;
+                let corrections = (1.0 - b1.powf(n), 1.0 - b2.powf(n));
+                self.last = Some((key, corrections));
+                corrections
+            }
+        }
+    }
+
+    fn step<T: Real, const N: usize>(&mut self, slot: &ParamState<T, N>) -> Step<T> {
+        let (b1, b2) = slot.betas.unwrap_or(self.config.betas);
+        let (fix1, fix2) = self.corrections((b1, b2), slot.steps);
+        let (lr, decay) = (self.config.lr * slot.lr_scale, slot.weight_decay);
+        let eps = slot.eps.unwrap_or(self.config.eps);
+        Step {
+            shrink: T::from_f64(if self.decoupled { 1.0 - lr * decay } else { 1.0 }),
+            decay: T::from_f64(if self.decoupled { 0.0 } else { decay }),
+            beta: (T::from_f64(b1), T::from_f64(b2)),
+            one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
+            rate: T::from_f64(lr / fix1),
+            root: T::from_f64(1.0 / fix2.sqrt()),
+            eps: T::from_f64(eps),
+        }
+    }
+}
+
 impl<T: Real> Moments<T> {
     fn new(groups: Vec<Group<T>>, config: AdamConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Moments { config, slots: ParamStates::new(["m", "v"], groups)?, steps: 0 })
+        let states = match config.amsgrad {
+            false => States::Two(ParamStates::new(["m", "v"], groups)?),
+            true => States::Three(ParamStates::new(["m", "v", "v_max"], groups)?),
+        };
+        Ok(Moments { config, states })
     }
 
     #[inline(never)]
     fn step(&mut self, grads: &Gradients<T>, decoupled: bool) -> Result<(), StepError> {
-        let AdamConfig { lr, betas, eps, .. } = self.config;
-        let corrections = |(b1, b2): (f64, f64), steps: u64| {
-            let n = steps as f64 + 1.0;
-            (1.0 - b1.powf(n), 1.0 - b2.powf(n))
-        };
-        // Nearly always all parameters have the same decay rates and number of steps.
-        let mut last = ((betas, self.steps), corrections(betas, self.steps));
-        self.slots.step("adam", grads, |slot| {
-            let betas = slot.betas.unwrap_or(betas);
-            if (betas, slot.steps) != last.0 {
-                last = ((betas, slot.steps), corrections(betas, slot.steps));
-            }
-            let ((b1, b2), (decay, (fix1, fix2))) = (betas, (slot.weight_decay, last.1));
-            let (lr, eps) = (lr * slot.lr_scale, slot.eps.unwrap_or(eps));
-            Step {
-                shrink: T::from_f64(if decoupled { 1.0 - lr * decay } else { 1.0 }),
-                decay: T::from_f64(if decoupled { 0.0 } else { decay }),
-                beta: (T::from_f64(b1), T::from_f64(b2)),
-                one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
-                rate: T::from_f64(lr / fix1),
-                root: T::from_f64(1.0 / fix2.sqrt()),
-                eps: T::from_f64(eps),
-            }
-        })?;
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        let mut rule = Rule { config: self.config, decoupled, last: None };
+        match &mut self.states {
+            States::Two(states) => states.step("adam", grads, |slot| rule.step(slot)),
+            States::Three(states) => states.step("adam", grads, |slot| MaxStep(rule.step(slot))),
+        }
     }
 
-    /// Step counts are stored only for parameters that have taken fewer steps than the optimiser.
-    fn state_dict(&self) -> StateDict<T> {
-        let mut dict = self.slots.state_dict();
-        for slot in self.slots.slots.iter().filter(|slot| slot.steps != self.steps) {
-            dict.insert(format!("step.{}", slot.name), count_to_tensor(slot.steps));
+    fn steps(&self) -> u64 {
+        match &self.states {
+            States::Two(states) => states.steps(),
+            States::Three(states) => states.steps(),
         }
-        dict
+    }
+
+    fn state_dict(&self) -> StateDict<T> {
+        match &self.states {
+            States::Two(states) => states.state_dict(),
+            States::Three(states) => states.state_dict(),
+        }
     }
 
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
-        let (mut rest, mut counts, mut invalid) = (dict.clone(), Vec::new(), Vec::new());
-        for slot in &self.slots.slots {
-            let name = format!("step.{}", slot.name);
-            let count = rest.remove(&name).map_or(Some(steps), |count| tensor_to_count(&count));
-            if count.is_none() {
-                invalid.push((name, "a whole number of steps, at least 0".to_string()));
-            }
-            counts.push(count);
+        match &mut self.states {
+            States::Two(states) => states.load_state_dict(steps, dict),
+            States::Three(states) => states.load_state_dict(steps, dict),
         }
-        self.slots.load_state_dict(&rest, invalid)?;
-        self.steps = steps;
-        for (slot, count) in self.slots.slots.iter_mut().zip(counts) {
-            slot.steps = count.expect("checked");
+    }
+
+    /// Whether a state dict can be loaded.
+    fn check_state_dict(&self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        match &self.states {
+            States::Two(states) => states.check_state_dict(steps, dict).map(|_| ()),
+            States::Three(states) => states.check_state_dict(steps, dict).map(|_| ()),
         }
-        Ok(())
     }
-}
-
-/// Bits of a count in one element: `f32` represents all integers below 2²⁴.
-const COUNT_BITS: u32 = 24;
-
-/// A count as a tensor: of rank 0, as in PyTorch, or, if it has more than 24 bits, of rank 1, the
-/// lowest 24 bits first.
-fn count_to_tensor<T: Real>(count: u64) -> Tensor<T> {
-    let digit = |i: u32| T::from_f64((count >> (i * COUNT_BITS) & ((1 << COUNT_BITS) - 1)) as f64);
-    match count >> COUNT_BITS {
-        0 => Tensor::scalar(digit(0)),
-        _ => Tensor::from_vec((0..u64::BITS.div_ceil(COUNT_BITS)).map(digit).collect(), [3]),
-    }
-}
-
-/// The inverse of [`count_to_tensor`]; `None` for an invalid count. A single element may be any
-/// integer.
-fn tensor_to_count<T: Real>(tensor: &Tensor<T>) -> Option<u64> {
-    let digits: Vec<f64> = tensor.to_vec().into_iter().map(|x| x.to_f64()).collect();
-    let below = |bits: u32| (bits as f64).exp2();
-    let most = if digits.len() == 1 { below(u64::BITS) } else { below(COUNT_BITS) };
-    if digits.is_empty() || digits.iter().any(|&x| !(0.0 <= x && x < most && x.fract() == 0.0)) {
-        return None;
-    }
-    let add = |sum: u64, &x: &f64| sum.checked_mul(1 << COUNT_BITS)?.checked_add(x as u64);
-    digits.iter().rev().try_fold(0, add)
 }
 
 macro_rules! adam {
@@ -259,7 +300,7 @@ macro_rules! adam {
             }
 
             fn steps(&self) -> u64 {
-                self.0.steps
+                self.0.steps()
             }
 
             fn state_dict(&self) -> StateDict<T> {
@@ -283,7 +324,7 @@ adam! {
     /// The bias correction uses the number of steps of each parameter, as in PyTorch: steps while
     /// it was frozen do not count. The state is `m.<parameter>`, `v.<parameter>`, and
     /// `step.<parameter>` for parameters with fewer steps than the optimiser; loading assumes the
-    /// count of the optimiser where it is missing.
+    /// count of the optimiser where it is missing. With `amsgrad` there is `v_max.<parameter>`, too.
     Adam, Group::all, false
 }
 
@@ -292,4 +333,15 @@ adam! {
     /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101). Steps are counted as
     /// in [`Adam`].
     AdamW, Group::by_rank, true
+}
+
+impl<T: Real> AdamW<T> {
+    /// Whether a state dict can be loaded.
+    pub(super) fn check_state_dict(
+        &self,
+        steps: u64,
+        dict: &StateDict<T>,
+    ) -> Result<(), LoadError> {
+        self.0.check_state_dict(steps, dict)
+    }
 }

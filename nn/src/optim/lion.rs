@@ -37,7 +37,6 @@ impl Default for LionConfig {
 pub struct Lion<T: Real = f32> {
     config: LionConfig,
     states: ParamStates<T, 1>,
-    steps: u64,
 }
 
 impl<T: Real> Lion<T> {
@@ -74,7 +73,7 @@ impl<T: Real> Lion<T> {
         at_least_0("weight decay", config.weight_decay)?;
         in_unit_interval("beta 1", config.betas.0)?;
         in_unit_interval("beta 2", config.betas.1)?;
-        Ok(Lion { config, states: ParamStates::new(["m"], groups)?, steps: 0 })
+        Ok(Lion { config, states: ParamStates::new(["m"], groups)? })
     }
 }
 
@@ -108,9 +107,7 @@ impl<T: Real> Optimizer<T> for Lion<T> {
                 beta: (T::from_f64(b1), T::from_f64(b2)),
                 one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
             }
-        })?;
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        })
     }
 
     common_methods!(T);

@@ -52,7 +52,7 @@ impl Default for MuonConfig {
             weight_decay: 0.0,
             iterations: 5,
             scale: MuonScale::Spectral,
-            adam: AdamConfig { lr: 3e-3, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.0 },
+            adam: AdamConfig { lr: 3e-3, betas: (0.9, 0.95), ..AdamConfig::default() },
         }
     }
 }
@@ -110,7 +110,6 @@ pub struct Muon<T: Real = f32> {
     rest: Option<AdamW<T>>,
     /// The learning rate of AdamW over that of the matrices.
     ratio: f64,
-    steps: u64,
 }
 
 /// The last parts of names of embeddings and heads.
@@ -179,7 +178,7 @@ impl<T: Real> Muon<T> {
             }
         };
         let ratio = if config.lr == 0.0 { 0.0 } else { config.adam.lr / config.lr };
-        Ok(Muon { config, matrices, rest, ratio, steps: 0 })
+        Ok(Muon { config, matrices, rest, ratio })
     }
 
     /// The orthogonalised update of each trainable matrix, and its new average.
@@ -249,16 +248,14 @@ impl<T: Real> Optimizer<T> for Muon<T> {
         let lr = self.config.lr;
         let scales: Vec<f64> =
             updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
-        let trained = self.matrices.slots.iter_mut().filter(|slot| slot.param.is_trainable());
-        for ((slot, (update, average)), scale) in trained.zip(updates).zip(scales) {
+        let mut updates = updates.into_iter().zip(scales);
+        self.matrices.step_each(grads, |slot, _| {
+            let ((update, average), scale) = updates.next().expect("one per trained matrix");
             slot.state[0] = average;
-            slot.steps = slot.steps.saturating_add(1);
             let keep = T::from_f64(1.0 - lr * slot.weight_decay);
             let rate = T::from_f64(lr * scale);
             slot.param.update(|w| *w = &*w * keep - update * rate);
-        }
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        })
     }
 
     fn lr(&self) -> f64 {
@@ -275,7 +272,7 @@ impl<T: Real> Optimizer<T> for Muon<T> {
     }
 
     fn steps(&self) -> u64 {
-        self.steps
+        self.matrices.steps()
     }
 
     fn state_dict(&self) -> StateDict<T> {
@@ -285,29 +282,25 @@ impl<T: Real> Optimizer<T> for Muon<T> {
     }
 
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
-        let is_average = |name: &String| name.starts_with("momentum.");
-        let part = |of_matrices: bool| -> StateDict<T> {
-            let entries = dict.iter().filter(|(name, _)| is_average(name) == of_matrices);
-            entries.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let of_matrix = |name: &str| match name.split_once('.') {
+            Some(("momentum", _)) => true,
+            Some(("step", param)) => self.matrices.iter().any(|slot| slot.name == param),
+            _ => false,
         };
-        let before = self.matrices.state_dict();
-        let rest = part(false);
+        let (matrices, rest): (StateDict<T>, StateDict<T>) =
+            dict.clone().into_iter().partition(|(name, _)| of_matrix(name));
+        // All or nothing.
         match &mut self.rest {
             None if !rest.is_empty() => {
-                let unexpected = rest.keys().cloned().collect();
+                let unexpected = rest.into_keys().collect();
                 return Err(LoadError { unexpected, ..LoadError::default() });
             }
-            None => self.matrices.load_state_dict(&part(true), Vec::new())?,
+            None => {}
             Some(adam) => {
-                self.matrices.load_state_dict(&part(true), Vec::new())?;
-                if let Err(e) = adam.load_state_dict(steps, &rest) {
-                    // All or nothing.
-                    self.matrices.load_state_dict(&before, Vec::new()).expect("its own state");
-                    return Err(e);
-                }
+                self.matrices.check_state_dict(steps, &matrices)?;
+                adam.load_state_dict(steps, &rest)?;
             }
         }
-        self.steps = steps;
-        Ok(())
+        self.matrices.load_state_dict(steps, &matrices)
     }
 }

@@ -135,7 +135,7 @@ impl fmt::Display for StepError {
 impl std::error::Error for StepError {}
 
 /// The methods of [`Optimizer`] that are the same for optimisers with the fields `config` (with a
-/// learning rate), `states` and `steps`.
+/// learning rate) and `states`.
 macro_rules! common_methods {
     ($type:ty) => {
         fn lr(&self) -> f64 {
@@ -148,7 +148,7 @@ macro_rules! common_methods {
         }
 
         fn steps(&self) -> u64 {
-            self.steps
+            self.states.steps()
         }
 
         fn state_dict(&self) -> StateDict<$type> {
@@ -160,10 +160,7 @@ macro_rules! common_methods {
             steps: u64,
             dict: &StateDict<$type>,
         ) -> Result<(), LoadError> {
-            self.states.load_state_dict(dict, Vec::new())?;
-            self.states.set_steps(steps);
-            self.steps = steps;
-            Ok(())
+            self.states.load_state_dict(steps, dict)
         }
     };
 }

@@ -2,6 +2,7 @@
 
 use super::hyperparameters::{at_least_0, in_unit_interval};
 use super::optimizer::{Group, StepError};
+use super::step_count;
 use crate::config_error::ConfigError;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
@@ -11,28 +12,67 @@ use retrograd_tensor::{Real, Tensor};
 
 /// A parameter and its optimiser state: `N` tensors of its shape.
 #[derive(Debug)]
-pub(super) struct ParamState<T: Real, const N: usize> {
+pub struct ParamState<T: Real, const N: usize> {
+    /// The name of the parameter, which is part of the names of the state dict.
     pub name: String,
+    /// The parameter.
     pub param: Param<T>,
+    /// Weight decay, as in [`Group`].
     pub weight_decay: f64,
+    /// Multiplies the learning rate, as in [`Group`].
     pub lr_scale: f64,
+    /// Decay rates of averages in place of those of the optimiser, as in [`Group`].
     pub betas: Option<(f64, f64)>,
+    /// The eps in place of that of the optimiser, as in [`Group`].
     pub eps: Option<f64>,
+    /// The state, initially 0.
     pub state: [Tensor<T>; N],
     /// The number of steps that updated the parameter, without those while it was frozen.
     pub steps: u64,
 }
 
-/// All slots of an optimiser, with the names of the `N` state tensors.
+/// The parameters of an optimiser, each with `N` state tensors of its shape: what the optimisers of
+/// this module are written with.
+///
+/// It checks gradients, skips frozen parameters, counts steps, and saves and loads the state. A step is
+/// written as operations on tensors ([`ParamStates::step_each`], see
+/// [the example](super#an-optimiser-of-your-own)) or as a formula that is evaluated on all parameters
+/// in one pass ([`ParamStates::step`]).
+///
+/// In state dicts, tensors are named `<state>.<parameter>`. For parameters with fewer steps than the
+/// optimiser there is `step.<parameter>`, their number of steps; loading assumes the number of the
+/// optimiser where it is missing.
 #[derive(Debug)]
-pub(super) struct ParamStates<T: Real, const N: usize> {
-    pub names: [&'static str; N],
-    pub slots: Vec<ParamState<T, N>>,
+pub struct ParamStates<T: Real, const N: usize> {
+    names: [&'static str; N],
+    pub(super) slots: Vec<ParamState<T, N>>,
+    steps: u64,
 }
 
 impl<T: Real, const N: usize> ParamStates<T, N> {
+    /// States of 0, with a name for each, for the parameters of groups.
+    ///
+    /// # Errors
+    /// If an option of a group is out of range, there is no parameter, or one (or its name) is given
+    /// twice; if a name of a state is empty, contains a dot, is given twice or is `step`.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let states = ParamStates::new(["m", "v"], Group::all(&layer, 0.0)).unwrap();
+    /// let names: Vec<String> = states.state_dict().into_keys().collect();
+    /// assert_eq!(names, ["m.bias", "m.weight", "v.bias", "v.weight"]);
+    /// ```
     #[inline(never)]
     pub fn new(names: [&'static str; N], groups: Vec<Group<T>>) -> Result<Self, ConfigError> {
+        for (i, name) in names.iter().enumerate() {
+            let taken = *name == step_count::NAME || names[..i].contains(name);
+            if taken || name.is_empty() || name.contains('.') {
+                return Err(ConfigError(format!("{name:?} cannot be the name of a state")));
+            }
+        }
         let mut slots: Vec<ParamState<T, N>> = Vec::new();
         for group in groups {
             let Group { weight_decay, lr_scale, betas, eps, .. } = group;
@@ -66,11 +106,43 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         if slots.is_empty() {
             return Err(ConfigError("there is no parameter to optimise".into()));
         }
-        Ok(ParamStates { names, slots })
+        Ok(ParamStates { names, slots, steps: 0 })
     }
 
-    /// Takes a step: `rule` returns the formula of each slot, which updates the parameter and its
-    /// state, given the gradient. After all gradients have been checked, the update is one pass.
+    /// Takes a step in one pass over all trainable parameters: `rule` returns the formula of each, which
+    /// replaces the parameter and its `N` state tensors, given the gradient. `name` is shown in errors
+    /// of the kernel. The bits do not depend on the number of threads or on the instruction set.
+    ///
+    /// # Errors
+    /// If a gradient is missing or not finite; then nothing has been changed.
+    ///
+    /// ```
+    /// use retrograd_nn::Param;
+    /// use retrograd_nn::optim::{Group, ParamStates};
+    /// use retrograd_tensor::{Tensor, cost::Cost, kernels::update::Update, simd::Lanes};
+    ///
+    /// /// `v = 0.9 v + g`, `p -= lr · v`.
+    /// #[derive(Clone, Copy)]
+    /// struct Momentum {
+    ///     lr: f32,
+    /// }
+    ///
+    /// impl Update<f32, 2, 1> for Momentum {
+    ///     const COST: Cost = Cost::CHEAP;
+    ///     #[inline(always)]
+    ///     fn f<S: Lanes<f32>>(self, s: S, [p, v]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
+    ///         let v = s.fma(s.splat(0.9), v, g);
+    ///         [s.fma(s.splat(-self.lr), v, p), v]
+    ///     }
+    /// }
+    ///
+    /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// let group = Group { params: vec![("p".into(), p.clone())], ..Group::default() };
+    /// let mut states = ParamStates::new(["velocity"], vec![group]).unwrap();
+    /// let grads = p.to_var().sum(..).backward(); // 1
+    /// states.step("momentum", &grads, |slot| Momentum { lr: 0.5 * slot.lr_scale as f32 }).unwrap();
+    /// assert_eq!(p.value().to_vec(), [0.5, 1.5]);
+    /// ```
     pub fn step<U: Update<T, W, 1>, const W: usize>(
         &mut self,
         name: &'static str,
@@ -95,15 +167,91 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
             });
             update_all(name, items.collect());
         });
+        self.steps = self.steps.saturating_add(1);
         Ok(())
     }
 
-    /// Sets the number of steps of every parameter.
-    pub fn set_steps(&mut self, steps: u64) {
-        self.slots.iter_mut().for_each(|slot| slot.steps = steps);
+    /// Takes a step parameter by parameter: `f` updates each trainable parameter and its state, given
+    /// the gradient. [`ParamState::steps`] is the number of steps before this one.
+    ///
+    /// # Errors
+    /// If a gradient is missing or not finite; then nothing has been changed.
+    ///
+    /// ```
+    /// use retrograd_nn::Param;
+    /// use retrograd_nn::optim::{Group, ParamStates};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let p = Param::new(Tensor::from([1.0f32, 2.0]));
+    /// let group = Group { params: vec![("p".into(), p.clone())], ..Group::default() };
+    /// let mut states = ParamStates::new(["velocity"], vec![group]).unwrap();
+    /// let grads = p.to_var().sum(..).backward(); // 1
+    /// let step = states.step_each(&grads, |slot, g| {
+    ///     slot.state[0] = &slot.state[0] * 0.9 + g;
+    ///     let velocity = &slot.state[0];
+    ///     slot.param.update(|p| p.add_assign(&(velocity * -0.5)));
+    /// });
+    /// assert!(step.is_ok());
+    /// assert_eq!(p.value().to_vec(), [0.5, 1.5]);
+    /// ```
+    pub fn step_each(
+        &mut self,
+        grads: &Gradients<T>,
+        mut f: impl FnMut(&mut ParamState<T, N>, &Tensor<T>),
+    ) -> Result<(), StepError> {
+        self.check(grads)?;
+        for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {
+            let g = grads.by_id(slot.param.id()).expect("checked above");
+            f(slot, g);
+            slot.steps = slot.steps.saturating_add(1);
+        }
+        self.steps = self.steps.saturating_add(1);
+        Ok(())
+    }
+
+    /// Number of steps taken.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// assert_eq!(ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap().steps(), 0);
+    /// ```
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The parameters with their state, in the order of the groups.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let states = ParamStates::new(["m"], Group::by_rank(&layer, 0.1)).unwrap();
+    /// let decays: Vec<_> = states.iter().map(|slot| (slot.name.as_str(), slot.weight_decay)).collect();
+    /// assert_eq!(decays, [("weight", 0.1), ("bias", 0.0)]);
+    /// ```
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &ParamState<T, N>> {
+        self.slots.iter()
     }
 
     /// Checks that every trainable parameter has a finite gradient.
+    ///
+    /// # Errors
+    /// If one is missing or not finite; the error has the names of all such parameters.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Gradients;
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates, StepError};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
+    /// let states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
+    /// let missing = StepError::MissingGradient(vec!["weight".into()]);
+    /// assert_eq!(states.check(&Gradients::empty()), Err(missing));
+    /// ```
     pub fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
         let named = |wrong: &dyn Fn(&ParamState<T, N>) -> bool| -> Vec<String> {
             let trained = self.slots.iter().filter(|s| s.param.is_trainable());
@@ -121,24 +269,67 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         Ok(())
     }
 
+    /// The state by name: `<state>.<parameter>`, and `step.<parameter>` for parameters with fewer steps
+    /// than the optimiser.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::without_bias(3, 2, &mut Rng::new(1));
+    /// let states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
+    /// assert_eq!(*states.state_dict()["m.weight"].shape(), [2, 3]);
+    /// ```
     pub fn state_dict(&self) -> StateDict<T> {
         let mut dict = StateDict::new();
         for slot in &self.slots {
             for (name, state) in self.names.iter().zip(&slot.state) {
                 dict.insert(format!("{name}.{}", slot.name), state.clone());
             }
+            if slot.steps != self.steps {
+                dict.insert(step_count::key(&slot.name), step_count::to_tensor(slot.steps));
+            }
         }
         dict
     }
 
-    /// Loads the state; `invalid` lists errors that the optimiser found in the rest of the dict.
-    pub fn load_state_dict(
-        &mut self,
+    /// Loads the state of a run after `steps` steps.
+    ///
+    /// # Errors
+    /// If the state does not match the parameters; then nothing has been changed.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Group, ParamStates};
+    /// # use retrograd_tensor::random::Rng;
+    /// let layer = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let mut states = ParamStates::new(["m"], Group::all(&layer, 0.0)).unwrap();
+    /// let mut saved = states.state_dict();
+    /// assert!(states.load_state_dict(7, &saved).is_ok());
+    /// saved.remove("m.bias");
+    /// assert!(states.load_state_dict(9, &saved).is_err());
+    /// assert_eq!(states.steps(), 7);
+    /// ```
+    pub fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        let counts = self.check_state_dict(steps, dict)?;
+        for (slot, count) in self.slots.iter_mut().zip(counts) {
+            for (name, state) in self.names.iter().zip(&mut slot.state) {
+                *state = dict[&format!("{name}.{}", slot.name)].contiguous();
+            }
+            slot.steps = count;
+        }
+        self.steps = steps;
+        Ok(())
+    }
+
+    /// The step counts of all parameters, if a state dict can be loaded.
+    pub(super) fn check_state_dict(
+        &self,
+        steps: u64,
         dict: &StateDict<T>,
-        invalid: Vec<(String, String)>,
-    ) -> Result<(), LoadError> {
-        let mut error = LoadError { invalid, ..LoadError::default() };
-        let mut known = Vec::new();
+    ) -> Result<Vec<u64>, LoadError> {
+        let (mut error, mut known) = (LoadError::default(), Vec::new());
+        let mut counts = Vec::new();
         for slot in &self.slots {
             for name in self.names {
                 let name = format!("{name}.{}", slot.name);
@@ -151,16 +342,14 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
                 }
                 known.push(name);
             }
+            let name = step_count::key(&slot.name);
+            match dict.get(&name).map_or(Some(steps), step_count::from_tensor) {
+                Some(count) => counts.push(count),
+                None => error.invalid.push((name.clone(), step_count::EXPECTED.to_string())),
+            }
+            known.push(name);
         }
         error.unexpected = dict.keys().filter(|name| !known.contains(name)).cloned().collect();
-        if error != LoadError::default() {
-            return Err(error);
-        }
-        for slot in &mut self.slots {
-            for (name, state) in self.names.iter().zip(&mut slot.state) {
-                *state = dict[&format!("{name}.{}", slot.name)].contiguous();
-            }
-        }
-        Ok(())
+        if error == LoadError::default() { Ok(counts) } else { Err(error) }
     }
 }

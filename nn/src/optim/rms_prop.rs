@@ -52,7 +52,6 @@ impl Default for RmsPropConfig {
 pub struct RmsProp<T: Real = f32> {
     config: RmsPropConfig,
     states: ParamStates<T, 3>,
-    steps: u64,
 }
 
 impl<T: Real> RmsProp<T> {
@@ -90,7 +89,7 @@ impl<T: Real> RmsProp<T> {
         at_least_0("momentum", config.momentum)?;
         at_least_0("weight decay", config.weight_decay)?;
         in_unit_interval("alpha", config.alpha)?;
-        Ok(RmsProp { config, states: ParamStates::new(["v", "a", "b"], groups)?, steps: 0 })
+        Ok(RmsProp { config, states: ParamStates::new(["v", "a", "b"], groups)? })
     }
 }
 
@@ -138,9 +137,7 @@ impl<T: Real> Optimizer<T> for RmsProp<T> {
                 momentum: T::from_f64(momentum),
                 decay: T::from_f64(slot.weight_decay),
             }
-        })?;
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        })
     }
 
     common_methods!(T);

@@ -40,7 +40,6 @@ impl Default for SgdConfig {
 pub struct Sgd<T: Real = f32> {
     config: SgdConfig,
     states: ParamStates<T, 1>,
-    steps: u64,
 }
 
 impl<T: Real> Sgd<T> {
@@ -90,7 +89,7 @@ impl<T: Real> Sgd<T> {
         if config.nesterov && config.momentum == 0.0 {
             return Err(ConfigError("Nesterov momentum requires a momentum above 0".into()));
         }
-        Ok(Sgd { config, states: ParamStates::new(["velocity"], groups)?, steps: 0 })
+        Ok(Sgd { config, states: ParamStates::new(["velocity"], groups)? })
     }
 }
 
@@ -124,9 +123,7 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
             momentum: T::from_f64(momentum),
             decay: T::from_f64(slot.weight_decay),
             nesterov,
-        })?;
-        self.steps = self.steps.saturating_add(1);
-        Ok(())
+        })
     }
 
     common_methods!(T);
