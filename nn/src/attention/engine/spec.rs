@@ -492,7 +492,7 @@ impl<T: Real> Spec<T> {
             Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
             Part::Align => (self.align.is_some(), "an alignment"),
             Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
-            Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normaliser"),
+            Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
         };
         require(!given, module, ErrorKind::Mismatch, || {
             format!("{what} in the spec, and another of its own")
@@ -560,7 +560,7 @@ impl<T: Real> Spec<T> {
     /// ```
     pub fn needs_composed(&self) -> Option<&'static str> {
         let reasons = [
-            (self.normalizer != Normalizer::Softmax, "the normaliser needs whole rows"),
+            (self.normalizer != Normalizer::Softmax, "the normalizer needs whole rows"),
             (self.score_mix.is_some() || self.weight_mix.is_some(), "heads are mixed"),
             (self.biases.iter().any(|b| b.as_fn().is_none()), "a bias is a tensor"),
             (self.products.is_some(), "a variant adds to the scores"),
