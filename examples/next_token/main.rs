@@ -70,7 +70,11 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        samples::print_sample(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
+        let speed = samples::print_sample(&run, prompt, count, args, &mut Rng::new(seed), || {})?;
+        if !args.quiet {
+            speed.note();
+        }
+        Ok(())
     })
 }
 
