@@ -67,14 +67,15 @@ fn matrices<T: Real>(x: &Var<T>) {
 
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {
     let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
-    let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
+    let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0), x.cumprod(-1)];
     let _ = (x.dropout(0.5, key), x.sort(-1, false), x.topk(-1, 1, true));
 }
 
 fn reductions<T: Real>(x: &Var<T>, axes: AxisSet) {
     let _ = [x.sum(axes), x.sum_keepdim(axes), x.mean(axes), x.mean_keepdim(axes)];
     let _ = [x.prod(axes), x.max(axes), x.min(axes), x.var(axes, 1), x.std(axes, 1)];
-    let _ = [x.logsumexp(axes), x.norm(axes), x.sum_to(*x.shape())];
+    let _ = [x.logsumexp(axes), x.norm(axes), x.vector_norm(axes, 1.0), x.sum_to(*x.shape())];
+    let _ = [x.quantile(axes, 0.5), x.median(axes)];
 }
 
 fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
@@ -82,6 +83,7 @@ fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
     let _ = [x.as_strided(layout), x.as_strided_adjoint(*x.shape(), layout), x.flatten()];
     let _ = [x.t(), x.permute([0, 1]), x.broadcast_to(*x.shape()), x.squeeze(0), x.unsqueeze(0)];
     let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 1, 0), x.unfold(0, 1, 1)];
+    let _ = [x.repeat(&[1]), x.repeat_interleave(0, 1), x.roll(0, 1), x.diag(0)];
     let _ = [x.i(0), x.slice_assign(0, x), x.select_scatter(0, 0, x)];
     let _ = [x.split(0, &[1]), x.chunk(0, 1)];
     let _ = [Var::cat(&[x], 0), Var::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];

@@ -25,6 +25,8 @@ pub enum Activation {
     GeluTanh,
     /// `x · sigmoid(x)`
     Silu,
+    /// `x · min(max(x + 3, 0), 6) / 6`
+    Hardswish,
     /// `1 / (1 + e⁻ˣ)`
     Sigmoid,
     /// Hyperbolic tangent.
@@ -56,6 +58,7 @@ impl Activation {
             Activation::Gelu => Gelu.into(),
             Activation::GeluTanh => GeluTanh.into(),
             Activation::Silu => Silu.into(),
+            Activation::Hardswish => Hardswish.into(),
             Activation::Sigmoid => Sigmoid.into(),
             Activation::Tanh => Tanh.into(),
             Activation::Softplus => Softplus.into(),

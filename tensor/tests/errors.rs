@@ -49,6 +49,71 @@ fn x(dims: &[usize]) -> Tensor<f32> {
 }
 
 #[test]
+fn rearrangement_and_statistics_check_their_arguments() {
+    panics(
+        || drop(x(&[2, 3]).repeat(&[2])),
+        "repeat: [2] has no number for every axis of [2, 3] (hint: tile repeats the last axes)",
+    );
+    panics(
+        || drop(x(&[2, 3]).repeat(&[1 << 62, 4])),
+        "repeat: shape [9223372036854775808, 12] has more than 9223372036854775807 elements",
+    );
+    panics(
+        || drop(x(&[2]).tile(&[1; 9])),
+        "tile: [1, 1, 1, 1, 1, 1, 1, 1, 2] has 9 axes, the most is 8",
+    );
+    panics(
+        || drop(x(&[2]).repeat_interleave(1, 2)),
+        "repeat_interleave: axis 1 is out of range for [2], which has rank 1",
+    );
+    panics(|| drop(x(&[2]).roll(1, 2)), "roll: axis 1 is out of range for [2], which has rank 1");
+    panics(
+        || drop(x(&[2, 2, 2]).diag(0)),
+        "diag: [2, 2, 2] must be a vector or a matrix (hint: diag_embed and diagonal take batches)",
+    );
+    panics(|| drop(x(&[]).diag_embed(0)), "diag_embed: needs at least one axis, got []");
+    panics(|| drop(x(&[2]).trace()), "trace: axis -2 is out of range for [2], which has rank 1");
+    panics(|| x(&[]).rows().for_each(drop), "rows: needs at least one axis, got []");
+    panics(|| (&x(&[])).into_iter().for_each(drop), "rows: needs at least one axis, got []");
+    panics(|| drop(x(&[2]).histc(0, 0.0, 1.0)), "histc: needs at least 1 bin, got 0");
+    panics(
+        || drop(x(&[2]).histc(3, 1.0, 0.0)),
+        "histc: the range from 1 to 0 must be finite and in order",
+    );
+    panics(|| drop(x(&[2]).quantile(.., 1.5)), "quantile: q must be in [0, 1], got 1.5");
+    panics(
+        || drop(x(&[2, 0]).quantile(1, 0.5)),
+        "quantile: an axis of [2, 0] is empty, so it has no such element",
+    );
+    panics(
+        || drop(x(&[0]).median(..)),
+        "median: an axis of [0] is empty, so it has no such element",
+    );
+    panics(
+        || drop(Tensor::from([3i64, -1]).bincount(0)),
+        "bincount: the element -1 at position 1 is negative",
+    );
+    panics(
+        || drop(x(&[2]).vector_norm(.., f64::NAN)),
+        "vector_norm: the exponent p must not be NaN",
+    );
+    panics(
+        || drop(x(&[2, 0]).vector_norm(1, f64::INFINITY)),
+        "vector_norm: an axis of [2, 0] is empty, so it has no norm of exponent inf",
+    );
+    panics(|| drop(x(&[2]).normalize(.., 2.0, -1.0)), "normalize: eps = -1 must be at least 0");
+    panics(
+        || drop(x(&[2]).masked_select(&Tensor::ones([3]))),
+        "masked_select: cannot broadcast [2] with [3]: axis -1 is 2 and 3",
+    );
+    panics(
+        || drop(x(&[2]).cumprod(1)),
+        "cumprod: axis 1 is out of range for [2], which has rank 1",
+    );
+    panics(|| drop(x(&[2]).flip([0, 0])), "flip: axis 0 of [2] is named twice in [0, 0]");
+}
+
+#[test]
 fn constructors_check_shapes_and_memory() {
     let e = |dims: &[usize]| Tensor::<f32>::try_full(dims, 0.0).unwrap_err().to_string();
     assert_eq!(

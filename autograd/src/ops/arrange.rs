@@ -19,10 +19,15 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn repeat(&self, times: &[usize]) -> Var<T> {
-        let (shape, times) = repetitions("repeat", self.shape(), times).or_panic();
+        self.repeat_axes("repeat", times)
+    }
+
+    #[track_caller]
+    fn repeat_axes(&self, op: &'static str, times: &[usize]) -> Var<T> {
+        let (shape, times) = repetitions(op, self.shape(), times).or_panic();
         let mut x = self.reshape(shape);
         for (axis, &n) in times.iter().enumerate().filter(|&(_, &n)| n != 1) {
-            x = x.repeat_axis("repeat", axis, n, false);
+            x = x.repeat_axis(op, axis, n, false);
         }
         x
     }
@@ -39,7 +44,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn tile(&self, times: &[usize]) -> Var<T> {
         let missing = self.rank().saturating_sub(times.len());
-        self.repeat(&[&vec![1; missing][..], times].concat())
+        self.repeat_axes("tile", &[&vec![1; missing][..], times].concat())
     }
 
     /// The variable with each slice of an axis `n` times, one after the other.

@@ -23,4 +23,5 @@ pub mod reduce;
 pub mod scatter;
 pub mod softmax;
 pub mod unary;
+pub mod vector_norm;
 pub mod view;

@@ -7,7 +7,7 @@ use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, Real, Shape, Tensor};
 
 /// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
-fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
+pub(super) fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
     g.reshape(to.reduced(axes, true)).broadcast_to(to)
 }
 
@@ -416,7 +416,8 @@ impl<T: Real> Var<T> {
         self.logsumexp(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// The Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
+    /// The Euclidean norm over axes, `√Σx²`; [`Var::vector_norm`] takes other exponents. The derivative at 0
+    /// is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -426,7 +427,6 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [5.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 0.8]);
     /// ```
-    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -459,20 +459,6 @@ impl<T: Real> Var<T> {
     pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         self.norm(axes).reshape(self.shape().reduced(axes, true))
-    }
-
-    /// `x / max(‖x‖, eps)`, with the Euclidean norm over axes; see
-    /// [`Tensor::normalize`](retrograd_tensor::Tensor::normalize).
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]));
-    /// assert_eq!(x.normalize(-1, 1e-12).value().to_vec(), [0.6, 0.8, 0.0, 0.0]);
-    /// ```
-    #[track_caller]
-    pub fn normalize(&self, axes: impl Axes, eps: f64) -> Var<T> {
-        self.div(&self.norm_keepdim(axes).clamp(T::from_f64(eps), T::INFINITY))
     }
 
     /// The cumulative product along an axis, `yᵢ = Π_{j ≤ i} xⱼ`. The gradient is exact where elements are

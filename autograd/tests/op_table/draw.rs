@@ -25,6 +25,8 @@ pub enum Domain {
     Positive,
     /// All different.
     Distinct,
+    /// Of either sign, all magnitudes different.
+    Magnitudes,
     /// Neighbours on the last axis far apart.
     Rugged,
     /// All different, also from those of other operands.
@@ -382,15 +384,15 @@ impl Case {
                 .map(|j| 4.0 * self.random(stream + 100 * j, i) - 2.0)
                 .find(|x| kinks.iter().all(|k| (x - k).abs() > 0.05))
                 .expect("a number not near a kink"),
-            Domain::Distinct | Domain::Rival => unreachable!(),
+            Domain::Distinct | Domain::Magnitudes | Domain::Rival => unreachable!(),
         };
         let rounded = |x: f64| f64::from(x as f32);
-        if !matches!(domain, Domain::Distinct | Domain::Rival) {
+        if !matches!(domain, Domain::Distinct | Domain::Magnitudes | Domain::Rival) {
             return (0..n).map(|i| rounded(value(i))).collect();
         }
         // Multiples of a step in random order. Those of another operand are offset by half a step.
         let most = match (domain, self.large) {
-            (Domain::Distinct, _) => n.max(27),
+            (Domain::Distinct | Domain::Magnitudes, _) => n.max(27),
             (_, false) => MOST,
             (_, true) => self.sizes.iter().product(),
         };
@@ -401,6 +403,10 @@ impl Case {
         }
         let at = |i: usize| {
             let jitter = 0.1 * self.random(stream + 50, i);
+            if let Domain::Magnitudes = domain {
+                let sign = if self.random(stream + 51, i) < 0.5 { -1.0 } else { 1.0 };
+                return rounded(sign * (i as f64 + 0.5 + jitter) * step);
+            }
             rounded((i as f64 - (n / 2) as f64 + 0.5 * k as f64 + jitter) * step)
         };
         order.into_iter().map(at).collect()

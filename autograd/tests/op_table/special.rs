@@ -76,6 +76,19 @@ fn subgradients_at_kinks_are_the_documented_ones() {
     at!("std of two", [1.0, 3.0], |x| x.std(.., 0) => [1.0], [-0.5, 0.5]);
     at!("norm at 0", [0.0, 0.0], |x| x.norm(..) => [0.0], [0.0, 0.0]);
     at!("norm", [3.0, -4.0, 0.0, 12.0], |x| x.norm(..).mul_scalar(n(13.0)) => [169.0], [3.0, -4.0, 0.0, 12.0]);
+    let large = [0.0, 1.0, -2.0, 2.0];
+    at!("vector_norm 3 at 0", [0.0, 0.0], |x| x.vector_norm(.., 3.0) => [0.0], [0.0, 0.0]);
+    at!("vector_norm 3 of one", [0.0, -2.0], |x| x.vector_norm(.., 3.0).mul_scalar(n(1)) => [2.0], [0.0, -1.0]);
+    at!("vector_norm 1", large, |x| x.vector_norm(.., 1.0) => [5.0], [0.0, 1.0, -1.0, 1.0]);
+    at!("vector_norm 0", large, |x| x.vector_norm(.., 0.0) => [3.0], [0.0; 4]);
+    at!("vector_norm ∞", large, |x| x.vector_norm(.., INF) => [2.0], [0.0, 0.0, -0.5, 0.5]);
+    at!("vector_norm -∞", large, |x| x.vector_norm(.., -INF) => [0.0], [0.0; 4]);
+    at!("vector_norm -∞, ties", [-1.0, 2.0, 1.0], |x| x.vector_norm(.., -INF) => [1.0], [-0.5, 0.0, 0.5]);
+    at!("vector_norm -1 with 0", large, |x| x.vector_norm(.., -1.0) => [0.0], [0.0; 4]);
+    at!("vector_norm ∞ of NaN", [NAN, 1.0], |x| x.vector_norm(.., INF) => [NAN], [NAN, 0.0]);
+    at!("normalize at 0", [0.0, 0.0], |x| x.normalize(.., 2.0, 0.25) => [0.0, 0.0], [4.0, 4.0]);
+    at!("hardswish", [-4.0, -3.0, -1.5, 0.0, 3.0, 4.0, INF, NAN], |x| x.hardswish()
+        => [0.0, 0.0, -0.375, 0.0, 3.0, 4.0, INF, NAN], [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0, 1.0]);
     at!("prod without zeros", [2.0, 3.0, 4.0], |x| x.prod(..) => [24.0], [12.0, 8.0, 6.0]);
     at!("prod with one zero", [2.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 8.0, 0.0]);
     at!("prod with two zeros", [0.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 0.0, 0.0]);

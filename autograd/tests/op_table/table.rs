@@ -147,6 +147,8 @@ pub const ROWS: &[Row] = rows![
     mish any [Plain], Nonzero, |x, c| x[0].mish();
     softplus any [Plain], Nonzero, |x, c| x[0].softplus();
     softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign();
+    hardswish any [Plain], Nonzero, |x, c| x[0].hardswish();
+    hardswish "across its kinks" any [Off(&[-1.0, 1.0])], Nonzero, |x, c| (&x[0] + &x[0] + &x[0]).hardswish();
     gelu any [Plain], Nonzero, |x, c| x[0].gelu();
     gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();
 
@@ -191,8 +193,19 @@ pub const ROWS: &[Row] = rows![
     logsumexp_keepdim reduced [Plain], Nonzero, |x, c| x[0].logsumexp_keepdim(c.axes(&x[0]));
     norm reduced [Apart], Nonzero, |x, c| x[0].norm(c.axes(&x[0]));
     norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].norm_keepdim(c.axes(&x[0]));
-    normalize reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 1e-12);
-    normalize "near 0" reduced [Plain], Zero, |x, c| x[0].normalize(c.axes(&x[0]), 1e3);
+    vector_norm "3" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 3.0);
+    vector_norm "1.5" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 1.5);
+    vector_norm "1/2" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 0.5);
+    vector_norm "-1" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), -1.0);
+    vector_norm "1" reduced [Apart], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), 1.0);
+    vector_norm "0" reduced [Apart], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), 0.0);
+    vector_norm "largest" reduced [Magnitudes], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), f64::INFINITY);
+    vector_norm "smallest" reduced [Magnitudes], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), f64::NEG_INFINITY);
+    vector_norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].vector_norm_keepdim(c.axes(&x[0]), 3.0);
+    normalize reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 2.0, 1e-12);
+    normalize "1" reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 1.0, 1e-12);
+    normalize "3" reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 3.0, 1e-12);
+    normalize "near 0" reduced [Plain], Zero, |x, c| x[0].normalize(c.axes(&x[0]), 2.0, 1e3);
     quantile reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.3);
     quantile "near the upper" reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.95);
     median reduced [Distinct], Zero, |x, c| x[0].median(c.axes(&x[0]));
@@ -301,6 +314,7 @@ pub const ROWS: &[Row] = rows![
     diag "of a vector" short_vector [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
     diag "of a matrix" plane [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
     diag_embed narrow_line [Plain], Zero, |x, c| x[0].diag_embed(c.below(5) as isize - 2);
+    rows line [Plain], Zero, |x, c| rejoin(&std::iter::once(x[0].narrow(0, 0, 0)).chain(x[0].rows().map(|y| y.unsqueeze(0))).collect::<Vec<_>>(), 0);
     select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
     diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(-1, 0, c.below(5) as isize - 2);
     unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));

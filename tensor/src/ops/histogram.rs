@@ -22,6 +22,12 @@ impl<I: Integer> Tensor<I> {
     /// ```
     #[track_caller]
     pub fn bincount(&self, minlength: usize) -> Tensor<i64> {
+        let negative = self.contiguous().as_slice().iter().position(|x| x.to_i128() < 0);
+        require(negative.is_none(), "bincount", ErrorKind::Value, || {
+            let at = negative.unwrap_or(0);
+            format!("the element {} at position {at} is negative", self.to_vec()[at])
+        })
+        .or_panic();
         let numbers = self.resolve_indices("bincount", isize::MAX as usize);
         let len = numbers.iter().max().map_or(0, |&n| n + 1).max(minlength);
         Tensor::build("bincount", [len].into(), |out| {

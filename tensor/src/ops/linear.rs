@@ -81,7 +81,7 @@ impl<T: Real> Tensor<T> {
             level: settings::level(),
         };
         Tensor::build("linear", shape, |out| {
-            let x = self.rows();
+            let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &add, out, None);
         })
     }
@@ -132,7 +132,7 @@ impl<T: Real> Tensor<T> {
         };
         let map = MapWithDerivative { add, apply };
         Tensor::build2(name, shape, shape, |y, derivatives| {
-            let x = self.rows();
+            let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
         })
     }
@@ -163,14 +163,14 @@ impl<T: Real> Tensor<T> {
             level: settings::level(),
         };
         Tensor::build("matmul", shape, |out| {
-            let a = self.rows();
+            let a = self.as_rows();
             gemm_with_epilogue(matrix_of(&a), matrix_of(other), &times, out, None);
         })
     }
 
     /// The leading axes as one.
     #[track_caller]
-    fn rows(&self) -> Tensor<T> {
+    fn as_rows(&self) -> Tensor<T> {
         let [leading @ .., width] = &self.shape()[..] else { unreachable!("an axis at least") };
         self.reshape([leading.iter().product(), *width])
     }

@@ -30,3 +30,4 @@ mod softmax;
 mod sort;
 mod strided;
 pub mod unary;
+pub mod vector_norm;

@@ -287,30 +287,16 @@ impl<T: Real> Tensor<T> {
         self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
     }
 
-    /// The Euclidean norm over axes, `√Σx²`.
+    /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(Tensor::from([3.0f32, 4.0]).norm(..).item(), 5.0);
     /// ```
-    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         reduce("norm", Sum, &self.square(), axes).sqrt()
-    }
-
-    /// `x / max(‖x‖, eps)`, with the Euclidean norm over axes: vectors of length 1, and of 0 what is near 0.
-    /// PyTorch's `eps` is 1e-12.
-    ///
-    /// ```
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]);
-    /// assert_eq!(x.normalize(-1, 1e-12).to_vec(), [0.6, 0.8, 0.0, 0.0]);
-    /// ```
-    #[track_caller]
-    pub fn normalize(&self, axes: impl Axes, eps: f64) -> Tensor<T> {
-        self.div(&self.norm_keepdim(axes).clamp(T::from_f64(eps), T::INFINITY))
     }
 
     keepdim! {

@@ -103,6 +103,7 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         Tanh, -50.0, 50.0;
         Silu, -50.0, 50.0;
         Softsign, -50.0, 50.0;
+        Hardswish, -10.0, 10.0;
         Softplus, -50.0, 50.0;
         Mish, -50.0, 50.0;
         Gelu, -50.0, 50.0;

@@ -9,6 +9,11 @@ fn reach(n: usize) -> isize {
     isize::try_from(n).unwrap_or(isize::MAX)
 }
 
+/// One side of a window, without a bound if there is none.
+fn side(n: Option<usize>) -> isize {
+    n.map_or(isize::MAX, reach)
+}
+
 /// The entry of a sequence, in a list with one entry per sequence or one for all.
 fn entry(list: &[usize], batch: usize) -> usize {
     if list.len() == 1 { list[0] } else { list[batch] }
@@ -20,7 +25,7 @@ impl TileMask for Kind {
         match self {
             Kind::Full => true,
             Kind::Causal => j <= p,
-            Kind::Window { left, right } => p - j <= reach(*left) && j - p <= reach(*right),
+            Kind::Window { left, right } => p - j <= side(*left) && j - p <= side(*right),
             Kind::Dilated(step) => (p - j).rem_euclid(reach(*step)) == 0,
             Kind::First(n) => at.key < *n,
             Kind::Global(set) => set.iter().any(|&g| g == at.key || reach(g) == p),
@@ -67,8 +72,8 @@ impl TileMask for Kind {
             Kind::Full => span(0, far),
             Kind::Causal => span(0, p.saturating_add(1)),
             Kind::Window { left, right } => {
-                let to = p.saturating_add(reach(*right)).saturating_add(1);
-                span(p.saturating_sub(reach(*left)), to)
+                let to = p.saturating_add(side(*right)).saturating_add(1);
+                span(p.saturating_sub(side(*left)), to)
             }
             Kind::First(n) => span(0, reach(*n)),
             Kind::Lengths(n) => span(0, reach(entry(n, at.batch))),
@@ -104,7 +109,7 @@ impl TileMask for Kind {
             Kind::Full => Class::Full,
             Kind::Causal => of(j1 <= p0, j0 > p1),
             Kind::Window { left, right } => {
-                let (left, right) = (reach(*left), reach(*right));
+                let (left, right) = (side(*left), side(*right));
                 of(p1 - j0 <= left && j1 - p0 <= right, p0 - j1 > left || j0 - p1 > right)
             }
             Kind::Dilated(step) => of(*step == 1, false),

@@ -13,12 +13,13 @@ pub(super) enum Kind {
     Full,
     /// `j <= p`
     Causal,
-    /// `p - left <= j <= p + right`: keys on each side, not counting the position of the query.
+    /// `p - left <= j <= p + right`: keys on each side, not counting the position of the query; `None` is
+    /// all of a side.
     Window {
         /// Keys before the query.
-        left: usize,
+        left: Option<usize>,
         /// Keys after the query.
-        right: usize,
+        right: Option<usize>,
     },
     /// `(p - j)` is a multiple of the step.
     Dilated(usize),
@@ -101,7 +102,8 @@ impl fmt::Debug for Kind {
             Kind::Full => f.write_str("every key"),
             Kind::Causal => f.write_str("keys up to the query"),
             Kind::Window { left, right } => {
-                write!(f, "{left} keys before the query to {right} after")
+                let all_or = |n: &Option<usize>| n.map_or("all".into(), |n| n.to_string());
+                write!(f, "{} keys before the query to {} after", all_or(left), all_or(right))
             }
             Kind::Dilated(step) => write!(f, "keys a multiple of {step} away"),
             Kind::First(n) => write!(f, "the first {n} keys"),

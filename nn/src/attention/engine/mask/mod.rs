@@ -56,15 +56,18 @@ impl Mask {
     }
 
     /// A sliding window: `left` keys before the position of the query, the key at its position, and
-    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.)
+    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.) A side that is `None`
+    /// has no bound.
     ///
     /// ```
     /// # use retrograd_nn::attention::{Mask, Align};
     /// let keep = Mask::window(1, 0).tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, true, true]);
+    /// let keep = Mask::window(None, 1).tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, false, true, true, true, true, true, true]);
     /// ```
-    pub fn window(left: usize, right: usize) -> Mask {
-        Mask(Kind::Window { left, right })
+    pub fn window(left: impl Into<Option<usize>>, right: impl Into<Option<usize>>) -> Mask {
+        Mask(Kind::Window { left: left.into(), right: right.into() })
     }
 
     /// Dilated: keys whose distance from the query is a multiple of `step`.
