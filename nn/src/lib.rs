@@ -33,6 +33,7 @@
 //! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
 //! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | text | [`text`]: tokenizers, corpora, batches, packed documents, bits per byte |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
@@ -60,6 +61,7 @@ pub mod schedule;
 mod state;
 mod state_map;
 pub mod testing;
+pub mod text;
 pub mod torch_init;
 mod transformer;
 
