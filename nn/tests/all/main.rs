@@ -21,6 +21,7 @@ mod optim;
 mod param;
 mod state;
 mod state_map;
+mod summary;
 mod too_large;
 mod unfrozen;
 mod variants;
