@@ -60,7 +60,7 @@ fn arithmetic<T: Real>(x: &Var<T>) {
 }
 
 fn matrices<T: Real>(x: &Var<T>) {
-    let _ = [x.linear_map(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
+    let _ = [x.linear_activation(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
     let _ = [x.matmul(x), x.dot(x), x.outer(x), Var::einsum("ij->ji", &[x])];
     let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x)];
 }

@@ -146,6 +146,24 @@ pub struct Args {
     /// Sample from the K most probable characters only
     #[arg(long, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
     pub top_k: Option<u64>,
+
+    /// Sample from the most probable characters only, as many as are needed for probability P
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, help_heading = SAMPLES)]
+    pub top_p: Option<f64>,
+
+    /// Sample only characters that are at least P times as probable as the most probable one
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, help_heading = SAMPLES)]
+    pub min_p: Option<f64>,
+
+    /// Divide positive logits of characters that occurred by this number, and multiply negative ones by
+    /// it; 1 has no effect
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_0)]
+    #[arg(help_heading = SAMPLES)]
+    pub repetition_penalty: f64,
+
+    /// End a sample before this text; may be given several times
+    #[arg(long, value_name = "TEXT", help_heading = SAMPLES)]
+    pub stop: Vec<String>,
 }
 
 const RECIPE: &str = "Hyperparameters (override the preset)";
@@ -170,6 +188,12 @@ fn number(text: &str) -> std::result::Result<f64, String> {
 
 fn above_0(text: &str) -> std::result::Result<f64, String> {
     number(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err("must be above 0".into()) })
+}
+
+fn above_0_up_to_1(text: &str) -> std::result::Result<f64, String> {
+    let inside = |x: &f64| *x > 0.0 && *x <= 1.0;
+    let wrong = || "must be above 0 and at most 1".to_string();
+    number(text).and_then(|x| Some(x).filter(inside).ok_or_else(wrong))
 }
 
 fn at_least_0(text: &str) -> std::result::Result<f64, String> {
@@ -251,7 +275,13 @@ impl Args {
 
     /// The sampling parameters.
     pub fn sampler(&self) -> Sampler {
-        Sampler { temperature: self.temperature, top_k: self.top_k.map(|k| k as usize) }
+        Sampler {
+            repetition_penalty: self.repetition_penalty,
+            temperature: self.temperature,
+            top_k: self.top_k.map(|k| k as usize),
+            top_p: self.top_p,
+            min_p: self.min_p,
+        }
     }
 
     /// The number of threads to use.
@@ -264,6 +294,9 @@ impl Args {
     pub fn check(&self) -> Result<()> {
         if self.sample.as_deref() == Some("") {
             return usage("the prompt of --sample is empty: give it at least one character");
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return usage("the text of --stop is empty: give it at least one character");
         }
         Ok(())
     }

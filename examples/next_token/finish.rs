@@ -9,7 +9,7 @@ use crate::progress::duration;
 use crate::recipe::Recipe;
 use crate::rescue::interrupted;
 use crate::run::{Purpose, Run};
-use crate::samples::{first_words, print_sample, prompts};
+use crate::samples::{Speed, first_words, print_sample, prompts};
 use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result};
 use crate::train::held_out_loss;
@@ -54,20 +54,22 @@ pub fn finish(
     let prompts = prompts(run, &beginnings);
     if !args.quiet {
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
+        let mut speed = Speed::default();
         for prompt in &prompts {
             if let Some(stop) = stop() {
                 return Err(stop);
             }
             say!("\n\x20   ~ ~ ~\n");
             let count = args.tokens.unwrap_or(SAMPLE) as usize;
-            print_sample(run, prompt, count, args.sampler(), &mut rng, || {
+            speed.add(print_sample(run, prompt, count, args, &mut rng, || {
                 if let Some(stop) = stop() {
                     say!("");
                     stop.leave();
                 }
-            })?;
+            })?);
         }
         say!("\n\x20   ~ ~ ~\n");
+        speed.note();
     }
     let held_out = HumanCount(corpus.held_out.len() as u64);
     let time = duration(seconds);

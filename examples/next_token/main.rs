@@ -7,6 +7,8 @@
 mod attention;
 mod cli;
 mod corpus;
+#[path = "../common/environment.rs"]
+mod environment;
 mod files;
 mod finish;
 mod folder;
@@ -21,8 +23,6 @@ mod run;
 mod samples;
 mod signals;
 mod stop;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod tales;
@@ -49,7 +49,7 @@ use stop::{Result, Stop, failed, usage};
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check(LESS_MEMORY);
+    environment::check(LESS_MEMORY);
     if args.list_attention() {
         return output::end(ExitCode::SUCCESS);
     }
@@ -70,7 +70,11 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        samples::print_sample(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
+        let speed = samples::print_sample(&run, prompt, count, args, &mut Rng::new(seed), || {})?;
+        if !args.quiet {
+            speed.note();
+        }
+        Ok(())
     })
 }
 
@@ -101,6 +105,7 @@ fn train_run(args: &Args) -> Result<()> {
     })
 }
 
+/// A new run with its text and its folder, from the flags.
 fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
     let recipe = args.recipe(&Preset::Tales.recipe());
     recipe.check()?;
@@ -111,6 +116,10 @@ fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
     Ok((Run::new(recipe, &corpus)?, corpus, folder))
 }
 
+/// The run to be resumed, with its text and its folder.
+///
+/// # Errors
+/// If hyperparameters or the text differ.
 fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     let mut folder = Folder::earlier(args.out.as_deref())?;
     folder.lock()?;
@@ -127,7 +136,7 @@ fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
     let file = args.data.as_deref().or(run.source.file.as_deref());
     let corpus = Corpus::read(file)?;
     if corpus.source.fingerprint != run.source.fingerprint {
-        let file = file.unwrap_or(Path::new("the tales"));
+        let file = file.unwrap_or(Path::new("the generated tales"));
         return failed(format!(
             "the run in {} was trained on a text that differs from the one in {}",
             folder.name(),
@@ -165,7 +174,7 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
     }
     let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
     note!(
-        "Training {} steps of {} windows on {} threads{from}; Ctrl-C stops and saves",
+        "Training {} steps with batches of {} sequences on {} threads{from}; Ctrl-C stops and saves",
         r.steps,
         r.batch,
         retrograd::tensor::threads(),

@@ -13,7 +13,7 @@ use retrograd::nn::optim::StepError;
 use retrograd::prelude::*;
 use std::time::Instant;
 
-/// Held-out windows of an evaluation during training.
+/// The number of held-out windows in an evaluation during training.
 const EVAL_WINDOWS: usize = 64;
 /// Held-out windows per batch.
 const EVAL_BATCH: usize = 32;
@@ -33,7 +33,7 @@ pub fn train(
     let windows = corpus.windows(run.recipe.context);
     let windows = spread(&windows, EVAL_WINDOWS);
     let last = run.recipe.steps;
-    // Before the first step. The checkpoint is saved first, so that no folder has a log alone.
+    // Before the first step. The checkpoint is saved first, so every folder with a log has one.
     if run.step == 0 && log.lines.is_empty() {
         run.save(folder)?;
         log.write(folder, evaluation(run, &windows, folder, progress)?)?;

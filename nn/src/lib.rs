@@ -72,9 +72,9 @@ pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use gpt::{
-    AttentionKind, Block, CausalAttention, CausalSelfAttention, FeedForward, GatedMlp, Gpt,
-    GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind, Positions, RopeConfig, Sampler,
-    attention_layer,
+    AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
+    GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,
+    Positions, RopeConfig, Sampler, Until, attention_layer, until,
 };
 pub use linear::Linear;
 pub use module::{Layer, Module, Sequential, Visitor};

@@ -67,7 +67,7 @@ struct AfterLinear;
 impl<T: Real> ForEachOp<T> for AfterLinear {
     fn op<P: Pointwise<T>>(&mut self) {
         ForEachOp::<T>::op::<P>(&mut Alone);
-        black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
+        black_box(Tensor::<T>::linear_activation::<P> as fn(_, _, _, _) -> _);
     }
 }
 

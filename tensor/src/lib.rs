@@ -21,15 +21,13 @@
 //!
 //! | layer | modules | contents |
 //! |---|---|---|
-//! | operations | [`ops`], [`random`], [`torch_random`], `display` | the methods of [`Tensor`]: formulas and their derivatives |
+//! | operations | [`ops`], [`torch_random`], `display` | the methods of [`Tensor`]: formulas and their derivatives |
 //! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
 //! | tensors | `tensor` | storage and layout together: constructors, views, elements |
-//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
-//! | instructions | [`simd`], [`settings`], [`precision`] | vectors on every instruction set, and the selection of one |
+//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, the cost model, random numbers |
+//! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
 //! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`element`], [`error`] | shapes, strides, indices, memory, element types, errors |
 //!
-//! [`machine`] measures the limits of the CPU, which benchmarks report results relative to.
-
 #[doc(hidden)]
 pub mod compiled;
 pub mod cost;

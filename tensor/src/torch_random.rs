@@ -43,7 +43,7 @@ const BLOCK: usize = 16;
 
 /// PyTorch's generator on the CPU: MT19937 and one normal number kept for the next call.
 ///
-/// It is also a generator of the `rand` crate.
+/// It also implements the generator traits of the crate `rand`.
 #[derive(Clone, PartialEq)]
 pub struct TorchRng {
     words: [u32; WORDS],
@@ -124,10 +124,10 @@ impl TorchRng {
         self.each(shape, Self::unit)
     }
 
-    /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, rounded once.
+    /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, with a fused multiply-add.
     ///
     /// # Panics
-    /// If a bound or their distance is not finite in `T`, or they are out of order.
+    /// If `lo > hi`, or `lo`, `hi` or `hi - lo` is not finite in `T`.
     ///
     /// ```
     /// # use retrograd_tensor::torch_random::TorchRng;
@@ -159,8 +159,9 @@ impl TorchRng {
 
     /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
     ///
-    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is
-    /// the first of the next call. From 16 on, all elements are filled with uniform numbers, and
+    /// Below 16 elements, pairs of numbers are computed in `f64`. If the number of elements is odd,
+    /// the second number of the last pair is kept, and is the first one of the next call with fewer
+    /// than 16 elements. From 16 on, all elements are filled with uniform numbers, and
     /// blocks of 16 are transformed, with radii from the first half and angles from the second. If
     /// the last block is incomplete, the last 16 elements are drawn and transformed again.
     ///
@@ -196,7 +197,7 @@ impl TorchRng {
         Tensor::from_vec(data, shape)
     }
 
-    /// A standard normal number; two are computed at a time.
+    /// A standard normal number. Two are computed at a time, and the second is kept for the next call.
     fn paired_normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -221,8 +222,10 @@ impl TorchRng {
     #[track_caller]
     pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
-        require(range > 0, "randint", ErrorKind::Value, || format!("{lo}..{hi} has no numbers"))
-            .or_panic();
+        require(range > 0, "randint", ErrorKind::Value, || {
+            format!("the range {lo}..{hi} is empty")
+        })
+        .or_panic();
         self.each(shape, |rng| {
             let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
             I::from_i128(lo + i128::from(draw) % range)

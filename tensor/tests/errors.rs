@@ -488,7 +488,7 @@ fn copies_larger_than_memory_are_errors() {
     let (row, column) = (Tensor::<f32>::zeros([1, 1]), one.broadcast_to([1 << 45, 1]));
     panics(|| drop(column.softmax(-1)), &no_memory("softmax"));
     panics(|| drop(column.linear(&row, Some(&Tensor::zeros([1])))), &no_memory("linear"));
-    panics(|| drop(column.linear_map(&row, None, Relu)), &no_memory("relu"));
+    panics(|| drop(column.linear_activation(&row, None, Relu)), &no_memory("relu"));
 }
 
 /// A panic on any thread does not affect later operations.

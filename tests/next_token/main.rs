@@ -1,4 +1,4 @@
-//! The example `next_token` as a program, and properties of all examples.
+//! Tests that run the example `next_token` as a program, and tests of properties of all examples.
 
 mod complete_run;
 mod folder_gone;
@@ -10,7 +10,7 @@ mod resume;
 mod signals;
 mod special_files;
 
-// Files of the example that have unit tests of their own.
+// Files of the example, included so that the unit tests in them run.
 #[allow(dead_code)]
 #[path = "../../examples/next_token/corpus.rs"]
 mod corpus;

@@ -120,7 +120,7 @@ impl<T: Real> Var<T> {
         self.map(Silu)
     }
 
-    /// `x · tanh(ln(1 + eˣ))`
+    /// `x · tanh(ln(1 + eˣ))`.
     ///
     /// Misra 2019 (arXiv 1908.08681).
     ///
@@ -167,8 +167,8 @@ impl<T: Real> Var<T> {
         self.map(Softsign)
     }
 
-    /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact
-    /// form, PyTorch's default.
+    /// `x · Φ(x)` with the cumulative distribution function of the standard normal distribution,
+    /// `Φ(x) = (1 + erf(x/√2)) / 2`: the exact form, PyTorch's default.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     ///
@@ -185,7 +185,8 @@ impl<T: Real> Var<T> {
         self.map(Gelu)
     }
 
-    /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
+    /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU in GPT-2,
+    /// `approximate="tanh"` in PyTorch.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     ///

@@ -56,8 +56,8 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     y.reshape(out)
 }
 
-/// Records the node of a maximum or minimum. The gradient is passed to the element that `arg`,
-/// argmax or argmin, selects: the first one of equal elements.
+/// Records the node of a maximum or minimum. The gradient goes to the element that `arg` (argmax or
+/// argmin) selects: the first of equal elements.
 fn selection<T: Real>(
     name: &'static str,
     x: &Var<T>,
@@ -93,7 +93,8 @@ fn first_of_each<T: Real>(
 
 /// # Reductions
 ///
-/// Axes are given as `-1`, `[0, 2]` or `..`. The `_keepdim` forms keep reduced axes with size 1.
+/// Axes are given as `-1`, `[0, 2]` or `..` (all axes). The `_keepdim` forms keep reduced axes with
+/// size 1.
 impl<T: Real> Var<T> {
     /// The sum over axes. An empty sum is 0.
     ///
@@ -124,7 +125,8 @@ impl<T: Real> Var<T> {
         sum_node("sum", self, self.value().sum_keepdim(axes), axes)
     }
 
-    /// The sum over the axes that a broadcast from `shape` would repeat: the result has `shape`.
+    /// The sum over the axes that a broadcast from `shape` would repeat, `sum_to_size` in PyTorch:
+    /// the result has `shape`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -311,7 +313,8 @@ impl<T: Real> Var<T> {
         self.var(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
+    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal (NaN in
+    /// PyTorch).
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -46,7 +46,7 @@ fn assert_agree(name: &str, fused: F, composed: F, x: &[Tensor<f64>]) {
             let (a, b) = (to_vec(a), to_vec(b));
             let zero = |v: &[f64]| v.iter().all(|&x| x == 0.0);
             if a.len() != b.len() {
-                assert!(zero(&a) && zero(&b), "{name}: result {k}: one has no gradient");
+                assert!(zero(&a) && zero(&b), "{name}: result {k}: only one has a gradient");
                 continue;
             }
             let scale = b.iter().fold(1.0f64, |m, x| m.max(x.abs()));
@@ -182,8 +182,8 @@ fn linear_layers_agree_with_matmul_and_add() {
             &x,
         );
         assert_agree(
-            "linear_map",
-            Box::new(|x| x[0].linear_map(&x[1], Some(&x[3]), Gelu)),
+            "linear_activation",
+            Box::new(|x| x[0].linear_activation(&x[1], Some(&x[3]), Gelu)),
             Box::new(move |x| plain(&x[0], &x[1], Some(&x[3])).gelu()),
             &x,
         );

@@ -25,9 +25,9 @@ fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], 
     assert!(equal(&list(out.value()), y), "{name}: {out:?}");
     let ones = Tensor::ones(out.shape());
     let recorded = grad(&[(&out, Some(&Var::constant(ones.clone())))], &[&x]);
-    let fast = out.backward_with(&ones);
-    let fast = list(fast.get(&x).expect("tracked"));
-    assert!(equal(&fast, dy), "{name}: derivative {fast:?}, expected {dy:?}");
+    let first_order = out.backward_with(&ones);
+    let first_order = list(first_order.get(&x).expect("tracked"));
+    assert!(equal(&first_order, dy), "{name}: derivative {first_order:?}, expected {dy:?}");
     // A recorded pass may return no gradient if the input is empty or the result does not depend on
     // it.
     let recorded = recorded[0].as_ref().map_or(vec![0.0; dy.len()], |g| list(g.value()));
@@ -92,8 +92,8 @@ fn value_and_gradients(
     let y = f(&a, &b);
     let ones = Tensor::ones(y.shape());
     let recorded = grad(&[(&y, Some(&Var::constant(ones.clone())))], &[&a, &b]);
-    let fast = y.backward_with(&ones);
-    let (da, db) = (fast.get(&a).unwrap().to_vec(), fast.get(&b).unwrap().to_vec());
+    let first_order = y.backward_with(&ones);
+    let (da, db) = (first_order.get(&a).unwrap().to_vec(), first_order.get(&b).unwrap().to_vec());
     let again: Vec<Vec<f64>> =
         recorded.iter().map(|g| g.as_ref().unwrap().value().to_vec()).collect();
     assert!(equal(&again[0], &da) && equal(&again[1], &db), "{again:?} recorded, {da:?} {db:?}");
@@ -112,14 +112,14 @@ fn ties_of_two_operands_share_the_gradient() {
 }
 
 #[test]
-fn one_of_several_values_at_an_index_has_the_gradient() {
+fn scatter_with_repeated_indices_has_documented_gradients() {
     let idx = Tensor::from([1i64, 0, 1]);
     let (x, source) = ([2.0, 2.0, 9.0], [7.0, 2.0, 7.0]);
     let (y, dx, ds) = value_and_gradients(|x, s| x.scatter(0, &idx, s), &x, &source);
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0]));
     let (y, dx, ds) =
         value_and_gradients(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amax), &x, &source);
-    // The element itself before a value that equals it, and the first of equal values.
+    // The gradient goes to the element of `x` if it is a maximum, else to the first of equal values.
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![1.0, 0.0, 1.0], vec![1.0, 0.0, 0.0]));
     let source = [NAN, 1.0, NAN];
     let (y, dx, ds) =
@@ -135,7 +135,7 @@ fn one_of_several_values_at_an_index_has_the_gradient() {
 }
 
 #[test]
-fn powers_at_zero_have_documented_gradients() {
+fn powers_and_quotients_at_zero_have_documented_gradients() {
     // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
     let (y, da, db) = value_and_gradients(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
     assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
@@ -165,8 +165,9 @@ fn check_masked_elements(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
             let g = Tensor::from_fn([2, 4], |i| if keep.at(i) { 1.0 + i[1] as f64 } else { g });
             let y = f(&x, &keep);
             let recorded = grad(&[(&y, Some(&Var::constant(g.clone())))], &[&x]);
-            let fast = y.backward_with(&g).remove(&x).unwrap();
-            for (name, dx) in [("fast", &fast), ("recorded", recorded[0].as_ref().unwrap().value())]
+            let first_order = y.backward_with(&g).remove(&x).unwrap();
+            for (name, dx) in
+                [("first-order", &first_order), ("recorded", recorded[0].as_ref().unwrap().value())]
             {
                 for (i, dx) in dx.to_vec().into_iter().enumerate() {
                     let kept = keep.to_vec()[i];
@@ -192,7 +193,7 @@ fn masked_elements_have_no_influence() {
 
 #[test]
 fn softmax_of_a_fully_masked_row_is_zero() {
-    // No visible elements: 0, with gradients of 0, to second order.
+    // If no element is visible, the result and its first and second derivatives are 0.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
     let y = x.masked_softmax(0, &Tensor::from([false, false]));
     assert_eq!(y.value().to_vec(), [0.0, 0.0]);
@@ -200,7 +201,7 @@ fn softmax_of_a_fully_masked_row_is_zero() {
     assert_eq!(first.value().to_vec(), [0.0, 0.0]);
     let second = grad(&[(&first.square().sum(..), None)], &[&x])[0].clone().unwrap();
     assert_eq!(second.value().to_vec(), [0.0, 0.0]);
-    // A softmax without a mask whose elements are all -inf is NaN.
+    // Without a mask, the softmax of elements that are all -inf is NaN.
     let y = Var::constant(Tensor::from([-INF, -INF])).softmax(0);
     assert!(y.value().to_vec().iter().all(|y| y.is_nan()));
     // An element of -inf among others has a probability and a gradient of 0.
@@ -232,7 +233,7 @@ fn ignored_targets_have_no_influence() {
             assert!(g.to_vec().iter().all(|g| g.is_finite()));
         }
     }
-    // All ignored: a loss of 0 and gradients of 0.
+    // If all targets are ignored, the loss and its gradients are 0 (NaN in PyTorch).
     let x = Var::leaf(x);
     let y = x.cross_entropy(&Tensor::from([-100i64; 3]), how);
     let recorded = grad(&[(&y, None)], &[&x])[0].clone().unwrap();

@@ -222,8 +222,8 @@ pub const ROWS: &[Row] = rows![
     linear "bias" affine [Plain], Nonzero, |x, c| x[0].linear(&x[1], Some(&x[2]));
     linear_add linear [Plain], Nonzero, |x, c| x[0].linear_add(&x[1], None, &x[0].matmul(&x[1].t()).sin());
     linear_add "bias" affine [Plain], Nonzero, |x, c| x[0].linear_add(&x[1], Some(&x[2]), &x[0].linear(&x[1], None).square());
-    linear_map linear [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], None, Gelu);
-    linear_map "bias" affine [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], Some(&x[2]), Tanh);
+    linear_activation linear [Plain], Nonzero, |x, c| x[0].linear_activation(&x[1], None, Gelu);
+    linear_activation "bias" affine [Plain], Nonzero, |x, c| x[0].linear_activation(&x[1], Some(&x[2]), Tanh);
     feed_forward feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], None), Silu, (&x[2], None));
     feed_forward "biases" feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], Some(&x[2].sum(0))), Gelu, (&x[2], Some(&x[2].sum(1))));
     feed_forward_add feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward_add((&x[1], None), Gelu, (&x[2], Some(&x[2].sum(1))), &x[0].linear(&x[1], None).linear(&x[2], None));

@@ -184,7 +184,7 @@ impl<T: Real> GatedMlp<T> {
     fn hidden(&self, x: &Var<T>) -> Var<T> {
         let (weight, bias) = self.gate_proj.vars();
         let gate = match self.activation.function() {
-            Some(function) => x.linear_map(&weight, bias.as_ref(), function),
+            Some(function) => x.linear_activation(&weight, bias.as_ref(), function),
             None => x.linear(&weight, bias.as_ref()),
         };
         gate.mul(&self.up_proj.affine(x))

@@ -257,7 +257,7 @@ impl<I: Integer> Tensor<I> {
         let shape = shape.into();
         let count = hi.to_i128() - lo.to_i128();
         require(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
-            format!("{lo}..{hi} has no numbers")
+            format!("the range {lo}..{hi} is empty")
         })
         .or_panic();
         let number = |bits: u64| {

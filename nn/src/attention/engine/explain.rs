@@ -1,4 +1,4 @@
-//! A spec in words and as a map.
+//! A description of a spec as text, with a map of its mask.
 
 use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
@@ -15,8 +15,8 @@ impl<T: Real> Spec<T> {
     /// queries by 64 keys, or several: `#` full, `+` partial, `.` empty. If the mask depends on the
     /// head or the sequence, there are up to four different maps. For a mask from a function, which
     /// may depend on both, the map is that of the first head of the first sequence. Below each map
-    /// are the numbers of full, partial and empty tiles, and the percentage that the path computes: an
-    /// upper bound, because the kernel classifies tiles of 32 queries.
+    /// are the numbers of full, partial and empty tiles, and the percentage of tiles that the path
+    /// computes. It is an upper bound, because the kernel classifies tiles of 32 queries.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -133,7 +133,8 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
         let [masked, _, attend] = draw((lq, lk), 1, attend, &mut text);
         let all = masked + attend;
         let percent = 100 * attend / all.max(1);
-        writeln!(text, "  {attend} of {all} pairs attend: {percent} %").expect("a string");
+        writeln!(text, "  {attend} of {all} pairs attend: {percent} %")
+            .expect("strings can be written to");
     }
     let mut large = String::new();
     let [empty, partial, full] =

@@ -1,4 +1,4 @@
-//! The specification of an attention: mask, biases, normalizer and other parts.
+//! The specification of an attention: mask, biases, normaliser and other parts.
 
 use super::bias::Bias;
 use super::capture::Capture;

@@ -46,7 +46,7 @@ fn invalid_inputs_are_rejected() {
     let long = leaf(&[2, 6, 4], 1);
     run("k and v have different lengths", &x, &x, &long, Mask::full());
     let more = leaf(&[3, 5, 4], 1);
-    run("batches differ", &x, &more, &more, Mask::full());
+    run("batch sizes differ", &x, &more, &more, Mask::full());
     run(
         "[1, 1, 5, 4] does not broadcast to [2, 2, 5, 5]",
         &x,
