@@ -26,7 +26,7 @@
 //!
 //! | subject | items |
 //! |---|---|
-//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`] |
+//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`], [`Summary`] |
 //! | mode and randomness of a forward pass | [`Pass`] |
 //! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
@@ -60,6 +60,7 @@ mod residual;
 pub mod schedule;
 mod state;
 mod state_map;
+mod summary;
 pub mod testing;
 pub mod text;
 pub mod torch_init;
@@ -85,4 +86,5 @@ pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::CrossEntropy;
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
+pub use summary::{Summary, SummaryRow};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};

@@ -3,6 +3,7 @@
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::{Real, Tensor};
 
@@ -54,6 +55,9 @@ impl<T: Real> Module<T> for LayerNorm<T> {
         v.param("weight", &self.weight);
         v.optional("bias", &self.bias);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Layer<T> for LayerNorm<T> {
@@ -96,6 +100,9 @@ impl<T: Real> Module<T> for RmsNorm<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         v.param("weight", &self.weight);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Layer<T> for RmsNorm<T> {
@@ -124,6 +131,16 @@ impl<T: Real> Module<T> for Norm<T> {
             Norm::None => {}
         }
     }
+    fn type_name(&self) -> &'static str {
+        match self {
+            Norm::LayerNorm(norm) => norm.type_name(),
+            Norm::RmsNorm(norm) => norm.type_name(),
+            Norm::None => "Identity",
+        }
+    }
+    fn is_one_operation(&self) -> bool {
+        !matches!(self, Norm::None)
+    }
 }
 
 impl<T: Real> Layer<T> for Norm<T> {
@@ -132,7 +149,7 @@ impl<T: Real> Layer<T> for Norm<T> {
         match self {
             Norm::LayerNorm(norm) => norm.forward(x, pass),
             Norm::RmsNorm(norm) => norm.forward(x, pass),
-            Norm::None => x.clone(),
+            Norm::None => Call::<T>::start(self).end(x.clone()),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -229,8 +230,9 @@ impl<T: Real> MultiHeadAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (heads, spec) = self.parts([query, key, value], spec.into(), pass);
-        self.out_proj.forward(&heads.attend(&spec), pass)
+        call.end(self.out_proj.forward(&heads.attend(&spec), pass))
     }
 
     /// The output and the weights of each head, `[.., H, Lq, Lk]`, before dropout; with
