@@ -83,7 +83,7 @@ pub use module::{Layer, Module, Sequential, Visitor};
 pub use norm::{LayerNorm, Norm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;
-pub use retrograd_tensor::ops::loss::CrossEntropy;
+pub use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
 pub use summary::{Summary, SummaryRow};

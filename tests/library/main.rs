@@ -5,6 +5,7 @@ mod attention_parity;
 mod doc_examples;
 mod element_types;
 mod learns;
+mod losses_parity;
 mod nanogpt_state;
 mod numpy_files;
 mod pretrained;
