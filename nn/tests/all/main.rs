@@ -24,5 +24,6 @@ mod state_map;
 mod summary;
 mod text;
 mod too_large;
+mod training_tools;
 mod unfrozen;
 mod variants;
