@@ -13,7 +13,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The command that messages show.
+#[cfg(not(feature = "tokenizers"))]
 pub const COMMAND: &str = "cargo run --release --example next_token";
+/// The command that messages show.
+#[cfg(feature = "tokenizers")]
+pub const COMMAND: &str = "cargo run --release --features tokenizers --example next_token";
 /// The part of it that names the example.
 pub const EXAMPLE: &str = "--example next_token --";
 
@@ -355,6 +359,6 @@ impl Args {
 
 /// An argument quoted for a shell.
 pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -14,6 +14,7 @@ use crate::samples::{Speed, print_sample, prompts};
 use crate::signals::StopRequest;
 use crate::stop::Result;
 use crate::text::Text;
+use crate::tokenizer::TokenizerKind;
 use indicatif::HumanCount;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
@@ -146,6 +147,10 @@ fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) 
         say!("    {maps:<27} attention weights of each layer");
     }
     let (prompt, out) = (quoted(prompt), quoted(&folder.name()));
+    let tokenizer = match &run.recipe.tokenizer {
+        TokenizerKind::Char => String::new(),
+        other => format!(" --tokenizer {}", quoted(&other.to_string())),
+    };
     let Recipe { layers, heads, width, .. } = run.recipe;
     let (deeper, wider) = (layers + 2, (width * 3 / 2).next_multiple_of(heads));
     let (same, what, other) = match &run.source.file {
@@ -166,7 +171,7 @@ What to try next:
     sample at a lower temperature
         {COMMAND} -- --out {out} --sample {prompt} --temperature 0.5
     train a larger model
-        {COMMAND} -- --layers {deeper} --heads {heads} --width {wider}{same}
+        {COMMAND} -- --layers {deeper} --heads {heads} --width {wider}{tokenizer}{same}
     {what}
         {COMMAND}{other}"
     );
