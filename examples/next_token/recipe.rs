@@ -1,6 +1,7 @@
 //! The hyperparameters of a run.
 
 use crate::stop::{Result, failed, usage};
+use crate::tokenizer::TokenizerKind;
 use clap::ValueEnum;
 use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
@@ -83,6 +84,8 @@ pub enum Preset {
 /// another precision than f32, if both CPUs support it or neither does).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
+    #[serde(default)]
+    pub tokenizer: TokenizerKind,
     pub layers: usize,
     pub heads: usize,
     pub width: usize,
@@ -142,6 +145,7 @@ mod name {
 impl Preset {
     pub fn recipe(self) -> Recipe {
         let nanogpt = Recipe {
+            tokenizer: TokenizerKind::Char,
             layers: 4,
             heads: 4,
             width: 128,
@@ -328,23 +332,65 @@ impl Recipe {
             return Ok(());
         }
         failed(format!(
-            "no memory for {parameters:.2e} parameters and {batch} windows of {context} characters, \
+            "no memory for {parameters:.2e} parameters and {batch} windows of {context} tokens, \
              which need more than {:.0} GB; {LESS_MEMORY}",
             bytes / 1e9
         ))
     }
 
-    /// The differences to another recipe, as text; a recipe's fields have the names of the flags.
-    pub fn differences(&self, asked: &Recipe) -> Vec<String> {
+    /// The hyperparameters that the shapes and the meaning of the weights do not depend on. That of the
+    /// tokenizer is among them, because the name of a tokenizer does not say whether it is the same.
+    pub const TRAINING: [&str; 9] = [
+        "tokenizer",
+        "dropout",
+        "optimizer",
+        "schedule",
+        "batch",
+        "steps",
+        "lr",
+        "seed",
+        "precision",
+    ];
+
+    /// The differences to another recipe, as text, without those in `ignored`; a recipe's fields have
+    /// the names of the flags.
+    pub fn differences(&self, asked: &Recipe, ignored: &[&str]) -> Vec<String> {
         let fields = |recipe: &Recipe| match serde_json::to_value(recipe) {
             Ok(serde_json::Value::Object(fields)) => fields,
             other => unreachable!("a recipe is an object: {other:?}"),
         };
         let asked = fields(asked);
         let differing = fields(self).into_iter().filter(|(name, value)| asked[name] != *value);
-        let line = |(name, value): (String, serde_json::Value)| {
-            format!("--{}: {value}, not {}", name.replace('_', "-"), asked[&name])
-        };
-        differing.map(line).collect()
+        let differing = differing.filter(|(name, _)| !ignored.contains(&name.as_str()));
+        differing
+            .map(|(name, value)| {
+                format!("--{}: {value}, not {}", name.replace('_', "-"), asked[&name])
+            })
+            .collect()
     }
+
+    /// The learning rate schedule in words.
+    pub fn schedule_in_words(&self) -> String {
+        let words = match self.schedule() {
+            Schedule::WarmupCosine { lr, min_lr, warmup, steps } => format!(
+                "{warmup} steps of warm-up to {}, then half a cosine to {} at step {steps}",
+                rounded(lr),
+                rounded(min_lr)
+            ),
+            Schedule::WarmupStableDecay { lr, min_lr, warmup, decay, steps } => format!(
+                "{warmup} steps of warm-up to {}, constant until step {}, then linear to {} at step \
+                 {steps}",
+                rounded(lr),
+                steps.saturating_sub(decay).max(warmup),
+                rounded(min_lr)
+            ),
+            other => format!("{other:?}"),
+        };
+        format!("learning rate: {words}")
+    }
+}
+
+/// A number to four significant digits.
+pub fn rounded(x: f64) -> f64 {
+    format!("{x:.3e}").parse().unwrap_or(x)
 }
