@@ -69,6 +69,18 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
     pub schedule: Option<ScheduleKind>,
 
+    /// Momentum of Muon [default: 0.85]
+    #[arg(long, value_name = "M", value_parser = probability, help_heading = RECIPE)]
+    pub momentum: Option<f64>,
+
+    /// Weight decay of matrices [default: 0.1 with AdamW, 0 with Muon]
+    #[arg(long, value_name = "X", value_parser = at_least_0, help_heading = RECIPE)]
+    pub weight_decay: Option<f64>,
+
+    /// Learning rate of AdamW beside Muon, for embeddings and norms [default: half of Muon's]
+    #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
+    pub adam_lr: Option<f64>,
+
     /// Seed of initial weights, batches, dropout and samples
     #[arg(long, value_name = "N", help_heading = RECIPE)]
     pub seed: Option<u64>,
@@ -130,7 +142,7 @@ pub struct Args {
     /// out/next_token..]
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
-    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
+    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule", "momentum", "weight_decay", "adam_lr"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
     pub sample: Option<String>,
 
@@ -264,6 +276,9 @@ impl Args {
             positions: self.positions.unwrap_or(positions),
             optimizer: self.optimizer.unwrap_or(base.optimizer),
             schedule: self.schedule.unwrap_or(base.schedule),
+            momentum: self.momentum.or(base.momentum),
+            weight_decay: self.weight_decay.or(base.weight_decay),
+            adam_lr: self.adam_lr.or(base.adam_lr),
             batch: size(self.batch, base.batch),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),

@@ -33,6 +33,7 @@
 //! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
 //! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
 //! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | text | [`text`]: tokenizers, corpora, batches, packed documents, bits per byte |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
@@ -61,6 +62,7 @@ mod state;
 mod state_map;
 mod summary;
 pub mod testing;
+pub mod text;
 pub mod torch_init;
 mod transformer;
 
@@ -81,7 +83,7 @@ pub use module::{Layer, Module, Sequential, Visitor};
 pub use norm::{LayerNorm, Norm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;
-pub use retrograd_tensor::ops::loss::CrossEntropy;
+pub use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
 pub use summary::{Summary, SummaryRow};

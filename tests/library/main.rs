@@ -6,6 +6,7 @@ mod doc_examples;
 mod element_types;
 mod from_pytorch;
 mod learns;
+mod losses_parity;
 mod nanogpt_state;
 mod numpy_files;
 mod pretrained;

@@ -9,6 +9,7 @@ pub mod activation;
 pub mod binary;
 pub mod dropout;
 pub mod einsum;
+pub mod elementwise_loss;
 pub mod index;
 pub mod join;
 pub mod linear;

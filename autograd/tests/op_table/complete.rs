@@ -18,7 +18,7 @@ macro_rules! sources {
 }
 
 const SOURCES: &[(&str, &str)] = sources![
-    "activation" "binary" "dropout" "einsum" "index" "join" "linear" "loss" "mask" "matmul" "norm" "pointwise"
+    "activation" "binary" "dropout" "einsum" "elementwise_loss" "index" "join" "linear" "loss" "mask" "matmul" "norm" "pointwise"
     "reduce" "scatter" "softmax" "unary" "view"
 ];
 

@@ -22,6 +22,7 @@ mod param;
 mod state;
 mod state_map;
 mod summary;
+mod text;
 mod too_large;
 mod unfrozen;
 mod variants;
