@@ -4,6 +4,7 @@
 mod attention_parity;
 mod doc_examples;
 mod element_types;
+mod from_pytorch;
 mod learns;
 mod losses_parity;
 mod nanogpt_state;

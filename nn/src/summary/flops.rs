@@ -59,7 +59,7 @@ pub(super) fn products<T: Real>(node: &Node<T>) -> Vec<Product> {
             vec![product(output, last(shape(0)), weight)]
         }
         "attention_scores" | "attention_mix" => vec![product(output, last(shape(0)), None)],
-        "linear" | "linear_map" => vec![product(output, last(shape(0)), leaf(&inputs[1]))],
+        "linear" | "linear_activation" => vec![product(output, last(shape(0)), leaf(&inputs[1]))],
         "feed_forward" => {
             // x, up, perhaps a bias, down, ..
             let hidden = with_last(shape(0), shape(1)[0]);
