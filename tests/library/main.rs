@@ -7,6 +7,7 @@ mod element_types;
 mod learns;
 mod losses_parity;
 mod nanogpt_state;
+mod norms_parity;
 mod numpy_files;
 mod pretrained;
 mod pytorch_ops;
