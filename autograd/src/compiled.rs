@@ -68,6 +68,7 @@ fn matrices<T: Real>(x: &Var<T>) {
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {
     let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
+    let _ = (x.layer_norm_with_stats(&[1], None, None, 0.0), x.rms_norm_over(&[1], None, 0.0));
     let _ = (x.mse_loss(x, Reduction::Mean), x.l1_loss(x, Reduction::Mean));
     let _ = (x.huber_loss(x, 1.0, Reduction::Mean), x.smooth_l1_loss(x, 1.0, Reduction::Mean));
     let _ = (x.binary_cross_entropy(x, Reduction::Mean), x.kl_div(x, true, Reduction::Mean));

@@ -8,6 +8,7 @@ mod from_pytorch;
 mod learns;
 mod losses_parity;
 mod nanogpt_state;
+mod norms_parity;
 mod numpy_files;
 mod pretrained;
 mod pytorch_ops;

@@ -550,6 +550,21 @@ pub mod shapes {
     pub fn rows_weight_bias(case: &Case) -> Vec<Shape> {
         with_last(case, 0, 2)
     }
+    /// Matrices of at least two columns, not empty, as the last two axes.
+    pub fn matrices(case: &Case) -> Vec<Shape> {
+        let mut dims = at_least(case, 2);
+        let n = dims.len();
+        (dims[n - 2], dims[n - 1]) = (dims[n - 2].max(1), dims[n - 1].max(2));
+        one(dims)
+    }
+
+    /// The same with two parameters of their shape.
+    pub fn matrices_weight_bias(case: &Case) -> Vec<Shape> {
+        let x = matrices(case)[0];
+        let parameter = Shape::from(&x[x.rank() - 2..]);
+        vec![x, parameter, parameter]
+    }
+
     pub fn classes(case: &Case) -> Vec<Shape> {
         with_last(case, 1, 0)
     }

@@ -214,6 +214,12 @@ pub const ROWS: &[Row] = rows![
     layer_norm "large eps" rows_weight_bias [Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 0.5);
     rms_norm line [Apart], Nonzero, |x, c| x[0].rms_norm(None, 1e-5);
     rms_norm "weight" rows_weight [Apart], Nonzero, |x, c| x[0].rms_norm(Some(&x[1]), 1e-5);
+    layer_norm_over matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_over(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5);
+    layer_norm_over "one axis" rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm_over(&x[0].shape()[x[0].rank() - 1..], None, None, 1e-5);
+    layer_norm_with_stats "the norm" matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_with_stats(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5).0;
+    layer_norm_with_stats "the mean" matrices [Rugged], Zero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).1;
+    layer_norm_with_stats "the inverse deviation" matrices [Rugged], Nonzero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).2;
+    rms_norm_over matrices_weight_bias [Apart], Nonzero, |x, c| x[0].rms_norm_over(x[1].shape(), Some(&x[1].add(&x[2])), 1e-5);
     cross_entropy classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), CrossEntropy::default());
     cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), smooth(0.2));
     cross_entropy "sum" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::Sum));

@@ -10,6 +10,7 @@ mod checkpoint;
 mod checkpoint_foreign;
 mod checkpoint_memory;
 mod equivalences;
+mod explicit;
 mod formulas;
 mod generate;
 mod gpt_loss;

@@ -510,6 +510,7 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         let away = Var::constant(at).sub(&p);
         let reach = T::from_f64(self.reach as f64);
         let near = away.value().abs().le(reach).unsqueeze(-3);
+        let near = if near.rank() == 3 { near.unsqueeze(0) } else { near };
         let spec = Spec::new().mask(Mask::keep(&near) & Mask::lengths(lengths));
         let scores =
             Call::start(&self.attention.score).end(self.attention.score.score(targets, sources));

@@ -107,7 +107,7 @@ pub enum InProjection<T: Real = f32> {
 /// let attention = MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(8, 2), &mut rng);
 /// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
 /// // True in PyTorch's key_padding_mask and attn_mask means "do not attend":
-/// let padding = Mask::drop(&Tensor::from_fn([2, 1, 1, 5], |i| i[0] == 1 && i[3] >= 3));
+/// let padding = Mask::drop_keys(&Tensor::from_fn([2, 5], |i| i[0] == 1 && i[1] >= 3));
 /// let y = attention.forward(&x, &x, &x, Mask::causal() & padding, &mut Pass::eval());
 /// assert_eq!(*y.shape(), [2, 5, 8]);
 /// ```

@@ -138,7 +138,7 @@ impl<T: Real> TransformerXlAttention<T> {
         let q = q + self.r_w_bias.to_var().unsqueeze(-2);
         let spec = spec.into();
         spec.reject(NAME, Part::Align);
-        let spec = spec.causal().add_products(relative_shift(&by_distance));
+        let spec = spec.causal_bottom_right().add_products(relative_shift(&by_distance));
         let spec = p.with_dropout(spec, pass);
         call.end(p.project_out(&attend(&q, &k, &v, &spec), pass))
     }
