@@ -6,6 +6,7 @@
 //! definition instead.
 
 pub mod activation;
+pub mod arrange;
 pub mod binary;
 pub mod dropout;
 pub mod einsum;
@@ -18,6 +19,7 @@ pub mod mask;
 pub mod matmul;
 pub mod norm;
 pub mod pointwise;
+pub mod quantile;
 pub mod reduce;
 pub mod scatter;
 pub mod softmax;

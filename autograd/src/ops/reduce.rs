@@ -38,6 +38,32 @@ impl<T: Real> Fused<T> for Prod<T> {
     }
 }
 
+struct Cumprod<T: Real> {
+    x: Slot<T>,
+    axis: isize,
+}
+
+impl<T: Real> Fused<T> for Cumprod<T> {
+    const NAME: &'static str = "cumprod";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        InputGrads::of(&self.x, || self.x.value().cumprod_vjp(self.axis, g))
+    }
+
+    /// Products of the last 2, 4, 8, .. elements.
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let (mut y, axis) = (cx.input(&self.x), self.axis);
+        let (size, mut reach) = (y.size(axis), 1);
+        while reach < size {
+            let shorter = y.narrow(axis, 0, size - reach);
+            let rest = y.narrow(axis, reach, size - reach).mul(&shorter);
+            y = Var::cat(&[&y.narrow(axis, 0, reach), &rest], axis);
+            reach *= 2;
+        }
+        [y]
+    }
+}
+
 /// The product over `axes`: the first half of the elements is multiplied by the second until one is
 /// left.
 fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
@@ -433,6 +459,38 @@ impl<T: Real> Var<T> {
     pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         self.norm(axes).reshape(self.shape().reduced(axes, true))
+    }
+
+    /// `x / max(‖x‖, eps)`, with the Euclidean norm over axes; see
+    /// [`Tensor::normalize`](retrograd_tensor::Tensor::normalize).
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]));
+    /// assert_eq!(x.normalize(-1, 1e-12).value().to_vec(), [0.6, 0.8, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn normalize(&self, axes: impl Axes, eps: f64) -> Var<T> {
+        self.div(&self.norm_keepdim(axes).clamp(T::from_f64(eps), T::INFINITY))
+    }
+
+    /// The cumulative product along an axis, `yᵢ = Π_{j ≤ i} xⱼ`. The gradient is exact where elements are
+    /// 0, too.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([2.0f32, 0.0, 5.0]));
+    /// let y = x.cumprod(0);
+    /// assert_eq!(y.value().to_vec(), [2.0, 0.0, 0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 12.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Var<T> {
+        let value = self.value().cumprod(axis);
+        let [y] = Var::from_fused([value], [self], |[x]| Cumprod { x: x.save(), axis });
+        y
     }
 
     /// The cumulative sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.

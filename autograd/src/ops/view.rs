@@ -5,7 +5,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{Axes, Real, Shape, Tensor};
 use std::ops::RangeBounds;
 
 /// # Views
@@ -269,17 +269,18 @@ impl<T: Real> Var<T> {
         self.strided("narrow", |layout| layout.slice("narrow", axis, start, stop, 1))
     }
 
-    /// Reverses an axis.
+    /// Reverses axes.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 2.0, 1.0]);
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 4.0, 1.0, 2.0]);
+    /// assert_eq!(x.flip([0, 1]).value().to_vec(), [4.0, 3.0, 2.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Var<T> {
-        self.slice_step(axis, .., -1)
+    pub fn flip(&self, axes: impl Axes) -> Var<T> {
+        self.strided("flip", |layout| layout.flip("flip", axes))
     }
 
     /// Selects one index of an axis, and removes the axis.

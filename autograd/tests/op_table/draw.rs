@@ -337,6 +337,22 @@ impl Case {
         indices
     }
 
+    /// Numbers of repetitions, of up to one new axis, too.
+    pub fn times(&self, rank: usize) -> Vec<usize> {
+        let n = rank + self.below(2);
+        (0..n)
+            .map(
+                |i| {
+                    if self.large {
+                        1
+                    } else {
+                        [1, 2, 1, 3, 0][(self.random(16, i) * 5.0) as usize]
+                    }
+                },
+            )
+            .collect()
+    }
+
     /// Sizes that add up to `n`; some may be 0.
     pub fn cuts(&self, n: usize) -> Vec<usize> {
         let first = self.up_to(n);
@@ -493,6 +509,23 @@ pub mod shapes {
         one(at_least(case, 2))
     }
 
+    /// A matrix, not a batch.
+    pub fn plane(case: &Case) -> Vec<Shape> {
+        one(matrix(case)[0][..2].to_vec())
+    }
+
+    pub fn short_vector(case: &Case) -> Vec<Shape> {
+        one(vec![if case.large { 500 } else { at_least(case, 1)[0] }])
+    }
+
+    /// Few elements along the last axis, of which matrices are made.
+    pub fn narrow_line(case: &Case) -> Vec<Shape> {
+        let mut dims = at_least(case, 1);
+        let last = dims.len() - 1;
+        dims[last] = dims[last].min(if case.large { 9 } else { 4 });
+        one(dims)
+    }
+
     pub fn square_matrix(case: &Case) -> Vec<Shape> {
         let n = if case.large { 520 } else { at_least(case, 1)[0].min(14) };
         one(vec![n, n])
@@ -632,6 +665,27 @@ pub mod shapes {
     pub fn batched_factors(case: &Case) -> Vec<Shape> {
         let [m, k, n] = three_sizes(case);
         vec![[3, m, k].into(), [3, k, n].into()]
+    }
+
+    /// Matrices in batches that broadcast together, of up to two axes.
+    pub fn factors_of_any_batch(case: &Case) -> Vec<Shape> {
+        let [m, k, n] = three_sizes(case);
+        let (a, b): (&[usize], &[usize]) = match case.thin[0] % 5 {
+            _ if case.large => (&[2, 2], &[2]),
+            0 => (&[], &[]),
+            1 => (&[2], &[]),
+            2 => (&[2, 1], &[3]),
+            3 => (&[1], &[2, 3]),
+            _ => (&[2], &[2]),
+        };
+        vec![[a, &[m, k]].concat().into(), [b, &[k, n]].concat().into()]
+    }
+
+    /// Two matrices whose axes have equal sizes, or 1.
+    pub fn pair_of_matrices(case: &Case) -> Vec<Shape> {
+        let dims = &plane(case)[0];
+        let whole = Case { short: [0; 3], ..case.clone() };
+        (0..2).map(|k| whole.thinner(k, dims)).collect()
     }
 
     pub fn bilinear(case: &Case) -> Vec<Shape> {

@@ -200,6 +200,13 @@ pub const ROWS: &[Row] = rows![
     logsumexp_keepdim reduced [Plain], Nonzero, |x, c| x[0].logsumexp_keepdim(c.axes(&x[0]));
     norm reduced [Apart], Nonzero, |x, c| x[0].norm(c.axes(&x[0]));
     norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].norm_keepdim(c.axes(&x[0]));
+    normalize reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 1e-12);
+    normalize "near 0" reduced [Plain], Zero, |x, c| x[0].normalize(c.axes(&x[0]), 1e3);
+    quantile reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.3);
+    quantile "near the upper" reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.95);
+    median reduced [Distinct], Zero, |x, c| x[0].median(c.axes(&x[0]));
+    trace matrix [Plain], Zero, |x, c| x[0].trace();
+    cumprod line [NearOne], Nonzero, |x, c| x[0].cumprod(c.axis(&x[0]));
     cumsum line [Plain], Zero, |x, c| x[0].cumsum(c.axis(&x[0]));
 
     // Softmax, normalisation, losses.
@@ -275,6 +282,8 @@ pub const ROWS: &[Row] = rows![
     einsum "product" plain_factors [Plain], Nonzero, |x, c| Var::einsum("ij,jk->ki", &[&x[0], &x[1]]);
     einsum "batched" batched_factors [Plain], Nonzero, |x, c| Var::einsum("bij,bjk->ibk", &[&x[0], &x[1]]);
     einsum "diagonal" square_matrix [Plain], Zero, |x, c| Var::einsum("ii->i", &[&x[0]]);
+    einsum "batch of any rank" factors_of_any_batch [Plain], Nonzero, |x, c| Var::einsum("...ij,...jk->...ik", &[&x[0], &x[1]]);
+    einsum "broadcast" pair_of_matrices [Plain], Nonzero, |x, c| Var::einsum("ij,ij->ji", &[&x[0], &x[1]]);
     einsum "bilinear" bilinear [Plain], Nonzero, |x, c| Var::einsum("i,ij,j->", &[&x[0], &x[1], &x[2]]);
 
     // Indices.
@@ -282,6 +291,8 @@ pub const ROWS: &[Row] = rows![
     scatter_add scatter [Plain], Zero, |x, c| x[0].scatter_add(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1]);
     index_select line [Plain], Zero, |x, c| x[0].index_select(c.axis(&x[0]), &c.some_of_axis(&x[0]));
     index_add index_addition [Plain], Zero, |x, c| x[0].index_add(c.axis(&x[0]), &c.index(&[x[1].size(c.axis(&x[0]))].into(), x[0].size(c.axis(&x[0]))), &x[1]);
+    masked_select any [Plain], Zero, |x, c| x[0].masked_select(&c.mask(x[0].shape()));
+    masked_select "broadcast" any [Plain], Zero, |x, c| x[0].masked_select(&c.mask(&c.widened(x[0].shape())));
     embedding table [Plain], Zero, |x, c| x[0].embedding(&c.index(&c.index_shape(), x[0].size(0)));
     sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
     topk line [Distinct], Zero, |x, c| x[0].topk(c.axis(&x[0]), c.up_to(x[0].size(c.axis(&x[0]))), c.flag()).0;
@@ -322,6 +333,14 @@ pub const ROWS: &[Row] = rows![
     slice_step line [Plain], Zero, |x, c| x[0].slice_step(c.axis(&x[0]), c.range(&x[0]), [2, -2, 3, -1][c.below(4)]);
     narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());
     flip line [Plain], Zero, |x, c| x[0].flip(c.axis(&x[0]));
+    flip "several axes" any [Plain], Zero, |x, c| x[0].flip(c.axes(&x[0]));
+    repeat any [Plain], Zero, |x, c| x[0].repeat(&c.times(x[0].rank()));
+    tile line [Plain], Zero, |x, c| x[0].tile(&[1 + c.below(3)]);
+    repeat_interleave line [Plain], Zero, |x, c| x[0].repeat_interleave(c.axis(&x[0]), c.up_to(3));
+    roll line [Plain], Zero, |x, c| x[0].roll(c.axis(&x[0]), c.below(9) as isize - 4);
+    diag "of a vector" short_vector [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
+    diag "of a matrix" plane [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
+    diag_embed narrow_line [Plain], Zero, |x, c| x[0].diag_embed(c.below(5) as isize - 2);
     select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
     diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(-1, 0, c.below(5) as isize - 2);
     unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));

@@ -179,6 +179,21 @@ impl<T: Number> Tensor<T> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
+    /// The sum of the main diagonal of the last two axes.
+    ///
+    /// # Panics
+    /// If there are fewer than two axes, or a sum of integers does not fit their type.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).trace().item(), 5.0);
+    /// ```
+    #[track_caller]
+    pub fn trace(&self) -> Tensor<T> {
+        let diagonal = self.view_by(|layout| layout.diagonal("trace", -2, -1, 0));
+        diagonal.sum(-1)
+    }
+
     keepdim! {
         sum_keepdim = sum() -> Tensor<T>;
         prod_keepdim = prod() -> Tensor<T>;
@@ -283,6 +298,19 @@ impl<T: Real> Tensor<T> {
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         reduce("norm", Sum, &self.square(), axes).sqrt()
+    }
+
+    /// `x / max(‖x‖, eps)`, with the Euclidean norm over axes: vectors of length 1, and of 0 what is near 0.
+    /// PyTorch's `eps` is 1e-12.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[3.0f32, 4.0], [0.0, 0.0]]);
+    /// assert_eq!(x.normalize(-1, 1e-12).to_vec(), [0.6, 0.8, 0.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn normalize(&self, axes: impl Axes, eps: f64) -> Tensor<T> {
+        self.div(&self.norm_keepdim(axes).clamp(T::from_f64(eps), T::INFINITY))
     }
 
     keepdim! {
