@@ -2,7 +2,7 @@
 
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{IntoShape, Real, Shape, Tensor};
 
 /// A distribution for the weights `[outputs, inputs]` of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl Init {
     /// assert_eq!(x.to_vec(), [0.5, 0.5]);
     /// ```
     #[track_caller]
-    pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+    pub fn sample<T: Real>(self, shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
         self.check();
         let shape = shape.into();
         let field: usize = shape.iter().skip(2).product();

@@ -35,6 +35,12 @@ use std::ptr::from_ref;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no module of `{T}`",
+    label = "does not implement `Module<{T}>`",
+    note = "`impl Module<..> for ..` lists parameters and modules in `visit`: `v.param(\"scale\", &self.scale)`, \
+            `v.module(\"inner\", &self.inner)`"
+)]
 pub trait Module<T: Real = f32>: Send + Sync {
     /// Passes every parameter and every submodule to the visitor, each with its name.
     fn visit(&self, v: &mut Visitor<'_, T>);
@@ -313,6 +319,13 @@ fn non_finite_gradients<T: Real>(visit: Visit<'_, T>, grads: &Gradients<T>) -> V
 }
 
 /// A module that maps one variable to one variable.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no layer of `{T}`",
+    label = "does not implement `Layer<{T}>`",
+    note = "a layer is a `Module` with `fn forward(&self, x: &Var<..>, pass: &mut Pass) -> Var<..>`",
+    note = "modules whose `forward` has other arguments, such as attention with a mask, are called by the \
+            `forward` of a struct of your own"
+)]
 pub trait Layer<T: Real = f32>: Module<T> {
     /// The output for an input.
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T>;

@@ -307,8 +307,18 @@ pub fn losses(p: &mut Printer) {
     let logits = Var::constant(Tensor::from([[2.0f32, 0.5, -1.0], [0.0, 1.0, 3.0]]));
     // py: torch.nn.functional.cross_entropy(logits, torch.tensor([0, 2]))
     p.show(logits.cross_entropy(&Tensor::from([0i64, 2]), CrossEntropy::default()));
-    // py: torch.nn.functional.mse_loss(logits, torch.ones(2, 3))
-    p.show((&logits - 1.0).square().mean(..));
+    // py: torch.nn.functional.cross_entropy(logits, torch.tensor([0, 2]), reduction="none")
+    let each = CrossEntropy { reduction: Reduction::None, ..Default::default() };
+    p.show(logits.cross_entropy(&Tensor::from([0i64, 2]), each));
+    // py: x, y = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.0])
+    let x = Var::constant(Tensor::from([0.5f32, 2.0]));
+    let y = Var::constant(Tensor::from([1.0f32, 0.0]));
+    // py: torch.nn.functional.mse_loss(x, y)
+    p.show(x.mse_loss(&y, Reduction::Mean));
+    // py: torch.nn.functional.l1_loss(x, y, reduction="sum")
+    p.show(x.l1_loss(&y, Reduction::Sum));
+    // py: torch.nn.functional.binary_cross_entropy_with_logits(x, y)
+    p.show(x.binary_cross_entropy_with_logits(&y, None, Reduction::Mean));
     // py: (logits.argmax(dim=-1) == torch.tensor([0, 2])).float().mean()
     p.show(logits.value().argmax(-1).eq(Tensor::from([0i64, 2])).cast::<f32>().mean(..));
 }
@@ -327,7 +337,7 @@ pub fn training(p: &mut Printer) {
     let y = Var::constant(Tensor::from([[0.0], [1.0], [1.0], [0.0]]));
     // py: optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, weight_decay=0.0)
     // py: for step in range(50):
-    // py:     loss = (net(x) - y).square().mean()
+    // py:     loss = torch.nn.functional.mse_loss(net(x), y)
     // py:     optimizer.zero_grad()
     // py:     loss.backward()
     // py:     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -337,15 +347,13 @@ pub fn training(p: &mut Printer) {
     let mut optimizer = AdamW::new(&net, AdamConfig { lr: 0.05, ..Default::default() }).unwrap();
     for step in 0..50 {
         let prediction = net.forward(&x, &mut Pass::train(step));
-        let loss = (prediction - &y).square().mean(..);
+        let loss = prediction.mse_loss(&y, Reduction::Mean);
 
         let mut grads = loss.backward();
         grads.clip_norm(1.0);
         optimizer.set_lr(0.05 * 0.99f64.powi(step as i32));
         optimizer.step(&grads).unwrap();
     }
-    // py: (net(x) - y).square().mean()
-    p.show((net.forward(&x, &mut Pass::eval()) - &y).square().mean(..));
     // py: net(x)
     p.show(net.forward(&x, &mut Pass::eval()));
 }
