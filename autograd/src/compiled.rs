@@ -9,7 +9,7 @@ use crate::dot::to_dot;
 use crate::graph::Var;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::ops::activation::{self, Gelu};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::unary;
 use retrograd_tensor::random::Key;
@@ -68,6 +68,11 @@ fn matrices<T: Real>(x: &Var<T>) {
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {
     let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0), x.cumprod(-1)];
+    let _ = (x.layer_norm_with_stats(&[1], None, None, 0.0), x.rms_norm_over(&[1], None, 0.0));
+    let _ = (x.mse_loss(x, Reduction::Mean), x.l1_loss(x, Reduction::Mean));
+    let _ = (x.huber_loss(x, 1.0, Reduction::Mean), x.smooth_l1_loss(x, 1.0, Reduction::Mean));
+    let _ = (x.binary_cross_entropy(x, Reduction::Mean), x.kl_div(x, true, Reduction::Mean));
+    let _ = x.binary_cross_entropy_with_logits(x, None, Reduction::Mean);
     let _ = (x.dropout(0.5, key), x.sort(-1, false), x.topk(-1, 1, true));
 }
 
@@ -96,6 +101,8 @@ fn indices<T: Real, I: Integer>(x: &Var<T>, i: &Tensor<I>) {
     let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Prod)];
     let loss = CrossEntropy::default();
     let _ = [x.cross_entropy(i, loss), x.linear_cross_entropy(x, i, loss)];
+    let _ = [x.weighted_cross_entropy(i, x.value(), loss), x.nll_loss(i, loss)];
+    let _ = x.weighted_nll_loss(i, x.value(), loss);
 }
 
 fn passes<T: Real>(x: &Var<T>) {

@@ -53,13 +53,13 @@ impl Speed {
     pub fn note(self) {
         if self.tokens > 0 {
             let rate = (self.tokens as f64 / self.seconds.max(1e-9)).round() as u64;
-            note!("Sampled {} characters, {} per second", self.tokens, HumanCount(rate));
+            note!("Sampled {} tokens, {} per second", self.tokens, HumanCount(rate));
         }
     }
 }
 
-/// Prints the prompt and its continuation by the model, `count` characters or up to a text of
-/// `--stop`. `each` is called after each character.
+/// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
+/// `each` is called after each token.
 pub fn print_sample<O>(
     run: &Run<O>,
     prompt: &str,
@@ -73,9 +73,14 @@ pub fn print_sample<O>(
     let mut speed = Speed::default();
     let begin = Instant::now();
     let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
-    let characters =
-        generated.inspect(|_| speed.tokens += 1).map(|t| run.vocabulary.decode(t).to_string());
-    for text in until(characters, args.stop.iter().cloned()) {
+    let mut stream = Some(run.tokenizer.decode_stream());
+    // At the end, what is left of an incomplete character.
+    let texts = generated.inspect(|_| speed.tokens += 1).map(Some).chain([None]);
+    let texts = texts.map(|token| match (token, &mut stream) {
+        (Some(token), Some(stream)) => stream.step(token),
+        _ => stream.take().map_or_else(String::new, |stream| stream.finish()),
+    });
+    for text in until(texts, args.stop.iter().cloned()) {
         print(format_args!("{text}"));
         if !output::is_open() {
             // Samples are the last output.

@@ -2,6 +2,7 @@
 
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::{PointwiseFn, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
@@ -70,9 +71,9 @@ impl Activation {
 impl<T: Real> Layer<T> for Activation {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        match self.function() {
+        Call::start(self).end(match self.function() {
             Some(function) => x.apply(&function),
             None => x.clone(),
-        }
+        })
     }
 }

@@ -139,8 +139,8 @@ fn indices<T: Real, I: Integer>(x: &Tensor<T>, i: &Tensor<I>) {
     let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x), Tensor::embedding_vjp(x, i, 1)];
     let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Amax)];
     let options = CrossEntropy::default();
-    let (y, sums) = x.cross_entropy_and_log_sums(i, options);
-    let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, T::ONE)];
+    let (y, sums) = x.cross_entropy_and_log_sums(i, Some(x), options);
+    let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, x)];
     let _ = x.linear_cross_entropy_with_gradients(x, i, options);
 }
 

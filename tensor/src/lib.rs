@@ -66,5 +66,5 @@ pub use par::{threads, with_threads};
 pub use precision::MatmulPrecision;
 pub use rows::Rows;
 pub use settings::{matmul_precision, with_matmul_precision};
-pub use shape::{Axes, AxisSet, INFER, MAX_RANK, Shape};
+pub use shape::{Axes, AxisSet, INFER, IntoShape, MAX_RANK, Shape};
 pub use tensor::Tensor;

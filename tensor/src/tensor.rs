@@ -5,7 +5,7 @@ use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
-use crate::shape::{Axes, Shape};
+use crate::shape::{Axes, IntoShape, Shape};
 use crate::storage::Storage;
 use crate::transpose;
 use std::ops::RangeBounds;
@@ -57,7 +57,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(x, Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
     /// ```
     #[track_caller]
-    pub fn from_vec(data: Vec<T>, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn from_vec(data: Vec<T>, shape: impl IntoShape) -> Tensor<T> {
         Tensor::try_from_vec(data, &shape.into()).or_panic()
     }
 
@@ -89,7 +89,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::full([2, 2], 7i64).to_vec(), [7; 4]);
     /// ```
     #[track_caller]
-    pub fn full(shape: impl Into<Shape>, x: T) -> Tensor<T> {
+    pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
         Tensor::build("full", shape.into(), |out| out.fill(x))
     }
 
@@ -101,7 +101,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::<bool>::zeros([1]).to_vec(), [false]);
     /// ```
     #[track_caller]
-    pub fn zeros(shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn zeros(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ZERO)
     }
 
@@ -112,7 +112,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::<f32>::ones([2]).to_vec(), [1.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn ones(shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn ones(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
@@ -174,7 +174,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(causal.to_vec().iter().filter(|&&keep| keep).count(), 6);
     /// ```
     #[track_caller]
-    pub fn from_fn(shape: impl Into<Shape>, mut f: impl FnMut(&[usize]) -> T) -> Tensor<T> {
+    pub fn from_fn(shape: impl IntoShape, mut f: impl FnMut(&[usize]) -> T) -> Tensor<T> {
         let shape = shape.into();
         let mut index = vec![0; shape.rank()];
         Tensor::build("from_fn", shape, |out| {
@@ -789,7 +789,7 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[doc(alias = "expand")]
     #[track_caller]
-    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Tensor<T> {
         self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())
     }
 

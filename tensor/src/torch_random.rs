@@ -28,7 +28,7 @@
 
 use crate::element::{DType, Element, Float, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::shape::Shape;
+use crate::shape::IntoShape;
 use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
@@ -120,7 +120,7 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 0.4963).abs() < 1e-4); // as torch.rand(2)
     /// ```
     #[track_caller]
-    pub fn rand<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn rand<T: Float>(&mut self, shape: impl IntoShape) -> Tensor<T> {
         self.each(shape, Self::unit)
     }
 
@@ -135,7 +135,7 @@ impl TorchRng {
     /// assert!(x.abs().max(..).item() <= 1.0);
     /// ```
     #[track_caller]
-    pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
+    pub fn uniform<T: Float>(&mut self, shape: impl IntoShape, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
         let valid = lo <= hi && (hi - lo).to_f64().is_finite();
         require(valid, "uniform", ErrorKind::Value, || {
@@ -153,7 +153,7 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 1.5410).abs() < 1e-4); // as torch.randn(2)
     /// ```
     #[track_caller]
-    pub fn randn<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn randn<T: Float>(&mut self, shape: impl IntoShape) -> Tensor<T> {
         self.normal(shape, 0.0, 1.0)
     }
 
@@ -174,7 +174,7 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 13.082).abs() < 1e-3);
     /// ```
     #[track_caller]
-    pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+    pub fn normal<T: Float>(&mut self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor<T> {
         require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
             format!("std must be at least 0 and the mean not NaN, got mean {mean}, std {std}")
         })
@@ -220,7 +220,7 @@ impl TorchRng {
     /// assert_eq!(x.to_vec(), [4, 9, 3]); // as torch.randint(0, 10, (3,))
     /// ```
     #[track_caller]
-    pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
+    pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl IntoShape) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
         require(range > 0, "randint", ErrorKind::Value, || {
             format!("the range {lo}..{hi} is empty")
@@ -255,7 +255,7 @@ impl TorchRng {
     #[track_caller]
     fn each<T: Element>(
         &mut self,
-        shape: impl Into<Shape>,
+        shape: impl IntoShape,
         mut f: impl FnMut(&mut Self) -> T,
     ) -> Tensor<T> {
         let shape = shape.into();

@@ -3,7 +3,7 @@
 
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::ops::activation::Relu;
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
 use retrograd_tensor::{ErrorKind, INFER, ScatterReduce, Shape, StepBy, Tensor, with_threads};
@@ -453,7 +453,36 @@ fn row_operations_check_shapes_and_parameters() {
     panics(
         || drop(t.cross_entropy(&Tensor::from([0i64]), options)),
         "cross_entropy: logits [2, 3] need one target per row, got targets [1] (hint: the classes \
-         are the last axis)",
+         are the last axis unless CrossEntropy::axis is another)",
+    );
+    let on = |axis| CrossEntropy { axis, ..options };
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), on(0))),
+        "cross_entropy: logits [2, 3] with classes on axis 0 need a target for each of the others, \
+         got targets [2] (hint: the classes are the last axis unless CrossEntropy::axis is another)",
+    );
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), on(2))),
+        "cross_entropy: axis 2 is out of range for [2, 3], which has rank 2",
+    );
+    panics(
+        || drop(t.linear_cross_entropy(&t, &Tensor::from([0i64, 1]), on(0))),
+        "linear_cross_entropy: the classes are the last axis of x · Wᵀ, but CrossEntropy::axis is 0",
+    );
+    let none = CrossEntropy { reduction: Reduction::None, ..options };
+    panics(
+        || drop(t.linear_cross_entropy_with_gradients(&t, &Tensor::from([0i64, 1]), none)),
+        "linear_cross_entropy: gradients that are computed with the loss are those of one number, not \
+         of the loss of each row (Reduction::None)",
+    );
+    let weighted = |weights: &[f32]| {
+        let weights = Tensor::from_vec(weights.to_vec(), [weights.len()]);
+        drop(t.weighted_cross_entropy(&Tensor::from([0i64, 1]), &weights, options));
+    };
+    panics(|| weighted(&[1.0; 2]), "cross_entropy: 3 classes need weights [3], got [2]");
+    panics(
+        || weighted(&[1.0, -1.0, f32::NAN]),
+        "cross_entropy: the weight of class 1 must be finite and at least 0, got -1",
     );
     let options = CrossEntropy { label_smoothing: f64::NAN, ..options };
     panics(

@@ -115,6 +115,7 @@ fn apply<T: Real>(
             let how = CrossEntropy {
                 ignore_index: Some(number("ignore_index") as i64),
                 label_smoothing: number("label_smoothing"),
+                ..CrossEntropy::default()
             };
             a.cross_entropy(idx(), how)
         }

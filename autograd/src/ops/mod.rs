@@ -10,6 +10,7 @@ pub mod arrange;
 pub mod binary;
 pub mod dropout;
 pub mod einsum;
+pub mod elementwise_loss;
 pub mod index;
 pub mod join;
 pub mod linear;

@@ -4,7 +4,7 @@ use crate::graph::{Cx, InputGrads, Var};
 use crate::op::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Axes, AxisSet, Real, Shape, Tensor};
+use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
 
 /// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
 pub(super) fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
@@ -162,7 +162,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(x.sum_to([2, 1]).value().to_vec(), [3.0, 7.0]);
     /// ```
     #[track_caller]
-    pub fn sum_to(&self, shape: impl Into<Shape>) -> Var<T> {
+    pub fn sum_to(&self, shape: impl IntoShape) -> Var<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.unchanged();

@@ -5,7 +5,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Axes, Real, Rows, Shape, Tensor};
+use retrograd_tensor::{Axes, IntoShape, Real, Rows, Shape, Tensor};
 use std::ops::RangeBounds;
 
 /// # Views
@@ -160,7 +160,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[doc(alias = "expand")]
     #[track_caller]
-    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Var<T> {
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Var<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.unchanged();

@@ -36,6 +36,12 @@ pub enum Domain {
     /// Of either sign, size 0.85 to 1.0, so that two go into a dividend, and not three: but for it and
     /// its divisor rounded towards different integers.
     Divisor,
+    /// From 0.1 to 0.9.
+    Probability,
+    /// From -0.8 to 0.
+    Low,
+    /// From 0.3 to 1.0.
+    High,
 }
 
 /// A test case.
@@ -279,6 +285,25 @@ impl Case {
         Tensor::from_vec(targets, rows)
     }
 
+    /// Targets for classes on an axis.
+    pub fn targets_on<T: Real>(&self, axis: isize, logits: &Var<T>) -> Tensor<i64> {
+        let rows = logits.shape().without(axis as usize);
+        let mut targets = self.indices_below(rows.numel(), logits.size(axis));
+        targets.iter_mut().step_by(5).for_each(|t| *t = -100);
+        Tensor::from_vec(targets, rows)
+    }
+
+    /// Weights of classes, from 0.6 to 2.4.
+    pub fn weights<T: Real>(&self, classes: usize) -> Tensor<T> {
+        let values = self.values(Domain::Positive, 5, &[classes].into());
+        Tensor::from_vec(values.into_iter().map(T::from_f64).collect(), [classes])
+    }
+
+    /// One weight for each element of the last axis; one for all of a scalar.
+    pub fn weights_of<T: Real>(&self, shape: &Shape) -> Tensor<T> {
+        shape.last().map_or(Tensor::scalar(T::from_f64(1.5)), |&n| self.weights(n))
+    }
+
     pub fn range<T: Real>(&self, x: &Var<T>) -> Range<usize> {
         let size = x.size(self.axis(x));
         let start = self.up_to(size);
@@ -376,6 +401,9 @@ impl Case {
             Domain::Remaining => signed(i, 2.1, 2.4),
             Domain::Divisor => signed(i, 0.85, 1.0),
             Domain::Positive => 0.6 + 1.8 * self.random(stream, i),
+            Domain::Probability => 0.1 + 0.8 * self.random(stream, i),
+            Domain::Low => -0.8 * self.random(stream, i),
+            Domain::High => 0.3 + 0.7 * self.random(stream, i),
             Domain::Rugged => {
                 let j = i % shape[shape.rank() - 1];
                 0.6 * ((7 * j % 5) as f64 - 2.0) + 0.3 * self.random(stream, i)
@@ -467,6 +495,12 @@ pub mod shapes {
         (0..3).map(|k| case.thinner(k, &case.sizes)).collect()
     }
 
+    /// Two of the same shape, not empty.
+    pub fn equal_pair(case: &Case) -> Vec<Shape> {
+        let dims: Vec<usize> = case.sizes.iter().map(|&d| d.max(1)).collect();
+        vec![dims.into(); 2]
+    }
+
     /// A tensor of at least one axis.
     pub fn line(case: &Case) -> Vec<Shape> {
         one(at_least(case, 1))
@@ -555,6 +589,21 @@ pub mod shapes {
     pub fn rows_weight_bias(case: &Case) -> Vec<Shape> {
         with_last(case, 0, 2)
     }
+    /// Matrices of at least two columns, not empty, as the last two axes.
+    pub fn matrices(case: &Case) -> Vec<Shape> {
+        let mut dims = at_least(case, 2);
+        let n = dims.len();
+        (dims[n - 2], dims[n - 1]) = (dims[n - 2].max(1), dims[n - 1].max(2));
+        one(dims)
+    }
+
+    /// The same with two parameters of their shape.
+    pub fn matrices_weight_bias(case: &Case) -> Vec<Shape> {
+        let x = matrices(case)[0];
+        let parameter = Shape::from(&x[x.rank() - 2..]);
+        vec![x, parameter, parameter]
+    }
+
     pub fn classes(case: &Case) -> Vec<Shape> {
         with_last(case, 1, 0)
     }

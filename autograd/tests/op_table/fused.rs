@@ -4,7 +4,7 @@
 
 use retrograd_autograd::{Var, check, grad};
 use retrograd_tensor::ops::activation::Gelu;
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Shape, Tensor};
 
@@ -141,6 +141,16 @@ fn cross_entropy_agrees_with_its_definition() {
             let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
             let loss = |x: &[Var<f64>]| x[0].cross_entropy(&targets, options);
             assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
+            let mut weights = random(&[shape[shape.len() - 1]], 6).square();
+            weights = weights.slice_assign(0, 0.0);
+            for reduction in
+                [Reduction::None, Reduction::Sum, Reduction::Mean, Reduction::BatchMean]
+            {
+                let options = CrossEntropy { reduction, ..options };
+                let loss =
+                    |x: &[Var<f64>]| x[0].weighted_cross_entropy(&targets, &weights, options);
+                assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
+            }
             let x = [random(shape, 7), random(&[20, width[0]], 8)];
             let loss = |x: &[Var<f64>]| x[0].linear_cross_entropy(&x[1], &targets, options);
             assert_agrees_with_definition("linear_cross_entropy", loss, &x);

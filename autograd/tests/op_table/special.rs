@@ -1,7 +1,7 @@
 //! Documented values at kinks, ties, NaN, infinities and empty inputs.
 
 use retrograd_autograd::{Var, check, grad};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, ScatterReduce, Tensor};
 
@@ -270,6 +270,94 @@ fn ignored_targets_have_no_influence() {
     let y = x.cross_entropy(&Tensor::from([0i64, 0]), how);
     assert_eq!(y.item(), 0.0);
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 4]);
+}
+
+#[test]
+fn class_weights_of_zero_have_no_influence() {
+    let how = CrossEntropy::default();
+    // A logit of -inf, whose loss is infinite, has a weight of 0.
+    let x = Var::leaf(Tensor::from([[0.0f64, -INF, 0.0], [0.0, 0.0, 0.0]]));
+    let weights = Tensor::from([1.0f64, 0.0, 3.0]);
+    for (label_smoothing, targets) in [(0.0, [1i64, 0]), (0.5, [0, 2])] {
+        for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
+            let how = CrossEntropy { label_smoothing, reduction, ..how };
+            let y = x.weighted_cross_entropy(&Tensor::from(targets), &weights, how);
+            assert!(y.value().to_vec().iter().all(|y| y.is_finite()), "{y:?}");
+            assert_eq!(check::definition(&y, 1e-12), Ok(true));
+        }
+    }
+    // No target with a weight: a mean of 0, gradients of 0.
+    let zeros = Tensor::zeros([3]);
+    let y = x.weighted_cross_entropy(&Tensor::from([0i64, 2]), &zeros, how);
+    assert_eq!(y.item(), 0.0);
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 6]);
+    let logs = Var::leaf(Tensor::full([2, 3], NAN));
+    let y = logs.nll_loss(&Tensor::from([-100i64; 2]), how);
+    assert_eq!((y.item(), y.backward().get(&logs).unwrap().to_vec()), (0.0, vec![0.0; 6]));
+}
+
+#[test]
+fn losses_of_elements_at_their_bounds() {
+    let each = Reduction::None;
+    let target = Var::constant(Tensor::from([1.0f64, 0.0, 0.0, 1.0]));
+    let slope = 1.0 / f64::from(1e-12f32);
+    at::<f64>(
+        "binary cross-entropy",
+        &[0.0, 0.0, 1.0, 1.0],
+        |p| p.binary_cross_entropy(&target, each),
+        &[100.0, 0.0, 100.0, 0.0],
+        &[-slope, 0.0, slope, 0.0],
+    );
+    // Far from 0, where 1 - σ(x) would be 0.
+    let (x, tiny) = (Var::leaf(Tensor::from([-50.0f64, 50.0])), (-50f64).exp());
+    let y = Var::constant(Tensor::from([0.0, 1.0]));
+    let loss = x.binary_cross_entropy_with_logits(&y, None, each);
+    let dx = loss.backward_with(&Tensor::ones([2])).remove(&x).unwrap();
+    for (got, want) in [(loss.value(), [tiny, tiny]), (&dx, [tiny, -tiny])] {
+        assert!((got - &Tensor::from(want)).abs().max(..).item() < 1e-15 * tiny, "{got:?}");
+    }
+    at!("kl_div of nothing", [-INF, NAN, -1.0], |x| {
+        let y = Var::constant(Tensor::from_vec(vec![n(0.0), n(0.0), n(1.0)], [3]));
+        x.kl_div(&y, false, Reduction::None)
+    } => [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]);
+    at!("kl_div of nothing, log target", [-INF, NAN, -1.0], |x| {
+        let y = Var::constant(Tensor::from_vec(vec![n(-INF), n(-INF), n(0.0)], [3]));
+        x.kl_div(&y, true, Reduction::None)
+    } => [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]);
+    at!("huber_loss", [-3.0, -2.0, 0.0, 1.0, 5.0, INF, NAN], |x| {
+        x.huber_loss(&Var::constant(Tensor::zeros([7])), 2.0, Reduction::None)
+    } => [4.0, 2.0, 0.0, 0.5, 8.0, INF, NAN], [-2.0, -2.0, 0.0, 1.0, 2.0, 2.0, NAN]);
+    at!("mean over nothing", [], |x| x.mse_loss(x, Reduction::Mean) => [NAN], []);
+    at!("sum over nothing", [], |x| x.l1_loss(x, Reduction::Sum) => [0.0], []);
+}
+
+#[test]
+fn losses_refuse_what_they_would_misread() {
+    let x = Var::leaf(Tensor::<f64>::zeros([3, 1]));
+    let row = Var::constant(Tensor::zeros([3]));
+    let ones = Var::constant(Tensor::full([3, 1], 1.5));
+    let sum = Reduction::Sum;
+    type Call<'a> = Box<dyn Fn() + 'a>;
+    let refused: [(&str, Call); 8] = [
+        ("mse_loss: predictions [3, 1] need", Box::new(|| drop(x.mse_loss(&row, sum)))),
+        ("l1_loss: predictions [3, 1] need", Box::new(|| drop(x.l1_loss(&row, sum)))),
+        ("kl_div: predictions [3, 1] need", Box::new(|| drop(x.kl_div(&row, true, sum)))),
+        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, 0.0, sum)))),
+        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, INF, sum)))),
+        ("beta must be finite", Box::new(|| drop(x.smooth_l1_loss(&ones, -1.0, sum)))),
+        ("must be in [0, 1], got 1.5", Box::new(|| drop(ones.binary_cross_entropy(&x, sum)))),
+        (
+            "a pos_weight [3] does not broadcast to logits [3, 1]",
+            Box::new(|| {
+                drop(x.binary_cross_entropy_with_logits(&ones, Some(&Tensor::ones([3])), sum))
+            }),
+        ),
+    ];
+    for (text, f) in refused {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_err();
+        let message = crate::message(panic);
+        assert!(message.contains(text), "{message:?} without {text:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost, simd::Algebra};
 
@@ -99,6 +99,15 @@ const INTEGERS: [f64; 5] = [-2.0, -1.0, 0.0, 1.0, 2.0];
 
 fn smooth(label_smoothing: f64) -> CrossEntropy {
     CrossEntropy { label_smoothing, ..CrossEntropy::default() }
+}
+
+fn by(reduction: Reduction) -> CrossEntropy {
+    CrossEntropy { reduction, ..CrossEntropy::default() }
+}
+
+/// Classes on an axis.
+fn on(axis: isize, label_smoothing: f64, reduction: Reduction) -> CrossEntropy {
+    CrossEntropy { axis, label_smoothing, reduction, ..CrossEntropy::default() }
 }
 
 /// All pieces again, the last one first.
@@ -225,10 +234,41 @@ pub const ROWS: &[Row] = rows![
     layer_norm "large eps" rows_weight_bias [Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 0.5);
     rms_norm line [Apart], Nonzero, |x, c| x[0].rms_norm(None, 1e-5);
     rms_norm "weight" rows_weight [Apart], Nonzero, |x, c| x[0].rms_norm(Some(&x[1]), 1e-5);
+    layer_norm_over matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_over(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5);
+    layer_norm_over "one axis" rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm_over(&x[0].shape()[x[0].rank() - 1..], None, None, 1e-5);
+    layer_norm_with_stats "the norm" matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_with_stats(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5).0;
+    layer_norm_with_stats "the mean" matrices [Rugged], Zero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).1;
+    layer_norm_with_stats "the inverse deviation" matrices [Rugged], Nonzero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).2;
+    rms_norm_over matrices_weight_bias [Apart], Nonzero, |x, c| x[0].rms_norm_over(x[1].shape(), Some(&x[1].add(&x[2])), 1e-5);
     cross_entropy classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), CrossEntropy::default());
     cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), smooth(0.2));
+    cross_entropy "sum" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::Sum));
+    cross_entropy "each" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::None));
+    cross_entropy "each on an axis, smoothed" filled_line [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets_on(c.axis(&x[0]), &x[0]), on(c.axis(&x[0]), 0.2, Reduction::None));
+    cross_entropy "mean over the batch" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::BatchMean));
+    weighted_cross_entropy classes [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets(&x[0]), &c.weights(x[0].size(-1)), CrossEntropy::default());
+    weighted_cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets(&x[0]), &c.weights(x[0].size(-1)), smooth(0.2));
+    weighted_cross_entropy "each on an axis, smoothed" filled_line [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets_on(c.axis(&x[0]), &x[0]), &c.weights(x[0].size(c.axis(&x[0]))), on(c.axis(&x[0]), 0.2, Reduction::None));
+    nll_loss classes [Plain], Zero, |x, c| x[0].nll_loss(&c.targets(&x[0]), CrossEntropy::default());
+    nll_loss "each on an axis, smoothed" filled_line [Plain], Zero, |x, c| x[0].nll_loss(&c.targets_on(c.axis(&x[0]), &x[0]), on(c.axis(&x[0]), 0.2, Reduction::None));
+    weighted_nll_loss classes [Plain], Zero, |x, c| x[0].weighted_nll_loss(&c.targets(&x[0]), &c.weights(x[0].size(-1)), CrossEntropy::default());
     linear_cross_entropy linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), CrossEntropy::default());
     linear_cross_entropy "smoothed" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), smooth(0.2));
+    linear_cross_entropy "each" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), by(Reduction::None));
+    linear_cross_entropy "sum" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), by(Reduction::Sum));
+    mse_loss equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::Mean);
+    mse_loss "each" equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::None);
+    l1_loss equal_pair [Rival], Zero, |x, c| x[0].l1_loss(&x[1], Reduction::Sum);
+    huber_loss equal_pair [Low, High], Nonzero, |x, c| x[0].huber_loss(&x[1], 2.0, Reduction::Sum);
+    huber_loss "lines" equal_pair [Low, High], Zero, |x, c| x[0].huber_loss(&x[1], 0.25, Reduction::Mean);
+    smooth_l1_loss equal_pair [Low, High], Nonzero, |x, c| x[0].smooth_l1_loss(&x[1], 2.0, Reduction::BatchMean);
+    smooth_l1_loss "beta 0" equal_pair [Rival], Zero, |x, c| x[0].smooth_l1_loss(&x[1], 0.0, Reduction::Mean);
+    binary_cross_entropy equal_pair [Probability], Nonzero, |x, c| x[0].binary_cross_entropy(&x[1], Reduction::Sum);
+    binary_cross_entropy "each" equal_pair [Probability], Nonzero, |x, c| x[0].binary_cross_entropy(&x[1], Reduction::None);
+    binary_cross_entropy_with_logits equal_pair [Plain, Probability], Nonzero, |x, c| x[0].binary_cross_entropy_with_logits(&x[1], None, Reduction::Mean);
+    binary_cross_entropy_with_logits "weight" equal_pair [Plain, Probability], Nonzero, |x, c| x[0].binary_cross_entropy_with_logits(&x[1], Some(&c.weights_of(x[0].shape())), Reduction::None);
+    kl_div equal_pair [Plain, Positive], Nonzero, |x, c| x[0].kl_div(&x[1], false, Reduction::BatchMean);
+    kl_div "log target" equal_pair [Plain], Nonzero, |x, c| x[0].kl_div(&x[1], true, Reduction::None);
     dropout any [Plain], Zero, |x, c| x[0].dropout(0.4, c.key());
 
     // Masks.

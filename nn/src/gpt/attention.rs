@@ -205,6 +205,9 @@ impl<T: Real, M: Module<T>> Module<T> for Variant<M, T> {
             v.param("relative_attention_bias", table);
         }
     }
+    fn type_name(&self) -> &'static str {
+        self.inner.type_name()
+    }
 }
 
 impl<T: Real, M: Module<T>> CausalAttention<T> for Variant<M, T> {

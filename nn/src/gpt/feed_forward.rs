@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -124,7 +125,7 @@ impl<T: Real> Module<T> for Mlp<T> {
 impl<T: Real> Layer<T> for Mlp<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.dropout.forward(&self.layers(x, None), pass)
+        Call::start(self).end(self.dropout.forward(&self.layers(x, None), pass))
     }
 }
 
@@ -201,7 +202,7 @@ impl<T: Real> Module<T> for GatedMlp<T> {
 impl<T: Real> Layer<T> for GatedMlp<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.dropout.forward(&self.down_proj.affine(&self.hidden(x)), pass)
+        Call::start(self).end(self.dropout.forward(&self.down_proj.affine(&self.hidden(x)), pass))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::kernels::{Case, Number, Real, integers};
-use crate::shape::{Axes, AxisSet, Shape};
+use crate::shape::{Axes, AxisSet, IntoShape, Shape};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
@@ -319,7 +319,7 @@ impl<T: Real> Tensor<T> {
     /// assert_eq!(x.sum_to([2, 1]).to_vec(), [3.0, 7.0]);
     /// ```
     #[track_caller]
-    pub fn sum_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn sum_to(&self, shape: impl IntoShape) -> Tensor<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.clone();

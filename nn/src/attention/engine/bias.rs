@@ -95,6 +95,30 @@ impl<T: Real> Bias<T> {
         }
     }
 
+    /// The bias where the queries of each sequence are moved by its shift, or all by one.
+    pub(crate) fn shifted(&self, sizes: Sizes, offset: isize, shifts: &Arc<[isize]>) -> Bias<T> {
+        let shifts = shifts.clone();
+        let shift = move |batch: usize| if shifts.len() == 1 { shifts[0] } else { shifts[batch] };
+        match self {
+            Bias::Additive(_) => self.clone(),
+            Bias::Buckets { table, buckets } => {
+                let Sizes { batch, heads, lq, lk } = sizes;
+                let index = Tensor::from_fn([batch, lq, lk], |i| {
+                    let query = i[1] as isize + offset + shift(i[0]);
+                    buckets.of(i[2] as isize - query) as i64
+                });
+                let values = table.index_select(1, &index.flatten());
+                Bias::Additive(values.reshape([heads, batch, lq, lk]).transpose(0, 1))
+            }
+            _ => {
+                let bias = self.clone();
+                let moved = move |at: At| At { query: at.query + shift(at.batch), ..at };
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(moved(at)));
+                Bias::from_fn("by sequence", f)
+            }
+        }
+    }
+
     fn check(&self, sizes: Sizes) -> Result<()> {
         let Sizes { batch, heads, lq, lk } = sizes;
         let sizes = [batch, heads, lq, lk];

@@ -30,8 +30,12 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn explain(&self, lq: usize, lk: usize) -> String {
         let (batch, heads) = self.mask.counts();
+        let batch = self.starts.as_ref().map_or(batch, |starts| batch.max(starts.len()));
         let sizes = Sizes { batch, heads, lq, lk };
-        let offset = self.offset(lq, lk);
+        let offset = match &self.starts {
+            Some(starts) => starts.iter().copied().max().unwrap_or(0),
+            None => self.offset(lq, lk),
+        };
         let mut out = String::new();
         let mut line = |text: String| writeln!(out, "{text}").expect("strings can be written to");
         match self.scale {
@@ -48,7 +52,13 @@ impl<T: Real> Spec<T> {
             line("heads       scores are mixed".into());
         }
         line(format!("mask        {:?}", self.mask));
-        line(format!("positions   query 0 at key {offset} ({:?})", self.align.unwrap_or_default()));
+        match &self.starts {
+            Some(starts) => line(format!("positions   query 0 at keys {starts:?}, by sequence")),
+            None => {
+                let align = self.align.unwrap_or_default();
+                line(format!("positions   query 0 at key {offset} ({align:?})"));
+            }
+        }
         line(format!("weights     {:?}", self.normalizer));
         match &self.sink {
             Sink::None => {}
@@ -80,7 +90,10 @@ impl<T: Real> Spec<T> {
             }
         };
         let resolved = self.mask.resolved(sizes, None, offset);
-        let mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
+        let mut mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
+        if let Some(starts) = &self.starts {
+            mask = mask.shifted(&starts.iter().map(|start| start - offset).collect());
+        }
         let (by_batch, by_head) = mask.depends();
         let unsaid = (by_batch && batch == 1, by_head && heads == 1);
 

@@ -15,8 +15,13 @@ fn side(n: Option<usize>) -> isize {
 }
 
 /// The entry of a sequence, in a list with one entry per sequence or one for all.
-fn entry(list: &[usize], batch: usize) -> usize {
+fn entry<N: Copy>(list: &[N], batch: usize) -> N {
     if list.len() == 1 { list[0] } else { list[batch] }
+}
+
+/// The pair where the query is moved by the shift of its sequence.
+fn shifted(at: At, shifts: &[isize]) -> At {
+    At { query: at.query + entry(shifts, at.batch), ..at }
 }
 
 impl TileMask for Kind {
@@ -51,6 +56,7 @@ impl TileMask for Kind {
                 keep.at(&[at.batch, at.head, i as usize, at.key])
             }
             Kind::Function(_, f) => f(at),
+            Kind::Shifted(mask, shifts) => mask.keep(shifted(at, shifts)),
             Kind::And(a, b) => a.keep(at) && b.keep(at),
             Kind::Or(a, b) => a.keep(at) || b.keep(at),
             Kind::Not(a) => !a.keep(at),
@@ -84,6 +90,7 @@ impl TileMask for Kind {
                 span(start, start.saturating_add(n))
             }
             Kind::ByHead(masks) => masks[at.head].row(at, keys),
+            Kind::Shifted(mask, shifts) => mask.row(shifted(at, shifts), keys),
             Kind::And(a, b) => a.row(at, keys) & b.row(at, keys),
             Kind::Or(a, b) => a.row(at, keys) | b.row(at, keys),
             Kind::Not(a) => !a.row(at, keys) & span(0, far),
@@ -172,6 +179,10 @@ impl TileMask for Kind {
                 of(all, none)
             }
             Kind::Dense { .. } | Kind::Function(..) => Class::Partial,
+            Kind::Shifted(mask, shifts) => {
+                let by = entry(shifts, batch);
+                mask.class(batch, head, queries.start + by..queries.end + by, keys)
+            }
             Kind::And(a, b) => {
                 match (
                     a.class(batch, head, queries.clone(), keys.clone()),

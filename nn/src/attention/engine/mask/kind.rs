@@ -64,12 +64,45 @@ pub(super) enum Kind {
     },
     /// A function of sequence, head, query position and key position, with a name for printing.
     Function(&'static str, Arc<dyn Fn(At) -> bool + Send + Sync>),
+    /// A mask where the position of a query is moved by the shift of its sequence, or the one for all.
+    Shifted(Arc<Kind>, Arc<[isize]>),
     /// Pairs of both masks.
     And(Arc<Kind>, Arc<Kind>),
     /// Pairs of either mask.
     Or(Arc<Kind>, Arc<Kind>),
     /// All other pairs.
     Not(Arc<Kind>),
+}
+
+impl Kind {
+    /// The mask where the queries of each sequence are moved.
+    pub(super) fn shifted(self, shifts: &Arc<[isize]>) -> Kind {
+        let part = |kind: &Kind| kind.clone().shifted(shifts);
+        match self {
+            // These do not depend on the position of the query.
+            Kind::Full
+            | Kind::First(_)
+            | Kind::Lengths(_)
+            | Kind::LastOfEach { .. }
+            | Kind::Dense { .. } => self,
+            Kind::And(a, b) => part(&a) & part(&b),
+            Kind::Or(a, b) => part(&a) | part(&b),
+            Kind::Not(a) => !part(&a),
+            Kind::ByHead(masks) => Kind::ByHead(masks.iter().map(part).collect()),
+            _ => Kind::Shifted(Arc::new(self), shifts.clone()),
+        }
+    }
+
+    /// Whether a part of the mask is causal.
+    pub(super) fn is_causal(&self) -> bool {
+        match self {
+            Kind::Causal | Kind::Prefix(_) => true,
+            Kind::ByHead(masks) => masks.iter().any(Kind::is_causal),
+            Kind::And(a, b) | Kind::Or(a, b) => a.is_causal() || b.is_causal(),
+            Kind::Not(a) | Kind::Shifted(a, _) => a.is_causal(),
+            _ => false,
+        }
+    }
 }
 
 impl BitAnd for Kind {
@@ -125,6 +158,7 @@ impl fmt::Debug for Kind {
             }
             Kind::Dense { keep, .. } => write!(f, "a dense mask {:?}", keep.shape()),
             Kind::Function(name, _) => write!(f, "function \"{name}\""),
+            Kind::Shifted(mask, _) => mask.fmt(f),
             Kind::And(a, b) => write!(f, "({a:?} and {b:?})"),
             Kind::Or(a, b) => write!(f, "({a:?} or {b:?})"),
             Kind::Not(a) => write!(f, "not ({a:?})"),
