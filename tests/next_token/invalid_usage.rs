@@ -34,7 +34,7 @@ fn invalid_flags_are_rejected() {
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
         (
             &["--preset", "large"],
-            &["'large'", "tales, nanogpt-cpu, modern, fast, llama, baby, tiny"],
+            &["'large'", "tales, nanogpt-cpu, modern, fast, best, llama, baby, tiny"],
         ),
         (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
