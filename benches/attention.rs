@@ -8,7 +8,7 @@ use common::group;
 
 fn main() {
     common::main(|c| {
-        // Sequences, heads, tokens, features of a head.
+        // Batch, heads, tokens, width of a head.
         for sizes in ["12 4 64 32", "64 6 256 64", "1 12 4096 64"] {
             let mut cases = Vec::new();
             for mask in ["full", "causal", "window256"] {

@@ -3,10 +3,10 @@
 //!
 //! Run with `cargo run --release --example gradients`.
 
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "common/output.rs"]
 mod output;
-#[path = "common/surroundings.rs"]
-mod surroundings;
 
 use output::say;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
@@ -15,7 +15,7 @@ use retrograd::prelude::*;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     say!("1. By hand. For y = Σ tanh(x W), with h = tanh(x W):");
     say!("   dy/dh = 1, dy/d(xW) = 1 - h², dy/dW = xᵀ (1 - h²)\n");
     let x = Tensor::from([[0.5f64, -1.0, 2.0], [1.5, 0.3, -0.7]]);

@@ -2,10 +2,10 @@
 //!
 //! Run with `cargo run --release --example tensors`.
 
+#[path = "common/environment.rs"]
+mod environment;
 #[path = "common/output.rs"]
 mod output;
-#[path = "common/surroundings.rs"]
-mod surroundings;
 
 use output::say;
 use retrograd::prelude::*;
@@ -13,7 +13,7 @@ use retrograd::tensor::storage::pool_stats;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     say!("A tensor is a storage (elements in memory) and a layout (shape, strides, offset).\n");
     let x = Tensor::<f32>::arange(0.0, 12.0, 1.0).reshape([3, 4]);
     show("x", &x);

@@ -38,7 +38,8 @@ pub mod prelude {
     pub use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd, SgdConfig};
     pub use retrograd_nn::{
         Activation, Block, CausalSelfAttention, CrossEntropy, Dropout, Embedding, Gpt, GptConfig,
-        Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, RmsNorm, Sequential, Visitor,
+        Layer, LayerNorm, Linear, Mlp, Module, Param, Pass, Reduction, RmsNorm, Sampler,
+        Sequential, Visitor,
     };
     pub use retrograd_tensor::random::Rng;
     pub use retrograd_tensor::{Ellipsis, INFER, NewAxis, Shape, StepBy, Tensor};

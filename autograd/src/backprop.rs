@@ -116,7 +116,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     ///
     /// # Panics
     /// If a root is not tracked, or is not a scalar and has no cotangent, or a cotangent has
-    /// another shape; if the graph was consumed by an earlier pass.
+    /// another shape; if the saved tensors of the graph were freed by an earlier pass.
     ///
     /// ```
     /// # use retrograd_autograd::{Backprop, Var};
@@ -145,7 +145,7 @@ impl<T: Real> Var<T> {
     /// Saved tensors are freed as the pass proceeds, so it can run once. [`Backprop`] has more options.
     ///
     /// # Panics
-    /// If this is not a scalar, not tracked, or its graph was consumed by an earlier pass.
+    /// If this is not a scalar, not tracked, or the saved tensors of its graph were freed by an earlier pass.
     ///
     /// ```
     /// # use retrograd_autograd::Var;

@@ -9,7 +9,7 @@ use crate::dot::to_dot;
 use crate::graph::Var;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::ops::activation::{self, Gelu};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::unary;
 use retrograd_tensor::random::Key;
@@ -60,21 +60,27 @@ fn arithmetic<T: Real>(x: &Var<T>) {
 }
 
 fn matrices<T: Real>(x: &Var<T>) {
-    let _ = [x.linear_map(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
+    let _ = [x.linear_activation(x, None, Gelu), x.feed_forward((x, None), Gelu, (x, None))];
     let _ = [x.matmul(x), x.dot(x), x.outer(x), Var::einsum("ij->ji", &[x])];
     let _ = [x.linear(x, Some(x)), x.linear_add(x, Some(x), x)];
 }
 
 fn rows<T: Real>(x: &Var<T>, keep: &Tensor<bool>, key: Key) {
     let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
-    let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
+    let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0), x.cumprod(-1)];
+    let _ = (x.layer_norm_with_stats(&[1], None, None, 0.0), x.rms_norm_over(&[1], None, 0.0));
+    let _ = (x.mse_loss(x, Reduction::Mean), x.l1_loss(x, Reduction::Mean));
+    let _ = (x.huber_loss(x, 1.0, Reduction::Mean), x.smooth_l1_loss(x, 1.0, Reduction::Mean));
+    let _ = (x.binary_cross_entropy(x, Reduction::Mean), x.kl_div(x, true, Reduction::Mean));
+    let _ = x.binary_cross_entropy_with_logits(x, None, Reduction::Mean);
     let _ = (x.dropout(0.5, key), x.sort(-1, false), x.topk(-1, 1, true));
 }
 
 fn reductions<T: Real>(x: &Var<T>, axes: AxisSet) {
     let _ = [x.sum(axes), x.sum_keepdim(axes), x.mean(axes), x.mean_keepdim(axes)];
     let _ = [x.prod(axes), x.max(axes), x.min(axes), x.var(axes, 1), x.std(axes, 1)];
-    let _ = [x.logsumexp(axes), x.norm(axes), x.sum_to(*x.shape())];
+    let _ = [x.logsumexp(axes), x.norm(axes), x.vector_norm(axes, 1.0), x.sum_to(*x.shape())];
+    let _ = [x.quantile(axes, 0.5), x.median(axes)];
 }
 
 fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
@@ -82,6 +88,7 @@ fn views<T: Real>(x: &Var<T>, keep: &Tensor<bool>) {
     let _ = [x.as_strided(layout), x.as_strided_adjoint(*x.shape(), layout), x.flatten()];
     let _ = [x.t(), x.permute([0, 1]), x.broadcast_to(*x.shape()), x.squeeze(0), x.unsqueeze(0)];
     let _ = [x.narrow(0, 0, 1), x.flip(0), x.select(0, 0), x.diagonal(0, 1, 0), x.unfold(0, 1, 1)];
+    let _ = [x.repeat(&[1]), x.repeat_interleave(0, 1), x.roll(0, 1), x.diag(0)];
     let _ = [x.i(0), x.slice_assign(0, x), x.select_scatter(0, 0, x)];
     let _ = [x.split(0, &[1]), x.chunk(0, 1)];
     let _ = [Var::cat(&[x], 0), Var::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
@@ -94,6 +101,8 @@ fn indices<T: Real, I: Integer>(x: &Var<T>, i: &Tensor<I>) {
     let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Prod)];
     let loss = CrossEntropy::default();
     let _ = [x.cross_entropy(i, loss), x.linear_cross_entropy(x, i, loss)];
+    let _ = [x.weighted_cross_entropy(i, x.value(), loss), x.nll_loss(i, loss)];
+    let _ = x.weighted_nll_loss(i, x.value(), loss);
 }
 
 fn passes<T: Real>(x: &Var<T>) {

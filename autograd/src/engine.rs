@@ -45,8 +45,8 @@ impl<T: Real> Engine<T> {
     /// The gradients of leaves and kept variables.
     ///
     /// # Errors
-    /// If an operation was freed by an earlier pass, or if a rule returns too few gradients, or one
-    /// of a wrong shape or for another operation.
+    /// If an earlier pass has dropped the rule of an operation with its saved tensors, or if a rule
+    /// returns too few gradients, a gradient of a wrong shape, or one for another operation.
     #[inline(never)]
     pub(crate) fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
         for (root, g) in roots {
@@ -63,8 +63,8 @@ impl<T: Real> Engine<T> {
             }
             let rule = node.rule(self.retain).ok_or_else(|| {
                 format!(
-                    "backward: the graph at {node:?} was consumed by an earlier backward pass \
-                     (hint: Backprop::retain_graph keeps it)"
+                    "backward: the saved tensors of {node:?} were freed by an earlier backward \
+                     pass (hint: Backprop::retain_graph keeps them)"
                 )
             })?;
             let mut input_grads = self.differentiate(&node, &*rule, grads)?;
@@ -82,8 +82,8 @@ impl<T: Real> Engine<T> {
         Ok(self.found)
     }
 
-    /// Gradients of the inputs of an operation. Where a fused operation is differentiated in a
-    /// recorded pass, it is replaced by its definition.
+    /// Gradients of the inputs of an operation. In a recorded pass, a fused operation is replaced by
+    /// its definition.
     fn differentiate(
         &self,
         node: &Arc<Node<T>>,
@@ -151,7 +151,7 @@ pub(crate) fn through_definition<T: Real>(
     let seeds = outputs.iter().zip(grads).filter_map(|(y, g)| Some((y, g?))).collect();
     let found = Engine::new(true, true, wanted, oldest).run(seeds)?;
     let grad = |(at, id): (usize, &Option<Id>)| {
-        // The definition may not depend on an input.
+        // The gradient is 0 if the definition does not depend on the input.
         let zeros = || Var::constant(Tensor::zeros(node.inputs()[at].shape()));
         let value = found.get(id.as_ref()?).cloned().unwrap_or_else(zeros);
         Some(InputGrad { op: node.id(), at, value })

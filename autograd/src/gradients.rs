@@ -36,6 +36,11 @@ pub struct Gradients<T: Real = f32> {
 /// let w = Weight(Var::leaf(Tensor::scalar(3.0)));
 /// assert_eq!(w.0.square().backward().get(&w).unwrap().item(), 6.0);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "there is no gradient by `{Self}`",
+    label = "neither a `Var<{T}>` nor a `Param<{T}>`",
+    note = "gradients are by the variable that is differentiated, `Var::leaf(tensor)`, or by a parameter"
+)]
 pub trait GradientKey<T: Real> {
     /// The identity under which its gradient is kept; `None` of a constant.
     fn gradient_id(&self) -> Option<Id>;

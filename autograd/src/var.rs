@@ -214,7 +214,7 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
     }
 }
 
-/// The value, and `leaf` or the operation that computed it.
+/// The value, and `leaf` or the operation that computed it. A precision, as in `{:.2}`, is that of the value.
 ///
 /// ```
 /// use retrograd_autograd::Var;
@@ -222,10 +222,14 @@ impl<T: Real> From<Tensor<T>> for Var<T> {
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// assert_eq!(format!("{x}"), "tensor(2.) leaf");
 /// assert_eq!(format!("{}", x.square()), "tensor(4.) from square");
+/// assert_eq!(format!("{:.2}", x.sqrt()), "tensor(1.41) from sqrt");
 /// ```
 impl<T: Real> fmt::Display for Var<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.value)?;
+        match f.precision() {
+            Some(digits) => write!(f, "{:.digits$}", self.value)?,
+            None => write!(f, "{}", self.value)?,
+        }
         match &self.edge {
             Edge::Constant => Ok(()),
             Edge::Leaf(_) => f.write_str(" leaf"),

@@ -55,7 +55,7 @@ fn invalid_calls_are_reported_at_the_line_of_the_caller() {
         reported_here(|| drop(grad(&[(&y, None)], &[&x]))),
         reported_here(|| drop(sharded(&[1, 1, 1], |_| y.clone()))),
     ] {
-        assert!(text.contains("consumed by an earlier backward"), "{text}");
+        assert!(text.contains("freed by an earlier backward"), "{text}");
     }
     let three = Var::leaf(Tensor::<f64>::ones([3]));
     for (text, want) in [
@@ -89,7 +89,7 @@ fn invalid_calls_are_reported_at_the_line_of_the_caller() {
     // Within a pool too, on whichever thread the panic occurs.
     with_threads(3, || {
         let text = reported_here(|| drop(sharded(&[1; 8], |_| y.clone())));
-        assert!(text.contains("consumed by an earlier backward"), "{text}");
+        assert!(text.contains("freed by an earlier backward"), "{text}");
     });
 }
 
@@ -103,7 +103,7 @@ fn long_graphs_need_no_recursion() {
         }
         let forward = y.clone();
         assert_eq!(y.backward().get(&x).unwrap().item(), 1.0);
-        drop(y); // drops the consumed nodes without recursion
+        drop(y); // drops the freed nodes without recursion
         assert!((forward.item() - 2.0).abs() < 1e-9);
         drop(forward);
 
@@ -147,7 +147,7 @@ fn a_second_pass_requires_a_retained_graph() {
     let second = y.backward();
     assert_eq!(first.get(&x).unwrap(), second.get(&x).unwrap());
     let text = message(move || drop(y.backward()));
-    assert!(text.contains("consumed by an earlier backward"), "{text}");
+    assert!(text.contains("freed by an earlier backward"), "{text}");
     assert!(text.contains("retain_graph"), "{text}");
 }
 
@@ -268,7 +268,7 @@ fn shapes_of_both_layers_are_reported_at_the_line_of_the_caller() {
     let leaf = |shape: &[usize]| Var::leaf(Tensor::<f64>::ones(shape));
     let (x, up, down, wrong) = (leaf(&[2, 3]), leaf(&[4, 3]), leaf(&[3, 4]), leaf(&[7, 7]));
     for (text, name) in [
-        (reported_here(|| drop(x.linear_map(&wrong, None, Gelu))), "linear"),
+        (reported_here(|| drop(x.linear_activation(&wrong, None, Gelu))), "linear"),
         (reported_here(|| drop(x.feed_forward((&wrong, None), Gelu, (&down, None)))), "linear"),
         (reported_here(|| drop(x.feed_forward((&up, None), Gelu, (&wrong, None)))), "linear"),
         (

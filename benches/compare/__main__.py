@@ -7,7 +7,7 @@ other programs are idle. The result of a turn is the median time of its calls. T
 library's median over all turns divided by retrograd's: above 1, retrograd is faster. The lowest and
 highest ratio of neighbouring turns are printed beside it. A turn is repeated if other processes or
 other virtual machines used more CPU time during it than 30 ms plus a twentieth of its duration (40
-ms for a turn of 0.2 s). Cases that stay disturbed are marked with "!". Before a case is timed, all
+ms for a turn of 0.2 s). A case is marked with "!" if a turn was still disturbed at the third attempt. Before a case is timed, all
 programs run it on the same operands, and their results must agree. A library that is missing or
 does not build is skipped, with a message.
 
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 from cases import cases
-from programs import PRECISIONS, PROGRAMS, ROOT, Died, Programs, others_seconds
+from programs import PRECISIONS, PROGRAMS, ROOT, ProgramEnded, Programs, other_cpu_seconds
 from report import read, report, write
 
 SETTLE = 0.05  # seconds after which spinning threads of idle programs are asleep
@@ -41,7 +41,7 @@ def arguments():
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="matmul precision")
     avx512 = "make PyTorch's MKL take its AVX-512 path on CPUs that are not Intel's; requires cc"
     parser.add_argument("--mkl-as-intel", action="store_true", help=avx512)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="turns per case and program")
     parser.add_argument("--seconds", type=float, default=0.2, help="seconds of a turn")
     parser.add_argument("--out", type=Path, help="output folder [target/compare..]")
     parser.add_argument("--add", action="store_true", help="add to the results in that folder")
@@ -70,11 +70,11 @@ class Side:
         """Measures one turn; repeats it if other processes used the CPU during it."""
         for left in range(TRIES - 1, -1, -1):
             time.sleep(SETTLE)
-            before, start = others_seconds(self.program), time.perf_counter()
+            before, start = other_cpu_seconds(self.program), time.perf_counter()
             seconds_of_a_call = self.program.run(seconds)
             took = time.perf_counter() - start
-            used = others_seconds(self.program) - before
-            # A clock tick is 10 ms, of every processor.
+            used = other_cpu_seconds(self.program) - before
+            # CPU times are multiples of a clock tick, which is 10 ms for each processor.
             disturbed = used > 0.03 + 0.05 * took
             if not disturbed or not left:
                 break
@@ -110,14 +110,14 @@ def compare(programs, case, turns, seconds):
     shared = sum(s.program is sides[0].program for s in sides) > 1
 
     def each(do):
-        """Calls do(side) for every side; removes a side whose program dies or does not support the case."""
+        """Calls do(side) for every side. Removes sides whose program ends or does not support the case."""
         for side in list(sides):
             try:
                 if not do(side):
                     sides.remove(side)
-            except Died as died:
-                print(died, file=sys.stderr)
-                programs.discard(died.program)
+            except ProgramEnded as ended:
+                print(ended, file=sys.stderr)
+                programs.discard(ended.program)
                 sides.remove(side)
 
     def prepare(side):
@@ -173,21 +173,21 @@ def peak_memory(programs, case):
     for label, name in [("ours", "ours"), *((r.name, r.program) for r in case.rivals)]:
         if not programs.get(name):
             continue
-        program = programs.fresh(name)
+        program = programs.start_program(name)
         try:
             program.reset_peak()
             before = program.memory("VmRSS")
             if program.open(case.name) is not None:
                 program.run(0)
                 row["bytes_at_peak"][label] = program.memory("VmHWM") - before
-        except Died as died:
-            print(died, file=sys.stderr)
+        except ProgramEnded as ended:
+            print(ended, file=sys.stderr)
         program.end()
     found = row["bytes_at_peak"]
     return row if len(found) > 1 and "ours" in found else None
 
 
-def better(earlier, now):
+def merge_limits(earlier, now):
     """The limits of the machine: the higher values of this run and of an earlier run with as many
     threads, since other load only lowers measured values."""
     levels = [m["name"] for m in now["memory"]]
@@ -206,7 +206,7 @@ def main():
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
     if not chosen:
-        sys.exit(f"no group or case is named {args.only}*; --list lists all cases")
+        sys.exit(f"no group or case starts with {args.only}; --list lists all cases")
     if args.list:
         for case in chosen:
             print(f"{case.group:24} {case.name}")
@@ -235,7 +235,7 @@ def main():
     if earlier and results.get("mkl_as_intel", False) != args.mkl_as_intel:
         sys.exit(f"{args.out} contains results with the other setting of --mkl-as-intel")
     results["mkl_as_intel"] = args.mkl_as_intel
-    limits = better(before, programs.about["ours"])
+    limits = merge_limits(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
     started = time.time()

@@ -178,14 +178,14 @@ class Programs:
             self.commands[name] = command
         return self.commands[name]
 
-    def fresh(self, name):
+    def start_program(self, name):
         return Program(name, self.command(name), self.threads)
 
     def get(self, name):
         """The running program of that name, or None."""
         if name not in self.running:
             try:
-                self.running[name] = self.fresh(name) if self.command(name) else None
+                self.running[name] = self.start_program(name) if self.command(name) else None
             except (OSError, ProgramEnded) as error:
                 print(f"{name} is skipped: {error}", file=sys.stderr)
                 self.running[name] = None

@@ -20,7 +20,7 @@ pub type Run = Box<dyn FnMut(bool) -> Vec<f64>>;
 pub struct Opened {
     /// Floating-point operations that the work requires.
     pub flops: f64,
-    /// Bytes that the work has to read and write at least (compulsory memory traffic).
+    /// The least number of bytes that the work must read and write (compulsory memory traffic).
     pub bytes: f64,
     pub run: Run,
 }
@@ -59,7 +59,7 @@ pub fn serve(about: impl Fn() -> String, open: impl Fn(&str) -> Option<Opened>) 
 }
 
 fn run(f: &mut Run, seconds: f64) -> String {
-    // Calls shorter than this are timed in groups, as the clock is too coarse.
+    // Shorter calls are timed in groups that take at least this long, as the clock is too coarse.
     const LEAST: Duration = Duration::from_micros(20);
     let start = Instant::now();
     let (mut samples, mut calls, mut at_once) = (Vec::new(), 0, 1u32);

@@ -7,6 +7,7 @@ mod attention;
 #[path = "../compare/data.rs"]
 pub mod data;
 mod gemm;
+mod generate;
 mod loss;
 mod optim;
 mod rows;
@@ -117,7 +118,15 @@ fn numbers<const N: usize>(words: &[&str]) -> Option<[usize; N]> {
 /// The work of that name, if there is any.
 pub fn work(name: &str) -> Option<Work> {
     let words: Vec<&str> = name.split_whitespace().collect();
-    let makers =
-        [gemm::work, rows::work, loss::work, attention::work, optim::work, train::work, tiny::work];
+    let makers = [
+        gemm::work,
+        rows::work,
+        loss::work,
+        attention::work,
+        optim::work,
+        train::work,
+        generate::work,
+        tiny::work,
+    ];
     makers.iter().find_map(|make| make(&words))
 }

@@ -55,7 +55,7 @@ fn linear_gelu(pass: Pass, [rows, inputs, outputs]: [usize; 3]) -> Option<Work> 
     let once = (x + w + y) as f64;
     let bytes = 4.0 * pass.pick(once, 3.0 * once);
     let shapes = vec![vec![rows, inputs], vec![outputs, inputs], vec![outputs]];
-    Work::pass(pass, (flops, bytes), shapes, |x| x[0].linear_map(&x[1], Some(&x[2]), Gelu))
+    Work::pass(pass, (flops, bytes), shapes, |x| x[0].linear_activation(&x[1], Some(&x[2]), Gelu))
 }
 
 fn embedding(pass: Pass, [entries, width, indices]: [usize; 3]) -> Option<Work> {

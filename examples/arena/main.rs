@@ -4,12 +4,12 @@
 //! it as `table.md`, `table.csv` and a plot. `--quick` takes two minutes on two cores, the whole half an
 //! hour at most. Read [`tasks`] first (what is learnt), then [`train`] (one run).
 
+#[path = "../common/environment.rs"]
+mod environment;
 mod notes;
 #[path = "../common/output.rs"]
 mod output;
 mod picture;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod table;
@@ -60,7 +60,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     output::end(match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -45,7 +45,7 @@ pub fn scale(root: &Area, right: i32) -> Drawn {
     root.draw(&Text::new("attention weight", (left - 12, 32), style))
 }
 
-/// The colour of a weight, given its square root: from the background over blue to almost black.
+/// The colour of a weight, given its square root: from the background through blue to almost black.
 /// The scale is linear in the square root, so that small weights are visible.
 fn color(root_of_weight: f32) -> RGBColor {
     const STOPS: [RGBColor; 5] = [

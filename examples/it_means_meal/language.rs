@@ -11,24 +11,25 @@
 //! nouns of other kinds occur before and after. So the model can predict the words after *it* only
 //! from the noun that *it* refers to.
 //!
-//! Sentences without *it* state the same directly ("the meal was served with wine"). The first two
-//! nouns of each kind, "meal" among them, are held out: in training they occur in such sentences
-//! only.
+//! Sentences without *it* state the same directly ("the meal was served with wine"), or end with
+//! what a person did ("and the baker slept"). The first two nouns of each kind, "meal" among them,
+//! are held out: in training they occur only in sentences without *it*.
 
 use retrograd::prelude::Rng;
 
 /// A kind of thing: its nouns, and the phrases that follow them.
 pub struct Kind {
-    /// "it was served with wine"
+    /// The words after "it was": "served with wine".
     pub was: [&'static str; 3],
-    /// "it tasted wonderful"
+    /// The words after "it" without "was": "tasted wonderful".
     pub did: [&'static str; 2],
-    /// An adjective of this kind alone; generated sentences with *it* do not contain it.
+    /// An adjective of this kind alone. It does not occur in generated sentences with the pronoun.
     adjective: &'static str,
     pub nouns: [&'static str; 24],
 }
 
-/// The number of nouns of each kind, the first ones, that *it* does not refer to in training.
+/// The number of held-out nouns of each kind: in training, *it* does not refer to the first
+/// `HELD_OUT` nouns.
 pub const HELD_OUT: usize = 2;
 
 pub const KINDS: [Kind; 6] = [
@@ -201,7 +202,8 @@ const WITH_OTHERS: &str = "near the violin the chef prepared a delicious meal be
 const LETTER: &str = "near the meal the chef prepared a splendid letter beside the coat \
                       and it was read with care";
 
-/// The largest number of words of a sentence, its full stop included.
+/// An upper bound of the number of words of a sentence, its full stop included. It is the context of
+/// the model.
 pub const LONGEST: usize = 36;
 
 /// A sentence with *it*, and its properties.
@@ -235,7 +237,8 @@ pub fn examples() -> [Sentence; 3] {
     ]
 }
 
-fn one<T: Copy>(of: &[T], rng: &mut Rng) -> T {
+/// A random element.
+fn choose<T: Copy>(of: &[T], rng: &mut Rng) -> T {
     of[rng.below(of.len())]
 }
 
@@ -251,8 +254,8 @@ pub enum Nouns {
 pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
     let kind = rng.below(KINDS.len());
     let (noun, others) = match nouns {
-        Nouns::Training => (one(&KINDS[kind].nouns[HELD_OUT..], rng), HELD_OUT..),
-        Nouns::HeldOut => (one(&KINDS[kind].nouns[..HELD_OUT], rng), HELD_OUT..),
+        Nouns::Training => (choose(&KINDS[kind].nouns[HELD_OUT..], rng), HELD_OUT..),
+        Nouns::HeldOut => (choose(&KINDS[kind].nouns[..HELD_OUT], rng), HELD_OUT..),
     };
     let (mut words, noun) = scene(kind, noun, others.start, rng);
     words.extend(["and", "it"]);
@@ -265,11 +268,11 @@ pub fn with_it(nouns: Nouns, rng: &mut Rng) -> Sentence {
 /// A sentence without *it* and with any nouns: `[when] [places] who did what [places] and who did`.
 fn without_it(rng: &mut Rng) -> Vec<&'static str> {
     let kind = rng.below(KINDS.len());
-    let noun = one(&KINDS[kind].nouns, rng);
+    let noun = choose(&KINDS[kind].nouns, rng);
     let (mut words, _) = scene(kind, noun, 0, rng);
     words.push("and");
     person(&mut words, rng);
-    words.extend([one(&DEEDS, rng), "."]);
+    words.extend([choose(&DEEDS, rng), "."]);
     words
 }
 
@@ -279,7 +282,7 @@ fn directly(rng: &mut Rng) -> Vec<&'static str> {
     let mut words = Vec::new();
     let mut adjectives = ADJECTIVES.to_vec();
     adjectives.extend([kind.adjective; 4]);
-    thing(&mut words, one(&kind.nouns, rng), &adjectives, rng);
+    thing(&mut words, choose(&kind.nouns, rng), &adjectives, rng);
     happens(&mut words, kind, rng);
     words.push(".");
     words
@@ -302,17 +305,17 @@ fn scene(
     from: usize,
     rng: &mut Rng,
 ) -> (Vec<&'static str>, usize) {
-    let mut words = one(&OPENINGS, rng).to_vec();
+    let mut words = choose(&OPENINGS, rng).to_vec();
     let places = |words: &mut Vec<_>, rng: &mut Rng| {
         for _ in 0..rng.below(3) {
             let other = (kind + 1 + rng.below(KINDS.len() - 1)) % KINDS.len();
-            words.push(one(&PLACES, rng));
-            thing(words, one(&KINDS[other].nouns[from..], rng), &ADJECTIVES, rng);
+            words.push(choose(&PLACES, rng));
+            thing(words, choose(&KINDS[other].nouns[from..], rng), &ADJECTIVES, rng);
         }
     };
     places(&mut words, rng);
     person(&mut words, rng);
-    words.push(one(&VERBS, rng));
+    words.push(choose(&VERBS, rng));
     let noun = thing(&mut words, noun, &ADJECTIVES, rng);
     places(&mut words, rng);
     (words, noun)
@@ -322,9 +325,9 @@ fn scene(
 fn person(words: &mut Vec<&'static str>, rng: &mut Rng) {
     words.push("the");
     if rng.below(2) == 0 {
-        words.push(one(&ADJECTIVES, rng));
+        words.push(choose(&ADJECTIVES, rng));
     }
-    words.push(one(&PEOPLE, rng));
+    words.push(choose(&PEOPLE, rng));
 }
 
 /// "a delicious meal", with or without the adjective. Returns the position of the noun.
@@ -334,9 +337,9 @@ fn thing(
     adjectives: &[&'static str],
     rng: &mut Rng,
 ) -> usize {
-    words.push(one(&["the", "a"], rng));
+    words.push(choose(&["the", "a"], rng));
     if rng.below(2) == 0 {
-        words.push(one(adjectives, rng));
+        words.push(choose(adjectives, rng));
     }
     words.push(noun);
     words.len() - 1

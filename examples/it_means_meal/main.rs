@@ -9,6 +9,8 @@
 
 #[path = "../common/bar.rs"]
 mod bar;
+#[path = "../common/environment.rs"]
+mod environment;
 mod heat_map;
 mod language;
 mod learn;
@@ -16,8 +18,6 @@ mod learn;
 mod output;
 mod page;
 mod study;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 #[path = "../common/weights.rs"]
@@ -56,7 +56,7 @@ const MANY: usize = 1200;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     output::end(match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -10,10 +10,10 @@
 //! them: vectors come from [`Lanes`](retrograd::tensor::simd::Lanes), whose methods are safe on a
 //! token that proves that the CPU has the instructions.
 
+#[path = "../common/environment.rs"]
+mod environment;
 #[path = "../common/output.rs"]
 mod output;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 
@@ -52,7 +52,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     // Threads are taken from a pool that is entered once, as a training loop should do.
     let results = with_threads(threads(), || measure_all(&args));
     let code = match draw(&results, &args.out) {

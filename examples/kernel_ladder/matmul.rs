@@ -1,5 +1,5 @@
 //! `c = a · b` for square matrices: `2 n³` operations on `3 n²` numbers. The FMA peak is the limit
-//! if operands are in registers or caches in time. Every rung reduces stalls on loads and stores.
+//! if operands reach the registers in time. Every rung reduces stalls on loads and stores.
 
 use crate::ladder::{Bound, Ladder, Rung};
 use retrograd::prelude::{Rng, Tensor};
@@ -43,7 +43,11 @@ pub fn ladder(n: usize) -> Ladder {
             rung("naive", "every element is a row times a column, with strided access to b", naive),
             rung("reordered", "the innermost loop runs along rows of b and c", reordered),
             rung("blocked", "a block of b stays in the cache for all rows of a", blocked),
-            rung("vectorised", "16 lanes and fused multiply-adds, c read and written", vectorised),
+            rung(
+                "vectorised",
+                "vectors of 16 lanes, FMA; c is loaded and stored at every step",
+                vectorised,
+            ),
             rung("tiled", "micro-kernel: a tile of c stays in registers for a whole block", tiled),
             rung(
                 "packed",
@@ -257,7 +261,7 @@ impl<const ROWS: usize, const VECS: usize> Kernel<f32> for Panels<'_, ROWS, VECS
     }
 }
 
-/// Every thread computes some rows of `c`, and packs `b` for itself.
+/// Every thread computes some rows of `c`, and packs a copy of `b` of its own.
 fn threaded(a: &[f32], b: &[f32], n: usize, c: &mut [f32]) {
     let rows = (n / par::threads()).next_multiple_of(12).min(n);
     let parallel = Cost(u32::MAX); // at any size

@@ -1,8 +1,10 @@
 //! The command line.
 
+use crate::checkpoints::Which;
 use crate::output::say;
 use crate::recipe::{OptimizerKind, Preset, Recipe, ScheduleKind};
 use crate::stop::{Result, usage};
+use crate::tokenizer::TokenizerKind;
 use clap::builder::RangedI64ValueParser;
 use clap::{Arg, Parser};
 use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, Sampler};
@@ -11,25 +13,44 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The command that messages show.
+#[cfg(not(feature = "tokenizers"))]
 pub const COMMAND: &str = "cargo run --release --example next_token";
+/// The command that messages show.
+#[cfg(feature = "tokenizers")]
+pub const COMMAND: &str = "cargo run --release --features tokenizers --example next_token";
+/// The part of it that names the example.
+pub const EXAMPLE: &str = "--example next_token --";
 
-/// Trains a small character-level language model on the CPU and prints samples from it.
+/// Trains a small language model on the CPU and prints samples from it.
 ///
 /// Without flags it generates a text of short tales, trains on it for about a minute and a half,
 /// prints three samples, and writes a checkpoint, a log and plots to a folder.
+///
+/// Losses are in nats per token. To compare tokenizers, there are bits per byte: the sum of the losses
+/// of all predicted tokens, divided by ln 2 and by the bytes of their text in UTF-8, or loss / ln 2 *
+/// tokens / bytes. Perplexity is exp(loss), accuracy the part of the tokens that were the most probable
+/// ones. The last tenth of the characters is held out. The curve is measured on 64 windows of it,
+/// always the same; the result at the end on all of it.
 #[derive(Parser, Debug)]
 #[command(bin_name = format!("{COMMAND} --"), max_term_width = 100)]
 #[command(mut_args = negative_numbers_are_values)]
 pub struct Args {
-    /// Training text, in UTF-8 [default: generated tales]
+    /// Training text in UTF-8: a file, or a folder whose files are documents in the order of their
+    /// paths [default: generated tales]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
+
+    /// Tokens: char, byte, bpe:N (byte-level BPE of N tokens, trained on the text), or a file, as
+    /// tokenizer.json of Hugging Face's library. The last two need --features tokenizers before
+    /// --example [default: char]
+    #[arg(long, value_name = "NAME")]
+    pub tokenizer: Option<TokenizerKind>,
 
     /// Named set of hyperparameters; the flags below override parts of it [default: tales]
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
-    /// Training steps
+    /// Training steps, those before --resume included
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = RECIPE)]
     pub steps: Option<u64>,
 
@@ -37,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub batch: Option<u64>,
 
-    /// Context length in characters
+    /// Context length in tokens
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub context: Option<u64>,
 
@@ -68,6 +89,18 @@ pub struct Args {
     /// Learning rate after the warm-up
     #[arg(long, value_enum, value_name = "NAME", help_heading = RECIPE)]
     pub schedule: Option<ScheduleKind>,
+
+    /// Momentum of Muon [default: 0.85]
+    #[arg(long, value_name = "M", value_parser = probability, help_heading = RECIPE)]
+    pub momentum: Option<f64>,
+
+    /// Weight decay of matrices [default: 0.1 with AdamW, 0 with Muon]
+    #[arg(long, value_name = "X", value_parser = at_least_0, help_heading = RECIPE)]
+    pub weight_decay: Option<f64>,
+
+    /// Learning rate of AdamW beside Muon, for embeddings and norms [default: half of Muon's]
+    #[arg(long, value_name = "RATE", value_parser = above_0, help_heading = RECIPE)]
+    pub adam_lr: Option<f64>,
 
     /// Seed of initial weights, batches, dropout and samples
     #[arg(long, value_name = "N", help_heading = RECIPE)]
@@ -117,10 +150,37 @@ pub struct Args {
     #[arg(long, value_name = "DIR", help_heading = RUN)]
     pub out: Option<PathBuf>,
 
-    /// Resume the run in --out [default: the latest out/next_token..]; its hyperparameters and text
-    /// cannot be changed
+    /// Resume the run in --out [default: the latest out/next_token..]; of its hyperparameters and text
+    /// only --steps can be changed. The learning rate is then, from the next step on, that of a run of
+    /// so many steps: after more steps it rises again, and the run differs from one that had so many
+    /// steps from the beginning
     #[arg(long, help_heading = RUN)]
     pub resume: bool,
+
+    /// Start from the weights of another run, its folder or one of its checkpoints, to fine-tune them on
+    /// --data. Its tokenizer, model and hyperparameters are used, but for flags of training; the steps,
+    /// the schedule and the optimiser begin anew
+    #[arg(long, value_name = "RUN", help_heading = RUN, conflicts_with = "resume")]
+    pub init_from: Option<PathBuf>,
+
+    /// Also keep the checkpoints of the last N evaluations, as checkpoint-STEP.safetensors. The last
+    /// and the best one, by the held-out loss of the curve, are always kept
+    #[arg(long, value_name = "N", value_parser = count(1_000_000), help_heading = RUN)]
+    pub keep: Option<u64>,
+
+    /// Do not train: report loss, bits per byte, perplexity and accuracy of the model in --out [default:
+    /// the latest out/next_token..] on the whole held-out part of its text, or of --data
+    #[arg(long, help_heading = RUN)]
+    #[arg(conflicts_with_all = ["sample", "preset", "steps", "batch", "context", "layers", "heads"])]
+    #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
+    #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume", "tokenizer"])]
+    #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop"])]
+    pub evaluate: bool,
+
+    /// The checkpoint of --sample or --evaluate: last, best, or the step of one kept by --keep
+    #[arg(long, value_name = "NAME", default_value = "last", hide_default_value = true)]
+    #[arg(help_heading = RUN)]
+    pub checkpoint: Which,
 
     /// Print only the result
     #[arg(long, help_heading = RUN)]
@@ -131,10 +191,12 @@ pub struct Args {
     #[arg(long, value_name = "PROMPT", help_heading = SAMPLES)]
     #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads"])]
     #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
-    #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume"])]
+    #[arg(conflicts_with_all = ["momentum", "weight_decay", "adam_lr"])]
+    #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume", "tokenizer"])]
+    #[arg(conflicts_with_all = ["init_from", "keep"])]
     pub sample: Option<String>,
 
-    /// Number of characters to generate [default: 500; 300 in the samples after training]
+    /// Number of tokens to generate [default: 500; 300 in the samples after training]
     #[arg(long, value_name = "N", value_parser = count(100_000_000), help_heading = SAMPLES)]
     pub tokens: Option<u64>,
 
@@ -143,9 +205,27 @@ pub struct Args {
     #[arg(help_heading = SAMPLES)]
     pub temperature: f64,
 
-    /// Sample from the K most probable characters only
+    /// Sample from the K most probable tokens only
     #[arg(long, value_name = "K", value_parser = count(1_000_000), help_heading = SAMPLES)]
     pub top_k: Option<u64>,
+
+    /// Sample from the most probable tokens only, as many as are needed for probability P
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, help_heading = SAMPLES)]
+    pub top_p: Option<f64>,
+
+    /// Sample only tokens that are at least P times as probable as the most probable one
+    #[arg(long, value_name = "P", value_parser = above_0_up_to_1, help_heading = SAMPLES)]
+    pub min_p: Option<f64>,
+
+    /// Divide positive logits of tokens that occurred by this number, and multiply negative ones by
+    /// it; 1 has no effect
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_0)]
+    #[arg(help_heading = SAMPLES)]
+    pub repetition_penalty: f64,
+
+    /// End a sample before this text; may be given several times
+    #[arg(long, value_name = "TEXT", help_heading = SAMPLES)]
+    pub stop: Vec<String>,
 }
 
 const RECIPE: &str = "Hyperparameters (override the preset)";
@@ -170,6 +250,12 @@ fn number(text: &str) -> std::result::Result<f64, String> {
 
 fn above_0(text: &str) -> std::result::Result<f64, String> {
     number(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err("must be above 0".into()) })
+}
+
+fn above_0_up_to_1(text: &str) -> std::result::Result<f64, String> {
+    let inside = |x: &f64| *x > 0.0 && *x <= 1.0;
+    let wrong = || "must be above 0 and at most 1".to_string();
+    number(text).and_then(|x| Some(x).filter(inside).ok_or_else(wrong))
 }
 
 fn at_least_0(text: &str) -> std::result::Result<f64, String> {
@@ -227,6 +313,7 @@ impl Args {
         };
         let size = |flag: Option<u64>, base: usize| flag.map_or(base, |n| n as usize);
         Recipe {
+            tokenizer: self.tokenizer.clone().unwrap_or(base.tokenizer),
             layers: size(self.layers, base.layers),
             heads: size(self.heads, base.heads),
             width: size(self.width, base.width),
@@ -240,6 +327,9 @@ impl Args {
             positions: self.positions.unwrap_or(positions),
             optimizer: self.optimizer.unwrap_or(base.optimizer),
             schedule: self.schedule.unwrap_or(base.schedule),
+            momentum: self.momentum.or(base.momentum),
+            weight_decay: self.weight_decay.or(base.weight_decay),
+            adam_lr: self.adam_lr.or(base.adam_lr),
             batch: size(self.batch, base.batch),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),
@@ -251,7 +341,13 @@ impl Args {
 
     /// The sampling parameters.
     pub fn sampler(&self) -> Sampler {
-        Sampler { temperature: self.temperature, top_k: self.top_k.map(|k| k as usize) }
+        Sampler {
+            repetition_penalty: self.repetition_penalty,
+            temperature: self.temperature,
+            top_k: self.top_k.map(|k| k as usize),
+            top_p: self.top_p,
+            min_p: self.min_p,
+        }
     }
 
     /// The number of threads to use.
@@ -265,12 +361,20 @@ impl Args {
         if self.sample.as_deref() == Some("") {
             return usage("the prompt of --sample is empty: give it at least one character");
         }
+        if self.checkpoint != Which::Last && self.sample.is_none() && !self.evaluate {
+            return usage(
+                "--checkpoint is for --sample and --evaluate; --init-from takes a file, too",
+            );
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return usage("the text of --stop is empty: give it at least one character");
+        }
         Ok(())
     }
 }
 
 /// An argument quoted for a shell.
 pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:".contains(c);
     if text.chars().all(plain) { text.into() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -157,8 +157,9 @@ impl Folder {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let ours =
-                name.starts_with("checkpoint.safetensors.") || name.starts_with("log.jsonl.");
+            let ours = ["checkpoint", "best.safetensors.", "log.jsonl.", "tokenizer.json."]
+                .iter()
+                .any(|start| name.starts_with(start));
             if ours && name.ends_with(".tmp") {
                 let _ = fs::remove_file(entry.path());
             }
@@ -172,6 +173,21 @@ impl Folder {
 
     pub fn checkpoint(&self) -> PathBuf {
         self.path.join("checkpoint.safetensors")
+    }
+
+    /// A copy of the checkpoint with the lowest held-out loss of all evaluations during training.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best.safetensors")
+    }
+
+    /// A copy of the checkpoint of an evaluation, by `--keep`.
+    pub fn kept(&self, step: u64) -> PathBuf {
+        self.path.join(format!("checkpoint-{step}.safetensors"))
+    }
+
+    /// The tokenizer, for other programs; checkpoints have it, too.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join("tokenizer.json")
     }
 
     pub fn log(&self) -> PathBuf {

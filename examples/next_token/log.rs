@@ -68,7 +68,11 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     pub step: u64,
+    /// In nats per token, on windows that are the same in all evaluations.
     pub val_loss: f64,
+    /// Older logs lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_byte: Option<f64>,
 }
 
 /// The end of the run.
@@ -80,8 +84,19 @@ pub struct Done {
     pub steps: u64,
     /// Time spent in training, over all processes.
     pub seconds: f64,
-    /// The loss on all of the held-out text.
+    /// The loss on all of the held-out text, in nats per token.
     pub val_loss: f64,
+    /// The other metrics on that text.
+    #[serde(flatten)]
+    pub metrics: Option<Metrics>,
+}
+
+/// Metrics of the held-out text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    pub bits_per_byte: f64,
+    pub perplexity: f64,
+    pub accuracy: f64,
 }
 
 /// The log of a run, opened for appending.
@@ -99,15 +114,14 @@ impl Log {
     ///
     /// # Errors
     /// If it is something other than a file, or cannot be read or written.
-    pub fn open(folder: &Folder, step: u64, steps: u64) -> Result<Log> {
+    pub fn open(folder: &Folder, step: u64) -> Result<Log> {
         let path = folder.log();
         let bytes = if path.exists() { files::read(&path) } else { Ok(Vec::new()) };
         let bytes = bytes.or_failed(format!("cannot read {}", path.display()))?;
         let text = String::from_utf8_lossy(&bytes);
         let stays = |line: &Line| match line {
             Line::Step(s) => s.step <= step,
-            // The last evaluation comes after the last checkpoint.
-            Line::Evaluation(e) => e.step <= step && e.step < steps,
+            Line::Evaluation(e) => e.step <= step,
             Line::Done(_) => false,
         };
         let (mut kept, mut lines, mut unreadable) = (String::new(), Vec::new(), Vec::new());

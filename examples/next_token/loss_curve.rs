@@ -35,9 +35,9 @@ pub fn picture(steps: &[(u64, f64)], held_out: &[(u64, f64)]) -> Drawing {
         root.draw(&Text::new("Training and held-out loss", (28, 20), text(22, &INK)))?;
         let title = match last {
             Some((_, loss)) => {
-                format!("Nats per character; at the end {loss:.3} on held-out text.")
+                format!("Nats per token; at the end {loss:.3} on the held-out windows.")
             }
-            None => "Nats per character.".to_string(),
+            None => "Nats per token.".to_string(),
         };
         root.draw(&Text::new(title, (28, 50), text(14, &MUTED)))?;
         let (_, below) = root.split_vertically(74);

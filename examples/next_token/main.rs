@@ -1,19 +1,24 @@
-//! Next-token prediction: trains a small causal transformer on characters.
+//! Next-token prediction: trains a small causal transformer on a text.
 //!
 //! `cargo run --release --example next_token` needs no flags and no downloads; `--help` lists the
-//! flags. Reading order: [`train`] (the loop), [`corpus`] (the text), [`run`] (the contents of a
+//! flags. Reading order: [`train`] (the loop), [`text`] (the text), [`run`] (the contents of a
 //! checkpoint), [`recipe`] (the hyperparameters), then the rest.
 
 mod attention;
+mod checkpoints;
 mod cli;
-mod corpus;
+#[path = "../common/environment.rs"]
+mod environment;
+mod evaluate;
 mod files;
+mod fine_tune;
 mod finish;
 mod folder;
 mod log;
 mod loss_curve;
 #[path = "../common/output.rs"]
 mod output;
+mod plots;
 mod progress;
 mod recipe;
 mod rescue;
@@ -21,35 +26,37 @@ mod run;
 mod samples;
 mod signals;
 mod stop;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod tales;
+mod text;
+mod tokenizer;
 mod train;
 #[path = "../common/weights.rs"]
 mod weights;
 
 use clap::Parser;
 use cli::Args;
-use corpus::Corpus;
+use fine_tune::Parent;
 use folder::Folder;
 use indicatif::HumanCount;
 use log::Log;
 use output::note;
 use progress::Progress;
-use recipe::{LESS_MEMORY, Preset};
+use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
+use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
 use run::{Purpose, Run};
 use signals::StopRequest;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use stop::{Result, Stop, failed, usage};
+use stop::{OrFailed, Result, Stop, failed, usage};
+use text::Text;
+use train::Plan;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check(LESS_MEMORY);
+    environment::check(LESS_MEMORY);
     if args.list_attention() {
         return output::end(ExitCode::SUCCESS);
     }
@@ -60,28 +67,43 @@ fn main() -> ExitCode {
 fn begin(args: &Args) -> Result<()> {
     match &args.sample {
         Some(prompt) => sample(args, prompt),
+        None if args.evaluate => evaluate::evaluate(args),
         None => train_run(args),
     }
 }
 
 /// Samples from the model of an existing run.
 fn sample(args: &Args, prompt: &str) -> Result<()> {
-    let run = Run::load_model(&Folder::earlier(args.out.as_deref())?)?;
+    let folder = Folder::earlier(args.out.as_deref())?;
+    let run = Run::load_model(&folder.checkpoint_of(args.checkpoint)?)?;
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        samples::print_sample(&run, prompt, count, args.sampler(), &mut Rng::new(seed), || {})
+        let speed = samples::print_sample(&run, prompt, count, args, &mut Rng::new(seed), || {})?;
+        if !args.quiet {
+            speed.note();
+        }
+        Ok(())
     })
+}
+
+/// A run, and what it is trained on.
+struct Beginning {
+    run: Run,
+    text: Text,
+    corpus: Corpus,
+    folder: Folder,
 }
 
 /// Trains, from the start or from a checkpoint, to the last step.
 fn train_run(args: &Args) -> Result<()> {
-    let (mut run, corpus, folder) = if args.resume { earlier(args)? } else { fresh(args)? };
+    let beginning = if args.resume { earlier(args)? } else { fresh(args)? };
+    let Beginning { mut run, text, corpus, folder } = beginning;
     let recipe = run.recipe.clone();
-    let mut log = Log::open(&folder, run.step, recipe.steps)?;
+    let mut log = Log::open(&folder, run.step)?;
     let seconds_before = log.steps().map(|step| step.ms / 1e3).sum::<f64>();
     if !args.quiet {
-        introduce(&run, &corpus, &folder);
+        introduce(&run, &text, &corpus, &folder);
     }
     if !recipe.precision.is_supported() {
         note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
@@ -89,68 +111,113 @@ fn train_run(args: &Args) -> Result<()> {
     let request = StopRequest::watch()?;
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
+    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize) };
     let mut progress = Progress::new(&recipe, run.step, args.quiet);
     with_matmul_precision(recipe.precision, || {
         let trained =
-            train::train(&mut run, &corpus, &folder, eval_every, &mut log, &mut progress, &request);
+            train::train(&mut run, &corpus, &folder, &plan, &mut log, &mut progress, &request);
         progress.end();
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
-        finish::finish(&run, &corpus, &folder, &mut log, args, seconds, &request)
+        finish::finish(&run, (&text, &corpus), &folder, &mut log, args, seconds, &request)
             .or_else(|stop| rescue::rescue(&run, &folder, &mut log, stop))
     })
 }
 
-fn fresh(args: &Args) -> Result<(Run, Corpus, Folder)> {
-    let recipe = args.recipe(&Preset::Tales.recipe());
+/// A new run with its text and its folder, from the flags.
+fn fresh(args: &Args) -> Result<Beginning> {
+    let parent = args.init_from.as_deref().map(Parent::load).transpose()?;
+    let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
+    let mut recipe = args.recipe(&base);
     recipe.check()?;
-    let corpus = Corpus::read(args.data.as_deref())?;
-    corpus.check(recipe.context)?;
-    recipe.check_memory(corpus.vocabulary.len())?;
+    if let Some(parent) = &parent {
+        parent.check(&recipe, args)?;
+        recipe.tokenizer = base.tokenizer;
+    }
+    let text = Text::read(args.data.as_deref())?;
+    let (tokenizer, corpus) = match &parent {
+        Some(parent) => (parent.run.tokenizer.clone(), parent.corpus(&text)?),
+        None => {
+            let tokenizer = recipe.tokenizer.make(&text.documents)?;
+            let corpus = text.corpus(&tokenizer).or_else(failed)?;
+            (tokenizer, corpus)
+        }
+    };
+    corpus.check(recipe.context).or_else(failed)?;
+    recipe.check_memory(tokenizer.vocab_size())?;
     let folder = Folder::fresh(args.out.as_deref())?;
-    Ok((Run::new(recipe, &corpus)?, corpus, folder))
+    tokenizer.save(&folder.tokenizer()).or_else(failed)?;
+    let mut run = Run::new(recipe, text.source.clone(), tokenizer)?;
+    if let Some(parent) = &parent {
+        run.init_from(&parent.run, &parent.name)?;
+    }
+    Ok(Beginning { run, text, corpus, folder })
 }
 
-fn earlier(args: &Args) -> Result<(Run, Corpus, Folder)> {
+/// The run to be resumed, with its text and its folder.
+///
+/// # Errors
+/// If hyperparameters or the text differ.
+fn earlier(args: &Args) -> Result<Beginning> {
     let mut folder = Folder::earlier(args.out.as_deref())?;
     folder.lock()?;
-    let run = Run::load(&folder)?;
-    let changed = run.recipe.differences(&args.recipe(&run.recipe));
+    let mut run = Run::load(&folder)?;
+    let asked = args.recipe(&run.recipe);
+    let free: &[&str] = if args.steps.is_some() { &["steps"] } else { &[] };
+    let changed = run.recipe.differences(&asked, free);
     if !changed.is_empty() {
         return usage(format!(
             "the run in {} cannot be resumed with other hyperparameters:\n  {}\nOmit these flags, or start \
-             a new run without --resume. (The learning rate schedule depends on --steps.)",
+             a new run without --resume. Only --steps can be changed.",
             folder.name(),
             changed.join("\n  ")
         ));
     }
-    let file = args.data.as_deref().or(run.source.file.as_deref());
-    let corpus = Corpus::read(file)?;
-    if corpus.source.fingerprint != run.source.fingerprint {
-        let file = file.unwrap_or(Path::new("the tales"));
-        return failed(format!(
-            "the run in {} was trained on a text that differs from the one in {}",
+    if asked.steps < run.step {
+        return usage(format!(
+            "the run in {} has taken {} steps already, so it cannot end after {}",
             folder.name(),
-            file.display()
+            run.step,
+            asked.steps
         ));
     }
+    if asked.steps != run.recipe.steps {
+        run.change_steps(asked.steps);
+    }
+    let file = args.data.as_deref().or(run.source.file.as_deref());
+    let text = Text::read(file)?;
+    text.check_same(&run.source, &folder.name(), file)?;
+    let corpus = text.corpus(&run.tokenizer).or_failed("cannot read the text")?;
+    corpus.check(run.recipe.context).or_else(failed)?;
     folder.remove_temporary_files();
-    Ok((run, corpus, folder))
+    Ok(Beginning { run, text, corpus, folder })
 }
 
 /// Prints the configuration of the run.
-fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
+fn introduce(run: &Run, text: &Text, corpus: &Corpus, folder: &Folder) {
     let count = |n: usize| HumanCount(n as u64);
-    let text = match &run.source.file {
-        Some(file) => file.display().to_string(),
-        None => "generated tales".into(),
-    };
     let r = &run.recipe;
+    let (characters, vocab) = (text.characters(), run.tokenizer.vocab_size());
+    let documents = match text.documents.len() {
+        1 => String::new(),
+        n => format!("{} documents, ", count(n)),
+    };
+    let tokens = match &run.tokenizer {
+        Tokenizer::Char(vocabulary) => format!("{} different", vocabulary.chars().len()),
+        _ => {
+            let all = corpus.train().len() + corpus.held_out().len();
+            let name = &r.tokenizer;
+            format!("as {} tokens of {vocab} different ones ({name})", count(all))
+        }
+    };
     note!(
-        "Text     {text}\n         {} characters, {} different; the last tenth is held out",
-        count(corpus.train.len() + corpus.held_out.len()),
-        run.vocabulary.len(),
+        "Text     {}\n         {documents}{} characters, {tokens}; the last tenth is held out",
+        run.source.name(),
+        count(characters),
     );
+    if let Some(origin) = &run.history.init_from {
+        note!("Weights  those of {} after step {}", origin.run, origin.step);
+    }
     note!(
         "Model    {} layers, {} heads, {} wide, context {}: {} parameters",
         r.layers,
@@ -165,11 +232,23 @@ fn introduce(run: &Run, corpus: &Corpus, folder: &Folder) {
     }
     let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
     note!(
-        "Training {} steps of {} windows on {} threads{from}; Ctrl-C stops and saves",
+        "Training {} steps with batches of {} sequences on {} threads{from}; Ctrl-C stops and saves",
         r.steps,
         r.batch,
         retrograd::tensor::threads(),
     );
+    note!("         {}", r.schedule_in_words());
+    if let Some(changed) = run.history.changed_steps.last() {
+        let earlier = Recipe { steps: changed.before, ..r.clone() };
+        let now = Recipe { steps: changed.after, ..r.clone() };
+        let at = changed.at;
+        note!(
+            "         until step {at} that of {} steps; there the learning rate went from {} to {}",
+            changed.before,
+            rounded(earlier.schedule().lr(at.saturating_sub(1))),
+            rounded(now.schedule().lr(at))
+        );
+    }
     if r.precision != MatmulPrecision::F32 && r.precision.is_supported() {
         note!("Matrix multiplication in {}", r.precision);
     }

@@ -1,13 +1,18 @@
 //! A run: model, optimiser, number of steps, and the checkpoint with all of them.
 
-use crate::corpus::{Corpus, Source, Vocabulary};
+use crate::checkpoints::Best;
 use crate::folder::Folder;
 use crate::recipe::Recipe;
 use crate::stop::{OrFailed, Result, Stop, failed, usage};
+use crate::text::Source;
+use crate::tokenizer::with_feature;
 use retrograd::nn::ConfigError;
 use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
+use retrograd::nn::text::{TextError, Tokenizer};
 use retrograd::prelude::*;
 use retrograd::tensor::random::Key;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,11 +24,39 @@ use std::path::Path;
 pub struct Run<O = Box<dyn Optimizer>> {
     pub recipe: Recipe,
     pub source: Source,
-    pub vocabulary: Vocabulary,
+    pub tokenizer: Tokenizer,
     pub model: Gpt,
     pub optimizer: O,
     /// Steps taken.
     pub step: u64,
+    /// The evaluation during training with the lowest held-out loss.
+    pub best: Option<Best>,
+    pub history: History,
+}
+
+/// What a recipe does not tell about a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// The run whose weights were the first ones.
+    pub init_from: Option<Origin>,
+    /// Changes of the number of steps, by `--resume --steps`.
+    pub changed_steps: Vec<ChangedSteps>,
+}
+
+/// The run whose weights were the first ones of another run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The folder or file.
+    pub run: String,
+    pub step: u64,
+}
+
+/// From this step on, the schedule was that of another number of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangedSteps {
+    pub at: u64,
+    pub before: u64,
+    pub after: u64,
 }
 
 /// The purposes of random numbers. Each has its own seed.
@@ -43,10 +76,23 @@ impl Recipe {
 
 impl Run {
     /// A new run.
-    pub fn new(recipe: Recipe, corpus: &Corpus) -> Result<Run> {
-        Run::build(recipe, corpus.source.clone(), corpus.vocabulary.clone())
-            .and_then(Run::with_optimizer)
-            .or_else(usage)
+    pub fn new(recipe: Recipe, source: Source, tokenizer: Tokenizer) -> Result<Run> {
+        Run::build(recipe, source, tokenizer).and_then(Run::with_optimizer).or_else(usage)
+    }
+
+    /// Takes over the weights of another run.
+    pub fn init_from(&mut self, parent: &Run<()>, name: &str) -> Result<()> {
+        let weights = parent.model.state_dict();
+        self.model.load_state_dict(&weights).or_failed(format!("cannot use {name}"))?;
+        self.history.init_from = Some(Origin { run: name.to_string(), step: parent.step });
+        Ok(())
+    }
+
+    /// Changes the number of steps. The schedule is that of a run of so many steps, from here on.
+    pub fn change_steps(&mut self, steps: u64) {
+        let change = ChangedSteps { at: self.step, before: self.recipe.steps, after: steps };
+        self.history.changed_steps.push(change);
+        self.recipe.steps = steps;
     }
 
     /// Writes the checkpoint atomically: after a crash, the file is the old one or the new one.
@@ -64,7 +110,9 @@ impl Run {
         file.note("step", &self.step);
         file.note("recipe", &self.recipe);
         file.note("text", &self.source);
-        file.note("vocabulary", &self.vocabulary);
+        file.note("tokenizer", &self.tokenizer);
+        file.note("best", &self.best);
+        file.note("history", &self.history);
         file.save(&folder.checkpoint()).or_failed("cannot save")
     }
 
@@ -105,25 +153,25 @@ impl Run<()> {
     fn build(
         recipe: Recipe,
         source: Source,
-        vocabulary: Vocabulary,
+        tokenizer: Tokenizer,
     ) -> std::result::Result<Run<()>, ConfigError> {
         let mut rng = Rng::new(recipe.seed_for(Purpose::Weights));
-        let model = Gpt::new(recipe.model(vocabulary.len()), &mut rng)?;
-        Ok(Run { recipe, source, vocabulary, model, optimizer: (), step: 0 })
+        let model = Gpt::new(recipe.model(tokenizer.vocab_size()), &mut rng)?;
+        let history = History::default();
+        Ok(Run { recipe, source, tokenizer, model, optimizer: (), step: 0, best: None, history })
     }
 
     fn with_optimizer(self) -> std::result::Result<Run, ConfigError> {
         let optimizer = self.recipe.optimizer(&self.model)?;
-        let Run { recipe, source, vocabulary, model, step, .. } = self;
-        Ok(Run { recipe, source, vocabulary, model, optimizer, step })
+        let Run { recipe, source, tokenizer, model, step, best, history, .. } = self;
+        Ok(Run { recipe, source, tokenizer, model, optimizer, step, best, history })
     }
 
     /// Loads the model only, a third of the checkpoint.
-    pub fn load_model(folder: &Folder) -> Result<Run<()>> {
-        let path = folder.checkpoint();
-        Checkpoint::load_filtered(&path, |name| name.starts_with("model."))
+    pub fn load_model(path: &Path) -> Result<Run<()>> {
+        Checkpoint::load_filtered(path, |name| name.starts_with("model."))
             .map_err(Into::into)
-            .and_then(|file| Run::restore(&path, &file))
+            .and_then(|file| Run::restore(path, &file))
             .or_failed("cannot load")
     }
 
@@ -134,24 +182,45 @@ impl Run<()> {
         let note = |e: CheckpointError| format!("{} is of another program: {e}", path.display());
         let recipe = file.read_note("recipe").map_err(note)?;
         let source = file.read_note("text").map_err(note)?;
-        let vocabulary = file.read_note("vocabulary").map_err(note)?;
-        let mut run = Run::build(recipe, source, vocabulary)?;
+        let mut run = Run::build(recipe, source, tokenizer(file, note)?)?;
         run.step = file.read_note("step").map_err(note)?;
+        run.best = later_note(file, "best").map_err(note)?;
+        run.history = later_note(file, "history").map_err(note)?;
         run.model.load_state_dict(&file.get("model")?)?;
         Ok(run)
     }
 }
 
+/// A note that older checkpoints lack.
+fn later_note<D: DeserializeOwned + Default>(
+    file: &Checkpoint,
+    name: &str,
+) -> std::result::Result<D, CheckpointError> {
+    if file.notes.contains_key(name) { file.read_note(name) } else { Ok(D::default()) }
+}
+
+/// The tokenizer of a checkpoint. Older ones have characters as a text.
+fn tokenizer(
+    file: &Checkpoint,
+    other: impl Fn(CheckpointError) -> String,
+) -> std::result::Result<Tokenizer, String> {
+    if let Some(json) = file.notes.get("tokenizer") {
+        return Tokenizer::from_json(json.json()).map_err(|e| match e {
+            TextError::NeedsFeature { .. } => format!("{e}{}", with_feature()),
+            e => e.to_string(),
+        });
+    }
+    let characters: String = file.read_note("vocabulary").map_err(other)?;
+    Ok(Tokenizer::chars([characters.as_str()]))
+}
+
 impl<O> Run<O> {
-    /// The tokens of a prompt.
+    /// The tokens of a prompt, of which there is at least one.
     pub fn encode(&self, prompt: &str) -> Result<Vec<i64>> {
-        self.vocabulary.encode(prompt).map_err(|unknown| {
-            let unknown: Vec<String> = unknown.iter().map(|c| format!("{c:?}")).collect();
-            let known = String::from(self.vocabulary.clone());
-            Stop::Usage(format!(
-                "the vocabulary does not contain {}; it contains {known:?}",
-                unknown.join(", ")
-            ))
-        })
+        let tokens = self.tokenizer.encode(prompt).map_err(|e| Stop::Usage(e.to_string()))?;
+        if tokens.is_empty() {
+            return usage(format!("the tokenizer has no tokens for {prompt:?}"));
+        }
+        Ok(tokens)
     }
 }

@@ -1,10 +1,13 @@
 //! Samples from the model.
 
-use crate::output::{self, print, say};
+use crate::cli::Args;
+use crate::output::{self, note, print, say};
 use crate::run::Run;
 use crate::stop::Result;
-use retrograd::nn::Sampler;
+use indicatif::HumanCount;
+use retrograd::nn::until;
 use retrograd::prelude::*;
+use std::time::Instant;
 
 /// The prompts of the samples after training on the default text.
 const TALES: [&str; 3] = ["Once upon a time", "\"Good morning,\" said the fox", "THE LOST"];
@@ -33,26 +36,59 @@ pub fn first_words(text: &str, most: usize) -> String {
     text.chars().take(end).collect()
 }
 
-/// Prints the prompt and its continuation by the model, character by character; `each` is called
-/// after each one.
+/// The number of tokens that were generated, and the time that this took.
+#[derive(Clone, Copy, Default)]
+pub struct Speed {
+    tokens: usize,
+    seconds: f64,
+}
+
+impl Speed {
+    pub fn add(&mut self, other: Speed) {
+        self.tokens += other.tokens;
+        self.seconds += other.seconds;
+    }
+
+    /// Prints the tokens per second.
+    pub fn note(self) {
+        if self.tokens > 0 {
+            let rate = (self.tokens as f64 / self.seconds.max(1e-9)).round() as u64;
+            note!("Sampled {} tokens, {} per second", self.tokens, HumanCount(rate));
+        }
+    }
+}
+
+/// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
+/// `each` is called after each token.
 pub fn print_sample<O>(
     run: &Run<O>,
     prompt: &str,
     count: usize,
-    sampler: Sampler,
+    args: &Args,
     rng: &mut Rng,
     each: impl Fn(),
-) -> Result<()> {
+) -> Result<Speed> {
     let tokens = run.encode(prompt)?;
     print(format_args!("{prompt}"));
-    run.model.generate(&tokens, count, sampler, rng, |token| {
-        print(format_args!("{}", run.vocabulary.decode(token)));
+    let mut speed = Speed::default();
+    let begin = Instant::now();
+    let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
+    let mut stream = Some(run.tokenizer.decode_stream());
+    // At the end, what is left of an incomplete character.
+    let texts = generated.inspect(|_| speed.tokens += 1).map(Some).chain([None]);
+    let texts = texts.map(|token| match (token, &mut stream) {
+        (Some(token), Some(stream)) => stream.step(token),
+        _ => stream.take().map_or_else(String::new, |stream| stream.finish()),
+    });
+    for text in until(texts, args.stop.iter().cloned()) {
+        print(format_args!("{text}"));
         if !output::is_open() {
-            // Samples are the last output, and `generate` does not stop early.
+            // Samples are the last output.
             output::leave();
         }
         each();
-    });
+    }
+    speed.seconds = begin.elapsed().as_secs_f64();
     say!("");
-    Ok(())
+    Ok(speed)
 }

@@ -1,8 +1,10 @@
 //! The training loop.
 
-use crate::corpus::{Batch, Corpus};
+use crate::checkpoints::Best;
+use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
 use crate::log::{Evaluation, Line, Log, Step};
+use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
 use crate::recipe::{CLIP, Recipe};
 use crate::rescue::{interrupted, rescue, stopped};
@@ -10,48 +12,68 @@ use crate::run::{Purpose, Run};
 use crate::signals::StopRequest;
 use crate::stop::{Result, failed};
 use retrograd::nn::optim::StepError;
+use retrograd::nn::text::{Batch, Corpus, Window};
 use retrograd::prelude::*;
 use std::time::Instant;
 
-/// Held-out windows of an evaluation during training.
-const EVAL_WINDOWS: usize = 64;
-/// Held-out windows per batch.
-const EVAL_BATCH: usize = 32;
+/// Checkpoints and evaluations of a run.
+pub struct Plan {
+    /// Steps between evaluations.
+    pub eval_every: u64,
+    /// How many checkpoints of evaluations are kept, beside the last and the best one.
+    pub keep: Option<usize>,
+}
 
-/// Takes the remaining steps. Before the first step and every `eval_every` steps, the held-out loss
-/// is evaluated and a checkpoint written. A checkpoint is also written after the last step, on a
-/// signal, and if the log cannot be written.
+/// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
+/// the held-out loss is evaluated, always on the same windows, a checkpoint written and the loss curve
+/// drawn. The same, without the evaluation, happens on a signal and if the log cannot be written.
 pub fn train(
     run: &mut Run,
     corpus: &Corpus,
     folder: &Folder,
-    eval_every: u64,
+    plan: &Plan,
     log: &mut Log,
     progress: &mut Progress,
     request: &StopRequest,
 ) -> Result<()> {
-    let windows = corpus.windows(run.recipe.context);
-    let windows = spread(&windows, EVAL_WINDOWS);
+    let windows = spread(&corpus.windows(run.recipe.context));
     let last = run.recipe.steps;
-    // Before the first step. The checkpoint is saved first, so that no folder has a log alone.
+    // Before the first step. The checkpoint is saved first, so every folder with a log has one.
     if run.step == 0 && log.lines.is_empty() {
         run.save(folder)?;
-        log.write(folder, evaluation(run, &windows, folder, progress)?)?;
+        let evaluation = evaluation(run, &windows, folder, progress)?;
+        log.write(folder, Line::Evaluation(evaluation))?;
+    }
+    // The program may have been killed between the checkpoint and its copy.
+    if run.best.is_some_and(|best| best.step == run.step) {
+        folder.copy_as_best()?;
     }
     while run.step < last {
         let step = take_step(run, corpus, folder)?;
         let mut record = || {
             let mut logged = log.write(folder, Line::Step(step));
             progress.step(&step);
-            // The last evaluation uses all of the held-out text, and is not part of the loop.
-            let evaluate = run.step.is_multiple_of(eval_every) && run.step < last;
+            let evaluate = run.step.is_multiple_of(plan.eval_every) || run.step == last;
+            let mut is_best = false;
             if evaluate {
-                let line = evaluation(run, &windows, folder, progress)?;
-                logged = logged.and_then(|()| log.write(folder, line));
+                let evaluation = evaluation(run, &windows, folder, progress)?;
+                let Evaluation { step, val_loss, .. } = evaluation;
+                is_best = run.best.is_none_or(|best| val_loss < best.val_loss);
+                if is_best {
+                    run.best = Some(Best { step, val_loss });
+                }
+                logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
             }
             let stop = request.exit_code();
-            if evaluate || stop.is_some() || run.step == last || logged.is_err() {
+            if evaluate || stop.is_some() || logged.is_err() {
                 run.save(folder)?;
+                draw_loss_curve(folder, log)?;
+            }
+            if is_best {
+                folder.copy_as_best()?;
+            }
+            if let Some(count) = plan.keep.filter(|_| evaluate) {
+                folder.keep(run.step, count)?;
             }
             match (logged, stop) {
                 (Err(why), _) => failed(format!("{}. {}", why.text(), stopped(run, folder))),
@@ -95,42 +117,21 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     Ok(Step { step: run.step, loss: value, lr, grad_norm, ms: seconds * 1e3, tokens_per_s })
 }
 
-/// The loss on some held-out windows, as a line of the log.
+/// The loss on some held-out windows.
 fn evaluation(
     run: &Run,
-    windows: &[&[i64]],
+    windows: &[Window<'_>],
     folder: &Folder,
     progress: &mut Progress,
-) -> Result<Line> {
+) -> Result<Evaluation> {
     let never = StopRequest::default();
-    let val_loss = held_out_loss(&run.model, windows, &never).unwrap_or(f64::NAN);
+    let metrics = metrics(&run.model, windows, &never).unwrap_or_default();
+    let val_loss = metrics.loss();
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
-    let evaluation = Evaluation { step: run.step, val_loss };
+    let bits_per_byte = Some(metrics.bits_per_byte());
+    let evaluation = Evaluation { step: run.step, val_loss, bits_per_byte };
     progress.evaluation(&evaluation);
-    Ok(Line::Evaluation(evaluation))
-}
-
-/// The mean loss over the targets of all windows; `None` if a signal was received.
-pub fn held_out_loss(model: &Gpt, windows: &[&[i64]], request: &StopRequest) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0);
-    // The last window may be shorter, and is then a batch of its own.
-    let equal = windows.chunk_by(|a, b| a.len() == b.len());
-    for group in equal.flat_map(|windows| windows.chunks(EVAL_BATCH)) {
-        if request.is_made() {
-            return None;
-        }
-        let Batch { tokens, targets } = Batch::new(group.iter().copied());
-        let loss = no_grad(|| model.loss(&tokens, &targets, &mut Pass::eval()));
-        sum += f64::from(loss.item()) * tokens.numel() as f64;
-        count += tokens.numel();
-    }
-    Some(sum / count as f64)
-}
-
-/// At most `n` of the windows, evenly spread.
-fn spread<'a>(windows: &[&'a [i64]], n: usize) -> Vec<&'a [i64]> {
-    let n = n.min(windows.len());
-    (0..n).map(|i| windows[i * windows.len() / n]).collect()
+    Ok(evaluation)
 }

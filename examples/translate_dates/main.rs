@@ -8,10 +8,10 @@ mod alignment;
 #[path = "../common/bar.rs"]
 mod bar;
 mod dates;
+#[path = "../common/environment.rs"]
+mod environment;
 #[path = "../common/output.rs"]
 mod output;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 #[path = "../common/svg.rs"]
 mod svg;
 mod translator;
@@ -57,7 +57,7 @@ const EACH: usize = 200;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     output::end(match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -11,6 +11,8 @@
 //! the results of their exercises.
 
 mod check;
+#[path = "../common/environment.rs"]
+mod environment;
 #[path = "../common/output.rs"]
 mod output;
 mod s0;
@@ -18,8 +20,6 @@ mod s1;
 mod s2;
 mod s3;
 mod s4;
-#[path = "../common/surroundings.rs"]
-mod surroundings;
 
 use check::Lesson;
 use clap::{Parser, ValueEnum};
@@ -84,7 +84,7 @@ fn preface(l: &mut Lesson) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    surroundings::check("close other programs");
+    environment::check("close other programs");
     let mut lesson = Lesson::default();
     preface(&mut lesson);
     for tutorial in Tutorial::value_variants() {

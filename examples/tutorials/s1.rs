@@ -18,7 +18,7 @@ fn inputs() -> Tensor {
     ])
 }
 
-/// The whole tutorial.
+/// Writes the tutorial to `l`.
 pub fn run(l: &mut Lesson) {
     l.chapter("s1  A notebook on self-attention with trainable weights", include_str!("s1.rs"));
     l.say(
@@ -68,7 +68,7 @@ fn by_hand(l: &mut Lesson) {
         WORDS[1]
     ));
     l.bars(&WORDS, &weights.select(0, 1).to_vec());
-    l.say("Every row of the context is a mean of the values with these weights.");
+    l.say("Every row of the context is the mean of the values, weighted by a row of the weights.");
     //> context
     let context = weights.matmul(&v);
     l.code("context");
@@ -123,7 +123,7 @@ fn why_divide(l: &mut Lesson) {
         "1024 random queries with 16 keys each. \"Largest\" is the mean of the largest of the \
          16 weights (1/16 = 0.06 if all are equal, 1 if one key has all the weight). \"Slope\" \
          is the sum of the derivatives of each weight with respect to its score, which scales \
-         the gradient that the softmax passes back.",
+         the gradient that is propagated through the softmax.",
     );
     let rng = &mut Rng::new(1);
     let mut table = String::from(

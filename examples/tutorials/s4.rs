@@ -14,7 +14,7 @@ struct Weights {
     value: Tensor,
 }
 
-/// The whole tutorial.
+/// Writes the tutorial to `l`.
 pub fn run(l: &mut Lesson) {
     l.chapter(
         "s4  Self-attention from scratch (Sebastian Raschka): weights on the left",
@@ -94,8 +94,8 @@ fn one_word(l: &mut Lesson, x: &Tensor) -> (Weights, TorchRng) {
     l.same("context_vector_2.shape:", size(context_vector_2.shape()), "torch.Size([28])");
     l.table("s4.context2", &context_vector_2);
     l.wrong(
-        "Scaling is said to give the weight vectors about the same Euclidean length. It gives \
-         the scores a variance that does not grow with d_k; s1 measures it. Without it the \
+        "The tutorial says that scaling gives the weight vectors about the same Euclidean \
+         length. It gives the scores a variance that does not grow with d_k (measured in s1). Without it the \
          scores above, up to 11, would give nearly all the weight to one word:",
     );
     l.bars(&words(SENTENCE), &omega_2.softmax(0).to_vec());
@@ -139,7 +139,7 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
     l.same("multihead_keys.shape:", size(keys.shape()), "torch.Size([3, 6, 24])");
     l.same("multihead_values.shape:", size(values.shape()), "torch.Size([3, 6, 28])");
     l.wrong(
-        "The word in focus is called the third here, index 2; the code still uses x_2, the \
+        "Here the tutorial calls the query the third word, index 2; its code still uses x_2, the \
          second.",
     );
     l.say(
@@ -154,8 +154,8 @@ fn heads(l: &mut Lesson, x: &Tensor, mut rng: TorchRng) {
     l.table("s4.multi.weights", &weights.squeeze(1));
     l.table("s4.multi.context", &z);
     l.say(
-        "(PyTorch and this library print in scientific notation if the largest element is more \
-         than a thousand times the smallest.) The weights of the query \"is\" in each head:",
+        "(PyTorch and this library print in scientific notation if the largest magnitude is more \
+         than a thousand times the smallest that is not 0.) The weights of the query \"is\" in each head:",
     );
     for head in 0..3 {
         l.say(&format!("head {}", head + 1));
@@ -191,7 +191,7 @@ fn cross(l: &mut Lesson, x: &Tensor, w: &Weights, mut rng: TorchRng) {
     l.table("s4.cross.weights", &weights);
     l.table("s4.cross.context", &z);
     l.wrong(
-        "Both sentences are said to need the same embedding width. As in s3, only queries and \
+        "The tutorial says that both sentences must have the same embedding width. As in s3, only queries and \
          keys must have the same width; Wk and Wv may have any number of columns.",
     );
     l.say("If the second sentence is the first, cross-attention is self-attention:");

@@ -2,6 +2,7 @@
 
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::{PointwiseFn, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;
@@ -25,6 +26,8 @@ pub enum Activation {
     GeluTanh,
     /// `x · sigmoid(x)`
     Silu,
+    /// `x · min(max(x + 3, 0), 6) / 6`
+    Hardswish,
     /// `1 / (1 + e⁻ˣ)`
     Sigmoid,
     /// Hyperbolic tangent.
@@ -56,6 +59,7 @@ impl Activation {
             Activation::Gelu => Gelu.into(),
             Activation::GeluTanh => GeluTanh.into(),
             Activation::Silu => Silu.into(),
+            Activation::Hardswish => Hardswish.into(),
             Activation::Sigmoid => Sigmoid.into(),
             Activation::Tanh => Tanh.into(),
             Activation::Softplus => Softplus.into(),
@@ -67,9 +71,9 @@ impl Activation {
 impl<T: Real> Layer<T> for Activation {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        match self.function() {
+        Call::start(self).end(match self.function() {
             Some(function) => x.apply(&function),
             None => x.clone(),
-        }
+        })
     }
 }

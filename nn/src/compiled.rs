@@ -39,7 +39,7 @@ fn gpt<T: Real, I: Integer>(model: &Gpt<T>, tokens: &Tensor<I>) {
     let _ = [model.forward(tokens, &mut pass), model.loss(tokens, tokens, &mut pass)];
     let _ = model.forward_cached(tokens, &mut model.cache());
     let _ = (model.loss_and_gradients(tokens, tokens, &mut pass), model.attention_maps(tokens));
-    model.generate(&[], 0, Sampler::default(), &mut Rng::new(0), |_| ());
+    let _ = model.generate(&[], Sampler::default(), &mut Rng::new(0)).next();
     let _ = (model.state_dict(), model.load_state_dict(&StateDict::new()));
 }
 

@@ -2,6 +2,7 @@
 
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -67,9 +68,9 @@ impl<T: Real> Module<T> for Dropout {
 
 impl<T: Real> Layer<T> for Dropout {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        match self.key(pass) {
+        Call::start(self).end(match self.key(pass) {
             Some(key) => x.dropout(self.p, key),
             None => x.clone(),
-        }
+        })
     }
 }

@@ -69,4 +69,7 @@ impl<T: Real> Module<T> for Embedding<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         v.param("weight", &self.weight);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }

@@ -2,7 +2,7 @@
 
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{IntoShape, Real, Shape, Tensor};
 
 /// A distribution for the weights `[outputs, inputs]` of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +13,20 @@ pub enum Init {
     Normal {
         /// Standard deviation.
         std: f64,
+    },
+    /// Normal with mean 0, without values beyond `bound`: these are sampled again. `std` is the deviation of
+    /// the normal distribution before; `trunc_normal_(std=std, a=-bound, b=bound)` in PyTorch.
+    TruncatedNormal {
+        /// Standard deviation of the normal distribution.
+        std: f64,
+        /// The largest magnitude.
+        bound: f64,
+    },
+    /// A random matrix with orthonormal rows, or orthonormal columns if there are fewer of them, times
+    /// `gain`. All such matrices are equally likely. Saxe et al. 2013 (arXiv 1312.6120).
+    Orthogonal {
+        /// Factor of the matrix.
+        gain: f64,
     },
     /// Uniform on `[-bound, bound)`.
     Uniform {
@@ -58,8 +72,8 @@ impl Init {
     /// second axis (an error in PyTorch) there are as many inputs as outputs.
     ///
     /// # Panics
-    /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if there is
-    /// no memory for such a tensor.
+    /// If a constant is NaN, or a deviation, bound or gain is negative or not finite; if an orthogonal
+    /// tensor has fewer than two axes; if there is no memory for such a tensor.
     ///
     /// ```
     /// # use retrograd_nn::init::Init;
@@ -68,7 +82,7 @@ impl Init {
     /// assert_eq!(x.to_vec(), [0.5, 0.5]);
     /// ```
     #[track_caller]
-    pub fn sample<T: Real>(self, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+    pub fn sample<T: Real>(self, shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
         self.check();
         let shape = shape.into();
         let field: usize = shape.iter().skip(2).product();
@@ -80,6 +94,8 @@ impl Init {
         match self {
             Init::Constant(c) => Tensor::full(shape, T::from_f64(c)),
             Init::Normal { std } => normal(shape, std, rng),
+            Init::TruncatedNormal { std, bound } => truncated_normal(shape, std, bound, rng),
+            Init::Orthogonal { gain } => orthogonal(shape, gain, rng),
             Init::Uniform { bound } => uniform(shape, bound, rng),
             Init::TorchLinear => uniform(shape, 1.0 / inputs.sqrt(), rng),
             Init::XavierUniform { gain } => {
@@ -103,8 +119,13 @@ impl Init {
                 .or_panic();
                 return;
             }
+            Init::TruncatedNormal { std, bound } => {
+                Init::Uniform { bound }.check();
+                ("standard deviation", std)
+            }
             Init::Normal { std } => ("standard deviation", std),
             Init::Uniform { bound } => ("bound", bound),
+            Init::Orthogonal { gain } => ("gain", gain),
             Init::XavierUniform { gain } | Init::XavierNormal { gain } => ("gain", gain),
             Init::TorchLinear | Init::KaimingUniform | Init::KaimingNormal => return,
         };
@@ -125,9 +146,148 @@ fn uniform<T: Real>(shape: Shape, bound: f64, rng: &mut Rng) -> Tensor<T> {
     Tensor::uniform(shape, -bound, bound, rng)
 }
 
+/// Samples values again until all magnitudes are at most `bound`.
+#[track_caller]
+fn truncated_normal<T: Real>(shape: Shape, std: f64, bound: f64, rng: &mut Rng) -> Tensor<T> {
+    if bound < std {
+        // Few normal values are within the bounds. Uniform values are, of which each is kept with a
+        // probability proportional to the density: at least e^(-1/2).
+        let (key, mut n) = (rng.key(), 0);
+        let mut next = || {
+            n += 1;
+            key.uniform(n - 1)
+        };
+        let mut element = || loop {
+            let x = bound * (2.0 * next() - 1.0);
+            if next() < (-0.5 * (x / std).powi(2)).exp() {
+                return T::from_f64(x);
+            }
+        };
+        return Tensor::from_vec((0..shape.numel()).map(|_| element()).collect(), shape);
+    }
+    let mut x = normal::<T>(shape, std, rng);
+    loop {
+        let rejected = x.abs().gt(T::from_f64(bound));
+        if !rejected.any(..).item() {
+            return x;
+        }
+        x = rejected.where_(&normal(shape, std, rng), &x);
+    }
+}
+
+/// Gram-Schmidt orthogonalisation of the rows of a normal matrix, or of its columns if there are fewer.
+/// Each row is orthogonalised twice, after which rounding errors do not accumulate.
+#[track_caller]
+fn orthogonal<T: Real>(shape: Shape, gain: f64, rng: &mut Rng) -> Tensor<T> {
+    require(shape.rank() >= 2, "init", ErrorKind::Rank, || {
+        format!("an orthogonal tensor has at least two axes, got {shape:?}")
+    })
+    .or_panic();
+    let (rows, columns) = (shape[0], shape.iter().skip(1).product::<usize>());
+    let (few, many) = (rows.min(columns), rows.max(columns));
+    let mut q = Tensor::<f64>::randn([few, many], rng).to_vec();
+    for i in 0..few {
+        let (before, rest) = q.split_at_mut(i * many);
+        let row = &mut rest[..many];
+        for _ in 0..2 {
+            for other in before.chunks(many) {
+                add_scaled(row, -dot(row, other), other);
+            }
+        }
+        let norm = dot(row, row).sqrt();
+        for x in row {
+            *x /= norm;
+        }
+    }
+    let q = Tensor::from_vec(q, [few, many]);
+    let q = if rows == few { q } else { q.t() };
+    let elements = q.to_vec().into_iter().map(|x| T::from_f64(gain * x)).collect();
+    Tensor::from_vec(elements, shape)
+}
+
+/// `Σ aᵢbᵢ`, by eight partial sums.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(x, y)| x * y).sum();
+    for (a, b) in a.zip(b) {
+        for i in 0..8 {
+            sums[i] += a[i] * b[i];
+        }
+    }
+    rest + sums.iter().sum::<f64>()
+}
+
+/// `y += scale · x`.
+fn add_scaled(y: &mut [f64], scale: f64, x: &[f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += scale * x;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn truncated_normals_have_the_moments_of_their_distribution() {
+        // The deviation of a standard normal distribution within ±a: √(1 - 2aφ(a) / (2Φ(a) - 1)).
+        for (std, a, want) in
+            [(0.5, 2.0, 0.879626), (0.5, 1.0, 0.539560), (2.0, 0.5, 0.284041), (1.0, 9.0, 1.0)]
+        {
+            let bound = a * std;
+            let x: Tensor<f64> =
+                Init::TruncatedNormal { std, bound }.sample([200, 300], &mut Rng::new(3));
+            assert!(x.abs().max(..).item() <= bound, "{a}");
+            let ratio = x.std(.., 0).item() / std / want;
+            assert!((ratio - 1.0).abs() < 0.02, "within {a} deviations: {ratio}");
+            assert!(x.mean(..).item().abs() < 0.02 * std, "{a}");
+        }
+        let zero: Tensor<f32> =
+            Init::TruncatedNormal { std: 1.0, bound: 0.0 }.sample([5], &mut Rng::new(1));
+        assert_eq!(zero.to_vec(), [0.0; 5]);
+        let zero: Tensor<f32> =
+            Init::TruncatedNormal { std: 0.0, bound: 1.0 }.sample([5], &mut Rng::new(1));
+        assert_eq!(zero.to_vec(), [0.0; 5]);
+        let none: Tensor<f32> =
+            Init::TruncatedNormal { std: 1.0, bound: 1.0 }.sample([0, 3], &mut Rng::new(1));
+        assert_eq!(none.numel(), 0);
+    }
+
+    #[test]
+    fn orthogonal_matrices_are_orthogonal() {
+        for shape in [
+            vec![7, 7],
+            vec![5, 30],
+            vec![30, 5],
+            vec![4, 3, 2],
+            vec![1, 1],
+            vec![0, 3],
+            vec![3, 0],
+        ] {
+            let x: Tensor<f64> =
+                Init::Orthogonal { gain: 3.0 }.sample(&shape[..], &mut Rng::new(3));
+            let matrix = x.reshape([shape[0], shape[1..].iter().product()]);
+            let few = matrix.size(0) <= matrix.size(1);
+            let gram = if few { matrix.matmul(&matrix.t()) } else { matrix.t().matmul(&matrix) };
+            let difference = gram - &(Tensor::eye(gram_size(&shape)) * 9.0);
+            let worst = difference.abs().to_vec().into_iter().fold(0.0, f64::max);
+            assert!(worst < 1e-13, "{shape:?}: {worst}");
+        }
+        let x: Tensor<f32> = Init::Orthogonal { gain: 1.0 }.sample([64, 64], &mut Rng::new(1));
+        let worst = (x.matmul(&x.t()) - &Tensor::eye(64)).abs().max(..).item();
+        assert!(worst < 1e-6, "{worst}");
+        let first = |seed| -> f32 {
+            let x: Tensor<f32> = Init::Orthogonal { gain: 1.0 }.sample([1, 1], &mut Rng::new(seed));
+            x.item()
+        };
+        let signs: Vec<f32> = (0..20).map(first).collect();
+        assert!(signs.contains(&1.0) && signs.contains(&-1.0), "{signs:?}");
+    }
+
+    fn gram_size(shape: &[usize]) -> usize {
+        shape[0].min(shape[1..].iter().product())
+    }
 
     fn spread(init: Init) -> (f64, f64) {
         let x: Tensor<f64> = init.sample([200, 300], &mut Rng::new(3));

@@ -26,13 +26,14 @@
 //!
 //! | subject | items |
 //! |---|---|
-//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`] |
+//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`], [`Summary`] |
 //! | mode and randomness of a forward pass | [`Pass`] |
 //! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
 //! | a language model from parts | [`Gpt`], [`GptConfig`], [`AttentionKind`], [`Block`], [`CausalAttention`], [`FeedForward`], [`Sampler`] |
 //! | encoders and decoders | [`TransformerEncoderLayer`], [`TransformerDecoderLayer`] |
-//! | training | [`optim`], [`schedule`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | training | [`optim`], [`schedule`], [`LrRangeTest`], [`Ema`], [`init`] (and [`torch_init`], with PyTorch's random numbers) |
+//! | text | [`text`]: tokenizers, corpora, batches, packed documents, bits per byte |
 //! | files | [`checkpoint`]: tensors and notes in safetensors; [`npy`]: NumPy's format, and with the feature `npz` its archives |
 //! | weights of other programs | [`pretrained`]: GPT-2, nanoGPT and Llama; [`StateMap`] for others |
 //! | tests of your own modules | [`testing`] |
@@ -45,10 +46,12 @@ pub mod checkpoint;
 pub mod compiled;
 mod config_error;
 mod dropout;
+mod ema;
 mod embedding;
 mod gpt;
 pub mod init;
 mod linear;
+mod lr_range_test;
 mod module;
 mod norm;
 pub mod optim;
@@ -59,7 +62,9 @@ mod residual;
 pub mod schedule;
 mod state;
 mod state_map;
+mod summary;
 pub mod testing;
+pub mod text;
 pub mod torch_init;
 mod transformer;
 
@@ -69,18 +74,21 @@ pub use checkpoint::npy;
 pub use checkpoint::npz;
 pub use config_error::ConfigError;
 pub use dropout::Dropout;
+pub use ema::Ema;
 pub use embedding::Embedding;
 pub use gpt::{
-    AttentionKind, Block, CausalAttention, CausalSelfAttention, FeedForward, GatedMlp, Gpt,
-    GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind, Positions, RopeConfig, Sampler,
-    attention_layer,
+    AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
+    GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,
+    Positions, RopeConfig, Sampler, Until, attention_layer, until,
 };
 pub use linear::Linear;
+pub use lr_range_test::{LrRangeTest, LrRangeTestError};
 pub use module::{Layer, Module, Sequential, Visitor};
 pub use norm::{LayerNorm, Norm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;
-pub use retrograd_tensor::ops::loss::CrossEntropy;
+pub use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
+pub use summary::{Summary, SummaryRow};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};

@@ -120,6 +120,9 @@ impl<T: Real> Module<T> for Linear<T> {
         v.param("weight", &self.weight);
         v.optional("bias", &self.bias);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Layer<T> for Linear<T> {

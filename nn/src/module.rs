@@ -3,10 +3,13 @@
 use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
+use crate::summary::{Call, Summary, Visited, short_type, summarize};
 use retrograd_autograd::{Gradients, Id, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
+use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::from_ref;
 
 /// A struct that owns parameters and other modules.
 ///
@@ -32,6 +35,12 @@ use std::collections::{BTreeMap, BTreeSet};
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no module of `{T}`",
+    label = "does not implement `Module<{T}>`",
+    note = "`impl Module<..> for ..` lists parameters and modules in `visit`: `v.param(\"scale\", &self.scale)`, \
+            `v.module(\"inner\", &self.inner)`"
+)]
 pub trait Module<T: Real = f32>: Send + Sync {
     /// Passes every parameter and every submodule to the visitor, each with its name.
     fn visit(&self, v: &mut Visitor<'_, T>);
@@ -99,11 +108,148 @@ pub trait Module<T: Real = f32>: Send + Sync {
     fn set_trainable(&self, trainable: bool) {
         self.for_each_parameter(&mut |_, param| param.set_trainable(trainable));
     }
+
+    /// The dotted paths of the modules and their types, in visiting order: first this one, whose path is
+    /// empty. A level of names that is no module ([`Visitor::scope`]) is not listed.
+    ///
+    /// ```
+    /// use retrograd_nn::{Activation, Linear, Module, Sequential};
+    /// use retrograd_tensor::random::Rng;
+    ///
+    /// let rng = &mut Rng::new(1);
+    /// let model = Sequential::<f32>::new().then(Linear::new(4, 1, rng)).then(Activation::Relu);
+    /// let modules = model.named_modules();
+    /// let modules: Vec<_> = modules.iter().map(|(path, kind)| (&path[..], &kind[..])).collect();
+    /// assert_eq!(modules, [("", "Sequential"), ("0", "Linear"), ("1", "Activation")]);
+    /// ```
+    fn named_modules(&self) -> Vec<(String, String)>
+    where
+        Self: Sized,
+    {
+        let (modules, _) = visit_modules(self);
+        modules.into_iter().map(|m| (m.path, short_type(m.type_name))).collect()
+    }
+
+    /// A table of the modules: type, shape of the output, number of parameters, floating-point
+    /// operations (FLOPs) and bytes, as a forward pass `run` gives them. `run` is called once, and what
+    /// it returns is dropped.
+    ///
+    /// * *Outputs.* The model, the modules of this library and the layers of a [`Sequential`] are
+    ///   observed. A module of your own inside another one is not, unless its `forward` is wrapped in
+    ///   [`Module::observe`]. Nor are methods other than `forward`.
+    /// * *FLOPs* are those of matrix multiplications in linear layers, attention, `matmul` and `einsum`;
+    ///   a multiplication and an addition are two. Attention counts every pair of a query and a key, even
+    ///   if it is masked. Everything else, and an operation of your own ([`Var::from_op`]), counts
+    ///   nothing. That is how PyTorch's `FlopCounterMode` counts. A product with a parameter counts for the
+    ///   module that owns it; another one for the innermost module around the neighbouring operations
+    ///   that have parameters, or around the call that was observed.
+    ///
+    /// Only what the returned variable was computed from counts, and nothing under
+    /// [`no_grad`](retrograd_autograd::no_grad). A tied parameter counts once in sums; its uses count for
+    /// its names in turn.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Activation, Layer, Linear, Module, Pass, Sequential};
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let rng = &mut Rng::new(1);
+    /// let model = Sequential::<f32>::new()
+    ///     .then(Linear::new(4, 8, rng))
+    ///     .then(Activation::Relu)
+    ///     .then(Linear::new(8, 2, rng));
+    /// let x = Var::constant(Tensor::ones([10, 4]));
+    /// let summary = model.summary(|m| m.forward(&x, &mut Pass::eval()));
+    /// println!("{summary}");
+    /// let total = summary.total();
+    /// assert_eq!((total.parameters, total.flops), (58, 2 * 10 * (4 * 8 + 8 * 2)));
+    /// assert_eq!(summary.row("1").unwrap().output.unwrap(), [10, 8]);
+    /// ```
+    fn summary(&self, run: impl FnOnce(&Self) -> Var<T>) -> Summary
+    where
+        Self: Sized,
+    {
+        let mut run = Some(run);
+        summarize(self, &mut || (run.take().expect("called once"))(self))
+    }
+
+    /// The result of `forward`, which is observed by [`Module::summary`]: the body of a forward pass, in a
+    /// module that other modules of your own call.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Layer, Linear, Module, Pass, Visitor};
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// struct Residual(Linear);
+    ///
+    /// impl Module for Residual {
+    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+    ///         v.module("inner", &self.0);
+    ///     }
+    /// }
+    ///
+    /// impl Layer for Residual {
+    ///     fn forward(&self, x: &Var, pass: &mut Pass) -> Var {
+    ///         self.observe(|| x + self.0.forward(x, pass))
+    ///     }
+    /// }
+    ///
+    /// struct Twice(Residual, Residual);
+    ///
+    /// impl Module for Twice {
+    ///     fn visit(&self, v: &mut Visitor<'_, f32>) {
+    ///         v.module("first", &self.0);
+    ///         v.module("second", &self.1);
+    ///     }
+    /// }
+    ///
+    /// let rng = &mut Rng::new(1);
+    /// let model = Twice(Residual(Linear::new(3, 3, rng)), Residual(Linear::new(3, 3, rng)));
+    /// let x = Var::constant(Tensor::ones([5, 3]));
+    /// let pass = &mut Pass::eval();
+    /// let summary = model.summary(|m| m.1.forward(&m.0.forward(&x, pass), pass));
+    /// assert_eq!(summary.row("first").unwrap().output.unwrap(), [5, 3]);
+    /// ```
+    fn observe(&self, forward: impl FnOnce() -> Var<T>) -> Var<T>
+    where
+        Self: Sized,
+    {
+        Call::start(self).end(forward())
+    }
+
+    /// The name of the type, with its path: that of the module itself if this is a box or a choice.
+    #[doc(hidden)]
+    fn type_name(&self) -> &'static str {
+        type_name::<Self>()
+    }
+
+    /// Where the module is in memory, which tells it from others of its type in [`Module::summary`].
+    #[doc(hidden)]
+    fn address(&self) -> usize {
+        from_ref(self).addr()
+    }
+
+    /// Whether its forward pass is one operation, that which uses its parameters. Such a module is
+    /// observed even where the operation is fused with others.
+    #[doc(hidden)]
+    fn is_one_operation(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         (**self).visit(v);
+    }
+    fn type_name(&self) -> &'static str {
+        (**self).type_name()
+    }
+    fn address(&self) -> usize {
+        (**self).address()
+    }
+    fn is_one_operation(&self) -> bool {
+        (**self).is_one_operation()
     }
 }
 
@@ -111,7 +257,20 @@ impl<T: Real, M: Module<T> + ?Sized> Module<T> for Box<M> {
 type Visit<'a, T> = &'a dyn Fn(&mut Visitor<'_, T>);
 
 fn for_each_parameter<T: Real>(visit: Visit<'_, T>, f: &mut dyn FnMut(&str, &Param<T>)) {
-    visit(&mut Visitor { path: String::new(), f });
+    visit(&mut Visitor { path: String::new(), param: f, module: None });
+}
+
+/// All modules, this one first, and all parameters, a tied one under each of its names.
+pub(crate) fn visit_modules<T: Real>(
+    module: &dyn Module<T>,
+) -> (Vec<Visited>, Vec<(String, Param<T>)>) {
+    let (mut modules, mut params) = (vec![Visited::of("", module)], Vec::new());
+    module.visit(&mut Visitor {
+        path: String::new(),
+        param: &mut |name, param| params.push((name.to_string(), param.clone())),
+        module: Some(&mut |path, module| modules.push(Visited::of(path, module))),
+    });
+    (modules, params)
 }
 
 #[inline(never)]
@@ -160,17 +319,29 @@ fn non_finite_gradients<T: Real>(visit: Visit<'_, T>, grads: &Gradients<T>) -> V
 }
 
 /// A module that maps one variable to one variable.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no layer of `{T}`",
+    label = "does not implement `Layer<{T}>`",
+    note = "a layer is a `Module` with `fn forward(&self, x: &Var<..>, pass: &mut Pass) -> Var<..>`",
+    note = "modules whose `forward` has other arguments, such as attention with a mask, are called by the \
+            `forward` of a struct of your own"
+)]
 pub trait Layer<T: Real = f32>: Module<T> {
     /// The output for an input.
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T>;
 }
 
-/// The argument of [`Module::visit`]: calls a function with the dotted name of every parameter.
+/// The argument of [`Module::visit`]: calls a function with the dotted name of every parameter, and
+/// perhaps another one with that of every submodule.
 pub struct Visitor<'a, T: Real = f32> {
     /// The dotted name of the module that is being visited.
     path: String,
-    f: &'a mut dyn FnMut(&str, &Param<T>),
+    param: &'a mut dyn FnMut(&str, &Param<T>),
+    module: Option<OnModule<'a, T>>,
 }
+
+/// A function of the dotted name of a module and the module.
+type OnModule<'a, T> = &'a mut dyn FnMut(&str, &dyn Module<T>);
 
 impl<T: Real> Visitor<'_, T> {
     /// Visits a parameter.
@@ -190,7 +361,7 @@ impl<T: Real> Visitor<'_, T> {
     /// assert_eq!(names[0].0, "gain");
     /// ```
     pub fn param(&mut self, name: &str, param: &Param<T>) {
-        self.scope(name, |v| (v.f)(&v.path, param));
+        self.scope(name, |v| (v.param)(&v.path, param));
     }
 
     /// Visits a parameter that may be absent.
@@ -209,7 +380,12 @@ impl<T: Real> Visitor<'_, T> {
 
     /// Visits a submodule.
     pub fn module(&mut self, name: &str, module: &dyn Module<T>) {
-        self.scope(name, |v| module.visit(v));
+        self.scope(name, |v| {
+            if let Some(f) = &mut v.module {
+                f(&v.path, module);
+            }
+            module.visit(v);
+        });
     }
 
     /// Visits a list of submodules, named by their index.
@@ -297,13 +473,13 @@ impl<T: Real> Default for Sequential<T> {
 impl<T: Real> Module<T> for Sequential<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         for (i, layer) in self.0.iter().enumerate() {
-            v.scope(&i.to_string(), |v| layer.visit(v));
+            v.module(&i.to_string(), layer);
         }
     }
 }
 
 impl<T: Real> Layer<T> for Sequential<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.0.iter().fold(x.clone(), |x, layer| layer.forward(&x, pass))
+        self.0.iter().fold(x.clone(), |x, layer| Call::start(layer).end(layer.forward(&x, pass)))
     }
 }

@@ -1,20 +1,30 @@
-//! Normalisation layers over the last axis.
+//! Normalisation layers over the last axis, or the last axes.
 
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
+use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Tensor};
 
-/// Layer norm: `(x - mean) / √(var + eps) · weight + bias` over the last axis.
+/// The rule about the axes of a layer.
+fn check_normalized_shape(shape: &[usize]) -> Result<()> {
+    require(!shape.is_empty(), "norm", ErrorKind::Rank, || {
+        "a norm needs at least one axis to normalise".into()
+    })
+}
+
+/// Layer norm: `(x - mean) / √(var + eps) · weight + bias` over the last axis, or the last axes.
 ///
 /// Parameters: `weight` (ones initially) and, unless the layer has none, `bias` (zeros), both
-/// `[width]`. Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
+/// `[width]`, or of the shape of the last axes. [`Var::layer_norm_with_stats`] returns the mean and the
+/// inverse deviation, too. Ba, Kiros, Hinton 2016 (arXiv 1607.06450).
 #[derive(Clone, Debug)]
 pub struct LayerNorm<T: Real = f32> {
-    /// `[width]`
+    /// `[width]`, or the shape of the axes that are normalised
     pub weight: Param<T>,
-    /// `[width]`
+    /// The same shape.
     pub bias: Option<Param<T>>,
     /// Added to the variance, against division by 0; 1e-5 by default.
     pub eps: f64,
@@ -47,6 +57,28 @@ impl<T: Real> LayerNorm<T> {
     pub fn without_bias(width: usize) -> Self {
         LayerNorm { weight: Param::new(Tensor::ones([width])), bias: None, eps: 1e-5 }
     }
+
+    /// A layer with a bias, over the last axes together, of these sizes: PyTorch's
+    /// `nn.LayerNorm(normalized_shape)`.
+    ///
+    /// # Panics
+    /// If there is no axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, LayerNorm, Pass};
+    /// # use retrograd_tensor::Tensor;
+    /// let norm = LayerNorm::<f32>::over(&[2, 2]);
+    /// let x = Var::constant(Tensor::from([[1.0, 1.0], [1.0, 5.0]]));
+    /// let y = norm.forward(&x, &mut Pass::eval());
+    /// assert!((y.value().at(&[1, 1]) - 3f32.sqrt()).abs() < 1e-4);
+    /// ```
+    #[track_caller]
+    pub fn over(normalized_shape: &[usize]) -> Self {
+        check_normalized_shape(normalized_shape).or_panic();
+        let bias = Some(Param::new(Tensor::zeros(normalized_shape)));
+        LayerNorm { weight: Param::new(Tensor::ones(normalized_shape)), bias, eps: 1e-5 }
+    }
 }
 
 impl<T: Real> Module<T> for LayerNorm<T> {
@@ -54,22 +86,29 @@ impl<T: Real> Module<T> for LayerNorm<T> {
         v.param("weight", &self.weight);
         v.optional("bias", &self.bias);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Layer<T> for LayerNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
         let bias = self.bias.as_ref().map(|b| b.to_var());
-        x.layer_norm(Some(&self.weight.to_var()), bias.as_ref(), self.eps)
+        let weight = self.weight.to_var();
+        match weight.rank() {
+            1 => x.layer_norm(Some(&weight), bias.as_ref(), self.eps),
+            _ => x.layer_norm_over(weight.shape(), Some(&weight), bias.as_ref(), self.eps),
+        }
     }
 }
 
-/// RMS norm: `x / √(mean(x²) + eps) · weight` over the last axis.
+/// RMS norm: `x / √(mean(x²) + eps) · weight` over the last axis, or the last axes.
 ///
-/// Parameter: `weight` `[width]`, ones initially. Zhang, Sennrich 2019 (arXiv 1910.07467).
+/// Parameter: `weight` `[width]`, or of the shape of the last axes, ones initially. Zhang, Sennrich 2019 (arXiv 1910.07467).
 #[derive(Clone, Debug)]
 pub struct RmsNorm<T: Real = f32> {
-    /// `[width]`
+    /// `[width]`, or the shape of the axes that are normalised
     pub weight: Param<T>,
     /// Added to the mean square, against division by 0; 1e-6 by default.
     pub eps: f64,
@@ -90,18 +129,45 @@ impl<T: Real> RmsNorm<T> {
     pub fn new(width: usize) -> Self {
         RmsNorm { weight: Param::new(Tensor::ones([width])), eps: 1e-6 }
     }
+
+    /// A layer over the last axes together, of these sizes: PyTorch's `nn.RMSNorm(normalized_shape)`.
+    ///
+    /// # Panics
+    /// If there is no axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::{Layer, Pass, RmsNorm};
+    /// # use retrograd_tensor::Tensor;
+    /// let norm = RmsNorm::<f32>::over(&[2, 2]);
+    /// let x = Var::constant(Tensor::from([[1.0, 1.0], [3.0, 5.0]]));
+    /// let y = norm.forward(&x, &mut Pass::eval());
+    /// assert!((y.value().at(&[1, 0]) - 1.0).abs() < 1e-4); // √((1 + 1 + 9 + 25) / 4) = 3
+    /// ```
+    #[track_caller]
+    pub fn over(normalized_shape: &[usize]) -> Self {
+        check_normalized_shape(normalized_shape).or_panic();
+        RmsNorm { weight: Param::new(Tensor::ones(normalized_shape)), eps: 1e-6 }
+    }
 }
 
 impl<T: Real> Module<T> for RmsNorm<T> {
     fn visit(&self, v: &mut Visitor<'_, T>) {
         v.param("weight", &self.weight);
     }
+    fn is_one_operation(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Real> Layer<T> for RmsNorm<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        x.rms_norm(Some(&self.weight.to_var()), self.eps)
+        let weight = self.weight.to_var();
+        match weight.rank() {
+            1 => x.rms_norm(Some(&weight), self.eps),
+            _ => x.rms_norm_over(weight.shape(), Some(&weight), self.eps),
+        }
     }
 }
 
@@ -124,6 +190,16 @@ impl<T: Real> Module<T> for Norm<T> {
             Norm::None => {}
         }
     }
+    fn type_name(&self) -> &'static str {
+        match self {
+            Norm::LayerNorm(norm) => norm.type_name(),
+            Norm::RmsNorm(norm) => norm.type_name(),
+            Norm::None => "Identity",
+        }
+    }
+    fn is_one_operation(&self) -> bool {
+        !matches!(self, Norm::None)
+    }
 }
 
 impl<T: Real> Layer<T> for Norm<T> {
@@ -132,7 +208,7 @@ impl<T: Real> Layer<T> for Norm<T> {
         match self {
             Norm::LayerNorm(norm) => norm.forward(x, pass),
             Norm::RmsNorm(norm) => norm.forward(x, pass),
-            Norm::None => x.clone(),
+            Norm::None => Call::<T>::start(self).end(x.clone()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Trainable parameters.
 
+use crate::summary::is_recording;
 use retrograd_autograd::{GradientKey, Id, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
@@ -107,7 +108,8 @@ impl<T: Real> Param<T> {
     #[track_caller]
     pub fn to_var(&self) -> Var<T> {
         let leaf = self.read("to_var");
-        if self.is_trainable() { leaf.clone() } else { leaf.detach() }
+        // A summary needs the whole graph.
+        if self.is_trainable() || is_recording() { leaf.clone() } else { leaf.detach() }
     }
 
     /// The current value.

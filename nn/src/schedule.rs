@@ -4,7 +4,21 @@ use crate::config_error::ConfigError;
 use std::f64::consts::PI;
 
 /// The learning rate as a function of the step, counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// A training loop calls `optimizer.set_lr(schedule.lr(step))` before each step. Any function of the step
+/// can stand in its place.
+///
+/// ```
+/// use retrograd_nn::schedule::Schedule;
+///
+/// // 10 steps of warm-up, 80 steps at 1e-3, then a decay to 0 within 10 steps.
+/// let schedule = Schedule::Sequence(vec![
+///     (90, Schedule::Linear { lr: 1e-3, min_lr: 1e-3, warmup: 10, steps: 90 }),
+///     (10, Schedule::Linear { lr: 1e-3, min_lr: 0.0, warmup: 0, steps: 10 }),
+/// ]);
+/// assert_eq!((schedule.lr(50), schedule.lr(95), schedule.lr(100)), (1e-3, 5e-4, 0.0));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// A constant rate.
     Constant {
@@ -57,6 +71,36 @@ pub enum Schedule {
         /// The factor.
         factor: f64,
     },
+    /// `lr · factor^step`.
+    Exponential {
+        /// The first rate.
+        lr: f64,
+        /// The factor of each step.
+        factor: f64,
+    },
+    /// A linear warm-up in `warmup` steps to `lr`, then `lr · √(warmup / step)`. Vaswani et al. 2017 (arXiv
+    /// 1706.03762), where `lr` is `1 / √(width · warmup)`.
+    InverseSqrt {
+        /// The rate after the warm-up.
+        lr: f64,
+        /// Steps of the warm-up, at least 1.
+        warmup: u64,
+    },
+    /// Cosine decays from `lr` to `min_lr`, each of which starts at `lr` again. The first one takes `period`
+    /// steps, each further one `growth` times as many. Loshchilov, Hutter 2016 (arXiv 1608.03983).
+    CosineRestarts {
+        /// The rate at the beginning of each decay.
+        lr: f64,
+        /// The rate that each decay approaches.
+        min_lr: f64,
+        /// Steps of the first decay, at least 1.
+        period: u64,
+        /// The factor of the period, at least 1.
+        growth: u64,
+    },
+    /// Schedules one after the other, each with its number of steps and counted from 0 at its
+    /// beginning. The last one goes on after its steps.
+    Sequence(Vec<(u64, Schedule)>),
 }
 
 impl Schedule {
@@ -69,6 +113,28 @@ impl Schedule {
     /// ```
     pub fn lr(&self, step: u64) -> f64 {
         match *self {
+            Schedule::Exponential { lr, factor } => lr * factor.powf(step as f64),
+            Schedule::InverseSqrt { lr, warmup } => ramp(lr, warmup, step)
+                .unwrap_or_else(|| lr * (warmup.max(1) as f64 / step.max(1) as f64).sqrt()),
+            Schedule::CosineRestarts { lr, min_lr, period, growth } => {
+                let (mut period, mut step) = (period.max(1), step);
+                while step >= period && growth > 1 {
+                    step -= period;
+                    period = period.saturating_mul(growth);
+                }
+                let at = (step % period) as f64 / period as f64;
+                min_lr + 0.5 * (1.0 + (PI * at).cos()) * (lr - min_lr)
+            }
+            Schedule::Sequence(ref parts) => {
+                let mut step = step;
+                for (steps, schedule) in &parts[..parts.len().saturating_sub(1)] {
+                    match step.checked_sub(*steps) {
+                        Some(rest) => step = rest,
+                        None => return schedule.lr(step),
+                    }
+                }
+                parts.last().map_or(0.0, |(_, schedule)| schedule.lr(step))
+            }
             Schedule::Constant { lr } => lr,
             Schedule::WarmupCosine { lr, min_lr, warmup, steps } => ramp(lr, warmup, step)
                 .unwrap_or_else(|| {
@@ -93,7 +159,8 @@ impl Schedule {
     /// Checks the schedule.
     ///
     /// # Errors
-    /// If a rate or a factor is negative or not finite, or `every` is 0.
+    /// If a rate or a factor is negative or not finite, if `every`, `warmup` of [`Schedule::InverseSqrt`],
+    /// `period` or `growth` is 0, or if a sequence is empty or one of its schedules is invalid.
     ///
     /// ```
     /// use retrograd_nn::schedule::Schedule;
@@ -102,8 +169,18 @@ impl Schedule {
     /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
         let (lr, min_lr) = match *self {
-            Schedule::Constant { lr } | Schedule::Step { lr, .. } => (lr, 0.0),
+            Schedule::Sequence(ref parts) => {
+                if parts.is_empty() {
+                    return Err(ConfigError("a sequence needs at least one schedule".into()));
+                }
+                return parts.iter().try_for_each(|(_, schedule)| schedule.check());
+            }
+            Schedule::Constant { lr }
+            | Schedule::Step { lr, .. }
+            | Schedule::Exponential { lr, .. }
+            | Schedule::InverseSqrt { lr, .. } => (lr, 0.0),
             Schedule::WarmupCosine { lr, min_lr, .. }
+            | Schedule::CosineRestarts { lr, min_lr, .. }
             | Schedule::Linear { lr, min_lr, .. }
             | Schedule::WarmupStableDecay { lr, min_lr, .. } => (lr, min_lr),
         };
@@ -112,14 +189,20 @@ impl Schedule {
                 return Err(ConfigError(format!("the {name} must be finite and >= 0, got {rate}")));
             }
         }
-        if let Schedule::Step { every, factor, .. } = *self {
-            if !(factor.is_finite() && factor >= 0.0) {
-                let text = format!("the factor must be finite and >= 0, got {factor}");
-                return Err(ConfigError(text));
-            }
-            if every == 0 {
-                return Err(ConfigError("steps between changes must be at least 1, got 0".into()));
-            }
+        if let Schedule::Step { factor, .. } | Schedule::Exponential { factor, .. } = *self
+            && !(factor.is_finite() && factor >= 0.0)
+        {
+            return Err(ConfigError(format!("the factor must be finite and >= 0, got {factor}")));
+        }
+        let (name, count) = match *self {
+            Schedule::Step { every, .. } => ("steps between changes", every),
+            Schedule::InverseSqrt { warmup, .. } => ("steps of the warm-up", warmup),
+            Schedule::CosineRestarts { period: 0, .. } => ("steps of the first period", 0),
+            Schedule::CosineRestarts { growth, .. } => ("the growth of the period", growth),
+            _ => return Ok(()),
+        };
+        if count == 0 {
+            return Err(ConfigError(format!("{name} must be at least 1, got 0")));
         }
         Ok(())
     }
@@ -150,9 +233,63 @@ mod tests {
         assert_eq!([4, 6, 8].map(|step| s.lr(step)), [1.0, 0.5, 0.0]);
         let s = Schedule::Step { lr: 1.0, every: 10, factor: 0.5 };
         assert_eq!((s.lr(9), s.lr(10), s.lr(25)), (1.0, 0.5, 0.25));
+        let s = Schedule::Exponential { lr: 2.0, factor: 0.5 };
+        assert_eq!([0, 1, 3].map(|step| s.lr(step)), [2.0, 1.0, 0.25]);
+        let s = Schedule::InverseSqrt { lr: 1.0, warmup: 4 };
+        assert_eq!([0, 3, 4, 16, 64].map(|step| s.lr(step)), [0.2, 0.8, 1.0, 0.5, 0.25]);
         // A warm-up longer than the run.
         let s = Schedule::WarmupCosine { lr: 1.0, min_lr: 0.0, warmup: 10, steps: 5 };
         assert!(s.lr(7) < 1.0 && s.lr(10) == 0.0);
+    }
+
+    #[test]
+    fn cosines_restart_with_longer_periods() {
+        let s = Schedule::CosineRestarts { lr: 3.0, min_lr: 1.0, period: 2, growth: 3 };
+        // Periods of 2, 6 and 18 steps; as PyTorch's CosineAnnealingWarmRestarts(T_0=2, T_mult=3).
+        let close = |step, want: f64| assert!((s.lr(step) - want).abs() < 1e-12, "{step}");
+        for (step, want) in [(0, 3.0), (1, 2.0), (2, 3.0), (5, 2.0), (8, 3.0), (17, 2.0), (26, 3.0)]
+        {
+            close(step, want);
+        }
+        close(3, 2.0 + (PI / 6.0).cos());
+        let s = Schedule::CosineRestarts { lr: 1.0, min_lr: 0.0, period: 5, growth: 1 };
+        assert_eq!((s.lr(0), s.lr(5), s.lr(5_000_000)), (1.0, 1.0, 1.0));
+        assert!(s.lr(u64::MAX).is_finite());
+        let fast = Schedule::CosineRestarts { lr: 1.0, min_lr: 0.0, period: 1, growth: u64::MAX };
+        assert!(fast.lr(u64::MAX).is_finite());
+    }
+
+    #[test]
+    fn sequences_count_each_schedule_from_0() {
+        let ramp = Schedule::Linear { lr: 1.0, min_lr: 0.0, warmup: 0, steps: 4 };
+        let s = Schedule::Sequence(vec![
+            (2, Schedule::Constant { lr: 5.0 }),
+            (0, Schedule::Constant { lr: 7.0 }),
+            (4, ramp.clone()),
+            (1, Schedule::Sequence(vec![(1, Schedule::Constant { lr: 9.0 })])),
+        ]);
+        assert_eq!(
+            [0, 1, 2, 4, 5, 6, 99].map(|step| s.lr(step)),
+            [5.0, 5.0, 1.0, 0.5, 0.25, 9.0, 9.0]
+        );
+        assert!(s.check().is_ok());
+        let wrong = Schedule::Sequence(vec![(1, ramp), (1, Schedule::Constant { lr: -1.0 })]);
+        assert!(wrong.check().unwrap_err().to_string().contains("-1"));
+        let empty = Schedule::Sequence(Vec::new());
+        assert!(empty.check().is_err() && empty.lr(3) == 0.0);
+        for (s, want) in [
+            (Schedule::InverseSqrt { lr: 1.0, warmup: 0 }, "warm-up"),
+            (
+                Schedule::CosineRestarts { lr: 1.0, min_lr: 0.0, period: 0, growth: 1 },
+                "first period",
+            ),
+            (Schedule::CosineRestarts { lr: 1.0, min_lr: 0.0, period: 1, growth: 0 }, "growth"),
+            (Schedule::Exponential { lr: 1.0, factor: f64::NAN }, "factor"),
+        ] {
+            let text = s.check().unwrap_err().to_string();
+            assert!(text.contains(want), "{text}");
+            assert!(s.lr(3).is_finite() || matches!(s, Schedule::Exponential { .. }));
+        }
     }
 
     #[test]

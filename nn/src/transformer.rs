@@ -7,6 +7,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::norm::LayerNorm;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -171,10 +172,11 @@ impl<T: Real> TransformerEncoderLayer<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let call = Call::start(self);
         let (how, spec) = ((self.norm_first, &self.dropout), spec.into());
         let attend = |x: &Var<T>, pass: &mut Pass| self.self_attn.forward(x, x, x, spec, pass);
         let x = sublayer(x, &self.norm1, how, pass, attend);
-        sublayer(&x, &self.norm2, how, pass, |x, pass| self.feed_forward.forward(x, pass))
+        call.end(sublayer(&x, &self.norm2, how, pass, |x, pass| self.feed_forward.forward(x, pass)))
     }
 }
 
@@ -275,6 +277,7 @@ impl<T: Real> TransformerDecoderLayer<T> {
         memory_spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (how, spec) = ((self.norm_first, &self.dropout), spec.into());
         let memory_spec = memory_spec.into();
         let attend = |x: &Var<T>, pass: &mut Pass| self.self_attn.forward(x, x, x, spec, pass);
@@ -283,7 +286,7 @@ impl<T: Real> TransformerDecoderLayer<T> {
             self.multihead_attn.forward(x, memory, memory, memory_spec, pass)
         };
         let x = sublayer(&x, &self.norm2, how, pass, cross);
-        sublayer(&x, &self.norm3, how, pass, |x, pass| self.feed_forward.forward(x, pass))
+        call.end(sublayer(&x, &self.norm3, how, pass, |x, pass| self.feed_forward.forward(x, pass)))
     }
 }
 

@@ -67,7 +67,7 @@ struct AfterLinear;
 impl<T: Real> ForEachOp<T> for AfterLinear {
     fn op<P: Pointwise<T>>(&mut self) {
         ForEachOp::<T>::op::<P>(&mut Alone);
-        black_box(Tensor::<T>::linear_map::<P> as fn(_, _, _, _) -> _);
+        black_box(Tensor::<T>::linear_activation::<P> as fn(_, _, _, _) -> _);
     }
 }
 
@@ -92,6 +92,7 @@ fn integers<I: Integer + Number>(x: &Tensor<I>, axes: AxisSet) {
 
 fn rows<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
     let _ = [x.softmax(-1), x.masked_softmax(-1, keep), x.log_softmax(-1), x.cumsum(-1)];
+    let _ = [x.cumprod(-1), x.cumprod_vjp(-1, x)];
     let _ = [Tensor::softmax_vjp(x, x, -1), Tensor::log_softmax_vjp(x, x, -1)];
     let _ = [x.layer_norm(Some(x), Some(x), 0.0), x.rms_norm(Some(x), 0.0)];
     let _ = (x.layer_norm_vjps(Some(x), 0.0, x), x.rms_norm_vjps(Some(x), 0.0, x));
@@ -107,13 +108,15 @@ fn matrices<T: Real>(x: &Tensor<T>) {
 fn reductions<T: Real>(x: &Tensor<T>, axes: AxisSet) {
     let _ = [x.sum(axes), x.mean(axes), x.prod(axes), x.prod_of_others(axes)];
     let _ = [x.max(axes), x.min(axes), x.var(axes, 1), x.std(axes, 1)];
-    let _ = [x.logsumexp(axes), x.norm(axes), x.sum_to(*x.shape())];
+    let _ = [x.logsumexp(axes), x.norm(axes), x.vector_norm(axes, 1.0), x.sum_to(*x.shape())];
+    let _ = [x.quantile(axes, 0.5), x.median(axes), x.histc(1, T::ZERO, T::ONE)];
     let _ = (x.argmax(axes), x.argmin(axes), square_sums(&[x]));
 }
 
 fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
     elements_of_any_type(x);
     let _ = [keep.where_(x, x), x.masked_fill(keep, T::ZERO), x.tril(0), x.triu(0)];
+    let _ = (x.masked_select(keep), x.nonzero());
     let _ = [Tensor::cat(&[x], 0), Tensor::stack(&[x], 0), x.pad(0, 1, 1, T::ZERO)];
     let _ = [x.as_strided(x.layout()), x.as_strided_adjoint(*x.shape(), x.layout())];
     x.clone().make_mut();
@@ -121,6 +124,7 @@ fn elements<T: Real>(x: &Tensor<T>, keep: &Tensor<bool>) {
 
 fn elements_of_any_type<E: Element>(x: &Tensor<E>) {
     let _ = [x.contiguous(), Tensor::cat(&[x], 0), x.slice_assign(.., x)];
+    let _ = [x.repeat(&[1]), x.repeat_interleave(0, 1), x.roll(0, 1), x.diag(0)];
     let _ = (x.to_vec(), format!("{x}{x:?}"));
 }
 
@@ -135,8 +139,8 @@ fn indices<T: Real, I: Integer>(x: &Tensor<T>, i: &Tensor<I>) {
     let _ = [x.scatter_add(0, i, x), x.index_add(0, i, x), Tensor::embedding_vjp(x, i, 1)];
     let _ = [x.scatter(0, i, x), x.scatter_reduce(0, i, x, ScatterReduce::Amax)];
     let options = CrossEntropy::default();
-    let (y, sums) = x.cross_entropy_and_log_sums(i, options);
-    let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, T::ONE)];
+    let (y, sums) = x.cross_entropy_and_log_sums(i, Some(x), options);
+    let _ = [y, x.cross_entropy_vjp_from(&sums, i, options, x)];
     let _ = x.linear_cross_entropy_with_gradients(x, i, options);
 }
 

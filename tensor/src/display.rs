@@ -3,7 +3,8 @@
 //! Four digits; one width for all elements, computed from those that are printed; scientific
 //! notation for all elements or for none; lines of at most 80 columns; of more than 1000 elements,
 //! only three at each end of an axis. The alternate form `{:#}` adds a line with element type and
-//! shape.
+//! shape. A precision, as in `{:.2}`, is the number of digits after the point, PyTorch's
+//! `set_printoptions(precision=2)`.
 //!
 //! ```
 //! use retrograd_tensor::Tensor;
@@ -12,6 +13,7 @@
 //!     format!("{x:#}"),
 //!     "tensor([[ 1.5000, -2.0000],\n        [ 0.2500, 10.0000]])\nf32 [2, 2]"
 //! );
+//! assert_eq!(format!("{x:.1}"), "tensor([[ 1.5, -2.0],\n        [ 0.2, 10.0]])");
 //! ```
 
 use crate::element::{DType, Element};
@@ -22,11 +24,12 @@ use std::fmt::{self, Debug, Display, Formatter};
 const LINE: usize = 80;
 const SHOWN_IN_FULL: usize = 1000;
 const EDGE: usize = 3;
+const DIGITS: usize = 4;
 const PREFIX: &str = "tensor(";
 
 impl<T: Element> Display for Tensor<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&text(self))?;
+        f.write_str(&text(self, f.precision()))?;
         if f.alternate() {
             write!(f, "\n{} {}", T::DTYPE, self.shape())?;
         }
@@ -37,12 +40,12 @@ impl<T: Element> Display for Tensor<T> {
 /// The same text as [`Display`].
 impl<T: Element> Debug for Tensor<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&text(self))
+        f.write_str(&text(self, f.precision()))
     }
 }
 
 #[inline(never)]
-fn text<T: Element>(x: &Tensor<T>) -> String {
+fn text<T: Element>(x: &Tensor<T>, digits: Option<usize>) -> String {
     let mut out = PREFIX.to_owned();
     let mut suffixes = Vec::new();
     let empty = x.numel() == 0;
@@ -56,7 +59,7 @@ fn text<T: Element>(x: &Tensor<T>) -> String {
         let summary = x.numel() > SHOWN_IN_FULL;
         let mut seen = Vec::new();
         collect(x, summary, &mut seen);
-        let style = Style::of(&seen);
+        let style = Style::of(&seen, digits.unwrap_or(DIGITS));
         nested(x, PREFIX.len(), summary, &style, &mut out);
     }
     // The type is omitted where the elements determine it: without elements it is always printed,
@@ -164,6 +167,8 @@ impl Cell {
 /// The format of all elements of a tensor.
 struct Style {
     notation: Notation,
+    /// The number of digits after the point.
+    digits: usize,
     width: usize,
 }
 
@@ -179,7 +184,7 @@ enum Notation {
 
 impl Style {
     /// The format is determined by the finite numbers other than 0.
-    fn of(cells: &[Cell]) -> Style {
+    fn of(cells: &[Cell], digits: usize) -> Style {
         let finite = || {
             let float = |cell: &Cell| match *cell {
                 Cell::Float(x) => Some(x),
@@ -202,9 +207,9 @@ impl Style {
             Cell::Float(x) => x.is_finite() && x != 0.0,
             Cell::Other(_) => true,
         };
-        let bare = Style { notation, width: 1 };
+        let bare = Style { notation, digits, width: 1 };
         let widths = cells.iter().filter(counts).map(|cell| bare.show(cell).len());
-        Style { notation, width: widths.max().unwrap_or(1).max(1) }
+        Style { notation, digits, width: widths.max().unwrap_or(1).max(1) }
     }
 
     /// An element, right-aligned to the common width.
@@ -215,17 +220,28 @@ impl Style {
             Cell::Float(x) if x.is_infinite() => x.to_string(),
             Cell::Float(x) => match self.notation {
                 Notation::Whole => format!("{x:.0}."),
-                Notation::Fixed => format!("{x:.4}"),
-                Notation::Scientific => scientific(x),
+                Notation::Fixed => format!("{x:.*}", self.digits),
+                Notation::Scientific => scientific(x, self.digits),
             },
         };
         format!("{text:>width$}", width = self.width)
     }
 }
 
-/// Four digits and an exponent of a sign and at least two digits.
-fn scientific(x: f64) -> String {
-    let text = format!("{x:.4e}");
+/// A number by itself, in the format of a tensor of it alone, but for whole numbers, which get zeros.
+pub(crate) fn number(x: f64, digits: Option<usize>) -> String {
+    let digits = digits.unwrap_or(DIGITS);
+    let size = x.abs();
+    if x == 0.0 || !x.is_finite() || (1e-4..1e8).contains(&size) {
+        format!("{x:.digits$}")
+    } else {
+        scientific(x, digits)
+    }
+}
+
+/// A digit, those after the point, and an exponent of a sign and at least two digits.
+fn scientific(x: f64, digits: usize) -> String {
+    let text = format!("{x:.digits$e}");
     let (digits, exponent) = text.split_once('e').expect("scientific notation");
     let exponent: i32 = exponent.parse().expect("an exponent");
     let sign = if exponent < 0 { '-' } else { '+' };

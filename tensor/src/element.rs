@@ -47,7 +47,8 @@ impl Display for DType {
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot hold elements of type `{Self}`",
     label = "not `f32`, `f64`, `i64`, `u32` or `bool`",
-    note = "literals without a type are `i32`: write `1.0` or `1.0f32` for floats, `1i64` for integers"
+    note = "literals without a type are `i32`: write `1.0` or `1.0f32` for floats, `1i64` for integers",
+    note = "of a `Vec` and a shape, `Tensor::from_vec(data, [2, 3])` is a tensor"
 )]
 pub trait Element:
     sealed::Sealed + Copy + Debug + Display + Default + PartialEq + PartialOrd + Send + Sync + 'static
@@ -80,6 +81,12 @@ element!(u32, U32, 0, 1, true);
 element!(bool, Bool, false, true, false);
 
 /// The signed or unsigned integers, used as indices: `i64` and `u32`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of integers",
+    label = "neither `i64` nor `u32`",
+    note = "classes, tokens and indices are integers: `Tensor::from([0i64, 2])`; `x.cast::<i64>()` converts a \
+            tensor"
+)]
 pub trait Integer: Element {
     /// The value as a signed 128-bit integer, which both types fit.
     fn to_i128(self) -> i128;

@@ -1,7 +1,7 @@
 //! Layouts: shape, strides and offset of a tensor in its storage. Views are arithmetic on layouts.
 
 use crate::error::{ErrorKind, Result, ShapeError, require};
-use crate::shape::{MAX_RANK, Shape};
+use crate::shape::{Axes, MAX_RANK, Shape};
 use std::ops::{Bound, RangeBounds};
 
 /// A shape, a stride per axis and an offset, all in elements.
@@ -264,6 +264,19 @@ impl Layout {
             Bound::Unbounded => self.shape[self.shape.axis(op, axis)?],
         };
         self.slice(op, axis, start, stop, step)
+    }
+
+    /// The layout with axes reversed.
+    ///
+    /// ```
+    /// # use retrograd_tensor::layout::Layout;
+    /// let layout = Layout::contiguous([2, 3].into()).flip("flip", [0, 1]).unwrap();
+    /// assert_eq!((layout.offset(), layout.strides()), (5, &[-3, -1][..]));
+    /// ```
+    pub fn flip(&self, op: &'static str, axes: impl Axes) -> Result<Layout> {
+        axes.resolve(op, &self.shape)?.iter().try_fold(*self, |layout, axis| {
+            layout.slice(op, axis as isize, 0, self.shape[axis], -1)
+        })
     }
 
     /// The layout at one index of an axis, which is removed.

@@ -21,18 +21,17 @@
 //!
 //! | layer | modules | contents |
 //! |---|---|---|
-//! | operations | [`ops`], [`random`], [`torch_random`], `display` | the methods of [`Tensor`]: formulas and their derivatives |
+//! | operations | [`ops`], [`torch_random`], `display`, `describe` | the methods of [`Tensor`]: formulas and their derivatives |
 //! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
-//! | tensors | `tensor` | storage and layout together: constructors, views, elements |
-//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`] | strided loop nests, matrices in slices, threads, the cost model |
-//! | instructions | [`simd`], [`settings`], [`precision`] | vectors on every instruction set, and the selection of one |
+//! | tensors | `tensor`, `rows` | storage and layout together: constructors, views, elements |
+//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, the cost model, random numbers |
+//! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
 //! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`element`], [`error`] | shapes, strides, indices, memory, element types, errors |
 //!
-//! [`machine`] measures the limits of the CPU, which benchmarks report results relative to.
-
 #[doc(hidden)]
 pub mod compiled;
 pub mod cost;
+mod describe;
 mod display;
 pub mod element;
 pub mod error;
@@ -46,6 +45,7 @@ pub mod ops;
 pub mod par;
 pub mod precision;
 pub mod random;
+mod rows;
 pub mod settings;
 pub mod shape;
 pub mod simd;
@@ -54,6 +54,7 @@ mod tensor;
 pub mod torch_random;
 mod transpose;
 
+pub use describe::Description;
 pub use element::{DType, Element, Float, Integer, Steps};
 pub use error::{ErrorKind, ShapeError};
 pub use indexing::{Ellipsis, NewAxis, StepBy};
@@ -63,6 +64,7 @@ pub use ops::close::NotClose;
 pub use ops::scatter::ScatterReduce;
 pub use par::{threads, with_threads};
 pub use precision::MatmulPrecision;
+pub use rows::Rows;
 pub use settings::{matmul_precision, with_matmul_precision};
-pub use shape::{Axes, AxisSet, INFER, MAX_RANK, Shape};
+pub use shape::{Axes, AxisSet, INFER, IntoShape, MAX_RANK, Shape};
 pub use tensor::Tensor;

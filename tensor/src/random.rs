@@ -342,7 +342,7 @@ impl Rng {
     /// ```
     #[track_caller]
     pub fn below(&mut self, n: usize) -> usize {
-        require(n > 0, "below", ErrorKind::Value, || "0..0 has no numbers".into()).or_panic();
+        require(n > 0, "below", ErrorKind::Value, || "the range 0..0 is empty".into()).or_panic();
         let mut draw = draws(self.key());
         below(n as u64, &mut draw) as usize
     }

@@ -393,7 +393,35 @@ pub fn inverse_order(order: &[isize]) -> Vec<isize> {
     back
 }
 
+/// Arguments that denote a shape: whatever [`Shape`] can be made from, such as `[2, 3]`.
+///
+/// ```
+/// use retrograd_tensor::{IntoShape, Shape};
+///
+/// fn numel(shape: impl IntoShape) -> usize {
+///     shape.into().numel()
+/// }
+///
+/// assert_eq!((numel([2, 3]), numel(vec![4, 5]), numel(&Shape::from([]))), (6, 20, 1));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no shape",
+    label = "not an array, a slice or a `Vec` of `usize`",
+    note = "a shape is one array of sizes: `Tensor::<f32>::zeros([2, 3])`; that of a scalar is `[]`",
+    note = "sizes are `usize`: `n as usize` converts an integer"
+)]
+pub trait IntoShape: Into<Shape> {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Into<Shape>> IntoShape for S {}
+
 /// Arguments that denote axes: `-1`, `[0, 2]`, or `..` for all.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` denotes no axes",
+    label = "not an `isize`, an array of `isize`, or `..`",
+    note = "`0` is the first axis, `-1` the last, `[0, 2]` are two, and `..` is all of them",
+    note = "axes are `isize`: `axis as isize` converts a `usize`"
+)]
 pub trait Axes: Copy {
     /// The axes of a tensor of this shape; an axis that is given twice is an error.
     fn resolve(&self, op: &'static str, shape: &Shape) -> Result<AxisSet>;

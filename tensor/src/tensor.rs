@@ -5,7 +5,7 @@ use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
-use crate::shape::Shape;
+use crate::shape::{Axes, IntoShape, Shape};
 use crate::storage::Storage;
 use crate::transpose;
 use std::ops::RangeBounds;
@@ -57,7 +57,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(x, Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
     /// ```
     #[track_caller]
-    pub fn from_vec(data: Vec<T>, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn from_vec(data: Vec<T>, shape: impl IntoShape) -> Tensor<T> {
         Tensor::try_from_vec(data, &shape.into()).or_panic()
     }
 
@@ -89,7 +89,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::full([2, 2], 7i64).to_vec(), [7; 4]);
     /// ```
     #[track_caller]
-    pub fn full(shape: impl Into<Shape>, x: T) -> Tensor<T> {
+    pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
         Tensor::build("full", shape.into(), |out| out.fill(x))
     }
 
@@ -101,7 +101,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::<bool>::zeros([1]).to_vec(), [false]);
     /// ```
     #[track_caller]
-    pub fn zeros(shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn zeros(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ZERO)
     }
 
@@ -112,7 +112,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(Tensor::<f32>::ones([2]).to_vec(), [1.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn ones(shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn ones(shape: impl IntoShape) -> Tensor<T> {
         Tensor::full(shape, T::ONE)
     }
 
@@ -174,7 +174,7 @@ impl<T: Element> Tensor<T> {
     /// assert_eq!(causal.to_vec().iter().filter(|&&keep| keep).count(), 6);
     /// ```
     #[track_caller]
-    pub fn from_fn(shape: impl Into<Shape>, mut f: impl FnMut(&[usize]) -> T) -> Tensor<T> {
+    pub fn from_fn(shape: impl IntoShape, mut f: impl FnMut(&[usize]) -> T) -> Tensor<T> {
         let shape = shape.into();
         let mut index = vec![0; shape.rank()];
         Tensor::build("from_fn", shape, |out| {
@@ -730,16 +730,17 @@ impl<T: Element> Tensor<T> {
         self.view(self.layout.slice("narrow", axis, start, stop, 1).or_panic())
     }
 
-    /// The tensor with an axis reversed.
+    /// The tensor with axes reversed.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
-    /// let x = Tensor::from([1.0f32, 2.0, 3.0]);
-    /// assert_eq!(x.flip(0).to_vec(), [3.0, 2.0, 1.0]);
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.flip(0).to_vec(), [3.0, 4.0, 1.0, 2.0]);
+    /// assert_eq!(x.flip([0, 1]).to_vec(), [4.0, 3.0, 2.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Tensor<T> {
-        self.slice_step(axis, .., -1)
+    pub fn flip(&self, axes: impl Axes) -> Tensor<T> {
+        self.view(self.layout.flip("flip", axes).or_panic())
     }
 
     /// The slice at one index of an axis, which is removed.
@@ -788,7 +789,7 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[doc(alias = "expand")]
     #[track_caller]
-    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Tensor<T> {
         self.view(self.layout.broadcast_to("broadcast_to", &shape.into()).or_panic())
     }
 
@@ -869,6 +870,13 @@ impl<T: Element> From<T> for Tensor<T> {
     }
 }
 
+/// The elements of an array, in as many axes as it is nested.
+///
+/// ```
+/// use retrograd_tensor::Tensor;
+/// let x = Tensor::from([[[1i64, 2], [3, 4], [5, 6]]]);
+/// assert_eq!((x.shape().to_vec(), x.at(&[0, 2, 1])), (vec![1, 3, 2], 6));
+/// ```
 impl<T: Element, const N: usize> From<[T; N]> for Tensor<T> {
     fn from(x: [T; N]) -> Self {
         Tensor::from_vec(x.to_vec(), [N])
@@ -879,6 +887,83 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Tensor<T>
     fn from(x: [[T; M]; N]) -> Self {
         Tensor::from_vec(x.concat(), [N, M])
     }
+}
+
+impl<T: Element, const N: usize, const M: usize, const K: usize> From<[[[T; K]; M]; N]>
+    for Tensor<T>
+{
+    fn from(x: [[[T; K]; M]; N]) -> Self {
+        Tensor::from_vec(x.concat().concat(), [N, M, K])
+    }
+}
+
+impl<T: Element, const N: usize, const M: usize, const K: usize, const L: usize>
+    From<[[[[T; L]; K]; M]; N]> for Tensor<T>
+{
+    fn from(x: [[[[T; L]; K]; M]; N]) -> Self {
+        Tensor::from_vec(x.concat().concat().concat(), [N, M, K, L])
+    }
+}
+
+/// The elements of a vector along one axis.
+impl<T: Element> From<Vec<T>> for Tensor<T> {
+    fn from(x: Vec<T>) -> Self {
+        let n = x.len();
+        Tensor::from_vec(x, [n])
+    }
+}
+
+/// The items of an iterator along one axis.
+///
+/// ```
+/// use retrograd_tensor::Tensor;
+/// let squares: Tensor<i64> = (1..4).map(|i| i * i).collect();
+/// assert_eq!(squares, Tensor::from([1, 4, 9]));
+/// ```
+impl<T: Element> FromIterator<T> for Tensor<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Tensor::from(items.into_iter().collect::<Vec<T>>())
+    }
+}
+
+/// The rows of a matrix; an error if they differ in length.
+///
+/// ```
+/// use retrograd_tensor::Tensor;
+/// let x = Tensor::try_from(vec![vec![1i64, 2], vec![3, 4]]).unwrap();
+/// assert_eq!(x, Tensor::from([[1, 2], [3, 4]]));
+/// let error = Tensor::try_from(vec![vec![1i64, 2], vec![3]]).unwrap_err();
+/// assert_eq!(error.to_string(), "try_from: row 1 has length 1, row 0 has length 2");
+/// ```
+impl<T: Element> TryFrom<Vec<Vec<T>>> for Tensor<T> {
+    type Error = ShapeError;
+    fn try_from(rows: Vec<Vec<T>>) -> Result<Self> {
+        let width = equal_lengths("row", rows.iter().map(Vec::len))?;
+        Tensor::try_from_vec(rows.concat(), &[rows.len(), width])
+    }
+}
+
+/// The matrices of a tensor of rank 3; an error if they differ in shape.
+impl<T: Element> TryFrom<Vec<Vec<Vec<T>>>> for Tensor<T> {
+    type Error = ShapeError;
+    fn try_from(matrices: Vec<Vec<Vec<T>>>) -> Result<Self> {
+        let height = equal_lengths("matrix", matrices.iter().map(Vec::len))?;
+        let width = equal_lengths("row", matrices.iter().flatten().map(Vec::len))?;
+        let count = matrices.len();
+        Tensor::try_from_vec(matrices.concat().concat(), &[count, height, width])
+    }
+}
+
+/// The length that all have, 0 if there are none.
+fn equal_lengths(what: &str, lengths: impl Iterator<Item = usize>) -> Result<usize> {
+    let lengths: Vec<usize> = lengths.collect();
+    let first = lengths.first().copied().unwrap_or(0);
+    let odd = lengths.iter().position(|&len| len != first);
+    require(odd.is_none(), "try_from", ErrorKind::Length, || {
+        let i = odd.unwrap_or(0);
+        format!("{what} {i} has length {}, {what} 0 has length {first}", lengths[i])
+    })?;
+    Ok(first)
 }
 
 /// Equality of shapes and elements; false if any element is NaN.

@@ -28,7 +28,7 @@
 
 use crate::element::{DType, Element, Float, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::shape::Shape;
+use crate::shape::IntoShape;
 use crate::tensor::Tensor;
 use rand::rand_core::utils::fill_bytes_via_next_word;
 use rand::{SeedableRng, TryRng};
@@ -43,7 +43,7 @@ const BLOCK: usize = 16;
 
 /// PyTorch's generator on the CPU: MT19937 and one normal number kept for the next call.
 ///
-/// It is also a generator of the `rand` crate.
+/// It also implements the generator traits of the crate `rand`.
 #[derive(Clone, PartialEq)]
 pub struct TorchRng {
     words: [u32; WORDS],
@@ -120,14 +120,14 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 0.4963).abs() < 1e-4); // as torch.rand(2)
     /// ```
     #[track_caller]
-    pub fn rand<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn rand<T: Float>(&mut self, shape: impl IntoShape) -> Tensor<T> {
         self.each(shape, Self::unit)
     }
 
-    /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, rounded once.
+    /// As `uniform_(lo, hi)`: `u · (hi - lo) + lo` in the arithmetic of `T`, with a fused multiply-add.
     ///
     /// # Panics
-    /// If a bound or their distance is not finite in `T`, or they are out of order.
+    /// If `lo > hi`, or `lo`, `hi` or `hi - lo` is not finite in `T`.
     ///
     /// ```
     /// # use retrograd_tensor::torch_random::TorchRng;
@@ -135,7 +135,7 @@ impl TorchRng {
     /// assert!(x.abs().max(..).item() <= 1.0);
     /// ```
     #[track_caller]
-    pub fn uniform<T: Float>(&mut self, shape: impl Into<Shape>, lo: f64, hi: f64) -> Tensor<T> {
+    pub fn uniform<T: Float>(&mut self, shape: impl IntoShape, lo: f64, hi: f64) -> Tensor<T> {
         let (lo, hi) = (T::from_f64(lo), T::from_f64(hi));
         let valid = lo <= hi && (hi - lo).to_f64().is_finite();
         require(valid, "uniform", ErrorKind::Value, || {
@@ -153,14 +153,15 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 1.5410).abs() < 1e-4); // as torch.randn(2)
     /// ```
     #[track_caller]
-    pub fn randn<T: Float>(&mut self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn randn<T: Float>(&mut self, shape: impl IntoShape) -> Tensor<T> {
         self.normal(shape, 0.0, 1.0)
     }
 
     /// As `normal_(mean, std)`, by the transform of Box and Muller (1958).
     ///
-    /// Below 16 elements, pairs of numbers are computed in `f64`, and the second of a last pair is
-    /// the first of the next call. From 16 on, all elements are filled with uniform numbers, and
+    /// Below 16 elements, pairs of numbers are computed in `f64`. If the number of elements is odd,
+    /// the second number of the last pair is kept, and is the first one of the next call with fewer
+    /// than 16 elements. From 16 on, all elements are filled with uniform numbers, and
     /// blocks of 16 are transformed, with radii from the first half and angles from the second. If
     /// the last block is incomplete, the last 16 elements are drawn and transformed again.
     ///
@@ -173,7 +174,7 @@ impl TorchRng {
     /// assert!((x.at(&[0]) - 13.082).abs() < 1e-3);
     /// ```
     #[track_caller]
-    pub fn normal<T: Float>(&mut self, shape: impl Into<Shape>, mean: f64, std: f64) -> Tensor<T> {
+    pub fn normal<T: Float>(&mut self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor<T> {
         require(std >= 0.0 && !mean.is_nan(), "normal", ErrorKind::Value, || {
             format!("std must be at least 0 and the mean not NaN, got mean {mean}, std {std}")
         })
@@ -196,7 +197,7 @@ impl TorchRng {
         Tensor::from_vec(data, shape)
     }
 
-    /// A standard normal number; two are computed at a time.
+    /// A standard normal number. Two are computed at a time, and the second is kept for the next call.
     fn paired_normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -219,10 +220,12 @@ impl TorchRng {
     /// assert_eq!(x.to_vec(), [4, 9, 3]); // as torch.randint(0, 10, (3,))
     /// ```
     #[track_caller]
-    pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl Into<Shape>) -> Tensor<I> {
+    pub fn randint<I: Integer>(&mut self, lo: I, hi: I, shape: impl IntoShape) -> Tensor<I> {
         let (lo, range) = (lo.to_i128(), hi.to_i128() - lo.to_i128());
-        require(range > 0, "randint", ErrorKind::Value, || format!("{lo}..{hi} has no numbers"))
-            .or_panic();
+        require(range > 0, "randint", ErrorKind::Value, || {
+            format!("the range {lo}..{hi} is empty")
+        })
+        .or_panic();
         self.each(shape, |rng| {
             let draw = if range < 1 << 28 { rng.draw().into() } else { rng.draw64() };
             I::from_i128(lo + i128::from(draw) % range)
@@ -252,7 +255,7 @@ impl TorchRng {
     #[track_caller]
     fn each<T: Element>(
         &mut self,
-        shape: impl Into<Shape>,
+        shape: impl IntoShape,
         mut f: impl FnMut(&mut Self) -> T,
     ) -> Tensor<T> {
         let shape = shape.into();

@@ -3,7 +3,7 @@
 
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::ops::activation::Relu;
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::torch_random::TorchRng;
 use retrograd_tensor::{ErrorKind, INFER, ScatterReduce, Shape, StepBy, Tensor, with_threads};
@@ -46,6 +46,71 @@ fn panics(f: impl FnOnce(), want: &str) {
 
 fn x(dims: &[usize]) -> Tensor<f32> {
     Tensor::zeros(dims)
+}
+
+#[test]
+fn rearrangement_and_statistics_check_their_arguments() {
+    panics(
+        || drop(x(&[2, 3]).repeat(&[2])),
+        "repeat: [2] has no number for every axis of [2, 3] (hint: tile repeats the last axes)",
+    );
+    panics(
+        || drop(x(&[2, 3]).repeat(&[1 << 62, 4])),
+        "repeat: shape [9223372036854775808, 12] has more than 9223372036854775807 elements",
+    );
+    panics(
+        || drop(x(&[2]).tile(&[1; 9])),
+        "tile: [1, 1, 1, 1, 1, 1, 1, 1, 2] has 9 axes, the most is 8",
+    );
+    panics(
+        || drop(x(&[2]).repeat_interleave(1, 2)),
+        "repeat_interleave: axis 1 is out of range for [2], which has rank 1",
+    );
+    panics(|| drop(x(&[2]).roll(1, 2)), "roll: axis 1 is out of range for [2], which has rank 1");
+    panics(
+        || drop(x(&[2, 2, 2]).diag(0)),
+        "diag: [2, 2, 2] must be a vector or a matrix (hint: diag_embed and diagonal take batches)",
+    );
+    panics(|| drop(x(&[]).diag_embed(0)), "diag_embed: needs at least one axis, got []");
+    panics(|| drop(x(&[2]).trace()), "trace: axis -2 is out of range for [2], which has rank 1");
+    panics(|| x(&[]).rows().for_each(drop), "rows: needs at least one axis, got []");
+    panics(|| (&x(&[])).into_iter().for_each(drop), "rows: needs at least one axis, got []");
+    panics(|| drop(x(&[2]).histc(0, 0.0, 1.0)), "histc: needs at least 1 bin, got 0");
+    panics(
+        || drop(x(&[2]).histc(3, 1.0, 0.0)),
+        "histc: the range from 1 to 0 must be finite and in order",
+    );
+    panics(|| drop(x(&[2]).quantile(.., 1.5)), "quantile: q must be in [0, 1], got 1.5");
+    panics(
+        || drop(x(&[2, 0]).quantile(1, 0.5)),
+        "quantile: an axis of [2, 0] is empty, so it has no such element",
+    );
+    panics(
+        || drop(x(&[0]).median(..)),
+        "median: an axis of [0] is empty, so it has no such element",
+    );
+    panics(
+        || drop(Tensor::from([3i64, -1]).bincount(0)),
+        "bincount: the element -1 at position 1 is negative",
+    );
+    panics(
+        || drop(x(&[2]).vector_norm(.., f64::NAN)),
+        "vector_norm: the exponent p must not be NaN",
+    );
+    panics(
+        || drop(x(&[2, 0]).vector_norm(1, f64::INFINITY)),
+        "vector_norm: an axis of [2, 0] is empty, so it has no norm of exponent inf",
+    );
+    panics(|| drop(x(&[2]).normalize(.., 2.0, -1.0)), "normalize: eps = -1 must be at least 0");
+    panics(
+        || drop(x(&[2]).masked_select(&Tensor::ones([3]))),
+        "masked_select: cannot broadcast [2] with [3]: axis -1 is 2 and 3",
+    );
+    panics(
+        || drop(x(&[2]).cumprod(1)),
+        "cumprod: axis 1 is out of range for [2], which has rank 1",
+    );
+    panics(|| drop(x(&[2]).flip([0, 0])), "flip: axis 0 of [2] is named twice in [0, 0]");
 }
 
 #[test]
@@ -388,7 +453,36 @@ fn row_operations_check_shapes_and_parameters() {
     panics(
         || drop(t.cross_entropy(&Tensor::from([0i64]), options)),
         "cross_entropy: logits [2, 3] need one target per row, got targets [1] (hint: the classes \
-         are the last axis)",
+         are the last axis unless CrossEntropy::axis is another)",
+    );
+    let on = |axis| CrossEntropy { axis, ..options };
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), on(0))),
+        "cross_entropy: logits [2, 3] with classes on axis 0 need a target for each of the others, \
+         got targets [2] (hint: the classes are the last axis unless CrossEntropy::axis is another)",
+    );
+    panics(
+        || drop(t.cross_entropy(&Tensor::from([0i64, 1]), on(2))),
+        "cross_entropy: axis 2 is out of range for [2, 3], which has rank 2",
+    );
+    panics(
+        || drop(t.linear_cross_entropy(&t, &Tensor::from([0i64, 1]), on(0))),
+        "linear_cross_entropy: the classes are the last axis of x · Wᵀ, but CrossEntropy::axis is 0",
+    );
+    let none = CrossEntropy { reduction: Reduction::None, ..options };
+    panics(
+        || drop(t.linear_cross_entropy_with_gradients(&t, &Tensor::from([0i64, 1]), none)),
+        "linear_cross_entropy: gradients that are computed with the loss are those of one number, not \
+         of the loss of each row (Reduction::None)",
+    );
+    let weighted = |weights: &[f32]| {
+        let weights = Tensor::from_vec(weights.to_vec(), [weights.len()]);
+        drop(t.weighted_cross_entropy(&Tensor::from([0i64, 1]), &weights, options));
+    };
+    panics(|| weighted(&[1.0; 2]), "cross_entropy: 3 classes need weights [3], got [2]");
+    panics(
+        || weighted(&[1.0, -1.0, f32::NAN]),
+        "cross_entropy: the weight of class 1 must be finite and at least 0, got -1",
     );
     let options = CrossEntropy { label_smoothing: f64::NAN, ..options };
     panics(
@@ -488,7 +582,7 @@ fn copies_larger_than_memory_are_errors() {
     let (row, column) = (Tensor::<f32>::zeros([1, 1]), one.broadcast_to([1 << 45, 1]));
     panics(|| drop(column.softmax(-1)), &no_memory("softmax"));
     panics(|| drop(column.linear(&row, Some(&Tensor::zeros([1])))), &no_memory("linear"));
-    panics(|| drop(column.linear_map(&row, None, Relu)), &no_memory("relu"));
+    panics(|| drop(column.linear_activation(&row, None, Relu)), &no_memory("relu"));
 }
 
 /// A panic on any thread does not affect later operations.

@@ -2,9 +2,7 @@
 //! Run with `--nocapture` for the table.
 
 use retrograd::nn::StateDict;
-use retrograd::nn::attention::{
-    Align, Bias, Mask, MultiHeadAttention, MultiHeadConfig, Spec, attend,
-};
+use retrograd::nn::attention::{Bias, Mask, MultiHeadAttention, MultiHeadConfig, Spec, attend};
 use retrograd::nn::checkpoint::{AnyTensor, Checkpoint};
 use retrograd::prelude::*;
 use std::collections::BTreeSet;
@@ -75,7 +73,7 @@ impl Fixture {
 fn scaled_dot_product_attention() {
     let mut f = Fixture::load();
     // With PyTorch's is_causal query i attends to the keys up to i, for any lengths.
-    let causal = || Spec::new().causal().align(Align::TopLeft);
+    let causal = || Spec::new().causal_top_left();
     let cases = [
         ("plain", Spec::new()),
         ("scale", Spec::new().scale(0.3)),
@@ -95,7 +93,8 @@ fn scaled_dot_product_attention() {
         let at = |part: &str| format!("sdpa.{name}.{part}");
         let [q, k, v] = ["q", "k", "v"].map(|x| f.leaf(&at(x)));
         if let Some(keep) = f.bool(&at("keep")) {
-            spec = spec.mask(Mask::keep(&keep));
+            let of = if keep.rank() == 2 { Mask::keep_pairs } else { Mask::keep };
+            spec = spec.mask(of(&keep));
         }
         let bias = f.find(&at("bias")).map(|_| f.leaf(&at("bias")));
         let hidden = f.bool(&at("minus_infinity"));
@@ -166,11 +165,17 @@ fn multihead_attention() {
         let [q, k, v] = ["query", "key", "value"].map(|x| f.leaf(&at(x)));
         let mut spec = Spec::new();
         if let Some(drop) = f.bool(&at("drop_keys")) {
-            // [B, Lk] or [Lk], the same for every head and query.
-            spec = spec.mask(Mask::drop(&drop.unsqueeze(-2).unsqueeze(-2)));
+            // [B, Lk], or [Lk] of one sequence.
+            let padding = if drop.rank() == 1 { drop.unsqueeze(0) } else { drop };
+            spec = spec.mask(Mask::drop_keys(&padding));
         }
         if let Some(drop) = f.bool(&at("drop")) {
-            spec = spec.mask(Mask::drop(&drop));
+            spec = spec.mask(match drop.rank() {
+                2 => Mask::drop_pairs(&drop),
+                // [H, Lq, Lk] of one sequence.
+                3 => Mask::drop(&drop.unsqueeze(0)),
+                _ => Mask::drop(&drop),
+            });
         }
         if f.find(&at("add")).is_some() {
             spec = spec.bias(Bias::Additive(Var::constant(f.real(&at("add")))));

@@ -72,9 +72,8 @@ fn the_model_learns_to_count() {
         ([5, 7], [1, 3, 5, 7, 1, 3, 5, 7]),
         ([4, 7], [2, 5, 0, 3, 6, 1, 4, 7]),
     ] {
-        let mut made = Vec::new();
-        let greedy = Sampler { temperature: 0.0, top_k: None };
-        model.generate(&prompt, 8, greedy, &mut Rng::new(0), |t| made.push(t));
+        let mut rng = Rng::new(0);
+        let made: Vec<i64> = model.generate(&prompt, Sampler::greedy(), &mut rng).take(8).collect();
         assert_eq!(made, want, "after {prompt:?}");
     }
 }

@@ -4,8 +4,11 @@
 mod attention_parity;
 mod doc_examples;
 mod element_types;
+mod from_pytorch;
 mod learns;
+mod losses_parity;
 mod nanogpt_state;
+mod norms_parity;
 mod numpy_files;
 mod pretrained;
 mod pytorch_ops;

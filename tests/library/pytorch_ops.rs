@@ -1,5 +1,5 @@
-//! Every operation recorded in `fixtures/ops.safetensors`, forward and backward, against what
-//! PyTorch computed in float64.
+//! Every operation recorded in `fixtures/ops.safetensors` and `fixtures/more_ops.safetensors`, forward and
+//! backward, against what PyTorch computed in float64.
 
 use retrograd_autograd::Var;
 use retrograd_tensor::ops::loss::CrossEntropy;
@@ -15,8 +15,8 @@ struct Fixture {
     params: BTreeMap<String, Value>,
 }
 
-fn read() -> Fixture {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ops.safetensors");
+fn read(file: &str) -> Fixture {
+    let path = format!("{}/tests/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).expect("the fixture");
     let (_, header) = SafeTensors::read_metadata(&bytes).expect("a header");
     let meta = header.metadata().as_ref().expect("metadata");
@@ -49,6 +49,12 @@ fn apply<T: Real>(
     let number = |key: &str| params[key].as_f64().unwrap_or_else(|| panic!("{name} has no {key}"));
     let real = |key: &str| T::from_f64(number(key));
     let dim = || number("dim") as isize;
+    let whole = |key: &str| number(key) as isize;
+    let list = |key: &str| -> Vec<isize> {
+        let items = params[key].as_array().unwrap_or_else(|| panic!("{name} has no {key}"));
+        items.iter().map(|n| n.as_i64().expect("a whole number") as isize).collect()
+    };
+    let times = || list("times").into_iter().map(|n| n as usize).collect::<Vec<usize>>();
     let a = &x[0];
     let b = || &x[1];
     let idx = || idx.unwrap_or_else(|| panic!("{name} has no idx"));
@@ -81,7 +87,9 @@ fn apply<T: Real>(
         "mul_broadcast" => a.mul(b()),
         "div_broadcast" => a.div(b()),
         "matmul_batched" => a.matmul(b()),
-        "einsum_bqhd" => Var::einsum(params["spec"].as_str().expect("a formula"), &[a, b()]),
+        _ if name.starts_with("einsum_") => {
+            Var::einsum(params["spec"].as_str().expect("a formula"), &[a, b()])
+        }
         "prod" => a.prod(dim()),
         "var" => a.var(dim(), number("correction") as usize),
         "std" => a.std(dim(), number("correction") as usize),
@@ -107,6 +115,7 @@ fn apply<T: Real>(
             let how = CrossEntropy {
                 ignore_index: Some(number("ignore_index") as i64),
                 label_smoothing: number("label_smoothing"),
+                ..CrossEntropy::default()
             };
             a.cross_entropy(idx(), how)
         }
@@ -114,6 +123,23 @@ fn apply<T: Real>(
         "index_select" => a.index_select(dim(), idx()),
         "scatter_add" => a.scatter_add(dim(), idx(), b()),
         "embedding" => a.embedding(idx()),
+        "repeat" => a.repeat(&times()),
+        "tile" => a.tile(&times()),
+        "repeat_interleave" => a.repeat_interleave(dim(), number("n") as usize),
+        "roll" => a.roll(dim(), whole("shift")),
+        "flip" => a.flip(&list("dims")[..]),
+        "diag_of_vector" | "diag_of_matrix" => a.diag(whole("offset")),
+        "diag_embed" => a.diag_embed(whole("offset")),
+        "trace" => a.trace(),
+        "masked_select" => a.masked_select(&idx().gt(0)),
+        "cumprod" => a.cumprod(dim()),
+        "quantile" => a.quantile(dim(), number("q")),
+        "quantile_of_all" => a.quantile(.., number("q")),
+        "median" => a.median(dim()),
+        "vector_norm_inf" => a.vector_norm(dim(), f64::INFINITY),
+        _ if name.starts_with("vector_norm_") => a.vector_norm(dim(), number("p")),
+        _ if name.starts_with("normalize_") => a.normalize(dim(), number("p"), number("eps")),
+        "hardswish" => a.hardswish(),
         _ => panic!("{name} is in the file, but not in this test"),
     };
     (y, None)
@@ -141,9 +167,9 @@ impl<T: Real> As<T> for Tensor<f64> {
     }
 }
 
-fn check_all<T: Real>(tolerance: f64) {
-    let fixture = read();
-    assert_eq!(fixture.params.len(), 52, "operations in the file");
+fn check_all<T: Real>(file: &str, count: usize, tolerance: f64) {
+    let fixture = read(file);
+    assert_eq!(fixture.params.len(), count, "operations in the file");
     for (name, params) in &fixture.params {
         let float = |part: &str| fixture.floats.get(&format!("{name}.{part}"));
         let inputs: Vec<Tensor<f64>> =
@@ -189,10 +215,24 @@ fn check_all<T: Real>(tolerance: f64) {
 
 #[test]
 fn operations_agree_with_pytorch_in_f64() {
-    check_all::<f64>(1e-12);
+    check_all::<f64>("ops.safetensors", 52, 1e-12);
+    check_all::<f64>("more_ops.safetensors", 33, 1e-12);
 }
 
 #[test]
 fn operations_agree_with_pytorch_in_f32() {
-    check_all::<f32>(1e-5);
+    check_all::<f32>("ops.safetensors", 52, 1e-5);
+    check_all::<f32>("more_ops.safetensors", 33, 1e-5);
+}
+
+#[test]
+fn counts_agree_with_pytorch() {
+    let Fixture { floats, integers, .. } = read("more_ops.safetensors");
+    let x = &floats["histc.in"];
+    assert_eq!(x.histc(7, -1.5, 2.0), floats["histc.out"]);
+    assert_eq!(x.histc(5, 0.0, 0.0), floats["histc.own_range"]);
+    let n = &integers["bincount.in"];
+    assert_eq!(n.bincount(0), integers["bincount.out"]);
+    assert_eq!(n.bincount(12), integers["bincount.longer"]);
+    assert_eq!(floats["nonzero.in"].nonzero(), integers["nonzero.out"]);
 }

@@ -9,6 +9,10 @@ fn log(place: &Place, folder: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// The fields of the last line of a log.
+const DONE: [&str; 8] =
+    ["accuracy", "bits_per_byte", "done", "params", "perplexity", "seconds", "steps", "val_loss"];
+
 #[test]
 fn a_run_writes_all_documented_files() {
     let place = Place::new();
@@ -25,14 +29,26 @@ fn a_run_writes_all_documented_files() {
     let lines = log(&place, "out/next_token");
     let (done, lines) = lines.split_last().unwrap();
     let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(done), ["done", "params", "seconds", "steps", "val_loss"]);
+    assert_eq!(keys(done), DONE);
     assert_eq!((&done["done"], &done["steps"]), (&true.into(), &40.into()));
     let (evaluations, steps): (Vec<_>, Vec<_>) =
         lines.iter().partition(|line| line.get("val_loss").is_some());
-    assert!(evaluations.iter().all(|line| keys(line) == ["step", "val_loss"]));
+    assert!(evaluations.iter().all(|line| keys(line) == ["bits_per_byte", "step", "val_loss"]));
     let at: Vec<u64> = evaluations.iter().map(|line| line["step"].as_u64().unwrap()).collect();
     assert_eq!(at, [0, 10, 20, 30, 40]);
-    assert_eq!(evaluations[4]["val_loss"], done["val_loss"]);
+    // The curve ends on the windows that it began on, the result is on all of the text.
+    let [last, whole] =
+        [&evaluations[4]["val_loss"], &done["val_loss"]].map(|x| x.as_f64().unwrap());
+    assert!(last != whole && (last - whole).abs() < 0.2, "{last} and {whole}");
+    let number = |key: &str| done[key].as_f64().unwrap();
+    assert!((number("perplexity") - whole.exp()).abs() < 1e-9);
+    // Characters of the tales are bytes.
+    assert!((number("bits_per_byte") - whole / 2f64.ln()).abs() < 1e-9);
+    assert!((0.1..0.9).contains(&number("accuracy")));
+    for (file, text) in [("tokenizer.json", "\"char\""), ("best.safetensors", "")] {
+        let bytes = fs::read(place.path("out/next_token").join(file)).unwrap();
+        assert!(String::from_utf8_lossy(&bytes).contains(text), "{file}");
+    }
     assert!(evaluations[4]["val_loss"].as_f64() < evaluations[0]["val_loss"].as_f64());
     for (i, line) in (1u64..).zip(&steps) {
         assert_eq!(keys(line), ["grad_norm", "loss", "lr", "ms", "step", "tokens_per_s"]);

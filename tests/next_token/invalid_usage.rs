@@ -34,7 +34,7 @@ fn invalid_flags_are_rejected() {
         (&["--sample", "a", "--steps", "5"], &["--sample", "--steps", "cannot be used with"]),
         (
             &["--preset", "large"],
-            &["'large'", "tales, nanogpt-cpu, modern, fast, llama, baby, tiny"],
+            &["'large'", "tales, nanogpt-cpu, modern, fast, best, llama, baby, tiny"],
         ),
         (&["--precision", "half"], &["'half'", "(one of: f32, bf16x6, bf16x3, bf16)"]),
         (&["--step", "5"], &["'--step'", "'--steps'"]),
@@ -55,9 +55,9 @@ fn invalid_texts_are_rejected() {
     let cases: [(&str, &[&str]); 5] = [
         ("missing", &["cannot read missing: No such file"]),
         ("empty", &["empty: the file is empty"]),
-        ("short", &["too short for a context of 64", "100 characters", "must be at least 65"]),
+        ("short", &["too short for a context of 64", "100 tokens", "must be at least 65"]),
         ("latin1", &["latin1: not UTF-8: byte 9 (0xe9)"]),
-        ("folder", &["cannot read folder: Is a directory"]),
+        ("folder", &["folder: the folder has no files"]),
     ];
     for (file, said) in cases {
         place.run(&["--data", file]).failed(FAILED, said);
@@ -201,8 +201,9 @@ fn divergence_suggests_a_lower_learning_rate() {
 fn resuming_with_other_hyperparameters_or_text() {
     let place = place_with_run();
     let resume = |more: &[&str]| place.run(&[&["--resume", "--out", "run"], more].concat());
-    let changed = ["--width", "64", "--steps", "9", "--lr", "0.1"];
-    let said = ["--width: 32, not 64", "--steps: 3, not 9", "--lr: 0.003, not 0.1"];
+    let changed = ["--width", "64", "--tokenizer", "byte", "--lr", "0.1", "--steps", "9"];
+    let said =
+        ["--width: 32, not 64", "--tokenizer: \"char\", not \"byte\"", "--lr: 0.003, not 0.1"];
     resume(&changed).failed(USAGE, &said);
     resume(&["--precision", "bf16"]).failed(USAGE, &["--precision: \"f32\", not \"bf16\""]);
     resume(&["--preset", "nanogpt-cpu"])

@@ -1,6 +1,7 @@
-//! The example `next_token` as a program, and properties of all examples.
+//! Tests that run the example `next_token` as a program, and tests of properties of all examples.
 
 mod complete_run;
+mod continued;
 mod folder_gone;
 mod invalid_usage;
 mod parts;
@@ -9,14 +10,9 @@ mod program;
 mod resume;
 mod signals;
 mod special_files;
+mod tokenizers;
 
-// Files of the example that have unit tests of their own.
-#[allow(dead_code)]
-#[path = "../../examples/next_token/corpus.rs"]
-mod corpus;
-#[allow(dead_code)]
-#[path = "../../examples/next_token/files.rs"]
-mod files;
+// Files of the example, included so that the unit tests in them run.
 #[path = "../../examples/next_token/loss_curve.rs"]
 mod loss_curve;
 #[path = "../../examples/common/output.rs"]
@@ -28,3 +24,6 @@ mod stop;
 mod svg;
 #[path = "../../examples/next_token/tales.rs"]
 mod tales;
+#[allow(dead_code)]
+#[path = "../../examples/next_token/text.rs"]
+mod text;

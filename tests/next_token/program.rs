@@ -1,5 +1,6 @@
 //! Running the example.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,21 @@ use tempfile::TempDir;
 /// this test is built alone it may be missing or old, and is built here.
 fn program(name: &str) -> PathBuf {
     // One at a time, so that tests do not build the same example twice.
-    static BUILD: Mutex<()> = Mutex::new(());
-    let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
     let program = profile.join("examples").join(name).with_extension(exe());
-    if !is_current(&program) {
+    // One that is there may have been built without the feature.
+    let is_other = cfg!(feature = "tokenizers") && !built.contains(name);
+    if is_other || !is_current(&program) {
+        built.insert(name.to_string());
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--example", name]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        if cfg!(feature = "tokenizers") {
+            build.args(["--features", "tokenizers"]);
+        }
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

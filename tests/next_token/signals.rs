@@ -1,4 +1,5 @@
-//! A signal ends a run after the run has been saved. The exit code is 128 plus the signal number.
+//! The first signal ends a run after the current step, when the run has been saved. The exit code is
+//! 128 plus the signal number. A second Ctrl-C ends it at once.
 #![cfg(unix)]
 
 use crate::program::{Ended, Place, wait_until};
@@ -13,7 +14,7 @@ fn send(child: &Child, signals: &[&str]) {
     assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
 }
 
-/// Whether SIGHUP is ignored, as by `nohup`; child processes inherit that.
+/// Whether this process ignores SIGHUP, as under `nohup`. Child processes inherit this.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

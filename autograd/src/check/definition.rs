@@ -11,8 +11,8 @@ use retrograd_tensor::settings::with_grad_enabled;
 /// Compares the [`Fused`](crate::Fused) operation that computed `y` with its definition: the value
 /// `y`, and the gradients of the inputs. Two numbers agree if they differ by at most
 /// `tolerance · max(1, m)`, where `m` is the largest finite magnitude in the tensor that the
-/// definition computed. Returns `Ok(false)` if no fused operation computed `y`, so that nothing was
-/// compared.
+/// definition computed; two NaNs agree. Returns `Ok(false)`, without a comparison, if `y` was not
+/// computed by a fused operation.
 ///
 /// ```
 /// use retrograd_autograd::{Var, check};
@@ -26,12 +26,12 @@ use retrograd_tensor::settings::with_grad_enabled;
 /// [`CheckError::Definition`] if numbers differ, [`CheckError::Shape`] if shapes do.
 ///
 /// # Panics
-/// If the graph was consumed by a backward pass.
+/// If a backward pass has freed the saved tensors of the graph.
 #[track_caller]
 pub fn definition(y: &Var<f64>, tolerance: f64) -> Result<bool, CheckError> {
     let Edge::Node(node, output) = &y.edge else { return Ok(false) };
     let rule = node.rule(true);
-    assert!(rule.is_some(), "definition: the graph was consumed by a backward pass");
+    assert!(rule.is_some(), "definition: the saved tensors were freed by a backward pass");
     let rule = rule.expect("just checked");
     let Some(definition) = rule.definition() else { return Ok(false) };
 
@@ -72,7 +72,7 @@ fn compare(
 ) -> Result<(), CheckError> {
     if kernel.shape() != definition.shape() {
         let what = match input {
-            Some(input) => format!("the gradient of input {input} by the definition"),
+            Some(input) => format!("the gradient of input {input}, computed by the definition,"),
             None => "the definition".to_string(),
         };
         let (expected, got) = (kernel.shape().to_vec(), definition.shape().to_vec());

@@ -120,7 +120,7 @@ impl<T: Real> Var<T> {
         self.map(Silu)
     }
 
-    /// `x · tanh(ln(1 + eˣ))`
+    /// `x · tanh(ln(1 + eˣ))`.
     ///
     /// Misra 2019 (arXiv 1908.08681).
     ///
@@ -167,8 +167,26 @@ impl<T: Real> Var<T> {
         self.map(Softsign)
     }
 
-    /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact
-    /// form, PyTorch's default.
+    /// `x · min(max(x + 3, 0), 6) / 6`, an approximation of [SiLU](Var::silu) without an exponential; NaN of
+    /// -∞, as in PyTorch. The derivative is 0 at -3 and 1 at 3.
+    ///
+    /// Howard et al. 2019 (arXiv 1905.02244).
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([-4.0f32, -1.5, 0.0, 3.0]));
+    /// let y = x.hardswish();
+    /// assert_eq!(y.value().to_vec(), [0.0, -0.375, 0.0, 3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 0.0, 0.5, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn hardswish(&self) -> Var<T> {
+        self.map(Hardswish)
+    }
+
+    /// `x · Φ(x)` with the cumulative distribution function of the standard normal distribution,
+    /// `Φ(x) = (1 + erf(x/√2)) / 2`: the exact form, PyTorch's default.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     ///
@@ -185,7 +203,8 @@ impl<T: Real> Var<T> {
         self.map(Gelu)
     }
 
-    /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU that GPT-2 used.
+    /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of GELU in GPT-2,
+    /// `approximate="tanh"` in PyTorch.
     ///
     /// Hendrycks, Gimpel 2016 (arXiv 1606.08415).
     ///

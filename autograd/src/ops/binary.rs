@@ -252,7 +252,7 @@ fn selection<T: Real>(
     message = "`{Self}` is no operand of a variable of `{T}`",
     label = "neither a `Var<{T}>` nor a number of type `{T}`",
     note = "of a tensor, `Var::constant(tensor)` is a variable without a gradient, and \
-            `Var::leaf(tensor)` one with a gradient",
+            `Var::leaf(tensor)` one with a gradient; of a `Param`, it is `param.to_var()`",
     note = "both sides have one element type: `tensor.cast::<{T}>()` converts a tensor",
     note = "the literal `2` is an integer, `2.0` a float"
 )]

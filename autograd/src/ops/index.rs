@@ -1,6 +1,7 @@
 //! Reading and adding by index. Each reading operation is the adjoint of an adding one.
 
 use crate::graph::{InputGrads, Var};
+use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
 fn zeros<T: Real>(shape: &Shape) -> Var<T> {
@@ -120,6 +121,23 @@ impl<T: Real> Var<T> {
             let (table, index) = (table.slot(), index.clone());
             move |cx, g| InputGrads::of(&table, || embedding_adjoint(g, &index, cx.shape(&table)))
         })
+    }
+
+    /// The elements where the mask is true, in row-major order, along one axis; both are broadcast together.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, -2.0], [3.0, -4.0]]));
+    /// let y = x.masked_select(&x.value().gt(0.0));
+    /// assert_eq!(y.value().to_vec(), [1.0, 3.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0, 1.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor<bool>) -> Var<T> {
+        let shape = Shape::broadcast("masked_select", self.shape(), mask.shape()).or_panic();
+        let kept = mask.broadcast_to(shape).flatten().nonzero().flatten();
+        self.broadcast_to(shape).flatten().index_select(0, &kept)
     }
 
     /// The elements along an axis in order, with their indices; see [`Tensor::sort`].

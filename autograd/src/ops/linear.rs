@@ -33,7 +33,7 @@ impl<T: Real> Var<T> {
     }
 
     /// `r + (x · Wᵀ + b)` with a residual `r` `[.., outputs]`: [`Var::linear`] and a sum in one
-    /// pass over memory, as at the end of each half of a transformer block.
+    /// pass over memory, as at the end of the attention and of the MLP of a transformer block.
     ///
     /// # Panics
     /// If shapes do not agree; the residual is not broadcast.
@@ -85,23 +85,23 @@ impl<T: Real> Var<T> {
     /// use retrograd_autograd::Var;
     /// use retrograd_tensor::{Tensor, ops::activation::Relu};
     /// let w = Var::leaf(Tensor::from([[1.0f32, 2.0], [-3.0, -4.0]]));
-    /// let y = Var::constant(Tensor::from([1.0, 1.0])).linear_map(&w, None, Relu);
+    /// let y = Var::constant(Tensor::from([1.0, 1.0])).linear_activation(&w, None, Relu);
     /// assert_eq!(y.value().to_vec(), [3.0, 0.0]);
     /// assert_eq!(y.sum(..).backward().get(&w).unwrap().to_vec(), [1.0, 1.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
-    pub fn linear_map(
+    pub fn linear_activation(
         &self,
         weight: &Var<T>,
         bias: Option<&Var<T>>,
         op: impl Into<PointwiseFn<T>>,
     ) -> Var<T> {
-        self.linear_map_with(weight, bias, op.into())
+        self.linear_activation_with(weight, bias, op.into())
     }
 
     #[track_caller]
     #[inline(never)]
-    fn linear_map_with(
+    fn linear_activation_with(
         &self,
         weight: &Var<T>,
         bias: Option<&Var<T>>,
@@ -111,19 +111,20 @@ impl<T: Real> Var<T> {
         if !is_recorded(&inputs) {
             return self.linear(weight, bias).apply(&op);
         }
-        let (value, slope) = op.linear_map(self.value(), weight.value(), bias.map(Var::value));
-        let [y] = Var::from_fused([value], inputs, |[x, weight, bias]| LinearMap {
+        let (value, derivative) =
+            op.linear_activation(self.value(), weight.value(), bias.map(Var::value));
+        let [y] = Var::from_fused([value], inputs, |[x, weight, bias]| LinearActivation {
             x: x.save(),
             weight: weight.save(),
             bias: bias.save(),
             op,
-            slope,
+            derivative,
         });
         y
     }
 
     /// `f(x · W₁ᵀ + b₁) · W₂ᵀ + b₂`, the feed-forward network of Vaswani et al. 2017
-    /// (arXiv 1706.03762): [`Var::linear_map`] and [`Var::linear`]. The backward pass multiplies
+    /// (arXiv 1706.03762): [`Var::linear_activation`] and [`Var::linear`]. The backward pass multiplies
     /// each block of `ȳ · W₂` by the derivative of `f` while the block is in the cache.
     ///
     /// # Panics
@@ -186,7 +187,8 @@ impl<T: Real> Var<T> {
             let hidden = op.map(&self.value().linear(up.0.value(), up.1.map(Var::value)));
             return Var::constant(project_down(&hidden, down, residual));
         }
-        let (hidden, slope) = op.linear_map(self.value(), up.0.value(), up.1.map(Var::value));
+        let (hidden, derivative) =
+            op.linear_activation(self.value(), up.0.value(), up.1.map(Var::value));
         let value = project_down(&hidden, down, residual);
         let [y] =
             Var::from_fused([value], inputs, |[x, up, up_bias, down, down_bias, residual]| {
@@ -199,7 +201,7 @@ impl<T: Real> Var<T> {
                     residual: residual.save(),
                     op,
                     hidden,
-                    slope,
+                    derivative,
                 }
             });
         y
@@ -221,19 +223,19 @@ fn project_down<T: Real>(
 }
 
 /// `f(x · Wᵀ + b)`, with the derivative of `f` from the forward pass.
-struct LinearMap<T: Real> {
+struct LinearActivation<T: Real> {
     x: Slot<T>,
     weight: Slot<T>,
     bias: Slot<T>,
     op: PointwiseFn<T>,
-    slope: Tensor<T>,
+    derivative: Tensor<T>,
 }
 
-impl<T: Real> Fused<T> for LinearMap<T> {
-    const NAME: &'static str = "linear_map";
+impl<T: Real> Fused<T> for LinearActivation<T> {
+    const NAME: &'static str = "linear_activation";
 
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
-        let dh = g.mul(&self.slope);
+        let dh = g.mul(&self.derivative);
         InputGrads::of(&self.x, || dh.matmul(self.weight.value()))
             .and(&self.weight, || weight_gradient(self.x.value(), &dh))
             .and(&self.bias, || dh.clone())
@@ -256,7 +258,7 @@ struct FeedForward<T: Real> {
     residual: Slot<T>,
     op: PointwiseFn<T>,
     hidden: Tensor<T>,
-    slope: Tensor<T>,
+    derivative: Tensor<T>,
 }
 
 impl<T: Real> Fused<T> for FeedForward<T> {
@@ -269,7 +271,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
         if ![&self.x, &self.up, &self.up_bias].iter().any(|input| input.needs_grad()) {
             return outer;
         }
-        let dh = g.matmul_times(self.down.value(), &self.slope);
+        let dh = g.matmul_times(self.down.value(), &self.derivative);
         outer
             .and(&self.x, || dh.matmul(self.up.value()))
             .and(&self.up, || weight_gradient(self.x.value(), &dh))
@@ -284,7 +286,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
     }
 }
 
-/// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is that of its output.
+/// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is the gradient of the output.
 fn weight_gradient<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
     of_right_transposed(&Var::constant(x.clone()), &Var::constant(g.clone()))
 }

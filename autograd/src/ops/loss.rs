@@ -1,14 +1,15 @@
-//! Cross-entropy.
+//! Losses of classes: cross-entropy, and the negative log-likelihood.
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::op::{Fused, Slot, is_recorded};
-use retrograd_tensor::ops::loss::{CrossEntropy, LogSums};
-use retrograd_tensor::{Integer, Real, Tensor};
+use retrograd_tensor::ops::loss::{CrossEntropy, LogSums, Reduction};
+use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
 struct OfLogits<T: Real, I: Integer> {
     logits: Slot<T>,
     sums: LogSums<T>,
     targets: Tensor<I>,
+    weights: Option<Tensor<T>>,
     options: CrossEntropy,
 }
 
@@ -18,12 +19,13 @@ impl<T: Real, I: Integer> Fused<T> for OfLogits<T, I> {
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.logits, || {
             let logits = self.logits.value();
-            logits.cross_entropy_vjp_from(&self.sums, &self.targets, self.options, g.item())
+            logits.cross_entropy_vjp_from(&self.sums, &self.targets, self.options, g)
         })
     }
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
-        [definition(&cx.input(&self.logits), &self.targets, self.options)]
+        let weights = self.weights.as_ref();
+        [definition(&cx.input(&self.logits), &self.targets, weights, self.options)]
     }
 }
 
@@ -49,7 +51,78 @@ impl<T: Real, I: Integer> Fused<T> for OfLinear<T, I> {
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let logits = cx.input(&self.x).matmul(&cx.input(&self.weight).t());
-        [definition(&logits, &self.targets, self.options)]
+        [definition(&logits, &self.targets, None, self.options)]
+    }
+}
+
+/// The targets of all rows, and how their losses are reduced.
+struct Rows {
+    /// The class of each row; `None` if the row is ignored.
+    classes: Vec<Option<usize>>,
+    /// The shape of the targets.
+    shape: Shape,
+    /// What the sum of the losses is divided by.
+    divisor: f64,
+}
+
+impl Rows {
+    /// Checks the arguments.
+    #[track_caller]
+    fn new<T: Real, I: Integer>(
+        logits: &Var<T>,
+        targets: &Tensor<I>,
+        weights: Option<&Tensor<T>>,
+        options: CrossEntropy,
+    ) -> Rows {
+        let divisor = options.divisor(logits.shape(), targets, weights);
+        let classes = logits.size(options.axis);
+        let class = |t: I| if options.ignores(t) { None } else { t.index_in(classes) };
+        let classes = targets.to_vec().into_iter().map(class).collect();
+        Rows { classes, shape: *targets.shape(), divisor }
+    }
+
+    /// The logits as a matrix, `[rows, classes]`.
+    fn flat<T: Real>(&self, logits: &Var<T>, axis: isize) -> Var<T> {
+        let rank = logits.rank() as isize;
+        let axis = if axis < 0 { rank + axis } else { axis };
+        let order: Vec<isize> = (0..rank).filter(|&i| i != axis).chain([axis]).collect();
+        logits.permute(order).reshape([self.classes.len(), logits.size(axis)])
+    }
+
+    /// The loss of log-probabilities `[rows, classes]`, in ordinary operations. What does not count is
+    /// left out by selection: it may be NaN, or minus infinity.
+    fn loss<T: Real>(
+        &self,
+        logs: &Var<T>,
+        weights: Option<&Tensor<T>>,
+        options: CrossEntropy,
+    ) -> Var<T> {
+        let classes = logs.size(1);
+        let weight = |class: usize| weights.map_or(1.0, |w| w.at(&[class]).to_f64());
+        let losses = if options.label_smoothing == 0.0 && classes > 0 {
+            let index = |i: &[usize]| self.classes[i[0]].unwrap_or(0) as i64;
+            let index = Tensor::from_fn([self.classes.len(), 1], index);
+            let factor = |i: &[usize]| T::from_f64(self.classes[i[0]].map_or(0.0, weight));
+            let factors = Tensor::from_fn([self.classes.len()], factor);
+            let picked = logs.gather(1, &index).squeeze(1);
+            picked.masked_fill(&factors.eq(T::ZERO), T::ZERO).mul(&Var::constant(factors.neg()))
+        } else {
+            // The wanted distribution of every row times the weights; 0 where the row does not count.
+            let spread = options.label_smoothing / classes as f64;
+            let wanted = Tensor::from_fn([self.classes.len(), classes], |i| {
+                T::from_f64(match self.classes[i[0]] {
+                    None => 0.0,
+                    Some(t) if t == i[1] => (1.0 - options.label_smoothing + spread) * weight(t),
+                    Some(_) => spread * weight(i[1]),
+                })
+            });
+            let logs = logs.masked_fill(&wanted.eq(T::ZERO), T::ZERO);
+            logs.mul(&Var::constant(wanted.neg())).sum(-1)
+        };
+        match options.reduction {
+            Reduction::None => losses.reshape(self.shape),
+            _ => losses.sum(..) / T::from_f64(self.divisor),
+        }
     }
 }
 
@@ -57,39 +130,40 @@ impl<T: Real, I: Integer> Fused<T> for OfLinear<T, I> {
 fn definition<T: Real, I: Integer>(
     logits: &Var<T>,
     targets: &Tensor<I>,
+    weights: Option<&Tensor<T>>,
     options: CrossEntropy,
 ) -> Var<T> {
-    let classes = logits.size(-1);
-    let is_ignored = |t: I| options.ignore_index.is_some_and(|i| t.to_i128() == i as i128);
-    let rows: Vec<Option<usize>> = targets
-        .to_vec()
-        .into_iter()
-        .map(|t| if is_ignored(t) { None } else { t.index_in(classes) })
-        .collect();
-    let counted = rows.iter().flatten().count().max(1);
-    // The wanted distribution of every row; 0 where the row does not count.
-    let spread = options.label_smoothing / classes as f64;
-    let wanted = Tensor::from_fn([rows.len(), classes], |i| {
-        T::from_f64(match rows[i[0]] {
-            None => 0.0,
-            Some(t) if t == i[1] => 1.0 - options.label_smoothing + spread,
-            Some(_) => spread,
-        })
+    let rows = Rows::new(logits, targets, weights, options);
+    let ignored = Tensor::from_fn([rows.classes.len(), 1], |i| rows.classes[i[0]].is_none());
+    let logits = rows.flat(logits, options.axis).masked_fill(&ignored, T::ZERO);
+    rows.loss(&logits.log_softmax(-1), weights, options)
+}
+
+/// A node of cross-entropy, with class weights if there are any.
+#[track_caller]
+fn cross_entropy<T: Real, I: Integer>(
+    logits: &Var<T>,
+    targets: &Tensor<I>,
+    weights: Option<&Tensor<T>>,
+    options: CrossEntropy,
+) -> Var<T> {
+    let (value, sums) = logits.value().cross_entropy_and_log_sums(targets, weights, options);
+    let (targets, weights) = (targets.clone(), weights.cloned());
+    let [y] = Var::from_fused([value], [logits], |[logits]| OfLogits {
+        logits: logits.save(),
+        sums,
+        targets,
+        weights,
+        options,
     });
-    // What does not count is left out by selection: it may be NaN, or minus infinity.
-    let ignored = Tensor::from_fn([rows.len(), 1], |i| rows[i[0]].is_none());
-    let unwanted = wanted.eq(T::ZERO);
-    let flat = logits.reshape([rows.len(), classes]).masked_fill(&ignored, T::ZERO);
-    let logs = flat.log_softmax(-1).masked_fill(&unwanted, T::ZERO);
-    let loss = logs.mul(&Var::constant(wanted)).sum(..);
-    loss / T::from_f64(-(counted as f64))
+    y
 }
 
 /// # Cross-entropy
 impl<T: Real> Var<T> {
-    /// Mean cross-entropy of the logits `x · Wᵀ` against class indices `[..]`, a scalar, without
-    /// ever holding all logits; see [`Tensor::linear_cross_entropy`]. Shapes: `self` `[.., C]`,
-    /// weight `[V, C]`.
+    /// Cross-entropy of the logits `x · Wᵀ` against class indices `[..]`, by default the mean, a
+    /// scalar, without ever holding all logits; see [`Tensor::linear_cross_entropy`]. Shapes: `self`
+    /// `[.., C]`, weight `[V, C]`. With [`Reduction::None`] all logits are held.
     ///
     /// What is kept for the backward pass are the gradients themselves, of the size of `self`
     /// and the weight.
@@ -114,6 +188,9 @@ impl<T: Real> Var<T> {
         options: CrossEntropy,
     ) -> Var<T> {
         let (x, w) = (self.value(), weight.value());
+        if options.reduction == Reduction::None {
+            return self.linear(weight, None).cross_entropy(targets, options);
+        }
         if !is_recorded(&[Some(self), Some(weight)]) {
             return Var::constant(x.linear_cross_entropy(w, targets, options));
         }
@@ -130,29 +207,108 @@ impl<T: Real> Var<T> {
         y
     }
 
-    /// Mean cross-entropy of logits `[.., C]` against class indices `[..]`, a scalar; see
-    /// [`Tensor::cross_entropy`].
+    /// Cross-entropy of logits `[.., C]` against class indices `[..]`: by default the mean, a scalar;
+    /// see [`Tensor::cross_entropy`].
+    ///
+    /// [`CrossEntropy`] has the options: the target that is ignored, label smoothing, the reduction
+    /// ([`Reduction::None`] gives the loss of every row, such as that of each token), and the axis of
+    /// the classes. **The classes are the last axis by default, and axis 1 in PyTorch**: logits
+    /// `[N, C, L]` need `axis: 1`, without which they would be read as `[N, L, C]` if `C = L`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
+    /// let logits = Var::leaf(Tensor::<f64>::zeros([2, 4])); // uniform
+    /// let targets = Tensor::from([3i64, -100]); // -100 is ignored
+    /// let loss = logits.cross_entropy(&targets, CrossEntropy::default());
+    /// assert!((loss.item() - 4f64.ln()).abs() < 1e-12);
+    /// let g = loss.backward().get(&logits).unwrap().to_vec();
+    /// assert_eq!(g, [0.25, 0.25, 0.25, -0.75, 0.0, 0.0, 0.0, 0.0]);
+    ///
+    /// let each = CrossEntropy { reduction: Reduction::None, ..CrossEntropy::default() };
+    /// assert_eq!(logits.cross_entropy(&targets, each).value().to_vec(), [4f64.ln(), 0.0]);
+    /// // PyTorch's shapes: classes on axis 1.
+    /// let images = Var::leaf(Tensor::<f64>::zeros([2, 4, 3, 3]));
+    /// let options = CrossEntropy { axis: 1, ..CrossEntropy::default() };
+    /// let loss = images.cross_entropy(&Tensor::<i64>::zeros([2, 3, 3]), options);
+    /// assert!((loss.item() - 4f64.ln()).abs() < 1e-12);
+    /// ```
+    #[track_caller]
+    pub fn cross_entropy<I: Integer>(&self, targets: &Tensor<I>, options: CrossEntropy) -> Var<T> {
+        cross_entropy(self, targets, None, options)
+    }
+
+    /// [`Var::cross_entropy`] with a weight `[C]` for each class; the mean is divided by the sum of
+    /// the weights of the targets. See [`Tensor::weighted_cross_entropy`]. The weights have no
+    /// gradient.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
     /// use retrograd_tensor::ops::loss::CrossEntropy;
-    /// let logits = Var::leaf(Tensor::<f64>::zeros([2, 4])); // uniform
-    /// let loss = logits.cross_entropy(&Tensor::from([3i64, -100]), CrossEntropy::default());
-    /// assert!((loss.item() - 4f64.ln()).abs() < 1e-12); // target -100 is ignored
+    /// let logits = Var::leaf(Tensor::<f64>::zeros([2, 2]));
+    /// let (targets, weights) = (Tensor::from([0i64, 1]), Tensor::from([3.0f64, 1.0]));
+    /// let loss = logits.weighted_cross_entropy(&targets, &weights, CrossEntropy::default());
+    /// assert!((loss.item() - 2f64.ln()).abs() < 1e-12); // (3 ln 2 + ln 2) / (3 + 1)
     /// let g = loss.backward().get(&logits).unwrap().to_vec();
-    /// assert_eq!(g, [0.25, 0.25, 0.25, -0.75, 0.0, 0.0, 0.0, 0.0]);
+    /// assert_eq!(g, [-0.375, 0.375, 0.125, -0.125]);
     /// ```
     #[track_caller]
-    pub fn cross_entropy<I: Integer>(&self, targets: &Tensor<I>, options: CrossEntropy) -> Var<T> {
-        let (value, sums) = self.value().cross_entropy_and_log_sums(targets, options);
-        let targets = targets.clone();
-        let [y] = Var::from_fused([value], [self], |[logits]| OfLogits {
-            logits: logits.save(),
-            sums,
-            targets,
-            options,
-        });
-        y
+    pub fn weighted_cross_entropy<I: Integer>(
+        &self,
+        targets: &Tensor<I>,
+        weights: &Tensor<T>,
+        options: CrossEntropy,
+    ) -> Var<T> {
+        cross_entropy(self, targets, Some(weights), options)
+    }
+
+    /// Negative log-likelihood of class indices `[..]` under log-probabilities `[.., C]`:
+    /// `-x_t` for a row `x` with target `t`, by default the mean. It is [`Var::cross_entropy`] after
+    /// [`Var::log_softmax`], with the same options.
+    ///
+    /// # Panics
+    /// As [`Var::cross_entropy`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// let logs = Var::leaf(Tensor::from([[-1.0f64, -2.0], [-3.0, -0.5]]));
+    /// let loss = logs.nll_loss(&Tensor::from([0i64, 1]), CrossEntropy::default());
+    /// assert_eq!(loss.item(), (1.0 + 0.5) / 2.0);
+    /// assert_eq!(loss.backward().get(&logs).unwrap().to_vec(), [-0.5, 0.0, 0.0, -0.5]);
+    /// ```
+    #[track_caller]
+    pub fn nll_loss<I: Integer>(&self, targets: &Tensor<I>, options: CrossEntropy) -> Var<T> {
+        let rows = Rows::new(self, targets, None, options);
+        rows.loss(&rows.flat(self, options.axis), None, options)
+    }
+
+    /// [`Var::nll_loss`] with a weight `[C]` for each class, as
+    /// [`Var::weighted_cross_entropy`] has them.
+    ///
+    /// # Panics
+    /// As [`Var::weighted_cross_entropy`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::CrossEntropy;
+    /// let logs = Var::leaf(Tensor::from([[-1.0f64, -2.0], [-3.0, -0.5]]));
+    /// let (targets, weights) = (Tensor::from([0i64, 1]), Tensor::from([3.0f64, 1.0]));
+    /// let loss = logs.weighted_nll_loss(&targets, &weights, CrossEntropy::default());
+    /// assert_eq!(loss.item(), (3.0 * 1.0 + 1.0 * 0.5) / 4.0);
+    /// ```
+    #[track_caller]
+    pub fn weighted_nll_loss<I: Integer>(
+        &self,
+        targets: &Tensor<I>,
+        weights: &Tensor<T>,
+        options: CrossEntropy,
+    ) -> Var<T> {
+        let rows = Rows::new(self, targets, Some(weights), options);
+        rows.loss(&rows.flat(self, options.axis), Some(weights), options)
     }
 }

@@ -6,9 +6,11 @@
 //! definition instead.
 
 pub mod activation;
+pub mod arrange;
 pub mod binary;
 pub mod dropout;
 pub mod einsum;
+pub mod elementwise_loss;
 pub mod index;
 pub mod join;
 pub mod linear;
@@ -17,8 +19,10 @@ pub mod mask;
 pub mod matmul;
 pub mod norm;
 pub mod pointwise;
+pub mod quantile;
 pub mod reduce;
 pub mod scatter;
 pub mod softmax;
 pub mod unary;
+pub mod vector_norm;
 pub mod view;

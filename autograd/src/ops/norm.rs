@@ -1,8 +1,9 @@
-//! Normalisation along the last axis.
+//! Normalisation along the last axis, or the last axes.
 
 use crate::graph::{Cx, InputGrads, Var};
 use crate::op::{Fused, Slot};
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::{Real, Shape, Tensor};
 
 struct LayerNorm<T: Real> {
     x: Slot<T>,
@@ -90,5 +91,139 @@ impl<T: Real> Var<T> {
             eps,
         });
         y
+    }
+
+    /// [`Var::layer_norm`] over the last axes, of the sizes `normalized_shape`, together: PyTorch's
+    /// `layer_norm(x, normalized_shape, ..)`. `weight` and `bias` have that shape.
+    ///
+    /// # Panics
+    /// If `normalized_shape` is empty or not the sizes of the last axes, or as [`Var::layer_norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f64, 3.0], [3.0, 1.0]]));
+    /// let weight = Var::leaf(Tensor::from([[1.0f64, 2.0], [3.0, 4.0]]));
+    /// let y = x.layer_norm_over(&[2, 2], Some(&weight), None, 0.0);
+    /// assert_eq!(y.value().to_vec(), [-1.0, 2.0, 3.0, -4.0]); // mean 2, standard deviation 1
+    /// ```
+    #[track_caller]
+    pub fn layer_norm_over(
+        &self,
+        normalized_shape: &[usize],
+        weight: Option<&Var<T>>,
+        bias: Option<&Var<T>>,
+        eps: f64,
+    ) -> Var<T> {
+        let over = Over::new("layer_norm_over", self, normalized_shape);
+        let (weight, bias) = (over.parameter("weight", weight), over.parameter("bias", bias));
+        let y = over.flat(self).layer_norm(weight.as_ref(), bias.as_ref(), eps);
+        y.reshape(self.shape())
+    }
+
+    /// [`Var::layer_norm_over`], and the mean and the inverse deviation `1 / √(var + eps)` that it
+    /// multiplies by, both with the normalised axes kept as axes of size 1: PyTorch's
+    /// `native_layer_norm`. Gradients flow through all three (in PyTorch through the first).
+    ///
+    /// # Panics
+    /// As [`Var::layer_norm_over`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f64, 5.0], [7.0, 8.0]]));
+    /// let (y, mean, inverse) = x.layer_norm_with_stats(&[2], None, None, 0.0);
+    /// assert_eq!(mean.value().to_vec(), [3.0, 7.5]);
+    /// assert_eq!(inverse.value().to_vec(), [0.5, 2.0]);
+    /// assert_eq!(y.value(), ((x - mean) * inverse).value());
+    /// ```
+    #[track_caller]
+    pub fn layer_norm_with_stats(
+        &self,
+        normalized_shape: &[usize],
+        weight: Option<&Var<T>>,
+        bias: Option<&Var<T>>,
+        eps: f64,
+    ) -> (Var<T>, Var<T>, Var<T>) {
+        let y = self.layer_norm_over(normalized_shape, weight, bias, eps);
+        let over = Over::new("layer_norm_with_stats", self, normalized_shape);
+        let x = over.flat(self);
+        let inverse = (x.var_keepdim(-1, 0) + T::from_f64(eps)).rsqrt();
+        let kept = over.kept();
+        (y, x.mean_keepdim(-1).reshape(kept), inverse.reshape(kept))
+    }
+
+    /// [`Var::rms_norm`] over the last axes, of the sizes `normalized_shape`, together. `weight` has
+    /// that shape.
+    ///
+    /// # Panics
+    /// If `normalized_shape` is empty or not the sizes of the last axes, or as [`Var::rms_norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::constant(Tensor::from([[1.0f64, 1.0], [3.0, 5.0]]));
+    /// let y = x.rms_norm_over(&[2, 2], None, 0.0);
+    /// assert!((y * 3.0 - x).value().abs().max(..).item() < 1e-12); // √((1 + 1 + 9 + 25) / 4) = 3
+    /// ```
+    #[track_caller]
+    pub fn rms_norm_over(
+        &self,
+        normalized_shape: &[usize],
+        weight: Option<&Var<T>>,
+        eps: f64,
+    ) -> Var<T> {
+        let over = Over::new("rms_norm_over", self, normalized_shape);
+        let weight = over.parameter("weight", weight);
+        over.flat(self).rms_norm(weight.as_ref(), eps).reshape(self.shape())
+    }
+}
+
+/// The last axes of a variable, normalised together.
+struct Over<'a> {
+    op: &'static str,
+    shape: Shape,
+    normalized: &'a [usize],
+}
+
+impl<'a> Over<'a> {
+    #[track_caller]
+    fn new<T: Real>(op: &'static str, x: &Var<T>, normalized: &'a [usize]) -> Self {
+        let shape = *x.shape();
+        let fits = !normalized.is_empty() && shape.ends_with(normalized);
+        require(fits, op, ErrorKind::Mismatch, || {
+            format!(
+                "a normalized_shape of {normalized:?} is not that of the last axes of {shape:?}"
+            )
+        })
+        .or_panic();
+        Over { op, shape, normalized }
+    }
+
+    /// The other axes, followed by these.
+    fn and(&self, axes: &[usize]) -> Shape {
+        let others = self.shape.rank() - self.normalized.len();
+        [&self.shape[..others], axes].concat().into()
+    }
+
+    /// The normalised axes as one.
+    fn flat<T: Real>(&self, x: &Var<T>) -> Var<T> {
+        x.reshape(self.and(&[self.normalized.iter().product()]))
+    }
+
+    /// The shape with normalised axes of size 1.
+    fn kept(&self) -> Shape {
+        self.and(&vec![1; self.normalized.len()])
+    }
+
+    /// A weight or bias, as a vector.
+    #[track_caller]
+    fn parameter<T: Real>(&self, name: &str, x: Option<&Var<T>>) -> Option<Var<T>> {
+        let x = x?;
+        require(x.shape()[..] == *self.normalized, self.op, ErrorKind::Mismatch, || {
+            format!("{name} has shape {:?}, not {:?}", x.shape(), self.normalized)
+        })
+        .or_panic();
+        Some(x.flatten())
     }
 }

@@ -112,15 +112,15 @@ impl<T: Real> PointwiseFn<T> {
         self.0.map(x)
     }
 
-    /// `f(x · Wᵀ + b)` and `f'(x · Wᵀ + b)`, see [`Tensor::linear_map`].
+    /// `f(x · Wᵀ + b)` and `f'(x · Wᵀ + b)`, see [`Tensor::linear_activation`].
     #[track_caller]
-    pub(crate) fn linear_map(
+    pub(crate) fn linear_activation(
         &self,
         x: &Tensor<T>,
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
     ) -> (Tensor<T>, Tensor<T>) {
-        self.0.linear_map(x, weight, bias)
+        self.0.linear_activation(x, weight, bias)
     }
 }
 
@@ -144,7 +144,7 @@ trait DynPointwise<T: Real>: Debug + Send + Sync {
     #[track_caller]
     fn map(&self, x: &Tensor<T>) -> Tensor<T>;
     #[track_caller]
-    fn linear_map(
+    fn linear_activation(
         &self,
         x: &Tensor<T>,
         weight: &Tensor<T>,
@@ -162,12 +162,12 @@ impl<T: Real, P: Pointwise<T>> DynPointwise<T> for P {
     fn map(&self, x: &Tensor<T>) -> Tensor<T> {
         x.map(*self)
     }
-    fn linear_map(
+    fn linear_activation(
         &self,
         x: &Tensor<T>,
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
     ) -> (Tensor<T>, Tensor<T>) {
-        x.linear_map(weight, bias, *self)
+        x.linear_activation(weight, bias, *self)
     }
 }

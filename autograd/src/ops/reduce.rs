@@ -4,10 +4,10 @@ use crate::graph::{Cx, InputGrads, Var};
 use crate::op::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Axes, AxisSet, Real, Shape, Tensor};
+use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
 
 /// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
-fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
+pub(super) fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
     g.reshape(to.reduced(axes, true)).broadcast_to(to)
 }
 
@@ -38,6 +38,32 @@ impl<T: Real> Fused<T> for Prod<T> {
     }
 }
 
+struct Cumprod<T: Real> {
+    x: Slot<T>,
+    axis: isize,
+}
+
+impl<T: Real> Fused<T> for Cumprod<T> {
+    const NAME: &'static str = "cumprod";
+
+    fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
+        InputGrads::of(&self.x, || self.x.value().cumprod_vjp(self.axis, g))
+    }
+
+    /// Products of the last 2, 4, 8, .. elements.
+    fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
+        let (mut y, axis) = (cx.input(&self.x), self.axis);
+        let (size, mut reach) = (y.size(axis), 1);
+        while reach < size {
+            let shorter = y.narrow(axis, 0, size - reach);
+            let rest = y.narrow(axis, reach, size - reach).mul(&shorter);
+            y = Var::cat(&[&y.narrow(axis, 0, reach), &rest], axis);
+            reach *= 2;
+        }
+        [y]
+    }
+}
+
 /// The product over `axes`: the first half of the elements is multiplied by the second until one is
 /// left.
 fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
@@ -56,8 +82,8 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     y.reshape(out)
 }
 
-/// Records the node of a maximum or minimum. The gradient is passed to the element that `arg`,
-/// argmax or argmin, selects: the first one of equal elements.
+/// Records the node of a maximum or minimum. The gradient goes to the element that `arg` (argmax or
+/// argmin) selects: the first of equal elements.
 fn selection<T: Real>(
     name: &'static str,
     x: &Var<T>,
@@ -93,7 +119,8 @@ fn first_of_each<T: Real>(
 
 /// # Reductions
 ///
-/// Axes are given as `-1`, `[0, 2]` or `..`. The `_keepdim` forms keep reduced axes with size 1.
+/// Axes are given as `-1`, `[0, 2]` or `..` (all axes). The `_keepdim` forms keep reduced axes with
+/// size 1.
 impl<T: Real> Var<T> {
     /// The sum over axes. An empty sum is 0.
     ///
@@ -124,7 +151,8 @@ impl<T: Real> Var<T> {
         sum_node("sum", self, self.value().sum_keepdim(axes), axes)
     }
 
-    /// The sum over the axes that a broadcast from `shape` would repeat: the result has `shape`.
+    /// The sum over the axes that a broadcast from `shape` would repeat, `sum_to_size` in PyTorch:
+    /// the result has `shape`.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -134,7 +162,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(x.sum_to([2, 1]).value().to_vec(), [3.0, 7.0]);
     /// ```
     #[track_caller]
-    pub fn sum_to(&self, shape: impl Into<Shape>) -> Var<T> {
+    pub fn sum_to(&self, shape: impl IntoShape) -> Var<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.unchanged();
@@ -311,7 +339,8 @@ impl<T: Real> Var<T> {
         self.var(axes, correction).reshape(self.shape().reduced(axes, true))
     }
 
-    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal.
+    /// The standard deviation over axes, `√var`. The derivative is 0 where all elements are equal (NaN in
+    /// PyTorch).
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -387,7 +416,8 @@ impl<T: Real> Var<T> {
         self.logsumexp(axes).reshape(self.shape().reduced(axes, true))
     }
 
-    /// The Euclidean norm over axes, `√Σx²`. The derivative at 0 is 0.
+    /// The Euclidean norm over axes, `√Σx²`; [`Var::vector_norm`] takes other exponents. The derivative at 0
+    /// is 0.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -397,7 +427,6 @@ impl<T: Real> Var<T> {
     /// assert_eq!(y.value().to_vec(), [5.0]);
     /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [0.6, 0.8]);
     /// ```
-    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -430,6 +459,24 @@ impl<T: Real> Var<T> {
     pub fn norm_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         self.norm(axes).reshape(self.shape().reduced(axes, true))
+    }
+
+    /// The cumulative product along an axis, `yᵢ = Π_{j ≤ i} xⱼ`. The gradient is exact where elements are
+    /// 0, too.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([2.0f32, 0.0, 5.0]));
+    /// let y = x.cumprod(0);
+    /// assert_eq!(y.value().to_vec(), [2.0, 0.0, 0.0]);
+    /// assert_eq!(y.sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 12.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Var<T> {
+        let value = self.value().cumprod(axis);
+        let [y] = Var::from_fused([value], [self], |[x]| Cumprod { x: x.save(), axis });
+        y
     }
 
     /// The cumulative sum along an axis: `yᵢ = Σ_{j ≤ i} xⱼ`.

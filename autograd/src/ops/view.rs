@@ -5,7 +5,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::shape::inverse_order;
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{Axes, IntoShape, Real, Rows, Shape, Tensor};
 use std::ops::RangeBounds;
 
 /// # Views
@@ -160,7 +160,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[doc(alias = "expand")]
     #[track_caller]
-    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Var<T> {
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Var<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.unchanged();
@@ -269,17 +269,37 @@ impl<T: Real> Var<T> {
         self.strided("narrow", |layout| layout.slice("narrow", axis, start, stop, 1))
     }
 
-    /// Reverses an axis.
+    /// Reverses axes.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
-    /// let x = Var::constant(Tensor::from([1.0f32, 2.0, 3.0]));
-    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 2.0, 1.0]);
+    /// let x = Var::constant(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// assert_eq!(x.flip(0).value().to_vec(), [3.0, 4.0, 1.0, 2.0]);
+    /// assert_eq!(x.flip([0, 1]).value().to_vec(), [4.0, 3.0, 2.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Var<T> {
-        self.slice_step(axis, .., -1)
+    pub fn flip(&self, axes: impl Axes) -> Var<T> {
+        self.strided("flip", |layout| layout.flip("flip", axes))
+    }
+
+    /// The slices along the first axis, which they do not have. `for row in &x` does the same.
+    ///
+    /// # Panics
+    /// If there is no axis.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]));
+    /// let y = x.rows().map(|row| row.prod(..)).reduce(|a, b| a + b).unwrap();
+    /// assert_eq!(y.item(), 14.0);
+    /// assert_eq!(y.backward().get(&x).unwrap().to_vec(), [2.0, 1.0, 4.0, 3.0]);
+    /// ```
+    #[doc(alias = "unbind")]
+    #[track_caller]
+    pub fn rows(&self) -> Rows<'_, Var<T>> {
+        Rows::new(self, self.shape(), |x, i| x.select(0, i)).or_panic()
     }
 
     /// Selects one index of an axis, and removes the axis.
@@ -371,5 +391,15 @@ impl<T: Real> Var<T> {
         let starts = (0..size.max(1)).step_by(each);
         let sizes: Vec<usize> = starts.map(|at| each.min(size - at)).collect();
         self.split(axis, &sizes)
+    }
+}
+
+impl<'a, T: Real> IntoIterator for &'a Var<T> {
+    type Item = Var<T>;
+    type IntoIter = Rows<'a, Var<T>>;
+
+    #[track_caller]
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows()
     }
 }

@@ -18,8 +18,8 @@ macro_rules! sources {
 }
 
 const SOURCES: &[(&str, &str)] = sources![
-    "activation" "binary" "dropout" "einsum" "index" "join" "linear" "loss" "mask" "matmul" "norm" "pointwise"
-    "reduce" "scatter" "softmax" "unary" "view"
+    "activation" "arrange" "binary" "dropout" "einsum" "elementwise_loss" "index" "join" "linear" "loss" "mask"
+    "matmul" "norm" "pointwise" "quantile" "reduce" "scatter" "softmax" "unary" "vector_norm" "view"
 ];
 
 const MODULES: &str = include_str!("../../src/ops/mod.rs");

@@ -25,6 +25,8 @@ pub enum Domain {
     Positive,
     /// All different.
     Distinct,
+    /// Of either sign, all magnitudes different.
+    Magnitudes,
     /// Neighbours on the last axis far apart.
     Rugged,
     /// All different, also from those of other operands.
@@ -34,6 +36,12 @@ pub enum Domain {
     /// Of either sign, size 0.85 to 1.0, so that two go into a dividend, and not three: but for it and
     /// its divisor rounded towards different integers.
     Divisor,
+    /// From 0.1 to 0.9.
+    Probability,
+    /// From -0.8 to 0.
+    Low,
+    /// From 0.3 to 1.0.
+    High,
 }
 
 /// A test case.
@@ -277,6 +285,25 @@ impl Case {
         Tensor::from_vec(targets, rows)
     }
 
+    /// Targets for classes on an axis.
+    pub fn targets_on<T: Real>(&self, axis: isize, logits: &Var<T>) -> Tensor<i64> {
+        let rows = logits.shape().without(axis as usize);
+        let mut targets = self.indices_below(rows.numel(), logits.size(axis));
+        targets.iter_mut().step_by(5).for_each(|t| *t = -100);
+        Tensor::from_vec(targets, rows)
+    }
+
+    /// Weights of classes, from 0.6 to 2.4.
+    pub fn weights<T: Real>(&self, classes: usize) -> Tensor<T> {
+        let values = self.values(Domain::Positive, 5, &[classes].into());
+        Tensor::from_vec(values.into_iter().map(T::from_f64).collect(), [classes])
+    }
+
+    /// One weight for each element of the last axis; one for all of a scalar.
+    pub fn weights_of<T: Real>(&self, shape: &Shape) -> Tensor<T> {
+        shape.last().map_or(Tensor::scalar(T::from_f64(1.5)), |&n| self.weights(n))
+    }
+
     pub fn range<T: Real>(&self, x: &Var<T>) -> Range<usize> {
         let size = x.size(self.axis(x));
         let start = self.up_to(size);
@@ -310,6 +337,22 @@ impl Case {
             indices.insert(self.up_to(indices.len()), AxisIndex::NewAxis);
         }
         indices
+    }
+
+    /// Numbers of repetitions, of up to one new axis, too.
+    pub fn times(&self, rank: usize) -> Vec<usize> {
+        let n = rank + self.below(2);
+        (0..n)
+            .map(
+                |i| {
+                    if self.large {
+                        1
+                    } else {
+                        [1, 2, 1, 3, 0][(self.random(16, i) * 5.0) as usize]
+                    }
+                },
+            )
+            .collect()
     }
 
     /// Sizes that add up to `n`; some may be 0.
@@ -358,6 +401,9 @@ impl Case {
             Domain::Remaining => signed(i, 2.1, 2.4),
             Domain::Divisor => signed(i, 0.85, 1.0),
             Domain::Positive => 0.6 + 1.8 * self.random(stream, i),
+            Domain::Probability => 0.1 + 0.8 * self.random(stream, i),
+            Domain::Low => -0.8 * self.random(stream, i),
+            Domain::High => 0.3 + 0.7 * self.random(stream, i),
             Domain::Rugged => {
                 let j = i % shape[shape.rank() - 1];
                 0.6 * ((7 * j % 5) as f64 - 2.0) + 0.3 * self.random(stream, i)
@@ -366,15 +412,15 @@ impl Case {
                 .map(|j| 4.0 * self.random(stream + 100 * j, i) - 2.0)
                 .find(|x| kinks.iter().all(|k| (x - k).abs() > 0.05))
                 .expect("a number not near a kink"),
-            Domain::Distinct | Domain::Rival => unreachable!(),
+            Domain::Distinct | Domain::Magnitudes | Domain::Rival => unreachable!(),
         };
         let rounded = |x: f64| f64::from(x as f32);
-        if !matches!(domain, Domain::Distinct | Domain::Rival) {
+        if !matches!(domain, Domain::Distinct | Domain::Magnitudes | Domain::Rival) {
             return (0..n).map(|i| rounded(value(i))).collect();
         }
         // Multiples of a step in random order. Those of another operand are offset by half a step.
         let most = match (domain, self.large) {
-            (Domain::Distinct, _) => n.max(27),
+            (Domain::Distinct | Domain::Magnitudes, _) => n.max(27),
             (_, false) => MOST,
             (_, true) => self.sizes.iter().product(),
         };
@@ -385,6 +431,10 @@ impl Case {
         }
         let at = |i: usize| {
             let jitter = 0.1 * self.random(stream + 50, i);
+            if let Domain::Magnitudes = domain {
+                let sign = if self.random(stream + 51, i) < 0.5 { -1.0 } else { 1.0 };
+                return rounded(sign * (i as f64 + 0.5 + jitter) * step);
+            }
             rounded((i as f64 - (n / 2) as f64 + 0.5 * k as f64 + jitter) * step)
         };
         order.into_iter().map(at).collect()
@@ -445,6 +495,12 @@ pub mod shapes {
         (0..3).map(|k| case.thinner(k, &case.sizes)).collect()
     }
 
+    /// Two of the same shape, not empty.
+    pub fn equal_pair(case: &Case) -> Vec<Shape> {
+        let dims: Vec<usize> = case.sizes.iter().map(|&d| d.max(1)).collect();
+        vec![dims.into(); 2]
+    }
+
     /// A tensor of at least one axis.
     pub fn line(case: &Case) -> Vec<Shape> {
         one(at_least(case, 1))
@@ -457,6 +513,23 @@ pub mod shapes {
 
     pub fn matrix(case: &Case) -> Vec<Shape> {
         one(at_least(case, 2))
+    }
+
+    /// A matrix, not a batch.
+    pub fn plane(case: &Case) -> Vec<Shape> {
+        one(matrix(case)[0][..2].to_vec())
+    }
+
+    pub fn short_vector(case: &Case) -> Vec<Shape> {
+        one(vec![if case.large { 500 } else { at_least(case, 1)[0] }])
+    }
+
+    /// Few elements along the last axis, of which matrices are made.
+    pub fn narrow_line(case: &Case) -> Vec<Shape> {
+        let mut dims = at_least(case, 1);
+        let last = dims.len() - 1;
+        dims[last] = dims[last].min(if case.large { 9 } else { 4 });
+        one(dims)
     }
 
     pub fn square_matrix(case: &Case) -> Vec<Shape> {
@@ -516,6 +589,21 @@ pub mod shapes {
     pub fn rows_weight_bias(case: &Case) -> Vec<Shape> {
         with_last(case, 0, 2)
     }
+    /// Matrices of at least two columns, not empty, as the last two axes.
+    pub fn matrices(case: &Case) -> Vec<Shape> {
+        let mut dims = at_least(case, 2);
+        let n = dims.len();
+        (dims[n - 2], dims[n - 1]) = (dims[n - 2].max(1), dims[n - 1].max(2));
+        one(dims)
+    }
+
+    /// The same with two parameters of their shape.
+    pub fn matrices_weight_bias(case: &Case) -> Vec<Shape> {
+        let x = matrices(case)[0];
+        let parameter = Shape::from(&x[x.rank() - 2..]);
+        vec![x, parameter, parameter]
+    }
+
     pub fn classes(case: &Case) -> Vec<Shape> {
         with_last(case, 1, 0)
     }
@@ -583,6 +671,27 @@ pub mod shapes {
     pub fn batched_factors(case: &Case) -> Vec<Shape> {
         let [m, k, n] = three_sizes(case);
         vec![[3, m, k].into(), [3, k, n].into()]
+    }
+
+    /// Matrices in batches that broadcast together, of up to two axes.
+    pub fn factors_of_any_batch(case: &Case) -> Vec<Shape> {
+        let [m, k, n] = three_sizes(case);
+        let (a, b): (&[usize], &[usize]) = match case.thin[0] % 5 {
+            _ if case.large => (&[2, 2], &[2]),
+            0 => (&[], &[]),
+            1 => (&[2], &[]),
+            2 => (&[2, 1], &[3]),
+            3 => (&[1], &[2, 3]),
+            _ => (&[2], &[2]),
+        };
+        vec![[a, &[m, k]].concat().into(), [b, &[k, n]].concat().into()]
+    }
+
+    /// Two matrices whose axes have equal sizes, or 1.
+    pub fn pair_of_matrices(case: &Case) -> Vec<Shape> {
+        let dims = &plane(case)[0];
+        let whole = Case { short: [0; 3], ..case.clone() };
+        (0..2).map(|k| whole.thinner(k, dims)).collect()
     }
 
     pub fn bilinear(case: &Case) -> Vec<Shape> {

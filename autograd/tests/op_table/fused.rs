@@ -4,7 +4,7 @@
 
 use retrograd_autograd::{Var, check, grad};
 use retrograd_tensor::ops::activation::Gelu;
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Shape, Tensor};
 
@@ -46,7 +46,7 @@ fn assert_agree(name: &str, fused: F, composed: F, x: &[Tensor<f64>]) {
             let (a, b) = (to_vec(a), to_vec(b));
             let zero = |v: &[f64]| v.iter().all(|&x| x == 0.0);
             if a.len() != b.len() {
-                assert!(zero(&a) && zero(&b), "{name}: result {k}: one has no gradient");
+                assert!(zero(&a) && zero(&b), "{name}: result {k}: only one has a gradient");
                 continue;
             }
             let scale = b.iter().fold(1.0f64, |m, x| m.max(x.abs()));
@@ -141,6 +141,16 @@ fn cross_entropy_agrees_with_its_definition() {
             let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
             let loss = |x: &[Var<f64>]| x[0].cross_entropy(&targets, options);
             assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
+            let mut weights = random(&[shape[shape.len() - 1]], 6).square();
+            weights = weights.slice_assign(0, 0.0);
+            for reduction in
+                [Reduction::None, Reduction::Sum, Reduction::Mean, Reduction::BatchMean]
+            {
+                let options = CrossEntropy { reduction, ..options };
+                let loss =
+                    |x: &[Var<f64>]| x[0].weighted_cross_entropy(&targets, &weights, options);
+                assert_agrees_with_definition("cross_entropy", loss, &[random(shape, 5)]);
+            }
             let x = [random(shape, 7), random(&[20, width[0]], 8)];
             let loss = |x: &[Var<f64>]| x[0].linear_cross_entropy(&x[1], &targets, options);
             assert_agrees_with_definition("linear_cross_entropy", loss, &x);
@@ -182,8 +192,8 @@ fn linear_layers_agree_with_matmul_and_add() {
             &x,
         );
         assert_agree(
-            "linear_map",
-            Box::new(|x| x[0].linear_map(&x[1], Some(&x[3]), Gelu)),
+            "linear_activation",
+            Box::new(|x| x[0].linear_activation(&x[1], Some(&x[3]), Gelu)),
             Box::new(move |x| plain(&x[0], &x[1], Some(&x[3])).gelu()),
             &x,
         );

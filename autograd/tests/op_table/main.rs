@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use table::{ROWS, Row, Second};
 
-/// Random cases per row, unless `PROPTEST_CASES` is set.
+/// The number of random cases per row, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 48;
 
 fn config() -> Config {

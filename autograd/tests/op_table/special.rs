@@ -1,7 +1,7 @@
 //! Documented values at kinks, ties, NaN, infinities and empty inputs.
 
 use retrograd_autograd::{Var, check, grad};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::{Real, ScatterReduce, Tensor};
 
@@ -25,9 +25,9 @@ fn at<T: Real>(name: &str, x: &[f64], f: impl Fn(&Var<T>) -> Var<T>, y: &[f64], 
     assert!(equal(&list(out.value()), y), "{name}: {out:?}");
     let ones = Tensor::ones(out.shape());
     let recorded = grad(&[(&out, Some(&Var::constant(ones.clone())))], &[&x]);
-    let fast = out.backward_with(&ones);
-    let fast = list(fast.get(&x).expect("tracked"));
-    assert!(equal(&fast, dy), "{name}: derivative {fast:?}, expected {dy:?}");
+    let first_order = out.backward_with(&ones);
+    let first_order = list(first_order.get(&x).expect("tracked"));
+    assert!(equal(&first_order, dy), "{name}: derivative {first_order:?}, expected {dy:?}");
     // A recorded pass may return no gradient if the input is empty or the result does not depend on
     // it.
     let recorded = recorded[0].as_ref().map_or(vec![0.0; dy.len()], |g| list(g.value()));
@@ -76,6 +76,19 @@ fn subgradients_at_kinks_are_the_documented_ones() {
     at!("std of two", [1.0, 3.0], |x| x.std(.., 0) => [1.0], [-0.5, 0.5]);
     at!("norm at 0", [0.0, 0.0], |x| x.norm(..) => [0.0], [0.0, 0.0]);
     at!("norm", [3.0, -4.0, 0.0, 12.0], |x| x.norm(..).mul_scalar(n(13.0)) => [169.0], [3.0, -4.0, 0.0, 12.0]);
+    let large = [0.0, 1.0, -2.0, 2.0];
+    at!("vector_norm 3 at 0", [0.0, 0.0], |x| x.vector_norm(.., 3.0) => [0.0], [0.0, 0.0]);
+    at!("vector_norm 3 of one", [0.0, -2.0], |x| x.vector_norm(.., 3.0).mul_scalar(n(1)) => [2.0], [0.0, -1.0]);
+    at!("vector_norm 1", large, |x| x.vector_norm(.., 1.0) => [5.0], [0.0, 1.0, -1.0, 1.0]);
+    at!("vector_norm 0", large, |x| x.vector_norm(.., 0.0) => [3.0], [0.0; 4]);
+    at!("vector_norm ∞", large, |x| x.vector_norm(.., INF) => [2.0], [0.0, 0.0, -0.5, 0.5]);
+    at!("vector_norm -∞", large, |x| x.vector_norm(.., -INF) => [0.0], [0.0; 4]);
+    at!("vector_norm -∞, ties", [-1.0, 2.0, 1.0], |x| x.vector_norm(.., -INF) => [1.0], [-0.5, 0.0, 0.5]);
+    at!("vector_norm -1 with 0", large, |x| x.vector_norm(.., -1.0) => [0.0], [0.0; 4]);
+    at!("vector_norm ∞ of NaN", [NAN, 1.0], |x| x.vector_norm(.., INF) => [NAN], [NAN, 0.0]);
+    at!("normalize at 0", [0.0, 0.0], |x| x.normalize(.., 2.0, 0.25) => [0.0, 0.0], [4.0, 4.0]);
+    at!("hardswish", [-4.0, -3.0, -1.5, 0.0, 3.0, 4.0, INF, NAN], |x| x.hardswish()
+        => [0.0, 0.0, -0.375, 0.0, 3.0, 4.0, INF, NAN], [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0, 1.0]);
     at!("prod without zeros", [2.0, 3.0, 4.0], |x| x.prod(..) => [24.0], [12.0, 8.0, 6.0]);
     at!("prod with one zero", [2.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 8.0, 0.0]);
     at!("prod with two zeros", [0.0, 0.0, 4.0], |x| x.prod(..) => [0.0], [0.0, 0.0, 0.0]);
@@ -92,8 +105,8 @@ fn value_and_gradients(
     let y = f(&a, &b);
     let ones = Tensor::ones(y.shape());
     let recorded = grad(&[(&y, Some(&Var::constant(ones.clone())))], &[&a, &b]);
-    let fast = y.backward_with(&ones);
-    let (da, db) = (fast.get(&a).unwrap().to_vec(), fast.get(&b).unwrap().to_vec());
+    let first_order = y.backward_with(&ones);
+    let (da, db) = (first_order.get(&a).unwrap().to_vec(), first_order.get(&b).unwrap().to_vec());
     let again: Vec<Vec<f64>> =
         recorded.iter().map(|g| g.as_ref().unwrap().value().to_vec()).collect();
     assert!(equal(&again[0], &da) && equal(&again[1], &db), "{again:?} recorded, {da:?} {db:?}");
@@ -112,14 +125,14 @@ fn ties_of_two_operands_share_the_gradient() {
 }
 
 #[test]
-fn one_of_several_values_at_an_index_has_the_gradient() {
+fn scatter_with_repeated_indices_has_documented_gradients() {
     let idx = Tensor::from([1i64, 0, 1]);
     let (x, source) = ([2.0, 2.0, 9.0], [7.0, 2.0, 7.0]);
     let (y, dx, ds) = value_and_gradients(|x, s| x.scatter(0, &idx, s), &x, &source);
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0]));
     let (y, dx, ds) =
         value_and_gradients(|x, s| x.scatter_reduce(0, &idx, s, ScatterReduce::Amax), &x, &source);
-    // The element itself before a value that equals it, and the first of equal values.
+    // The gradient goes to the element of `x` if it is a maximum, else to the first of equal values.
     assert_eq!((y, dx, ds), (vec![2.0, 7.0, 9.0], vec![1.0, 0.0, 1.0], vec![1.0, 0.0, 0.0]));
     let source = [NAN, 1.0, NAN];
     let (y, dx, ds) =
@@ -135,7 +148,7 @@ fn one_of_several_values_at_an_index_has_the_gradient() {
 }
 
 #[test]
-fn powers_at_zero_have_documented_gradients() {
+fn powers_and_quotients_at_zero_have_documented_gradients() {
     // a^b at (0, 0), (0, 1), (0, 2), (2, 0)
     let (y, da, db) = value_and_gradients(Var::pow, &[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 2.0, 0.0]);
     assert_eq!(y, [1.0, 0.0, 0.0, 1.0]);
@@ -165,8 +178,9 @@ fn check_masked_elements(f: impl Fn(&Var<f64>, &Tensor<bool>) -> Var<f64>) {
             let g = Tensor::from_fn([2, 4], |i| if keep.at(i) { 1.0 + i[1] as f64 } else { g });
             let y = f(&x, &keep);
             let recorded = grad(&[(&y, Some(&Var::constant(g.clone())))], &[&x]);
-            let fast = y.backward_with(&g).remove(&x).unwrap();
-            for (name, dx) in [("fast", &fast), ("recorded", recorded[0].as_ref().unwrap().value())]
+            let first_order = y.backward_with(&g).remove(&x).unwrap();
+            for (name, dx) in
+                [("first-order", &first_order), ("recorded", recorded[0].as_ref().unwrap().value())]
             {
                 for (i, dx) in dx.to_vec().into_iter().enumerate() {
                     let kept = keep.to_vec()[i];
@@ -192,7 +206,7 @@ fn masked_elements_have_no_influence() {
 
 #[test]
 fn softmax_of_a_fully_masked_row_is_zero() {
-    // No visible elements: 0, with gradients of 0, to second order.
+    // If no element is visible, the result and its first and second derivatives are 0.
     let x = Var::leaf(Tensor::from([1.0f64, 2.0]));
     let y = x.masked_softmax(0, &Tensor::from([false, false]));
     assert_eq!(y.value().to_vec(), [0.0, 0.0]);
@@ -200,7 +214,7 @@ fn softmax_of_a_fully_masked_row_is_zero() {
     assert_eq!(first.value().to_vec(), [0.0, 0.0]);
     let second = grad(&[(&first.square().sum(..), None)], &[&x])[0].clone().unwrap();
     assert_eq!(second.value().to_vec(), [0.0, 0.0]);
-    // A softmax without a mask whose elements are all -inf is NaN.
+    // Without a mask, the softmax of elements that are all -inf is NaN.
     let y = Var::constant(Tensor::from([-INF, -INF])).softmax(0);
     assert!(y.value().to_vec().iter().all(|y| y.is_nan()));
     // An element of -inf among others has a probability and a gradient of 0.
@@ -232,7 +246,7 @@ fn ignored_targets_have_no_influence() {
             assert!(g.to_vec().iter().all(|g| g.is_finite()));
         }
     }
-    // All ignored: a loss of 0 and gradients of 0.
+    // If all targets are ignored, the loss and its gradients are 0 (NaN in PyTorch).
     let x = Var::leaf(x);
     let y = x.cross_entropy(&Tensor::from([-100i64; 3]), how);
     let recorded = grad(&[(&y, None)], &[&x])[0].clone().unwrap();
@@ -256,6 +270,94 @@ fn ignored_targets_have_no_influence() {
     let y = x.cross_entropy(&Tensor::from([0i64, 0]), how);
     assert_eq!(y.item(), 0.0);
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 4]);
+}
+
+#[test]
+fn class_weights_of_zero_have_no_influence() {
+    let how = CrossEntropy::default();
+    // A logit of -inf, whose loss is infinite, has a weight of 0.
+    let x = Var::leaf(Tensor::from([[0.0f64, -INF, 0.0], [0.0, 0.0, 0.0]]));
+    let weights = Tensor::from([1.0f64, 0.0, 3.0]);
+    for (label_smoothing, targets) in [(0.0, [1i64, 0]), (0.5, [0, 2])] {
+        for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
+            let how = CrossEntropy { label_smoothing, reduction, ..how };
+            let y = x.weighted_cross_entropy(&Tensor::from(targets), &weights, how);
+            assert!(y.value().to_vec().iter().all(|y| y.is_finite()), "{y:?}");
+            assert_eq!(check::definition(&y, 1e-12), Ok(true));
+        }
+    }
+    // No target with a weight: a mean of 0, gradients of 0.
+    let zeros = Tensor::zeros([3]);
+    let y = x.weighted_cross_entropy(&Tensor::from([0i64, 2]), &zeros, how);
+    assert_eq!(y.item(), 0.0);
+    assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 6]);
+    let logs = Var::leaf(Tensor::full([2, 3], NAN));
+    let y = logs.nll_loss(&Tensor::from([-100i64; 2]), how);
+    assert_eq!((y.item(), y.backward().get(&logs).unwrap().to_vec()), (0.0, vec![0.0; 6]));
+}
+
+#[test]
+fn losses_of_elements_at_their_bounds() {
+    let each = Reduction::None;
+    let target = Var::constant(Tensor::from([1.0f64, 0.0, 0.0, 1.0]));
+    let slope = 1.0 / f64::from(1e-12f32);
+    at::<f64>(
+        "binary cross-entropy",
+        &[0.0, 0.0, 1.0, 1.0],
+        |p| p.binary_cross_entropy(&target, each),
+        &[100.0, 0.0, 100.0, 0.0],
+        &[-slope, 0.0, slope, 0.0],
+    );
+    // Far from 0, where 1 - σ(x) would be 0.
+    let (x, tiny) = (Var::leaf(Tensor::from([-50.0f64, 50.0])), (-50f64).exp());
+    let y = Var::constant(Tensor::from([0.0, 1.0]));
+    let loss = x.binary_cross_entropy_with_logits(&y, None, each);
+    let dx = loss.backward_with(&Tensor::ones([2])).remove(&x).unwrap();
+    for (got, want) in [(loss.value(), [tiny, tiny]), (&dx, [tiny, -tiny])] {
+        assert!((got - &Tensor::from(want)).abs().max(..).item() < 1e-15 * tiny, "{got:?}");
+    }
+    at!("kl_div of nothing", [-INF, NAN, -1.0], |x| {
+        let y = Var::constant(Tensor::from_vec(vec![n(0.0), n(0.0), n(1.0)], [3]));
+        x.kl_div(&y, false, Reduction::None)
+    } => [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]);
+    at!("kl_div of nothing, log target", [-INF, NAN, -1.0], |x| {
+        let y = Var::constant(Tensor::from_vec(vec![n(-INF), n(-INF), n(0.0)], [3]));
+        x.kl_div(&y, true, Reduction::None)
+    } => [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]);
+    at!("huber_loss", [-3.0, -2.0, 0.0, 1.0, 5.0, INF, NAN], |x| {
+        x.huber_loss(&Var::constant(Tensor::zeros([7])), 2.0, Reduction::None)
+    } => [4.0, 2.0, 0.0, 0.5, 8.0, INF, NAN], [-2.0, -2.0, 0.0, 1.0, 2.0, 2.0, NAN]);
+    at!("mean over nothing", [], |x| x.mse_loss(x, Reduction::Mean) => [NAN], []);
+    at!("sum over nothing", [], |x| x.l1_loss(x, Reduction::Sum) => [0.0], []);
+}
+
+#[test]
+fn losses_refuse_what_they_would_misread() {
+    let x = Var::leaf(Tensor::<f64>::zeros([3, 1]));
+    let row = Var::constant(Tensor::zeros([3]));
+    let ones = Var::constant(Tensor::full([3, 1], 1.5));
+    let sum = Reduction::Sum;
+    type Call<'a> = Box<dyn Fn() + 'a>;
+    let refused: [(&str, Call); 8] = [
+        ("mse_loss: predictions [3, 1] need", Box::new(|| drop(x.mse_loss(&row, sum)))),
+        ("l1_loss: predictions [3, 1] need", Box::new(|| drop(x.l1_loss(&row, sum)))),
+        ("kl_div: predictions [3, 1] need", Box::new(|| drop(x.kl_div(&row, true, sum)))),
+        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, 0.0, sum)))),
+        ("delta must be above 0", Box::new(|| drop(x.huber_loss(&ones, INF, sum)))),
+        ("beta must be finite", Box::new(|| drop(x.smooth_l1_loss(&ones, -1.0, sum)))),
+        ("must be in [0, 1], got 1.5", Box::new(|| drop(ones.binary_cross_entropy(&x, sum)))),
+        (
+            "a pos_weight [3] does not broadcast to logits [3, 1]",
+            Box::new(|| {
+                drop(x.binary_cross_entropy_with_logits(&ones, Some(&Tensor::ones([3])), sum))
+            }),
+        ),
+    ];
+    for (text, f) in refused {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_err();
+        let message = crate::message(panic);
+        assert!(message.contains(text), "{message:?} without {text:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
-use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost, simd::Algebra};
 
@@ -101,6 +101,15 @@ fn smooth(label_smoothing: f64) -> CrossEntropy {
     CrossEntropy { label_smoothing, ..CrossEntropy::default() }
 }
 
+fn by(reduction: Reduction) -> CrossEntropy {
+    CrossEntropy { reduction, ..CrossEntropy::default() }
+}
+
+/// Classes on an axis.
+fn on(axis: isize, label_smoothing: f64, reduction: Reduction) -> CrossEntropy {
+    CrossEntropy { axis, label_smoothing, reduction, ..CrossEntropy::default() }
+}
+
 /// All pieces again, the last one first.
 fn rejoin<T: Real>(pieces: &[Var<T>], axis: isize) -> Var<T> {
     Var::cat(&pieces.iter().rev().collect::<Vec<_>>(), axis)
@@ -147,6 +156,8 @@ pub const ROWS: &[Row] = rows![
     mish any [Plain], Nonzero, |x, c| x[0].mish();
     softplus any [Plain], Nonzero, |x, c| x[0].softplus();
     softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign();
+    hardswish any [Plain], Nonzero, |x, c| x[0].hardswish();
+    hardswish "across its kinks" any [Off(&[-1.0, 1.0])], Nonzero, |x, c| (&x[0] + &x[0] + &x[0]).hardswish();
     gelu any [Plain], Nonzero, |x, c| x[0].gelu();
     gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();
 
@@ -191,6 +202,24 @@ pub const ROWS: &[Row] = rows![
     logsumexp_keepdim reduced [Plain], Nonzero, |x, c| x[0].logsumexp_keepdim(c.axes(&x[0]));
     norm reduced [Apart], Nonzero, |x, c| x[0].norm(c.axes(&x[0]));
     norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].norm_keepdim(c.axes(&x[0]));
+    vector_norm "3" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 3.0);
+    vector_norm "1.5" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 1.5);
+    vector_norm "1/2" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), 0.5);
+    vector_norm "-1" reduced [Apart], Nonzero, |x, c| x[0].vector_norm(c.axes(&x[0]), -1.0);
+    vector_norm "1" reduced [Apart], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), 1.0);
+    vector_norm "0" reduced [Apart], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), 0.0);
+    vector_norm "largest" reduced [Magnitudes], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), f64::INFINITY);
+    vector_norm "smallest" reduced [Magnitudes], Zero, |x, c| x[0].vector_norm(c.axes(&x[0]), f64::NEG_INFINITY);
+    vector_norm_keepdim reduced [Apart], Nonzero, |x, c| x[0].vector_norm_keepdim(c.axes(&x[0]), 3.0);
+    normalize reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 2.0, 1e-12);
+    normalize "1" reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 1.0, 1e-12);
+    normalize "3" reduced [Apart], Nonzero, |x, c| x[0].normalize(c.axes(&x[0]), 3.0, 1e-12);
+    normalize "near 0" reduced [Plain], Zero, |x, c| x[0].normalize(c.axes(&x[0]), 2.0, 1e3);
+    quantile reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.3);
+    quantile "near the upper" reduced [Distinct], Zero, |x, c| x[0].quantile(c.axes(&x[0]), 0.95);
+    median reduced [Distinct], Zero, |x, c| x[0].median(c.axes(&x[0]));
+    trace matrix [Plain], Zero, |x, c| x[0].trace();
+    cumprod line [NearOne], Nonzero, |x, c| x[0].cumprod(c.axis(&x[0]));
     cumsum line [Plain], Zero, |x, c| x[0].cumsum(c.axis(&x[0]));
 
     // Softmax, normalisation, losses.
@@ -205,10 +234,41 @@ pub const ROWS: &[Row] = rows![
     layer_norm "large eps" rows_weight_bias [Plain], Nonzero, |x, c| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 0.5);
     rms_norm line [Apart], Nonzero, |x, c| x[0].rms_norm(None, 1e-5);
     rms_norm "weight" rows_weight [Apart], Nonzero, |x, c| x[0].rms_norm(Some(&x[1]), 1e-5);
+    layer_norm_over matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_over(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5);
+    layer_norm_over "one axis" rows2 [Rugged], Nonzero, |x, c| x[0].layer_norm_over(&x[0].shape()[x[0].rank() - 1..], None, None, 1e-5);
+    layer_norm_with_stats "the norm" matrices_weight_bias [Rugged, Plain], Nonzero, |x, c| x[0].layer_norm_with_stats(x[1].shape(), Some(&x[1]), Some(&x[2]), 1e-5).0;
+    layer_norm_with_stats "the mean" matrices [Rugged], Zero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).1;
+    layer_norm_with_stats "the inverse deviation" matrices [Rugged], Nonzero, |x, c| x[0].layer_norm_with_stats(&x[0].shape()[x[0].rank() - 2..], None, None, 1e-5).2;
+    rms_norm_over matrices_weight_bias [Apart], Nonzero, |x, c| x[0].rms_norm_over(x[1].shape(), Some(&x[1].add(&x[2])), 1e-5);
     cross_entropy classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), CrossEntropy::default());
     cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), smooth(0.2));
+    cross_entropy "sum" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::Sum));
+    cross_entropy "each" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::None));
+    cross_entropy "each on an axis, smoothed" filled_line [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets_on(c.axis(&x[0]), &x[0]), on(c.axis(&x[0]), 0.2, Reduction::None));
+    cross_entropy "mean over the batch" classes [Plain], Nonzero, |x, c| x[0].cross_entropy(&c.targets(&x[0]), by(Reduction::BatchMean));
+    weighted_cross_entropy classes [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets(&x[0]), &c.weights(x[0].size(-1)), CrossEntropy::default());
+    weighted_cross_entropy "smoothed" classes [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets(&x[0]), &c.weights(x[0].size(-1)), smooth(0.2));
+    weighted_cross_entropy "each on an axis, smoothed" filled_line [Plain], Nonzero, |x, c| x[0].weighted_cross_entropy(&c.targets_on(c.axis(&x[0]), &x[0]), &c.weights(x[0].size(c.axis(&x[0]))), on(c.axis(&x[0]), 0.2, Reduction::None));
+    nll_loss classes [Plain], Zero, |x, c| x[0].nll_loss(&c.targets(&x[0]), CrossEntropy::default());
+    nll_loss "each on an axis, smoothed" filled_line [Plain], Zero, |x, c| x[0].nll_loss(&c.targets_on(c.axis(&x[0]), &x[0]), on(c.axis(&x[0]), 0.2, Reduction::None));
+    weighted_nll_loss classes [Plain], Zero, |x, c| x[0].weighted_nll_loss(&c.targets(&x[0]), &c.weights(x[0].size(-1)), CrossEntropy::default());
     linear_cross_entropy linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), CrossEntropy::default());
     linear_cross_entropy "smoothed" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), smooth(0.2));
+    linear_cross_entropy "each" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), by(Reduction::None));
+    linear_cross_entropy "sum" linear [Plain], Nonzero, |x, c| x[0].linear_cross_entropy(&x[1], &c.targets(&x[0].matmul(&x[1].t())), by(Reduction::Sum));
+    mse_loss equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::Mean);
+    mse_loss "each" equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::None);
+    l1_loss equal_pair [Rival], Zero, |x, c| x[0].l1_loss(&x[1], Reduction::Sum);
+    huber_loss equal_pair [Low, High], Nonzero, |x, c| x[0].huber_loss(&x[1], 2.0, Reduction::Sum);
+    huber_loss "lines" equal_pair [Low, High], Zero, |x, c| x[0].huber_loss(&x[1], 0.25, Reduction::Mean);
+    smooth_l1_loss equal_pair [Low, High], Nonzero, |x, c| x[0].smooth_l1_loss(&x[1], 2.0, Reduction::BatchMean);
+    smooth_l1_loss "beta 0" equal_pair [Rival], Zero, |x, c| x[0].smooth_l1_loss(&x[1], 0.0, Reduction::Mean);
+    binary_cross_entropy equal_pair [Probability], Nonzero, |x, c| x[0].binary_cross_entropy(&x[1], Reduction::Sum);
+    binary_cross_entropy "each" equal_pair [Probability], Nonzero, |x, c| x[0].binary_cross_entropy(&x[1], Reduction::None);
+    binary_cross_entropy_with_logits equal_pair [Plain, Probability], Nonzero, |x, c| x[0].binary_cross_entropy_with_logits(&x[1], None, Reduction::Mean);
+    binary_cross_entropy_with_logits "weight" equal_pair [Plain, Probability], Nonzero, |x, c| x[0].binary_cross_entropy_with_logits(&x[1], Some(&c.weights_of(x[0].shape())), Reduction::None);
+    kl_div equal_pair [Plain, Positive], Nonzero, |x, c| x[0].kl_div(&x[1], false, Reduction::BatchMean);
+    kl_div "log target" equal_pair [Plain], Nonzero, |x, c| x[0].kl_div(&x[1], true, Reduction::None);
     dropout any [Plain], Zero, |x, c| x[0].dropout(0.4, c.key());
 
     // Masks.
@@ -222,8 +282,8 @@ pub const ROWS: &[Row] = rows![
     linear "bias" affine [Plain], Nonzero, |x, c| x[0].linear(&x[1], Some(&x[2]));
     linear_add linear [Plain], Nonzero, |x, c| x[0].linear_add(&x[1], None, &x[0].matmul(&x[1].t()).sin());
     linear_add "bias" affine [Plain], Nonzero, |x, c| x[0].linear_add(&x[1], Some(&x[2]), &x[0].linear(&x[1], None).square());
-    linear_map linear [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], None, Gelu);
-    linear_map "bias" affine [Plain], Nonzero, |x, c| x[0].linear_map(&x[1], Some(&x[2]), Tanh);
+    linear_activation linear [Plain], Nonzero, |x, c| x[0].linear_activation(&x[1], None, Gelu);
+    linear_activation "bias" affine [Plain], Nonzero, |x, c| x[0].linear_activation(&x[1], Some(&x[2]), Tanh);
     feed_forward feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], None), Silu, (&x[2], None));
     feed_forward "biases" feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward((&x[1], Some(&x[2].sum(0))), Gelu, (&x[2], Some(&x[2].sum(1))));
     feed_forward_add feed_forward [Plain], Nonzero, |x, c| x[0].feed_forward_add((&x[1], None), Gelu, (&x[2], Some(&x[2].sum(1))), &x[0].linear(&x[1], None).linear(&x[2], None));
@@ -235,6 +295,8 @@ pub const ROWS: &[Row] = rows![
     einsum "product" plain_factors [Plain], Nonzero, |x, c| Var::einsum("ij,jk->ki", &[&x[0], &x[1]]);
     einsum "batched" batched_factors [Plain], Nonzero, |x, c| Var::einsum("bij,bjk->ibk", &[&x[0], &x[1]]);
     einsum "diagonal" square_matrix [Plain], Zero, |x, c| Var::einsum("ii->i", &[&x[0]]);
+    einsum "batch of any rank" factors_of_any_batch [Plain], Nonzero, |x, c| Var::einsum("...ij,...jk->...ik", &[&x[0], &x[1]]);
+    einsum "broadcast" pair_of_matrices [Plain], Nonzero, |x, c| Var::einsum("ij,ij->ji", &[&x[0], &x[1]]);
     einsum "bilinear" bilinear [Plain], Nonzero, |x, c| Var::einsum("i,ij,j->", &[&x[0], &x[1], &x[2]]);
 
     // Indices.
@@ -242,6 +304,8 @@ pub const ROWS: &[Row] = rows![
     scatter_add scatter [Plain], Zero, |x, c| x[0].scatter_add(c.axis(&x[0]), &c.index(x[1].shape(), x[0].size(c.axis(&x[0]))), &x[1]);
     index_select line [Plain], Zero, |x, c| x[0].index_select(c.axis(&x[0]), &c.some_of_axis(&x[0]));
     index_add index_addition [Plain], Zero, |x, c| x[0].index_add(c.axis(&x[0]), &c.index(&[x[1].size(c.axis(&x[0]))].into(), x[0].size(c.axis(&x[0]))), &x[1]);
+    masked_select any [Plain], Zero, |x, c| x[0].masked_select(&c.mask(x[0].shape()));
+    masked_select "broadcast" any [Plain], Zero, |x, c| x[0].masked_select(&c.mask(&c.widened(x[0].shape())));
     embedding table [Plain], Zero, |x, c| x[0].embedding(&c.index(&c.index_shape(), x[0].size(0)));
     sort line [Distinct], Zero, |x, c| x[0].sort(c.axis(&x[0]), c.flag()).0;
     topk line [Distinct], Zero, |x, c| x[0].topk(c.axis(&x[0]), c.up_to(x[0].size(c.axis(&x[0]))), c.flag()).0;
@@ -282,6 +346,15 @@ pub const ROWS: &[Row] = rows![
     slice_step line [Plain], Zero, |x, c| x[0].slice_step(c.axis(&x[0]), c.range(&x[0]), [2, -2, 3, -1][c.below(4)]);
     narrow line [Plain], Zero, |x, c| x[0].narrow(c.axis(&x[0]), c.range(&x[0]).start, c.range(&x[0]).len());
     flip line [Plain], Zero, |x, c| x[0].flip(c.axis(&x[0]));
+    flip "several axes" any [Plain], Zero, |x, c| x[0].flip(c.axes(&x[0]));
+    repeat any [Plain], Zero, |x, c| x[0].repeat(&c.times(x[0].rank()));
+    tile line [Plain], Zero, |x, c| x[0].tile(&[1 + c.below(3)]);
+    repeat_interleave line [Plain], Zero, |x, c| x[0].repeat_interleave(c.axis(&x[0]), c.up_to(3));
+    roll line [Plain], Zero, |x, c| x[0].roll(c.axis(&x[0]), c.below(9) as isize - 4);
+    diag "of a vector" short_vector [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
+    diag "of a matrix" plane [Plain], Zero, |x, c| x[0].diag(c.below(5) as isize - 2);
+    diag_embed narrow_line [Plain], Zero, |x, c| x[0].diag_embed(c.below(5) as isize - 2);
+    rows line [Plain], Zero, |x, c| rejoin(&std::iter::once(x[0].narrow(0, 0, 0)).chain(x[0].rows().map(|y| y.unsqueeze(0))).collect::<Vec<_>>(), 0);
     select filled_line [Plain], Zero, |x, c| x[0].select(c.axis(&x[0]), c.below(x[0].size(c.axis(&x[0]))));
     diagonal matrix [Plain], Zero, |x, c| x[0].diagonal(-1, 0, c.below(5) as isize - 2);
     unfold filled_line [Plain], Zero, |x, c| x[0].unfold(c.axis(&x[0]), 1 + c.below(x[0].size(c.axis(&x[0])).min(4)), 1 + c.below(3));

@@ -152,6 +152,12 @@ def train(name, batch, dropout):
     return step
 
 
+def generate(name, batch, prompt, count):
+    model = Gpt(**CONFIGS[name]).eval()
+    tokens = integers(2, batch * prompt, VOCAB).view(batch, prompt)
+    return lambda: model.generate(tokens, count)
+
+
 ROWS = {
     "softmax": lambda x: F.softmax(x, -1),
     "log_softmax": lambda x: F.log_softmax(x, -1),
@@ -184,6 +190,7 @@ def open_work(op, *words):
     if op in ("cross_entropy", "head_loss"):
         return {"cross_entropy": cross_entropy, "head_loss": head_loss}[op](*words[1:])
     others = {"embedding": embedding, "tiny": tiny, "adamw": optimizer_step, "grad_norm": grad_norm}
+    others["generate"] = generate
     return others[op](*words) if op in others else None
 
 

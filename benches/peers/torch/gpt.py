@@ -51,10 +51,22 @@ class Gpt(nn.Module):
             residual_of = layers if name.endswith("proj.weight") else None
             p.data = matrix(i, p.shape, residual_of)
 
-    def forward(self, tokens, targets):
+    def hidden(self, tokens):
         x = self.dropout(self.wte(tokens) + self.wpe.weight[: tokens.size(1)])
-        logits = F.linear(self.ln_f(self.blocks(x)), self.wte.weight)
+        return self.ln_f(self.blocks(x))
+
+    def forward(self, tokens, targets):
+        logits = F.linear(self.hidden(tokens), self.wte.weight)
         return F.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
+
+    @torch.no_grad()
+    def generate(self, tokens, count):
+        """As nanoGPT: every token is computed from the last `context` tokens, without a cache; greedy."""
+        for _ in range(count):
+            x = self.hidden(tokens[:, -self.context :])
+            logits = F.linear(x[:, -1], self.wte.weight)
+            tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], 1)
+        return tokens[:, -count:]
 
 
 def adamw(model, fused):

@@ -58,6 +58,12 @@ pub trait CausalAttention<T: Real = f32>: Module<T> {
     fn is_cached(&self) -> bool {
         false
     }
+
+    /// Whether a cache that drops old keys may be used: every key may be dropped once it is `context`
+    /// tokens old. See [`BeyondContext::Rolling`](crate::BeyondContext::Rolling).
+    fn can_roll(&self) -> bool {
+        self.is_cached()
+    }
 }
 
 /// The context of a layer in a forward pass of a model.
@@ -123,7 +129,7 @@ pub fn attention_layer<T: Real, A: Incremental<T> + 'static>(
     Arc::new(Variant {
         inner: attention,
         run: |inner, x, spec, cx| inner.run(x, spec, &mut cx.past, cx.pass),
-        is_cached: true,
+        caching: Caching::Rolling,
         scores: Scores::default(),
         dropout: Dropout::new(0.0),
     })
@@ -171,11 +177,22 @@ impl<T: Real> Scores<T> {
 /// [`Incremental::run`] and similar functions.
 pub(super) type Run<M, T> = fn(&M, &Var<T>, &Spec<T>, &mut LayerCx<'_, T>) -> Var<T>;
 
+/// The caches that a variant supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caching {
+    /// None: the variant computes whole sequences only.
+    None,
+    /// A cache of the whole sequence: the mask depends on positions in the context.
+    Whole,
+    /// A cache that drops old keys, too.
+    Rolling,
+}
+
 /// A variant as a layer.
 pub(super) struct Variant<M, T: Real> {
     pub inner: M,
     pub run: Run<M, T>,
-    pub is_cached: bool,
+    pub caching: Caching,
     pub scores: Scores<T>,
     /// Dropout of the output.
     pub dropout: Dropout,
@@ -188,6 +205,9 @@ impl<T: Real, M: Module<T>> Module<T> for Variant<M, T> {
             v.param("relative_attention_bias", table);
         }
     }
+    fn type_name(&self) -> &'static str {
+        self.inner.type_name()
+    }
 }
 
 impl<T: Real, M: Module<T>> CausalAttention<T> for Variant<M, T> {
@@ -199,6 +219,10 @@ impl<T: Real, M: Module<T>> CausalAttention<T> for Variant<M, T> {
     }
 
     fn is_cached(&self) -> bool {
-        self.is_cached
+        self.caching != Caching::None
+    }
+
+    fn can_roll(&self) -> bool {
+        self.caching == Caching::Rolling
     }
 }

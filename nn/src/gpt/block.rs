@@ -9,6 +9,7 @@ use crate::attention::{Capture, KvCache, Past};
 use crate::module::{Layer, Module, Visitor};
 use crate::norm::Norm;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -110,8 +111,12 @@ impl<T: Real> Block<T> {
     #[track_caller]
     #[inline(never)]
     pub fn run(&self, x: &Var<T>, cx: &mut LayerCx<'_, T>) -> Var<T> {
-        let x = self.attn.run_add(&self.ln_1.forward(x, cx.pass), x, cx);
-        self.mlp.forward_add(&self.ln_2.forward(&x, cx.pass), &x, cx.pass)
+        let block = Call::start(self);
+        let normed = self.ln_1.forward(x, cx.pass);
+        let x = Call::start(&*self.attn).end(self.attn.run_add(&normed, x, cx));
+        let normed = self.ln_2.forward(&x, cx.pass);
+        let y = Call::start(&*self.mlp).end(self.mlp.forward_add(&normed, &x, cx.pass));
+        block.end(y)
     }
 
     /// The output of one block on its own, with its context.

@@ -13,9 +13,9 @@ pub enum GptCache<T: Real = f32> {
 }
 
 impl<T: Real> GptCache<T> {
-    pub(super) fn new(context: usize, layers: usize, is_cached: bool) -> Self {
+    pub(super) fn new(of_layer: KvCache<T>, layers: usize, is_cached: bool) -> Self {
         match is_cached {
-            true => GptCache::Layers(vec![KvCache::new(context); layers]),
+            true => GptCache::Layers(vec![of_layer; layers]),
             false => GptCache::Tokens(None),
         }
     }
@@ -38,7 +38,17 @@ impl<T: Real> GptCache<T> {
         }
     }
 
-    /// The number of tokens in the cache.
+    /// Whether the cache drops old tokens.
+    pub(super) fn is_rolling(&self) -> bool {
+        match self {
+            GptCache::Layers(layers) => {
+                layers.first().is_some_and(|layer| layer.remaining().is_none())
+            }
+            GptCache::Tokens(_) => false,
+        }
+    }
+
+    /// The number of tokens so far.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig};

@@ -9,6 +9,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
+use crate::summary::Call;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -245,6 +246,6 @@ impl<T: Real> Module<T> for CausalSelfAttention<T> {
 impl<T: Real> Layer<T> for CausalSelfAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.project(&self.heads_joined(x, pass), pass)
+        Call::start(self).end(self.project(&self.heads_joined(x, pass), pass))
     }
 }

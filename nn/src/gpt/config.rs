@@ -137,6 +137,13 @@ pub enum Positions {
     None,
 }
 
+impl Positions {
+    /// Whether scores depend on distances between tokens, not on their positions.
+    pub(super) fn is_relative(self) -> bool {
+        !matches!(self, Positions::Learned | Positions::Sinusoidal)
+    }
+}
+
 /// Rotary positions of a configuration, see [`Rope`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -124,7 +125,7 @@ impl<T: Real> Module<T> for Mlp<T> {
 impl<T: Real> Layer<T> for Mlp<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.dropout.forward(&self.layers(x, None), pass)
+        Call::start(self).end(self.dropout.forward(&self.layers(x, None), pass))
     }
 }
 
@@ -183,7 +184,7 @@ impl<T: Real> GatedMlp<T> {
     fn hidden(&self, x: &Var<T>) -> Var<T> {
         let (weight, bias) = self.gate_proj.vars();
         let gate = match self.activation.function() {
-            Some(function) => x.linear_map(&weight, bias.as_ref(), function),
+            Some(function) => x.linear_activation(&weight, bias.as_ref(), function),
             None => x.linear(&weight, bias.as_ref()),
         };
         gate.mul(&self.up_proj.affine(x))
@@ -201,7 +202,7 @@ impl<T: Real> Module<T> for GatedMlp<T> {
 impl<T: Real> Layer<T> for GatedMlp<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.dropout.forward(&self.down_proj.affine(&self.hidden(x)), pass)
+        Call::start(self).end(self.dropout.forward(&self.down_proj.affine(&self.hidden(x)), pass))
     }
 }
 

@@ -18,7 +18,7 @@ pub use cache::GptCache;
 pub use causal::CausalSelfAttention;
 pub use config::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 pub use feed_forward::{FeedForward, GatedMlp, Mlp};
-pub use generate::Sampler;
+pub use generate::{BeyondContext, Generate, Sampler, Until, until};
 pub use names::Names;
 
 use crate::attention::{Capture, KvCache, Past, SinusoidalPositions};
@@ -268,7 +268,33 @@ impl<T: Real> Gpt<T> {
     /// assert_eq!(cache.position(), 3);
     /// ```
     pub fn cache(&self) -> GptCache<T> {
-        GptCache::new(self.config.context, self.config.layers, self.is_cached())
+        GptCache::new(KvCache::new(self.config.context), self.config.layers, self.is_cached())
+    }
+
+    /// An empty cache for sequences of any length, in which every token attends to the last `context`
+    /// tokens; see [`BeyondContext::Rolling`]. At most `context` tokens may be given at once.
+    ///
+    /// # Panics
+    /// If [`Gpt::can_roll`] is false.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 16, ..GptConfig::modern() };
+    /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+    /// let mut cache = model.rolling_cache();
+    /// for token in 0..9i64 {
+    ///     model.forward_cached(&Tensor::from([[token]]), &mut cache);
+    /// }
+    /// assert_eq!(cache.position(), 9);
+    /// ```
+    #[track_caller]
+    pub fn rolling_cache(&self) -> GptCache<T> {
+        require(self.can_roll(), "gpt", ErrorKind::Value, || {
+            "the cache cannot roll: a layer has no cache or an absolute mask, or positions are absolute".into()
+        })
+        .or_panic();
+        GptCache::new(KvCache::sliding(self.config.context - 1), self.config.layers, true)
     }
 
     /// Whether the attention of every layer can be cached. If not, [`Gpt::forward_cached`] computes the
@@ -316,17 +342,32 @@ impl<T: Real> Gpt<T> {
         tokens: &Tensor<I>,
         cache: &mut GptCache<T>,
     ) -> Var<T> {
+        let x = self.hidden_cached(tokens, cache);
+        no_grad(|| self.logits(&x, &mut Pass::eval()))
+    }
+
+    /// The logits `[B, vocab]` of the last of the next tokens `[B, L]`.
+    #[track_caller]
+    fn last_logits(&self, tokens: &Tensor<i64>, cache: &mut GptCache<T>) -> Tensor<T> {
+        let x = self.hidden_cached(tokens, cache);
+        let last = x.narrow(-2, tokens.size(-1) - 1, 1);
+        no_grad(|| self.logits(&last, &mut Pass::eval())).value().select(-2, 0)
+    }
+
+    /// The input of the head for the next tokens.
+    #[track_caller]
+    fn hidden_cached<I: Integer>(&self, tokens: &Tensor<I>, cache: &mut GptCache<T>) -> Var<T> {
         let start = cache.position();
-        self.check_tokens(tokens, start);
+        self.check_tokens(tokens, if cache.is_rolling() { 0 } else { start });
         no_grad(|| match cache {
             GptCache::Layers(layers) => {
-                self.run(tokens, start, &mut Pass::eval(), Some(layers), None)
+                self.hidden(tokens, start, &mut Pass::eval(), Some(layers), None)
             }
             GptCache::Tokens(earlier) => {
                 let all = cache::append(earlier, tokens);
-                let logits = self.run(&all, 0, &mut Pass::eval(), None, None);
+                let x = self.hidden(&all, 0, &mut Pass::eval(), None, None);
                 *earlier = Some(all);
-                logits.narrow(-2, start, tokens.size(-1))
+                x.narrow(-2, start, tokens.size(-1))
             }
         })
     }
@@ -514,7 +555,13 @@ impl<T: Real> Gpt<T> {
         maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
         let x = self.hidden(tokens, start, pass, caches, maps);
-        let logits = self.lm_head.forward(&x, pass);
+        self.logits(&x, pass)
+    }
+
+    /// The logits, from the input of the head.
+    #[track_caller]
+    fn logits(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let logits = self.lm_head.forward(x, pass);
         match self.config.logit_softcap.map(T::from_f64) {
             Some(c) => (logits / c).tanh() * c,
             None => logits,
@@ -552,11 +599,11 @@ impl<T: Real> Gpt<T> {
             "needs a sequence of tokens, got rank 0".into()
         })
         .or_panic();
-        let length = start + tokens.size(-1);
-        self.check_length(length);
+        self.check_length(tokens.size(-1));
         let mut x = self.wte.forward(tokens);
         if let Some(wpe) = &self.wpe {
-            let positions = Tensor::<i64>::indices(length).narrow(0, start, length - start);
+            let positions =
+                Tensor::<i64>::indices(start + tokens.size(-1)).narrow(0, start, tokens.size(-1));
             x = x + wpe.forward(&positions);
         } else if self.config.positions == Positions::Sinusoidal {
             x = SinusoidalPositions::default().forward(&x, start);

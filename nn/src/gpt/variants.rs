@@ -1,6 +1,6 @@
 //! The attention of a layer, built from a configuration.
 
-use super::attention::{CausalAttention, LayerCx, Run, ScoreBias, Scores, Variant};
+use super::attention::{Caching, CausalAttention, LayerCx, Run, ScoreBias, Scores, Variant};
 use super::attention_kind::AttentionKind as Kind;
 use super::causal::CausalSelfAttention;
 use super::config::{GptConfig, Positions};
@@ -41,7 +41,7 @@ impl Builder<'_> {
             Kind::Causal if self.is_fused() => Arc::new(CausalSelfAttention::new(self.config, rng)),
             Kind::Causal | Kind::GroupedQuery | Kind::MultiQuery => self.layer(
                 p(rng),
-                true,
+                Caching::Rolling,
                 |p, x, spec, cx| p.attend(x, spec, &mut cx.past, cx.pass),
                 rng,
             ),
@@ -115,7 +115,7 @@ impl Builder<'_> {
                 };
                 // The mask of the whole context, so that it does not depend on the length so far.
                 let mask = layout.mask(heads, context);
-                self.cached(Masked { projections: p(rng), mask }, rng)
+                self.cached_whole(Masked { projections: p(rng), mask }, rng)
             }
             Kind::ChunkedLocal => {
                 self.cached(ChunkedLocalAttention::new(p(rng), (context / 4).max(1)), rng)
@@ -140,7 +140,7 @@ impl Builder<'_> {
             Kind::Sink => self.cached(SinkAttention::new(p(rng)), rng),
             Kind::Quiet => self.cached(QuietAttention::new(p(rng)), rng),
             Kind::Streaming => {
-                self.cached(StreamingAttention::new(p(rng), 4, (context / 4).max(1)), rng)
+                self.cached_whole(StreamingAttention::new(p(rng), 4, (context / 4).max(1)), rng)
             }
             Kind::Memory => {
                 let p = p(rng);
@@ -174,9 +174,11 @@ impl Builder<'_> {
                 self.cached(GatedAttention::new(p, rng), rng)
             }
             Kind::HeadScale => self.cached(HeadScaleAttention::new(p(rng)), rng),
-            Kind::ValueResidual if self.layer == 0 => self.layer(p(rng), true, first_layer, rng),
+            Kind::ValueResidual if self.layer == 0 => {
+                self.layer(p(rng), Caching::Rolling, first_layer, rng)
+            }
             Kind::ValueResidual => {
-                self.layer(ValueResidualAttention::new(p(rng)), true, later_layer, rng)
+                self.layer(ValueResidualAttention::new(p(rng)), Caching::Rolling, later_layer, rng)
             }
             Kind::Sigmoid => {
                 // The bias of the paper for the longest sequence, so that it does not depend on the
@@ -204,7 +206,16 @@ impl Builder<'_> {
         inner: A,
         rng: &mut Rng,
     ) -> Attention<T> {
-        self.layer(inner, true, |m, x, spec, cx| m.run(x, spec, &mut cx.past, cx.pass), rng)
+        self.layer(inner, Caching::Rolling, run_incremental, rng)
+    }
+
+    /// An [`Incremental`] variant whose mask depends on positions in the context.
+    fn cached_whole<T: Real, A: Incremental<T> + 'static>(
+        &self,
+        inner: A,
+        rng: &mut Rng,
+    ) -> Attention<T> {
+        self.layer(inner, Caching::Whole, run_incremental, rng)
     }
 
     /// A variant that computes whole sequences only.
@@ -214,7 +225,7 @@ impl Builder<'_> {
         run: Run<M, T>,
         rng: &mut Rng,
     ) -> Attention<T> {
-        self.layer(inner, false, run, rng)
+        self.layer(inner, Caching::None, run, rng)
     }
 
     #[track_caller]
@@ -225,7 +236,7 @@ impl Builder<'_> {
     fn layer<T: Real, M: Module<T> + 'static>(
         &self,
         inner: M,
-        is_cached: bool,
+        caching: Caching,
         run: Run<M, T>,
         rng: &mut Rng,
     ) -> Attention<T> {
@@ -241,8 +252,18 @@ impl Builder<'_> {
             _ => ScoreBias::None,
         };
         let dropout = Dropout::new(self.config.dropout);
-        Arc::new(Variant { inner, run, is_cached, scores: Scores { window, bias }, dropout })
+        Arc::new(Variant { inner, run, caching, scores: Scores { window, bias }, dropout })
     }
+}
+
+#[track_caller]
+fn run_incremental<T: Real, A: Incremental<T>>(
+    m: &A,
+    x: &Var<T>,
+    spec: &Spec<T>,
+    cx: &mut LayerCx<'_, T>,
+) -> Var<T> {
+    m.run(x, spec, &mut cx.past, cx.pass)
 }
 
 /// Attention with a mask.

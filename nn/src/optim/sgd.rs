@@ -17,11 +17,13 @@ use retrograd_tensor::simd::Lanes;
 pub struct SgdConfig {
     /// Learning rate.
     pub lr: f64,
-    /// Momentum: the factor by which the velocity is multiplied at each step.
+    /// Momentum: the factor by which the velocity (PyTorch's momentum buffer) is multiplied at each
+    /// step.
     pub momentum: f64,
-    /// Dampening: the gradient is added to the velocity times `1 - dampening`, except at the first step.
+    /// Dampening: the gradient is multiplied by `1 - dampening` before it is added to the velocity,
+    /// except at the first step. Nesterov momentum requires 0.
     pub dampening: f64,
-    /// Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
+    /// Whether to use Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
     /// Weight decay: this factor times the parameter is added to the gradient. Used by
     /// [`Sgd::new`]; [`Sgd::with_groups`] uses the weight decay of each group instead.
@@ -34,8 +36,9 @@ impl Default for SgdConfig {
     }
 }
 
-/// Gradient descent with momentum, as in PyTorch: `g += decay · p`, `v = momentum · v + (1 - dampening) · g`
-/// (`v = g` at the first step), `p -= lr · v`; with Nesterov `p -= lr · (g + momentum · v)`.
+/// Gradient descent with momentum, as in PyTorch: `g += weight_decay · p`,
+/// `v = momentum · v + (1 - dampening) · g` (`v = g` at the first step of a parameter),
+/// `p -= lr · v`; with Nesterov `p -= lr · (g + momentum · v)`.
 #[derive(Debug)]
 pub struct Sgd<T: Real = f32> {
     config: SgdConfig,
@@ -65,7 +68,8 @@ impl<T: Real> Sgd<T> {
         Sgd::with_groups(Group::all(module, config.weight_decay), config)
     }
 
-    /// An optimiser for groups, each with its own weight decay.
+    /// An optimiser for parameter groups, each with its own weight decay and scale of the learning
+    /// rate. It has no betas and no eps, so those of a group have no effect.
     ///
     /// # Errors
     /// If a hyperparameter is out of range, if there is no parameter, or if a parameter or a name

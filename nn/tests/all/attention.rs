@@ -69,7 +69,7 @@ fn invalid_inputs_are_rejected() {
     assert!(e.contains("different widths"), "{e}");
     let e = message(&[5, 4], &[5, 4], &[6, 4], s());
     assert!(e.contains("different lengths"), "{e}");
-    let e = message(&[5, 4], &[5, 4], &[5, 4], s().mask(Mask::keep(&Tensor::ones([5, 6]))));
+    let e = message(&[5, 4], &[5, 4], &[5, 4], s().mask(Mask::keep_pairs(&Tensor::ones([5, 6]))));
     assert!(e.contains("does not broadcast to [1, 1, 5, 5]"), "{e}");
     let e = message(&[5, 4], &[5, 4], &[5, 4], s().mask(Mask::lengths(&[6])));
     assert!(e.contains("a length of 6 for 5 keys"), "{e}");
@@ -85,7 +85,8 @@ fn huge_sizes_do_not_overflow() {
     let x = |l: usize, seed| Var::constant(randn(&[1, 1, l, 4], seed));
     let (q, k) = (x(lq, 1), x(lk, 2));
     let run = |mask: &Mask, path| {
-        attend(&q, &k, &k, &Spec::new().mask(mask.clone()).path(path)).into_value()
+        let spec = Spec::new().mask(mask.clone()).align(Align::BottomRight).path(path);
+        attend(&q, &k, &k, &spec).into_value()
     };
     let (causal, after) = (Mask::causal(), !Mask::causal() | Mask::window(0, 0));
     let from_0 = Mask::from_fn("from 0", |at| at.query >= 0);
@@ -94,6 +95,10 @@ fn huge_sizes_do_not_overflow() {
         (Mask::window(FAR, 0), &causal),
         (Mask::window(FAR, FAR), &Mask::full()),
         (Mask::window(0, FAR), &after),
+        (Mask::window(None, 0), &causal),
+        (Mask::window(None, None), &Mask::full()),
+        (Mask::window(0, None), &after),
+        (Mask::window(None, 2), &Mask::window(FAR, 2)),
         (Mask::dilated(FAR), &Mask::window(0, 0)),
         (Mask::first(FAR), &Mask::full()),
         (Mask::prefix(&[FAR]), &Mask::full()),
@@ -136,7 +141,7 @@ proptest! {
             Mask::first(20), Mask::global(&[3, 30]), Mask::prefix(&[10]), Mask::lengths(&[25]),
             Mask::documents(&ids), Mask::chunks(8), Mask::blocks(8, &layout),
             Mask::queries(&[3, 4, 5, 6, 30]), Mask::last_of_each(3, 8), Mask::last_of_each(5, 5),
-            Mask::by_head(vec![Mask::window(2, 0)]),
+            Mask::by_head(vec![Mask::window(2, 0)]), Mask::window(None, 2), Mask::window(1, None),
             Mask::window(FAR, 0), Mask::window(0, FAR), Mask::dilated(FAR), Mask::first(FAR),
             Mask::global(&[FAR]), Mask::queries(&[FAR]), Mask::prefix(&[FAR]), Mask::chunks(FAR),
             Mask::blocks(FAR, &Tensor::ones([1, 1])), Mask::last_of_each(1, FAR),

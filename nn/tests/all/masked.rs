@@ -119,7 +119,7 @@ fn masked_keys_and_values_of_many_tiles_have_no_influence() {
         let parts: [(&str, Part<'_>); 4] = [
             ("nothing more", &|s| s),
             ("softcap", &|s| s.softcap(2.0)),
-            ("causal", &|s| s.mask(Mask::causal() & Mask::lengths(&[visible]))),
+            ("causal", &|s| s.causal_bottom_right().mask(Mask::lengths(&[visible]))),
             ("dropout", &|s| s.dropout(0.3, &mut Pass::train(1))),
         ];
         for (name, part) in parts {

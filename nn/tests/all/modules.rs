@@ -9,7 +9,7 @@ use retrograd_nn::*;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 
-const ACTIVATIONS: [Activation; 12] = [
+const ACTIVATIONS: [Activation; 13] = [
     Activation::Identity,
     Activation::Relu,
     Activation::ReluSquared,
@@ -18,6 +18,7 @@ const ACTIVATIONS: [Activation; 12] = [
     Activation::Gelu,
     Activation::GeluTanh,
     Activation::Silu,
+    Activation::Hardswish,
     Activation::Sigmoid,
     Activation::Tanh,
     Activation::Softplus,

@@ -65,6 +65,19 @@ pointwise! {
     f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
     vjp(self, a, x, g) { let d = a.add(a.splat(T::ONE), a.abs(x)); a.div(a.div(g, d), d) }
 
+    /// `x · min(max(x + 3, 0), 6) / 6`
+    Hardswish = "hardswish", saves Input, costs CHEAP;
+    f(self, a, x) {
+        let (three, six) = (a.splat(T::from_f64(3.0)), a.splat(T::from_f64(6.0)));
+        a.mul(x, a.div(a.min(a.max(a.add(x, three), a.splat(T::ZERO)), six), six))
+    }
+    vjp(self, a, x, g) {
+        let three = a.splat(T::from_f64(3.0));
+        let slope = a.add(a.div(x, three), a.splat(T::from_f64(0.5)));
+        let above = a.select(a.lt(x, three), a.mul(g, slope), g);
+        a.select(a.le(x, a.neg(three)), a.splat(T::ZERO), above)
+    }
+
     /// `ln(1 + eˣ)`
     Softplus = "softplus", saves Input, costs COSTLY;
     f(self, a, x) { a.softplus(x) }
@@ -236,6 +249,21 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softsign(&self) -> Tensor<T> {
         self.map(Softsign)
+    }
+
+    /// `x · min(max(x + 3, 0), 6) / 6`, an approximation of [SiLU](Tensor::silu) without an exponential; NaN of
+    /// -∞, as in PyTorch. The derivative is 0 at -3 and 1 at 3.
+    ///
+    /// Howard et al. 2019 (arXiv 1905.02244).
+    ///
+    /// ```
+    /// use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-4.0f32, -1.5, 0.0, 3.0]);
+    /// assert_eq!(x.hardswish().to_vec(), [0.0, -0.375, 0.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn hardswish(&self) -> Tensor<T> {
+        self.map(Hardswish)
     }
 
     /// `x · Φ(x)` with the normal distribution function `Φ(x) = (1 + erf(x/√2)) / 2`: the exact

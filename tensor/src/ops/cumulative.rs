@@ -1,4 +1,4 @@
-//! Cumulative sums, and the products of all other elements for the derivative of a product.
+//! Cumulative sums and products, and the products of all other elements for the derivative of a product.
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
@@ -21,6 +21,45 @@ impl<T: Real> RowKernel<T, 1> for Cumsum {
         for (y, &x) in out.iter_mut().zip(x) {
             sum += x.to_f64();
             *y = T::from_f64(sum);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Cumprod;
+
+impl<T: Real> RowKernel<T, 1> for Cumprod {
+    const COST: Cost = Cost::SCALAR;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, _: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
+        // In f64, as the sum.
+        let mut product = 1.0;
+        for (y, &x) in out.iter_mut().zip(x) {
+            product *= x.to_f64();
+            *y = T::from_f64(product);
+        }
+    }
+}
+
+/// `dxₖ = Σ_{i ≥ k} gᵢ · Π_{j ≤ i, j ≠ k} xⱼ`: the product of the elements before `k` times
+/// `sₖ = gₖ + xₖ₊₁ · sₖ₊₁`.
+#[derive(Clone, Copy)]
+struct CumprodVjp;
+
+impl<T: Real> RowKernel<T, 2> for CumprodVjp {
+    const COST: Cost = Cost::SCALAR;
+    #[inline(always)]
+    fn row<S: Lanes<T>>(self, _: S, _: usize, [x, g]: [&[T]; 2], out: &mut [T]) {
+        let mut after = 0.0;
+        for k in (0..out.len()).rev() {
+            let next = x.get(k + 1).map_or(0.0, |x| x.to_f64() * after);
+            after = g[k].to_f64() + next;
+            out[k] = T::from_f64(after);
+        }
+        let mut before = 1.0;
+        for (y, &x) in out.iter_mut().zip(x) {
+            *y = T::from_f64(before * y.to_f64());
+            before *= x.to_f64();
         }
     }
 }
@@ -108,6 +147,34 @@ impl<T: Number> Tensor<T> {
 
 /// # Cumulative operations
 impl<T: Real> Tensor<T> {
+    /// Running product along an axis: `yᵢ = Π_{j ≤ i} xⱼ`, multiplied in order, in `f64`, and each product
+    /// rounded once.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.cumprod(1).to_vec(), [1.0, 2.0, 3.0, 12.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumprod(&self, axis: isize) -> Tensor<T> {
+        let axis = self.shape().axis("cumprod", axis).or_panic();
+        apply_row_kernel_along("cumprod", Cumprod, [self], axis)
+    }
+
+    /// VJP of [`Tensor::cumprod`] for the cotangent `g`, correct also where elements are 0:
+    /// `dxₖ = Σ_{i ≥ k} gᵢ · Π_{j ≤ i, j ≠ k} xⱼ`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let (x, g) = (Tensor::from([2.0f32, 0.0, 5.0]), Tensor::ones([3]));
+    /// assert_eq!(x.cumprod_vjp(0, &g).to_vec(), [1.0, 12.0, 0.0]);
+    /// ```
+    #[track_caller]
+    pub fn cumprod_vjp(&self, axis: isize, g: &Tensor<T>) -> Tensor<T> {
+        let axis = self.shape().axis("cumprod", axis).or_panic();
+        apply_row_kernel_along("cumprod_vjp", CumprodVjp, [self, g], axis)
+    }
+
     /// For each element the product of all other elements over `axes`: the derivative of
     /// [`Tensor::prod`], correct also where elements are 0.
     ///

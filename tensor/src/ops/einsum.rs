@@ -46,75 +46,118 @@ impl<T: Real> Operand for Tensor<T> {
 }
 
 /// The parsed subscripts of a formula: the axis names of each operand and of the result.
+#[derive(Debug)]
 struct Subscripts {
     inputs: Vec<Vec<char>>,
+    /// The axes of each operand that are broadcast: they have size 1, and more in other operands.
+    broadcast: Vec<Vec<usize>>,
     output: Vec<char>,
+}
+
+/// The name of an axis that `...` stands for, counted from the last one.
+fn of_ellipsis(from_end: usize) -> char {
+    // A character for private use: no letter.
+    char::from_u32(0xE000 + from_end as u32).expect("a character")
+}
+
+/// The names in a formula's text for one operand or the result; `...` stands for `others` axes.
+fn names(text: &str, others: Option<usize>) -> Result<Vec<char>, String> {
+    let (before, after) = match text.split_once("...") {
+        Some((before, after)) => (before, Some(after)),
+        None => (text, None),
+    };
+    let letters = |part: &str| match part.chars().find(|c| !c.is_alphabetic()) {
+        Some(c) => Err(format!("axes are named by letters, not {c:?}")),
+        None => Ok(part.chars().collect::<Vec<char>>()),
+    };
+    let mut all = letters(before)?;
+    if let Some(after) = after {
+        all.extend((0..others.unwrap_or(0)).rev().map(of_ellipsis));
+        all.extend(letters(after)?);
+    }
+    Ok(all)
 }
 
 impl Subscripts {
     fn parse(text: &str, shapes: &[Shape]) -> Result<Subscripts> {
         let fail =
-            |kind, why: String| Err(ShapeError::new("einsum", kind, format!("\"{text}\": {why}")));
+            |kind, why: String| ShapeError::new("einsum", kind, format!("\"{text}\": {why}"));
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match compact.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (compact.as_str(), None),
         };
-        let inputs: Vec<Vec<char>> = left.split(',').map(|s| s.chars().collect()).collect();
-        if let Some(c) = left
-            .chars()
-            .chain(right.unwrap_or("").chars())
-            .find(|c| !c.is_alphabetic() && *c != ',')
-        {
-            return fail(ErrorKind::Value, format!("axes are named by letters, not {c:?}"));
+        let parts: Vec<&str> = left.split(',').collect();
+        let bad = |why| fail(ErrorKind::Value, why);
+        for part in parts.iter().chain(&right) {
+            names(part, None).map_err(bad)?;
         }
-        if inputs.len() != shapes.len() {
-            return fail(
-                ErrorKind::Rank,
-                format!("{} operands named, {} given", inputs.len(), shapes.len()),
-            );
+        if parts.len() != shapes.len() {
+            let text = format!("{} operands named, {} given", parts.len(), shapes.len());
+            return Err(fail(ErrorKind::Rank, text));
         }
+        let mut inputs = Vec::with_capacity(parts.len());
         let mut sizes: Vec<(char, usize)> = Vec::new();
-        for (names, shape) in inputs.iter().zip(shapes) {
-            if names.len() != shape.rank() {
-                return fail(
-                    ErrorKind::Rank,
-                    format!("{} axes named, the operand is {shape:?}", names.len()),
-                );
-            }
-            for (&name, &size) in names.iter().zip(shape.iter()) {
-                match sizes.iter().find(|(n, _)| *n == name) {
-                    Some(&(_, other)) if other != size => {
-                        return fail(
-                            ErrorKind::Mismatch,
-                            format!("axis {name} is {other} and {size}"),
-                        );
+        let mut ellipsis = 0;
+        for (part, shape) in parts.iter().zip(shapes) {
+            let named = names(part, None).map_err(bad)?.len();
+            let others = shape.rank().checked_sub(named);
+            let others = others.filter(|&n| n == 0 || part.contains("...")).ok_or_else(|| {
+                let text = format!("{named} axes named, the operand is {shape:?}");
+                fail(ErrorKind::Rank, text)
+            })?;
+            ellipsis = ellipsis.max(others);
+            let own = names(part, Some(others)).map_err(bad)?;
+            for (i, (&name, &size)) in own.iter().zip(shape.iter()).enumerate() {
+                let twice = own[..i].iter().position(|&c| c == name).map(|j| shape[j]);
+                let known = sizes.iter_mut().find(|(n, _)| *n == name);
+                match (twice, known) {
+                    (Some(other), _) if other != size => {
+                        let text = format!("axis {name} is {other} and {size} in one operand");
+                        return Err(fail(ErrorKind::Mismatch, text));
                     }
-                    Some(_) => {}
-                    None => sizes.push((name, size)),
+                    (_, Some((_, other))) if *other == 1 => *other = size,
+                    (_, Some(&mut (_, other))) if other != size && size != 1 => {
+                        let axis =
+                            if name.is_alphabetic() { name.to_string() } else { "...".into() };
+                        let text = format!("axis {axis} is {other} and {size}");
+                        return Err(fail(ErrorKind::Mismatch, text));
+                    }
+                    (_, Some(_)) => {}
+                    (_, None) => sizes.push((name, size)),
                 }
             }
+            inputs.push(own);
         }
+        let size = |name: char| sizes.iter().find(|(n, _)| *n == name).map(|s| s.1);
         let output: Vec<char> = match right {
-            Some(right) => right.chars().collect(),
-            // As in NumPy: the names that occur once, in alphabetical order.
+            Some(right) => names(right, Some(ellipsis)).map_err(bad)?,
+            // As in NumPy: `...`, and the names that occur once, in alphabetical order.
             None => {
                 let count = |c: char| left.chars().filter(|&d| d == c).count();
-                let mut names: Vec<char> =
-                    sizes.iter().map(|s| s.0).filter(|&c| count(c) == 1).collect();
-                names.sort_unstable();
-                names
+                let once = sizes.iter().map(|s| s.0).filter(|&c| count(c) == 1);
+                let mut letters: Vec<char> = once.collect();
+                letters.sort_unstable();
+                (0..ellipsis).rev().map(of_ellipsis).chain(letters).collect()
             }
         };
-        for (i, c) in output.iter().enumerate() {
-            if !sizes.iter().any(|(n, _)| n == c) {
-                return fail(ErrorKind::Axis, format!("axis {c} of the result is in no operand"));
+        for (i, &c) in output.iter().enumerate() {
+            if size(c).is_none() {
+                let text = format!("axis {c} of the result is in no operand");
+                return Err(fail(ErrorKind::Axis, text));
             }
-            if output[..i].contains(c) {
-                return fail(ErrorKind::Axis, format!("axis {c} of the result is named twice"));
+            if output[..i].contains(&c) {
+                return Err(fail(
+                    ErrorKind::Axis,
+                    format!("axis {c} of the result is named twice"),
+                ));
             }
         }
-        Ok(Subscripts { inputs, output })
+        let broadcast = inputs.iter().zip(shapes).map(|(names, shape)| {
+            let is_broadcast = |&i: &usize| shape[i] == 1 && size(names[i]) != Some(1);
+            (0..names.len()).filter(is_broadcast).collect()
+        });
+        Ok(Subscripts { broadcast: broadcast.collect(), inputs, output })
     }
 }
 
@@ -211,9 +254,18 @@ impl<A: Operand> Named<A> {
 #[track_caller]
 pub fn einsum<A: Operand>(formula: &str, operands: &[&A]) -> A {
     let shapes: Vec<Shape> = operands.iter().map(|x| x.shape()).collect();
-    let Subscripts { inputs, output } = Subscripts::parse(formula, &shapes).or_panic();
+    let Subscripts { inputs, broadcast, output } = Subscripts::parse(formula, &shapes).or_panic();
+    // What is constant along an axis need not have it: the others do.
+    let without = |(names, gone): (Vec<char>, Vec<usize>), x: &A| {
+        if gone.is_empty() {
+            return Named::new(names, x.clone());
+        }
+        let kept = |i: &usize| !gone.contains(i);
+        let dims: Vec<usize> = (0..names.len()).filter(kept).map(|i| x.shape()[i]).collect();
+        Named::new((0..names.len()).filter(kept).map(|i| names[i]).collect(), x.reshape(&dims))
+    };
     let mut rest: std::collections::VecDeque<Named<A>> =
-        inputs.into_iter().zip(operands).map(|(names, &x)| Named::new(names, x.clone())).collect();
+        inputs.into_iter().zip(broadcast).zip(operands).map(|(of, &x)| without(of, x)).collect();
     let wanted = |c: char, rest: &std::collections::VecDeque<Named<A>>| {
         output.contains(&c) || rest.iter().any(|o| o.names.contains(&c))
     };
@@ -232,7 +284,9 @@ impl<T: Real> Tensor<T> {
     /// summed over, and repeated letters within an operand take a diagonal.
     ///
     /// Products are matrix products over the common axes, from left to right. Without `->`
-    /// the result has the letters that occur once, in alphabetical order.
+    /// the result has the letters that occur once, in alphabetical order. `...` stands for the axes that
+    /// are not named; those of several operands are aligned at the last one. An axis of size 1 is broadcast
+    /// to that of the same name in other operands.
     ///
     /// # Panics
     /// If the formula does not fit the operands.
@@ -244,6 +298,8 @@ impl<T: Real> Tensor<T> {
     /// let scores = Tensor::einsum("bqhd,bkhd->bhqk", &[&q, &k]);
     /// assert_eq!(*scores.shape(), [1, 3, 2, 5]);
     /// assert_eq!(scores.at(&[0, 0, 0, 0]), 4.0);
+    /// let products = Tensor::einsum("...ij,jk->...ik", &[&q, &Tensor::ones([4, 7])]);
+    /// assert_eq!(*products.shape(), [1, 2, 3, 7]);
     /// ```
     #[track_caller]
     pub fn einsum(formula: &str, operands: &[&Tensor<T>]) -> Tensor<T> {
@@ -284,6 +340,43 @@ mod tests {
     }
 
     #[test]
+    fn ellipses_stand_for_the_axes_that_are_not_named() {
+        let (a, b) = (x(&[2, 1, 3, 4]), x(&[5, 4, 6]));
+        assert_eq!(Tensor::einsum("...ij,...jk->...ik", &[&a, &b]), a.matmul(&b));
+        assert_eq!(Tensor::einsum("...ij,...jk", &[&a, &b]), a.matmul(&b));
+        assert_eq!(
+            Tensor::einsum("i...,jk...->i...", &[&x(&[3]), &x(&[2, 2])]).to_vec(),
+            [10.0, 20.0, 30.0]
+        );
+        assert_eq!(Tensor::einsum("...->...", &[&a]), a);
+        assert_eq!(Tensor::einsum("i...j->j...i", &[&a]), a.permute([3, 1, 2, 0]));
+        assert_eq!(Tensor::einsum("...ij->ij", &[&a]), a.sum([0, 1]));
+        assert_eq!(
+            Tensor::einsum("...ii->...i", &[&x(&[2, 3, 3])]),
+            x(&[2, 3, 3]).diagonal(1, 2, 0)
+        );
+        assert_eq!(Tensor::einsum("...", &[&Tensor::scalar(3.0f64)]).item(), 3.0);
+    }
+
+    #[test]
+    fn axes_of_size_one_are_broadcast() {
+        let (column, row, whole) = (x(&[3, 1]), x(&[1, 4]), x(&[3, 4]));
+        assert_eq!(Tensor::einsum("ij,ij->ij", &[&column, &whole]), column.mul(&whole));
+        assert_eq!(Tensor::einsum("ij,ij->ij", &[&column, &row]), column.mul(&row));
+        assert_eq!(
+            Tensor::einsum("ij,ij->", &[&row, &whole]).item(),
+            row.mul(&whole).sum(..).item()
+        );
+        assert_eq!(Tensor::einsum("ij,ij->i", &[&column, &row]), column.mul(&row).sum(1));
+        assert_eq!(
+            Tensor::einsum("ij,jk->ik", &[&column, &x(&[2, 5])]),
+            column.mul(&x(&[2, 5]).sum(0))
+        );
+        assert_eq!(*Tensor::einsum("ij,ij->ij", &[&column, &x(&[3, 0])]).shape(), [3, 0]);
+        assert_eq!(Tensor::einsum("ij->ji", &[&row]), row.t());
+    }
+
+    #[test]
     fn bad_formulas() {
         let e = |f: &str| {
             Subscripts::parse(f, &[[2, 3].into(), [3, 4].into()]).err().unwrap().to_string()
@@ -293,5 +386,16 @@ mod tests {
         assert!(e("ij,jk->iz").contains("axis z of the result is in no operand"));
         assert!(e("ij,jk->ii").contains("named twice"));
         assert!(e("ij,j.->i").contains("letters"));
+        assert!(e("ij,j..->i").contains("letters"));
+        assert!(e("ij,......->i").contains("letters"));
+        assert_eq!(
+            e("ij,...jik->k"),
+            "einsum: \"ij,...jik->k\": 3 axes named, the operand is [3, 4]"
+        );
+        assert_eq!(e("ij,k->k"), "einsum: \"ij,k->k\": 1 axes named, the operand is [3, 4]");
+        assert_eq!(e("...,..."), "einsum: \"...,...\": axis ... is 2 and 3");
+        assert_eq!(e("...,ii"), "einsum: \"...,ii\": axis i is 3 and 4 in one operand");
+        let one = Subscripts::parse("ii", &[[1, 3].into()]).unwrap_err().to_string();
+        assert_eq!(one, "einsum: \"ii\": axis i is 1 and 3 in one operand");
     }
 }

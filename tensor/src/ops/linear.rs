@@ -81,7 +81,7 @@ impl<T: Real> Tensor<T> {
             level: settings::level(),
         };
         Tensor::build("linear", shape, |out| {
-            let x = self.rows();
+            let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &add, out, None);
         })
     }
@@ -95,11 +95,11 @@ impl<T: Real> Tensor<T> {
     /// ```
     /// use retrograd_tensor::{Tensor, ops::activation::Relu};
     /// let w = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// let (y, derivative) = Tensor::from([2.0, -1.5]).linear_map(&w, None, Relu);
+    /// let (y, derivative) = Tensor::from([2.0, -1.5]).linear_activation(&w, None, Relu);
     /// assert_eq!((y.to_vec(), derivative.to_vec()), (vec![0.0, 0.0], vec![0.0, 0.0]));
     /// ```
     #[track_caller]
-    pub fn linear_map<P: Pointwise<T>>(
+    pub fn linear_activation<P: Pointwise<T>>(
         &self,
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
@@ -111,7 +111,7 @@ impl<T: Real> Tensor<T> {
         })
     }
 
-    /// [`Tensor::linear_map`] without the formula, so that it is compiled once for all formulas.
+    /// [`Tensor::linear_activation`] without the formula, so that it is compiled once for all formulas.
     #[inline(never)]
     #[track_caller]
     fn linear_with_map(
@@ -132,7 +132,7 @@ impl<T: Real> Tensor<T> {
         };
         let map = MapWithDerivative { add, apply };
         Tensor::build2(name, shape, shape, |y, derivatives| {
-            let x = self.rows();
+            let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
         })
     }
@@ -163,14 +163,14 @@ impl<T: Real> Tensor<T> {
             level: settings::level(),
         };
         Tensor::build("matmul", shape, |out| {
-            let a = self.rows();
+            let a = self.as_rows();
             gemm_with_epilogue(matrix_of(&a), matrix_of(other), &times, out, None);
         })
     }
 
     /// The leading axes as one.
     #[track_caller]
-    fn rows(&self) -> Tensor<T> {
+    fn as_rows(&self) -> Tensor<T> {
         let [leading @ .., width] = &self.shape()[..] else { unreachable!("an axis at least") };
         self.reshape([leading.iter().product(), *width])
     }

@@ -13,7 +13,7 @@ use crate::kernels::Real;
 use crate::kernels::gemm::gemm;
 use crate::kernels::rows::update_row;
 use crate::matrix::MatRef;
-use crate::ops::loss::{Classes, CrossEntropy};
+use crate::ops::loss::{Classes, CrossEntropy, Reduction};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
 use crate::settings;
@@ -83,8 +83,9 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
 
 /// # Cross-entropy of a linear layer
 impl<T: Real> Tensor<T> {
-    /// Mean cross-entropy of the logits `x · Wᵀ` against class indices, a scalar: equal to
-    /// [`Tensor::cross_entropy`] of [`Tensor::matmul`], with a fraction of the memory.
+    /// Cross-entropy of the logits `x · Wᵀ` against class indices, by default the mean, a scalar: equal
+    /// to [`Tensor::cross_entropy`] of [`Tensor::matmul`], with a fraction of the memory. With
+    /// [`Reduction::None`] all logits are held.
     ///
     /// Shapes: `self` `[.., C]`, weight `[V, C]`, targets `[..]`.
     ///
@@ -96,7 +97,8 @@ impl<T: Real> Tensor<T> {
     /// ```
     ///
     /// # Panics
-    /// If shapes do not agree, or a target is neither a class nor ignored.
+    /// If shapes do not agree, a target is neither a class nor ignored, or the axis of the classes is
+    /// not the last.
     #[track_caller]
     pub fn linear_cross_entropy<I: Integer>(
         &self,
@@ -105,6 +107,9 @@ impl<T: Real> Tensor<T> {
         options: CrossEntropy,
     ) -> Tensor<T> {
         let classes = check(self, weight, targets, options);
+        if options.reduction == Reduction::None {
+            return self.linear(weight, None).cross_entropy(targets, options);
+        }
         linear_loss(self, weight, &classes, options, false).0
     }
 
@@ -112,7 +117,7 @@ impl<T: Real> Tensor<T> {
     /// weight.
     ///
     /// # Panics
-    /// As [`Tensor::linear_cross_entropy`].
+    /// As [`Tensor::linear_cross_entropy`], or if the losses are not reduced.
     #[track_caller]
     pub fn linear_cross_entropy_with_gradients<I: Integer>(
         &self,
@@ -121,6 +126,13 @@ impl<T: Real> Tensor<T> {
         options: CrossEntropy,
     ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
         let classes = check(self, weight, targets, options);
+        let reduced = options.reduction != Reduction::None;
+        require(reduced, "linear_cross_entropy", ErrorKind::Value, || {
+            "gradients that are computed with the loss are those of one number, not of the loss of \
+             each row (Reduction::None)"
+                .into()
+        })
+        .or_panic();
         let (loss, gradients) = linear_loss(self, weight, &classes, options, true);
         let (dx, dw) = gradients.expect("requested");
         (loss, dx, dw)
@@ -145,8 +157,15 @@ fn check<T: Real, I: Integer>(
         format!("inputs {x:?} need a weight [classes, {width}], got {weight:?}")
     })
     .or_panic();
+    require(options.axis == -1, "linear_cross_entropy", ErrorKind::Axis, || {
+        format!(
+            "the classes are the last axis of x · Wᵀ, but CrossEntropy::axis is {}",
+            options.axis
+        )
+    })
+    .or_panic();
     let logits_shape = [&x.shape()[..x.rank() - 1], &[weight.size(0)]].concat();
-    options.check(&Shape::from(logits_shape), targets)
+    options.check::<T, I>(&Shape::from(logits_shape), targets, None)
 }
 
 /// The loss, and its gradients if `with_gradients`.
@@ -159,7 +178,7 @@ fn linear_loss<T: Real>(
     with_gradients: bool,
 ) -> (Tensor<T>, Option<LinearGradients<T>>) {
     let (classes, width) = (weight.size(0), weight.size(1));
-    let per_row = 1.0 / targets.counted.max(1) as f64;
+    let per_row = 1.0 / targets.divisor;
     let rows = targets.rows();
     let (x, w) = (x.contiguous(), weight.contiguous());
     let w = MatRef::new(w.as_slice(), classes, width);

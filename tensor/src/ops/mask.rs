@@ -5,6 +5,7 @@ use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
+use crate::kernels::integers::index_of;
 use crate::loop_nest::LoopNest;
 use crate::par;
 use crate::shape::Shape;
@@ -70,6 +71,52 @@ impl Tensor<bool> {
 
 /// # Masks and selection
 impl<T: Element> Tensor<T> {
+    /// The indices of all elements other than 0 (or `false`), in row-major order, one per row: `[count,
+    /// rank]`.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[0.0f32, 2.0], [3.0, 0.0]]);
+    /// assert_eq!(x.nonzero(), Tensor::from([[0, 1], [1, 0]]));
+    /// assert_eq!(x.gt(2.0).nonzero(), Tensor::from([[1, 0]]));
+    /// ```
+    #[doc(alias = "argwhere")]
+    #[track_caller]
+    pub fn nonzero(&self) -> Tensor<i64> {
+        let found: Vec<i64> = (0..)
+            .zip(self.contiguous().as_slice())
+            .filter(|&(_, &x)| x != T::ZERO)
+            .flat_map(|(at, _)| index_of(at, self.shape()))
+            .map(|i| i as i64)
+            .collect();
+        let count = self.ne(T::ZERO).count_true();
+        Tensor::from_vec(found, [count, self.rank()])
+    }
+
+    /// The elements where the mask is true, in row-major order, along one axis; both are broadcast
+    /// together.
+    ///
+    /// # Panics
+    /// If the shapes do not broadcast.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([[1.0f32, -2.0], [3.0, -4.0]]);
+    /// assert_eq!(x.masked_select(&x.gt(0.0)).to_vec(), [1.0, 3.0]);
+    /// ```
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor<bool>) -> Tensor<T> {
+        let shape = common_shape("masked_select", [self.shape(), mask.shape()]);
+        let (x, mask) = (self.broadcast_to(shape), mask.broadcast_to(shape));
+        let (x, mask) = (x.contiguous(), mask.contiguous());
+        x.as_slice()
+            .iter()
+            .zip(mask.as_slice())
+            .filter(|&(_, &keep)| keep)
+            .map(|(&x, _)| x)
+            .collect()
+    }
+
     /// `value` where `mask` is true, `self` elsewhere. The mask is broadcast to the shape of
     /// `self`, which the result has.
     ///

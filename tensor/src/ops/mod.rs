@@ -6,12 +6,14 @@
 //! vector-Jacobian product (VJP) of a formula is next to it.
 
 pub mod activation;
+pub mod arrange;
 pub mod binary;
 pub mod close;
 pub mod compare;
 mod cumulative;
 pub mod einsum;
 pub mod formula;
+pub mod histogram;
 mod index;
 mod join;
 pub mod linear;
@@ -28,3 +30,4 @@ mod softmax;
 mod sort;
 mod strided;
 pub mod unary;
+pub mod vector_norm;

@@ -7,7 +7,7 @@ use crate::kernels::Real;
 use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
 use crate::settings;
-use crate::shape::Shape;
+use crate::shape::{IntoShape, Shape};
 use crate::tensor::Tensor;
 use std::f64::consts::TAU;
 
@@ -49,7 +49,7 @@ impl<T: Real> Tensor<T> {
     /// assert_eq!(x, Tensor::rand([1000], &mut Rng::new(1))); // a function of the seed
     /// ```
     #[track_caller]
-    pub fn rand(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+    pub fn rand(shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
         let number = |bits| match T::DTYPE {
             DType::F32 => T::from_f64(unit_f32(bits).into()),
             _ => T::from_f64(unit(bits)),
@@ -69,7 +69,7 @@ impl<T: Real> Tensor<T> {
     /// assert!(x.abs().max(..).item() <= 2.0 && x.mean(..).item().abs() < 0.2);
     /// ```
     #[track_caller]
-    pub fn uniform(shape: impl Into<Shape>, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
+    pub fn uniform(shape: impl IntoShape, lo: f64, hi: f64, rng: &mut Rng) -> Tensor<T> {
         let width = hi - lo;
         require(width >= 0.0 && width.is_finite(), "uniform", ErrorKind::Value, || {
             format!("[{lo}, {hi}) must be in order and of finite width")
@@ -96,7 +96,7 @@ impl<T: Real> Tensor<T> {
     /// assert!(x.mean(..).item().abs() < 0.05 && (x.std(.., 1).item() - 1.0).abs() < 0.05);
     /// ```
     #[track_caller]
-    pub fn randn(shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<T> {
+    pub fn randn(shape: impl IntoShape, rng: &mut Rng) -> Tensor<T> {
         let cost = Cost::SCALAR.times(10);
         from_pairs("randn", shape.into(), rng.key(), cost, |[a, b]| {
             let radius = (-2.0 * libm::log(1.0 - unit(a))).sqrt();
@@ -197,7 +197,7 @@ impl Tensor<bool> {
     /// assert!((2300..2700).contains(&x.count_true()));
     /// ```
     #[track_caller]
-    pub fn bernoulli(shape: impl Into<Shape>, p: f64, rng: &mut Rng) -> Tensor<bool> {
+    pub fn bernoulli(shape: impl IntoShape, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
         let (key, level) = (rng.key(), settings::level());
         Tensor::build("bernoulli", shape.into(), |out| {
@@ -253,11 +253,11 @@ impl<I: Integer> Tensor<I> {
     /// assert!(x.to_vec().iter().all(|x| [-1, 0, 1].contains(x)));
     /// ```
     #[track_caller]
-    pub fn randint(lo: I, hi: I, shape: impl Into<Shape>, rng: &mut Rng) -> Tensor<I> {
+    pub fn randint(lo: I, hi: I, shape: impl IntoShape, rng: &mut Rng) -> Tensor<I> {
         let shape = shape.into();
         let count = hi.to_i128() - lo.to_i128();
         require(count > 0 || shape.numel() == 0, "randint", ErrorKind::Value, || {
-            format!("{lo}..{hi} has no numbers")
+            format!("the range {lo}..{hi} is empty")
         })
         .or_panic();
         let number = |bits: u64| {

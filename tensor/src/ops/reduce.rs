@@ -5,7 +5,7 @@ use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::kernels::{Case, Number, Real, integers};
-use crate::shape::{Axes, AxisSet, Shape};
+use crate::shape::{Axes, AxisSet, IntoShape, Shape};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
 
@@ -179,6 +179,21 @@ impl<T: Number> Tensor<T> {
         reduce_with("argmin", self, axes, true, |line| best(line, |new, old| new < old))
     }
 
+    /// The sum of the main diagonal of the last two axes.
+    ///
+    /// # Panics
+    /// If there are fewer than two axes, or a sum of integers does not fit their type.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// assert_eq!(Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).trace().item(), 5.0);
+    /// ```
+    #[track_caller]
+    pub fn trace(&self) -> Tensor<T> {
+        let diagonal = self.view_by(|layout| layout.diagonal("trace", -2, -1, 0));
+        diagonal.sum(-1)
+    }
+
     keepdim! {
         sum_keepdim = sum() -> Tensor<T>;
         prod_keepdim = prod() -> Tensor<T>;
@@ -272,13 +287,12 @@ impl<T: Real> Tensor<T> {
         self.sub(&max.reshape(kept)).exp().sum(axes).ln().add(&max)
     }
 
-    /// The Euclidean norm over axes, `√Σx²`.
+    /// The Euclidean norm over axes, `√Σx²`; [`Tensor::vector_norm`] takes other exponents.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(Tensor::from([3.0f32, 4.0]).norm(..).item(), 5.0);
     /// ```
-    #[doc(alias = "vector_norm")]
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
@@ -305,7 +319,7 @@ impl<T: Real> Tensor<T> {
     /// assert_eq!(x.sum_to([2, 1]).to_vec(), [3.0, 7.0]);
     /// ```
     #[track_caller]
-    pub fn sum_to(&self, shape: impl Into<Shape>) -> Tensor<T> {
+    pub fn sum_to(&self, shape: impl IntoShape) -> Tensor<T> {
         let shape = shape.into();
         if *self.shape() == shape {
             return self.clone();

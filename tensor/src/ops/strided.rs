@@ -4,7 +4,7 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
-use crate::shape::Shape;
+use crate::shape::IntoShape;
 use crate::tensor::Tensor;
 
 /// # Adjoints of views
@@ -22,7 +22,7 @@ impl<T: Real> Tensor<T> {
     /// assert_eq!(x.as_strided_adjoint([4], &every_other).to_vec(), [1.0, 0.0, 2.0, 0.0]);
     /// ```
     #[track_caller]
-    pub fn as_strided_adjoint(&self, shape: impl Into<Shape>, layout: &Layout) -> Tensor<T> {
+    pub fn as_strided_adjoint(&self, shape: impl IntoShape, layout: &Layout) -> Tensor<T> {
         let shape = shape.into();
         let fits = layout.shape() == self.shape() && layout.fits(shape.numel());
         require(fits, "as_strided_adjoint", ErrorKind::Mismatch, || {

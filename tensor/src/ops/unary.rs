@@ -49,6 +49,22 @@ pointwise! {
     f(self, a, x) { a.mul(x, x) }
     vjp(self, a, x, g) { a.mul(g, a.add(x, x)) }
 
+    /// `x²/2` where `|x|` is at most `delta`, `delta · (|x| - delta/2)` beyond
+    Huber {
+        /// Where the parabola becomes a line, above 0.
+        delta,
+    } = "huber", saves Input, costs CHEAP;
+    f(self, a, x) {
+        let (size, delta) = (a.abs(x), a.splat(self.delta));
+        let inner = a.min(size, delta);
+        let parabola = a.mul(a.mul(a.splat(T::from_f64(0.5)), inner), inner);
+        a.fma(delta, a.sub(size, inner), parabola)
+    }
+    vjp(self, a, x, g) {
+        let (low, high) = (a.splat(-self.delta), a.splat(self.delta));
+        a.mul(g, a.max(low, a.min(high, x)))
+    }
+
     /// `√x`
     Sqrt = "sqrt", saves Output, costs CHEAP;
     f(self, a, x) { a.sqrt(x) }

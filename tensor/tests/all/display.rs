@@ -4,8 +4,13 @@ use retrograd_tensor::{Element, Tensor};
 
 const CASES: &str = include_str!("../../../tests/fixtures/prints.txt");
 
-/// The text of a tensor whose data is given as in the fixture.
-fn print<T: Element>(shape: &[usize], data: &str, parse: impl Fn(&str) -> T) -> String {
+/// The text of a tensor whose data is given as in the fixture, with a precision if there is one.
+fn print<T: Element>(
+    shape: &[usize],
+    digits: Option<usize>,
+    data: &str,
+    parse: impl Fn(&str) -> T,
+) -> String {
     let words: Vec<&str> = data.split_whitespace().collect();
     let values = match words[..] {
         ["arange", n] => (0..n.parse().unwrap()).map(|i: u32| parse(&i.to_string())).collect(),
@@ -24,7 +29,11 @@ fn print<T: Element>(shape: &[usize], data: &str, parse: impl Fn(&str) -> T) -> 
         let transposed = Tensor::from_vec(x.transpose(0, -1).to_vec(), x.transpose(0, -1).shape());
         assert_eq!(transposed.transpose(0, -1).to_string(), x.to_string());
     }
-    x.to_string()
+    let Some(digits) = digits else { return x.to_string() };
+    let text = format!("{x:.digits$}");
+    assert_eq!(format!("{x:.digits$?}"), text);
+    assert_eq!(format!("{x:#.digits$}"), format!("{text}\n{} {shape:?}", T::DTYPE));
+    text
 }
 
 /// PyTorch's text with this library's names of element types.
@@ -44,17 +53,18 @@ fn prints_as_pytorch_does() {
         let head: Vec<&str> = head.split_whitespace().collect();
         let sizes = head[2].trim_matches(['[', ']']).split(',').filter(|s| !s.is_empty());
         let shape: Vec<usize> = sizes.map(|s| s.parse().unwrap()).collect();
+        let digits = head.get(3).map(|word| word.trim_start_matches('.').parse().unwrap());
         let text = match head[1] {
-            "f32" => print::<f32>(&shape, data, |x| x.parse().unwrap()),
-            "f64" => print::<f64>(&shape, data, |x| x.parse().unwrap()),
-            "i64" => print::<i64>(&shape, data, |x| x.parse().unwrap()),
-            "u32" => print::<u32>(&shape, data, |x| x.parse().unwrap()),
-            "bool" => print::<bool>(&shape, data, |x| x == "1"),
+            "f32" => print::<f32>(&shape, digits, data, |x| x.parse().unwrap()),
+            "f64" => print::<f64>(&shape, digits, data, |x| x.parse().unwrap()),
+            "i64" => print::<i64>(&shape, digits, data, |x| x.parse().unwrap()),
+            "u32" => print::<u32>(&shape, digits, data, |x| x.parse().unwrap()),
+            "bool" => print::<bool>(&shape, digits, data, |x| x == "1"),
             other => panic!("{other}"),
         };
         let expected = with_own_type_names(expected.trim_end_matches('\n'));
         assert_eq!(text, expected, "{}", head[0]);
         count += 1;
     }
-    assert_eq!(count, 73);
+    assert_eq!(count, 83);
 }

@@ -80,6 +80,7 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         Round, -10.0, 10.0;
         Trunc, -10.0, 10.0;
         Square, -10.0, 10.0;
+        Huber { delta: 1.5 }, -10.0, 10.0;
         Sqrt, 0.01, 10.0;
         Rsqrt, 0.1, 10.0;
         Recip, 0.1, 10.0;
@@ -103,6 +104,7 @@ fn vjps_are_the_derivatives_of_dual_numbers() {
         Tanh, -50.0, 50.0;
         Silu, -50.0, 50.0;
         Softsign, -50.0, 50.0;
+        Hardswish, -10.0, 10.0;
         Softplus, -50.0, 50.0;
         Mish, -50.0, 50.0;
         Gelu, -50.0, 50.0;

@@ -179,6 +179,19 @@ fn unaries() -> Vec<Unary> {
             0.0
         ),
         unary!(
+            hardswish,
+            Hardswish,
+            input,
+            |x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+            |x| match x {
+                _ if x <= -3.0 => 0.0,
+                _ if x < 3.0 => x / 3.0 + 0.5,
+                _ => 1.0,
+            },
+            3.0,
+            1e-7
+        ),
+        unary!(
             softplus,
             Softplus,
             input,

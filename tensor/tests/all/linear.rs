@@ -39,10 +39,10 @@ fn equals_separate_operations<T: Real>() {
                 same("with a bias", &x.linear(&w, Some(&b)), &h);
                 same("with a residual", &x.linear_add(&w, None, &c), &c.add(&plain));
                 same("with both", &x.linear_add(&w, Some(&b), &c), &c.add(&h));
-                let (y, slope) = x.linear_map(&w, Some(&b), Gelu);
+                let (y, slope) = x.linear_activation(&w, Some(&b), Gelu);
                 same("gelu", &y, &h.gelu());
                 same("its derivative", &slope, &h.map_vjp(Gelu, &Tensor::ones([m, n])));
-                let (y, slope) = x.linear_map(&w, None, Sigmoid);
+                let (y, slope) = x.linear_activation(&w, None, Sigmoid);
                 same("sigmoid", &y, &plain.sigmoid());
                 let by_output = y.map_vjp(Sigmoid, &Tensor::ones([m, n]));
                 same("its derivative", &slope, &by_output);
@@ -69,7 +69,7 @@ fn layouts_and_leading_axes_do_not_change_results() {
     let b = random::<f32>(&[14], 3).slice_step(0, .., 2);
     let h = x.matmul(&w.t()).add(&b);
     same("linear", &x.linear(&w, Some(&b)), &h);
-    let (y, slope) = x.linear_map(&w, Some(&b), Relu);
+    let (y, slope) = x.linear_activation(&w, Some(&b), Relu);
     same("relu", &y, &h.relu());
     assert_eq!(slope.shape()[..], [3, 5, 2, 7]);
     let factor: Tensor<f32> = random(&[7, 2, 5, 3], 4);
@@ -84,7 +84,7 @@ fn layouts_and_leading_axes_do_not_change_results() {
 fn non_finite_values_propagate() {
     let x = Tensor::from([[f32::NAN, 1.0], [f32::INFINITY, 0.0], [1.0, 2.0]]);
     let w = Tensor::from([[1.0f32, 1.0]]);
-    let (y, slope) = x.linear_map(&w, None, Gelu);
+    let (y, slope) = x.linear_activation(&w, None, Gelu);
     let (y, slope) = (y.to_vec(), slope.to_vec());
     assert!(y[0].is_nan() && slope[0].is_nan());
     assert_eq!(y[1], f32::INFINITY);
@@ -102,7 +102,7 @@ fn invalid_shapes_are_errors() {
     fails("[3, 4], weight [2, 5]", &|| drop(of(&[3, 4]).linear(&of(&[2, 5]), None)));
     fails("residual [4]", &|| drop(of(&[3, 4]).linear_add(&of(&[4, 4]), None, &of(&[4]))));
     fails("bias [3]", &|| drop(of(&[3, 4]).linear(&of(&[2, 4]), Some(&of(&[3])))));
-    fails("weight [4]", &|| drop(of(&[3, 4]).linear_map(&of(&[4]), None, Gelu)));
+    fails("weight [4]", &|| drop(of(&[3, 4]).linear_activation(&of(&[4]), None, Gelu)));
     fails("linear", &|| drop(of(&[]).linear(&of(&[2, 5]), None)));
     fails("matmul_times", &|| drop(of(&[3, 4]).matmul_times(&of(&[4, 2]), &of(&[2]))));
 }

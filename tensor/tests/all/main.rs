@@ -4,7 +4,9 @@
 
 mod common;
 
+mod arrange;
 mod close;
+mod describe;
 mod display;
 mod dual;
 mod elementwise;

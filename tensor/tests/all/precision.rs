@@ -187,7 +187,7 @@ fn accumulation_batches_and_linear_layers() {
         with_matmul_precision(precision, || {
             let h = a.matmul(&b);
             same("linear", &a.linear(&b.t(), Some(&bias)), &h.add(&bias));
-            let (y, slope) = a.linear_map(&b.t(), Some(&bias), Gelu);
+            let (y, slope) = a.linear_activation(&b.t(), Some(&bias), Gelu);
             same("gelu", &y, &h.add(&bias).gelu());
             let ones = Tensor::ones([600, 300]);
             same("its derivative", &slope, &h.add(&bias).map_vjp(Gelu, &ones));

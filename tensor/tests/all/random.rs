@@ -176,7 +176,7 @@ fn invalid_parameters_are_errors() {
     }
     assert_eq!(
         panic_message(|| Tensor::<i64>::randint(3, 3, [1], &mut Rng::new(0))),
-        "randint: 3..3 has no numbers"
+        "randint: the range 3..3 is empty"
     );
     assert_eq!(Tensor::<i64>::randint(3, 3, [0], &mut Rng::new(0)).numel(), 0);
     assert_eq!(

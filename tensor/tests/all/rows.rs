@@ -209,6 +209,7 @@ fn cross_entropies<T: Real>(dims: &[usize], classes: usize, seed: u64) {
     let options = CrossEntropy {
         ignore_index: [None, Some(-100), Some(0)][rng.below(3)],
         label_smoothing: [0.0, 0.1, 1.0][rng.below(3)],
+        ..CrossEntropy::default()
     };
     let targets: Tensor<i64> = Tensor::from_fn(dims, |_| match rng.below(4) {
         0 if options.ignore_index.is_some() => options.ignore_index.unwrap(),
@@ -445,7 +446,7 @@ fn targets_outside_the_classes_are_errors() {
     for (bad, ignore) in
         [(3, Some(-100)), (-1, Some(-100)), (i64::MIN, None), (-100, None), (i64::MAX, None)]
     {
-        let options = CrossEntropy { ignore_index: ignore, label_smoothing: 0.0 };
+        let options = CrossEntropy { ignore_index: ignore, ..Default::default() };
         let targets = Tensor::from([0, bad]);
         let text = |f: &dyn Fn()| {
             *catch_unwind(AssertUnwindSafe(f)).unwrap_err().downcast::<String>().unwrap()

@@ -11,8 +11,11 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 /// Scaled dot-product attention from queries `[.., Hq, Lq, Dk]` to keys `[.., Hk, Lk, Dk]` and
 /// values `[.., Hk, Lk, Dv]`, `[.., Hq, Lq, Dv]`. [`Spec`] has the formula.
 ///
-/// Operands have 2 to 4 axes; missing ones are a single head, or a single sequence. `Hq` is a
-/// multiple of `Hk`, and query head `h` reads key head `⌊h · Hk / Hq⌋`. All of `Lq`, `Lk`,
+/// Operands have 2 to 4 axes; missing ones are a single head, or a single sequence: **three axes are
+/// `[H, L, D]`**, the heads of one sequence, to which masks and biases by head apply. Without these,
+/// PyTorch's `[N, L, E]` gives the same output, and lengths or positions for several sequences are
+/// refused. Projections `[B, L, H·D]` are not split into heads here: [`attend_packed`] and the modules
+/// do that. `Hq` is a multiple of `Hk`, and query head `h` reads key head `⌊h · Hk / Hq⌋`. All of `Lq`, `Lk`,
 /// `Dk`, `Dv`, batch and heads are free, 0 included.
 ///
 /// The output of a query that attends to no key is 0, and all gradients through it are exactly 0.
@@ -151,7 +154,7 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
     spec.path != Path::Composed && why.is_none()
 }
 
-/// The output of [`attend`], its weights and its log-sum-exp, by the composed path.
+/// The output of [`attend`], its scores, weights and log-sum-exp, by the composed path.
 /// [`attend_with_lse`] computes no matrix of weights.
 ///
 /// # Panics
@@ -169,6 +172,9 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
 /// let sums = all.weights.sum(-1);
 /// assert!((sums.value() - 1.0).abs().max(..).item() < 1e-12);
 /// assert_eq!(all.weights.value().at(&[0, 1]), 0.0); // a later key
+/// assert_eq!(all.scores.value().at(&[0, 1]), f64::NEG_INFINITY);
+/// let products = q.matmul(&k.t()) / 2.0; // 1/√4
+/// assert!((products - &all.scores).value().at(&[4, 2]).abs() < 1e-12);
 /// ```
 #[track_caller]
 #[inline(never)]
@@ -178,9 +184,10 @@ pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -
     })
     .or_panic();
     let call = Call::new(q, k, v, spec);
-    let Attended { output, weights, lse } = call.composed_all();
+    let Attended { output, scores, weights, lse } = call.composed_all();
     Attended {
         output: call.restore_rank(&output),
+        scores: call.restore_rank(&scores),
         weights: call.restore_rank(&weights),
         lse: call.restore_rank(&lse.unsqueeze(-1)).squeeze(-1),
     }

@@ -1,4 +1,4 @@
-//! Addends to scores: a function of positions, a table, or a tensor.
+//! Biases of attention scores: a function of positions, a table, or a tensor.
 
 use super::mask::{CachedPositions, Sizes};
 use retrograd_autograd::Var;
@@ -8,7 +8,7 @@ use retrograd_tensor::{Real, Tensor};
 use std::fmt;
 use std::sync::Arc;
 
-/// An addend to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
+/// A bias that is added to the scores `[B, H, Lq, Lk]`, after scale and softcap, before the mask.
 #[derive(Clone)]
 pub enum Bias<T: Real = f32> {
     /// `-slope_h · |p - j|` with a slope per head, for the query at position `p` and the key at
@@ -64,7 +64,7 @@ impl<T: Real> Bias<T> {
     }
 
     /// The bias for the sizes of a call, or an error if it does not fit them. If the cache has
-    /// dropped keys, the result is indexed by the index of a key in the cache.
+    /// dropped keys, the last axis of the result has only the keys that are still in the cache.
     pub(crate) fn resolved(
         &self,
         sizes: Sizes,
@@ -95,19 +95,49 @@ impl<T: Real> Bias<T> {
         }
     }
 
+    /// The bias where the queries of each sequence are moved by its shift, or all by one.
+    pub(crate) fn shifted(&self, sizes: Sizes, offset: isize, shifts: &Arc<[isize]>) -> Bias<T> {
+        let shifts = shifts.clone();
+        let shift = move |batch: usize| if shifts.len() == 1 { shifts[0] } else { shifts[batch] };
+        match self {
+            Bias::Additive(_) => self.clone(),
+            Bias::Buckets { table, buckets } => {
+                let Sizes { batch, heads, lq, lk } = sizes;
+                let index = Tensor::from_fn([batch, lq, lk], |i| {
+                    let query = i[1] as isize + offset + shift(i[0]);
+                    buckets.of(i[2] as isize - query) as i64
+                });
+                let values = table.index_select(1, &index.flatten());
+                Bias::Additive(values.reshape([heads, batch, lq, lk]).transpose(0, 1))
+            }
+            _ => {
+                let bias = self.clone();
+                let moved = move |at: At| At { query: at.query + shift(at.batch), ..at };
+                let f = move |at: At| bias.as_fn().map_or(0.0, |f| f(moved(at)));
+                Bias::from_fn("by sequence", f)
+            }
+        }
+    }
+
     fn check(&self, sizes: Sizes) -> Result<()> {
         let Sizes { batch, heads, lq, lk } = sizes;
         let sizes = [batch, heads, lq, lk];
         match self {
             Bias::Alibi(slopes) => {
                 require(slopes.len() == heads, "bias", ErrorKind::Mismatch, || {
-                    format!("{} ALiBi slopes for {heads} heads", slopes.len())
+                    format!(
+                        "ALiBi needs one slope per head: {} slopes, {heads} heads",
+                        slopes.len()
+                    )
                 })
             }
             Bias::Buckets { table, buckets } => {
                 let Buckets { count, .. } = *buckets;
                 require(*table.shape() == [heads, count], "bias", ErrorKind::Mismatch, || {
-                    format!("a table {:?} for {heads} heads and {count} buckets", table.shape())
+                    format!(
+                        "a table of buckets must be [{heads}, {count}], got {:?}",
+                        table.shape()
+                    )
                 })?;
                 buckets.check("bias")
             }
@@ -177,15 +207,16 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(below).chain(power(2 * below).step_by(2).take(heads - below)).collect()
 }
 
-/// The distance buckets of T5: half of the buckets hold one distance each, the others grow by a
-/// constant factor up to `max_distance`, and the last also holds all distances beyond.
+/// The distance buckets of T5. Half of the buckets hold one distance each. The widths of the others
+/// grow by a constant factor up to `max_distance`. The last one also holds all larger distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets {
     /// The number of buckets.
     pub count: usize,
-    /// Distances from here on share the last bucket.
+    /// All distances of at least this value are in the last bucket.
     pub max_distance: usize,
-    /// True: half of the buckets are for keys after the query. False: these keys share bucket 0.
+    /// Whether half of the buckets are for keys after the query. If not, these keys are in bucket 0,
+    /// as the key at the position of the query.
     pub bidirectional: bool,
 }
 

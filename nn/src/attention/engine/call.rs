@@ -14,7 +14,9 @@ pub(crate) struct Call<T: Real> {
     pub spec: Spec<T>,
     pub sizes: Sizes,
     pub key_heads: usize,
+    /// The position of query 0, in the positions of the keys.
     pub offset: isize,
+    /// The number of axes of the operands before they were reshaped.
     rank: usize,
 }
 
@@ -89,7 +91,7 @@ fn check_operands<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Result<()> {
     let size = |shape: &Shape, axis: usize| if axis <= rank { shape[rank - axis] } else { 1 };
     let sizes = |axis| [q, k, v].map(|x| size(x.shape(), axis));
     let [q_batch, k_batch, v_batch] = sizes(4);
-    agree(q_batch == k_batch && k_batch == v_batch, "batches differ")?;
+    agree(q_batch == k_batch && k_batch == v_batch, "batch sizes differ")?;
     agree(q.size(-1) == k.size(-1), "q and k have different widths")?;
     agree(k.size(-2) == v.size(-2), "k and v have different lengths")?;
     let [heads, key_heads, value_heads] = sizes(3);
@@ -105,7 +107,7 @@ fn check_spec<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
     let op = "attend";
     if let Sink::Learned(sink) = &spec.sink {
         require(*sink.shape() == [heads], op, ErrorKind::Mismatch, || {
-            format!("sinks of shape {:?} for {heads} heads", sink.shape())
+            format!("learned sinks must be [{heads}], got {:?}", sink.shape())
         })?;
     }
     let softmax = spec.normalizer == Normalizer::Softmax;
@@ -119,7 +121,8 @@ fn check_spec<T: Real>(spec: &Spec<T>, heads: usize) -> Result<()> {
         || !spec.biases.is_empty();
     let linear = spec.normalizer == Normalizer::Linear;
     require(!(linear && changes_scores), op, ErrorKind::Mismatch, || {
-        "the normalizer Linear allows no scale, softcap, bias or mix of score heads".into()
+        "the normalizer Linear cannot be combined with a scale, softcap, bias or mixed score heads"
+            .into()
     })?;
     for mix in [&spec.score_mix, &spec.weight_mix].into_iter().flatten() {
         require(*mix.shape() == [heads, heads], op, ErrorKind::Mismatch, || {

@@ -12,6 +12,9 @@ use retrograd_tensor::{Real, Tensor};
 pub struct Attended<T: Real = f32> {
     /// `[.., Hq, Lq, Dv]`
     pub output: Var<T>,
+    /// What is normalised, `[.., Hq, Lq, Lk]`: `s` of [`Spec`] after softcap, biases and mixture of
+    /// heads; -inf where the pair does not attend.
+    pub scores: Var<T>,
     /// `[.., Hq, Lq, Lk]`, before dropout and before heads are mixed. A row sums to 1, to less
     /// with a sink, or to 0 if the query attends to no key.
     pub weights: Var<T>,
@@ -37,7 +40,7 @@ impl<T: Real> Call<T> {
         let output = self.values(&weights);
         let low = s.masked_fill(&!&keep, T::NEG_INFINITY);
         let lse = self.with_sink(&low).logsumexp(-1);
-        Attended { output, weights, lse }
+        Attended { output, scores: low, weights, lse }
     }
 
     /// Scores `[B, Hq, Lq, Lk]`, and the resolved mask, true where a pair attends, which broadcasts

@@ -1,4 +1,4 @@
-//! A spec in words and as a map.
+//! A description of a spec as text, with a map of its mask.
 
 use super::mask::{Mask, Sizes};
 use super::spec::{Path, Sink, Spec};
@@ -15,8 +15,8 @@ impl<T: Real> Spec<T> {
     /// queries by 64 keys, or several: `#` full, `+` partial, `.` empty. If the mask depends on the
     /// head or the sequence, there are up to four different maps. For a mask from a function, which
     /// may depend on both, the map is that of the first head of the first sequence. Below each map
-    /// are the numbers of full, partial and empty tiles, and the percentage that the path computes: an
-    /// upper bound, because the kernel classifies tiles of 32 queries.
+    /// are the numbers of full, partial and empty tiles, and the percentage of tiles that the path
+    /// computes. It is an upper bound, because the kernel classifies tiles of 32 queries.
     ///
     /// ```
     /// use retrograd_nn::attention::Spec;
@@ -30,8 +30,12 @@ impl<T: Real> Spec<T> {
     #[track_caller]
     pub fn explain(&self, lq: usize, lk: usize) -> String {
         let (batch, heads) = self.mask.counts();
+        let batch = self.starts.as_ref().map_or(batch, |starts| batch.max(starts.len()));
         let sizes = Sizes { batch, heads, lq, lk };
-        let offset = self.offset(lq, lk);
+        let offset = match &self.starts {
+            Some(starts) => starts.iter().copied().max().unwrap_or(0),
+            None => self.offset(lq, lk),
+        };
         let mut out = String::new();
         let mut line = |text: String| writeln!(out, "{text}").expect("strings can be written to");
         match self.scale {
@@ -48,7 +52,13 @@ impl<T: Real> Spec<T> {
             line("heads       scores are mixed".into());
         }
         line(format!("mask        {:?}", self.mask));
-        line(format!("positions   query 0 at key {offset} ({:?})", self.align.unwrap_or_default()));
+        match &self.starts {
+            Some(starts) => line(format!("positions   query 0 at keys {starts:?}, by sequence")),
+            None => {
+                let align = self.align.unwrap_or_default();
+                line(format!("positions   query 0 at key {offset} ({align:?})"));
+            }
+        }
         line(format!("weights     {:?}", self.normalizer));
         match &self.sink {
             Sink::None => {}
@@ -80,7 +90,10 @@ impl<T: Real> Spec<T> {
             }
         };
         let resolved = self.mask.resolved(sizes, None, offset);
-        let mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
+        let mut mask = resolved.map_err(|e| ShapeError { op: "explain", ..e }).or_panic();
+        if let Some(starts) = &self.starts {
+            mask = mask.shifted(&starts.iter().map(|start| start - offset).collect());
+        }
         let (by_batch, by_head) = mask.depends();
         let unsaid = (by_batch && batch == 1, by_head && heads == 1);
 
@@ -133,7 +146,8 @@ fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: 
         let [masked, _, attend] = draw((lq, lk), 1, attend, &mut text);
         let all = masked + attend;
         let percent = 100 * attend / all.max(1);
-        writeln!(text, "  {attend} of {all} pairs attend: {percent} %").expect("a string");
+        writeln!(text, "  {attend} of {all} pairs attend: {percent} %")
+            .expect("strings can be written to");
     }
     let mut large = String::new();
     let [empty, partial, full] =

@@ -1,4 +1,4 @@
-//! The specification of an attention: mask, biases, normalizer and other parts.
+//! The specification of an attention: mask, biases, normaliser and other parts.
 
 use super::bias::Bias;
 use super::capture::Capture;
@@ -10,6 +10,7 @@ use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use retrograd_tensor::kernels::attention::{At, TileMask};
 use retrograd_tensor::random::Key;
+use std::sync::Arc;
 
 /// An attention sink: one more logit in the denominator of the softmax, without a value.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +118,8 @@ pub struct Spec<T: Real = f32> {
     pub(crate) score_mix: Option<Var<T>>,
     pub(crate) mask: Mask,
     pub(crate) align: Option<Align>,
+    /// The position of query 0 of each sequence, or of all, instead of an alignment.
+    pub(crate) starts: Option<Arc<[isize]>>,
     /// The positions of the keys in the cache, if there is one.
     pub(crate) cached: Option<CachedPositions>,
     pub(crate) sink: Sink<T>,
@@ -170,6 +173,7 @@ impl<T: Real> Spec<T> {
             score_mix: None,
             mask: Mask::full(),
             align: None,
+            starts: None,
             cached: None,
             sink: Sink::None,
             normalizer: Normalizer::Softmax,
@@ -295,7 +299,13 @@ impl<T: Real> Spec<T> {
         self
     }
 
-    /// Adds the causal mask.
+    /// Adds the causal mask: a query attends to the keys up to its position.
+    ///
+    /// With as many queries as keys, query `i` stands at key `i`; with a cache, the queries are the
+    /// newest tokens. Without a cache, and with other numbers of queries and keys, the positions have
+    /// to be chosen: [`Spec::causal_top_left`] is PyTorch's `is_causal=True`,
+    /// [`Spec::causal_bottom_right`] puts the last query at the last key, and [`Spec::align`] and
+    /// [`Spec::align_each`] set any others. [`attend`](super::attend) panics if none is.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -312,7 +322,44 @@ impl<T: Real> Spec<T> {
         self.mask(Mask::causal())
     }
 
-    /// Sets the positions of the queries relative to the keys; [`Align::BottomRight`] by default.
+    /// The causal mask with query `i` at the position of key `i`, for any numbers of queries and keys:
+    /// PyTorch's `is_causal=True`. It cannot be used with a cache, where the queries are the newest
+    /// tokens.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// let q = Var::constant(Tensor::<f64>::zeros([2, 4])); // equal scores
+    /// let k = Var::constant(Tensor::<f64>::zeros([3, 4]));
+    /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
+    /// let y = attend(&q, &k, &v, &Spec::new().causal_top_left());
+    /// assert_eq!(y.value().to_vec(), [6.0, 9.0]); // means of one value and of two
+    /// ```
+    #[doc(alias = "is_causal")]
+    pub fn causal_top_left(self) -> Self {
+        self.causal().align(Align::TopLeft)
+    }
+
+    /// The causal mask with the last query at the position of the last key, for any numbers of queries
+    /// and keys: that of queries that continue a sequence. PyTorch's `causal_lower_right`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// let q = Var::constant(Tensor::<f64>::zeros([2, 4])); // equal scores
+    /// let k = Var::constant(Tensor::<f64>::zeros([3, 4]));
+    /// let v = Var::constant(Tensor::from([[6.0f64], [12.0], [18.0]]));
+    /// let y = attend(&q, &k, &v, &Spec::new().causal_bottom_right());
+    /// assert_eq!(y.value().to_vec(), [9.0, 12.0]); // means of two values and of three
+    /// ```
+    pub fn causal_bottom_right(self) -> Self {
+        self.causal().align(Align::BottomRight)
+    }
+
+    /// Sets the positions of the queries relative to the keys, for masks and biases that depend on
+    /// them; [`Align::BottomRight`] by default, but see [`Spec::causal`].
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -328,7 +375,30 @@ impl<T: Real> Spec<T> {
     /// assert_eq!(attend(&last, &k, &v, &spec).value(), plain.value()); // all keys
     /// ```
     pub fn align(mut self, align: Align) -> Self {
-        self.align = Some(align);
+        (self.align, self.starts) = (Some(align), None);
+        self
+    }
+
+    /// Sets the position of query 0 of each sequence, `[B]`: for sequences of different lengths whose
+    /// keys are padded at the end, as in a cache with a slot for every position. Masks and biases of
+    /// positions follow; masks of tensors are by index.
+    ///
+    /// [`Rope::rotate_at`](crate::attention::Rope::rotate_at) rotates for the same positions.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::{Spec, attend};
+    /// # use retrograd_tensor::Tensor;
+    /// // A query for each of two sequences, of which 1 and 3 tokens are in the cache; its own key is
+    /// // at position 1 and 3.
+    /// let q = Var::constant(Tensor::<f64>::zeros([2, 1, 1, 4]));
+    /// let k = Var::constant(Tensor::<f64>::zeros([2, 1, 4, 4]));
+    /// let v = Var::constant(Tensor::from_fn([2, 1, 4, 1], |i| i[2] as f64));
+    /// let y = attend(&q, &k, &v, &Spec::new().causal().align_each(&[1, 3]));
+    /// assert_eq!(y.value().to_vec(), [0.5, 1.5]); // means of 0, 1 and of 0, 1, 2, 3
+    /// ```
+    pub fn align_each(mut self, positions: &[isize]) -> Self {
+        (self.align, self.starts) = (None, Some(positions.into()));
         self
     }
 
@@ -490,7 +560,7 @@ impl<T: Real> Spec<T> {
         let (given, what) = match part {
             Part::Softcap => (self.softcap.is_some(), "a softcap"),
             Part::HeadMix => (self.score_mix.is_some() || self.weight_mix.is_some(), "mixed heads"),
-            Part::Align => (self.align.is_some(), "an alignment"),
+            Part::Align => (self.align.is_some() || self.starts.is_some(), "an alignment"),
             Part::Sink => (!matches!(self.sink, Sink::None), "a sink"),
             Part::Normalizer => (self.normalizer != Normalizer::Softmax, "a normalizer"),
         };
@@ -510,17 +580,46 @@ impl<T: Real> Spec<T> {
         Spec { cached: Some(cached), dropout: None, ..self.clone() }
     }
 
+    /// The rules about the positions of the queries.
+    fn check_positions(&self, sizes: Sizes) -> Result<()> {
+        let Sizes { batch, lq, lk, .. } = sizes;
+        if let Some(starts) = &self.starts {
+            let n = starts.len();
+            return require(n == batch || n == 1, "attend", ErrorKind::Mismatch, || {
+                format!("{n} positions of queries for a batch of {batch}")
+            });
+        }
+        let chosen = self.cached.is_some() || self.align.is_some();
+        let clear = chosen || lq == lk || lq * lk == 0 || !self.mask.is_causal();
+        require(clear, "attend", ErrorKind::Mismatch, || {
+            format!("a causal mask of {lq} queries and {lk} keys, whose positions are not given")
+        })
+        .map_err(|error| {
+            error.hint(
+                "causal_top_left is PyTorch's is_causal=True; causal_bottom_right puts the last query \
+                 at the last key",
+            )
+        })
+    }
+
     /// The mask and the biases resolved for these sizes, and the position of query 0.
     #[track_caller]
     pub(crate) fn resolved(&self, sizes: Sizes) -> (Mask, Vec<Bias<T>>, isize) {
-        let offset = match self.cached {
-            Some(cached) => (sizes.lk + cached.dropped) as isize - sizes.lq as isize,
-            None => self.offset(sizes.lq, sizes.lk),
+        let offset = match (self.cached, &self.starts) {
+            (Some(cached), _) => (sizes.lk + cached.dropped) as isize - sizes.lq as isize,
+            // The last, which the sizes of masks are checked for.
+            (None, Some(starts)) => starts.iter().copied().max().unwrap_or(0),
+            (None, None) => self.offset(sizes.lq, sizes.lk),
         };
         let resolve = || {
+            self.check_positions(sizes)?;
             let mask = self.mask.resolved(sizes, self.cached, offset)?;
             let biases = self.biases.iter().map(|bias| bias.resolved(sizes, self.cached, offset));
-            Ok((mask, biases.collect::<Result<_>>()?, offset))
+            let biases = biases.collect::<Result<Vec<_>>>()?;
+            let Some(starts) = &self.starts else { return Ok((mask, biases, offset)) };
+            let shifts = starts.iter().map(|start| start - offset).collect();
+            let biases = biases.iter().map(|bias| bias.shifted(sizes, offset, &shifts));
+            Ok((mask.shifted(&shifts), biases.collect(), offset))
         };
         resolve().map_err(|e| ShapeError { op: "attend", ..e }).or_panic()
     }
@@ -548,7 +647,7 @@ impl<T: Real> Spec<T> {
             Bias::Additive(x.broadcast_to(&dims[..]).pad(-1, 0, more, T::ZERO))
         });
         let (biases, align) = (biases.collect(), Some(Align::Offset(offset)));
-        Spec { mask, biases, align, cached: None, ..self.clone() }
+        Spec { mask, biases, align, starts: None, cached: None, ..self.clone() }
     }
 
     /// The reason why the tiled path does not support this spec; `None` if it does.

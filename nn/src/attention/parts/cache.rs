@@ -7,6 +7,7 @@
 use crate::attention::engine::CachedPositions;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
+use std::ops::Range;
 
 /// A cache of the keys `[.., Hk, L, D]` and values `[.., Hk, L, Dv]` of the tokens so far.
 ///
@@ -261,14 +262,15 @@ impl<T: Real> KvCache<T> {
 /// A tensor `[.., L, D]` that grows along `L`, with reserved capacity.
 #[derive(Clone, Debug)]
 struct Buffer<T: Real> {
-    /// `[.., capacity, D]`, of which the first `len` are filled.
+    /// `[.., capacity, D]`, of which rows `start..start + len` are used.
     data: Option<Tensor<T>>,
+    start: usize,
     len: usize,
 }
 
 impl<T: Real> Default for Buffer<T> {
     fn default() -> Self {
-        Buffer { data: None, len: 0 }
+        Buffer { data: None, start: 0, len: 0 }
     }
 }
 
@@ -294,23 +296,30 @@ impl<T: Real> Buffer<T> {
         let old = self.data.take();
         let capacity = old.as_ref().map_or(0, |x| x.size(-2));
         let mut data = match old {
-            Some(x) if self.len + count <= capacity => x,
+            Some(x) if self.start + self.len + count <= capacity => x,
+            // At most half of the capacity is used, so that moving rows takes constant time per row.
+            Some(mut x) if 2 * (self.len + count) <= capacity => {
+                move_rows(&mut x, self.start..self.start + self.len, 0);
+                self.start = 0;
+                x
+            }
             old => {
                 let mut shape = new.shape().to_vec();
                 let axis = shape.len() - 2;
                 shape[axis] = (self.len + count).max(2 * capacity);
                 let mut grown = Tensor::zeros(shape);
                 if let Some(old) = old {
-                    write(&mut grown, &old.narrow(-2, 0, self.len), 0);
+                    write(&mut grown, &old.narrow(-2, self.start, self.len), 0);
                 }
+                self.start = 0;
                 grown
             }
         };
         if count * width > 0 {
-            write(&mut data, new, self.len);
+            write(&mut data, new, self.start + self.len);
         }
         self.len += count;
-        self.data.insert(data).narrow(-2, 0, self.len)
+        self.data.insert(data).narrow(-2, self.start, self.len)
     }
 
     /// Drops all rows but the first `first` and the last `last`.
@@ -319,14 +328,23 @@ impl<T: Real> Buffer<T> {
         if self.len <= first.saturating_add(last) {
             return;
         }
-        let (capacity, width) = (data.size(-2), data.size(-1));
-        let from = self.len - last;
-        if capacity * width > 0 {
-            for block in data.make_mut().chunks_mut(capacity * width) {
-                block.copy_within(from * width..self.len * width, first * width);
-            }
+        let from = self.start + self.len - last;
+        if first > 0 {
+            move_rows(data, from..from + last, self.start + first);
+        } else {
+            self.start = from;
         }
         self.len = first + last;
+    }
+}
+
+/// Moves rows of `data` `[.., capacity, D]` to rows `to..`.
+fn move_rows<T: Real>(data: &mut Tensor<T>, rows: Range<usize>, to: usize) {
+    let (capacity, width) = (data.size(-2), data.size(-1));
+    if capacity * width > 0 {
+        for block in data.make_mut().chunks_mut(capacity * width) {
+            block.copy_within(rows.start * width..rows.end * width, to * width);
+        }
     }
 }
 

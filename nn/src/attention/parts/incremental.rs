@@ -4,6 +4,7 @@ use super::cache::KvCache;
 use crate::attention::engine::{CachedPositions, Spec};
 use crate::module::Module;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 
@@ -21,7 +22,7 @@ pub trait Incremental<T: Real = f32>: Module<T> {
     /// If the last axis of `x` is not the width, or the spec does not match the sizes.
     #[track_caller]
     fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
-        self.run(x, spec, &mut Past::none(), pass)
+        Call::start(self).end(self.run(x, spec, &mut Past::none(), pass))
     }
 
     /// The output for the next tokens `x` of a sequence. The cache contains the keys and values of

@@ -3,6 +3,7 @@
 use crate::init::Init;
 use crate::module::{Module, Visitor};
 use crate::param::Param;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -55,12 +56,13 @@ impl<T: Real> LearnedPositions<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, start: usize) -> Var<T> {
+        let call = Call::start(self);
         let (length, context) = (x.size(-2), self.weight.shape()[0]);
         require(start + length <= context, "positions", ErrorKind::Index, || {
             format!("{start} to {} are beyond the context of {context}", start + length)
         })
         .or_panic();
-        x.add(&self.weight.to_var().narrow(0, start, length))
+        call.end(x.add(&self.weight.to_var().narrow(0, start, length)))
     }
 
     /// Adds given positions, which broadcast to `[.., L]`, such as those of packed documents

@@ -16,9 +16,10 @@
 
 use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::{Real, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
+use std::sync::Arc;
 
 /// The pairs of elements that are rotated together, for a rotary width `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,6 +208,49 @@ pub struct Rope {
     pairing: Pairing,
     base: f64,
     scaling: Scaling,
+    /// Cosines and sines instead of base and scaling.
+    tables: Option<Arc<Tables>>,
+}
+
+/// The cosines and sines of all pairs at positions from 0 on, `[positions, pairs]`.
+#[derive(Debug, PartialEq)]
+struct Tables {
+    cos: Vec<f64>,
+    sin: Vec<f64>,
+    positions: usize,
+}
+
+impl Tables {
+    /// The rows of these positions.
+    fn rows<T: Real>(&self, positions: &[i64], pairs: usize) -> Result<(Vec<T>, Vec<T>)> {
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for &p in positions {
+            let row = usize::try_from(p).ok().filter(|&row| row < self.positions);
+            require(row.is_some(), "rope", ErrorKind::Index, || {
+                format!("position {p}, and tables for positions below {}", self.positions)
+            })?;
+            let range = row.map_or(0..0, |row| row * pairs..(row + 1) * pairs);
+            cos.extend(self.cos[range.clone()].iter().map(|&x| T::from_f64(x)));
+            sin.extend(self.sin[range].iter().map(|&x| T::from_f64(x)));
+        }
+        Ok((cos, sin))
+    }
+}
+
+/// The rule about the positions of `x` `[.., L, D]`.
+fn check_positions(x: &Shape, positions: &Shape) -> Result<()> {
+    let (leading, rank) = (&x[..x.rank() - 1], positions.rank());
+    let known = rank <= 1 || rank == leading.len();
+    let mut axes = positions.iter().rev().zip(leading.iter().rev());
+    let fits = known && axes.all(|(&have, &want)| have == want || have == 1);
+    require(fits, "rope", ErrorKind::Mismatch, || {
+        let length = &leading[leading.len() - 1..];
+        format!("positions {positions:?} of {x:?} must be {length:?}, or broadcast to {leading:?}")
+    })
+    .map_err(|error| match (rank, leading.len()) {
+        (2, 3) => error.hint("positions [batch, length] of sequences need unsqueeze(1)"),
+        _ => error,
+    })
 }
 
 impl Rope {
@@ -227,7 +271,47 @@ impl Rope {
             format!("a rotary width must be even, got {width}")
         })
         .or_panic();
-        Rope { width, pairing: Pairing::Half, base: 10000.0, scaling: Scaling::None }
+        let (pairing, scaling) = (Pairing::Half, Scaling::None);
+        Rope { width, pairing, base: 10000.0, scaling, tables: None }
+    }
+
+    /// Rotary positions by tables of cosines and sines `[positions, pairs]`, for heads whose first
+    /// `2 · pairs` elements are rotated, such as `cos_cache` and `sin_cache` of ONNX: position `p` has
+    /// row `p`. An attention factor is part of the tables. The tables of `transformers`, `[L, D]`,
+    /// contain the pairs twice: the first half of their columns is meant here.
+    ///
+    /// # Panics
+    /// If the tables are not matrices of the same shape; when it rotates, if a position is beyond them.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_nn::attention::Rope;
+    /// # use retrograd_tensor::Tensor;
+    /// let angles = Tensor::from_fn([8, 2], |i| i[0] as f64 * [1.0, 0.01][i[1]]);
+    /// let (given, same) = (Rope::from_tables(&angles.cos(), &angles.sin()), Rope::new(4));
+    /// let x = Var::constant(Tensor::from([[1.0f64, 2.0, 3.0, 4.0]]));
+    /// assert_eq!(given.rotate(&x, 5).value(), same.rotate(&x, 5).value());
+    /// ```
+    #[track_caller]
+    pub fn from_tables<T: Real>(cos: &Tensor<T>, sin: &Tensor<T>) -> Self {
+        let fits = cos.rank() == 2 && cos.shape() == sin.shape();
+        require(fits, "rope", ErrorKind::Mismatch, || {
+            let (cos, sin) = (cos.shape(), sin.shape());
+            format!("tables must both be [positions, pairs], got cos {cos:?} and sin {sin:?}")
+        })
+        .or_panic();
+        let values = |x: &Tensor<T>| x.to_vec().into_iter().map(T::to_f64).collect();
+        let tables = Tables { cos: values(cos), sin: values(sin), positions: cos.size(0) };
+        Rope { tables: Some(Arc::new(tables)), ..Rope::new(2 * cos.size(1)) }
+    }
+
+    /// The rule that angles which tables give are not computed.
+    #[track_caller]
+    fn reject_tables(&self, what: &str) {
+        require(self.tables.is_none(), "rope", ErrorKind::Mismatch, || {
+            format!("{what} of rotary positions that are given by tables")
+        })
+        .or_panic();
     }
 
     /// Sets the pairing.
@@ -248,7 +332,7 @@ impl Rope {
     /// Sets the base.
     ///
     /// # Panics
-    /// If it is not above 1.
+    /// If it is not above 1, or the angles are given by tables.
     ///
     /// ```
     /// # use retrograd_nn::attention::Rope;
@@ -260,6 +344,7 @@ impl Rope {
             format!("a base must be above 1, got {base}")
         })
         .or_panic();
+        self.reject_tables("a base");
         Rope { base, ..self }
     }
 
@@ -279,6 +364,7 @@ impl Rope {
     #[track_caller]
     pub fn scaling(self, scaling: Scaling) -> Self {
         scaling.rule().or_panic();
+        self.reject_tables("a scaling");
         Rope { scaling, ..self }
     }
 
@@ -294,11 +380,16 @@ impl Rope {
 
     /// The frequency of each pair: its angle per position.
     ///
+    /// # Panics
+    /// If the rotary positions are given by tables.
+    ///
     /// ```
     /// # use retrograd_nn::attention::Rope;
     /// assert_eq!(Rope::new(4).frequencies(), [1.0, 0.01]); // base 10000
     /// ```
+    #[track_caller]
     pub fn frequencies(&self) -> Vec<f64> {
+        self.reject_tables("frequencies");
         let width = self.width as f64;
         let base = match self.scaling {
             Scaling::Ntk { factor } if self.width > 2 => {
@@ -362,11 +453,13 @@ impl Rope {
         self.rotate_at(x, &positions)
     }
 
-    /// `x` `[.., L, D]`, rotated for given positions, which broadcast to `[.., L]`, such as those
-    /// of packed documents.
+    /// `x` `[.., L, D]`, rotated for given positions: `[L]` for all sequences and heads, such as those
+    /// of packed documents, or with the axes of `x` but the last, each of that size or 1. Positions
+    /// `[B, L]` of sequences, for `x` `[B, H, L, D]`, are therefore `[B, 1, L]`; as they are, they are
+    /// refused, since `[H, L]` could be meant.
     ///
     /// # Panics
-    /// If `D` is smaller than the rotary width, or the positions do not broadcast.
+    /// If `D` is smaller than the rotary width, or the positions have other axes, or do not broadcast.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -375,6 +468,11 @@ impl Rope {
     /// let x = Var::constant(Tensor::<f64>::ones([2, 4]));
     /// let y = Rope::new(4).rotate_at(&x, &Tensor::from([0i64, 5]));
     /// assert_eq!(y.value().select(0, 0).to_vec(), [1.0; 4]); // position 0
+    /// // Two sequences, the second of which has two tokens of padding at its beginning.
+    /// let position_ids = Tensor::from([[0i64, 1, 2], [0, 0, 0]]);
+    /// let x = Var::constant(Tensor::<f64>::ones([2, 8, 3, 4])); // [batch, heads, length, width]
+    /// let y = Rope::new(4).rotate_at(&x, &position_ids.unsqueeze(1));
+    /// assert_eq!(y.value().select(0, 1), x.value().select(0, 1)); // all at position 0
     /// ```
     #[track_caller]
     pub fn rotate_at<T: Real>(&self, x: &Var<T>, positions: &Tensor<i64>) -> Var<T> {
@@ -387,25 +485,35 @@ impl Rope {
             )
         })
         .or_panic();
-        let frequencies = self.frequencies();
-        let attention_factor = self.attention_factor();
+        check_positions(x.shape(), positions.shape()).or_panic();
         let mut dims = positions.shape().to_vec();
-        dims.push(frequencies.len());
-        // Angles in f64 for every type: large angles lose too many digits in f32.
-        let (mut cos, mut sin) = (Vec::new(), Vec::new());
-        for p in positions.to_vec() {
-            for theta in &frequencies {
-                let (s, c) = (p as f64 * theta).sin_cos();
-                cos.push(T::from_f64(c * attention_factor));
-                sin.push(T::from_f64(s * attention_factor));
-            }
-        }
+        dims.push(self.width / 2);
+        let (cos, sin) = match &self.tables {
+            Some(tables) => tables.rows(&positions.to_vec(), self.width / 2).or_panic(),
+            None => self.angles(&positions.to_vec()),
+        };
         let rotation = Rotation {
             cos: Tensor::from_vec(cos, &dims[..]),
             sin: Tensor::from_vec(sin, &dims[..]),
             pairing: self.pairing,
         };
         rotation.apply(x)
+    }
+
+    /// The cosines and sines of all pairs at each position.
+    fn angles<T: Real>(&self, positions: &[i64]) -> (Vec<T>, Vec<T>) {
+        let frequencies = self.frequencies();
+        let attention_factor = self.attention_factor();
+        // Angles in f64 for every type: large angles lose too many digits in f32.
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for p in positions {
+            for theta in &frequencies {
+                let (s, c) = (*p as f64 * theta).sin_cos();
+                cos.push(T::from_f64(c * attention_factor));
+                sin.push(T::from_f64(s * attention_factor));
+            }
+        }
+        (cos, sin)
     }
 
     /// The rows of a projection `[heads · D, ..]` (weight or bias) to queries or keys, permuted so

@@ -7,6 +7,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -100,10 +101,11 @@ impl<T: Real> AdditiveAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (q, k) = (self.query.forward(queries, pass), self.key.forward(keys, pass));
         let scores = additive_scores(&q, &k, &self.v.to_var());
         let spec = spec.into().dropout_of_module(self.dropout.p(), pass);
-        attend_by_scores(attend, &scores, values, &spec)
+        call.end(attend_by_scores(attend, &scores, values, &spec))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -131,8 +132,9 @@ impl<T: Real> BigBirdAttention<T> {
     /// If the shapes do not match.
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let call = Call::start(self);
         let mask = self.layout.mask(self.projections.sizes().heads, x.size(-2));
-        self.projections.attend(x, spec.into().mask(mask), &mut Past::none(), pass)
+        call.end(self.projections.attend(x, spec.into().mask(mask), &mut Past::none(), pass))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
@@ -68,7 +69,7 @@ impl<T: Real> ChunkedLocalAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.run(x, &spec.into(), &mut Past::none(), pass)
+        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 }
 

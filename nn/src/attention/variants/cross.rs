@@ -7,6 +7,7 @@ use crate::dropout::Dropout;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -129,8 +130,9 @@ impl<T: Real> CrossAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (heads, spec) = self.parts(x, other, spec, pass);
-        heads.attend(&spec)
+        call.end(heads.attend(&spec))
     }
 
     /// The output and the weights `[.., Lq, Lk]`, before dropout.
@@ -252,7 +254,7 @@ impl<T: Real> MultiHeadCrossAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.attention.forward(x, other, other, spec, pass)
+        Call::start(self).end(self.attention.forward(x, other, other, spec, pass))
     }
 
     /// The output and the weights `[.., heads, Lq, Lk]`, before dropout.

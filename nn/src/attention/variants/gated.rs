@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -180,7 +181,7 @@ impl<T: Real> ValueResidualAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, first: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
-        self.run(x, first, spec, &mut Past::none(), pass)
+        Call::start(self).end(self.run(x, first, spec, &mut Past::none(), pass))
     }
 
     /// [`ValueResidualAttention::forward`] of the next tokens `x` of a sequence; `first` are the values

@@ -9,6 +9,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -225,7 +226,7 @@ impl<T: Real> GroupedQueryAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.run(x, &spec.into(), &mut Past::none(), pass)
+        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.

@@ -7,6 +7,7 @@ use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
@@ -364,7 +365,11 @@ impl<T: Real> Module<T> for LinearAttention<T> {
 impl<T: Real> Layer<T> for LinearAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let call = Call::start(self);
         let [q, k, v] = self.qkv(x, pass);
-        self.projections.project_out(&linear_attention(&q, &k, &v, self.reach, self.form), pass)
+        call.end(
+            self.projections
+                .project_out(&linear_attention(&q, &k, &v, self.reach, self.form), pass),
+        )
     }
 }

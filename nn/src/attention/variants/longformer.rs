@@ -7,6 +7,7 @@ use crate::linear::Linear;
 use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
@@ -181,6 +182,7 @@ impl<T: Real> LongformerAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let length = x.size(-2);
         let far = global.iter().find(|&&g| g >= length);
         require(far.is_none(), "Longformer", ErrorKind::Index, || {
@@ -203,7 +205,7 @@ impl<T: Real> LongformerAttention<T> {
             let is_global = Tensor::from_fn([length, 1], |i| global.contains(&i[0]));
             heads = Var::where_(&is_global, &attend(&q, &k, &v, &spec.mask(rows)), &heads);
         }
-        p.project_out(&heads, pass)
+        call.end(p.project_out(&heads, pass))
     }
 }
 

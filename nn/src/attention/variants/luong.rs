@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -253,7 +254,12 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
     #[track_caller]
     pub fn context(&self, targets: &Var<T>, sources: &Var<T>, spec: impl Into<Spec<T>>) -> Var<T> {
         let spec = spec.into();
-        attend_by_scores(attend, &self.score.score(targets, sources), sources, &spec)
+        attend_by_scores(
+            attend,
+            &Call::start(&self.score).end(self.score.score(targets, sources)),
+            sources,
+            &spec,
+        )
     }
 
     /// The attentional outputs `h̃`, `[.., Lt, d_t]`.
@@ -279,7 +285,7 @@ impl<T: Real, S: LuongScore<T>> LuongAttention<T, S> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
-        self.output(&self.context(targets, sources, spec), targets, pass)
+        Call::start(self).end(self.output(&self.context(targets, sources, spec), targets, pass))
     }
 
     fn output(&self, context: &Var<T>, targets: &Var<T>, pass: &mut Pass) -> Var<T> {
@@ -352,9 +358,15 @@ impl<T: Real, S: LuongScore<T>> LuongLocalM<T, S> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (window, spec) = (Mask::window(self.reach, self.reach), spec.into());
         spec.reject("LuongLocalM", Part::Align);
-        self.attention.forward(targets, sources, spec.mask(window).align(Align::TopLeft), pass)
+        call.end(self.attention.forward(
+            targets,
+            sources,
+            spec.mask(window).align(Align::TopLeft),
+            pass,
+        ))
     }
 }
 
@@ -492,18 +504,21 @@ impl<T: Real, S: LuongScore<T>> LuongLocalP<T, S> {
         lengths: &[usize],
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let p = self.positions(targets, lengths, pass);
         let at = Tensor::from_fn([sources.size(-2)], |i| T::from_f64(i[0] as f64));
         let away = Var::constant(at).sub(&p);
         let reach = T::from_f64(self.reach as f64);
         let near = away.value().abs().le(reach).unsqueeze(-3);
+        let near = if near.rank() == 3 { near.unsqueeze(0) } else { near };
         let spec = Spec::new().mask(Mask::keep(&near) & Mask::lengths(lengths));
-        let scores = self.attention.score.score(targets, sources);
+        let scores =
+            Call::start(&self.attention.score).end(self.attention.score.score(targets, sources));
         let weights = |q: &_, k: &_, v: &_, spec: &_| attend_all(q, k, v, spec).weights;
         let weights = attend_by_scores(weights, &scores, &sources.narrow(-1, 0, 0), &spec);
         let sigma = self.reach as f64 / 2.0;
         let bell = (away.square() * T::from_f64(-0.5 / (sigma * sigma))).exp();
-        self.attention.output(&mix(&weights.mul(&bell), sources), targets, pass)
+        call.end(self.attention.output(&mix(&weights.mul(&bell), sources), targets, pass))
     }
 }
 

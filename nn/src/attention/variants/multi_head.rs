@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
@@ -106,7 +107,7 @@ pub enum InProjection<T: Real = f32> {
 /// let attention = MultiHeadAttention::<f32>::new(&MultiHeadConfig::new(8, 2), &mut rng);
 /// let x = Var::constant(Tensor::randn([2, 5, 8], &mut rng));
 /// // True in PyTorch's key_padding_mask and attn_mask means "do not attend":
-/// let padding = Mask::drop(&Tensor::from_fn([2, 1, 1, 5], |i| i[0] == 1 && i[3] >= 3));
+/// let padding = Mask::drop_keys(&Tensor::from_fn([2, 5], |i| i[0] == 1 && i[1] >= 3));
 /// let y = attention.forward(&x, &x, &x, Mask::causal() & padding, &mut Pass::eval());
 /// assert_eq!(*y.shape(), [2, 5, 8]);
 /// ```
@@ -229,8 +230,9 @@ impl<T: Real> MultiHeadAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (heads, spec) = self.parts([query, key, value], spec.into(), pass);
-        self.out_proj.forward(&heads.attend(&spec), pass)
+        call.end(self.out_proj.forward(&heads.attend(&spec), pass))
     }
 
     /// The output and the weights of each head, `[.., H, Lq, Lk]`, before dropout; with

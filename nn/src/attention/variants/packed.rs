@@ -4,6 +4,7 @@ use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
@@ -199,6 +200,7 @@ impl<T: Real> PackedAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let (length, total) = (x.size(-2), packed.total());
         require(length == total, "PackedAttention", ErrorKind::Mismatch, || {
             format!("{length} tokens for documents of {total}")
@@ -212,7 +214,7 @@ impl<T: Real> PackedAttention<T> {
         };
         let (q, k) = (place(p.queries(x, pass)), place(p.keys(x, pass)));
         let spec = p.with_dropout(spec.into().causal().mask(packed.mask()), pass);
-        p.project_out(&attend(&q, &k, &p.values(x, pass), &spec), pass)
+        call.end(p.project_out(&attend(&q, &k, &p.values(x, pass), &spec), pass))
     }
 }
 

@@ -6,6 +6,7 @@ use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
 use crate::attention::engine::{Spec, attend, attend_all};
+use crate::summary::Call;
 
 /// `softmax(x · xᵀ) · x` over the tokens of `x` `[.., L, D]`, giving `[.., L, D]`: every token
 /// becomes a mean of all tokens, weighted by similarity. There are no parameters and no scale, so
@@ -66,6 +67,6 @@ impl<T: Real> Module<T> for PlainSelfAttention {
 impl<T: Real> Layer<T> for PlainSelfAttention {
     #[track_caller]
     fn forward(&self, x: &Var<T>, _: &mut Pass) -> Var<T> {
-        plain_self_attention(x)
+        Call::start(self).end(plain_self_attention(x))
     }
 }

@@ -6,6 +6,7 @@ use crate::init::Init;
 use crate::module::{Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -77,6 +78,7 @@ impl<T: Real> AttentionPool<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: &Spec<T>, pass: &mut Pass) -> Var<T> {
+        let call = Call::start(self);
         let p = &self.projections;
         p.reject_rope(NAME, REASON);
         let spec = p.with_dropout(spec, pass);
@@ -84,7 +86,7 @@ impl<T: Real> AttentionPool<T> {
         let (k, v) = (p.keys(x, pass), p.values(x, pass));
         let mut dims = x.shape()[..x.rank() - 2].to_vec();
         dims.extend(q.shape().iter());
-        p.project_out(&attend(&q.broadcast_to(&dims[..]), &k, &v, &spec), pass)
+        call.end(p.project_out(&attend(&q.broadcast_to(&dims[..]), &k, &v, &spec), pass))
     }
 }
 

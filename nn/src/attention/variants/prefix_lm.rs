@@ -5,6 +5,7 @@ use crate::attention::parts::incremental::Past;
 use crate::attention::parts::projections::Projections;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
@@ -71,8 +72,9 @@ impl<T: Real> PrefixLmAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let spec = spec.into().mask(Mask::prefix(prefixes));
-        self.projections.attend(x, spec, &mut Past::none(), pass)
+        call.end(self.projections.attend(x, spec, &mut Past::none(), pass))
     }
 }
 

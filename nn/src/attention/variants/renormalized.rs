@@ -6,6 +6,7 @@ use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::dropout::Dropout;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -122,7 +123,7 @@ impl<T: Real> RenormalizedSelfAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, mask: &Mask, pass: &mut Pass) -> Var<T> {
-        self.forward_with_weights(x, mask, pass).0
+        Call::start(self).end(self.forward_with_weights(x, mask, pass).0)
     }
 
     /// The output and the weights `[.., L, L]`, renormalised, before dropout.

@@ -5,6 +5,7 @@ use crate::attention::engine::Spec;
 use crate::dropout::Dropout;
 use crate::module::{Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;
@@ -120,7 +121,7 @@ impl<T: Real> SelfAttention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.attention.forward(x, x, spec, pass)
+        Call::start(self).end(self.attention.forward(x, x, spec, pass))
     }
 
     /// The output and the weights `[.., L, L]`, before dropout.

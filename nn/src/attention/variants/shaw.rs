@@ -9,6 +9,7 @@ use crate::init::Init;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
@@ -126,6 +127,6 @@ impl<T: Real> Module<T> for ShawAttention<T> {
 impl<T: Real> Layer<T> for ShawAttention<T> {
     #[track_caller]
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
-        self.attend(x, Spec::new(), pass)
+        Call::start(self).end(self.attend(x, Spec::new(), pass))
     }
 }

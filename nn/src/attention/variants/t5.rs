@@ -9,6 +9,7 @@ use crate::init::Init;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::OrPanic;
@@ -150,7 +151,7 @@ impl<T: Real> T5Attention<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
-        self.run(x, &spec.into(), &mut Past::none(), pass)
+        Call::start(self).end(self.run(x, &spec.into(), &mut Past::none(), pass))
     }
 }
 

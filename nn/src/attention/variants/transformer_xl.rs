@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
@@ -121,6 +122,7 @@ impl<T: Real> TransformerXlAttention<T> {
         spec: impl Into<Spec<T>>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let call = Call::start(self);
         let p = &self.projections;
         p.reject_rope(NAME, REASON);
         let all = match memory {
@@ -136,9 +138,9 @@ impl<T: Real> TransformerXlAttention<T> {
         let q = q + self.r_w_bias.to_var().unsqueeze(-2);
         let spec = spec.into();
         spec.reject(NAME, Part::Align);
-        let spec = spec.causal().add_products(relative_shift(&by_distance));
+        let spec = spec.causal_bottom_right().add_products(relative_shift(&by_distance));
         let spec = p.with_dropout(spec, pass);
-        p.project_out(&attend(&q, &k, &v, &spec), pass)
+        call.end(p.project_out(&attend(&q, &k, &v, &spec), pass))
     }
 }
 

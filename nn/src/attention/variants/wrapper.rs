@@ -5,6 +5,7 @@ use crate::attention::engine::Spec;
 use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::pass::Pass;
+use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -165,9 +166,10 @@ impl<T: Real> MultiHeadWrapper<T> {
     /// ```
     #[track_caller]
     pub fn forward(&self, x: &Var<T>, spec: impl Into<Spec<T>>, pass: &mut Pass) -> Var<T> {
+        let call = Call::start(self);
         let spec = spec.into();
         let parts: Vec<Var<T>> = self.heads.iter().map(|h| h.forward(x, &spec, pass)).collect();
-        self.join(&parts, pass)
+        call.end(self.join(&parts, pass))
     }
 
     /// The output and the weights `[.., H, L, L]`, before dropout.

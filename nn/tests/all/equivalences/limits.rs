@@ -34,7 +34,7 @@ pub fn limits(t: &mut Table) {
     let residual = ValueResidualAttention::new(uneven());
     let with = |first: &dyn Fn(&Var<f64>) -> Var<f64>, x: Vars<'_>| {
         let first = first_values(&residual.projections, &first(&x[0]), &mut eval());
-        residual.forward(&x[0], &first, &Spec::new().causal(), &mut eval())
+        residual.forward(&x[0], &first, &Spec::new().causal_bottom_right(), &mut eval())
     };
     residual.mix.set(Tensor::from([1.0, 0.0]));
     let other = constant(&[2, LEN, 8], 12);
@@ -90,7 +90,7 @@ pub fn sinks_and_memory(t: &mut Table) {
         randn(&[2, 3, 6], 4),
         randn(&[2, 3, 3], 5),
     ];
-    let causal = Spec::new().causal();
+    let causal = Spec::new().causal_bottom_right();
     t.same(
         "memory after the keys = memory before them",
         &x,
@@ -130,6 +130,7 @@ fn off_by_one(t: &mut Table) {
     for mask in masks {
         for path in [Path::Composed, Path::Tiled] {
             let spec = Spec::new().mask(mask.clone()).bias(Bias::alibi(4)).softcap(3.0).path(path);
+            let spec = spec.align(Align::BottomRight);
             compare(&format!("off by one = zero key, {path:?}"), format!("{mask:?}"), spec);
         }
     }

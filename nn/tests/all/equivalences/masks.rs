@@ -76,7 +76,7 @@ fn minus_infinity(t: &mut Table) {
     let hides = |q: usize, k: usize| q == 1 || k == 2;
     let table = Tensor::from_fn([3, 4], |i| if hides(i[0], i[1]) { low } else { 0.0 });
     let x = [randn(&[3, 2], 1), randn(&[4, 2], 2), randn(&[4, 2], 3)];
-    let keep = Spec::from(Mask::keep(&Tensor::from_fn([3, 4], |i| !hides(i[0], i[1]))));
+    let keep = Spec::from(Mask::keep_pairs(&Tensor::from_fn([3, 4], |i| !hides(i[0], i[1]))));
     let top = || Spec::new().align(Align::TopLeft);
     let added = top().bias(Bias::Additive(Var::constant(table)));
     let hide = move |at: At| if hides(at.query as usize, at.key) { low } else { 0.0 };

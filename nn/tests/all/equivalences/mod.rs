@@ -2,8 +2,8 @@
 //! gradients by every input.
 //!
 //! They are printed as one table:
-//! `cargo test -p retrograd-nn --test all equivalences -- --nocapture`. A new equivalence is a row in
-//! one of the families.
+//! `cargo test -p retrograd-nn --test all equivalences -- --nocapture`. A new equivalence is a
+//! line in one of the files of this folder.
 
 use crate::common::*;
 use retrograd_autograd::Var;

@@ -62,7 +62,7 @@ fn masks(batch: usize, lq: usize, lk: usize) -> Vec<(&'static str, Mask)> {
         ),
         ("documents", Mask::documents(&ids) & Mask::causal()),
         ("chunks", Mask::chunks(7)),
-        ("random", Mask::keep(&Tensor::bernoulli([lq, lk], 0.3, &mut rng))),
+        ("random", Mask::keep_pairs(&Tensor::bernoulli([lq, lk], 0.3, &mut rng))),
         ("nothing", Mask::drop(&Tensor::ones([batch, 1, lq, lk]))),
         ("after the query", !Mask::causal()),
         ("a rule", Mask::from_fn("even", |at| at.key % 2 == 0)),
@@ -119,6 +119,7 @@ pub fn log_sum_exp(t: &mut Table) {
             let mask = mask.clone();
             move |x: Vars<'_>| {
                 let spec = Spec::new().mask(mask.clone()).softcap(4.0).bias(Bias::alibi(4));
+                let spec = spec.align(Align::BottomRight);
                 let spec = spec.dropout(0.3, &mut Pass::train(3)).path(path);
                 let bare = attend_with_lse(&x[0], &x[1], &x[2], &spec);
                 let spec = spec.sink(Sink::Learned(x[3].clone()));
@@ -155,7 +156,7 @@ pub fn second_order(t: &mut Table) {
     let x =
         [randn(&[1, 4, 6, 3], 1), randn(&[1, 2, 9, 3], 2), randn(&[1, 2, 9, 2], 3), randn(&[4], 4)];
     let spec = |sink: &Var<f64>, path| {
-        let spec = Spec::new().causal().mask(!Mask::queries(&[3])).softcap(2.0);
+        let spec = Spec::new().causal_bottom_right().mask(!Mask::queries(&[3])).softcap(2.0);
         let spec = spec.bias(Bias::alibi(4)).sink(Sink::Learned(sink.clone()));
         spec.dropout(0.3, &mut Pass::train(3)).path(path)
     };
@@ -189,7 +190,7 @@ pub fn second_order(t: &mut Table) {
     }
     let x = [randn(&[2, 5, 12], 1)];
     let run = |path| {
-        let spec = Spec::new().causal().path(path);
+        let spec = Spec::new().causal_bottom_right().path(path);
         move |x: Vars<'_>| gradients(&attend_packed(&x[0], 2, 1, &spec), x)
     };
     t.same("packed, first and second derivatives", &x, run(Path::Tiled), run(Path::Composed));
@@ -199,7 +200,8 @@ pub fn second_order(t: &mut Table) {
 pub fn dropout(t: &mut Table) {
     let (l, heads) = (150, 2);
     let x = [randn(&[2, heads, l, 4], 1), randn(&[2, heads, l, 4], 2)];
-    let spec = |path| Spec::new().causal().dropout(0.4, &mut Pass::train(5)).path(path);
+    let spec =
+        |path| Spec::new().causal_bottom_right().dropout(0.4, &mut Pass::train(5)).path(path);
     // With the identity as values, the output is the matrix of weights.
     let shown = |path| {
         let [q, k] = x.each_ref().map(|x| Var::constant(x.clone()));
@@ -226,7 +228,7 @@ pub fn dropout(t: &mut Table) {
     let run = |path| move |x: Vars<'_>| attend(&x[0], &x[1], &x[2], &spec(path));
     t.same("dropout, tiled = composed", &x, run(Path::Tiled), run(Path::Composed));
     t.same("dropout = of the weights, before the values", &x, run(Path::Composed), |x| {
-        let all = attend_all(&x[0], &x[1], &x[2], &Spec::new().causal());
+        let all = attend_all(&x[0], &x[1], &x[2], &Spec::new().causal_bottom_right());
         all.weights.dropout(0.4, Pass::train(5).key().unwrap()).matmul(&x[2])
     });
 
@@ -261,7 +263,8 @@ pub fn threads(t: &mut Table) {
     for path in [Path::Tiled, Path::Composed] {
         let run = |threads| {
             with_threads(threads, || {
-                let spec = Spec::new().causal().dropout(0.1, &mut Pass::train(1)).path(path);
+                let spec =
+                    Spec::new().causal_bottom_right().dropout(0.1, &mut Pass::train(1)).path(path);
                 let y = attend(&q, &k, &v, &spec);
                 let grads = y.square().sum(..).backward();
                 let of = |x: &Var| grads.get(x).expect("a gradient").clone();

@@ -60,7 +60,7 @@ fn pooling_takes_means_of_neighbours() {
 fn renormalizing_underflows_where_a_masked_softmax_does_not() {
     let s = Var::constant(Tensor::from([[0.0f32, 1.0, 200.0]]));
     let keep = Tensor::from([[true, true, false]]);
-    let mask = Mask::keep(&keep);
+    let mask = Mask::keep_pairs(&keep);
     let renormalized = renormalize(&s.softmax(-1), &mask);
     assert_eq!(renormalized.value().to_vec(), [0.0; 3]);
     let masked = s.masked_softmax(-1, &keep).value().to_vec();

@@ -123,7 +123,8 @@ fn parts_of_a_spec_are_applied_in_the_documented_order() {
     let mask = Mask::causal() & Mask::by_head(vec![Mask::full(), !Mask::first(1)]);
     let spec = |bias| {
         let sink = Sink::Learned(Var::constant(Tensor::from(sinks)));
-        Spec::new().scale(scale).softcap(cap).bias(bias).mask(mask.clone()).sink(sink)
+        let spec = Spec::new().scale(scale).softcap(cap).bias(bias).mask(mask.clone()).sink(sink);
+        spec.align(Align::BottomRight)
     };
     for (name, spec) in [
         ("a tensor", spec(Bias::Additive(Var::constant(table.clone())))),

@@ -105,7 +105,7 @@ fn sigmoid_equals_its_formula() {
 #[test]
 fn visible_nan_propagates() {
     let (q, k, v) = (constant(&[3, 4], 1), randn(&[6, 4], 2), constant(&[6, 2], 3));
-    let mask = Mask::drop(&Tensor::from_fn([3, 6], |i| i[0] == 1 && i[1] == 4));
+    let mask = Mask::drop_pairs(&Tensor::from_fn([3, 6], |i| i[0] == 1 && i[1] == 4));
     for normalizer in [Normalizer::Softmax, Normalizer::Sparsemax, Normalizer::Entmax15] {
         let run = |k: &Tensor<f64>| {
             let spec = Spec::from(mask.clone()).normalizer(normalizer);

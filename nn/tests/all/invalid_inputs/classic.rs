@@ -36,7 +36,7 @@ fn invalid_inputs_are_rejected() {
         let x = x(&[2, 5, 4]);
         attend(&x, &x, &x, &spec)
     };
-    assert_panics("3 ALiBi slopes for 2 heads", || qkv(Spec::new().bias(Bias::alibi(3))));
+    assert_panics("3 slopes, 2 heads", || qkv(Spec::new().bias(Bias::alibi(3))));
     assert_panics("[5, 4] does not broadcast to [1, 2, 5, 5]", || {
         qkv(Spec::new().bias(Bias::Additive(x(&[5, 4]))))
     });
@@ -44,7 +44,7 @@ fn invalid_inputs_are_rejected() {
         qkv(Spec::new().mask(Mask::by_head(vec![Mask::full()])))
     });
     let buckets = Buckets { count: 8, max_distance: 16, bidirectional: true };
-    assert_panics("a table [8, 2] for 2 heads and 8 buckets", || {
+    assert_panics("a table of buckets must be [2, 8], got [8, 2]", || {
         qkv(Spec::new().bias(Bias::Buckets { table: x(&[8, 2]), buckets }))
     });
     let near = Buckets { max_distance: 2, ..buckets };
@@ -78,12 +78,12 @@ fn invalid_inputs_are_rejected() {
     assert_panics("ids [1, 6] for 7 positions", || later(Mask::documents(&Tensor::zeros([1, 6]))));
     // With memory keys, too.
     let spec = || Spec::new().bias(Bias::alibi(3));
-    assert_panics("3 ALiBi slopes for 2 heads", || {
+    assert_panics("3 slopes, 2 heads", || {
         let config = MultiHeadConfig { zero_attn: true, ..MultiHeadConfig::new(4, 2) };
         let m = MultiHeadAttention::<f64>::new(&config, &mut rng());
         m.forward(&x(&[5, 4]), &x(&[5, 4]), &x(&[5, 4]), spec(), &mut eval())
     });
-    assert_panics("3 ALiBi slopes for 2 heads", || {
+    assert_panics("3 slopes, 2 heads", || {
         let m = MemoryAttention::new(of(4, 2), 2, &mut rng());
         m.forward(&x(&[5, 4]), &spec(), &mut eval())
     });

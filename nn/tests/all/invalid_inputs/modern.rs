@@ -79,9 +79,9 @@ fn invalid_inputs_are_rejected() {
     assert_panics("a cache: an alignment", || cached(Spec::new().align(Align::BottomRight)));
     let by_number = "per key does not fit a cache that has dropped keys";
     assert_panics("does not broadcast to [1, 4, 2, 2]", || {
-        cached(Spec::from(Mask::keep(&Tensor::ones([2, 3]))))
+        cached(Spec::from(Mask::keep_pairs(&Tensor::ones([2, 3]))))
     });
-    assert_panics(by_number, || cached(Spec::from(Mask::keep(&Tensor::ones([2, 2])))));
+    assert_panics(by_number, || cached(Spec::from(Mask::keep_pairs(&Tensor::ones([2, 2])))));
     assert_panics(by_number, || cached(Spec::new().bias(Bias::Additive(constant(&[2, 2], 1)))));
     assert_panics("cannot truncate to 5 of 4 tokens", || cache.truncate(5));
     let mut cache = KvCache::<f64>::sliding(1);

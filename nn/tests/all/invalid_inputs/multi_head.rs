@@ -46,13 +46,13 @@ fn invalid_inputs_are_rejected() {
     let long = leaf(&[2, 6, 4], 1);
     run("k and v have different lengths", &x, &x, &long, Mask::full());
     let more = leaf(&[3, 5, 4], 1);
-    run("batches differ", &x, &more, &more, Mask::full());
+    run("batch sizes differ", &x, &more, &more, Mask::full());
     run(
         "[1, 1, 5, 4] does not broadcast to [2, 2, 5, 5]",
         &x,
         &x,
         &x,
-        Mask::keep(&Tensor::ones([5, 4])),
+        Mask::keep_pairs(&Tensor::ones([5, 4])),
     );
     run("a length of 6 for 5 keys", &x, &x, &x, Mask::lengths(&[6, 1]));
     run("3 lengths for a batch of 2", &x, &x, &x, Mask::lengths(&[1, 2, 3]));
@@ -61,7 +61,7 @@ fn invalid_inputs_are_rejected() {
     let s = SelfAttention::new(4, 3, 2, &mut rng());
     assert_panics("linear", || s.forward(&wide, Mask::full(), &mut eval()));
     let r = RenormalizedSelfAttention::new(4, 3, 2, &mut rng());
-    let small = Mask::keep(&Tensor::ones([4, 4]));
+    let small = Mask::keep_pairs(&Tensor::ones([4, 4]));
     assert_panics("does not broadcast to [2, 1, 5, 5]", || r.forward(&x, &small, &mut eval()));
     let state = mha(4, 2).state_dict();
     let config = MultiHeadConfig { value_width: 3, ..MultiHeadConfig::new(4, 2) };

@@ -112,7 +112,7 @@ fn parameters_of_initialisation_and_sampling_are_checked() {
     assert_eq!(sample(Init::Normal { std: 0.0 }).abs().max(..).item(), 0.0);
     let logits = Tensor::from([1.0f32, 2.0]);
     for temperature in [NAN, -1.0] {
-        let sampler = Sampler { temperature, top_k: None };
+        let sampler = Sampler { temperature, ..Sampler::default() };
         let text = "sampler: the temperature must be at least 0, got";
         assert_panics_here(text, || sampler.draw(&logits, &mut Rng::new(1)));
     }

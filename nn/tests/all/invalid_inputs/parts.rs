@@ -46,9 +46,16 @@ fn parts_of_the_variant_are_rejected_in_the_spec() {
         luong.context(&x, &x, s().path(Path::Tiled))
     });
     for spec in [s().scale(1.0), s().softcap(1.0), s().bias(Bias::alibi(2))] {
-        assert_panics("the normalizer Linear allows no scale, softcap, bias or mix", || {
-            NormalizedAttention::new(heads(), Normalizer::Linear).forward(&x, &spec, &mut eval())
-        });
+        assert_panics(
+            "the normalizer Linear cannot be combined with a scale, softcap, bias or mix",
+            || {
+                NormalizedAttention::new(heads(), Normalizer::Linear).forward(
+                    &x,
+                    &spec,
+                    &mut eval(),
+                )
+            },
+        );
     }
     assert_panics("the tiled path cannot: weights are requested", || {
         ShawAttention::new(heads(), 2, r).attend(&x, s().path(Path::Tiled), &mut eval())

@@ -27,7 +27,7 @@ fn self_attention() {
         Mask::full(),
         Mask::causal(),
         Mask::lengths(&[3, 0]),
-        Mask::drop(&Tensor::from_fn([3, 3], |i| i[0] == i[1])),
+        Mask::drop_pairs(&Tensor::from_fn([3, 3], |i| i[0] == i[1])),
     ];
     for mask in masks {
         row(

@@ -2,8 +2,8 @@
 
 use crate::matrix::{MatMut, MatRef};
 
-/// Checks the operands. Returns whether M, N or K is 0; then the product is complete: if K is 0 and
-/// it does not accumulate, zeros are written to `out`.
+/// Checks the operands, and computes the product if M, N or K is 0. Returns whether it did so. If K
+/// is 0 and `accumulate` is false, the product is 0.
 ///
 /// # Panics
 /// If sizes do not agree or an operand exceeds its slice.
@@ -13,8 +13,9 @@ pub(super) fn quick_return<T: Copy + Default>(
     accumulate: bool,
     out: &mut MatMut<'_, T>,
 ) -> bool {
-    assert!(a.is_inside() && b.is_inside() && a.cols == b.rows, "gemm: size of the operands");
-    assert_eq!((out.rows(), out.cols()), (a.rows, b.cols), "gemm: size of the output");
+    assert!(a.is_inside() && b.is_inside(), "gemm: an operand exceeds its slice");
+    assert_eq!(a.cols, b.rows, "gemm: columns of the left and rows of the right operand");
+    assert_eq!((out.rows(), out.cols()), (a.rows, b.cols), "gemm: rows and columns of the output");
     if a.cols == 0 && !accumulate {
         (0..out.rows()).for_each(|i| out.row(i).fill(T::default()));
     }
@@ -34,8 +35,8 @@ macro_rules! by_matrixmultiply {
             let trivial = quick_return(a, b, accumulate, out);
             assert!(!trivial, "gemm: M, N and K must not be 0");
             let row_stride = out.row_stride() as isize;
-            // SAFETY: 1. `quick_return` checked that every element of `a` and `b` that the strides
-            // reach is in their slices, and that there are some; 2. the output has `a.rows` rows
+            // SAFETY: 1. `quick_return` checked that all elements of `a` and `b` are in their
+            // slices, and M, N and K are not 0, so the pointers are in bounds; 2. the output has `a.rows` rows
             // of `b.cols` elements, `row_stride` apart; 3. it is borrowed exclusively, so it
             // overlaps neither operand; 4. it is initialised.
             unsafe {

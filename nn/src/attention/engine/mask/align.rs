@@ -5,9 +5,11 @@
 /// The position of query `i` is `i + offset`; masks and position biases are functions of positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// Query 0 has the position of key 0: offset 0.
+    /// Query 0 has the position of key 0: offset 0. PyTorch's `is_causal=True` and
+    /// `causal_upper_left`.
     TopLeft,
-    /// The last query has the position of the last key: offset `Lk - Lq`. Used with a cache.
+    /// The last query has the position of the last key: offset `Lk - Lq`. Used with a cache, and as
+    /// the default of masks and biases that are not causal. PyTorch's `causal_lower_right`.
     #[default]
     BottomRight,
     /// Query 0 has this position.

@@ -9,9 +9,19 @@ fn reach(n: usize) -> isize {
     isize::try_from(n).unwrap_or(isize::MAX)
 }
 
+/// One side of a window, without a bound if there is none.
+fn side(n: Option<usize>) -> isize {
+    n.map_or(isize::MAX, reach)
+}
+
 /// The entry of a sequence, in a list with one entry per sequence or one for all.
-fn entry(list: &[usize], batch: usize) -> usize {
+fn entry<N: Copy>(list: &[N], batch: usize) -> N {
     if list.len() == 1 { list[0] } else { list[batch] }
+}
+
+/// The pair where the query is moved by the shift of its sequence.
+fn shifted(at: At, shifts: &[isize]) -> At {
+    At { query: at.query + entry(shifts, at.batch), ..at }
 }
 
 impl TileMask for Kind {
@@ -20,7 +30,7 @@ impl TileMask for Kind {
         match self {
             Kind::Full => true,
             Kind::Causal => j <= p,
-            Kind::Window { left, right } => p - j <= reach(*left) && j - p <= reach(*right),
+            Kind::Window { left, right } => p - j <= side(*left) && j - p <= side(*right),
             Kind::Dilated(step) => (p - j).rem_euclid(reach(*step)) == 0,
             Kind::First(n) => at.key < *n,
             Kind::Global(set) => set.iter().any(|&g| g == at.key || reach(g) == p),
@@ -46,6 +56,7 @@ impl TileMask for Kind {
                 keep.at(&[at.batch, at.head, i as usize, at.key])
             }
             Kind::Function(_, f) => f(at),
+            Kind::Shifted(mask, shifts) => mask.keep(shifted(at, shifts)),
             Kind::And(a, b) => a.keep(at) && b.keep(at),
             Kind::Or(a, b) => a.keep(at) || b.keep(at),
             Kind::Not(a) => !a.keep(at),
@@ -67,8 +78,8 @@ impl TileMask for Kind {
             Kind::Full => span(0, far),
             Kind::Causal => span(0, p.saturating_add(1)),
             Kind::Window { left, right } => {
-                let to = p.saturating_add(reach(*right)).saturating_add(1);
-                span(p.saturating_sub(reach(*left)), to)
+                let to = p.saturating_add(side(*right)).saturating_add(1);
+                span(p.saturating_sub(side(*left)), to)
             }
             Kind::First(n) => span(0, reach(*n)),
             Kind::Lengths(n) => span(0, reach(entry(n, at.batch))),
@@ -79,6 +90,7 @@ impl TileMask for Kind {
                 span(start, start.saturating_add(n))
             }
             Kind::ByHead(masks) => masks[at.head].row(at, keys),
+            Kind::Shifted(mask, shifts) => mask.row(shifted(at, shifts), keys),
             Kind::And(a, b) => a.row(at, keys) & b.row(at, keys),
             Kind::Or(a, b) => a.row(at, keys) | b.row(at, keys),
             Kind::Not(a) => !a.row(at, keys) & span(0, far),
@@ -104,7 +116,7 @@ impl TileMask for Kind {
             Kind::Full => Class::Full,
             Kind::Causal => of(j1 <= p0, j0 > p1),
             Kind::Window { left, right } => {
-                let (left, right) = (reach(*left), reach(*right));
+                let (left, right) = (side(*left), side(*right));
                 of(p1 - j0 <= left && j1 - p0 <= right, p0 - j1 > left || j0 - p1 > right)
             }
             Kind::Dilated(step) => of(*step == 1, false),
@@ -167,6 +179,10 @@ impl TileMask for Kind {
                 of(all, none)
             }
             Kind::Dense { .. } | Kind::Function(..) => Class::Partial,
+            Kind::Shifted(mask, shifts) => {
+                let by = entry(shifts, batch);
+                mask.class(batch, head, queries.start + by..queries.end + by, keys)
+            }
             Kind::And(a, b) => {
                 match (
                     a.class(batch, head, queries.clone(), keys.clone()),

@@ -13,12 +13,13 @@ pub(super) enum Kind {
     Full,
     /// `j <= p`
     Causal,
-    /// `p - left <= j <= p + right`: keys on each side, not counting the position of the query.
+    /// `p - left <= j <= p + right`: keys on each side, not counting the position of the query; `None` is
+    /// all of a side.
     Window {
         /// Keys before the query.
-        left: usize,
+        left: Option<usize>,
         /// Keys after the query.
-        right: usize,
+        right: Option<usize>,
     },
     /// `(p - j)` is a multiple of the step.
     Dilated(usize),
@@ -63,12 +64,45 @@ pub(super) enum Kind {
     },
     /// A function of sequence, head, query position and key position, with a name for printing.
     Function(&'static str, Arc<dyn Fn(At) -> bool + Send + Sync>),
+    /// A mask where the position of a query is moved by the shift of its sequence, or the one for all.
+    Shifted(Arc<Kind>, Arc<[isize]>),
     /// Pairs of both masks.
     And(Arc<Kind>, Arc<Kind>),
     /// Pairs of either mask.
     Or(Arc<Kind>, Arc<Kind>),
     /// All other pairs.
     Not(Arc<Kind>),
+}
+
+impl Kind {
+    /// The mask where the queries of each sequence are moved.
+    pub(super) fn shifted(self, shifts: &Arc<[isize]>) -> Kind {
+        let part = |kind: &Kind| kind.clone().shifted(shifts);
+        match self {
+            // These do not depend on the position of the query.
+            Kind::Full
+            | Kind::First(_)
+            | Kind::Lengths(_)
+            | Kind::LastOfEach { .. }
+            | Kind::Dense { .. } => self,
+            Kind::And(a, b) => part(&a) & part(&b),
+            Kind::Or(a, b) => part(&a) | part(&b),
+            Kind::Not(a) => !part(&a),
+            Kind::ByHead(masks) => Kind::ByHead(masks.iter().map(part).collect()),
+            _ => Kind::Shifted(Arc::new(self), shifts.clone()),
+        }
+    }
+
+    /// Whether a part of the mask is causal.
+    pub(super) fn is_causal(&self) -> bool {
+        match self {
+            Kind::Causal | Kind::Prefix(_) => true,
+            Kind::ByHead(masks) => masks.iter().any(Kind::is_causal),
+            Kind::And(a, b) | Kind::Or(a, b) => a.is_causal() || b.is_causal(),
+            Kind::Not(a) | Kind::Shifted(a, _) => a.is_causal(),
+            _ => false,
+        }
+    }
 }
 
 impl BitAnd for Kind {
@@ -101,7 +135,8 @@ impl fmt::Debug for Kind {
             Kind::Full => f.write_str("every key"),
             Kind::Causal => f.write_str("keys up to the query"),
             Kind::Window { left, right } => {
-                write!(f, "{left} keys before the query to {right} after")
+                let all_or = |n: &Option<usize>| n.map_or("all".into(), |n| n.to_string());
+                write!(f, "{} keys before the query to {} after", all_or(left), all_or(right))
             }
             Kind::Dilated(step) => write!(f, "keys a multiple of {step} away"),
             Kind::First(n) => write!(f, "the first {n} keys"),
@@ -123,6 +158,7 @@ impl fmt::Debug for Kind {
             }
             Kind::Dense { keep, .. } => write!(f, "a dense mask {:?}", keep.shape()),
             Kind::Function(name, _) => write!(f, "function \"{name}\""),
+            Kind::Shifted(mask, _) => mask.fmt(f),
             Kind::And(a, b) => write!(f, "({a:?} and {b:?})"),
             Kind::Or(a, b) => write!(f, "({a:?} or {b:?})"),
             Kind::Not(a) => write!(f, "not ({a:?})"),

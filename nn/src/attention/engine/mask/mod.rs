@@ -1,7 +1,7 @@
 //! Masks: which query attends to which key.
 //!
 //! A mask is never a bare boolean: some libraries read `true` as "attend" and others as "do not
-//! attend". [`Mask::keep`] and [`Mask::drop`] name the two.
+//! attend". [`Mask::keep`] and [`Mask::drop`] name the two, and `keep_pairs`, `keep_keys` the axes.
 
 mod align;
 mod evaluate;
@@ -44,7 +44,8 @@ impl Mask {
         Mask(Kind::Full)
     }
 
-    /// Causal: keys up to the position of the query.
+    /// Causal: keys up to the position of the query. The positions of queries are those of
+    /// [`Align`], which has to be given where there are more or fewer queries than keys and no cache.
     ///
     /// ```
     /// # use retrograd_nn::attention::{Mask, Align};
@@ -56,15 +57,18 @@ impl Mask {
     }
 
     /// A sliding window: `left` keys before the position of the query, the key at its position, and
-    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.)
+    /// `right` keys after it. (A "sliding window of w tokens" is often `left = w - 1`.) A side that is `None`
+    /// has no bound.
     ///
     /// ```
     /// # use retrograd_nn::attention::{Mask, Align};
     /// let keep = Mask::window(1, 0).tensor([1, 1, 3, 3], Align::TopLeft);
     /// assert_eq!(keep.to_vec(), [true, false, false, true, true, false, false, true, true]);
+    /// let keep = Mask::window(None, 1).tensor([1, 1, 3, 3], Align::TopLeft);
+    /// assert_eq!(keep.to_vec(), [true, true, false, true, true, true, true, true, true]);
     /// ```
-    pub fn window(left: usize, right: usize) -> Mask {
-        Mask(Kind::Window { left, right })
+    pub fn window(left: impl Into<Option<usize>>, right: impl Into<Option<usize>>) -> Mask {
+        Mask(Kind::Window { left: left.into(), right: right.into() })
     }
 
     /// Dilated: keys whose distance from the query is a multiple of `step`.
@@ -242,34 +246,140 @@ impl Mask {
         Mask(Kind::Blocks { size, layout: layout.contiguous() })
     }
 
-    /// By a tensor that is **true where a pair attends** (as in `scaled_dot_product_attention`),
-    /// broadcast to `[B, H, Lq, Lk]`.
+    /// By a tensor that is **true where a pair attends** (as in `scaled_dot_product_attention`), with
+    /// four axes `[B, H, Lq, Lk]`, each of this size or 1.
+    ///
+    /// A matrix has constructors of its own, [`Mask::keep_pairs`] for `[Lq, Lk]` and
+    /// [`Mask::keep_keys`] for `[B, Lk]`: if `B = Lq`, its shape would not tell them apart.
+    ///
+    /// # Panics
+    /// If it does not have four axes.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let keep = Tensor::from_fn([2, 1, 1, 2], |i| i[0] == i[3]);
+    /// let mask = Mask::keep(&keep).tensor([2, 1, 1, 2], Align::TopLeft);
+    /// assert_eq!(mask.to_vec(), [true, false, false, true]);
+    /// ```
+    #[track_caller]
+    pub fn keep(keep: &Tensor<bool>) -> Mask {
+        require(keep.rank() == 4, "mask", ErrorKind::Rank, || {
+            format!("a mask must be [batch, heads, queries, keys], got {:?}", keep.shape())
+        })
+        .map_err(|error| {
+            error.hint(match keep.rank() {
+                2 => {
+                    "keep_pairs or drop_pairs if it is [queries, keys], keep_keys or drop_keys if \
+                      it is padding, [batch, keys]"
+                }
+                3 => "unsqueeze(0) if its first axis is heads, unsqueeze(1) if it is the batch",
+                _ => "axes on which the mask is the same have size 1",
+            })
+        })
+        .or_panic();
+        Mask(Kind::Dense { keep: keep.clone(), offset: 0 })
+    }
+
+    /// By a tensor that is **true where a pair does not attend** (as in
+    /// `nn.MultiheadAttention`), with four axes `[B, H, Lq, Lk]`, each of this size or 1; see
+    /// [`Mask::keep`].
+    ///
+    /// # Panics
+    /// If it does not have four axes.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let drop = Tensor::from_fn([1, 1, 1, 2], |i| i[3] == 0); // PyTorch's nn.MultiheadAttention
+    /// assert_eq!(Mask::drop(&drop).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [false, true]);
+    /// ```
+    #[track_caller]
+    pub fn drop(drop: &Tensor<bool>) -> Mask {
+        Mask::keep(&!drop)
+    }
+
+    /// By a matrix `[Lq, Lk]` that is **true where a pair attends**, the same for all sequences and
+    /// heads.
+    ///
+    /// # Panics
+    /// If it is not a matrix.
     ///
     /// ```
     /// # use retrograd_nn::attention::{Mask, Align};
     /// # use retrograd_tensor::Tensor;
     /// let keep = Tensor::from([[true, false]]);
-    /// assert_eq!(Mask::keep(&keep).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [true, false]);
+    /// let mask = Mask::keep_pairs(&keep).tensor([1, 1, 1, 2], Align::TopLeft);
+    /// assert_eq!(mask.to_vec(), [true, false]);
     /// ```
-    pub fn keep(keep: &Tensor<bool>) -> Mask {
-        let mut keep = keep.clone();
-        while keep.rank() < 4 {
-            keep = keep.unsqueeze(0);
-        }
-        Mask(Kind::Dense { keep, offset: 0 })
+    #[track_caller]
+    pub fn keep_pairs(keep: &Tensor<bool>) -> Mask {
+        require(keep.rank() == 2, "mask", ErrorKind::Rank, || {
+            format!("a mask of pairs must be [queries, keys], got {:?}", keep.shape())
+        })
+        .or_panic();
+        Mask::keep(&keep.unsqueeze(0).unsqueeze(0))
     }
 
-    /// By a tensor that is **true where a pair does not attend** (as in
-    /// `nn.MultiheadAttention`), broadcast to `[B, H, Lq, Lk]`.
+    /// By a matrix `[Lq, Lk]` that is **true where a pair does not attend**: a boolean `attn_mask` of
+    /// `nn.MultiheadAttention`.
+    ///
+    /// # Panics
+    /// If it is not a matrix.
     ///
     /// ```
     /// # use retrograd_nn::attention::{Mask, Align};
     /// # use retrograd_tensor::Tensor;
-    /// let drop = Tensor::from([[true, false]]); // PyTorch's nn.MultiheadAttention
-    /// assert_eq!(Mask::drop(&drop).tensor([1, 1, 1, 2], Align::TopLeft).to_vec(), [false, true]);
+    /// let drop = Tensor::from([[true, false]]);
+    /// let mask = Mask::drop_pairs(&drop).tensor([1, 1, 1, 2], Align::TopLeft);
+    /// assert_eq!(mask.to_vec(), [false, true]);
     /// ```
-    pub fn drop(drop: &Tensor<bool>) -> Mask {
-        Mask::keep(&!drop)
+    #[track_caller]
+    pub fn drop_pairs(drop: &Tensor<bool>) -> Mask {
+        Mask::keep_pairs(&!drop)
+    }
+
+    /// Padding, by `[B, Lk]` that is **true where a key of a sequence is attended to**, the same for
+    /// all heads and queries: an `attention_mask` of `transformers`. [`Mask::lengths`] is padding at
+    /// the end by its length, for which tiles of padding are skipped.
+    ///
+    /// # Panics
+    /// If it is not a matrix.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// // Two sequences of two queries; the first key of the first is padding.
+    /// let keep = Tensor::from([[false, true], [true, true]]);
+    /// let mask = Mask::keep_keys(&keep).tensor([2, 1, 2, 2], Align::TopLeft);
+    /// assert_eq!(mask.to_vec(), [false, true, false, true, true, true, true, true]);
+    /// ```
+    #[track_caller]
+    pub fn keep_keys(keep: &Tensor<bool>) -> Mask {
+        require(keep.rank() == 2, "mask", ErrorKind::Rank, || {
+            format!("a mask of keys must be [batch, keys], got {:?}", keep.shape())
+        })
+        .or_panic();
+        Mask::keep(&keep.unsqueeze(1).unsqueeze(1))
+    }
+
+    /// Padding, by `[B, Lk]` that is **true where a key of a sequence is padding**: the
+    /// `key_padding_mask` of `nn.MultiheadAttention`.
+    ///
+    /// # Panics
+    /// If it is not a matrix.
+    ///
+    /// ```
+    /// # use retrograd_nn::attention::{Mask, Align};
+    /// # use retrograd_tensor::Tensor;
+    /// let padding = Tensor::from([[true, false], [false, false]]);
+    /// let mask = Mask::drop_keys(&padding).tensor([2, 1, 1, 2], Align::TopLeft);
+    /// assert_eq!(mask.to_vec(), [false, true, true, true]);
+    /// ```
+    #[doc(alias = "key_padding_mask")]
+    #[track_caller]
+    pub fn drop_keys(drop: &Tensor<bool>) -> Mask {
+        Mask::keep_keys(&!drop)
     }
 
     /// A mask that is a function of sequence, head, query position and key position: true where
@@ -315,6 +425,16 @@ impl Mask {
         offset: isize,
     ) -> Result<Mask> {
         self.0.resolved(sizes, cached, offset).map(Mask)
+    }
+
+    /// The mask where the queries of each sequence are moved by its shift, or all by one.
+    pub(crate) fn shifted(self, shifts: &Arc<[isize]>) -> Mask {
+        Mask(self.0.shifted(shifts))
+    }
+
+    /// Whether a part of the mask is causal.
+    pub(crate) fn is_causal(&self) -> bool {
+        self.0.is_causal()
     }
 
     /// Whether every pair attends, whatever the sizes.

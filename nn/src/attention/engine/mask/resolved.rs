@@ -59,7 +59,15 @@ impl Kind {
         };
         let per_sequence = |what: &str, n: usize| {
             let batch = sizes.batch;
-            fits(n == batch || n == 1, &|| format!("{n} {what} for a batch of {batch}"))
+            fits(n == batch || n == 1, &|| format!("{n} {what} for a batch of {batch}")).map_err(
+                |error| match batch {
+                    1 => error.hint(
+                        "inputs of three axes are [heads, length, width], one sequence; those of a \
+                         batch are [batch, heads, length, width], with one head unsqueeze(1)",
+                    ),
+                    _ => error,
+                },
+            )
         };
         // The numbers of positions of queries and of keys.
         let queries = offset.saturating_add_unsigned(sizes.lq).max(0) as usize;
@@ -137,6 +145,10 @@ impl Kind {
                 (varies(0), varies(1))
             }
             Kind::ByHead(masks) => (masks.iter().any(|m| m.depends().0), masks.len() > 1),
+            Kind::Shifted(mask, shifts) => {
+                let (batch, head) = mask.depends();
+                (batch || shifts.len() > 1, head)
+            }
             Kind::Function(..) => (true, true),
             Kind::And(a, b) | Kind::Or(a, b) => {
                 let (a, b) = (a.depends(), b.depends());
@@ -156,6 +168,10 @@ impl Kind {
             Kind::Dense { keep, .. } => (keep.shape()[0].max(1), keep.shape()[1].max(1)),
             Kind::ByHead(masks) => {
                 (masks.iter().map(|m| m.counts().0).max().unwrap_or(1), masks.len().max(1))
+            }
+            Kind::Shifted(mask, shifts) => {
+                let (batch, heads) = mask.counts();
+                (batch.max(shifts.len()), heads)
             }
             Kind::And(a, b) | Kind::Or(a, b) => {
                 let (a, b) = (a.counts(), b.counts());

@@ -1,0 +1,290 @@
+//! Losses of pairs of elements: a prediction and a target of the same shape, and a [`Reduction`] of the
+//! losses of all pairs. Gradients flow to both.
+//!
+//! Shapes must be equal. If they were broadcast, predictions `[N, 1]` and targets `[N]` would give a
+//! loss of `N²` pairs; PyTorch warns there.
+
+use crate::graph::{InputGrads, Var};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::ops::loss::Reduction;
+use retrograd_tensor::ops::unary::Huber;
+use retrograd_tensor::{Real, Tensor};
+
+/// The rule about shapes.
+#[track_caller]
+fn check_shapes<T: Real>(op: &'static str, x: &Var<T>, target: &Var<T>) {
+    require(x.shape() == target.shape(), op, ErrorKind::Mismatch, || {
+        format!(
+            "predictions {:?} need targets of the same shape, got {:?}",
+            x.shape(),
+            target.shape()
+        )
+    })
+    .or_panic();
+}
+
+/// The reduction of the losses of all elements.
+fn reduced<T: Real>(losses: &Var<T>, reduction: Reduction) -> Var<T> {
+    match reduction {
+        Reduction::None => losses.clone(),
+        Reduction::Sum => losses.sum(..),
+        Reduction::Mean => losses.mean(..),
+        Reduction::BatchMean => {
+            let batch = losses.shape().first().map_or(1, |&n| n);
+            losses.sum(..) / T::from_f64(batch as f64)
+        }
+    }
+}
+
+/// `1 - x`
+fn one_minus<T: Real>(x: &Var<T>) -> Var<T> {
+    x.neg().add_scalar(T::ONE)
+}
+
+/// `-(y · ln p + (1 - y) · ln(1 - p))`, with logarithms of at least -100.
+#[track_caller]
+fn bernoulli<T: Real>(p: &Var<T>, y: &Var<T>) -> Var<T> {
+    // ln p and ln(1 - p)
+    fn logs<T: Real>(p: &Tensor<T>) -> [Tensor<T>; 2] {
+        [p.ln(), p.neg().log1p()].map(|x| x.clamp(T::from_f64(-100.0), T::ZERO))
+    }
+    let [log_p, log_q] = logs(p.value());
+    let value = y.value().mul(&log_q.sub(&log_p)).sub(&log_q);
+    Var::from_op("binary_cross_entropy", value, [p, y], |[p, y]| {
+        let (p, y) = (p.save(), y.save_if(p.needs_grad()));
+        move |cx, g| {
+            let logs = |x: Var<T>| x.ln().clamp(T::from_f64(-100.0), T::ZERO);
+            InputGrads::of(&p, || {
+                // Finite where p is 0 or 1, as in PyTorch, whose bound has the precision of f32.
+                let p = cx.input(&p);
+                let least = T::from_f64(1e-12f32.into());
+                let variance = p.mul(&one_minus(&p)).clamp(least, T::ONE);
+                g.mul(&p.sub(&cx.input(&y)).div(&variance))
+            })
+            .and(&y, || {
+                let p = cx.input(&p);
+                g.mul(&logs(one_minus(&p)).sub(&logs(p)))
+            })
+        }
+    })
+}
+
+/// # Losses of elements
+impl<T: Real> Var<T> {
+    /// Mean squared error: `(x - y)²` of a prediction `x` and a target `y` of the same shape, reduced.
+    ///
+    /// # Panics
+    /// If the shapes differ; they are not broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
+    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
+    /// let loss = x.mse_loss(&y, Reduction::Mean);
+    /// assert_eq!(loss.item(), (1.0 + 9.0) / 2.0);
+    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-1.0, 3.0]);
+    /// assert_eq!(x.mse_loss(&y, Reduction::None).value().to_vec(), [1.0, 9.0]);
+    /// ```
+    #[track_caller]
+    pub fn mse_loss(&self, target: &Var<T>, reduction: Reduction) -> Var<T> {
+        check_shapes("mse_loss", self, target);
+        reduced(&self.sub(target).square(), reduction)
+    }
+
+    /// Mean absolute error: `|x - y|`, reduced. The derivative where they are equal is 0.
+    ///
+    /// # Panics
+    /// If the shapes differ; they are not broadcast.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
+    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
+    /// let loss = x.l1_loss(&y, Reduction::Sum);
+    /// assert_eq!(loss.item(), 1.0 + 3.0);
+    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-1.0, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn l1_loss(&self, target: &Var<T>, reduction: Reduction) -> Var<T> {
+        check_shapes("l1_loss", self, target);
+        reduced(&self.sub(target).abs(), reduction)
+    }
+
+    /// `d²/2` where `|d|` is at most `delta`, `delta · (|d| - delta/2)` beyond, for `d = x - y`, reduced.
+    ///
+    /// Huber 1964.
+    ///
+    /// # Panics
+    /// If the shapes differ, or `delta` is not above 0 and finite.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
+    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
+    /// let loss = x.huber_loss(&y, 2.0, Reduction::Sum);
+    /// assert_eq!(loss.item(), 0.5 + 2.0 * (3.0 - 1.0));
+    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-1.0, 2.0]);
+    /// ```
+    #[track_caller]
+    pub fn huber_loss(&self, target: &Var<T>, delta: f64, reduction: Reduction) -> Var<T> {
+        check_shapes("huber_loss", self, target);
+        let rounded = T::from_f64(delta);
+        let valid = rounded > T::ZERO && rounded < T::INFINITY;
+        require(valid, "huber_loss", ErrorKind::Value, || {
+            format!("delta must be above 0 and finite, got {delta}")
+        })
+        .or_panic();
+        reduced(&self.sub(target).map(Huber { delta: rounded }), reduction)
+    }
+
+    /// `d²/(2 beta)` where `|d|` is at most `beta`, `|d| - beta/2` beyond, for `d = x - y`, reduced: the
+    /// Huber loss divided by its `delta`. With a `beta` of 0 it is [`Var::l1_loss`].
+    ///
+    /// Girshick 2015 (arXiv 1504.08083).
+    ///
+    /// # Panics
+    /// If the shapes differ, or `beta` is negative or not finite.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let x = Var::leaf(Tensor::from([1.0f64, 5.0]));
+    /// let y = Var::constant(Tensor::from([2.0f64, 2.0]));
+    /// let loss = x.smooth_l1_loss(&y, 2.0, Reduction::Sum);
+    /// assert_eq!(loss.item(), 0.25 + (3.0 - 1.0));
+    /// assert_eq!(loss.backward().get(&x).unwrap().to_vec(), [-0.5, 1.0]);
+    /// ```
+    #[track_caller]
+    pub fn smooth_l1_loss(&self, target: &Var<T>, beta: f64, reduction: Reduction) -> Var<T> {
+        check_shapes("smooth_l1_loss", self, target);
+        let delta = T::from_f64(beta);
+        let valid = delta >= T::ZERO && delta < T::INFINITY;
+        require(valid, "smooth_l1_loss", ErrorKind::Value, || {
+            format!("beta must be finite and at least 0, got {beta}")
+        })
+        .or_panic();
+        let d = self.sub(target);
+        let losses = if delta == T::ZERO { d.abs() } else { d.map(Huber { delta }) / delta };
+        reduced(&losses, reduction)
+    }
+
+    /// Binary cross-entropy `-(y · ln p + (1 - y) · ln(1 - p))` of probabilities `p` and targets `y` in
+    /// `[0, 1]`, reduced. Logarithms are at least -100, and the derivative is
+    /// `(p - y) / max(p (1 - p), 1e-12)`, as in PyTorch, so both are finite.
+    /// [`Var::binary_cross_entropy_with_logits`] is more accurate.
+    ///
+    /// # Panics
+    /// If the shapes differ, or a probability is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let p = Var::leaf(Tensor::from([0.5f64, 0.0]));
+    /// let y = Var::constant(Tensor::from([1.0f64, 1.0]));
+    /// let loss = p.binary_cross_entropy(&y, Reduction::None);
+    /// assert_eq!(loss.value().to_vec(), [2f64.ln(), 100.0]);
+    /// ```
+    #[track_caller]
+    pub fn binary_cross_entropy(&self, target: &Var<T>, reduction: Reduction) -> Var<T> {
+        check_shapes("binary_cross_entropy", self, target);
+        let p = self.value();
+        let wrong = p.to_vec().into_iter().find(|p| !(T::ZERO..=T::ONE).contains(p));
+        require(wrong.is_none(), "binary_cross_entropy", ErrorKind::Value, || {
+            format!("probabilities must be in [0, 1], got {}", wrong.unwrap_or(T::ZERO))
+        })
+        .map_err(|error| error.hint("binary_cross_entropy_with_logits takes logits"))
+        .or_panic();
+        reduced(&bernoulli(self, target), reduction)
+    }
+
+    /// Binary cross-entropy of logits `x` and targets `y` in `[0, 1]`, reduced:
+    /// `-(w · y · ln σ(x) + (1 - y) · ln(1 - σ(x)))`, with the logistic function `σ` and the weight `w`
+    /// of positive targets, 1 unless given. `pos_weight` is broadcast to the shape of the logits: one
+    /// weight per class, `[C]`, for logits `[N, C]`. It has no gradient.
+    ///
+    /// It is computed as `w · y · softplus(-x) + (1 - y) · softplus(x)`, which neither overflows nor
+    /// cancels.
+    ///
+    /// # Panics
+    /// If the shapes differ, or the weight does not broadcast to them.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let x = Var::leaf(Tensor::from([[0.0f64, 0.0], [0.0, 1000.0]]));
+    /// let y = Var::constant(Tensor::from([[1.0f64, 0.0], [0.0, 1.0]]));
+    /// let loss = x.binary_cross_entropy_with_logits(&y, None, Reduction::Mean);
+    /// assert!((loss.item() - 0.75 * 2f64.ln()).abs() < 1e-12);
+    /// let weight = Tensor::from([3.0f64, 1.0]); // positives of class 0 are rare
+    /// let loss = x.binary_cross_entropy_with_logits(&y, Some(&weight), Reduction::Sum);
+    /// assert!((loss.item() - 5.0 * 2f64.ln()).abs() < 1e-12);
+    /// ```
+    #[track_caller]
+    pub fn binary_cross_entropy_with_logits(
+        &self,
+        target: &Var<T>,
+        pos_weight: Option<&Tensor<T>>,
+        reduction: Reduction,
+    ) -> Var<T> {
+        let op = "binary_cross_entropy_with_logits";
+        check_shapes(op, self, target);
+        let mut positive = target.mul(&self.neg().softplus());
+        if let Some(weight) = pos_weight {
+            let shape = self.shape();
+            let mut axes = weight.shape().iter().rev().zip(shape.iter().rev());
+            let fits = weight.rank() <= shape.rank() && axes.all(|(w, x)| w == x || *w == 1);
+            require(fits, op, ErrorKind::Broadcast, || {
+                format!("a pos_weight {:?} does not broadcast to logits {shape:?}", weight.shape())
+            })
+            .or_panic();
+            positive = positive.mul(&Var::constant(weight.clone()));
+        }
+        let negative = one_minus(target).mul(&self.softplus());
+        reduced(&positive.add(&negative), reduction)
+    }
+
+    /// Kullback-Leibler divergence `y · (ln y - x)` of targets `y` from **log-probabilities** `x`,
+    /// reduced; with `log_target`, the targets are log-probabilities, too: `e^y · (y - x)`. The
+    /// divergence of distributions `[N, C]` is [`Reduction::BatchMean`]; the mean divides by `N · C`.
+    ///
+    /// A target of probability 0 has no influence: its loss and gradients are 0.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// use retrograd_tensor::ops::loss::Reduction;
+    /// let logits = Var::leaf(Tensor::<f64>::zeros([1, 2]));
+    /// let x = logits.log_softmax(-1);
+    /// let y = Var::constant(Tensor::from([[1.0f64, 0.0]]));
+    /// let loss = x.kl_div(&y, false, Reduction::BatchMean);
+    /// assert!((loss.item() - 2f64.ln()).abs() < 1e-12); // one bit
+    /// assert_eq!(loss.backward().get(&logits).unwrap().to_vec(), [-0.5, 0.5]);
+    /// assert_eq!(x.kl_div(&x, true, Reduction::Sum).item(), 0.0);
+    /// ```
+    #[track_caller]
+    pub fn kl_div(&self, target: &Var<T>, log_target: bool, reduction: Reduction) -> Var<T> {
+        check_shapes("kl_div", self, target);
+        let none = target.value().eq(if log_target { T::NEG_INFINITY } else { T::ZERO });
+        let x = self.masked_fill(&none, T::ZERO);
+        let losses = if log_target {
+            let y = target.masked_fill(&none, T::ZERO);
+            y.exp().mul(&y.sub(&x))
+        } else {
+            let y = target.masked_fill(&none, T::ONE);
+            y.mul(&y.ln().sub(&x))
+        };
+        reduced(&losses, reduction)
+    }
+}

@@ -1,0 +1,103 @@
+//! Which checkpoints of a run are kept, and which one is loaded.
+
+use crate::folder::Folder;
+use crate::stop::{OrFailed, Result, usage};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fs, io};
+
+/// The evaluation during training with the lowest held-out loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    pub step: u64,
+    pub val_loss: f64,
+}
+
+/// A checkpoint, as `--checkpoint` names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    #[default]
+    Last,
+    Best,
+    /// After this step.
+    Step(u64),
+}
+
+impl FromStr for Which {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> std::result::Result<Self, Self::Err> {
+        match name {
+            "last" => Ok(Which::Last),
+            "best" => Ok(Which::Best),
+            step => step.parse().map(Which::Step).map_err(|_| "one of last, best and a step"),
+        }
+    }
+}
+
+impl Folder {
+    /// The path of a checkpoint that is there.
+    pub fn checkpoint_of(&self, which: Which) -> Result<PathBuf> {
+        let (path, what) = match which {
+            Which::Last => return Ok(self.checkpoint()),
+            Which::Best => (self.best(), "an evaluation during training writes it"),
+            Which::Step(step) => (self.kept(step), "--keep keeps some of them"),
+        };
+        if path.exists() {
+            return Ok(path);
+        }
+        let steps: Vec<String> = self.kept_steps().iter().map(u64::to_string).collect();
+        let there = if self.best().exists() { ["last", "best"].join(", ") } else { "last".into() };
+        let there = [&[there], &steps[..]].concat().join(", ");
+        usage(format!("there is no {} ({what}); there are: {there}", path.display()))
+    }
+
+    /// The steps of the checkpoints that `--keep` has kept, ascending.
+    pub fn kept_steps(&self) -> Vec<u64> {
+        let folder = self.checkpoint();
+        let entries = folder.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let step = |entry: fs::DirEntry| {
+            let name = entry.file_name();
+            let name = name.to_str()?.strip_prefix("checkpoint-")?.strip_suffix(".safetensors")?;
+            name.parse().ok()
+        };
+        let mut steps: Vec<u64> =
+            entries.into_iter().flatten().flatten().filter_map(step).collect();
+        steps.sort_unstable();
+        steps
+    }
+
+    /// Copies the checkpoint as the best one.
+    pub fn copy_as_best(&self) -> Result<()> {
+        self.check()?;
+        copy(&self.checkpoint(), &self.best())
+    }
+
+    /// Copies the checkpoint as that of a step, and removes all but the last `count` such copies.
+    pub fn keep(&self, step: u64, count: usize) -> Result<()> {
+        self.check()?;
+        copy(&self.checkpoint(), &self.kept(step))?;
+        let steps = self.kept_steps();
+        for &old in &steps[..steps.len().saturating_sub(count)] {
+            let path = self.kept(old);
+            fs::remove_file(&path).or_failed(format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies a file; the copy is complete or is not there. It is not forced to the disk, as its original
+/// was.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut name = to.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = to.with_file_name(name);
+    let copied = || -> io::Result<()> {
+        fs::copy(from, &temporary)?;
+        fs::rename(&temporary, to)
+    };
+    copied().or_failed(format!("cannot write {}", to.display())).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}

@@ -1,0 +1,91 @@
+//! A run that starts from the weights of another one.
+
+use crate::cli::Args;
+use crate::folder::Folder;
+use crate::recipe::Recipe;
+use crate::run::Run;
+use crate::stop::{Result, failed, usage};
+use crate::text::Text;
+use crate::tokenizer::TokenizerKind;
+use retrograd::nn::text::{Corpus, Documents, TextError, Tokenizer};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The run whose weights are the first ones of another run.
+pub struct Parent {
+    /// Its folder or file, as it was named.
+    pub name: String,
+    pub run: Run<()>,
+}
+
+impl Parent {
+    /// Loads the model of a run: of its folder, or of one of its checkpoints.
+    pub fn load(path: &Path) -> Result<Parent> {
+        let file = match path.is_file() {
+            true => path.to_path_buf(),
+            false => Folder::earlier(Some(path))?.checkpoint(),
+        };
+        Ok(Parent { name: path.display().to_string(), run: Run::load_model(&file)? })
+    }
+
+    /// Checks that a recipe has the model of this run.
+    pub fn check(&self, recipe: &Recipe, args: &Args) -> Result<()> {
+        let name = &self.name;
+        let changed = self.run.recipe.differences(recipe, &Recipe::TRAINING);
+        if !changed.is_empty() {
+            return usage(format!(
+                "the weights of {name} are those of another model:\n  {}\nOmit these flags, or train \
+                 without --init-from.",
+                changed.join("\n  ")
+            ));
+        }
+        let known = &self.run.recipe.tokenizer;
+        let same = match &args.tokenizer {
+            None => true,
+            Some(file @ TokenizerKind::File(_)) => {
+                file.make(&Documents::default())? == self.run.tokenizer
+            }
+            Some(other) => other == known,
+        };
+        if same {
+            return Ok(());
+        }
+        usage(format!(
+            "--tokenizer is not that of {name}: {known} with {} tokens, to which its weights belong; \
+             omit the flag",
+            self.run.tokenizer.vocab_size()
+        ))
+    }
+
+    /// The tokens of a text. The vocabulary is that of the weights; what it lacks is reported.
+    pub fn corpus(&self, text: &Text) -> Result<Corpus> {
+        text.corpus(&self.run.tokenizer).or_else(|e| match (e, &self.run.tokenizer) {
+            (TextError::UnknownCharacters { unknown, .. }, Tokenizer::Char(vocabulary)) => {
+                let used: BTreeSet<char> = text.documents.texts().flat_map(str::chars).collect();
+                let unused: Vec<char> =
+                    vocabulary.chars().iter().copied().filter(|c| !used.contains(c)).collect();
+                failed(format!(
+                    "the vocabularies of {} and {} differ. Only in the text: {}. Only in the run: \
+                     {}. The run has {} characters; the weights have no rows for others",
+                    self.name,
+                    text.source.name(),
+                    list(&unknown),
+                    list(&unused),
+                    vocabulary.chars().len(),
+                ))
+            }
+            (e, _) => failed(e),
+        })
+    }
+}
+
+/// Characters for messages: the first ones, and how many there are.
+fn list(characters: &[char]) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<String> = characters.iter().take(SHOWN).map(|c| format!("{c:?}")).collect();
+    match characters.len() {
+        0 => "none".into(),
+        n if n <= SHOWN => shown.join(", "),
+        n => format!("{} and {} more", shown.join(", "), n - SHOWN),
+    }
+}

@@ -1,0 +1,147 @@
+//! The text of a run: a file, a folder, or the generated tales.
+
+use crate::output::note;
+use crate::stop::{Result, failed};
+use crate::tales::tales;
+use retrograd::nn::text::{Corpus, Documents, TextError, Tokenizer};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The seed and the size of the default text.
+const TALES: (u64, usize) = (1, 400_000);
+/// The part of the characters that is held out, from the end of the text.
+pub const HELD_OUT: f64 = 0.1;
+
+/// The file or folder of the text, and a hash of its contents.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// The path; `None` for the generated tales.
+    pub file: Option<PathBuf>,
+    /// A hash of the texts, see [`Documents::fingerprint`].
+    pub fingerprint: u64,
+}
+
+impl Source {
+    /// The source for messages.
+    pub fn name(&self) -> String {
+        self.file.as_ref().map_or("generated tales".into(), |file| file.display().to_string())
+    }
+}
+
+/// A text and its source.
+pub struct Text {
+    pub source: Source,
+    pub documents: Documents,
+}
+
+impl Text {
+    /// Reads a file or a folder, or generates the tales.
+    pub fn read(file: Option<&Path>) -> Result<Text> {
+        let documents = match file {
+            None => Documents::of(tales(TALES.0, TALES.1)),
+            Some(path) => {
+                note_if_pipe(path);
+                Documents::read(path).or_else(failed)?
+            }
+        };
+        // Absolute, so that a run can be resumed from another working folder.
+        let file = file.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
+        if let Some(path) = file.as_deref().filter(|path| path.to_str().is_none()) {
+            return failed(format!(
+                "the path {path:?} is not UTF-8, so a checkpoint cannot store it; rename or move \
+                 the file"
+            ));
+        }
+        let source = Source { file, fingerprint: documents.fingerprint() };
+        Ok(Text { source, documents })
+    }
+
+    /// The number of characters.
+    pub fn characters(&self) -> usize {
+        self.documents.texts().map(|text| text.chars().count()).sum()
+    }
+
+    /// The tokens of the training part and of the held-out part.
+    pub fn corpus(&self, tokenizer: &Tokenizer) -> std::result::Result<Corpus, TextError> {
+        Corpus::new(&self.documents, HELD_OUT, tokenizer)
+    }
+
+    /// Checks that this text, from `file`, is that of a run.
+    pub fn check_same(&self, source: &Source, run: &str, file: Option<&Path>) -> Result<()> {
+        if self.source.fingerprint == source.fingerprint {
+            return Ok(());
+        }
+        let file = file.unwrap_or(Path::new("the tales"));
+        failed(format!(
+            "the run in {run} was trained on a text that differs from the one in {}",
+            file.display()
+        ))
+    }
+
+    /// Beginnings of paragraphs (of lines, if there are no paragraphs) of the held-out part: long
+    /// ones, if there are any, and at least one that is not empty.
+    pub fn beginnings(&self) -> Vec<String> {
+        let (_, held_out) = self.documents.hold_out(HELD_OUT);
+        let texts: Vec<&str> = held_out.texts().collect();
+        // Every document begins a paragraph.
+        let text = texts.join("\n\n");
+        let cut = |separator: &str, least: usize| -> Vec<String> {
+            // The text before the first separator may start within a paragraph or a line.
+            let parts = text.split(separator).skip(1).map(str::trim);
+            parts.filter(|part| part.chars().count() >= least).map(str::to_string).collect()
+        };
+        let all = || vec![text.trim().to_string()];
+        // A text of nothing but white space still has a first character.
+        let first = || text.chars().take(1).collect();
+        [cut("\n\n", 40), cut("\n", 40), cut("\n", 1), all()]
+            .into_iter()
+            .find(|list| list.iter().any(|part| !part.is_empty()))
+            .unwrap_or_else(|| vec![first()])
+    }
+}
+
+/// Prints a note that a run with a pipe as its text cannot simply be resumed.
+fn note_if_pipe(path: &Path) {
+    if is_pipe(path) {
+        note!(
+            "note: {} is a pipe: reading to its end. To --resume, save the text in a file \
+             and pass it by --data",
+            path.display()
+        );
+    }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_are_not_empty() {
+        // The last tenth is what is held out.
+        let of = |held_out: &str| {
+            let text = "x".repeat(9 * held_out.chars().count()) + held_out;
+            let source = Source { file: None, fingerprint: 0 };
+            Text { source, documents: Documents::of(text) }.beginnings()
+        };
+        let long = "a line of more than forty characters, to be shown";
+        assert_eq!(of(&format!("rest\n{long}\n\n{long}\nand more")), [format!("{long}\nand more")]);
+        assert_eq!(of(&format!("rest\n{long}\nshort\n")), [long]);
+        assert_eq!(of("\nAda\n\nGrace\nEmmy\n"), ["Ada", "Grace", "Emmy"]);
+        assert_eq!(of("\r\nAda\r\nGrace\r\n"), ["Ada", "Grace"]);
+        assert_eq!(of(" only one line\n"), ["only one line"]);
+        assert_eq!(of("\n\n\n"), ["\n"]);
+        assert_eq!(of(" \n "), [" "]);
+    }
+}

@@ -1,0 +1,83 @@
+//! The calls of modules during a summary, recorded on the thread that makes it.
+
+use crate::module::Module;
+use retrograd_autograd::Var;
+use retrograd_tensor::{Real, Shape, Tensor};
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+/// The identity of a module: its address, and its type, since a struct and its first field have the
+/// same address.
+pub(super) type Key = (usize, &'static str);
+
+/// [`Key`] of a module.
+pub(super) fn key<T: Real, M: Module<T> + ?Sized>(module: &M) -> Key {
+    (module.address(), module.type_name())
+}
+
+/// A call of a module.
+#[derive(Clone, Debug)]
+pub(super) struct Recorded {
+    pub key: Key,
+    /// The creation indices before and after the call: those of its operations are between them.
+    pub ids: (u64, u64),
+    pub output: Shape,
+}
+
+thread_local! {
+    /// The calls so far, while a summary is being made.
+    static CALLS: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+}
+
+/// Whether a summary is being made on this thread.
+pub(crate) fn is_recording() -> bool {
+    CALLS.with_borrow(Option::is_some)
+}
+
+/// Runs `f`, and returns the calls of modules during it.
+pub(super) fn record<R>(f: impl FnOnce() -> R) -> (R, Vec<Recorded>) {
+    /// Restores the outer summary, also after a panic.
+    struct Outer(Option<Vec<Recorded>>);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            CALLS.set(self.0.take());
+        }
+    }
+    let _outer = Outer(CALLS.replace(Some(Vec::new())));
+    let result = f();
+    (result, CALLS.take().unwrap_or_default())
+}
+
+/// The creation index of what is created next.
+fn now() -> u64 {
+    Var::leaf(Tensor::scalar(0.0f32)).id().map_or(0, |id| id.number())
+}
+
+/// A call of a module's forward pass, from [`Call::start`] to [`Call::end`]. It costs next to nothing
+/// unless a summary is being made.
+///
+/// It is no closure, in which a panic would not report the line of the caller.
+pub(crate) struct Call<T: Real> {
+    started: Option<(Key, u64)>,
+    of: PhantomData<T>,
+}
+
+impl<T: Real> Call<T> {
+    pub fn start<M: Module<T> + ?Sized>(module: &M) -> Self {
+        Call { started: is_recording().then(|| (key(module), now())), of: PhantomData }
+    }
+
+    /// Records the output, and returns it.
+    pub fn end(self, output: Var<T>) -> Var<T> {
+        if let Some((key, start)) = self.started {
+            let call = Recorded { key, ids: (start, now()), output: *output.shape() };
+            CALLS.with_borrow_mut(|calls| {
+                let Some(calls) = calls else { return };
+                // The caller and the module may both observe it.
+                calls.retain(|inner| inner.key != key || inner.ids.0 < start);
+                calls.push(call);
+            });
+        }
+        output
+    }
+}

@@ -1,0 +1,303 @@
+//! A training part and a held-out part, their batches and windows.
+
+use super::error::TextError;
+use super::{Documents, Encoding, Tokenizer};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::random::Rng;
+
+/// A text as tokens, in a training part and a held-out part. Documents follow one another, with the
+/// separator of the tokenizer between them if it has one.
+///
+/// ```
+/// use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+/// let text = Documents::of("abcdefghij".repeat(10));
+/// let corpus = Corpus::new(&text, 0.1, &Tokenizer::chars(text.texts())).unwrap();
+/// assert_eq!((corpus.train().len(), corpus.held_out().len()), (90, 10));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Corpus {
+    train: Vec<i64>,
+    held_out: Encoding,
+}
+
+impl Corpus {
+    /// The tokens of some documents; the last `fraction` of the characters is held out. The text is
+    /// divided before it is encoded, so all tokenizers have the same held-out text.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    ///
+    /// # Panics
+    /// If the fraction is not in `[0, 1]`.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let documents = Documents::of("ab cd ef").split(" ");
+    /// let corpus = Corpus::new(&documents, 0.5, &Tokenizer::bytes().with_separator()).unwrap();
+    /// assert_eq!(corpus.train(), [97, 98, 256, 99]);
+    /// ```
+    #[track_caller]
+    pub fn new(
+        documents: &Documents,
+        fraction: f64,
+        tokenizer: &Tokenizer,
+    ) -> Result<Corpus, TextError> {
+        let (train, held_out) = documents.hold_out(fraction);
+        Corpus::from_parts(&train, &held_out, tokenizer)
+    }
+
+    /// The tokens of documents for training, and of others that are held out.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let (train, held_out) = (Documents::of("abc"), Documents::of("ba"));
+    /// let corpus = Corpus::from_parts(&train, &held_out, &Tokenizer::chars(train.texts())).unwrap();
+    /// assert_eq!(corpus.held_out(), [1, 0]);
+    /// ```
+    pub fn from_parts(
+        train: &Documents,
+        held_out: &Documents,
+        tokenizer: &Tokenizer,
+    ) -> Result<Corpus, TextError> {
+        let train = encode(train, tokenizer)?.tokens;
+        Ok(Corpus { train, held_out: encode(held_out, tokenizer)? })
+    }
+
+    /// The tokens for training.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
+    /// assert_eq!(corpus.train(), b"01234567".map(i64::from));
+    /// ```
+    pub fn train(&self) -> &[i64] {
+        &self.train
+    }
+
+    /// The tokens that are held out.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
+    /// assert_eq!(corpus.held_out(), [b'8', b'9'].map(i64::from));
+    /// ```
+    pub fn held_out(&self) -> &[i64] {
+        &self.held_out.tokens
+    }
+
+    /// Checks that both parts hold a window of `context` tokens and the one after it.
+    ///
+    /// # Errors
+    /// If one does not.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let corpus = Corpus::new(&Documents::of("0123456789"), 0.5, &Tokenizer::bytes()).unwrap();
+    /// assert!(corpus.check(4).is_ok());
+    /// assert!(corpus.check(5).is_err());
+    /// ```
+    pub fn check(&self, context: usize) -> Result<(), TextError> {
+        let (train, held_out) = (self.train.len(), self.held_out.tokens.len());
+        for (part, tokens) in [("training", train), ("validation", held_out)] {
+            if tokens <= context {
+                return Err(TextError::TooShort { part, tokens, all: train + held_out, context });
+            }
+        }
+        Ok(())
+    }
+
+    /// The batch of a step: `sequences` windows of `context` tokens at random positions of the training
+    /// part, uniform and independent. A function of the seed and the step, so training can be resumed
+    /// at any step.
+    ///
+    /// # Panics
+    /// If the training part has no window of `context` tokens and the one after it.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// # let corpus = Corpus::new(&Documents::of("0123456789"), 0.2, &Tokenizer::bytes()).unwrap();
+    /// let batch = corpus.batch(1337, 20, 3, 4); // step 20
+    /// assert_eq!(*batch.tokens.shape(), [3, 4]);
+    /// assert_eq!(batch.tokens.to_vec(), corpus.batch(1337, 20, 3, 4).tokens.to_vec());
+    /// ```
+    #[track_caller]
+    pub fn batch(&self, seed: u64, step: u64, sequences: usize, context: usize) -> Batch {
+        let tokens = self.train.len();
+        require(tokens > context, "corpus", ErrorKind::Value, || {
+            format!("{tokens} tokens have no window of {context} and the one after it")
+        })
+        .or_panic();
+        // A step has its own range of streams, as in `Pass::train_step`.
+        let mut rng = Rng::from_state((seed, step << 32));
+        let starts = (0..sequences).map(|_| rng.below(tokens - context));
+        Batch::new(starts.map(|i| &self.train[i..=i + context]))
+    }
+
+    /// The held-out part, cut into windows of `context` tokens; a shorter one ends it. Every token but
+    /// the first is a target once.
+    ///
+    /// # Panics
+    /// If `context` is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let corpus = Corpus::new(&Documents::of("0123456789"), 1.0, &Tokenizer::bytes()).unwrap();
+    /// let lengths: Vec<usize> = corpus.windows(4).iter().map(|w| w.tokens.len() - 1).collect();
+    /// assert_eq!(lengths, [4, 4, 1]);
+    /// ```
+    #[track_caller]
+    pub fn windows(&self, context: usize) -> Vec<Window<'_>> {
+        require(context > 0, "corpus", ErrorKind::Value, || "the context is 0".into()).or_panic();
+        let Encoding { tokens, bytes } = &self.held_out;
+        let predicted = tokens.len().saturating_sub(1);
+        let window = |start: usize| {
+            let end = (start + context).min(predicted);
+            let bytes = bytes[start + 1..=end].iter().map(|&n| u64::from(n)).sum();
+            Window { tokens: &tokens[start..=end], bytes }
+        };
+        (0..predicted).step_by(context).map(window).collect()
+    }
+}
+
+/// The tokens of documents, with separators between them.
+fn encode(documents: &Documents, tokenizer: &Tokenizer) -> Result<Encoding, TextError> {
+    let mut all = Encoding::default();
+    for (i, text) in documents.texts().enumerate() {
+        if let Some(separator) = tokenizer.separator().filter(|_| i > 0) {
+            all.tokens.push(separator);
+            all.bytes.push(0);
+        }
+        let Encoding { tokens, bytes } = tokenizer.encode_with_bytes(text)?;
+        all.tokens.extend(tokens);
+        all.bytes.extend(bytes);
+    }
+    Ok(all)
+}
+
+/// A part of the held-out text. All tokens but the last are inputs, all but the first are targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window<'a> {
+    /// The tokens, one more than the inputs.
+    pub tokens: &'a [i64],
+    /// The bytes of the targets.
+    pub bytes: u64,
+}
+
+impl Window<'_> {
+    /// The window as a batch of one sequence.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Window;
+    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2 }.batch();
+    /// assert_eq!((batch.tokens.to_vec(), batch.targets.to_vec()), (vec![5, 6], vec![6, 7]));
+    /// ```
+    pub fn batch(&self) -> Batch {
+        Batch::new([self.tokens])
+    }
+}
+
+/// Windows of text `[sequences, L]`, and the next token at each position.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The inputs, `[sequences, L]`.
+    pub tokens: Tensor<i64>,
+    /// The next tokens, `[sequences, L]`.
+    pub targets: Tensor<i64>,
+}
+
+impl Batch {
+    /// From windows of equal length; the last token of each is only a target.
+    ///
+    /// # Panics
+    /// If the lengths differ, or a window is empty.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Batch;
+    /// let batch = Batch::new([&[1, 2, 3][..], &[4, 5, 6][..]]);
+    /// assert_eq!(batch.tokens.to_vec(), [1, 2, 4, 5]);
+    /// assert_eq!(batch.targets.to_vec(), [2, 3, 5, 6]);
+    /// ```
+    #[track_caller]
+    pub fn new<'a>(windows: impl IntoIterator<Item = &'a [i64]>) -> Batch {
+        let (mut tokens, mut targets, mut rows) = (vec![], vec![], 0);
+        let mut length = None;
+        for window in windows {
+            let expected = *length.get_or_insert(window.len());
+            require(window.len() == expected && expected > 0, "batch", ErrorKind::Value, || {
+                format!("windows must have one length, got {expected} and {}", window.len())
+            })
+            .or_panic();
+            tokens.extend(&window[..expected - 1]);
+            targets.extend(&window[1..]);
+            rows += 1;
+        }
+        let tensor = |data| Tensor::from_vec(data, [rows, length.map_or(0, |n| n - 1)]);
+        Batch { tokens: tensor(tokens), targets: tensor(targets) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corpus() -> Corpus {
+        let text = Documents::of("abcdefghij".repeat(10));
+        Corpus::new(&text, 0.1, &Tokenizer::chars(text.texts())).unwrap()
+    }
+
+    #[test]
+    fn windows_cover_every_held_out_token_but_the_first() {
+        let corpus = corpus();
+        let windows = corpus.windows(4);
+        let lengths: Vec<usize> = windows.iter().map(|w| w.tokens.len() - 1).collect();
+        assert_eq!(lengths, [4, 4, 1]);
+        let targets: Vec<i64> = windows.iter().flat_map(|w| w.tokens[1..].to_vec()).collect();
+        assert_eq!(targets, (1..10).collect::<Vec<i64>>());
+        assert_eq!(windows.iter().map(|w| w.bytes).sum::<u64>(), 9);
+    }
+
+    #[test]
+    fn batches_depend_on_seed_and_step_only() {
+        let tokens = |seed, step| corpus().batch(seed, step, 3, 8).tokens.to_vec();
+        assert_eq!(tokens(1, 5), tokens(1, 5));
+        assert_ne!(tokens(1, 5), tokens(1, 6));
+        assert_ne!(tokens(1, 5), tokens(2, 5));
+        let Batch { tokens, targets } = corpus().batch(1, 1, 3, 8);
+        for (x, y) in tokens.to_vec().into_iter().zip(targets.to_vec()) {
+            assert_eq!((x + 1) % 10, y);
+        }
+    }
+
+    /// The random numbers are part of what makes runs repeatable.
+    #[test]
+    fn batches_stay_the_same_from_version_to_version() {
+        let digits = Documents::of((0..100u8).map(char::from).collect::<String>());
+        let corpus = Corpus::new(&digits, 0.1, &Tokenizer::bytes()).unwrap();
+        let first = |step| corpus.batch(1337, step, 6, 1).tokens.to_vec();
+        assert_eq!(first(0), [83, 81, 20, 28, 59, 52]);
+        assert_eq!(first(1_000_000), [64, 24, 70, 8, 30, 87]);
+    }
+
+    #[test]
+    fn texts_that_are_too_short_are_errors() {
+        assert!(corpus().check(9).is_ok());
+        let error = corpus().check(10).unwrap_err().to_string();
+        assert!(error.contains("of its 100 tokens 10 are for validation"), "{error}");
+    }
+
+    #[test]
+    fn separators_stand_between_documents_and_have_no_bytes() {
+        let documents = Documents::of("one|twö|three").split("|");
+        let corpus = Corpus::new(&documents, 1.0, &Tokenizer::bytes().with_separator()).unwrap();
+        let text = "one\u{0}twö\u{0}three";
+        let expected: Vec<i64> =
+            text.bytes().map(|b| if b == 0 { 256 } else { i64::from(b) }).collect();
+        assert_eq!(corpus.held_out(), expected);
+        let bytes: u64 = corpus.windows(5).iter().map(|w| w.bytes).sum();
+        assert_eq!(bytes, "netwöthree".len() as u64);
+    }
+}

@@ -1,0 +1,381 @@
+//! From text to tokens and back.
+
+#[cfg(feature = "tokenizers")]
+use super::HuggingFace;
+use super::error::TextError;
+use super::{ByteVocabulary, CharVocabulary, DecodeStream};
+use crate::checkpoint::write_atomically;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fs;
+use std::path::Path;
+
+/// The text of the token that separates documents, as in GPT-2.
+pub const SEPARATOR: &str = "<|endoftext|>";
+
+/// The tokens of a text, and the number of bytes of the text that each stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encoding {
+    /// The tokens.
+    pub tokens: Vec<i64>,
+    /// The bytes of each token. Their sum is the length of the text in UTF-8.
+    pub bytes: Vec<u32>,
+}
+
+/// A map from text to tokens and back.
+///
+/// A tokenizer is saved as JSON, by [`Tokenizer::save`] in a file, or by serde as a note of a
+/// [`Checkpoint`](crate::checkpoint::Checkpoint). [`Tokenizer::load`] reads such files, and with the
+/// feature `tokenizers` every `tokenizer.json` of Hugging Face's library.
+///
+/// ```
+/// use retrograd_nn::text::Tokenizer;
+/// let tokenizer = Tokenizer::chars(["to be or not to be"]);
+/// let tokens = tokenizer.encode("not").unwrap();
+/// assert_eq!(tokens, [3, 4, 6]);
+/// assert_eq!(tokenizer.decode(&tokens), "not");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Tokenizer {
+    /// A token for each character of a text.
+    Char(CharVocabulary),
+    /// A token for each byte.
+    Byte(ByteVocabulary),
+    /// A tokenizer of Hugging Face's library, BPE for example.
+    #[cfg(feature = "tokenizers")]
+    HuggingFace(HuggingFace),
+}
+
+/// The JSON of the tokenizers of this crate.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Own {
+    Char {
+        characters: String,
+        #[serde(default)]
+        separator: bool,
+    },
+    Byte {
+        #[serde(default)]
+        separator: bool,
+    },
+}
+
+impl Tokenizer {
+    /// A token for each different character of some texts.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::chars(["banana"]).vocab_size(), 3);
+    /// ```
+    pub fn chars<'a>(texts: impl IntoIterator<Item = &'a str>) -> Tokenizer {
+        Tokenizer::Char(CharVocabulary::of(texts))
+    }
+
+    /// A token for each of the 256 bytes.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::bytes().encode("né").unwrap(), [110, 195, 169]);
+    /// ```
+    pub fn bytes() -> Tokenizer {
+        Tokenizer::Byte(ByteVocabulary::new())
+    }
+
+    /// Byte-level BPE with at most `vocab_size` tokens, trained on some texts; as in GPT-2, whose pattern
+    /// divides the text into words. The vocabulary has the 256 bytes, `special` tokens, which come
+    /// first, and merges, from the most frequent pair on. It is smaller if there are no more pairs.
+    ///
+    /// Source: Sennrich, Haddow and Birch, "Neural Machine Translation of Rare Words with Subword
+    /// Units", 2016; Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+    ///
+    /// # Errors
+    /// If `vocab_size` is less than the bytes and the special tokens, or the crate was built without the
+    /// feature `tokenizers`.
+    ///
+    /// ```
+    /// use retrograd_nn::text::{SEPARATOR, Tokenizer};
+    /// let text = "the cat and the hat and the bat. ".repeat(9);
+    /// match Tokenizer::train_bpe([text.as_str()], 270, &[SEPARATOR]) {
+    ///     Ok(bpe) => {
+    ///         let tokens = bpe.encode("the cat, naïve").unwrap();
+    ///         assert!(tokens.len() < "the cat, naïve".len());
+    ///         assert_eq!(bpe.decode(&tokens), "the cat, naïve");
+    ///         assert_eq!(bpe.separator(), Some(0));
+    ///     }
+    ///     Err(e) => assert!(e.to_string().contains("needs the cargo feature `tokenizers`")),
+    /// }
+    /// ```
+    pub fn train_bpe<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+        vocab_size: usize,
+        special: &[&str],
+    ) -> Result<Tokenizer, TextError> {
+        let least = 256 + special.len();
+        if vocab_size < least {
+            return Err(TextError::Tokenizer(format!(
+                "a BPE vocabulary of {vocab_size} tokens is too small: it has all bytes and {} \
+                 special tokens, which are {least}",
+                special.len()
+            )));
+        }
+        #[cfg(feature = "tokenizers")]
+        return HuggingFace::train_bpe(texts, vocab_size, special).map(Tokenizer::HuggingFace);
+        #[cfg(not(feature = "tokenizers"))]
+        {
+            drop(texts.into_iter());
+            Err(TextError::NeedsFeature { what: "BPE", feature: "tokenizers" })
+        }
+    }
+
+    /// The tokenizer with a token that separates documents. One of Hugging Face's is returned as it is:
+    /// its vocabulary is fixed.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::chars(["abc"]).with_separator().separator(), Some(3));
+    /// ```
+    pub fn with_separator(self) -> Tokenizer {
+        match self {
+            Tokenizer::Char(vocabulary) => Tokenizer::Char(vocabulary.with_separator()),
+            Tokenizer::Byte(vocabulary) => Tokenizer::Byte(vocabulary.with_separator()),
+            #[cfg(feature = "tokenizers")]
+            other => other,
+        }
+    }
+
+    /// The token that separates documents, if there is one. In Hugging Face's tokenizers that is
+    /// `<|endoftext|>`, `<|end_of_text|>`, `<eos>` or `</s>`.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::bytes().separator(), None);
+    /// ```
+    pub fn separator(&self) -> Option<i64> {
+        match self {
+            Tokenizer::Char(vocabulary) => vocabulary.separator(),
+            Tokenizer::Byte(vocabulary) => vocabulary.separator(),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.separator(),
+        }
+    }
+
+    /// The name of the algorithm: `char`, `byte`, `BPE`, `Unigram`, `WordPiece` or `WordLevel`.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::bytes().kind(), "byte");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Tokenizer::Char(_) => "char",
+            Tokenizer::Byte(_) => "byte",
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.kind(),
+        }
+    }
+
+    /// The number of tokens: all tokens are below it.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::bytes().vocab_size(), 256);
+    /// ```
+    pub fn vocab_size(&self) -> usize {
+        match self {
+            Tokenizer::Char(vocabulary) => vocabulary.vocab_size(),
+            Tokenizer::Byte(vocabulary) => vocabulary.vocab_size(),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.vocab_size(),
+        }
+    }
+
+    /// The tokens of a text. No special tokens are added.
+    ///
+    /// # Errors
+    /// If characters are not in the vocabulary, which only the one of characters can lack.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::chars(["abc"]).encode("cab").unwrap(), [2, 0, 1]);
+    /// assert!(Tokenizer::chars(["abc"]).encode("d").is_err());
+    /// ```
+    pub fn encode(&self, text: &str) -> Result<Vec<i64>, TextError> {
+        Ok(self.encode_with_bytes(text)?.tokens)
+    }
+
+    /// The tokens of a text, and the bytes that each stands for, for
+    /// [bits per byte](super::TextMetrics::bits_per_byte).
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::chars(["né語"]).encode_with_bytes("né語").unwrap().bytes, [1, 2, 3]);
+    /// ```
+    pub fn encode_with_bytes(&self, text: &str) -> Result<Encoding, TextError> {
+        match self {
+            Tokenizer::Char(vocabulary) => vocabulary.encode(text),
+            Tokenizer::Byte(vocabulary) => Ok(vocabulary.encode(text)),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text),
+        }
+    }
+
+    /// The text of some tokens. Bytes that are not UTF-8 become `U+FFFD`. To print tokens as they are
+    /// generated, see [`Tokenizer::decode_stream`].
+    ///
+    /// # Panics
+    /// If a token is outside the vocabulary.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::bytes().decode(&[110, 195, 169]), "né");
+    /// ```
+    #[track_caller]
+    pub fn decode(&self, tokens: &[i64]) -> String {
+        let vocab = self.vocab_size();
+        let outside = tokens.iter().find(|&&token| !(0..vocab as i64).contains(&token));
+        require(outside.is_none(), "decode", ErrorKind::Index, || {
+            format!("token {} is outside 0..{vocab}", outside.unwrap_or(&0))
+        })
+        .or_panic();
+        match self {
+            Tokenizer::Char(vocabulary) => vocabulary.decode(tokens),
+            Tokenizer::Byte(vocabulary) => vocabulary.decode(tokens),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.decode(tokens),
+        }
+    }
+
+    /// Decodes tokens one at a time.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let tokenizer = Tokenizer::chars(["abc"]);
+    /// let mut stream = tokenizer.decode_stream();
+    /// assert_eq!([2, 0, 1].map(|token| stream.step(token)).concat(), "cab");
+    /// ```
+    pub fn decode_stream(&self) -> DecodeStream<'_> {
+        DecodeStream::new(self)
+    }
+
+    /// The tokenizer as JSON: Hugging Face's format, or for characters and bytes
+    /// `{"type":"char","characters":"..","separator":false}` and `{"type":"byte","separator":false}`.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let json = Tokenizer::chars(["cab"]).to_json();
+    /// assert_eq!(json, r#"{"type":"char","characters":"abc","separator":false}"#);
+    /// ```
+    pub fn to_json(&self) -> String {
+        let own = match self {
+            Tokenizer::Char(vocabulary) => Own::Char {
+                characters: vocabulary.chars().iter().collect(),
+                separator: vocabulary.separator().is_some(),
+            },
+            Tokenizer::Byte(vocabulary) => {
+                Own::Byte { separator: vocabulary.separator().is_some() }
+            }
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => return tokenizer.json().to_string(),
+        };
+        serde_json::to_string(&own).expect("text has a JSON form")
+    }
+
+    /// The tokenizer of such JSON.
+    ///
+    /// # Errors
+    /// If it is no tokenizer, or one that is not supported; or if it is Hugging Face's and the crate was
+    /// built without the feature `tokenizers`.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!(Tokenizer::from_json(r#"{"type":"byte"}"#).unwrap(), Tokenizer::bytes());
+    /// assert!(Tokenizer::from_json(r#"{"type":"bit"}"#).is_err());
+    /// ```
+    pub fn from_json(json: &str) -> Result<Tokenizer, TextError> {
+        #[derive(Deserialize)]
+        struct Kind<'a> {
+            #[serde(borrow)]
+            model: Option<&'a RawValue>,
+        }
+        let wrong = |e: serde_json::Error| TextError::NotATokenizer(e.to_string());
+        let kind: Kind<'_> = serde_json::from_str(json).map_err(wrong)?;
+        if kind.model.is_some() {
+            #[cfg(feature = "tokenizers")]
+            return HuggingFace::from_json(json).map(Tokenizer::HuggingFace);
+            #[cfg(not(feature = "tokenizers"))]
+            return Err(TextError::NeedsFeature {
+                what: "a tokenizer of Hugging Face's library",
+                feature: "tokenizers",
+            });
+        }
+        Ok(match serde_json::from_str(json).map_err(wrong)? {
+            Own::Char { characters, separator } => {
+                let vocabulary = CharVocabulary::of([characters.as_str()]);
+                Tokenizer::Char(if separator { vocabulary.with_separator() } else { vocabulary })
+            }
+            Own::Byte { separator } => {
+                let vocabulary = ByteVocabulary::new();
+                Tokenizer::Byte(if separator { vocabulary.with_separator() } else { vocabulary })
+            }
+        })
+    }
+
+    /// Writes the tokenizer to a file, atomically.
+    ///
+    /// # Errors
+    /// If the operating system reports one.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// # let path = std::env::temp_dir().join(format!("doc-tokenizer-{}.json", std::process::id()));
+    /// let tokenizer = Tokenizer::chars(["to be or not to be"]);
+    /// tokenizer.save(&path).unwrap();
+    /// assert_eq!(Tokenizer::load(&path).unwrap(), tokenizer);
+    /// # std::fs::remove_file(&path).unwrap();
+    /// ```
+    pub fn save(&self, path: &Path) -> Result<(), TextError> {
+        write_atomically(path, self.to_json().as_bytes())
+            .map_err(|e| TextError::Write(path.into(), e))
+    }
+
+    /// Reads a tokenizer from a file: one of [`Tokenizer::save`], or a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::from_json`], or if the file cannot be read.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let error = Tokenizer::load("tokenizer-that-is-not-there.json".as_ref()).unwrap_err();
+    /// assert!(error.to_string().starts_with("cannot read tokenizer-that-is-not-there.json: "));
+    /// ```
+    pub fn load(path: &Path) -> Result<Tokenizer, TextError> {
+        let json = fs::read_to_string(path).map_err(|e| TextError::Read(path.into(), e))?;
+        Tokenizer::from_json(&json).map_err(|e| match e {
+            TextError::NotATokenizer(why) => {
+                TextError::NotATokenizer(format!("{}: {why}", path.display()))
+            }
+            other => other,
+        })
+    }
+}
+
+/// As JSON; see [`Tokenizer::to_json`].
+impl Serialize for Tokenizer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.to_json()).expect("JSON").serialize(serializer)
+    }
+}
+
+/// From JSON; see [`Tokenizer::from_json`].
+impl<'de> Deserialize<'de> for Tokenizer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tokenizer, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        Tokenizer::from_json(json.get()).map_err(serde::de::Error::custom)
+    }
+}
