@@ -56,9 +56,15 @@ impl Pass {
         Pass { seed: None, next: 0 }
     }
 
-    /// Passes for `n` parts of a batch, each with its own randomness; a single part has that of
-    /// this pass.
-    pub(crate) fn split(&mut self, n: usize) -> Vec<Pass> {
+    /// Passes for `n` parts of a batch, which are computed concurrently, each with its own randomness; a
+    /// single part has that of this pass. The result depends on `n`, but not on the number of threads.
+    ///
+    /// ```
+    /// # use retrograd_nn::Pass;
+    /// let mut parts = Pass::train(1).split(2);
+    /// assert_ne!(parts[0].key(), parts[1].key());
+    /// ```
+    pub fn split(&mut self, n: usize) -> Vec<Pass> {
         // The random streams of each part have their own range of numbers; see `train_step`.
         let part = |i| Pass { seed: self.seed, next: self.next.wrapping_add((i as u64) << 24) };
         let parts = (0..n).map(part).collect();

@@ -27,7 +27,7 @@ const INTERNAL: &[&str] = &[
     "/engine/normalizers.rs",
     "/mask/align.rs",
     "/mask/resolved.rs",
-    "/optim/param_states.rs",
+    "/optim/step_count.rs",
     "/testing.rs",
 ];
 

@@ -1,7 +1,7 @@
 //! Adagrad: gradients divided by the root of the sum of their squares.
 
 use super::hyperparameters::{at_least_0, checked_lr};
-use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::optimizer::{Group, Optimizer, StepError, common_methods, no_betas};
 use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -62,7 +62,8 @@ impl<T: Real> Adagrad<T> {
     /// An optimiser for groups.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    /// If a hyperparameter is out of range, there is no parameter, one (or its name) is given twice, or a
+    /// group sets betas.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -76,6 +77,7 @@ impl<T: Real> Adagrad<T> {
         at_least_0("decay of the learning rate", config.lr_decay)?;
         at_least_0("epsilon", config.eps)?;
         at_least_0("weight decay", config.weight_decay)?;
+        no_betas("Adagrad", &groups)?;
         Ok(Adagrad { config, states: ParamStates::new(["sum"], groups)? })
     }
 }

@@ -1,7 +1,7 @@
 //! Lion: the sign of an average.
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
-use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::optimizer::{Group, Optimizer, StepError, common_methods, no_eps};
 use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -59,7 +59,8 @@ impl<T: Real> Lion<T> {
     /// An optimiser for groups.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    /// If a hyperparameter is out of range, there is no parameter, one (or its name) is given twice, or a
+    /// group sets eps.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -73,6 +74,7 @@ impl<T: Real> Lion<T> {
         at_least_0("weight decay", config.weight_decay)?;
         in_unit_interval("beta 1", config.betas.0)?;
         in_unit_interval("beta 2", config.betas.1)?;
+        no_eps("Lion", &groups)?;
         Ok(Lion { config, states: ParamStates::new(["m"], groups)? })
     }
 }

@@ -1,5 +1,6 @@
 //! The interface of optimisers, parameter groups, and errors of a step.
 
+use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
@@ -61,9 +62,9 @@ pub struct Group<T: Real = f32> {
     pub weight_decay: f64,
     /// Multiplies the learning rate of the optimiser.
     pub lr_scale: f64,
-    /// Decay rates of averages in place of those of the optimiser: the first only, where it has one.
+    /// Decay rates of averages in place of those of the optimiser. An error for an optimiser without betas.
     pub betas: Option<(f64, f64)>,
-    /// The eps in place of that of the optimiser, where it has one.
+    /// The eps in place of that of the optimiser. An error for an optimiser without one.
     pub eps: Option<f64>,
 }
 
@@ -104,6 +105,22 @@ impl<T: Real> Group<T> {
     /// ```
     pub fn all(module: &impl Module<T>, weight_decay: f64) -> Vec<Group<T>> {
         vec![Group { params: module.named_parameters(), weight_decay, ..Group::default() }]
+    }
+}
+
+/// Rejects groups with betas, for an optimiser that has none.
+pub(super) fn no_betas<T: Real>(optimizer: &str, groups: &[Group<T>]) -> Result<(), ConfigError> {
+    match groups.iter().any(|group| group.betas.is_some()) {
+        true => Err(ConfigError(format!("{optimizer} has no betas, but a group sets them"))),
+        false => Ok(()),
+    }
+}
+
+/// Rejects groups with an eps, for an optimiser that has none.
+pub(super) fn no_eps<T: Real>(optimizer: &str, groups: &[Group<T>]) -> Result<(), ConfigError> {
+    match groups.iter().any(|group| group.eps.is_some()) {
+        true => Err(ConfigError(format!("{optimizer} has no eps, but a group sets it"))),
+        false => Ok(()),
     }
 }
 

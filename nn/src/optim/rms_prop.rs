@@ -1,7 +1,7 @@
 //! RMSprop: gradients divided by the root of their average square.
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
-use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::optimizer::{Group, Optimizer, StepError, common_methods, no_betas};
 use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -74,7 +74,8 @@ impl<T: Real> RmsProp<T> {
     /// An optimiser for groups.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, there is no parameter, or one (or its name) is given twice.
+    /// If a hyperparameter is out of range, there is no parameter, one (or its name) is given twice, or a
+    /// group sets betas.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -89,6 +90,7 @@ impl<T: Real> RmsProp<T> {
         at_least_0("momentum", config.momentum)?;
         at_least_0("weight decay", config.weight_decay)?;
         in_unit_interval("alpha", config.alpha)?;
+        no_betas("RMSprop", &groups)?;
         Ok(RmsProp { config, states: ParamStates::new(["v", "a", "b"], groups)? })
     }
 }
@@ -127,7 +129,6 @@ impl<T: Real> Optimizer<T> for RmsProp<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let RmsPropConfig { lr, alpha, eps, momentum, centered, .. } = self.config;
         self.states.step("rms_prop", grads, |slot| {
-            let alpha = slot.betas.map_or(alpha, |betas| betas.0);
             Step {
                 lr: T::from_f64(lr * slot.lr_scale),
                 alpha: T::from_f64(alpha),

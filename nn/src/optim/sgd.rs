@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use super::hyperparameters::{at_least_0, checked_lr};
-use super::optimizer::{Group, Optimizer, StepError, common_methods};
+use super::optimizer::{Group, Optimizer, StepError, common_methods, no_betas, no_eps};
 use super::param_states::ParamStates;
 use crate::config_error::ConfigError;
 use crate::module::Module;
@@ -21,7 +21,7 @@ pub struct SgdConfig {
     /// step.
     pub momentum: f64,
     /// Dampening: the gradient is multiplied by `1 - dampening` before it is added to the velocity,
-    /// except at the first step. Nesterov momentum requires 0.
+    /// except at the first step. It requires momentum, and Nesterov momentum requires 0.
     pub dampening: f64,
     /// Whether to use Nesterov momentum. Nesterov 1983; Sutskever et al. 2013.
     pub nesterov: bool,
@@ -69,11 +69,11 @@ impl<T: Real> Sgd<T> {
     }
 
     /// An optimiser for parameter groups, each with its own weight decay and scale of the learning
-    /// rate. It has no betas and no eps, so those of a group have no effect.
+    /// rate.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, if there is no parameter, or if a parameter or a name
-    /// is given twice.
+    /// If a hyperparameter is out of range, if there is no parameter, if a parameter or a name is given
+    /// twice, if there is dampening or Nesterov momentum without momentum, or if a group sets betas or eps.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -93,6 +93,11 @@ impl<T: Real> Sgd<T> {
         if config.nesterov && config.momentum == 0.0 {
             return Err(ConfigError("Nesterov momentum requires a momentum above 0".into()));
         }
+        if config.dampening > 0.0 && config.momentum == 0.0 {
+            return Err(ConfigError("dampening requires a momentum above 0".into()));
+        }
+        no_betas("SGD", &groups)?;
+        no_eps("SGD", &groups)?;
         Ok(Sgd { config, states: ParamStates::new(["velocity"], groups)? })
     }
 }

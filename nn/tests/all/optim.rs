@@ -74,6 +74,7 @@ fn five_steps_agree_with_pytorch() {
             betas: (beta(0, 0.9), beta(1, 0.999)),
             eps: number("eps", 1e-8),
             weight_decay: decay,
+            amsgrad: case["amsgrad"].as_bool().unwrap_or(false),
         };
         let mut optimizer: Box<dyn Optimizer<f64>> = match case["kind"].as_str().unwrap() {
             "SGD" => {
@@ -126,6 +127,7 @@ fn five_steps_agree_with_pytorch() {
 /// All optimisers, with their names.
 pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>>)> {
     let adam = AdamConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
+    let amsgrad = AdamConfig { amsgrad: true, ..adam };
     let lion = LionConfig { lr: 0.1, weight_decay: 0.2, ..Default::default() };
     let rms_prop = RmsPropConfig { lr: 0.1, momentum: 0.5, centered: true, ..Default::default() };
     let adagrad = AdagradConfig { lr: 0.1, ..Default::default() };
@@ -142,6 +144,7 @@ pub fn every<T: Real>(model: &Two<T>) -> Vec<(&'static str, Box<dyn Optimizer<T>
         ("nesterov", Box::new(Sgd::new(model, nesterov).unwrap())),
         ("adam", Box::new(Adam::new(model, adam).unwrap())),
         ("adamw", Box::new(AdamW::new(model, adam).unwrap())),
+        ("amsgrad", Box::new(AdamW::new(model, amsgrad).unwrap())),
         ("lion", Box::new(Lion::new(model, lion).unwrap())),
         ("rmsprop", Box::new(RmsProp::new(model, rms_prop).unwrap())),
         ("adagrad", Box::new(Adagrad::new(model, adagrad).unwrap())),
@@ -224,6 +227,8 @@ fn hyperparameters_out_of_range_are_rejected() {
     }
     let nesterov = SgdConfig { nesterov: true, ..Default::default() };
     assert_eq!(error(sgd(nesterov)), "Nesterov momentum requires a momentum above 0");
+    let dampening = SgdConfig { dampening: 0.5, ..Default::default() };
+    assert_eq!(error(sgd(dampening)), "dampening requires a momentum above 0");
 }
 
 #[test]
@@ -246,6 +251,38 @@ fn groups_are_checked() {
     assert_eq!(error(same_name), "two parameters are named a");
     let negative = vec![group(&[a], -1.0)];
     assert_eq!(error(negative), "the weight decay must be finite and at least 0, got -1");
+}
+
+#[test]
+fn options_that_an_optimiser_lacks_are_rejected() {
+    let model = two::<f32>();
+    let group = || Group::all(&model, 0.0).remove(0);
+    let betas = || vec![Group { betas: Some((0.5, 0.6)), ..group() }];
+    let eps = || vec![Group { eps: Some(1e-3), ..group() }];
+    fn error<O>(result: Result<O, ConfigError>) -> String {
+        result.err().expect("is rejected").to_string()
+    }
+    let (sgd, lion) = (SgdConfig::default(), LionConfig::default());
+    assert_eq!(error(Sgd::with_groups(betas(), sgd)), "SGD has no betas, but a group sets them");
+    assert_eq!(error(Sgd::with_groups(eps(), sgd)), "SGD has no eps, but a group sets it");
+    assert_eq!(error(Lion::with_groups(eps(), lion)), "Lion has no eps, but a group sets it");
+    let rms_prop = RmsProp::with_groups(betas(), RmsPropConfig::default());
+    assert_eq!(error(rms_prop), "RMSprop has no betas, but a group sets them");
+    let adagrad = Adagrad::with_groups(betas(), AdagradConfig::default());
+    assert_eq!(error(adagrad), "Adagrad has no betas, but a group sets them");
+    assert!(Lion::with_groups(betas(), lion).is_ok());
+    assert!(RmsProp::with_groups(eps(), RmsPropConfig::default()).is_ok());
+    assert!(Adagrad::with_groups(eps(), AdagradConfig::default()).is_ok());
+    assert!(AdamW::with_groups(betas(), AdamConfig::default()).is_ok());
+}
+
+#[test]
+fn names_of_states_are_checked() {
+    let model = two::<f32>();
+    for names in [["a", "a"], ["step", "a"], ["", "a"], ["a", "b.c"]] {
+        let states = ParamStates::new(names, Group::all(&model, 0.0));
+        assert!(states.unwrap_err().to_string().contains("cannot be the name of a state"));
+    }
 }
 
 #[test]
