@@ -27,7 +27,8 @@ const ADAM_RATIO: f64 = 0.5;
 /// The momentum of Muon. Runs are short: a longer average would lag behind.
 const MOMENTUM: f64 = 0.85;
 /// The decay rates of AdamW's moving averages beside Muon, and its weight decay.
-const ADAM: AdamConfig = AdamConfig { lr: 0.0, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.0 };
+const ADAM: AdamConfig =
+    AdamConfig { lr: 0.0, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.0, amsgrad: false };
 
 /// The optimiser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

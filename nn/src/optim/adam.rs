@@ -7,10 +7,10 @@ use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
+use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::kernels::update::Update;
 use retrograd_tensor::simd::Lanes;
-use retrograd_tensor::Real;
 
 /// Hyperparameters of [`Adam`] and [`AdamW`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,13 +33,7 @@ impl Default for AdamConfig {
     /// PyTorch's defaults for `Adam`, without weight decay; for `AdamW` see
     /// [`AdamConfig::decoupled`].
     fn default() -> Self {
-        AdamConfig {
-            lr: 1e-3,
-            betas: (0.9, 0.999),
-            eps: 1e-8,
-            weight_decay: 0.0,
-            amsgrad: false,
-        }
+        AdamConfig { lr: 1e-3, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0, amsgrad: false }
     }
 }
 

@@ -128,16 +128,14 @@ impl<T: Real> Update<T, 4, 1> for Step<T> {
 impl<T: Real> Optimizer<T> for RmsProp<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let RmsPropConfig { lr, alpha, eps, momentum, centered, .. } = self.config;
-        self.states.step("rms_prop", grads, |slot| {
-            Step {
-                lr: T::from_f64(lr * slot.lr_scale),
-                alpha: T::from_f64(alpha),
-                one_minus_alpha: T::from_f64(1.0 - alpha),
-                centre: T::from_f64(if centered { 1.0 - alpha } else { 0.0 }),
-                eps: T::from_f64(slot.eps.unwrap_or(eps)),
-                momentum: T::from_f64(momentum),
-                decay: T::from_f64(slot.weight_decay),
-            }
+        self.states.step("rms_prop", grads, |slot| Step {
+            lr: T::from_f64(lr * slot.lr_scale),
+            alpha: T::from_f64(alpha),
+            one_minus_alpha: T::from_f64(1.0 - alpha),
+            centre: T::from_f64(if centered { 1.0 - alpha } else { 0.0 }),
+            eps: T::from_f64(slot.eps.unwrap_or(eps)),
+            momentum: T::from_f64(momentum),
+            decay: T::from_f64(slot.weight_decay),
         })
     }
 

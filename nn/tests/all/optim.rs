@@ -776,7 +776,8 @@ fn lion_by_hand() {
 #[test]
 fn groups_have_options_of_their_own() {
     let (model, one, other) = (two::<f64>(), two::<f64>(), two::<f64>());
-    let base = AdamConfig { lr: 0.1, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.0 };
+    let base =
+        AdamConfig { lr: 0.1, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.0, amsgrad: false };
     let named = |name: &str, p: &Param<f64>| vec![(name.to_string(), p.clone())];
     let group = |params| Group { params, ..Group::default() };
     let special = Group {
@@ -789,7 +790,8 @@ fn groups_have_options_of_their_own() {
     let groups = vec![group(named("matrix", &model.matrix)), special];
     let mut both_groups = AdamW::with_groups(groups, base).unwrap();
     let mut first = AdamW::with_groups(vec![group(named("matrix", &one.matrix))], base).unwrap();
-    let config = AdamConfig { lr: 0.05, betas: (0.5, 0.7), eps: 0.1, weight_decay: 0.0 };
+    let config =
+        AdamConfig { lr: 0.05, betas: (0.5, 0.7), eps: 0.1, weight_decay: 0.0, amsgrad: false };
     let decayed = Group { weight_decay: 0.3, ..group(named("vector", &other.vector)) };
     let mut second = AdamW::with_groups(vec![decayed], config).unwrap();
     for step in 0..4 {

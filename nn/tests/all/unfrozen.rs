@@ -7,7 +7,8 @@ use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::optim::{Adam, AdamConfig, AdamW, Optimizer};
 use retrograd_tensor::Tensor;
 
-const PLAIN: AdamConfig = AdamConfig { lr: 0.1, betas: (0.9, 0.999), eps: 0.0, weight_decay: 0.0 };
+const PLAIN: AdamConfig =
+    AdamConfig { lr: 0.1, betas: (0.9, 0.999), eps: 0.0, weight_decay: 0.0, amsgrad: false };
 
 /// The first update of a parameter has the size of the learning rate, for any gradient: the averages
 /// are `(1 - β₁) g` and `(1 - β₂) g²`, and `g` and `g²` after correction.
