@@ -48,7 +48,7 @@ pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Scor
     let config = config.with_attention(kind);
     let model = Gpt::new(config, &mut Rng::new(seed)).expect("a valid configuration");
     let lr = 2e-3;
-    let adam = AdamConfig { lr, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.01 };
+    let adam = AdamConfig { lr, betas: (0.9, 0.99), weight_decay: 0.01, ..AdamConfig::default() };
     let mut adam = AdamW::new(&model, adam).expect("a valid configuration");
     let schedule = Schedule::WarmupCosine { lr, min_lr: lr / 20.0, warmup: steps / 10, steps };
     let mut times = Vec::new();

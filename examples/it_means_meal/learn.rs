@@ -18,7 +18,8 @@ pub fn learn(
     steps: u64,
     rng: &mut Rng,
 ) -> Result<(), StepError> {
-    let config = AdamConfig { lr: 3e-3, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.1 };
+    let config =
+        AdamConfig { lr: 3e-3, betas: (0.9, 0.99), weight_decay: 0.1, ..AdamConfig::default() };
     let mut adam = AdamW::new(model, config).expect("a sensible configuration");
     let schedule =
         Schedule::WarmupCosine { lr: 3e-3, min_lr: 1e-4, warmup: (steps / 10).min(100), steps };

@@ -294,7 +294,8 @@ impl Recipe {
     /// The optimiser of a model.
     pub fn optimizer(&self, model: &Gpt) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
         let weight_decay = self.weight_decay.unwrap_or(WEIGHT_DECAY);
-        let config = AdamConfig { lr: self.lr, betas: BETAS, eps: 1e-8, weight_decay };
+        let config =
+            AdamConfig { lr: self.lr, betas: BETAS, weight_decay, ..AdamConfig::default() };
         Ok(match self.optimizer {
             OptimizerKind::AdamW => Box::new(AdamW::new(model, config)?),
             OptimizerKind::Muon => {

@@ -129,7 +129,7 @@ fn learn(
     rng: &mut Rng,
 ) -> Result<(), Box<dyn Error>> {
     let config =
-        AdamConfig { lr: 2e-3, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.01, amsgrad: false };
+        AdamConfig { lr: 2e-3, betas: (0.9, 0.99), weight_decay: 0.01, ..AdamConfig::default() };
     let mut adam = AdamW::new(model, config)?;
     let schedule =
         Schedule::WarmupCosine { lr: 2e-3, min_lr: 1e-5, warmup: (steps / 10).min(100), steps };

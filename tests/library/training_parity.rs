@@ -94,6 +94,7 @@ fn train<T: Storable>(fixture: &Fixture) -> Run {
         betas: (fixture.number("beta1"), fixture.number("beta2")),
         eps: fixture.number("adam_eps"),
         weight_decay: fixture.number("weight_decay"),
+        ..Default::default()
     };
     let mut optimizer = AdamW::new(&model, config).unwrap();
     let mut run = Run::default();

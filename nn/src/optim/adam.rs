@@ -141,26 +141,33 @@ fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
     s.select(s.or(normal, s.is_nan(x)), x, s.splat(T::ZERO))
 }
 
+/// `1 - β₁ⁿ` and `1 - β₂ⁿ` for the `n`-th step.
+#[derive(Clone, Copy)]
+struct Corrections {
+    betas: (f64, f64),
+    /// The steps before this one.
+    steps: u64,
+    factors: (f64, f64),
+}
+
 /// Computes the step of a parameter. Nearly always all parameters have the same decay rates and number
 /// of steps, so the corrections of the last one are kept.
 struct Rule {
     config: AdamConfig,
     decoupled: bool,
-    last: Option<(((f64, f64), u64), (f64, f64))>,
+    last: Option<Corrections>,
 }
 
 impl Rule {
-    fn corrections(&mut self, (b1, b2): (f64, f64), steps: u64) -> (f64, f64) {
-        let key = ((b1, b2), steps);
-        match self.last {
-            Some((last, corrections)) if last == key => corrections,
-            _ => {
-                let n = steps as f64 + 1.0;
-                let corrections = (1.0 - b1.powf(n), 1.0 - b2.powf(n));
-                self.last = Some((key, corrections));
-                corrections
-            }
-        }
+    fn corrections(&mut self, betas: (f64, f64), steps: u64) -> (f64, f64) {
+        let last = self.last.filter(|last| last.betas == betas && last.steps == steps);
+        let corrections = last.unwrap_or_else(|| {
+            let n = steps as f64 + 1.0;
+            let factors = (1.0 - betas.0.powf(n), 1.0 - betas.1.powf(n));
+            Corrections { betas, steps, factors }
+        });
+        self.last = Some(corrections);
+        corrections.factors
     }
 
     fn step<T: Real, const N: usize>(&mut self, slot: &ParamState<T, N>) -> Step<T> {
@@ -217,14 +224,6 @@ impl<T: Real> Moments<T> {
         match &mut self.states {
             States::Two(states) => states.load_state_dict(steps, dict),
             States::Three(states) => states.load_state_dict(steps, dict),
-        }
-    }
-
-    /// Whether a state dict can be loaded.
-    fn check_state_dict(&self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
-        match &self.states {
-            States::Two(states) => states.check_state_dict(steps, dict).map(|_| ()),
-            States::Three(states) => states.check_state_dict(steps, dict).map(|_| ()),
         }
     }
 }
@@ -327,15 +326,4 @@ adam! {
     /// whatever their gradient. Loshchilov, Hutter 2017 (arXiv 1711.05101). Steps are counted as
     /// in [`Adam`].
     AdamW, Group::by_rank, true
-}
-
-impl<T: Real> AdamW<T> {
-    /// Whether a state dict can be loaded.
-    pub(super) fn check_state_dict(
-        &self,
-        steps: u64,
-        dict: &StateDict<T>,
-    ) -> Result<(), LoadError> {
-        self.0.check_state_dict(steps, dict)
-    }
 }

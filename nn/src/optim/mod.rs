@@ -9,7 +9,7 @@
 //! write. This is sign descent with momentum, with a state dict and checks of gradients:
 //!
 //! ```
-//! use retrograd_autograd::Gradients;
+//! use retrograd_autograd::{Gradients, Var};
 //! use retrograd_nn::optim::{Group, Optimizer, ParamStates, StepError};
 //! use retrograd_nn::{Layer, LoadError, Module, Pass, StateDict, Linear};
 //! use retrograd_tensor::{Tensor, random::Rng};
@@ -49,8 +49,8 @@
 //! let layer = Linear::new(2, 1, &mut Rng::new(1));
 //! let groups = Group::all(&layer, 0.0);
 //! let mut optimizer = Signum { lr: 0.01, states: ParamStates::new(["velocity"], groups).unwrap() };
-//! let x = Tensor::from([[1.0, 2.0], [3.0, 4.0]]);
-//! let loss = || layer.forward(&(&x).into(), &mut Pass::eval()).square().mean(..);
+//! let x = Var::constant(Tensor::from([[1.0, 2.0], [3.0, 4.0]]));
+//! let loss = || layer.forward(&x, &mut Pass::eval()).square().mean(..);
 //! let before = loss().item();
 //! for _ in 0..10 {
 //!     optimizer.step(&loss().backward()).unwrap();

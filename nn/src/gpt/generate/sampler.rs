@@ -14,10 +14,10 @@ use retrograd_tensor::{Real, Tensor};
 /// use retrograd_nn::Sampler;
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
-/// let sampler = Sampler { temperature: 1.0, top_p: Some(0.9), ..Sampler::default() };
+/// let sampler = Sampler { temperature: 1.0, top_p: Some(0.85), ..Sampler::default() };
 /// let logits = Tensor::from([0.7f64, 0.2, 0.06, 0.04]).ln();
 /// let tokens: Vec<i64> = sampler.distribution(&logits, &[]).iter().map(|&(token, _)| token).collect();
-/// assert_eq!(tokens, [0, 1]); // 0.7 + 0.2 >= 0.9
+/// assert_eq!(tokens, [0, 1]); // 0.7 + 0.2 >= 0.85
 /// assert!(sampler.draw(&logits, &mut Rng::new(1)) < 2);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
