@@ -241,3 +241,28 @@ fn an_interrupted_run_leaves_its_curve() {
     assert!(svg.contains("held-out windows"), "{svg}");
     assert!(place.path("run/best.safetensors").exists());
 }
+
+#[test]
+fn a_checkpoint_from_before_there_were_tokenizers_loads() {
+    let place = Place::new();
+    train(&place, "run", &["--steps", "4"]);
+    let sample = ["--sample", "Once", "--tokens", "20", "--out", "run"];
+    let (text, evaluated) =
+        (place.run(&sample).ok(), place.run(&["--evaluate", "--out", "run"]).ok());
+    let path = place.path("run/checkpoint.safetensors");
+    let mut file = Checkpoint::load(&path).unwrap();
+    let tokenizer: Value = file.read_note("tokenizer").unwrap();
+    let mut recipe: Value = file.read_note("recipe").unwrap();
+    recipe.as_object_mut().unwrap().remove("tokenizer");
+    file.note("recipe", &recipe);
+    file.note("vocabulary", &tokenizer["characters"]);
+    for name in ["tokenizer", "best", "history"] {
+        assert!(file.notes.remove(name).is_some());
+    }
+    file.save(&path).unwrap();
+    assert_eq!(place.run(&sample).ok(), text);
+    assert_eq!(place.run(&["--evaluate", "--out", "run"]).ok(), evaluated);
+    place.run(&["--resume", "--steps", "6", "--quiet", "--out", "run"]).ok();
+    let tokenizer_now = Checkpoint::load(&path).unwrap().read_note::<Value>("tokenizer").unwrap();
+    assert_eq!(tokenizer_now, tokenizer);
+}
