@@ -3,9 +3,9 @@
 usage: quality.py NAME=FOLDER [NAME=FOLDER ..] [--point NAME SECONDS LOSS] [--aim NAME LOSS] --out FILE
 
 FOLDER is the folder of a run; its log.jsonl has the time of each step and the losses. The time is that of
-the training steps, without evaluations. The losses during a run are those of a part of the held-out text; the
-last one, drawn as a dot, is that of all of it. --point adds a dot, such as the result of another program,
-and --aim a horizontal line. The picture is an SVG file.
+the training steps, without evaluations. The curve is the loss of a part of the held-out text, the dot that of
+all of it at the end of the run. --point adds a dot, such as the result of another program, and --aim a
+horizontal line. The picture is an SVG file.
 """
 
 import argparse
@@ -19,36 +19,34 @@ from picture import FAINT, INK, MUTED, line, svg, text  # noqa: E402
 
 COLORS = ["#5b6ea8", "#c08a1e", "#2f7d5b", "#b3423a", "#7a4f9c"]
 LEFT, TOP, WIDTH, HEIGHT = 60, 50, 620, 330
+TIMES = [0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 18000]  # of ticks, seconds
 
 
 def curve(folder):
-    """Pairs of training time in seconds and held-out loss."""
-    seconds, points = {0: 0.0}, {}
+    """Pairs of training time in seconds and held-out loss: those of the curve, and that of the end."""
+    seconds, points, end = {0: 0.0}, {}, None
     for entry in map(json.loads, open(pathlib.Path(folder) / "log.jsonl")):
         if "ms" in entry:
             seconds[entry["step"]] = seconds[entry["step"] - 1] + entry["ms"] / 1e3
         elif "val_loss" in entry and entry.get("step", 0) > 0:
             points[entry["step"]] = entry["val_loss"]
-    return [(seconds[step], loss) for step, loss in sorted(points.items())]
-
-
-def ticks(low, high):
-    """1, 2 and 5 times powers of ten."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    every = (m * 10.0**p for p in powers for m in (1, 2, 5))
-    return [t for t in every if low <= t <= high]
+        elif "done" in entry:
+            end = (seconds[entry["steps"]], entry["val_loss"])
+    # Older logs have the loss of the whole text as the last evaluation, too.
+    every = [(seconds[step], loss) for step, loss in sorted(points.items())]
+    return [p for p in every if p != end], end
 
 
 def duration(seconds):
-    return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:.3g} min"
+    return f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.2g} min"
 
 
 def draw(curves, points, aims):
-    seconds = [s for c in curves.values() for s, _ in c] + [s for _, s, _ in points]
-    losses = [loss for c in curves.values() for _, loss in c] + [p[2] for p in points]
-    losses += [loss for _, loss in aims]
+    every = [p for c, end in curves.values() for p in [*c, end]] + [p[1:] for p in points]
+    seconds = [s for s, _ in every]
+    losses = [loss for _, loss in every] + [loss for _, loss in aims]
     low, high = min(seconds) * 0.8, max(seconds) * 1.25
-    bottom, top = math.floor(min(losses) * 10) / 10, min(math.ceil(max(losses) * 10) / 10, 2.6)
+    bottom, top = math.floor(min(losses) * 10 - 0.5) / 10, min(math.ceil(max(losses) * 10) / 10, 2.6)
 
     def x(s):
         return LEFT + WIDTH * math.log(s / low) / math.log(high / low)
@@ -62,9 +60,7 @@ def draw(curves, points, aims):
         if i % 2 == 0:
             parts += [line(LEFT, y(loss), LEFT + WIDTH, y(loss), FAINT)]
             parts += [text(LEFT - 8, y(loss) + 4, f"{loss:.1f}", 11, MUTED, "end")]
-    minutes = [t for t in (1, 2, 5, 10, 20, 30, 60, 120) if low < 60 * t < high]
-    times = [t for t in ticks(low, min(high, 50))] + [60 * t for t in minutes]
-    for t in times:
+    for t in [t for t in TIMES if low < t < high]:
         parts += [line(x(t), TOP, x(t), TOP + HEIGHT, FAINT)]
         parts += [text(x(t), TOP + HEIGHT + 18, duration(t), 11, MUTED, "middle")]
     parts.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, "training time", 12, INK, "middle"))
@@ -72,16 +68,16 @@ def draw(curves, points, aims):
     for name, loss in aims:
         parts.append(line(LEFT, y(loss), LEFT + WIDTH, y(loss), MUTED, 1, "5 4"))
         parts.append(text(LEFT + 6, y(loss) - 5, f"{name}: {loss:g}", 11, MUTED))
-    for color, (name, c) in zip(COLORS, curves.items()):
+    for color, (c, _) in zip(COLORS, curves.values()):
         for (s, a), (t, b) in zip(c, c[1:]):
             parts.append(line(x(s), y(a), x(t), y(b), color, 2))
-        points = [*points, (name, *c[-1], color)]
-    for name, s, loss, *color in points:
-        color = color[0] if color else INK
+    ends = [(name, *end, color, 16) for color, (name, (_, end)) in zip(COLORS, curves.items())]
+    for name, s, loss, color, dy in [*ends, *((*point, INK, -8) for point in points)]:
         parts.append(f'<circle cx="{x(s):.1f}" cy="{y(loss):.1f}" r="4" fill="{color}"/>')
-        label = f"{name}: {loss:.3f}, {duration(float(f'{s:.3g}'))}"
-        anchor, dx = ("end", -8) if x(s) > LEFT + WIDTH / 2 else ("start", 8)
-        parts.append(text(x(s) + dx, y(loss) - 8, label, 12, color, anchor))
+        label = f"{name}: {loss:.3f}, {duration(s)}"
+        fits = x(s) + 7 * len(label) < LEFT + WIDTH
+        anchor, dx = ("start", 8) if fits else ("end", -8)
+        parts.append(text(x(s) + dx, y(loss) + dy, label, 12, color, anchor))
     return svg(LEFT + WIDTH + 30, TOP + HEIGHT + 60, parts)
 
 
@@ -96,8 +92,8 @@ def main():
     for run in args.runs:
         name, _, folder = run.partition("=")
         curves[name] = curve(folder)
-        if not curves[name]:
-            sys.exit(f"{folder} has no evaluation after step 0")
+        if curves[name][1] is None:
+            sys.exit(f"{folder}: the run is not finished")
     points = [(name, float(s), float(loss)) for name, s, loss in args.point]
     aims = [(name, float(loss)) for name, loss in args.aim]
     pathlib.Path(args.out).write_text(draw(curves, points, aims))
