@@ -5,6 +5,7 @@ use retrograd_tensor::cost::Cost;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
+use retrograd_tensor::par::span;
 use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;
@@ -244,6 +245,7 @@ impl<T: Real> Gradients<T> {
             format!("the largest norm must be at least 0, got {max}")
         })
         .or_panic();
+        let _span = span("clip_norm");
         let norm = self.norm();
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {

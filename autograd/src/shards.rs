@@ -52,13 +52,18 @@ pub fn sharded<T: Real>(
     // Errors are returned, so that they are reported at the caller's line.
     let part = |i| {
         let (index, weight) = parts[i];
+        let forward = par::span("forward");
         let loss = mean(index) * T::from_f64(weight);
         let value = loss.value().clone();
+        drop(forward);
+        let _backward = par::span("backward");
         Backprop::from(&loss).try_run().map(|gradients| (value.item(), gradients))
     };
     let mut losses = Vec::with_capacity(parts.len());
     let mut sum = Gradients::empty();
-    for part in par::shards(parts.len(), part) {
+    let parts = par::shards(parts.len(), part);
+    let _span = par::span("sum of gradients");
+    for part in parts {
         match part {
             Ok((loss, gradients)) => {
                 losses.push(loss);

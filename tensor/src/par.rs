@@ -7,6 +7,12 @@
 //! A thread that is blocked in rayon may execute any other task of its pool. So every distributed
 //! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that
 //! thread blocks in the default ones.
+//!
+//! [`record`] records the regions of a closure, and their tasks.
+
+mod record;
+
+pub use record::{Divide, Division, Part, Recording, Region, Span, Task, record, span};
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
@@ -31,7 +37,13 @@ pub fn threads() -> usize {
 /// use retrograd_tensor::{par, with_threads};
 /// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
 /// ```
+#[track_caller]
 pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
+    let region = record::region(Division::Shards, Cost(0), 0);
+    let f = |i| {
+        let _task = record::task(&region);
+        f(i)
+    };
     let threads = threads();
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
@@ -74,13 +86,21 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
     };
     let settings = Settings { single_threaded: false, ..Settings::current() };
+    let region = record::region(Division::Pool, Cost(0), 0);
     // On a thread of another pool, this blocks there.
-    in_default_settings(|| pool.install(|| settings.run(f)))
+    in_default_settings(|| {
+        pool.install(|| {
+            settings.run(|| {
+                let _task = record::task(&region);
+                f()
+            })
+        })
+    })
 }
 
-/// Runs `f` once on every thread that parallel work uses, at the same time.
+/// Runs `f` once on every thread that parallel work uses, at the same time. It is not recorded.
 pub fn on_every_thread(f: impl Fn() + Sync) {
-    let here = Settings::current();
+    let here = Settings { recording: false, ..Settings::current() };
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
@@ -127,6 +147,7 @@ fn in_current_settings<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + S
 
 /// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the
 /// chunk.
+#[track_caller]
 pub fn fill<T: Send>(
     out: &mut [T],
     chunk: usize,
@@ -138,12 +159,18 @@ pub fn fill<T: Send>(
 
 /// [`fill`], compiled once per type of element instead of once per `f`.
 #[inline(never)]
+#[track_caller]
 fn fill_dyn<T: Send>(
     out: &mut [T],
     chunk: usize,
     cost: Cost,
     f: &(dyn Fn(usize, &mut [T]) + Send + Sync),
 ) {
+    let region = record::region(Division::Chunks, cost, out.len());
+    let f = |first, part: &mut [T]| {
+        let _task = record::task(&region);
+        f(first, part);
+    };
     if should_parallelize(cost, out.len()) && out.len() > chunk {
         let f = |(i, part): (usize, _)| f(i * chunk, part);
         let f = in_current_settings(&f);
@@ -154,12 +181,18 @@ fn fill_dyn<T: Send>(
 }
 
 /// Fills two outputs together, chunk `i` of one with chunk `i` of the other.
+#[track_caller]
 pub fn fill2<T: Send, U: Send>(
     (a, chunk_a): (&mut [T], usize),
     (b, chunk_b): (&mut [U], usize),
     cost: Cost,
     f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
 ) {
+    let region = record::region(Division::Chunks, cost, a.len().max(b.len()));
+    let f = |i, a: &mut [T], b: &mut [U]| {
+        let _task = record::task(&region);
+        f(i, a, b);
+    };
     if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
@@ -179,12 +212,18 @@ pub fn fill2<T: Send, U: Send>(
 /// let squares = par::map(4, 1, Cost::CHEAP, |i| i * i);
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
+#[track_caller]
 pub fn map<R: Send>(
     n: usize,
     elements: usize,
     cost: Cost,
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
+    let region = record::region(Division::Chunks, cost, n.saturating_mul(elements));
+    let f = |i| {
+        let _task = record::task(&region);
+        f(i)
+    };
     if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
         let f = in_current_settings(&f);
         in_default_settings(|| (0..n).into_par_iter().map(f).collect())
@@ -194,13 +233,43 @@ pub fn map<R: Send>(
 }
 
 /// Calls `f` on every item, each of which has `elements` elements.
+#[track_caller]
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
+    let region = record::region(Division::Chunks, cost, items.len() * elements);
+    let f = |item| {
+        let _task = record::task(&region);
+        f(item);
+    };
     if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
         let f = in_current_settings(&f);
         in_default_settings(|| items.into_par_iter().for_each(f));
     } else {
         items.into_iter().for_each(f);
     }
+}
+
+/// Runs `f`, which one thread computes because it is small or the only thread. In a record it is a
+/// region of one task, which more threads would divide as `divide` says.
+///
+/// ```
+/// # use retrograd_tensor::cost::Cost;
+/// # use retrograd_tensor::par;
+/// let halves = || |threads: usize| vec![vec![1.0 / threads as f64; threads]];
+/// let (sum, recording) = par::record(|| par::undivided(Cost::CHEAP, 4, halves, || 1 + 2 + 3 + 4));
+/// assert_eq!((sum, recording.counts()), (10, (1, 1)));
+/// ```
+#[track_caller]
+#[inline]
+pub fn undivided<R, D: Fn(usize) -> Vec<Vec<f64>> + Send + Sync + 'static>(
+    cost: Cost,
+    elements: usize,
+    divide: impl FnOnce() -> D,
+    f: impl FnOnce() -> R,
+) -> R {
+    let division = || Division::ByThreads(std::sync::Arc::new(divide()));
+    let region = record::region_with(division, cost, elements);
+    let _task = record::task(&region);
+    f()
 }
 
 #[cfg(test)]
@@ -218,6 +287,7 @@ mod tests {
         precision: MatmulPrecision::Bf16,
         grad: false,
         single_threaded: false,
+        recording: false,
     };
 
     #[test]

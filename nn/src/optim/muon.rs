@@ -240,11 +240,13 @@ pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
 
 impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let _span = par::span("muon");
         self.matrices.check(grads)?;
         if let Some(rest) = &mut self.rest {
             rest.step(grads)?;
         }
         let updates = self.updates(grads);
+        let _span = par::span("weights");
         let lr = self.config.lr;
         let scales: Vec<f64> =
             updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
