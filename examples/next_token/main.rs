@@ -24,6 +24,7 @@ mod recipe;
 mod rescue;
 mod run;
 mod samples;
+mod scaling;
 mod signals;
 mod stop;
 #[path = "../common/svg.rs"]
@@ -68,6 +69,7 @@ fn begin(args: &Args) -> Result<()> {
     match &args.sample {
         Some(prompt) => sample(args, prompt),
         None if args.evaluate => evaluate::evaluate(args),
+        None if args.scaling => scaling::scaling(args),
         None => train_run(args),
     }
 }
@@ -124,8 +126,17 @@ fn train_run(args: &Args) -> Result<()> {
     })
 }
 
-/// A new run with its text and its folder, from the flags.
-fn fresh(args: &Args) -> Result<Beginning> {
+/// What the flags of a new run say.
+struct Asked {
+    recipe: Recipe,
+    text: Text,
+    tokenizer: Tokenizer,
+    corpus: Corpus,
+    parent: Option<Parent>,
+}
+
+/// The recipe and the text of a new run, from the flags.
+fn asked(args: &Args) -> Result<Asked> {
     let parent = args.init_from.as_deref().map(Parent::load).transpose()?;
     let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
     let mut recipe = args.recipe(&base);
@@ -145,6 +156,22 @@ fn fresh(args: &Args) -> Result<Beginning> {
     };
     corpus.check(recipe.context).or_else(failed)?;
     recipe.check_memory(tokenizer.vocab_size())?;
+    Ok(Asked { recipe, text, tokenizer, corpus, parent })
+}
+
+/// A new run without a folder.
+fn new_run_and_corpus(args: &Args) -> Result<(Run, Corpus)> {
+    let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
+    let mut run = Run::new(recipe, text.source, tokenizer)?;
+    if let Some(parent) = &parent {
+        run.init_from(&parent.run, &parent.name)?;
+    }
+    Ok((run, corpus))
+}
+
+/// A new run with its text and its folder, from the flags.
+fn fresh(args: &Args) -> Result<Beginning> {
+    let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
     let folder = Folder::fresh(args.out.as_deref())?;
     tokenizer.save(&folder.tokenizer()).or_else(failed)?;
     let mut run = Run::new(recipe, text.source.clone(), tokenizer)?;

@@ -87,7 +87,7 @@ pub fn train(
 }
 
 /// One step: batch, loss, gradients, clipping, update.
-fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
+pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     let start = Instant::now();
     let Recipe { batch, context, .. } = run.recipe;
     let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));
