@@ -177,6 +177,24 @@ impl<T: Real> Gradients<T> {
         }
     }
 
+    /// The sum of several passes, added in order: the bits of [`Gradients::accumulate`], one after the
+    /// other. All tensors are distributed to threads at once.
+    pub(crate) fn sum(passes: Vec<Gradients<T>>) -> Self {
+        let mut terms: BTreeMap<Id, Vec<Tensor<T>>> = BTreeMap::new();
+        for (id, g) in passes.into_iter().flat_map(|pass| pass.by_id) {
+            terms.entry(id).or_default().push(g);
+        }
+        let (ids, mut sums): (Vec<Id>, Vec<_>) = (terms.into_iter())
+            .map(|(id, terms)| {
+                let mut terms = terms.into_iter();
+                (id, (terms.next().expect("pushed with its id"), terms))
+            })
+            .unzip();
+        add_terms::<T, 3>(&mut sums);
+        add_terms::<T, 1>(&mut sums);
+        Gradients::new(ids.into_iter().zip(sums.into_iter().map(|(sum, _)| sum)).collect())
+    }
+
     /// Multiplies all by a number.
     ///
     /// ```
@@ -305,6 +323,42 @@ impl<T: Real> Update<T, 1, 0> for Scale<T> {
     }
 }
 
+/// A sum so far, and the terms that are not in it.
+type Terms<T> = (Tensor<T>, std::vec::IntoIter<Tensor<T>>);
+
+/// Adds the next `N` terms to every sum that has so many left, until none has.
+fn add_terms<T: Real, const N: usize>(sums: &mut [Terms<T>]) {
+    loop {
+        let next = sums.iter_mut().filter(|(_, terms)| terms.len() >= N);
+        let mut next: Vec<(&mut Tensor<T>, [Tensor<T>; N])> = next
+            .map(|(sum, terms)| (sum, std::array::from_fn(|_| terms.next().expect("N terms"))))
+            .collect();
+        if next.is_empty() {
+            return;
+        }
+        let items = next.iter_mut().map(|(sum, terms)| {
+            let (w, r) = ([&mut **sum], terms.each_ref());
+            Item { op: Add, w, r }
+        });
+        update_all("accumulate", items.collect());
+    }
+}
+
+/// `x + a + b + ..`, in place, from the left.
+#[derive(Clone, Copy)]
+struct Add;
+
+impl<T: Real, const N: usize> Update<T, 1, N> for Add {
+    const COST: Cost = Cost(Cost::MOVE.0 / 2 * (1 + N as u32));
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [mut x]: [S::V; 1], terms: [S::V; N]) -> [S::V; 1] {
+        for i in 0..N {
+            x = s.add(x, terms[i]);
+        }
+        [x]
+    }
+}
+
 /// `√Σg²` of one tensor, given the sum; NaN if it is not finite. Where squares overflow or
 /// vanish, they are taken again relative to the largest element.
 fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
@@ -321,4 +375,33 @@ fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
         return f64::NAN;
     }
     (g / top).square().sum(..).item().to_f64().sqrt() * top.to_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_tensor::random::Rng;
+
+    #[test]
+    fn a_sum_has_the_bits_of_accumulation() {
+        let [x, y] = [&[300][..], &[7, 5]].map(|shape| Var::leaf(Tensor::<f32>::zeros(shape)));
+        for passes in 0..10 {
+            let rng = &mut Rng::new(passes);
+            let mut pass = |i: u64| {
+                let (a, b) = (Tensor::randn([300], rng), Tensor::randn([5, 7], rng).t());
+                let ids = [x.id().unwrap(), y.id().unwrap()];
+                // One of the passes does not reach `y`.
+                let all = ids.into_iter().zip([a, b]).take(if i == 2 { 1 } else { 2 });
+                Gradients::new(all.collect())
+            };
+            let passes: Vec<Gradients<f32>> = (0..passes).map(&mut pass).collect();
+            let mut one_by_one = Gradients::<f32>::empty();
+            passes.iter().for_each(|pass| one_by_one.accumulate(pass.clone()));
+            let sum = Gradients::sum(passes);
+            assert_eq!(sum.len(), one_by_one.len());
+            for ((id, a), (other, b)) in sum.iter().zip(one_by_one.iter()) {
+                assert_eq!((id, a.to_vec()), (other, b.to_vec()));
+            }
+        }
+    }
 }

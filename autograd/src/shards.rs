@@ -59,20 +59,19 @@ pub fn sharded<T: Real>(
         let _backward = par::span("backward");
         Backprop::from(&loss).try_run().map(|gradients| (value.item(), gradients))
     };
-    let mut losses = Vec::with_capacity(parts.len());
-    let mut sum = Gradients::empty();
+    let (mut losses, mut gradients) = (Vec::new(), Vec::new());
     let parts = par::shards(parts.len(), part);
     let _span = par::span("sum of gradients");
     for part in parts {
         match part {
-            Ok((loss, gradients)) => {
+            Ok((loss, of_part)) => {
                 losses.push(loss);
-                sum.accumulate(gradients);
+                gradients.push(of_part);
             }
             Err(why) => panic!("{why}"),
         }
     }
-    (losses.into_iter().sum(), sum)
+    (losses.into_iter().sum(), Gradients::sum(gradients))
 }
 
 /// The parts to be computed, and the weights of their means.
