@@ -19,23 +19,26 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings::Settings;
 use rayon::prelude::*;
 
-/// The number of threads that parallel work on this thread uses.
+/// The number of threads that parallel work on this thread uses; in one of fewer [`shards`] than
+/// threads, its share of them.
 ///
 /// ```
 /// # use retrograd_tensor::{threads, with_threads};
 /// assert_eq!(with_threads(3, threads), 3);
 /// ```
 pub fn threads() -> usize {
-    if Settings::current().single_threaded { 1 } else { rayon::current_num_threads() }
+    let Settings { single_threaded, sharing, .. } = Settings::current();
+    if single_threaded { 1 } else { rayon::current_num_threads().div_ceil(sharing) }
 }
 
 /// `f(0), f(1), ..` in order, in parallel: large shards of work that contain parallel work
 /// themselves. If there are at least as many shards as threads, the work inside a shard stays on
-/// one thread and in its caches.
+/// one thread and in its caches. Otherwise it is divided as for its share of the threads.
 ///
 /// ```
 /// use retrograd_tensor::{par, with_threads};
 /// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
+/// assert_eq!(with_threads(8, || par::shards(3, |_| par::threads())), [3; 3]);
 /// ```
 #[track_caller]
 pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
@@ -48,7 +51,9 @@ pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R>
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
     }
-    let settings = Settings { single_threaded: n >= threads, ..Settings::current() };
+    let here = Settings::current();
+    let settings =
+        Settings { single_threaded: n >= threads, sharing: here.sharing.saturating_mul(n), ..here };
     let one = |i| settings.run(|| f(i));
     in_default_settings(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
 }
@@ -85,7 +90,7 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         Ok(pool) => pool,
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
     };
-    let settings = Settings { single_threaded: false, ..Settings::current() };
+    let settings = Settings { single_threaded: false, sharing: 1, ..Settings::current() };
     let region = record::region(Division::Pool, Cost(0), 0);
     // On a thread of another pool, this blocks there.
     in_default_settings(|| {
@@ -287,12 +292,13 @@ mod tests {
         precision: MatmulPrecision::Bf16,
         grad: false,
         single_threaded: false,
+        sharing: 1,
         recording: false,
     };
 
     #[test]
     fn other_threads_inherit_the_settings() {
-        let single = Settings { single_threaded: true, ..UNUSUAL };
+        let single = Settings { single_threaded: true, sharing: 3, ..UNUSUAL };
         for here in [Settings::DEFAULT, UNUSUAL] {
             let right = || assert_eq!(Settings::current(), here);
             here.run(|| {
@@ -302,7 +308,8 @@ mod tests {
                     fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
                     map(64, 1, MUCH, |_| right());
                     each(vec![(); 64], 1, MUCH, |()| right());
-                    shards(2, |_| right());
+                    let shared = Settings { sharing: 2, ..here };
+                    shards(2, |_| assert_eq!(Settings::current(), shared));
                     on_every_thread(right);
                     right();
                 });
@@ -316,6 +323,16 @@ mod tests {
                 });
             });
         });
+    }
+
+    #[test]
+    fn shards_have_their_share_of_the_threads() {
+        let inside = |n| with_threads(7, || shards(n, |_| threads()))[0];
+        assert_eq!([1, 2, 3, 4, 6, 7, 9].map(inside), [7, 4, 3, 2, 2, 1, 1]);
+        let nested = || shards(3, |_| shards(2, |_| threads())[0])[0];
+        assert_eq!([5, 6, 12, 13].map(|n| with_threads(n, nested)), [1, 1, 2, 3]);
+        let pool = || shards(2, |_| with_threads(5, threads))[0];
+        assert_eq!(with_threads(6, pool), 5);
     }
 
     fn wait_for(condition: impl Fn() -> bool) {

@@ -7,7 +7,8 @@
 //!   it has more than one task. Other regions are serial.
 //! - If [`par::shards`](crate::par::shards) has at least as many shards as there are cores, the regions
 //!   inside a shard are not distributed.
-//! - A matrix product is divided as for that number of threads. The time of a task relative to that
+//! - A matrix product is divided as for [`par::threads`](crate::par::threads): inside of fewer shards,
+//!   for their share of the cores. The time of a task relative to that
 //!   of the whole product is estimated by the cost model.
 //! - Tasks are started in order, each as soon as a core is free (list scheduling: Graham 1969). A
 //!   thread that waits for its region gives its core to other tasks.
@@ -15,14 +16,15 @@
 //!   rayon divides a region in halves.
 //!
 //! No schedule is faster than the larger one of `T₁ / P`, the work divided by the number of cores, and
-//! `T∞`, the longest chain of work that cannot be computed at the same time (the *span*; Brent 1974):
-//! [`Prediction::least`].
+//! `T∞`, the longest chain of work that cannot be computed at the same time (the *span*):
+//! [`Prediction::least`]. Without overhead, thresholds and shards, none of list scheduling is slower than
+//! `T₁ / P + T∞` (Graham 1969, Brent 1974).
 //!
 //! The model assumes that a task takes the same time on every core, no matter what the other cores do. It
 //! leaves out that cores share the bandwidth of the memory and the last cache, that data moves between
 //! the private caches of cores, that two threads of one core share its units (SMT), that the clock
 //! rate falls when more cores are busy, and that a task is started a little later on a core of another socket.
-//! So a prediction is a bound from above on the speedup that the division of the work allows.
+//! So a prediction says what the division of the work allows, and a machine may give less.
 
 use crate::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
@@ -67,6 +69,11 @@ pub struct Prediction {
     pub seconds: f64,
     /// The time on one core divided by that.
     pub speedup: f64,
+    /// The part of all cores' time in which they are idle, from 0 to 1.
+    pub idle: f64,
+    /// The part of all cores' time that dividing the work costs, from 0 to 1: starting regions, and
+    /// small blocks of matrix products instead of large ones.
+    pub extra: f64,
     /// The lower bound of the time, in seconds: the larger one of work / cores and the span.
     pub least: f64,
     /// Where the time goes, the places that keep the most cores idle first.
@@ -116,10 +123,14 @@ pub fn predict(recording: &Recording, rules: Rules) -> Prediction {
     let mut simulation = Simulation::new(rules);
     simulation.run(&recording.task);
     let seconds = simulation.now;
+    let (all, busy) = (seconds * rules.cores as f64, simulation.busy_before(seconds));
+    let part = |time: f64| if all > 0.0 { time.max(0.0) / all } else { 0.0 };
     Prediction {
         cores: rules.cores,
         seconds,
         speedup: if seconds > 0.0 { work / seconds } else { 1.0 },
+        idle: part(all - busy),
+        extra: part(busy - work),
         least: (work / rules.cores as f64).max(span(&recording.task, rules.cores)),
         places: simulation.places(),
     }
@@ -196,8 +207,8 @@ struct Strand<'a> {
     product: Option<Name>,
     /// A task without parts: its place and time.
     leaf: Option<(Name, f64)>,
-    /// Whether it distributes nothing.
-    single: bool,
+    /// The number of cores that it divides products for; with 1, it distributes nothing.
+    threads: usize,
     /// The strand that waits for it.
     parent: Option<usize>,
     /// The tasks that are ready when its segment ends.
@@ -275,7 +286,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(&mut self, task: &'a Task) {
-        let whole = self.strand(Some((&task.parts, None)), None, self.rules.cores == 1, None);
+        let whole = self.strand(Some((&task.parts, None)), None, self.rules.cores, None);
         self.resumed.push_back(whole);
         self.start_all();
         while let Some(Reverse((Time(end), segment))) = self.running.pop() {
@@ -290,7 +301,7 @@ impl<'a> Simulation<'a> {
         &mut self,
         parts: Option<(&'a [Part], Option<Name>)>,
         leaf: Option<(Name, f64)>,
-        single: bool,
+        threads: usize,
         parent: Option<usize>,
     ) -> usize {
         let cursor = parts.map(|(parts, name)| Cursor { parts: parts.iter(), name });
@@ -299,7 +310,7 @@ impl<'a> Simulation<'a> {
             stages: Vec::new(),
             product: None,
             leaf,
-            single,
+            threads,
             parent,
             children: Vec::new(),
             waits_for: 0,
@@ -382,31 +393,31 @@ impl<'a> Simulation<'a> {
 
     /// Begins a region; true if it is distributed.
     fn region(&mut self, strand: usize, region: &'a Region, name: Name) -> bool {
-        let cores = self.rules.cores;
-        let large = region.estimate >= self.rules.threshold && !self.strands[strand].single;
+        let threads = self.strands[strand].threads;
+        let large = region.estimate >= self.rules.threshold && threads > 1;
         match &region.division {
             Division::ByThreads(divide) if large => {
                 let seconds: f64 = region.tasks.iter().map(Task::seconds).sum();
                 let scaled = |stage: Vec<f64>| stage.into_iter().map(|x| x * seconds).collect();
-                let stages = divide(cores).into_iter().rev().map(scaled);
+                let stages = divide(threads).into_iter().rev().map(scaled);
                 let stages: Vec<Vec<f64>> = stages.collect();
                 let at = &mut self.strands[strand];
                 (at.stages, at.product) = (stages, Some(name));
                 return false; // the stages are next
             }
             Division::Chunks if large && region.tasks.len() > 1 => {
-                self.distribute(strand, region, name, false);
+                self.distribute(strand, region, name, threads);
                 return true;
             }
-            Division::Shards if region.tasks.len() > 1 && !self.strands[strand].single => {
-                self.distribute(strand, region, name, region.tasks.len() >= cores);
+            Division::Shards if region.tasks.len() > 1 && threads > 1 => {
+                self.distribute(strand, region, name, threads.div_ceil(region.tasks.len()));
                 return true;
             }
             _ => {}
         }
         // In order, on this core.
         let small = matches!(region.division, Division::Chunks | Division::ByThreads(_)) && !large;
-        let name = match self.strands[strand].single {
+        let name = match threads == 1 {
             true => name,
             false if small => self.names.get(Some(name), "(too small to divide)"),
             false => self.names.get(Some(name), "(one task)"),
@@ -429,7 +440,7 @@ impl<'a> Simulation<'a> {
                 self.log.push((name, one));
                 continue;
             }
-            let task = |seconds| self.strand(None, Some((name, seconds)), true, Some(strand));
+            let task = |seconds| self.strand(None, Some((name, seconds)), 1, Some(strand));
             let children = stage.into_iter().map(task).collect();
             self.wait_for(strand, children);
             return true;
@@ -437,10 +448,10 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    fn distribute(&mut self, strand: usize, region: &'a Region, name: Name, single: bool) {
+    fn distribute(&mut self, strand: usize, region: &'a Region, name: Name, threads: usize) {
         let task = |task: &'a Task| match task.leaf() {
-            Some(seconds) => self.strand(None, Some((name, seconds)), single, Some(strand)),
-            None => self.strand(Some((&task.parts, Some(name))), None, single, Some(strand)),
+            Some(seconds) => self.strand(None, Some((name, seconds)), threads, Some(strand)),
+            None => self.strand(Some((&task.parts, Some(name))), None, threads, Some(strand)),
         };
         let children = region.tasks.iter().map(task).collect();
         self.wait_for(strand, children);
@@ -560,6 +571,7 @@ mod tests {
         assert_eq!([one.seconds, two.seconds, three.seconds], [2.0, 1.0, 1.0]);
         assert_eq!([one.speedup, two.speedup, three.speedup], [1.0, 2.0, 2.0]);
         assert_eq!([one.least, two.least, three.least], [2.0, 1.0, 1.0]);
+        assert_eq!([one.idle, two.idle, three.idle], [0.0, 0.0, 1.0 / 3.0]);
     }
 
     #[test]
@@ -589,6 +601,9 @@ mod tests {
         let recording = recording(vec![chunks(&[1.0; 8]), work(1.0), chunks(&[1.0; 8])]);
         let seconds = |cores| predict(&recording, rules(cores)).seconds;
         assert_eq!([1, 2, 8].map(seconds), [17.0, 9.25, 3.75]);
+        let two = predict(&recording, rules(2));
+        close(two.extra, 0.25 / 18.5); // one core starts the regions
+        close(two.idle, 1.25 / 18.5); // the other one waits for this, and for the serial second
     }
 
     #[test]
@@ -628,6 +643,8 @@ mod tests {
         let inner = || task(vec![product(8.0)]);
         assert_eq!(seconds(2, &[shards(vec![inner(), inner()])]), 8.0);
         assert_eq!(on(4, &[product(8.0)]).least, 6.5);
+        // Two shards share four cores: each product is divided for two.
+        assert_eq!(seconds(4, &[shards(vec![inner(), inner()])]), 8.0 * (1.25 / 2.0 + 0.5));
     }
 
     /// A tree from a sequence of random numbers.
@@ -722,6 +739,8 @@ mod tests {
                 let lost: f64 = p.places.iter().map(|place| place.lost).sum();
                 if p.seconds > 0.0 {
                     close(lost, 1.0 - busy / p.seconds / cores as f64);
+                    close(lost, p.idle);
+                    close(p.idle + p.extra + recording.seconds() / p.seconds / cores as f64, 1.0);
                 }
             }
         }

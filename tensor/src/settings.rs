@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) grad: bool,
     /// Whether the thread distributes no work.
     pub(crate) single_threaded: bool,
+    /// The number of shards that share the threads, this one included.
+    pub(crate) sharing: usize,
     /// Whether parallel regions are recorded.
     pub(crate) recording: bool,
 }
@@ -55,6 +57,7 @@ impl Settings {
         precision: MatmulPrecision::F32,
         grad: true,
         single_threaded: false,
+        sharing: 1,
         recording: false,
     };
 
