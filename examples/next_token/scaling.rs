@@ -118,7 +118,7 @@ fn overhead(args: &Args) -> (f64, bool) {
     if args.threads() == 1 {
         return (USUAL_OVERHEAD, false);
     }
-    let times = with_threads(2, || [(); 5].map(|()| Region::measure().busy));
+    let times = with_threads(2, || [(); 12].map(|()| Region::measure().busy));
     let least = times.into_iter().fold(f64::INFINITY, f64::min);
     (least.max(0.0) * 1e-6, true)
 }
