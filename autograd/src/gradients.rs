@@ -207,17 +207,22 @@ impl<T: Real> Gradients<T> {
     /// ```
     #[inline(never)]
     pub fn norm(&self) -> f64 {
-        let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
-        let sums = square_sums(&tensors);
-        let norms: Vec<f64> = tensors.into_iter().zip(sums).map(|(g, sum)| norm(g, sum)).collect();
-        if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {
-            return norm;
-        }
-        let top = norms.iter().copied().fold(0.0, f64::max);
-        if top == 0.0 {
-            return 0.0;
-        }
-        norms.iter().map(|n| (n / top).powi(2)).sum::<f64>().sqrt() * top
+        norm_of_parts(&self.norms().into_values().collect::<Vec<_>>())
+    }
+
+    /// The Euclidean norm of each gradient, NaN if it is not finite; computed as [`Gradients::norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let grads = (&x * &x).sum(..).backward(); // [6, 8]
+    /// assert_eq!(grads.norms()[&x.id().unwrap()], 10.0);
+    /// ```
+    #[inline(never)]
+    pub fn norms(&self) -> BTreeMap<Id, f64> {
+        let sums = square_sums(&self.by_id.values().collect::<Vec<_>>());
+        self.by_id.iter().zip(sums).map(|((&id, g), sum)| (id, norm(g, sum))).collect()
     }
 
     /// Scales all so that their common norm is at most `max`, and returns the norm they had:
@@ -245,13 +250,28 @@ impl<T: Real> Gradients<T> {
         })
         .or_panic();
         let norm = self.norm();
+        self.clip_to(max, norm);
+        norm
+    }
+
+    /// Scales all as [`Gradients::clip_norm`], where `norm` is that of all gradients, of which these may be
+    /// a part.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32]));
+    /// let mut grads = (&x * &x).sum(..).backward(); // 6, and there is another gradient of 8
+    /// grads.clip_to(1.0, 10.0);
+    /// assert!((grads.norm() - 0.6).abs() < 1e-6);
+    /// ```
+    pub fn clip_to(&mut self, max: f64, norm: f64) {
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));
         }
         // A factor below 1 does not make a finite gradient infinite.
         self.known_finite = norm.is_finite();
-        norm
     }
 
     /// Whether no gradient contains NaN or an infinity.
@@ -289,6 +309,29 @@ impl<T: Real> Gradients<T> {
         let non_finite = non_finite.filter(|((_, g), sum)| is_non_finite(g, *sum));
         non_finite.map(|((&id, _), _)| id).collect()
     }
+}
+
+impl<T: Real> FromIterator<(Id, Tensor<T>)> for Gradients<T> {
+    fn from_iter<I: IntoIterator<Item = (Id, Tensor<T>)>>(gradients: I) -> Self {
+        Gradients::new(gradients.into_iter().collect())
+    }
+}
+
+/// The Euclidean norm of a vector, given those of its parts: `√Σn²`, the first one that is not finite if
+/// there is one. It neither overflows nor vanishes where the result does not.
+///
+/// ```
+/// assert_eq!(retrograd_autograd::norm_of_parts(&[3.0, 4.0]), 5.0);
+/// ```
+pub fn norm_of_parts(norms: &[f64]) -> f64 {
+    if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {
+        return norm;
+    }
+    let top = norms.iter().copied().fold(0.0, f64::max);
+    if top == 0.0 {
+        return 0.0;
+    }
+    norms.iter().map(|n| (n / top).powi(2)).sum::<f64>().sqrt() * top
 }
 
 /// `x · c`, in place.
