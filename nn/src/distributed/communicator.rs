@@ -7,7 +7,7 @@ use retrograd_tensor::Real;
 /// All ranks call the same methods in the same order, each from one thread at a time. A call returns when
 /// the data of the other ranks have arrived. Ranks that call different methods, or give counts that do not
 /// match, are an error of the program; they may wait for ever.
-pub trait Communicator: Sync {
+pub trait Communicator: Send + Sync {
     /// The number of this process, from 0.
     fn rank(&self) -> usize;
 

@@ -9,11 +9,11 @@ use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::optim::Optimizer;
 use crate::state::StateDict;
-use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights};
+use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -50,17 +50,17 @@ pub struct Timing {
 /// ranks and threads.
 ///
 /// ```
-/// use retrograd_nn::distributed::{Collectives, DataParallel, Local};
+/// use retrograd_nn::distributed::{DataParallel, Local};
 /// use retrograd_nn::optim::{Sgd, SgdConfig};
 /// use retrograd_nn::{Layer, Linear, Pass};
 /// use retrograd_autograd::Var;
 /// use retrograd_tensor::{Tensor, random::Rng};
-/// use std::thread;
+/// use std::{sync::Arc, thread};
 ///
 /// /// A step on four shards of a sample each; the new weight.
-/// fn step(comm: &dyn Collectives<f32>) -> Vec<f32> {
+/// fn step(rank: Local) -> Vec<f32> {
 ///     let model = Linear::<f32>::without_bias(2, 2, &mut Rng::new(1));
-///     let parallel = DataParallel::new(&model, comm);
+///     let parallel = DataParallel::new(&model, Arc::new(rank));
 ///     let make = |owned: &_| Ok(Box::new(Sgd::new(owned, SgdConfig::default())?) as _);
 ///     let mut sgd = parallel.optimizer(make).unwrap();
 ///     let x = Tensor::randn([4, 2], &mut Rng::new(2));
@@ -73,32 +73,32 @@ pub struct Timing {
 ///     model.weight.value().to_vec()
 /// }
 ///
-/// let alone = step(&Local::group(1)[0]);
+/// let alone = step(Local::group(1).remove(0));
 /// let results: Vec<Vec<f32>> = thread::scope(|scope| {
 ///     let ranks = Local::group(3).into_iter();
-///     let ranks: Vec<_> = ranks.map(|rank| scope.spawn(move || step(&rank))).collect();
+///     let ranks: Vec<_> = ranks.map(|rank| scope.spawn(move || step(rank))).collect();
 ///     ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
 /// });
 /// assert!(results.iter().all(|weights| *weights == alone)); // the same bits
 /// ```
-pub struct DataParallel<'a, T: Real = f32> {
-    comm: &'a dyn Collectives<T>,
+pub struct DataParallel<T: Real = f32> {
+    comm: Arc<dyn Collectives<T>>,
     plan: Plan<T>,
     reduction: Reduction,
     timing: std::sync::Mutex<Timing>,
 }
 
-impl<T: Real> fmt::Debug for DataParallel<'_, T> {
+impl<T: Real> fmt::Debug for DataParallel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
         write!(f, "DataParallel(rank {rank} of {ranks}, {} parameters)", self.plan.params.len())
     }
 }
 
-impl<'a, T: Real> DataParallel<'a, T> {
+impl<T: Real> DataParallel<T> {
     /// The parameters of a module, divided among the ranks of `comm`. Every rank must have made the module
     /// in the same way, with the same values.
-    pub fn new(module: &impl Module<T>, comm: &'a dyn Collectives<T>) -> Self {
+    pub fn new(module: &impl Module<T>, comm: Arc<dyn Collectives<T>>) -> Self {
         // Small enough to be sent while most of a small model's backward pass is still to come.
         const BUCKET_BYTES: usize = 1 << 19;
         let plan = Plan::new(module, comm.size(), BUCKET_BYTES);
@@ -146,13 +146,16 @@ impl<'a, T: Real> DataParallel<'a, T> {
             format!("{shards} shards cannot be divided among {ranks} ranks")
         })
         .or_panic();
+        if ranks == 1 {
+            return sharded(counts, mean);
+        }
         let weights = shard_weights(counts);
         let computed: Vec<bool> = weights.iter().map(|&weight| weight > 0.0).collect();
         let of_rank = |rank| shards_of(rank, ranks, shards).filter(|&i| computed[i]);
         let mine: Vec<usize> = of_rank(rank).collect();
 
         let (sender, messages) = mpsc::channel();
-        let exchange = Exchange::new(&self.plan, self.comm, self.reduction, &computed);
+        let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed);
         let (losses, sums) = thread::scope(|scope| {
             let exchange = scope.spawn(move || exchange.run(messages));
             let losses = par::shards(mine.len(), |k| {
@@ -185,6 +188,9 @@ impl<'a, T: Real> DataParallel<'a, T> {
 
     /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
     pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
+        if self.comm.size() == 1 {
+            return grads.clip_norm(max);
+        }
         let mine: BTreeMap<_, f64> = grads.norms();
         let ids = self.plan.params.iter().map(|(_, param)| param.id());
         // 0 for the gradients of others, and for parameters without a gradient: neither changes a norm.
@@ -231,6 +237,9 @@ impl<'a, T: Real> DataParallel<'a, T> {
 
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
     pub fn gather_state(&self, mine: &StateDict<T>) -> Option<StateDict<T>> {
+        if self.comm.size() == 1 {
+            return Some(mine.clone());
+        }
         let entries: Vec<(&str, Vec<usize>)> =
             mine.iter().map(|(name, x)| (name.as_str(), x.shape().to_vec())).collect();
         let json = serde_json::to_vec(&entries).expect("names and sizes");

@@ -70,8 +70,13 @@ impl Mpi {
         Ok(Mpi { rank, size, _universe: universe })
     }
 
-    /// Ends all processes of the job, without waiting for them.
-    pub fn abort(&self, code: i32) -> ! {
+    /// The number of processes of the job on this machine.
+    pub fn local_size(&self) -> usize {
+        world().split_shared(self.rank as i32).size() as usize
+    }
+
+    /// Ends all processes of the job, without waiting for them. MPI must be running.
+    pub fn abort(code: i32) -> ! {
         world().abort(code)
     }
 

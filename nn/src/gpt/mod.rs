@@ -21,7 +21,7 @@ pub use config::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 pub use feed_forward::{FeedForward, GatedMlp, Mlp};
 pub use generate::{BeyondContext, Generate, Sampler, Until, until};
 pub use names::Names;
-pub use shards::Shards;
+pub use shards::{Shards, default_shards};
 
 use crate::attention::{Capture, KvCache, Past, SinusoidalPositions};
 use crate::config_error::ConfigError;
@@ -37,7 +37,6 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
-use shards::default_shards;
 use std::sync::Arc;
 
 /// The first element with a property, and its index in row-major order.

@@ -54,8 +54,14 @@ impl<'a, T: Real, I: Integer> Shards<'a, T, I> {
     }
 }
 
-/// 1, 2 or 4: a shard with fewer tokens costs more than it saves.
-pub(super) fn default_shards(sequences: usize, tokens: usize) -> usize {
+/// The number of shards of a batch where none is given: 1, 2 or 4, with at least 384 tokens each if there are
+/// several. A shard with fewer tokens costs more than it saves.
+///
+/// ```
+/// use retrograd_nn::default_shards;
+/// assert_eq!((default_shards(12, 12 * 64), default_shards(2, 10_000)), (2, 2));
+/// ```
+pub fn default_shards(sequences: usize, tokens: usize) -> usize {
     const TOKENS: usize = 384;
     let most = sequences.min(tokens / TOKENS).clamp(1, 4);
     1 << most.ilog2()

@@ -8,14 +8,17 @@ use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Pass, StateDict};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use std::sync::Arc;
 use std::thread;
 
 /// Runs `f` on every rank of a group; the results in order.
-fn on_ranks<R: Send>(ranks: usize, f: impl Fn(&Local) -> R + Sync) -> Vec<R> {
+fn on_ranks<R: Send>(ranks: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let f = &f;
-        let threads: Vec<_> =
-            Local::group(ranks).into_iter().map(|rank| scope.spawn(move || f(&rank))).collect();
+        let threads: Vec<_> = Local::group(ranks)
+            .into_iter()
+            .map(|rank| scope.spawn(move || f(Arc::new(rank))))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
