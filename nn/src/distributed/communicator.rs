@@ -14,6 +14,10 @@ pub trait Communicator: Send + Sync {
     /// The number of processes.
     fn size(&self) -> usize;
 
+    /// Says whether other threads of this process compute at the moment: waiting then leaves them the core,
+    /// at the price of some microseconds before the arrival of data is noticed. The default is to ignore it.
+    fn set_busy(&self, _busy: bool) {}
+
     /// The bytes that each rank gives, in the order of ranks.
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>>;
 }

@@ -1,7 +1,7 @@
 //! A training step that is divided among ranks.
 
 use super::communicator::Collectives;
-use super::exchange::{Exchange, Reporter};
+use super::exchange::{Buffers, Exchange, Reporter};
 use super::idle::Idle;
 use super::plan::{Owned, Plan};
 use super::tree::shards_of;
@@ -13,7 +13,7 @@ use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights,
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -85,7 +85,8 @@ pub struct DataParallel<T: Real = f32> {
     comm: Arc<dyn Collectives<T>>,
     plan: Plan<T>,
     reduction: Reduction,
-    timing: std::sync::Mutex<Timing>,
+    timing: Mutex<Timing>,
+    buffers: Mutex<Buffers<T>>,
 }
 
 impl<T: Real> fmt::Debug for DataParallel<T> {
@@ -100,9 +101,15 @@ impl<T: Real> DataParallel<T> {
     /// in the same way, with the same values.
     pub fn new(module: &impl Module<T>, comm: Arc<dyn Collectives<T>>) -> Self {
         // Small enough to be sent while most of a small model's backward pass is still to come.
-        const BUCKET_BYTES: usize = 1 << 19;
+        const BUCKET_BYTES: usize = 1 << 20;
         let plan = Plan::new(module, comm.size(), BUCKET_BYTES);
-        DataParallel { comm, plan, reduction: Reduction::default(), timing: Default::default() }
+        DataParallel {
+            comm,
+            plan,
+            reduction: Reduction::default(),
+            timing: Mutex::default(),
+            buffers: Mutex::default(),
+        }
     }
 
     /// Sets how gradients are added.
@@ -155,12 +162,13 @@ impl<T: Real> DataParallel<T> {
         let mine: Vec<usize> = of_rank(rank).collect();
 
         let (sender, messages) = mpsc::channel();
-        let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed);
+        let buffers = &mut *locked(&self.buffers);
+        let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed, buffers);
         let (losses, sums) = thread::scope(|scope| {
             let exchange = scope.spawn(move || exchange.run(messages));
             let losses = par::shards(mine.len(), |k| {
                 let i = mine[k];
-                let reporter = Reporter { shard: i, sender: sender.clone() };
+                let mut reporter = Reporter::new(&self.plan, i, sender.clone());
                 let loss = mean(i) * T::from_f64(weights[i]);
                 let value = loss.value().clone();
                 Backprop::from(&loss).run_each(|id, gradient| reporter.gradient(id, gradient));
@@ -171,7 +179,7 @@ impl<T: Real> DataParallel<T> {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
-            *self.timing.lock().expect("nobody panics with it") = timing;
+            *locked(&self.timing) = timing;
             (losses, sums)
         });
 
@@ -183,7 +191,7 @@ impl<T: Real> DataParallel<T> {
 
     /// The time of the exchange in the last call of [`DataParallel::gradients`].
     pub fn timing(&self) -> Timing {
-        *self.timing.lock().expect("nobody panics with it")
+        *locked(&self.timing)
     }
 
     /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
@@ -216,12 +224,12 @@ impl<T: Real> DataParallel<T> {
             |rank| self.plan.of_rank(rank).filter(|&i| self.plan.params[i].1.is_trainable());
         let count = |rank| of_rank(rank).map(|i| self.plan.numel(i)).sum();
         let counts: Vec<usize> = (0..ranks).map(count).collect();
-        let mut send = Vec::with_capacity(counts[rank]);
+        let mut buffers = locked(&self.buffers);
+        let (send, receive) = buffers.of(counts.iter().sum());
         for i in of_rank(rank) {
             send.extend_from_slice(self.plan.params[i].1.value().contiguous().as_slice());
         }
-        let mut receive = vec![T::ZERO; counts.iter().sum()];
-        self.comm.all_gather(&send, &mut receive, &counts);
+        self.comm.all_gather(send, receive, &counts);
         let mut rest = &receive[..];
         for owner in 0..ranks {
             for i in of_rank(owner) {
@@ -229,7 +237,7 @@ impl<T: Real> DataParallel<T> {
                 rest = after;
                 if owner != rank {
                     let param = &self.plan.params[i].1;
-                    param.set(Tensor::from_vec(values.to_vec(), param.shape()));
+                    param.update(|value| value.make_mut().copy_from_slice(values));
                 }
             }
         }
@@ -288,4 +296,9 @@ impl<T: Real> DataParallel<T> {
         let entries = whole.iter().filter(|(name, _)| is_mine(name));
         entries.map(|(name, x)| (name.clone(), x.clone())).collect()
     }
+}
+
+/// A panic elsewhere leaves nothing half done in these.
+fn locked<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

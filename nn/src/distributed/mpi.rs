@@ -10,6 +10,7 @@ use mpi::traits::CommunicatorCollectives as _;
 use mpi::{Count, Threading};
 use retrograd_tensor::Real;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub struct Mpi {
     rank: usize,
     size: usize,
+    busy: AtomicBool,
     /// Dropping it ends MPI, which waits for all processes.
     _universe: Universe,
 }
@@ -67,7 +69,7 @@ impl Mpi {
         }
         let world = universe.world();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
-        Ok(Mpi { rank, size, _universe: universe })
+        Ok(Mpi { rank, size, busy: AtomicBool::new(false), _universe: universe })
     }
 
     /// The number of processes of the job on this machine.
@@ -105,16 +107,21 @@ fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     (counts.iter().map(|&n| count(n)).collect(), offsets)
 }
 
-/// Waits for an operation. Short ones end while it polls; then it sleeps in between.
-fn wait<'a, D: ?Sized, S: Scope<'a>>(mut request: Request<'a, D, S>) {
-    const POLLS: u32 = 100;
-    const PAUSE: Duration = Duration::from_micros(20);
+/// Waits for an operation. Short ones end while it polls; then, and from the beginning if the process is busy,
+/// it sleeps in between.
+fn wait<'a, D: ?Sized, S: Scope<'a>>(busy: &AtomicBool, mut request: Request<'a, D, S>) {
+    const POLLS: u32 = 10_000;
+    const PAUSE: Duration = Duration::from_micros(100);
     for polls in 0.. {
         match request.test() {
             Ok(_) => return,
             Err(unfinished) => request = unfinished,
         }
-        if polls < POLLS { thread::yield_now() } else { thread::sleep(PAUSE) }
+        if polls < POLLS && !busy.load(Relaxed) {
+            thread::yield_now()
+        } else {
+            thread::sleep(PAUSE)
+        }
     }
 }
 
@@ -127,23 +134,29 @@ impl Communicator for Mpi {
         self.size
     }
 
+    fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Relaxed);
+    }
+
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         let mut lens = vec![0u64; self.size];
-        gather_all(&[mine.len() as u64], &mut lens, &vec![1; self.size]);
+        self.gather_all(&[mine.len() as u64], &mut lens, &vec![1; self.size]);
         let lens: Vec<usize> = lens.into_iter().map(|n| n as usize).collect();
         let mut all = vec![0; lens.iter().sum()];
-        gather_all(mine, &mut all, &lens);
+        self.gather_all(mine, &mut all, &lens);
         let mut rest = &all[..];
         lens.iter().map(|&n| rest.split_off(..n).expect("of this rank").to_vec()).collect()
     }
 }
 
-fn gather_all<X: Equivalence>(send: &[X], receive: &mut [X], counts: &[usize]) {
-    let (counts, offsets) = layout(counts);
-    let mut receive = PartitionMut::new(receive, counts, offsets);
-    scope(|scope| {
-        wait(world().immediate_all_gather_varcount_into(scope, send, &mut receive));
-    });
+impl Mpi {
+    fn gather_all<X: Equivalence>(&self, send: &[X], receive: &mut [X], counts: &[usize]) {
+        let (counts, offsets) = layout(counts);
+        let mut receive = PartitionMut::new(receive, counts, offsets);
+        scope(|scope| {
+            wait(&self.busy, world().immediate_all_gather_varcount_into(scope, send, &mut receive));
+        });
+    }
 }
 
 impl<T: Real + Equivalence> Collectives<T> for Mpi {
@@ -159,12 +172,15 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
         let (counts, offsets) = layout(receive_counts);
         let mut receive = PartitionMut::new(receive, counts, offsets);
         scope(|scope| {
-            wait(world().immediate_all_to_all_varcount_into(scope, &send, &mut receive));
+            wait(
+                &self.busy,
+                world().immediate_all_to_all_varcount_into(scope, &send, &mut receive),
+            );
         });
     }
 
     fn all_gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
-        gather_all(send, receive, counts);
+        self.gather_all(send, receive, counts);
     }
 
     fn gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
@@ -176,17 +192,17 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
             let mut receive = PartitionMut::new(receive, counts, offsets);
             scope(|scope| {
                 let request = first.immediate_gather_varcount_into_root(scope, send, &mut receive);
-                wait(request);
+                wait(&self.busy, request);
             });
         } else {
-            scope(|scope| wait(first.immediate_gather_varcount_into(scope, send)));
+            scope(|scope| wait(&self.busy, first.immediate_gather_varcount_into(scope, send)));
         }
     }
 
     fn all_reduce(&self, send: &[T], receive: &mut [T]) {
         let sum = SystemOperation::sum();
         scope(|scope| {
-            wait(world().immediate_all_reduce_into(scope, send, receive, &sum));
+            wait(&self.busy, world().immediate_all_reduce_into(scope, send, receive, &sum));
         });
     }
 }

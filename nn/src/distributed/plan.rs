@@ -14,6 +14,8 @@ pub struct Plan<T: Real> {
     /// Indices of parameters. The parameters of the first bucket were created last: a backward pass
     /// usually completes their gradients first.
     pub buckets: Vec<Vec<usize>>,
+    /// The bucket of each parameter.
+    pub bucket_of: Vec<usize>,
 }
 
 impl<T: Real> Plan<T> {
@@ -22,7 +24,11 @@ impl<T: Real> Plan<T> {
         params.sort_by_key(|(_, param)| param.id());
         let sizes: Vec<usize> = params.iter().map(|(_, p)| p.shape().numel()).collect();
         let buckets = buckets(&sizes, bucket_bytes / size_of::<T>());
-        Plan { owner: owners(&sizes, ranks), buckets, params }
+        let mut bucket_of = vec![0; params.len()];
+        for (bucket, indices) in buckets.iter().enumerate() {
+            indices.iter().for_each(|&i| bucket_of[i] = bucket);
+        }
+        Plan { owner: owners(&sizes, ranks), buckets, bucket_of, params }
     }
 
     /// The indices of the parameters of a rank.
