@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// The variables from which the pass starts, each with its cotangent.
 pub(crate) type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
 
+/// Gradients of leaves and kept variables.
+pub(crate) type Found<T> = BTreeMap<Id, Var<T>>;
+
 /// The state of a backward pass.
 pub(crate) struct Engine<T: Real> {
     retain: bool,
@@ -26,8 +29,7 @@ pub(crate) struct Engine<T: Real> {
     oldest: Option<Id>,
     /// Operations to be differentiated, by id.
     pending: BTreeMap<Id, Pending<T>>,
-    /// Gradients of leaves and kept variables.
-    found: BTreeMap<Id, Var<T>>,
+    found: Found<T>,
 }
 
 /// An operation, and the sum so far of the gradients of each of its outputs.
@@ -48,7 +50,7 @@ impl<T: Real> Engine<T> {
     /// If an earlier pass has dropped the rule of an operation with its saved tensors, or if a rule
     /// returns too few gradients, a gradient of a wrong shape, or one for another operation.
     #[inline(never)]
-    pub(crate) fn run(self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
+    pub(crate) fn run(self, roots: Seeds<'_, T>) -> Result<Found<T>, String> {
         self.pass(roots, &mut |_, _| {})
     }
 
@@ -83,8 +85,8 @@ impl<T: Real> Engine<T> {
     fn pass(
         mut self,
         roots: Seeds<'_, T>,
-        done: &mut dyn FnMut(&Node<T>, &mut BTreeMap<Id, Var<T>>),
-    ) -> Result<BTreeMap<Id, Var<T>>, String> {
+        done: &mut dyn FnMut(&Node<T>, &mut Found<T>),
+    ) -> Result<Found<T>, String> {
         for (root, g) in roots {
             self.propagate(&root.edge, g);
         }

@@ -270,7 +270,7 @@ impl<T: Real> Part<'_, T> {
             (Part::Own(a), Part::Own(b)) => Part::Own(add(a, b)),
             // The order of two terms does not change a sum.
             (Part::Own(mut sum), Part::Received(x)) | (Part::Received(x), Part::Own(mut sum)) => {
-                sum.make_mut().iter_mut().zip(x).for_each(|(sum, &x)| *sum = *sum + x);
+                sum.make_mut().iter_mut().zip(x).for_each(|(sum, &x)| *sum += x);
                 Part::Own(sum)
             }
             (a, b) => Part::Own(a.into_tensor(param)).add(b, param),

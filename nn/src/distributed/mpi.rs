@@ -202,7 +202,7 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
     fn all_reduce(&self, send: &[T], receive: &mut [T]) {
         let sum = SystemOperation::sum();
         scope(|scope| {
-            wait(&self.busy, world().immediate_all_reduce_into(scope, send, receive, &sum));
+            wait(&self.busy, world().immediate_all_reduce_into(scope, send, receive, sum));
         });
     }
 }
