@@ -99,6 +99,17 @@ impl<T: Real> fmt::Debug for DataParallel<T> {
 impl<T: Real> DataParallel<T> {
     /// The parameters of a module, divided among the ranks of `comm`. Every rank must have made the module
     /// in the same way, with the same values.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// assert_eq!(format!("{parallel:?}"), "DataParallel(rank 0 of 1, 2 parameters)");
+    /// ```
     pub fn new(module: &impl Module<T>, comm: Arc<dyn Collectives<T>>) -> Self {
         // Small enough to be sent while most of a small model's backward pass is still to come.
         const BUCKET_BYTES: usize = 1 << 20;
@@ -113,12 +124,35 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// Sets how gradients are added.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local, Reduction};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let parallel = parallel.with_reduction(Reduction::AllReduce);
+    /// ```
     pub fn with_reduction(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
         self
     }
 
     /// The parameters of this rank. There may be none.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let names: Vec<String> = parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
+    /// assert_eq!(names, ["weight", "bias"]); // all, because there is one rank
+    /// ```
     pub fn owned(&self) -> Owned<T> {
         let mine = self.plan.of_rank(self.comm.rank());
         Owned(mine.map(|i| self.plan.params[i].clone()).collect())
@@ -129,6 +163,19 @@ impl<T: Real> DataParallel<T> {
     ///
     /// # Errors
     /// As `make`.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let sgd = parallel.optimizer(|owned| Ok(Box::new(Sgd::new(owned, SgdConfig::default())?)));
+    /// assert_eq!(sgd.unwrap().lr(), 0.01);
+    /// ```
     pub fn optimizer(
         &self,
         make: impl FnOnce(&Owned<T>) -> Result<Box<dyn Optimizer<T>>, ConfigError>,
@@ -142,6 +189,19 @@ impl<T: Real> DataParallel<T> {
     ///
     /// # Panics
     /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// // Two shards of one sample each.
+    /// let (loss, grads) = parallel.gradients(&[1, 1], |i| model.weight.to_var().square().mean(..) * i as f32);
+    /// assert!(loss > 0.0 && grads.get(&model.weight).is_some());
+    /// ```
     #[track_caller]
     pub fn gradients(
         &self,
@@ -190,11 +250,34 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// The time of the exchange in the last call of [`DataParallel::gradients`].
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// assert_eq!(parallel.timing().bytes, 0);
+    /// ```
     pub fn timing(&self) -> Timing {
         *locked(&self.timing)
     }
 
     /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
+    /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
+    /// ```
     pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
         if self.comm.size() == 1 {
             return grads.clip_norm(max);
@@ -215,6 +298,17 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// Sets every trainable parameter to the value that its owner has.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// parallel.share_parameters(); // after a step of the optimiser
+    /// ```
     pub fn share_parameters(&self) {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
         if ranks == 1 {
@@ -244,6 +338,20 @@ impl<T: Real> DataParallel<T> {
     }
 
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
+    /// let whole = parallel.gather_state(&sgd.state_dict()).expect("this is rank 0");
+    /// assert_eq!(whole.len(), 2); // a velocity for each parameter
+    /// ```
     pub fn gather_state(&self, mine: &StateDict<T>) -> Option<StateDict<T>> {
         if self.comm.size() == 1 {
             return Some(mine.clone());
@@ -282,6 +390,20 @@ impl<T: Real> DataParallel<T> {
 
     /// Of the state of an optimiser, `<state>.<parameter>`, the part of this rank. Rank 0 also has entries of
     /// unknown parameters, for which its optimiser reports an error.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let mut sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
+    /// let saved = sgd.state_dict();
+    /// assert!(sgd.load_state_dict(5, &parallel.own_state(&saved)).is_ok());
+    /// ```
     pub fn own_state(&self, whole: &StateDict<T>) -> StateDict<T> {
         let rank = self.comm.rank();
         let names = |ranks: &dyn Fn(usize) -> bool| -> BTreeSet<&str> {

@@ -61,6 +61,14 @@ impl Mpi {
     ///
     /// # Errors
     /// If it has been started already, or does not allow calls from several threads, one at a time.
+    ///
+    /// ```
+    /// use retrograd_nn::distributed::{Communicator, Mpi};
+    /// let mpi = Mpi::start().unwrap(); // without mpiexec: alone
+    /// assert_eq!((mpi.rank(), mpi.size(), mpi.local_size()), (0, 1, 1));
+    /// assert_eq!(mpi.all_gather_bytes(&[7]), [[7]]);
+    /// assert!(!Mpi::library().is_empty());
+    /// ```
     pub fn start() -> Result<Mpi, MpiError> {
         let (universe, threading) =
             initialize_with_threading(Threading::Serialized).ok_or(MpiError::Started)?;
