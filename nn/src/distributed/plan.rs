@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn loads_are_balanced() {
-        assert_eq!(owners(&[5, 100, 60, 50, 5], 2), [1, 0, 1, 1, 0]);
+        assert_eq!(owners(&[5, 100, 60, 50, 5], 2), [0, 0, 1, 1, 0]);
         assert_eq!(owners(&[4, 4], 3), [0, 1]);
     }
 
