@@ -1,7 +1,6 @@
 //! The processes of a run: one, or those that `mpiexec` started.
 
-use crate::output;
-use crate::stop::{Result, Stop, failed};
+use crate::stop::{Result, Stop};
 use retrograd::nn::distributed::Collectives;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,6 +29,8 @@ impl Ranks {
     /// Starts MPI, if this program was built with it.
     #[cfg(feature = "mpi")]
     pub fn start() -> Result<Ranks> {
+        use crate::output;
+        use crate::stop::failed;
         use retrograd::nn::distributed::{Communicator, Local, Mpi};
         let mpi = match Mpi::start() {
             Ok(mpi) => Arc::new(mpi),

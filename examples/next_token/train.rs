@@ -154,7 +154,7 @@ fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     }
     let seconds = start.elapsed().as_secs_f64();
     let tokens_per_s = (batch * context) as f64 / seconds;
-    let ms = |time: Duration| (run.training.ranks.count() > 1).then(|| time.as_secs_f64() * 1e3);
+    let ms = |time: Duration| (run.training.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
     Ok(Step {
         step: run.step,
         loss: value,

@@ -49,6 +49,7 @@ fn adamw(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
     Ok(Box::new(AdamW::new(module, config)?))
 }
 
+type Make = fn(&Owned<f32>) -> Result<Box<dyn Optimizer>, ConfigError>;
 type Bits = Vec<(String, Vec<u32>)>;
 
 fn bits_by_name(dict: &StateDict<f32>) -> Bits {
@@ -84,11 +85,7 @@ fn alone(dropout: f64, optimizer: &mut dyn Optimizer, model: &Gpt<f32>) -> End {
 }
 
 /// The same by the ranks of a group: the end of rank 0, which must have the weights of all others.
-fn by_ranks(
-    ranks: usize,
-    dropout: f64,
-    make: fn(&Owned<f32>) -> Result<Box<dyn Optimizer>, ConfigError>,
-) -> End {
+fn by_ranks(ranks: usize, dropout: f64, make: Make) -> End {
     let ends = on_ranks(ranks, |rank| {
         let model = model(dropout);
         let parallel = DataParallel::new(&model, rank);
@@ -131,8 +128,8 @@ fn any_number_of_ranks_trains_with_the_same_bits() {
         let model_alone = model(dropout);
         let adamw_alone = alone(dropout, &mut *adamw(&model_alone).unwrap(), &model_alone);
         for ranks in [1, 2, 3, 4, 5, 8] {
-            assert_eq!(by_ranks(ranks, dropout, |m| muon(m)), muon_alone, "{ranks} ranks");
-            assert_eq!(by_ranks(ranks, dropout, |m| adamw(m)), adamw_alone, "{ranks} ranks");
+            assert_eq!(by_ranks(ranks, dropout, muon), muon_alone, "{ranks} ranks");
+            assert_eq!(by_ranks(ranks, dropout, adamw), adamw_alone, "{ranks} ranks");
         }
     }
 }
@@ -141,7 +138,7 @@ fn any_number_of_ranks_trains_with_the_same_bits() {
 fn threads_of_a_rank_change_no_bits() {
     let model_alone = model(0.1);
     let expected = alone(0.1, &mut *adamw(&model_alone).unwrap(), &model_alone);
-    assert_eq!(with_threads(3, || by_ranks(2, 0.1, |m| adamw(m))), expected);
+    assert_eq!(with_threads(3, || by_ranks(2, 0.1, adamw)), expected);
 }
 
 #[test]
