@@ -130,6 +130,30 @@ impl<'a, T: Real> Backprop<'a, T> {
         or_panic(self.try_run())
     }
 
+    /// Runs the pass, and passes the gradient of each leaf to `f` as soon as it is complete, that is when
+    /// all operations that use the leaf have been differentiated: before those that computed their other
+    /// inputs. So gradients can be used, sent or dropped while the pass goes on.
+    ///
+    /// # Panics
+    /// As [`Backprop::run`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::{Backprop, Var};
+    /// # use retrograd_tensor::Tensor;
+    /// let (w1, w2) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(5.0)));
+    /// let y = w1.square().mul(&w2);
+    /// let mut found = Vec::new();
+    /// Backprop::from(&y).run_each(|id, g| found.push((Some(id), g.item())));
+    /// assert_eq!(found, [(w2.id(), 9.0), (w1.id(), 30.0)]); // the last operation's first
+    /// ```
+    #[track_caller]
+    pub fn run_each(self, mut f: impl FnMut(Id, Tensor<T>)) {
+        let engine = Engine::new(self.retain, false, self.keep, None);
+        or_panic(seeds(self.roots).and_then(|roots| {
+            no_grad(|| engine.run_each(roots, &mut |id, g| f(id, g.into_value())))
+        }));
+    }
+
     /// [`Backprop::run`] with an error instead of a panic.
     pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
         let roots = seeds(self.roots)?;

@@ -10,11 +10,14 @@ use crate::graph::{
 };
 use retrograd_tensor::{Real, Tensor};
 use smallvec::smallvec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The variables from which the pass starts, each with its cotangent.
 pub(crate) type Seeds<'a, T> = Vec<(&'a Var<T>, Var<T>)>;
+
+/// Gradients of leaves and kept variables.
+pub(crate) type Found<T> = BTreeMap<Id, Var<T>>;
 
 /// The state of a backward pass.
 pub(crate) struct Engine<T: Real> {
@@ -26,8 +29,7 @@ pub(crate) struct Engine<T: Real> {
     oldest: Option<Id>,
     /// Operations to be differentiated, by id.
     pending: BTreeMap<Id, Pending<T>>,
-    /// Gradients of leaves and kept variables.
-    found: BTreeMap<Id, Var<T>>,
+    found: Found<T>,
 }
 
 /// An operation, and the sum so far of the gradients of each of its outputs.
@@ -48,7 +50,43 @@ impl<T: Real> Engine<T> {
     /// If an earlier pass has dropped the rule of an operation with its saved tensors, or if a rule
     /// returns too few gradients, a gradient of a wrong shape, or one for another operation.
     #[inline(never)]
-    pub(crate) fn run(mut self, roots: Seeds<'_, T>) -> Result<BTreeMap<Id, Var<T>>, String> {
+    pub(crate) fn run(self, roots: Seeds<'_, T>) -> Result<Found<T>, String> {
+        self.pass(roots, &mut |_, _| {})
+    }
+
+    /// Passes the gradient of each leaf to `f` as soon as all operations that use the leaf have been
+    /// differentiated.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    #[inline(never)]
+    pub(crate) fn run_each(
+        self,
+        roots: Seeds<'_, T>,
+        f: &mut dyn FnMut(Id, Var<T>),
+    ) -> Result<(), String> {
+        let mut uses = leaf_uses(&roots);
+        let rest = self.pass(roots, &mut |node, found| {
+            for id in node.inputs().iter().filter_map(leaf) {
+                let uses = uses.get_mut(&id).expect("counted");
+                *uses -= 1;
+                if *uses == 0
+                    && let Some(g) = found.remove(&id)
+                {
+                    f(id, g);
+                }
+            }
+        })?;
+        rest.into_iter().for_each(|(id, g)| f(id, g));
+        Ok(())
+    }
+
+    /// The pass. `done` is called after every operation, with the gradients found so far.
+    fn pass(
+        mut self,
+        roots: Seeds<'_, T>,
+        done: &mut dyn FnMut(&Node<T>, &mut Found<T>),
+    ) -> Result<Found<T>, String> {
         for (root, g) in roots {
             self.propagate(&root.edge, g);
         }
@@ -78,6 +116,7 @@ impl<T: Real> Engine<T> {
                 let g = if *value.shape() == s { value } else { value.sum_to(s) };
                 self.propagate(&input.edge, g);
             }
+            done(&node, &mut self.found);
         }
         Ok(self.found)
     }
@@ -133,6 +172,31 @@ impl<T: Real> Engine<T> {
             sum.leaf_value_mut().add_assign(g.value());
         }
     }
+}
+
+/// The id of an input that is a leaf.
+fn leaf<T: Real>(input: &Input<T>) -> Option<Id> {
+    match input.edge {
+        Edge::Leaf(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// How often the operations below the roots use each leaf.
+fn leaf_uses<T: Real>(roots: &Seeds<'_, T>) -> BTreeMap<Id, usize> {
+    let node = |edge: &Edge<T>| match edge {
+        Edge::Node(node, _) => Some(node.clone()),
+        _ => None,
+    };
+    let (mut uses, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    let mut next: Vec<Arc<Node<T>>> = roots.iter().filter_map(|(x, _)| node(&x.edge)).collect();
+    while let Some(at) = next.pop() {
+        if seen.insert(at.id()) {
+            at.inputs().iter().filter_map(leaf).for_each(|id| *uses.entry(id).or_default() += 1);
+            next.extend(at.inputs().iter().filter_map(|input| node(&input.edge)));
+        }
+    }
+    uses
 }
 
 /// The gradients of a fused operation, computed by differentiating its definition. The definition

@@ -177,22 +177,32 @@ impl<T: Real> Gradients<T> {
         }
     }
 
-    /// The sum of several passes, added in order: the bits of [`Gradients::accumulate`], one after the
-    /// other. All tensors are distributed to threads at once.
-    pub(crate) fn sum(passes: Vec<Gradients<T>>) -> Self {
-        let mut terms: BTreeMap<Id, Vec<Tensor<T>>> = BTreeMap::new();
-        for (id, g) in passes.into_iter().flat_map(|pass| pass.by_id) {
-            terms.entry(id).or_default().push(g);
+    /// The sum of several passes: the bits of [`Gradients::accumulate`] in the order of
+    /// [`pairwise_sum`](crate::pairwise_sum). All tensors of a round of additions are distributed to
+    /// threads at once.
+    pub(crate) fn pairwise_sum(passes: Vec<Option<Gradients<T>>>) -> Self {
+        let mut count = passes.len();
+        let mut terms: BTreeMap<Id, Vec<Option<Tensor<T>>>> = BTreeMap::new();
+        for (i, pass) in passes.into_iter().enumerate() {
+            for (id, g) in pass.into_iter().flat_map(|pass| pass.by_id) {
+                terms.entry(id).or_insert_with(|| vec![None; count])[i] = Some(g);
+            }
         }
-        let (ids, mut sums): (Vec<Id>, Vec<_>) = (terms.into_iter())
-            .map(|(id, terms)| {
-                let mut terms = terms.into_iter();
-                (id, (terms.next().expect("pushed with its id"), terms))
-            })
-            .unzip();
-        add_terms::<T, 3>(&mut sums);
-        add_terms::<T, 1>(&mut sums);
-        Gradients::new(ids.into_iter().zip(sums.into_iter().map(|(sum, _)| sum)).collect())
+        while count > 1 {
+            let pairs = terms.values_mut().flat_map(|terms| terms.chunks_mut(2));
+            let items = pairs.filter_map(|pair| match pair {
+                [Some(a), Some(b)] => Some(Item { op: Add, w: [a], r: [b] }),
+                _ => None,
+            });
+            update_all("accumulate", items.collect());
+            for terms in terms.values_mut() {
+                let sums = terms.chunks_mut(2).map(|pair| pair.iter_mut().find_map(Option::take));
+                *terms = sums.collect();
+            }
+            count = count.div_ceil(2);
+        }
+        let sums = terms.into_iter().map(|(id, sum)| (id, sum.into_iter().flatten().next()));
+        Gradients::new(sums.filter_map(|(id, sum)| Some((id, sum?))).collect())
     }
 
     /// Multiplies all by a number.
@@ -226,17 +236,22 @@ impl<T: Real> Gradients<T> {
     /// ```
     #[inline(never)]
     pub fn norm(&self) -> f64 {
-        let tensors: Vec<&Tensor<T>> = self.by_id.values().collect();
-        let sums = square_sums(&tensors);
-        let norms: Vec<f64> = tensors.into_iter().zip(sums).map(|(g, sum)| norm(g, sum)).collect();
-        if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {
-            return norm;
-        }
-        let top = norms.iter().copied().fold(0.0, f64::max);
-        if top == 0.0 {
-            return 0.0;
-        }
-        norms.iter().map(|n| (n / top).powi(2)).sum::<f64>().sqrt() * top
+        norm_of_parts(&self.norms().into_values().collect::<Vec<_>>())
+    }
+
+    /// The Euclidean norm of each gradient, NaN if it is not finite; computed as [`Gradients::norm`].
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32, 4.0]));
+    /// let grads = (&x * &x).sum(..).backward(); // [6, 8]
+    /// assert_eq!(grads.norms()[&x.id().unwrap()], 10.0);
+    /// ```
+    #[inline(never)]
+    pub fn norms(&self) -> BTreeMap<Id, f64> {
+        let sums = square_sums(&self.by_id.values().collect::<Vec<_>>());
+        self.by_id.iter().zip(sums).map(|((&id, g), sum)| (id, norm(g, sum))).collect()
     }
 
     /// Scales all so that their common norm is at most `max`, and returns the norm they had:
@@ -265,13 +280,28 @@ impl<T: Real> Gradients<T> {
         .or_panic();
         let _span = span("clip_norm");
         let norm = self.norm();
+        self.clip_to(max, norm);
+        norm
+    }
+
+    /// Scales all as [`Gradients::clip_norm`], where `norm` is that of all gradients, of which these may be
+    /// a part.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::from([3.0f32]));
+    /// let mut grads = (&x * &x).sum(..).backward(); // 6, and there is another gradient of 8
+    /// grads.clip_to(1.0, 10.0);
+    /// assert!((grads.norm() - 0.6).abs() < 1e-6);
+    /// ```
+    pub fn clip_to(&mut self, max: f64, norm: f64) {
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));
         }
         // A factor below 1 does not make a finite gradient infinite.
         self.known_finite = norm.is_finite();
-        norm
     }
 
     /// Whether no gradient contains NaN or an infinity.
@@ -311,6 +341,29 @@ impl<T: Real> Gradients<T> {
     }
 }
 
+impl<T: Real> FromIterator<(Id, Tensor<T>)> for Gradients<T> {
+    fn from_iter<I: IntoIterator<Item = (Id, Tensor<T>)>>(gradients: I) -> Self {
+        Gradients::new(gradients.into_iter().collect())
+    }
+}
+
+/// The Euclidean norm of a vector, given those of its parts: `√Σn²`, the first one that is not finite if
+/// there is one. It neither overflows nor vanishes where the result does not.
+///
+/// ```
+/// assert_eq!(retrograd_autograd::norm_of_parts(&[3.0, 4.0]), 5.0);
+/// ```
+pub fn norm_of_parts(norms: &[f64]) -> f64 {
+    if let Some(&norm) = norms.iter().find(|n| !n.is_finite()) {
+        return norm;
+    }
+    let top = norms.iter().copied().fold(0.0, f64::max);
+    if top == 0.0 {
+        return 0.0;
+    }
+    norms.iter().map(|n| (n / top).powi(2)).sum::<f64>().sqrt() * top
+}
+
 /// `x · c`, in place.
 #[derive(Clone, Copy)]
 struct Scale<T>(T);
@@ -323,39 +376,15 @@ impl<T: Real> Update<T, 1, 0> for Scale<T> {
     }
 }
 
-/// A sum so far, and the terms that are not in it.
-type Terms<T> = (Tensor<T>, std::vec::IntoIter<Tensor<T>>);
-
-/// Adds the next `N` terms to every sum that has so many left, until none has.
-fn add_terms<T: Real, const N: usize>(sums: &mut [Terms<T>]) {
-    loop {
-        let next = sums.iter_mut().filter(|(_, terms)| terms.len() >= N);
-        let mut next: Vec<(&mut Tensor<T>, [Tensor<T>; N])> = next
-            .map(|(sum, terms)| (sum, std::array::from_fn(|_| terms.next().expect("N terms"))))
-            .collect();
-        if next.is_empty() {
-            return;
-        }
-        let items = next.iter_mut().map(|(sum, terms)| {
-            let (w, r) = ([&mut **sum], terms.each_ref());
-            Item { op: Add, w, r }
-        });
-        update_all("accumulate", items.collect());
-    }
-}
-
-/// `x + a + b + ..`, in place, from the left.
+/// `x + y`, in place.
 #[derive(Clone, Copy)]
 struct Add;
 
-impl<T: Real, const N: usize> Update<T, 1, N> for Add {
-    const COST: Cost = Cost(Cost::MOVE.0 / 2 * (1 + N as u32));
+impl<T: Real> Update<T, 1, 1> for Add {
+    const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [mut x]: [S::V; 1], terms: [S::V; N]) -> [S::V; 1] {
-        for i in 0..N {
-            x = s.add(x, terms[i]);
-        }
-        [x]
+    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1], [y]: [S::V; 1]) -> [S::V; 1] {
+        [s.add(x, y)]
     }
 }
 
@@ -383,7 +412,7 @@ mod tests {
     use retrograd_tensor::random::Rng;
 
     #[test]
-    fn a_sum_has_the_bits_of_accumulation() {
+    fn a_sum_in_pairs_has_the_bits_of_accumulation() {
         let [x, y] = [&[300][..], &[7, 5]].map(|shape| Var::leaf(Tensor::<f32>::zeros(shape)));
         for passes in 0..10 {
             let rng = &mut Rng::new(passes);
@@ -394,10 +423,15 @@ mod tests {
                 let all = ids.into_iter().zip([a, b]).take(if i == 2 { 1 } else { 2 });
                 Gradients::new(all.collect())
             };
-            let passes: Vec<Gradients<f32>> = (0..passes).map(&mut pass).collect();
-            let mut one_by_one = Gradients::<f32>::empty();
-            passes.iter().for_each(|pass| one_by_one.accumulate(pass.clone()));
-            let sum = Gradients::sum(passes);
+            // And one pass is missing.
+            let passes: Vec<Option<Gradients<f32>>> =
+                (0..passes).map(|i| (i != 4).then(|| pass(i))).collect();
+            let one_by_one = crate::pairwise_sum(passes.clone(), |mut a, b| {
+                a.accumulate(b);
+                a
+            });
+            let one_by_one = one_by_one.unwrap_or_default();
+            let sum = Gradients::pairwise_sum(passes);
             assert_eq!(sum.len(), one_by_one.len());
             for ((id, a), (other, b)) in sum.iter().zip(one_by_one.iter()) {
                 assert_eq!((id, a.to_vec()), (other, b.to_vec()));

@@ -44,12 +44,12 @@ mod var;
 
 pub use backprop::{Backprop, grad};
 pub use dot::to_dot;
-pub use gradients::{GradientKey, Gradients};
+pub use gradients::{GradientKey, Gradients, norm_of_parts};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Fused, Operand, Slot, is_recorded};
 pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 pub use retrograd_tensor::with_threads;
-pub use shards::sharded;
+pub use shards::{pairwise_sum, shard_weights, sharded};
 pub use var::no_grad;

@@ -22,8 +22,8 @@ use retrograd_tensor::{Real, par};
 ///
 /// Each part has a graph of its own; they share leaves only. Where there are as many parts as
 /// threads, each part is computed by one thread, without synchronisation
-/// and without data of other threads. Gradients are added in order, so results depend on the parts and not on
-/// threads. Every part is computed in the [`settings`](retrograd_tensor::settings) of the caller.
+/// and without data of other threads. Gradients are added in pairs ([`pairwise_sum`]), so results depend on the
+/// parts and not on threads. Every part is computed in the [`settings`](retrograd_tensor::settings) of the caller.
 ///
 /// ```
 /// use retrograd_autograd::{Var, sharded};
@@ -47,39 +47,75 @@ pub fn sharded<T: Real>(
     counts: &[usize],
     mean: impl Fn(usize) -> Var<T> + Send + Sync,
 ) -> (T, Gradients<T>) {
-    assert!(!counts.is_empty(), "sharded: needs the count of at least 1 part, got none");
-    let parts = weights(counts);
+    let weights = shard_weights(counts);
+    let parts: Vec<usize> = (0..counts.len()).filter(|&i| weights[i] > 0.0).collect();
     // Errors are returned, so that they are reported at the caller's line.
-    let part = |i| {
-        let (index, weight) = parts[i];
+    let part = |k| {
+        let i: usize = parts[k];
         let forward = par::span("forward");
-        let loss = mean(index) * T::from_f64(weight);
+        let loss = mean(i) * T::from_f64(weights[i]);
         let value = loss.value().clone();
         drop(forward);
         let _backward = par::span("backward");
         Backprop::from(&loss).try_run().map(|gradients| (value.item(), gradients))
     };
-    let (mut losses, mut gradients) = (Vec::new(), Vec::new());
-    let parts = par::shards(parts.len(), part);
+    let mut losses = Vec::with_capacity(parts.len());
+    let mut gradients = vec![None; counts.len()];
+    let computed = par::shards(parts.len(), part);
     let _span = par::span("sum of gradients");
-    for part in parts {
+    for (&i, part) in parts.iter().zip(computed) {
         match part {
-            Ok((loss, of_part)) => {
+            Ok((loss, g)) => {
                 losses.push(loss);
-                gradients.push(of_part);
+                gradients[i] = Some(g);
             }
             Err(why) => panic!("{why}"),
         }
     }
-    (losses.into_iter().sum(), Gradients::sum(gradients))
+    (losses.into_iter().sum(), Gradients::pairwise_sum(gradients))
 }
 
-/// The parts to be computed, and the weights of their means.
-fn weights(counts: &[usize]) -> Vec<(usize, f64)> {
+/// The weights of the means of the parts of a batch, see [`sharded`]; 0 for a part that is not computed.
+///
+/// ```
+/// use retrograd_autograd::shard_weights;
+/// assert_eq!(shard_weights(&[3, 0, 1]), [0.75, 0.0, 0.25]);
+/// assert_eq!(shard_weights(&[0, 0]), [0.5, 0.5]);
+/// ```
+///
+/// # Panics
+/// If `counts` is empty.
+#[track_caller]
+pub fn shard_weights(counts: &[usize]) -> Vec<f64> {
+    assert!(!counts.is_empty(), "sharded: needs the count of at least 1 part, got none");
     let all: f64 = counts.iter().map(|&n| n as f64).sum();
     let weight = |n: usize| if all > 0.0 { n as f64 / all } else { 1.0 / counts.len() as f64 };
-    let weights = counts.iter().map(|&n| weight(n)).enumerate();
-    weights.filter(|&(_, weight)| weight > 0.0).collect()
+    counts.iter().map(|&n| weight(n)).collect()
+}
+
+/// The sum of the items that there are, in a fixed order: neighbours are added, then neighbouring sums, and so
+/// on: `((x0 + x1) + (x2 + x3)) + (x4 + x5)`. A rounding error grows with the logarithm of the number of
+/// items; and sums of 2, 4, 8, .. items that begin at a multiple of this number can be computed apart.
+///
+/// ```
+/// use retrograd_autograd::pairwise_sum;
+/// let items = ["a", "b", "c"].map(|x| Some(x.to_string()));
+/// let sum = pairwise_sum(items.to_vec(), |x, y| format!("({x}+{y})"));
+/// assert_eq!(sum.unwrap(), "((a+b)+c)");
+/// ```
+pub fn pairwise_sum<X>(mut items: Vec<Option<X>>, mut add: impl FnMut(X, X) -> X) -> Option<X> {
+    while items.len() > 1 {
+        let mut left = items.into_iter();
+        let mut sums = Vec::with_capacity(left.len().div_ceil(2));
+        while let Some(a) = left.next() {
+            sums.push(match (a, left.next().flatten()) {
+                (Some(a), Some(b)) => Some(add(a, b)),
+                (a, b) => a.or(b),
+            });
+        }
+        items = sums;
+    }
+    items.pop().flatten()
 }
 
 #[cfg(test)]
@@ -88,8 +124,19 @@ mod tests {
 
     #[test]
     fn weights_are_shares_of_what_counts() {
-        assert_eq!(weights(&[3, 1]), [(0, 0.75), (1, 0.25)]);
-        assert_eq!(weights(&[0, 5, 0, 3]), [(1, 0.625), (3, 0.375)]);
-        assert_eq!(weights(&[0, 0, 0, 0]), [(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.25)]);
+        assert_eq!(shard_weights(&[0, 5, 0, 3]), [0.0, 0.625, 0.0, 0.375]);
+        assert_eq!(shard_weights(&[0, 0, 0, 0]), [0.25; 4]);
+    }
+
+    #[test]
+    fn items_that_are_missing_are_left_out() {
+        let sum = |items: &[&str]| {
+            let items = items.iter().map(|x| (!x.is_empty()).then(|| x.to_string())).collect();
+            pairwise_sum(items, |x, y| format!("({x}{y})"))
+        };
+        assert_eq!(sum(&["a", "b", "c", "d", "e", "f"]).unwrap(), "(((ab)(cd))(ef))");
+        assert_eq!(sum(&["", "b", "c", "", "e"]).unwrap(), "((bc)e)");
+        assert_eq!(sum(&["", ""]), None);
+        assert_eq!(sum(&[]), None);
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `println!` for results.
@@ -26,15 +27,32 @@ fn error() -> MutexGuard<'static, Option<io::Error>> {
 /// Prints and flushes, until the first error.
 pub fn print(text: Arguments<'_>) {
     let mut error = error();
-    if error.is_none() {
+    if error.is_none() && !SILENT.load(Relaxed) {
         let mut out = io::stdout().lock();
         *error = out.write_fmt(text).and_then(|()| out.flush()).err();
     }
 }
 
+/// Whether nothing but errors is printed.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Prints nothing from now on, except errors.
+#[allow(dead_code, reason = "not all examples have silent processes")]
+pub fn silence() {
+    SILENT.store(true, Relaxed);
+}
+
 /// Prints to standard error. A failure is ignored, because it cannot be reported.
 pub fn remark(text: Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    if !SILENT.load(Relaxed) {
+        let _ = io::stderr().write_fmt(text);
+    }
+}
+
+/// Prints an error to standard error, in any case.
+#[allow(dead_code, reason = "not all examples have silent processes")]
+pub fn fault(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Whether printing has not failed so far.

@@ -58,6 +58,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub batch: Option<u64>,
 
+    /// Shards of a batch, whose passes run at the same time, also on different ranks of MPI. Other shards
+    /// have other roundings and other patterns of dropout [default: 1, 2 or 4, by the tokens of a batch]
+    #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
+    pub shards: Option<u64>,
+
     /// Context length in tokens
     #[arg(long, value_name = "N", value_parser = count(65536), help_heading = RECIPE)]
     pub context: Option<u64>,
@@ -137,9 +142,15 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = RECIPE)]
     pub precision: Option<MatmulPrecision>,
 
-    /// Number of threads; results do not depend on it [default: one per core]
+    /// Number of threads, of each rank; results do not depend on it [default: one per core, divided among
+    /// the ranks of a machine]
     #[arg(long, value_name = "N", value_parser = count(1024), help_heading = RUN)]
     pub threads: Option<u64>,
+
+    /// Add the gradients of ranks by the all-reduce of MPI, in an order that it chooses: the weights then
+    /// depend on the number of ranks
+    #[arg(long, help_heading = RUN)]
+    pub all_reduce: bool,
 
     /// Steps between evaluations on held-out text; each also writes a checkpoint [default: an
     /// eighth of the run, at most 250]
@@ -174,7 +185,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["sample", "preset", "steps", "batch", "context", "layers", "heads"])]
     #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume", "tokenizer"])]
-    #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop"])]
+    #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop", "shards", "all_reduce"])]
     pub evaluate: bool,
 
     /// Do not train: record a step on one thread, predict its time on 1 to 64 cores, and list where most
@@ -199,7 +210,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["attention", "key_heads", "qk_norm", "norm", "mlp", "positions", "optimizer", "schedule"])]
     #[arg(conflicts_with_all = ["momentum", "weight_decay", "adam_lr"])]
     #[arg(conflicts_with_all = ["width", "dropout", "lr", "precision", "eval_every", "resume", "tokenizer"])]
-    #[arg(conflicts_with_all = ["init_from", "keep"])]
+    #[arg(conflicts_with_all = ["init_from", "keep", "shards", "all_reduce"])]
     pub sample: Option<String>,
 
     /// Number of tokens to generate [default: 500; 300 in the samples after training]
@@ -337,6 +348,7 @@ impl Args {
             weight_decay: self.weight_decay.or(base.weight_decay),
             adam_lr: self.adam_lr.or(base.adam_lr),
             batch: size(self.batch, base.batch),
+            shards: self.shards.map(|n| n as usize).or(base.shards),
             steps: self.steps.unwrap_or(base.steps),
             lr: self.lr.unwrap_or(base.lr),
             // No part of a preset: resuming with `--preset` alone is not a change.
@@ -354,12 +366,6 @@ impl Args {
             top_p: self.top_p,
             min_p: self.min_p,
         }
-    }
-
-    /// The number of threads to use.
-    pub fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.threads.map_or_else(cores, |n| n as usize)
     }
 
     /// Checks what the parser cannot check for one flag alone.

@@ -3,6 +3,7 @@
 use crate::cli::Args;
 use crate::folder::Folder;
 use crate::output::say;
+use crate::ranks::Ranks;
 use crate::run::Run;
 use crate::signals::StopRequest;
 use crate::stop::{OrFailed, Result, Stop, failed};
@@ -19,21 +20,45 @@ const EVAL_BATCH: usize = 32;
 const EVAL_LOGITS: usize = 1 << 24;
 
 /// The metrics over all windows; `None` if a signal was received.
-pub fn metrics(model: &Gpt, windows: &[Window<'_>], request: &StopRequest) -> Option<TextMetrics> {
-    let mut metrics = TextMetrics::default();
+///
+/// The batches are divided among ranks, and their metrics added in one order: the result has the same bits
+/// for any number of ranks.
+pub fn metrics(
+    model: &Gpt,
+    windows: &[Window<'_>],
+    ranks: &Ranks,
+    request: &StopRequest,
+) -> Option<TextMetrics> {
     let row = model.config().context * model.config().vocab;
     let most = (EVAL_LOGITS / row.max(1)).clamp(1, EVAL_BATCH);
     // The last window may be shorter, and is then a batch of its own.
     let equal = windows.chunk_by(|a, b| a.tokens.len() == b.tokens.len());
-    for group in equal.flat_map(|windows| windows.chunks(most)) {
+    let groups: Vec<&[Window<'_>]> = equal.flat_map(|windows| windows.chunks(most)).collect();
+    let mut mine = Some(Vec::new());
+    for group in groups.iter().skip(ranks.rank()).step_by(ranks.count()) {
         if request.is_made() {
-            return None;
+            mine = None;
+            break;
         }
         let Batch { tokens, targets } = Batch::new(group.iter().map(|window| window.tokens));
         let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
-        metrics.add(logits.value(), &targets, group.iter().map(|window| window.bytes).sum());
+        let mut of_group = TextMetrics::default();
+        of_group.add(logits.value(), &targets, group.iter().map(|window| window.bytes).sum());
+        mine.get_or_insert_default().push(encoded(of_group));
     }
-    Some(metrics)
+    let all: Option<Vec<Vec<[u64; 4]>>> = ranks.share(&mine).into_iter().collect();
+    let all = all?;
+    let in_order = (0..groups.len()).map(|i| all[i % ranks.count()][i / ranks.count()]);
+    Some(in_order.fold(TextMetrics::default(), |sum, x| sum + decoded(x)))
+}
+
+/// Metrics as integers: JSON has no NaN.
+fn encoded(m: TextMetrics) -> [u64; 4] {
+    [m.nats.to_bits(), m.tokens, m.correct, m.bytes]
+}
+
+fn decoded([nats, tokens, correct, bytes]: [u64; 4]) -> TextMetrics {
+    TextMetrics { nats: f64::from_bits(nats), tokens, correct, bytes }
 }
 
 /// The windows of all evaluations during a run: at most 64, evenly spread.
@@ -53,21 +78,25 @@ pub fn described(metrics: &TextMetrics) -> String {
 }
 
 /// Evaluates a run on the whole held-out part of its text, or of another one.
-pub fn evaluate(args: &Args) -> Result<()> {
-    let folder = Folder::earlier(args.out.as_deref())?;
-    let run = Run::load_model(&folder.checkpoint_of(args.checkpoint)?)?;
-    let file = args.data.as_deref().or(run.source.file.as_deref());
-    let text = Text::read(file)?;
-    if args.data.is_none() {
-        text.check_same(&run.source, &folder.name(), file)?;
-    }
-    let corpus =
-        text.corpus(&run.tokenizer).or_failed(format!("cannot read {}", text.source.name()))?;
-    corpus.check(run.recipe.context).or_else(failed)?;
-    let request = StopRequest::watch()?;
+pub fn evaluate(args: &Args, ranks: &Ranks) -> Result<()> {
+    let prepare = || {
+        let folder = Folder::earlier(args.out.as_deref())?;
+        let run = Run::load_model(&folder.checkpoint_of(args.checkpoint)?)?;
+        let file = args.data.as_deref().or(run.source.file.as_deref());
+        let text = Text::read(file)?;
+        if args.data.is_none() {
+            text.check_same(&run.source, &folder.name(), file)?;
+        }
+        let reading = format!("cannot read {}", text.source.name());
+        let corpus = text.corpus(&run.tokenizer).or_failed(reading)?;
+        corpus.check(run.recipe.context).or_else(failed)?;
+        Ok((run, text, corpus, StopRequest::watch()?))
+    };
+    let (run, text, corpus, request) = ranks.agree(prepare())?;
     let windows = corpus.windows(run.recipe.context);
-    let metrics =
-        with_matmul_precision(run.recipe.precision, || metrics(&run.model, &windows, &request));
+    let metrics = with_matmul_precision(run.recipe.precision, || {
+        metrics(&run.model, &windows, ranks, &request)
+    });
     let Some(metrics) = metrics else {
         let code = request.exit_code().unwrap_or(1);
         return Err(Stop::Interrupted("Stopped; nothing was changed".into(), code));

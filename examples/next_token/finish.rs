@@ -3,7 +3,7 @@
 use crate::cli::{Args, COMMAND, quoted};
 use crate::evaluate::{described, metrics};
 use crate::folder::Folder;
-use crate::log::{Done, Evaluation, Line, Log, Metrics};
+use crate::log::{Done, Evaluation, Line, Log, Metrics, Step};
 use crate::output::{note, say};
 use crate::plots::{draw_attention, draw_loss_curve};
 use crate::progress::duration;
@@ -15,28 +15,33 @@ use crate::signals::StopRequest;
 use crate::stop::Result;
 use crate::text::Text;
 use crate::tokenizer::TokenizerKind;
-use indicatif::HumanCount;
+use indicatif::{HumanBytes, HumanCount};
+use retrograd::nn::StateDict;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
 
 /// Tokens of a sample after training.
 const SAMPLE: u64 = 300;
 
-/// Evaluates, plots and samples. `seconds` is the training time.
+/// Evaluates, on all ranks; then rank 0 plots and samples. `seconds` is the training time.
 pub fn finish(
     run: &Run,
     (text, corpus): (&Text, &Corpus),
     folder: &Folder,
-    log: &mut Log,
+    log: Option<&mut Log>,
     args: &Args,
     seconds: f64,
     request: &StopRequest,
 ) -> Result<()> {
-    let metrics = metrics(&run.model, &corpus.windows(run.recipe.context), request);
+    let ranks = &run.training.ranks;
+    let metrics = metrics(&run.model, &corpus.windows(run.recipe.context), ranks, request);
+    let signal = ranks.share(&request.exit_code()).into_iter().find_map(|code| code);
+    let Some(log) = log else { return Ok(()) };
     folder.check()?;
-    let stop = || request.exit_code().map(|code| interrupted(run, folder, code));
+    let interrupted = |code| interrupted(run, folder, code);
+    let stop = || request.exit_code().map(interrupted);
     let Some(metrics) = metrics else {
-        return stop().map_or(Ok(()), Err);
+        return signal.map_or(Ok(()), |code| Err(interrupted(code)));
     };
     let val_loss = metrics.loss();
     if !val_loss.is_finite() {
@@ -85,6 +90,7 @@ pub fn finish(
     );
     note_if_worse_than_uniform(run, val_loss);
     if !args.quiet {
+        note_exchange(run, log);
         note_if_overfitted(log, folder);
     }
     folder.check()?;
@@ -93,6 +99,27 @@ pub fn finish(
         print_next_commands(run, folder, layers, &prompts[0]);
     }
     Ok(())
+}
+
+/// Prints the time of the exchange of gradients between ranks, and their shares of the optimiser's state.
+fn note_exchange(run: &Run, log: &Log) {
+    let median = |part: fn(&Step) -> Option<f64>| {
+        let mut all: Vec<f64> = log.steps().filter_map(|step| part(&step)).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    let (exchange, exposed) = (median(|s| s.exchange_ms), median(|s| s.exposed_ms));
+    if let (Some(exchange), Some(exposed), Some(step)) = (exchange, exposed, median(|s| Some(s.ms)))
+    {
+        let bytes = |dict: &StateDict| dict.values().map(|x| 4 * x.numel() as u64).sum::<u64>();
+        say!(
+            "{} ranks: gradients were exchanged for {exchange:.2} ms of a step of {step:.2} ms, {:.0} % of it during \
+             backward passes (medians); rank 0 has {} of the optimiser's state.",
+            run.training.ranks.count(),
+            100.0 * (1.0 - exposed / exchange),
+            HumanBytes(bytes(&run.training.optimizer.state_dict())),
+        );
+    }
 }
 
 /// Prints a note if the loss is not below that of a uniform distribution over the vocabulary.

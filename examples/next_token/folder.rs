@@ -83,6 +83,11 @@ impl Folder {
         failed(format!("there is no run in {}: it has no checkpoint.safetensors", folder.name()))
     }
 
+    /// The folder of a new run for a rank that does not write: it has no path.
+    pub fn of_rank_0() -> Folder {
+        Folder::from(PathBuf::new())
+    }
+
     /// Prevents other processes from training here. The operating system releases the lock when the
     /// process ends.
     pub fn lock(&mut self) -> Result<()> {

@@ -62,6 +62,12 @@ pub struct Step {
     pub grad_norm: f64,
     pub ms: f64,
     pub tokens_per_s: f64,
+    /// With several ranks: the time in which this rank exchanged gradients, and the part of it after its last
+    /// backward pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposed_ms: Option<f64>,
 }
 
 /// The loss on held-out text after a step.

@@ -20,6 +20,7 @@ mod loss_curve;
 mod output;
 mod plots;
 mod progress;
+mod ranks;
 mod recipe;
 mod rescue;
 mod run;
@@ -44,7 +45,9 @@ use indicatif::HumanCount;
 use log::Log;
 use output::note;
 use progress::Progress;
+use ranks::Ranks;
 use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
+use retrograd::nn::distributed::Reduction;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
 use run::{Purpose, Run};
@@ -56,21 +59,64 @@ use text::Text;
 use train::Plan;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    environment::check(LESS_MEMORY);
-    if args.list_attention() {
-        return output::end(ExitCode::SUCCESS);
-    }
-    let done = args.check().and_then(|()| with_threads(args.threads(), || begin(&args)));
+    let done = Ranks::start().and_then(|ranks| {
+        let done = parse(&ranks).and_then(|args| match args {
+            Some(args) => with_threads(ranks.threads(args.threads), || begin(&args, &ranks)),
+            None => Ok(()),
+        });
+        ranks.agree(done)
+    });
     output::end(done.map_or_else(Stop::report, |()| ExitCode::SUCCESS))
 }
 
-fn begin(args: &Args) -> Result<()> {
+/// The flags; `None` if they request a text, which is printed.
+fn parse(ranks: &Ranks) -> Result<Option<Args>> {
+    ranks.check_same(&program(ranks)?)?;
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(e) => {
+            if ranks.is_first() {
+                let _ = e.print();
+            }
+            // Of help and version it is 0.
+            let code = e.exit_code() as u8;
+            return if code == 0 { Ok(None) } else { Err(Stop::Reported(code)) };
+        }
+    };
+    environment::check(LESS_MEMORY);
+    if args.list_attention() {
+        return Ok(None);
+    }
+    args.check().map(|()| Some(args))
+}
+
+/// What must be the same on all ranks from the start.
+fn program(ranks: &Ranks) -> Result<Vec<(&'static str, String)>> {
+    if ranks.count() == 1 {
+        return Ok(Vec::new());
+    }
+    let file =
+        std::env::current_exe().and_then(std::fs::read).or_failed("cannot read the program")?;
+    let flags: Vec<String> = std::env::args_os().skip(1).map(|a| format!("{a:?}")).collect();
+    Ok(vec![
+        ("version", env!("CARGO_PKG_VERSION").to_string()),
+        ("program", format!("{} bytes with checksum {:08x}", file.len(), checksum(&file))),
+        ("flags", flags.join(" ")),
+    ])
+}
+
+/// FNV-1a, 32 bits: to recognise another program, not an attack.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, &b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193))
+}
+
+fn begin(args: &Args, ranks: &Ranks) -> Result<()> {
     match &args.sample {
-        Some(prompt) => sample(args, prompt),
-        None if args.evaluate => evaluate::evaluate(args),
-        None if args.scaling => scaling::scaling(args),
-        None => train_run(args),
+        Some(prompt) if ranks.is_first() => sample(args, prompt),
+        Some(_) => Ok(()),
+        None if args.evaluate => evaluate::evaluate(args, ranks),
+        None if args.scaling => scaling::scaling(args, ranks),
+        None => train_run(args, ranks),
     }
 }
 
@@ -98,32 +144,77 @@ struct Beginning {
 }
 
 /// Trains, from the start or from a checkpoint, to the last step.
-fn train_run(args: &Args) -> Result<()> {
-    let beginning = if args.resume { earlier(args)? } else { fresh(args)? };
+fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
+    let beginning = if args.resume { earlier(args, ranks) } else { fresh(args, ranks) };
+    let beginning = beginning.and_then(|beginning| {
+        check_shards(&beginning.run, ranks)?;
+        let Beginning { run, folder, .. } = &beginning;
+        let log = ranks.is_first().then(|| Log::open(folder, run.step)).transpose()?;
+        Ok((beginning, log, StopRequest::watch()?))
+    });
+    let (beginning, mut log, request) = ranks.agree(beginning)?;
     let Beginning { mut run, text, corpus, folder } = beginning;
+    ranks.check_same(&same(&run, &text))?;
     let recipe = run.recipe.clone();
-    let mut log = Log::open(&folder, run.step)?;
-    let seconds_before = log.steps().map(|step| step.ms / 1e3).sum::<f64>();
+    let steps = log.iter().flat_map(|log| log.steps());
+    let seconds_before = steps.map(|step| step.ms / 1e3).sum::<f64>();
+    if args.all_reduce {
+        run.training.parallel = run.training.parallel.with_reduction(Reduction::AllReduce);
+    }
     if !args.quiet {
         introduce(&run, &text, &corpus, &folder);
     }
     if !recipe.precision.is_supported() {
         note!("Matrix multiplication in f32: this CPU does not support {}", recipe.precision);
     }
-    let request = StopRequest::watch()?;
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize) };
-    let mut progress = Progress::new(&recipe, run.step, args.quiet);
+    let mut progress = Progress::new(&recipe, run.step, args.quiet || !ranks.is_first());
     with_matmul_precision(recipe.precision, || {
         let trained =
-            train::train(&mut run, &corpus, &folder, &plan, &mut log, &mut progress, &request);
+            train::train(&mut run, &corpus, &folder, log.as_mut(), &plan, &mut progress, &request);
         progress.end();
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
-        finish::finish(&run, (&text, &corpus), &folder, &mut log, args, seconds, &request)
-            .or_else(|stop| rescue::rescue(&run, &folder, &mut log, stop))
+        let state = run.optimizer_state();
+        let texts = (&text, &corpus);
+        let done = finish::finish(&run, texts, &folder, log.as_mut(), args, seconds, &request);
+        match (state, &mut log) {
+            (Some(state), Some(log)) => {
+                done.or_else(|stop| rescue::rescue(&run, &state, &folder, log, stop))
+            }
+            _ => done,
+        }
     })
+}
+
+/// Checks that there is a shard of the batch for each rank.
+fn check_shards(run: &Run, ranks: &Ranks) -> Result<()> {
+    let Recipe { batch, context, .. } = run.recipe;
+    let shards = run.recipe.number_of_shards();
+    if shards > batch {
+        return usage(format!("a batch of {batch} windows cannot be split into {shards} shards"));
+    }
+    if ranks.count() > shards {
+        return usage(format!(
+            "{} ranks cannot share a batch of {shards} shards ({batch} windows of {context} tokens). Start fewer \
+             ranks, or train with --shards {} (at most {batch}), which is a part of the recipe: other shards \
+             have other roundings",
+            ranks.count(),
+            ranks.count().next_power_of_two()
+        ));
+    }
+    Ok(())
+}
+
+/// What must be the same on all ranks when training begins.
+fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
+    vec![
+        ("text", format!("fingerprint {:016x}", text.source.fingerprint)),
+        ("recipe", serde_json::to_string(&run.recipe).expect("has a JSON form")),
+        ("step", run.step.to_string()),
+    ]
 }
 
 /// What the flags of a new run say.
@@ -160,9 +251,9 @@ fn asked(args: &Args) -> Result<Asked> {
 }
 
 /// A new run without a folder.
-fn new_run_and_corpus(args: &Args) -> Result<(Run, Corpus)> {
+fn new_run_and_corpus(args: &Args, ranks: &Ranks) -> Result<(Run, Corpus)> {
     let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
-    let mut run = Run::new(recipe, text.source, tokenizer)?;
+    let mut run = Run::new(recipe, text.source, tokenizer, ranks)?;
     if let Some(parent) = &parent {
         run.init_from(&parent.run, &parent.name)?;
     }
@@ -170,11 +261,16 @@ fn new_run_and_corpus(args: &Args) -> Result<(Run, Corpus)> {
 }
 
 /// A new run with its text and its folder, from the flags.
-fn fresh(args: &Args) -> Result<Beginning> {
+fn fresh(args: &Args, ranks: &Ranks) -> Result<Beginning> {
     let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
-    let folder = Folder::fresh(args.out.as_deref())?;
-    tokenizer.save(&folder.tokenizer()).or_else(failed)?;
-    let mut run = Run::new(recipe, text.source.clone(), tokenizer)?;
+    let folder = match ranks.is_first() {
+        true => Folder::fresh(args.out.as_deref())?,
+        false => Folder::of_rank_0(),
+    };
+    if ranks.is_first() {
+        tokenizer.save(&folder.tokenizer()).or_else(failed)?;
+    }
+    let mut run = Run::new(recipe, text.source.clone(), tokenizer, ranks)?;
     if let Some(parent) = &parent {
         run.init_from(&parent.run, &parent.name)?;
     }
@@ -185,10 +281,12 @@ fn fresh(args: &Args) -> Result<Beginning> {
 ///
 /// # Errors
 /// If hyperparameters or the text differ.
-fn earlier(args: &Args) -> Result<Beginning> {
+fn earlier(args: &Args, ranks: &Ranks) -> Result<Beginning> {
     let mut folder = Folder::earlier(args.out.as_deref())?;
-    folder.lock()?;
-    let mut run = Run::load(&folder)?;
+    if ranks.is_first() {
+        folder.lock()?;
+    }
+    let mut run = Run::load(&folder, ranks)?;
     let asked = args.recipe(&run.recipe);
     let free: &[&str] = if args.steps.is_some() { &["steps"] } else { &[] };
     let changed = run.recipe.differences(&asked, free);
@@ -216,7 +314,9 @@ fn earlier(args: &Args) -> Result<Beginning> {
     text.check_same(&run.source, &folder.name(), file)?;
     let corpus = text.corpus(&run.tokenizer).or_failed("cannot read the text")?;
     corpus.check(run.recipe.context).or_else(failed)?;
-    folder.remove_temporary_files();
+    if ranks.is_first() {
+        folder.remove_temporary_files();
+    }
     Ok(Beginning { run, text, corpus, folder })
 }
 
@@ -259,9 +359,13 @@ fn introduce(run: &Run, text: &Text, corpus: &Corpus, folder: &Folder) {
     }
     let from = if run.step > 0 { format!(", from step {} on", run.step) } else { String::new() };
     note!(
-        "Training {} steps with batches of {} sequences on {} threads{from}; Ctrl-C stops and saves",
+        "Training {} steps with batches of {} sequences on {}{} threads{from}; Ctrl-C stops and saves",
         r.steps,
         r.batch,
+        match run.training.ranks.count() {
+            1 => String::new(),
+            ranks => format!("{ranks} ranks of "),
+        },
         retrograd::tensor::threads(),
     );
     note!("         {}", r.schedule_in_words());

@@ -5,7 +5,7 @@ use crate::tokenizer::TokenizerKind;
 use clap::ValueEnum;
 use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
-use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions};
+use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, default_shards};
 use retrograd::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,9 @@ pub struct Recipe {
     #[serde(default)]
     pub adam_lr: Option<f64>,
     pub batch: usize,
+    /// The number of shards of a batch; `None`: 1, 2 or 4, by its size.
+    #[serde(default)]
+    pub shards: Option<usize>,
     pub steps: u64,
     /// The peak learning rate.
     pub lr: f64,
@@ -164,6 +167,7 @@ impl Preset {
             weight_decay: None,
             adam_lr: None,
             batch: 12,
+            shards: None,
             steps: 2000,
             lr: 1e-3,
             seed: 1337,
@@ -291,8 +295,16 @@ impl Recipe {
         }
     }
 
+    /// The number of shards of a batch.
+    pub fn number_of_shards(&self) -> usize {
+        self.shards.unwrap_or_else(|| default_shards(self.batch, self.batch * self.context))
+    }
+
     /// The optimiser of a model.
-    pub fn optimizer(&self, model: &Gpt) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
+    pub fn optimizer(
+        &self,
+        model: &impl Module<f32>,
+    ) -> std::result::Result<Box<dyn Optimizer>, ConfigError> {
         let weight_decay = self.weight_decay.unwrap_or(WEIGHT_DECAY);
         let config =
             AdamConfig { lr: self.lr, betas: BETAS, weight_decay, ..AdamConfig::default() };

@@ -5,14 +5,22 @@ use crate::folder::Folder;
 use crate::log::Log;
 use crate::run::Run;
 use crate::stop::{Result, Stop, failed};
+use retrograd::nn::StateDict;
 
-/// `stop`, if the folder is still there. Otherwise the run is saved in another one.
-pub fn rescue(run: &Run, folder: &Folder, log: &mut Log, stop: Stop) -> Result<()> {
+/// `stop`, if the folder is still there. Otherwise the run is saved in another one, with the state of the
+/// optimiser.
+pub fn rescue(
+    run: &Run,
+    optimizer: &StateDict,
+    folder: &Folder,
+    log: &mut Log,
+    stop: Stop,
+) -> Result<()> {
     let Err(gone) = folder.check() else { return Err(stop) };
     let mut said = gone.text().to_string();
     for fallback in folder.fallbacks() {
         let saved = fallback.and_then(|other| {
-            run.save(&other)?;
+            run.save(&other, optimizer)?;
             log.move_to(&other)?;
             Ok(other)
         });

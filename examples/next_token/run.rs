@@ -2,13 +2,15 @@
 
 use crate::checkpoints::Best;
 use crate::folder::Folder;
+use crate::ranks::Ranks;
 use crate::recipe::Recipe;
 use crate::stop::{OrFailed, Result, Stop, failed, usage};
 use crate::text::Source;
 use crate::tokenizer::with_feature;
-use retrograd::nn::ConfigError;
 use retrograd::nn::checkpoint::{Checkpoint, CheckpointError};
+use retrograd::nn::distributed::DataParallel;
 use retrograd::nn::text::{TextError, Tokenizer};
+use retrograd::nn::{ConfigError, StateDict};
 use retrograd::prelude::*;
 use retrograd::tensor::random::Key;
 use serde::de::DeserializeOwned;
@@ -21,17 +23,26 @@ use std::path::Path;
 /// and dropout are functions of the seed and the step.
 ///
 /// `Run<()>` has no optimiser: it can generate text, but not be trained.
-pub struct Run<O = Box<dyn Optimizer>> {
+pub struct Run<O = Training> {
     pub recipe: Recipe,
     pub source: Source,
     pub tokenizer: Tokenizer,
     pub model: Gpt,
-    pub optimizer: O,
+    pub training: O,
     /// Steps taken.
     pub step: u64,
     /// The evaluation during training with the lowest held-out loss.
     pub best: Option<Best>,
     pub history: History,
+}
+
+/// What training needs beside the model.
+pub struct Training {
+    pub ranks: Ranks,
+    /// Divides steps among the ranks.
+    pub parallel: DataParallel,
+    /// For the parameters that this rank owns.
+    pub optimizer: Box<dyn Optimizer>,
 }
 
 /// What a recipe does not tell about a run.
@@ -76,8 +87,9 @@ impl Recipe {
 
 impl Run {
     /// A new run.
-    pub fn new(recipe: Recipe, source: Source, tokenizer: Tokenizer) -> Result<Run> {
-        Run::build(recipe, source, tokenizer).and_then(Run::with_optimizer).or_else(usage)
+    pub fn new(recipe: Recipe, source: Source, tokenizer: Tokenizer, ranks: &Ranks) -> Result<Run> {
+        let run = Run::build(recipe, source, tokenizer);
+        run.and_then(|run| run.with_optimizer(ranks)).or_else(usage)
     }
 
     /// Takes over the weights of another run.
@@ -95,8 +107,14 @@ impl Run {
         self.recipe.steps = steps;
     }
 
-    /// Writes the checkpoint atomically: after a crash, the file is the old one or the new one.
-    pub fn save(&self, folder: &Folder) -> Result<()> {
+    /// The state of the optimiser, which the ranks have in parts: at rank 0. All ranks call this.
+    pub fn optimizer_state(&self) -> Option<StateDict> {
+        self.training.parallel.gather_state(&self.training.optimizer.state_dict())
+    }
+
+    /// Writes the checkpoint atomically, with the [`Run::optimizer_state`]: after a crash, the file is the old
+    /// one or the new one.
+    pub fn save(&self, folder: &Folder, optimizer: &StateDict) -> Result<()> {
         folder.check()?;
         let weights = self.model.state_dict();
         // Without a copy, for which there may be no memory.
@@ -106,7 +124,7 @@ impl Run {
         }
         let mut file = Checkpoint::new();
         file.put("model", &weights);
-        file.put("optimizer", &self.optimizer.state_dict());
+        file.put("optimizer", optimizer);
         file.note("step", &self.step);
         file.note("recipe", &self.recipe);
         file.note("text", &self.source);
@@ -117,19 +135,23 @@ impl Run {
     }
 
     /// Reads the checkpoint.
-    pub fn load(folder: &Folder) -> Result<Run> {
+    pub fn load(folder: &Folder, ranks: &Ranks) -> Result<Run> {
         let path = folder.checkpoint();
         let read = || -> std::result::Result<Run, Box<dyn std::error::Error>> {
             let file = Checkpoint::load(&path)?;
-            let mut run = Run::restore(&path, &file)?.with_optimizer()?;
-            run.optimizer.load_state_dict(run.step, &file.get("optimizer")?)?;
+            let mut run = Run::restore(&path, &file)?.with_optimizer(ranks)?;
+            let own = run.training.parallel.own_state(&file.get("optimizer")?);
+            run.training.optimizer.load_state_dict(run.step, &own)?;
             Ok(run)
         };
         read().or_failed("cannot load")
     }
 
-    /// The error of a run that diverged. The last checkpoint is kept.
+    /// The error of a run that diverged, which is the same on all ranks. The last checkpoint is kept.
     pub fn diverged<T>(&self, folder: &Folder, why: impl Display) -> Result<T> {
+        if !self.training.ranks.is_first() {
+            return Err(Stop::Reported(1));
+        }
         let path = folder.checkpoint();
         // Only its metadata, which needs little memory.
         let saved = Checkpoint::load_filtered(&path, |_| false);
@@ -158,13 +180,15 @@ impl Run<()> {
         let mut rng = Rng::new(recipe.seed_for(Purpose::Weights));
         let model = Gpt::new(recipe.model(tokenizer.vocab_size()), &mut rng)?;
         let history = History::default();
-        Ok(Run { recipe, source, tokenizer, model, optimizer: (), step: 0, best: None, history })
+        Ok(Run { recipe, source, tokenizer, model, training: (), step: 0, best: None, history })
     }
 
-    fn with_optimizer(self) -> std::result::Result<Run, ConfigError> {
-        let optimizer = self.recipe.optimizer(&self.model)?;
+    fn with_optimizer(self, ranks: &Ranks) -> std::result::Result<Run, ConfigError> {
+        let parallel = DataParallel::new(&self.model, ranks.comm());
+        let optimizer = parallel.optimizer(|owned| self.recipe.optimizer(owned))?;
+        let training = Training { ranks: ranks.clone(), parallel, optimizer };
         let Run { recipe, source, tokenizer, model, step, best, history, .. } = self;
-        Ok(Run { recipe, source, tokenizer, model, optimizer, step, best, history })
+        Ok(Run { recipe, source, tokenizer, model, training, step, best, history })
     }
 
     /// Loads the model only, a third of the checkpoint.

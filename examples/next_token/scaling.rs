@@ -3,7 +3,8 @@
 use crate::cli::Args;
 use crate::folder::Folder;
 use crate::output::say;
-use crate::stop::Result;
+use crate::ranks::Ranks;
+use crate::stop::{Result, usage};
 use crate::train::take_step;
 use retrograd::prelude::*;
 use retrograd::tensor::machine::Region;
@@ -28,9 +29,13 @@ const ENOUGH: Duration = Duration::from_millis(1500);
 const USUAL_OVERHEAD: f64 = 3e-6;
 
 /// Records a step on one thread and prints the predictions; then measures steps on this machine.
-pub fn scaling(args: &Args) -> Result<()> {
-    let recording = recorded(args)?;
-    let (overhead, is_measured) = overhead(args);
+pub fn scaling(args: &Args, ranks: &Ranks) -> Result<()> {
+    if ranks.count() > 1 {
+        return usage("--scaling is about the threads of one process: start it without mpiexec");
+    }
+    let recording = recorded(args, ranks)?;
+    let most = ranks.threads(args.threads);
+    let (overhead, is_measured) = overhead(most);
     let (regions, tasks) = recording.counts();
     say!(
         "A step on one thread: {regions} regions, {tasks} tasks; {} overhead of a region on two \
@@ -52,11 +57,10 @@ pub fn scaling(args: &Args) -> Result<()> {
         "\nThe model leaves out that cores share memory bandwidth and the last cache, that data moves \
          between\ntheir caches, SMT, and clock rates that depend on load: see docs/SCALING.md."
     );
-    let most = args.threads();
     let counts = CORES.into_iter().filter(|&n| n < most).chain([most]);
     say!("\nthreads  measured ms  predicted ms  measured / predicted");
     for threads in counts {
-        let (measured, predicted) = (measured(args, threads)?, on(threads).seconds);
+        let (measured, predicted) = (measured(args, ranks, threads)?, on(threads).seconds);
         let ratio = measured / predicted;
         let [measured, predicted] = [measured, predicted].map(|seconds| seconds * 1e3);
         say!("{threads:>7}  {measured:>11.2}  {predicted:>12.2}  {ratio:>20.3}");
@@ -67,11 +71,12 @@ pub fn scaling(args: &Args) -> Result<()> {
 /// Calls `f` with a step of a new run, which has been warmed up, on a number of threads.
 fn with_steps<R: Send>(
     args: &Args,
+    ranks: &Ranks,
     threads: usize,
     f: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<R> + Send,
 ) -> Result<R> {
     with_threads(threads, || {
-        let (mut run, corpus) = crate::new_run_and_corpus(args)?;
+        let (mut run, corpus) = crate::new_run_and_corpus(args, ranks)?;
         let folder = Folder::from(PathBuf::from("(no folder)"));
         with_matmul_precision(run.recipe.precision, || {
             let mut step = || take_step(&mut run, &corpus, &folder).map(drop);
@@ -84,8 +89,8 @@ fn with_steps<R: Send>(
 }
 
 /// The record of the fastest step on one thread: other load can only slow it down.
-fn recorded(args: &Args) -> Result<Recording> {
-    with_steps(args, 1, |step| {
+fn recorded(args: &Args, ranks: &Ranks) -> Result<Recording> {
+    with_steps(args, ranks, 1, |step| {
         let mut fastest: Option<Recording> = None;
         let (start, mut count) = (Instant::now(), 0);
         while count < STEPS || start.elapsed() < ENOUGH {
@@ -101,8 +106,8 @@ fn recorded(args: &Args) -> Result<Recording> {
 }
 
 /// The time of the fastest step on a number of threads.
-fn measured(args: &Args, threads: usize) -> Result<f64> {
-    with_steps(args, threads, |step| {
+fn measured(args: &Args, ranks: &Ranks, threads: usize) -> Result<f64> {
+    with_steps(args, ranks, threads, |step| {
         let (start, mut times) = (Instant::now(), Vec::new());
         while times.len() < STEPS || start.elapsed() < ENOUGH {
             let start = Instant::now();
@@ -114,8 +119,8 @@ fn measured(args: &Args, threads: usize) -> Result<f64> {
 }
 
 /// The overhead of a parallel region on two cores, in seconds, and whether it has been measured.
-fn overhead(args: &Args) -> (f64, bool) {
-    if args.threads() == 1 {
+fn overhead(threads: usize) -> (f64, bool) {
+    if threads == 1 {
         return (USUAL_OVERHEAD, false);
     }
     let times = with_threads(2, || [(); 12].map(|()| Region::measure().busy));

@@ -1,6 +1,6 @@
 //! The reasons for an early end, and their exit codes.
 
-use crate::output::note;
+use crate::output::fault;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -16,6 +16,8 @@ pub enum Stop {
     Failed(String),
     /// A signal: exit code 128 plus its number, by the convention of shells. Not an error.
     Interrupted(String, u8),
+    /// Any of these, already printed, by this or another rank: the exit code.
+    Reported(u8),
 }
 
 /// A [`Stop::Usage`] with this text.
@@ -33,6 +35,25 @@ impl Stop {
     pub fn text(&self) -> &str {
         match self {
             Stop::Usage(text) | Stop::Failed(text) | Stop::Interrupted(text, _) => text,
+            Stop::Reported(_) => "",
+        }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match *self {
+            Stop::Usage(_) => 2,
+            Stop::Failed(_) => 1,
+            Stop::Interrupted(_, code) | Stop::Reported(code) => code,
+        }
+    }
+
+    /// The stop with this exit code.
+    pub fn new(code: u8, text: String) -> Stop {
+        match code {
+            2 => Stop::Usage(text),
+            1 => Stop::Failed(text),
+            code => Stop::Interrupted(text, code),
         }
     }
 
@@ -47,13 +68,13 @@ impl Stop {
     }
 
     fn print(self) -> u8 {
-        let (text, code) = match self {
-            Stop::Usage(text) => (format!("error: {text}\n\nFor more, try --help."), 2),
-            Stop::Failed(text) => (format!("error: {text}"), 1),
-            Stop::Interrupted(text, code) => (text, code),
-        };
-        note!("{text}");
-        code
+        match &self {
+            Stop::Usage(text) => fault(&format!("error: {text}\n\nFor more, try --help.")),
+            Stop::Failed(text) => fault(&format!("error: {text}")),
+            Stop::Interrupted(text, _) => fault(text),
+            Stop::Reported(_) => {}
+        }
+        self.code()
     }
 }
 

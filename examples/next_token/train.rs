@@ -6,15 +6,17 @@ use crate::folder::Folder;
 use crate::log::{Evaluation, Line, Log, Step};
 use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
+use crate::ranks::Status;
 use crate::recipe::{CLIP, Recipe};
 use crate::rescue::{interrupted, rescue, stopped};
-use crate::run::{Purpose, Run};
+use crate::run::{Purpose, Run, Training};
 use crate::signals::StopRequest;
 use crate::stop::{Result, failed};
+use retrograd::nn::StateDict;
 use retrograd::nn::optim::StepError;
 use retrograd::nn::text::{Batch, Corpus, Window};
 use retrograd::prelude::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Checkpoints and evaluations of a run.
 pub struct Plan {
@@ -27,83 +29,121 @@ pub struct Plan {
 /// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
 /// the held-out loss is evaluated, always on the same windows, a checkpoint written and the loss curve
 /// drawn. The same, without the evaluation, happens on a signal and if the log cannot be written.
+///
+/// All ranks take the same way through this function. Rank 0 alone has a log and writes to the folder; the
+/// others learn from it whether that failed.
 pub fn train(
     run: &mut Run,
     corpus: &Corpus,
     folder: &Folder,
+    mut log: Option<&mut Log>,
     plan: &Plan,
-    log: &mut Log,
     progress: &mut Progress,
     request: &StopRequest,
 ) -> Result<()> {
+    let ranks = run.training.ranks.clone();
     let windows = spread(&corpus.windows(run.recipe.context));
     let last = run.recipe.steps;
     // Before the first step. The checkpoint is saved first, so every folder with a log has one.
-    if run.step == 0 && log.lines.is_empty() {
-        run.save(folder)?;
+    let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
+    if run.step == 0 && ranks.share(&is_new)[0] {
+        let saved = run.optimizer_state().map_or(Ok(()), |state| run.save(folder, &state));
+        ranks.agree(saved)?;
         let evaluation = evaluation(run, &windows, folder, progress)?;
-        log.write(folder, Line::Evaluation(evaluation))?;
+        let logged =
+            log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
+        ranks.agree(logged)?;
     }
     // The program may have been killed between the checkpoint and its copy.
-    if run.best.is_some_and(|best| best.step == run.step) {
+    if ranks.is_first() && run.best.is_some_and(|best| best.step == run.step) {
         folder.copy_as_best()?;
     }
     while run.step < last {
-        let step = take_step(run, corpus, folder)?;
-        let mut record = || {
-            let mut logged = log.write(folder, Line::Step(step));
-            progress.step(&step);
-            let evaluate = run.step.is_multiple_of(plan.eval_every) || run.step == last;
-            let mut is_best = false;
-            if evaluate {
-                let evaluation = evaluation(run, &windows, folder, progress)?;
-                let Evaluation { step, val_loss, .. } = evaluation;
-                is_best = run.best.is_none_or(|best| val_loss < best.val_loss);
+        let step = take_step(run, corpus, folder);
+        let mut logged = Ok(());
+        if let Ok(step) = &step {
+            logged = log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Step(*step)));
+            progress.step(step);
+        }
+        let all = ranks.share(&Status {
+            error: step.as_ref().err().map(|stop| (stop.code(), stop.text().to_string())),
+            signal: request.exit_code(),
+            log_failed: logged.is_err(),
+        });
+        let errors: Vec<_> = all.iter().map(|status| status.error.clone()).collect();
+        if let Some(stop) = ranks.common_error(&errors) {
+            return Err(stop);
+        }
+        let signal = all.iter().find_map(|status| status.signal);
+        let log_failed = all.iter().any(|status| status.log_failed);
+        let evaluate = run.step.is_multiple_of(plan.eval_every) || run.step == last;
+        if !evaluate && signal.is_none() && !log_failed {
+            continue;
+        }
+        let evaluation = evaluate.then(|| evaluation(run, &windows, folder, progress)).transpose();
+        let is_best = match evaluation {
+            Ok(Some(Evaluation { step, val_loss, .. })) => {
+                let is_best = run.best.is_none_or(|best| val_loss < best.val_loss);
                 if is_best {
                     run.best = Some(Best { step, val_loss });
                 }
+                is_best
+            }
+            _ => false,
+        };
+        // The other ranks have no state, and wait for what rank 0 reports.
+        let record = |state: &StateDict, log: &mut Log| {
+            if let Some(evaluation) = evaluation? {
                 logged = logged.and_then(|()| log.write(folder, Line::Evaluation(evaluation)));
             }
-            let stop = request.exit_code();
-            if evaluate || stop.is_some() || logged.is_err() {
-                run.save(folder)?;
-                draw_loss_curve(folder, log)?;
-            }
+            run.save(folder, state)?;
+            draw_loss_curve(folder, log)?;
             if is_best {
                 folder.copy_as_best()?;
             }
             if let Some(count) = plan.keep.filter(|_| evaluate) {
                 folder.keep(run.step, count)?;
             }
-            match (logged, stop) {
+            match (logged, signal) {
                 (Err(why), _) => failed(format!("{}. {}", why.text(), stopped(run, folder))),
                 (Ok(()), Some(code)) => Err(interrupted(run, folder, code)),
                 (Ok(()), None) => Ok(()),
             }
         };
-        record().or_else(|stop| rescue(run, folder, log, stop))?;
+        let recorded = match (run.optimizer_state(), &mut log) {
+            (Some(state), Some(log)) => {
+                record(&state, log).or_else(|stop| rescue(run, &state, folder, log, stop))
+            }
+            _ => Ok(()),
+        };
+        ranks.agree(recorded)?;
     }
     Ok(())
 }
 
-/// One step: batch, loss, gradients, clipping, update.
+/// One step: batch, loss, gradients, clipping, update. An error may be that of this rank alone.
 pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     let start = Instant::now();
-    let Recipe { batch, context, .. } = run.recipe;
+    let Recipe { batch, context, shards, .. } = run.recipe;
     let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));
     let seed = |purpose| run.recipe.seed_for(purpose);
     let Batch { tokens, targets } = corpus.batch(seed(Purpose::Batches), step, batch, context);
     let mut pass = Pass::train_step(seed(Purpose::Dropout), step);
 
-    let (loss, mut grads) = run.model.loss_and_gradients(&tokens, &targets, &mut pass);
+    let Training { parallel, optimizer, .. } = &mut run.training;
+    let shards = run.model.shards(&tokens, &targets, shards, &mut pass);
+    let (loss, mut grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
     let value = f64::from(loss);
     run.step += 1;
     if !value.is_finite() {
         return run.diverged(folder, format!("the loss is {value}"));
     }
-    let grad_norm = grads.clip_norm(CLIP);
-    run.optimizer.set_lr(lr);
-    match run.optimizer.step(&grads) {
+    let grad_norm = parallel.clip_norm(&mut grads, CLIP);
+    optimizer.set_lr(lr);
+    let stepped = optimizer.step(&grads);
+    parallel.share_parameters();
+    let exchange = parallel.timing();
+    match stepped {
         Ok(()) => {}
         Err(StepError::NotFinite(names)) => {
             let all = names.len();
@@ -114,7 +154,17 @@ pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step
     }
     let seconds = start.elapsed().as_secs_f64();
     let tokens_per_s = (batch * context) as f64 / seconds;
-    Ok(Step { step: run.step, loss: value, lr, grad_norm, ms: seconds * 1e3, tokens_per_s })
+    let ms = |time: Duration| (run.training.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
+    Ok(Step {
+        step: run.step,
+        loss: value,
+        lr,
+        grad_norm,
+        ms: seconds * 1e3,
+        tokens_per_s,
+        exchange_ms: ms(exchange.total),
+        exposed_ms: ms(exchange.exposed),
+    })
 }
 
 /// The loss on some held-out windows.
@@ -125,7 +175,8 @@ fn evaluation(
     progress: &mut Progress,
 ) -> Result<Evaluation> {
     let never = StopRequest::default();
-    let metrics = metrics(&run.model, windows, &never).unwrap_or_default();
+    let ranks = &run.training.ranks;
+    let metrics = metrics(&run.model, windows, ranks, &never).unwrap_or_default();
     let val_loss = metrics.loss();
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));

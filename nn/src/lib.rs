@@ -45,6 +45,7 @@ pub mod checkpoint;
 #[doc(hidden)]
 pub mod compiled;
 mod config_error;
+pub mod distributed;
 mod dropout;
 mod ema;
 mod embedding;
@@ -79,7 +80,7 @@ pub use embedding::Embedding;
 pub use gpt::{
     AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
     GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,
-    Positions, RopeConfig, Sampler, Until, attention_layer, until,
+    Positions, RopeConfig, Sampler, Shards, Until, attention_layer, default_shards, until,
 };
 pub use linear::Linear;
 pub use lr_range_test::{LrRangeTest, LrRangeTestError};

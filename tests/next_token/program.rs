@@ -20,15 +20,16 @@ fn program(name: &str) -> PathBuf {
     let profile = test.ancestors().nth(2).unwrap();
     let program = profile.join("examples").join(name).with_extension(exe());
     // One that is there may have been built without the feature.
-    let is_other = cfg!(feature = "tokenizers") && !built.contains(name);
+    let features = [("tokenizers", cfg!(feature = "tokenizers")), ("mpi", cfg!(feature = "mpi"))];
+    let features = features.into_iter().filter_map(|(feature, on)| on.then_some(feature));
+    let features: Vec<&str> = features.collect();
+    let is_other = !features.is_empty() && !built.contains(name);
     if is_other || !is_current(&program) {
         built.insert(name.to_string());
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--example", name]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        if cfg!(feature = "tokenizers") {
-            build.args(["--features", "tokenizers"]);
-        }
+        build.args(["--features", &features.join(",")]);
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

@@ -9,6 +9,7 @@ mod config;
 mod feed_forward;
 mod generate;
 mod names;
+mod shards;
 mod variants;
 
 pub use attention::{CausalAttention, LayerCx, attention_layer};
@@ -20,6 +21,7 @@ pub use config::{GptConfig, MlpKind, NormKind, Positions, RopeConfig};
 pub use feed_forward::{FeedForward, GatedMlp, Mlp};
 pub use generate::{BeyondContext, Generate, Sampler, Until, until};
 pub use names::Names;
+pub use shards::{Shards, default_shards};
 
 use crate::attention::{Capture, KvCache, Past, SinusoidalPositions};
 use crate::config_error::ConfigError;
@@ -422,11 +424,10 @@ impl<T: Real> Gpt<T> {
 
     /// [`Gpt::loss`] of a batch of sequences `[B, L]`, and its gradients.
     ///
-    /// A large batch is split into shards, whose forward and backward passes run in parallel,
-    /// weighted by their numbers of counted targets; see [`sharded`]. The number of shards, at most
-    /// 4, depends on the sizes of the batch alone, so results do not depend on the number of
-    /// threads. They differ from those of `loss(..).backward()` by rounding, and by the pattern of
-    /// dropout.
+    /// The batch is split into [`Gpt::shards`], whose forward and backward passes run in parallel; see
+    /// [`sharded`]. Their number depends on the sizes of the batch alone, so results do not depend on the
+    /// number of threads. They differ from those of `loss(..).backward()` by rounding, and by the pattern
+    /// of dropout.
     ///
     /// # Panics
     /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
@@ -451,6 +452,36 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> (T, Gradients<T>) {
+        let shards = self.shards(tokens, targets, None, pass);
+        sharded(shards.counts(), |i| shards.loss(i))
+    }
+
+    /// The batch of [`Gpt::loss_and_gradients`] in `number` shards of about equal numbers of sequences; without
+    /// a number, in 1, 2 or 4, with at least 384 tokens each if there are several.
+    ///
+    /// # Panics
+    /// As [`Gpt::loss_and_gradients`], or if there are fewer sequences than shards.
+    ///
+    /// ```
+    /// # use retrograd_autograd::sharded;
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_tensor::{Tensor, random::Rng};
+    /// # let config = GptConfig { vocab: 10, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
+    /// let model = Gpt::<f64>::new(config, &mut Rng::new(1)).unwrap();
+    /// let (tokens, targets) = (Tensor::from([[1i64, 2], [3, 4]]), Tensor::from([[2i64, 3], [4, 5]]));
+    /// let shards = model.shards(&tokens, &targets, Some(2), &mut Pass::eval());
+    /// assert_eq!(shards.counts(), [2, 2]); // targets
+    /// let (loss, _) = sharded(shards.counts(), |i| shards.loss(i));
+    /// assert!((loss - model.loss(&tokens, &targets, &mut Pass::eval()).item()).abs() < 1e-12);
+    /// ```
+    #[track_caller]
+    pub fn shards<I: Integer>(
+        &self,
+        tokens: &Tensor<I>,
+        targets: &Tensor<I>,
+        number: Option<usize>,
+        pass: &mut Pass,
+    ) -> Shards<'_, T, I> {
         let valid = tokens.rank() == 2 && tokens.shape() == targets.shape();
         require(valid, "gpt", ErrorKind::Rank, || {
             format!(
@@ -468,25 +499,12 @@ impl<T: Real> Gpt<T> {
         let _span = span("loss and gradients");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
-        // A shard with fewer tokens costs more than it saves.
-        const TOKENS: usize = 384;
-        let (batch, all) = (tokens.size(0), tokens.numel());
-        let most = batch.min(all / TOKENS).clamp(1, 4);
-        let shards = 1 << most.ilog2();
-        let passes = pass.split(shards);
-        let part = |x: &Tensor<I>, i| {
-            let first = batch * i / shards;
-            x.narrow(0, first, batch * (i + 1) / shards - first)
-        };
-        let options = self.cross_entropy();
-        let counted = |targets: Tensor<I>| {
-            let targets = targets.contiguous();
-            targets.as_slice().iter().filter(|&&target| !options.ignores(target)).count()
-        };
-        let counts: Vec<usize> = (0..shards).map(|i| counted(part(targets, i))).collect();
-        sharded(&counts, |i| {
-            self.checked_loss(&part(tokens, i), &part(targets, i), &mut passes[i].clone())
+        let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));
+        require((1..=sequences).contains(&number), "gpt", ErrorKind::Value, || {
+            format!("a batch of {sequences} sequences cannot be split into {number} shards")
         })
+        .or_panic();
+        Shards::new(self, tokens, targets, pass.split(number))
     }
 
     fn cross_entropy(&self) -> CrossEntropy {

@@ -108,8 +108,8 @@ impl MuonConfig {
 #[derive(Debug)]
 pub struct Muon<T: Real = f32> {
     config: MuonConfig,
-    /// The matrices, each with its average.
-    matrices: ParamStates<T, 1>,
+    /// The matrices, each with its average; `None` if there is none.
+    matrices: Option<ParamStates<T, 1>>,
     /// `None` if all parameters are matrices of hidden layers.
     rest: Option<AdamW<T>>,
     /// The learning rate of AdamW over that of the matrices.
@@ -126,7 +126,7 @@ impl<T: Real> Muon<T> {
     /// `embed_tokens`, `embed_positions`, `embedding`, `head`). [`Muon::with_rule`] takes another rule.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, or there is no matrix.
+    /// If a hyperparameter is out of range, or there is no parameter.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -143,10 +143,11 @@ impl<T: Real> Muon<T> {
     }
 
     /// An optimiser for a module: Muon for the parameters that `is_hidden` selects, by name, AdamW for
-    /// the others, with the weight decay of `config.adam` for those of rank 2 and more.
+    /// the others, with the weight decay of `config.adam` for those of rank 2 and more. If it selects none, this
+    /// is AdamW.
     ///
     /// # Errors
-    /// If a hyperparameter is out of range, or a selected parameter is not a matrix, or none is selected.
+    /// If a hyperparameter is out of range, a selected parameter is not a matrix, or there is no parameter.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -167,10 +168,11 @@ impl<T: Real> Muon<T> {
         if let Some((name, p)) = params.iter().find(|(_, p)| p.shape().rank() != 2) {
             return Err(ConfigError(format!("{name} {:?} is not a matrix", p.shape())));
         }
-        let matrices = ParamStates::new(
-            ["momentum"],
-            vec![Group { params, weight_decay: config.weight_decay, ..Group::default() }],
-        )?;
+        let hidden = Group { params, weight_decay: config.weight_decay, ..Group::default() };
+        let matrices = match hidden.params.is_empty() && !rest.is_empty() {
+            true => None,
+            false => Some(ParamStates::new(["momentum"], vec![hidden])?),
+        };
         let rest = match rest.is_empty() {
             true => None,
             false => {
@@ -187,8 +189,8 @@ impl<T: Real> Muon<T> {
 
     /// The orthogonalised update of each trainable matrix, and its new average.
     fn updates(&self, grads: &Gradients<T>) -> Vec<(Tensor<T>, Tensor<T>)> {
-        let trained: Vec<_> =
-            self.matrices.slots.iter().filter(|slot| slot.param.is_trainable()).collect();
+        let matrices = self.matrices.iter().flat_map(|matrices| matrices.iter());
+        let trained: Vec<_> = matrices.filter(|slot| slot.param.is_trainable()).collect();
         let (keep, add) = (self.config.momentum, 1.0 - self.config.momentum);
         // The largest ones first, so that no thread begins one when the others have nothing left.
         let mut order: Vec<usize> = (0..trained.len()).collect();
@@ -267,7 +269,9 @@ impl<T: Real> Update<T, 1, 1> for Decayed<T> {
 impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let _span = par::span("muon");
-        self.matrices.check(grads)?;
+        if let Some(matrices) = &self.matrices {
+            matrices.check(grads)?;
+        }
         if let Some(rest) = &mut self.rest {
             rest.step(grads)?;
         }
@@ -277,8 +281,9 @@ impl<T: Real> Optimizer<T> for Muon<T> {
         let scales: Vec<f64> =
             updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
         let mut updates = updates.into_iter().zip(scales);
+        let Some(matrices) = &mut self.matrices else { return Ok(()) };
         let (mut params, mut steps) = (Vec::new(), Vec::new());
-        self.matrices.step_each(grads, |slot, _| {
+        matrices.step_each(grads, |slot, _| {
             let ((update, average), scale) = updates.next().expect("one per trained matrix");
             slot.state[0] = average;
             let keep = T::from_f64(1.0 - lr * slot.weight_decay);
@@ -308,35 +313,44 @@ impl<T: Real> Optimizer<T> for Muon<T> {
     }
 
     fn steps(&self) -> u64 {
-        self.matrices.steps()
+        let rest = || self.rest.as_ref().map_or(0, |rest| rest.steps());
+        self.matrices.as_ref().map_or_else(rest, |matrices| matrices.steps())
     }
 
     fn state_dict(&self) -> StateDict<T> {
-        let mut dict = self.matrices.state_dict();
+        let matrices = self.matrices.as_ref();
+        let mut dict = matrices.map_or_else(StateDict::new, |matrices| matrices.state_dict());
         dict.extend(self.rest.iter().flat_map(|rest| rest.state_dict()));
         dict
     }
 
     fn load_state_dict(&mut self, steps: u64, dict: &StateDict<T>) -> Result<(), LoadError> {
+        let is_matrix = |name: &str| {
+            let mut slots = self.matrices.iter().flat_map(|matrices| matrices.iter());
+            slots.any(|slot| slot.name == name)
+        };
         let of_matrix = |name: &str| match name.split_once('.') {
             Some(("momentum", _)) => true,
-            Some(("step", param)) => self.matrices.iter().any(|slot| slot.name == param),
+            Some(("step", param)) => is_matrix(param),
             _ => false,
         };
         let (matrices, rest): (StateDict<T>, StateDict<T>) =
             dict.clone().into_iter().partition(|(name, _)| of_matrix(name));
+        let unexpected = |dict: StateDict<T>| match dict.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(LoadError { unexpected: dict.into_keys().collect(), ..LoadError::default() })
+            }
+        };
         // All or nothing.
-        match &mut self.rest {
-            None if !rest.is_empty() => {
-                let unexpected = rest.into_keys().collect();
-                return Err(LoadError { unexpected, ..LoadError::default() });
-            }
-            None => {}
-            Some(adam) => {
-                self.matrices.check_state_dict(steps, &matrices)?;
-                adam.load_state_dict(steps, &rest)?;
-            }
+        match &self.matrices {
+            None => unexpected(matrices.clone())?,
+            Some(all) => drop(all.check_state_dict(steps, &matrices)?),
         }
-        self.matrices.load_state_dict(steps, &matrices)
+        match &mut self.rest {
+            None => unexpected(rest)?,
+            Some(adam) => adam.load_state_dict(steps, &rest)?,
+        }
+        self.matrices.as_mut().map_or(Ok(()), |all| all.load_state_dict(steps, &matrices))
     }
 }

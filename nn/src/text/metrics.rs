@@ -2,6 +2,7 @@
 
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Integer, Real, Tensor};
+use std::ops::Add;
 
 /// Sums over predicted tokens: loss, perplexity, bits per byte and accuracy.
 ///
@@ -29,6 +30,20 @@ pub struct TextMetrics {
     pub correct: u64,
     /// The bytes of the predicted text in UTF-8.
     pub bytes: u64,
+}
+
+impl Add for TextMetrics {
+    type Output = TextMetrics;
+
+    /// The metrics of two texts.
+    fn add(self, other: TextMetrics) -> TextMetrics {
+        TextMetrics {
+            nats: self.nats + other.nats,
+            tokens: self.tokens + other.tokens,
+            correct: self.correct + other.correct,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 impl TextMetrics {

@@ -9,6 +9,7 @@ mod attention_random;
 mod checkpoint;
 mod checkpoint_foreign;
 mod checkpoint_memory;
+mod distributed;
 mod equivalences;
 mod explicit;
 mod formulas;

@@ -1,0 +1,139 @@
+//! The processes of a run: one, or those that `mpiexec` started.
+
+use crate::stop::{Result, Stop};
+use retrograd::nn::distributed::Collectives;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// This process among those of the run. All ranks call the methods that exchange data in the same order.
+#[derive(Clone)]
+pub struct Ranks {
+    comm: Arc<dyn Collectives<f32>>,
+    /// The number of ranks on this machine.
+    local: usize,
+}
+
+/// What a rank tells the others after each step.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The exit code and the text of an error.
+    pub error: Option<(u8, String)>,
+    /// The exit code of a signal.
+    pub signal: Option<u8>,
+    /// The step could not be logged.
+    pub log_failed: bool,
+}
+
+impl Ranks {
+    /// Starts MPI, if this program was built with it.
+    #[cfg(feature = "mpi")]
+    pub fn start() -> Result<Ranks> {
+        use crate::output;
+        use crate::stop::failed;
+        use retrograd::nn::distributed::{Communicator, Local, Mpi};
+        let mpi = match Mpi::start() {
+            Ok(mpi) => Arc::new(mpi),
+            Err(e) => return failed(format!("cannot start MPI: {e}")),
+        };
+        let ranks = Ranks { local: mpi.local_size(), comm: mpi.clone() };
+        if mpi.size() == 1 {
+            // Ends MPI at once: nothing waits for this process.
+            return Ok(Ranks { comm: Arc::new(Local::group(1).remove(0)), local: 1 });
+        }
+        if mpi.rank() > 0 {
+            output::silence();
+        }
+        // The other ranks would wait for one that has panicked.
+        let (hook, rank) = (std::panic::take_hook(), mpi.rank());
+        std::panic::set_hook(Box::new(move |panic| {
+            output::fault(&format!("error: rank {rank} panicked"));
+            hook(panic);
+            Mpi::abort(101);
+        }));
+        Ok(ranks)
+    }
+
+    /// This process alone.
+    #[cfg(not(feature = "mpi"))]
+    pub fn start() -> Result<Ranks> {
+        use retrograd::nn::distributed::Local;
+        Ok(Ranks { comm: Arc::new(Local::group(1).remove(0)), local: 1 })
+    }
+
+    /// For the parts of a run that exchange data.
+    pub fn comm(&self) -> Arc<dyn Collectives<f32>> {
+        self.comm.clone()
+    }
+
+    pub fn count(&self) -> usize {
+        self.comm.size()
+    }
+
+    pub fn rank(&self) -> usize {
+        self.comm.rank()
+    }
+
+    /// Whether this is rank 0, which writes files and prints.
+    pub fn is_first(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// The number of threads of this rank: `asked`, or its share of the cores of this machine.
+    pub fn threads(&self, asked: Option<u64>) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        asked.map_or_else(|| (cores() / self.local).max(1), |n| n as usize)
+    }
+
+    /// What each rank gives, in their order.
+    pub fn share<X: Clone + Serialize + DeserializeOwned>(&self, mine: &X) -> Vec<X> {
+        if self.count() == 1 {
+            return vec![mine.clone()];
+        }
+        let json = serde_json::to_vec(mine).expect("has a JSON form");
+        let all = self.comm.all_gather_bytes(&json);
+        all.iter().map(|json| serde_json::from_slice(json).expect("written by a rank")).collect()
+    }
+
+    /// The result of this rank if all ranks have one, else an error on all of them. An error that several
+    /// ranks have is printed by the lowest of them.
+    pub fn agree<X>(&self, result: Result<X>) -> Result<X> {
+        let error = result.as_ref().err().map(|stop| (stop.code(), stop.text().to_string()));
+        let all = self.share(&error);
+        self.common_error(&all).map_or(result, Err)
+    }
+
+    /// The error that this rank ends with, given those of all.
+    pub fn common_error(&self, all: &[Option<(u8, String)>]) -> Option<Stop> {
+        let (code, _) = all.iter().flatten().next()?;
+        let (before, from_here) = all.split_at(self.rank());
+        let own = from_here[0].as_ref().filter(|own| !before.iter().flatten().any(|e| e == *own));
+        Some(match own {
+            Some((code, text)) if text.is_empty() => Stop::Reported(*code),
+            Some((code, text)) if self.is_first() => Stop::new(*code, text.clone()),
+            Some((code, text)) => Stop::new(*code, format!("rank {}: {text}", self.rank())),
+            None => Stop::Reported(*code),
+        })
+    }
+
+    /// Checks that all ranks have the same as rank 0.
+    ///
+    /// # Errors
+    /// On all ranks; it names the first rank that differs, and in what.
+    pub fn check_same(&self, mine: &[(&str, String)]) -> Result<()> {
+        let mine: Vec<(String, String)> =
+            mine.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+        let all = self.share(&mine);
+        for (rank, other) in all.iter().enumerate() {
+            let differing = all[0].iter().zip(other).find(|(a, b)| a != b);
+            if let Some(((name, first), (_, other))) = differing {
+                let text = format!(
+                    "rank {rank} differs from rank 0 in {name}:\n  rank 0: {first}\n  rank {rank}: {other}\nAll \
+                     ranks must run the same program with the same flags and texts."
+                );
+                return Err(if self.is_first() { Stop::Usage(text) } else { Stop::Reported(2) });
+            }
+        }
+        Ok(())
+    }
+}

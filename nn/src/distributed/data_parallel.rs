@@ -1,0 +1,426 @@
+//! A training step that is divided among ranks.
+
+use super::communicator::Collectives;
+use super::exchange::{Buffers, Exchange, Reporter};
+use super::idle::Idle;
+use super::plan::{Owned, Plan};
+use super::tree::shards_of;
+use crate::config_error::ConfigError;
+use crate::module::Module;
+use crate::optim::Optimizer;
+use crate::state::StateDict;
+use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::{Real, Shape, Tensor, par};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use std::{fmt, thread};
+
+/// How the gradients of ranks are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// In the order of [`pairwise_sum`](retrograd_autograd::pairwise_sum) over shards: the bits do not depend
+    /// on the number of ranks.
+    #[default]
+    Ordered,
+    /// By [`Collectives::all_reduce`], in the order that the implementation of MPI chooses.
+    AllReduce,
+}
+
+/// The time of an exchange of gradients on this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// The time of all operations, in which this rank also waited for others.
+    pub total: Duration,
+    /// The part of it after the last backward pass of this rank.
+    pub exposed: Duration,
+    /// Bytes that this rank sent to others.
+    pub bytes: usize,
+}
+
+/// A module that is trained by several ranks: data parallelism, with the state of the optimiser divided among
+/// ranks (stage 1 of ZeRO; Rajbhandari et al. 2020, arXiv 1910.02054).
+///
+/// A batch has a number of shards that does not depend on the number of ranks. Each rank computes the
+/// gradients of some shards, while the exchange of those that are complete already goes on (Li et al. 2020,
+/// arXiv 2006.15704). Each parameter has an owner, which gets the sum of its gradients, takes the step of the
+/// optimiser, and sends the new value to all. Sums have the order of [`sharded`](retrograd_autograd::sharded),
+/// so the result has the bits of [`sharded`](retrograd_autograd::sharded) on one process, for any number of
+/// ranks and threads.
+///
+/// ```
+/// use retrograd_nn::distributed::{DataParallel, Local};
+/// use retrograd_nn::optim::{Sgd, SgdConfig};
+/// use retrograd_nn::{Layer, Linear, Pass};
+/// use retrograd_autograd::Var;
+/// use retrograd_tensor::{Tensor, random::Rng};
+/// use std::{sync::Arc, thread};
+///
+/// /// A step on four shards of a sample each; the new weight.
+/// fn step(rank: Local) -> Vec<f32> {
+///     let model = Linear::<f32>::without_bias(2, 2, &mut Rng::new(1));
+///     let parallel = DataParallel::new(&model, Arc::new(rank));
+///     let make = |owned: &_| Ok(Box::new(Sgd::new(owned, SgdConfig::default())?) as _);
+///     let mut sgd = parallel.optimizer(make).unwrap();
+///     let x = Tensor::randn([4, 2], &mut Rng::new(2));
+///     let shard = |i| model.forward(&Var::constant(x.narrow(0, i, 1)), &mut Pass::eval()).square().mean(..);
+///     let (loss, mut grads) = parallel.gradients(&[1; 4], shard);
+///     let norm = parallel.clip_norm(&mut grads, 1.0);
+///     sgd.step(&grads).unwrap();
+///     parallel.share_parameters();
+///     assert!(loss > 0.0 && norm > 0.0);
+///     model.weight.value().to_vec()
+/// }
+///
+/// let alone = step(Local::group(1).remove(0));
+/// let results: Vec<Vec<f32>> = thread::scope(|scope| {
+///     let ranks = Local::group(3).into_iter();
+///     let ranks: Vec<_> = ranks.map(|rank| scope.spawn(move || step(rank))).collect();
+///     ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+/// });
+/// assert!(results.iter().all(|weights| *weights == alone)); // the same bits
+/// ```
+pub struct DataParallel<T: Real = f32> {
+    comm: Arc<dyn Collectives<T>>,
+    plan: Plan<T>,
+    reduction: Reduction,
+    timing: Mutex<Timing>,
+    buffers: Mutex<Buffers<T>>,
+}
+
+impl<T: Real> fmt::Debug for DataParallel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, ranks) = (self.comm.rank(), self.comm.size());
+        write!(f, "DataParallel(rank {rank} of {ranks}, {} parameters)", self.plan.params.len())
+    }
+}
+
+impl<T: Real> DataParallel<T> {
+    /// The parameters of a module, divided among the ranks of `comm`. Every rank must have made the module
+    /// in the same way, with the same values.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// assert_eq!(format!("{parallel:?}"), "DataParallel(rank 0 of 1, 2 parameters)");
+    /// ```
+    pub fn new(module: &impl Module<T>, comm: Arc<dyn Collectives<T>>) -> Self {
+        // Small enough to be sent while most of a small model's backward pass is still to come.
+        const BUCKET_BYTES: usize = 1 << 20;
+        let plan = Plan::new(module, comm.size(), BUCKET_BYTES);
+        DataParallel {
+            comm,
+            plan,
+            reduction: Reduction::default(),
+            timing: Mutex::default(),
+            buffers: Mutex::default(),
+        }
+    }
+
+    /// Sets how gradients are added.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local, Reduction};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let parallel = parallel.with_reduction(Reduction::AllReduce);
+    /// ```
+    pub fn with_reduction(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
+    }
+
+    /// The parameters of this rank. There may be none.
+    ///
+    /// ```
+    /// # use retrograd_nn::{Linear, Module};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let names: Vec<String> = parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
+    /// assert_eq!(names, ["weight", "bias"]); // all, because there is one rank
+    /// ```
+    pub fn owned(&self) -> Owned<T> {
+        let mine = self.plan.of_rank(self.comm.rank());
+        Owned(mine.map(|i| self.plan.params[i].clone()).collect())
+    }
+
+    /// The optimiser of this rank, which `make` makes for the parameters of this rank. If it has none, the
+    /// optimiser only counts steps.
+    ///
+    /// # Errors
+    /// As `make`.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let sgd = parallel.optimizer(|owned| Ok(Box::new(Sgd::new(owned, SgdConfig::default())?)));
+    /// assert_eq!(sgd.unwrap().lr(), 0.01);
+    /// ```
+    pub fn optimizer(
+        &self,
+        make: impl FnOnce(&Owned<T>) -> Result<Box<dyn Optimizer<T>>, ConfigError>,
+    ) -> Result<Box<dyn Optimizer<T>>, ConfigError> {
+        let owned = self.owned();
+        if owned.0.is_empty() { Ok(Box::new(Idle::default())) } else { make(&owned) }
+    }
+
+    /// The loss of [`sharded`](retrograd_autograd::sharded), on every rank, and of its gradients those of the
+    /// parameters that this rank owns.
+    ///
+    /// # Panics
+    /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// // Two shards of one sample each.
+    /// let (loss, grads) = parallel.gradients(&[1, 1], |i| model.weight.to_var().square().mean(..) * i as f32);
+    /// assert!(loss > 0.0 && grads.get(&model.weight).is_some());
+    /// ```
+    #[track_caller]
+    pub fn gradients(
+        &self,
+        counts: &[usize],
+        mean: impl Fn(usize) -> Var<T> + Send + Sync,
+    ) -> (T, Gradients<T>) {
+        let (rank, ranks, shards) = (self.comm.rank(), self.comm.size(), counts.len());
+        require(ranks <= shards, "gradients", ErrorKind::Value, || {
+            format!("{shards} shards cannot be divided among {ranks} ranks")
+        })
+        .or_panic();
+        if ranks == 1 {
+            return sharded(counts, mean);
+        }
+        let weights = shard_weights(counts);
+        let computed: Vec<bool> = weights.iter().map(|&weight| weight > 0.0).collect();
+        let of_rank = |rank| shards_of(rank, ranks, shards).filter(|&i| computed[i]);
+        let mine: Vec<usize> = of_rank(rank).collect();
+
+        let (sender, messages) = mpsc::channel();
+        let buffers = &mut *locked(&self.buffers);
+        let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed, buffers);
+        let (losses, sums) = thread::scope(|scope| {
+            let exchange = scope.spawn(move || exchange.run(messages));
+            let losses = par::shards(mine.len(), |k| {
+                let i = mine[k];
+                let mut reporter = Reporter::new(&self.plan, i, sender.clone());
+                let loss = mean(i) * T::from_f64(weights[i]);
+                let value = loss.value().clone();
+                Backprop::from(&loss).run_each(|id, gradient| reporter.gradient(id, gradient));
+                value.item()
+            });
+            drop(sender);
+            let (sums, timing) = match exchange.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            *locked(&self.timing) = timing;
+            (losses, sums)
+        });
+
+        let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count()).collect();
+        let mut all = vec![T::ZERO; lens.iter().sum()];
+        self.comm.all_gather(&losses, &mut all, &lens);
+        (all.into_iter().sum(), sums.into_iter().collect())
+    }
+
+    /// The time of the exchange in the last call of [`DataParallel::gradients`].
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// assert_eq!(parallel.timing().bytes, 0);
+    /// ```
+    pub fn timing(&self) -> Timing {
+        *locked(&self.timing)
+    }
+
+    /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
+    /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
+    /// ```
+    pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
+        if self.comm.size() == 1 {
+            return grads.clip_norm(max);
+        }
+        let mine: BTreeMap<_, f64> = grads.norms();
+        let ids = self.plan.params.iter().map(|(_, param)| param.id());
+        // 0 for the gradients of others, and for parameters without a gradient: neither changes a norm.
+        let bytes = ids.flat_map(|id| mine.get(&id).unwrap_or(&0.0).to_le_bytes());
+        let all = self.comm.all_gather_bytes(&bytes.collect::<Vec<u8>>());
+        let norm = |i: usize| {
+            let bytes = all[self.plan.owner[i]][8 * i..8 * i + 8].try_into().expect("eight bytes");
+            f64::from_le_bytes(bytes)
+        };
+        let norms: Vec<f64> = (0..self.plan.params.len()).map(norm).collect();
+        let norm = norm_of_parts(&norms);
+        grads.clip_to(max, norm);
+        norm
+    }
+
+    /// Sets every trainable parameter to the value that its owner has.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// parallel.share_parameters(); // after a step of the optimiser
+    /// ```
+    pub fn share_parameters(&self) {
+        let (rank, ranks) = (self.comm.rank(), self.comm.size());
+        if ranks == 1 {
+            return;
+        }
+        let of_rank =
+            |rank| self.plan.of_rank(rank).filter(|&i| self.plan.params[i].1.is_trainable());
+        let count = |rank| of_rank(rank).map(|i| self.plan.numel(i)).sum();
+        let counts: Vec<usize> = (0..ranks).map(count).collect();
+        let mut buffers = locked(&self.buffers);
+        let (send, receive) = buffers.of(counts.iter().sum());
+        for i in of_rank(rank) {
+            send.extend_from_slice(self.plan.params[i].1.value().contiguous().as_slice());
+        }
+        self.comm.all_gather(send, receive, &counts);
+        let mut rest = &receive[..];
+        for owner in 0..ranks {
+            for i in of_rank(owner) {
+                let (values, after) = rest.split_at(self.plan.numel(i));
+                rest = after;
+                if owner != rank {
+                    let param = &self.plan.params[i].1;
+                    param.update(|value| value.make_mut().copy_from_slice(values));
+                }
+            }
+        }
+    }
+
+    /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
+    /// let whole = parallel.gather_state(&sgd.state_dict()).expect("this is rank 0");
+    /// assert_eq!(whole.len(), 2); // a velocity for each parameter
+    /// ```
+    pub fn gather_state(&self, mine: &StateDict<T>) -> Option<StateDict<T>> {
+        if self.comm.size() == 1 {
+            return Some(mine.clone());
+        }
+        let entries: Vec<(&str, Vec<usize>)> =
+            mine.iter().map(|(name, x)| (name.as_str(), x.shape().to_vec())).collect();
+        let json = serde_json::to_vec(&entries).expect("names and sizes");
+        let all: Vec<Vec<(String, Vec<usize>)>> = self
+            .comm
+            .all_gather_bytes(&json)
+            .iter()
+            .map(|json| serde_json::from_slice(json).expect("written by a rank"))
+            .collect();
+        let count = |entries: &Vec<(String, Vec<usize>)>| {
+            entries.iter().map(|(_, sizes)| sizes.iter().product::<usize>()).sum()
+        };
+        let counts: Vec<usize> = all.iter().map(count).collect();
+        let mut send = Vec::with_capacity(counts[self.comm.rank()]);
+        for x in mine.values() {
+            send.extend_from_slice(x.contiguous().as_slice());
+        }
+        let is_first = self.comm.rank() == 0;
+        let mut receive = vec![T::ZERO; if is_first { counts.iter().sum() } else { 0 }];
+        self.comm.gather(&send, &mut receive, &counts);
+        let mut rest = receive.into_iter();
+        is_first.then(|| {
+            let entries = all.into_iter().flatten();
+            entries
+                .map(|(name, sizes)| {
+                    let shape = Shape::from(&sizes[..]);
+                    (name, Tensor::from_vec(rest.by_ref().take(shape.numel()).collect(), shape))
+                })
+                .collect()
+        })
+    }
+
+    /// Of the state of an optimiser, `<state>.<parameter>`, the part of this rank. Rank 0 also has entries of
+    /// unknown parameters, for which its optimiser reports an error.
+    ///
+    /// ```
+    /// # use retrograd_nn::Linear;
+    /// # use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// # use retrograd_nn::distributed::{DataParallel, Local};
+    /// # use retrograd_tensor::random::Rng;
+    /// # use std::sync::Arc;
+    /// # let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// # let rank = Local::group(1).remove(0); // of one: no others to wait for
+    /// let parallel = DataParallel::new(&model, Arc::new(rank));
+    /// let mut sgd = Sgd::new(&parallel.owned(), SgdConfig::default()).unwrap();
+    /// let saved = sgd.state_dict();
+    /// assert!(sgd.load_state_dict(5, &parallel.own_state(&saved)).is_ok());
+    /// ```
+    pub fn own_state(&self, whole: &StateDict<T>) -> StateDict<T> {
+        let rank = self.comm.rank();
+        let names = |ranks: &dyn Fn(usize) -> bool| -> BTreeSet<&str> {
+            let all = self.plan.params.iter().zip(&self.plan.owner);
+            all.filter(|&(_, &owner)| ranks(owner)).map(|((name, _), _)| name.as_str()).collect()
+        };
+        let (mine, others) = (names(&|owner| owner == rank), names(&|owner| owner != rank));
+        let is_mine = |name: &str| {
+            let param = name.split_once('.').map_or(name, |(_, param)| param);
+            mine.contains(param) || (rank == 0 && !others.contains(param))
+        };
+        let entries = whole.iter().filter(|(name, _)| is_mine(name));
+        entries.map(|(name, x)| (name.clone(), x.clone())).collect()
+    }
+}
+
+/// A panic elsewhere leaves nothing half done in these.
+fn locked<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,21 @@
+//! Training by several processes: data parallelism over MPI, with the same bits for any number of processes.
+//!
+//! [`DataParallel`] divides a training step. It needs [`Collectives`], which the processes of an MPI job have
+//! (`Mpi`, with the feature `mpi`) and threads of one process ([`Local`]).
+
+mod communicator;
+mod data_parallel;
+mod exchange;
+mod idle;
+mod local;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod plan;
+mod tree;
+
+pub use communicator::{Collectives, Communicator};
+pub use data_parallel::{DataParallel, Reduction, Timing};
+pub use local::Local;
+#[cfg(feature = "mpi")]
+pub use mpi::{Mpi, MpiError};
+pub use plan::Owned;

@@ -1,0 +1,204 @@
+//! Training by several ranks: the same bits as by one process, for any number of ranks.
+
+use crate::common::*;
+use crate::optim::two;
+use retrograd_autograd::{Var, sharded, with_threads};
+use retrograd_nn::distributed::{DataParallel, Local, Owned, Reduction};
+use retrograd_nn::optim::*;
+use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Pass, StateDict};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+use std::sync::Arc;
+use std::thread;
+
+/// Runs `f` on every rank of a group; the results in order.
+fn on_ranks<R: Send>(ranks: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let f = &f;
+        let threads: Vec<_> = Local::group(ranks)
+            .into_iter()
+            .map(|rank| scope.spawn(move || f(Arc::new(rank))))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+const SEQUENCES: usize = 9;
+const SHARDS: usize = 8;
+
+fn model(dropout: f64) -> Gpt<f32> {
+    let small =
+        GptConfig { vocab: 11, context: 6, layers: 2, heads: 2, width: 16, ..GptConfig::modern() };
+    Gpt::new(GptConfig { dropout, ..small }, &mut Rng::new(3)).unwrap()
+}
+
+fn batch(step: u64) -> (Tensor<i64>, Tensor<i64>) {
+    let x = Tensor::<f64>::rand([SEQUENCES * 7], &mut Rng::new(step));
+    let rows = Tensor::from_iter(x.to_vec().iter().map(|x| (x * 11.0) as i64));
+    let rows = rows.reshape([SEQUENCES, 7]);
+    (rows.narrow(1, 0, 6).contiguous(), rows.narrow(1, 1, 6).contiguous())
+}
+
+fn muon(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
+    let config = MuonConfig { weight_decay: 0.1, ..MuonConfig::default() };
+    Ok(Box::new(Muon::new(module, config)?))
+}
+
+fn adamw(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
+    let config = AdamConfig { lr: 0.01, weight_decay: 0.1, amsgrad: true, ..AdamConfig::default() };
+    Ok(Box::new(AdamW::new(module, config)?))
+}
+
+type Make = fn(&Owned<f32>) -> Result<Box<dyn Optimizer>, ConfigError>;
+type Bits = Vec<(String, Vec<u32>)>;
+
+fn bits_by_name(dict: &StateDict<f32>) -> Bits {
+    let bits = |x: &Tensor| x.to_vec().iter().map(|x| x.to_bits()).collect();
+    dict.iter().map(|(name, x)| (name.clone(), bits(x))).collect()
+}
+
+/// What a run ends with.
+#[derive(Debug, PartialEq)]
+struct End {
+    /// Loss and norm of each step.
+    metrics: Vec<(u32, u64)>,
+    weights: Bits,
+    state: Bits,
+}
+
+const CLIP: f64 = 0.5;
+
+/// Three steps by one process, as without this module.
+fn alone(dropout: f64, optimizer: &mut dyn Optimizer, model: &Gpt<f32>) -> End {
+    let mut metrics = Vec::new();
+    for step in 0..3 {
+        let (x, y) = batch(step);
+        let shards = model.shards(&x, &y, Some(SHARDS), &mut Pass::train_step(5, step));
+        assert!(dropout == 0.0 || shards.loss(0).is_tracked());
+        let (loss, mut grads) = sharded(shards.counts(), |i| shards.loss(i));
+        metrics.push((loss.to_bits(), grads.clip_norm(CLIP).to_bits()));
+        optimizer.step(&grads).unwrap();
+    }
+    let (weights, state) =
+        (bits_by_name(&model.state_dict()), bits_by_name(&optimizer.state_dict()));
+    End { metrics, weights, state }
+}
+
+/// The same by the ranks of a group: the end of rank 0, which must have the weights of all others.
+fn by_ranks(ranks: usize, dropout: f64, make: Make) -> End {
+    let ends = on_ranks(ranks, |rank| {
+        let model = model(dropout);
+        let parallel = DataParallel::new(&model, rank);
+        let mut optimizer = parallel.optimizer(make).unwrap();
+        let mut metrics = Vec::new();
+        for step in 0..3 {
+            let (x, y) = batch(step);
+            let shards = model.shards(&x, &y, Some(SHARDS), &mut Pass::train_step(5, step));
+            let (loss, mut grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
+            metrics.push((loss.to_bits(), parallel.clip_norm(&mut grads, CLIP).to_bits()));
+            optimizer.step(&grads).unwrap();
+            parallel.share_parameters();
+            // A run that is interrupted here has the same state.
+            let whole = parallel.gather_state(&optimizer.state_dict());
+            if let Some(whole) = &whole {
+                let own = parallel.own_state(whole);
+                optimizer.load_state_dict(step + 1, &own).unwrap();
+            }
+        }
+        let state = parallel.gather_state(&optimizer.state_dict());
+        (metrics, bits_by_name(&model.state_dict()), state.map(|state| bits_by_name(&state)))
+    });
+    let (metrics, weights, state) = &ends[0];
+    for (rank, end) in ends.iter().enumerate().skip(1) {
+        assert_eq!((&end.0, &end.1), (metrics, weights), "rank {rank} of {ranks}");
+        assert_eq!(end.2, None);
+    }
+    End {
+        metrics: metrics.clone(),
+        weights: weights.clone(),
+        state: state.clone().expect("at rank 0"),
+    }
+}
+
+#[test]
+fn any_number_of_ranks_trains_with_the_same_bits() {
+    for dropout in [0.0, 0.3] {
+        let model_alone = model(dropout);
+        let muon_alone = alone(dropout, &mut *muon(&model_alone).unwrap(), &model_alone);
+        let model_alone = model(dropout);
+        let adamw_alone = alone(dropout, &mut *adamw(&model_alone).unwrap(), &model_alone);
+        for ranks in [1, 2, 3, 4, 5, 8] {
+            assert_eq!(by_ranks(ranks, dropout, muon), muon_alone, "{ranks} ranks");
+            assert_eq!(by_ranks(ranks, dropout, adamw), adamw_alone, "{ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn threads_of_a_rank_change_no_bits() {
+    let model_alone = model(0.1);
+    let expected = alone(0.1, &mut *adamw(&model_alone).unwrap(), &model_alone);
+    assert_eq!(with_threads(3, || by_ranks(2, 0.1, adamw)), expected);
+}
+
+#[test]
+fn the_sum_of_the_communicator_has_the_same_value() {
+    let grads = |reduction| {
+        on_ranks(3, |rank| {
+            let model = model(0.0);
+            let parallel = DataParallel::new(&model, rank).with_reduction(reduction);
+            let (x, y) = batch(1);
+            let shards = model.shards(&x, &y, Some(SHARDS), &mut Pass::eval());
+            let (loss, grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
+            (loss, grads.iter().flat_map(|(_, g)| g.to_vec()).collect::<Vec<f32>>())
+        })
+    };
+    for (a, b) in grads(Reduction::Ordered).into_iter().zip(grads(Reduction::AllReduce)) {
+        assert_eq!(a.0, b.0);
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
+        assert!(a.1.len() == b.1.len() && a.1.iter().zip(&b.1).all(close));
+    }
+}
+
+#[test]
+fn parameters_without_gradients_and_empty_shards() {
+    // `matrix` is frozen in turn, `vector` is used in one shard only, and shard 1 has nothing to count.
+    let counts = [2, 0, 1, 3];
+    let loss = |m: &crate::optim::Two<f32>, i: usize| -> Var<f32> {
+        let part = m.matrix.to_var().square().mean(..) * (i as f32 + 1.0);
+        if i == 3 { part + m.vector.to_var().exp().mean(..) } else { part }
+    };
+    for frozen in [false, true] {
+        let model = two::<f32>();
+        model.matrix.set_trainable(!frozen);
+        let needed = |i| loss(&model, i) + Var::leaf(Tensor::scalar(0.0));
+        let (value, expected) = sharded(&counts, needed);
+        for ranks in 1..=4 {
+            let found = on_ranks(ranks, |rank| {
+                let model = two::<f32>();
+                model.matrix.set_trainable(!frozen);
+                let parallel = DataParallel::new(&model, rank);
+                let (value, grads) = parallel
+                    .gradients(&counts, |i| loss(&model, i) + Var::leaf(Tensor::scalar(0.0)));
+                let of = |p: &retrograd_nn::Param<f32>| grads.get(p).map(|g| g.to_vec());
+                (value, of(&model.matrix), of(&model.vector))
+            });
+            let value_of = |p| expected.get(p).map(|g| g.to_vec());
+            assert!(found.iter().all(|(v, _, _)| *v == value));
+            assert_eq!(found.iter().find_map(|(_, m, _)| m.clone()), value_of(&model.matrix));
+            assert_eq!(found.iter().find_map(|(_, _, v)| v.clone()), value_of(&model.vector));
+        }
+    }
+}
+
+#[test]
+fn more_ranks_than_shards_are_an_error() {
+    let texts = on_ranks(3, |rank| {
+        let model = two::<f32>();
+        let parallel = DataParallel::new(&model, rank);
+        panic_text(|| drop(parallel.gradients(&[1, 1], |_| model.vector.to_var().mean(..))))
+    });
+    for text in texts {
+        assert!(text.contains("2 shards cannot be divided among 3 ranks"), "{text}");
+    }
+}

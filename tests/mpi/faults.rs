@@ -1,0 +1,140 @@
+//! Ranks that are killed, interrupted or differ: a clear end, and nothing lost.
+
+use crate::launch::{checkpoint, kill, mpiexec, ranks_of, run, setting, start};
+use crate::program::{Ended, Place, wait_until};
+use retrograd::nn::checkpoint::Checkpoint;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const RECIPE: [&str; 9] =
+    ["--preset", "tiny", "--shards", "4", "--steps", "600", "--eval-every", "40", "--quiet"];
+
+fn steps_logged(place: &Place, folder: &str) -> usize {
+    let log = fs::read_to_string(place.path(folder).join("log.jsonl")).unwrap_or_default();
+    log.lines().filter(|line| line.contains("\"ms\"")).count()
+}
+
+/// Numbers that look random, the same in each run of the test.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+#[test]
+fn runs_survive_killed_ranks() {
+    let kills = setting("RETROGRAD_MPI_KILLS", 4);
+    let place = Place::new();
+    place.run(&[&RECIPE[..], &["--out", "undisturbed"]].concat()).ok();
+    let expected = checkpoint(&place, "undisturbed");
+    let mut random = Random(17);
+    let (mut done, mut run_number) = (0, 0);
+    while done < kills {
+        run_number += 1;
+        let out = format!("run{run_number}");
+        let mut args = [&RECIPE[..], &["--out", &out]].concat();
+        loop {
+            let ranks = 1 + random.below(4) as usize;
+            let mut child = start(&place, ranks, &args);
+            let begun = || place.path(&out).join("checkpoint.safetensors").exists();
+            let begin = Instant::now();
+            let wait = Duration::from_millis(random.below(1500));
+            while child.try_wait().unwrap().is_none() && (!begun() || begin.elapsed() < wait) {
+                sleep(Duration::from_millis(1));
+            }
+            let victims = ranks_of(&place);
+            if done < kills && child.try_wait().unwrap().is_none() && !victims.is_empty() {
+                kill("KILL", victims[random.below(victims.len() as u64) as usize]);
+                done += 1;
+            }
+            let killed = Instant::now();
+            let ended = Ended::of(child);
+            if ended.code == Some(0) {
+                break;
+            }
+            assert!(killed.elapsed() < Duration::from_secs(10), "the job ends within seconds");
+            let left = || ranks_of(&place).is_empty();
+            let end = Instant::now();
+            while !left() {
+                assert!(end.elapsed() < Duration::from_secs(10), "no rank is left");
+                sleep(Duration::from_millis(5));
+            }
+            Checkpoint::load(&place.path(&out).join("checkpoint.safetensors")).unwrap();
+            args = vec!["--resume", "--eval-every", "40", "--quiet", "--out", &out];
+        }
+        assert!(checkpoint(&place, &out) == expected, "{out}");
+    }
+    println!(
+        "{done} ranks were killed in {run_number} runs, each of which ended with the same bytes"
+    );
+}
+
+#[test]
+fn an_interrupt_saves_the_run() {
+    let place = Place::new();
+    place.run(&[&RECIPE[..], &["--out", "undisturbed"]].concat()).ok();
+    let mut child = start(&place, 2, &[&RECIPE[..], &["--out", "run"]].concat());
+    wait_until(&mut child, || steps_logged(&place, "run") > 50);
+    kill("INT", child.id());
+    let ended = Ended::of(child);
+    assert_ne!(ended.code, Some(0));
+    assert!(ended.err.contains("Stopped after step"), "{ended:?}");
+    run(&place, 3, &["--resume", "--eval-every", "40", "--quiet", "--out", "run"]).ok();
+    assert!(checkpoint(&place, "run") == checkpoint(&place, "undisturbed"));
+}
+
+#[test]
+fn a_folder_that_is_removed_ends_all_ranks() {
+    let place = Place::new();
+    let mut child = start(&place, 3, &[&RECIPE[..], &["--out", "run"]].concat());
+    wait_until(&mut child, || steps_logged(&place, "run") > 20);
+    fs::rename(place.path("run"), place.path("moved")).unwrap();
+    Ended::of(child)
+        .failed(1, &["the folder of the run, run, was deleted, emptied or renamed", "run-2"]);
+    Checkpoint::load(&place.path("run-2/checkpoint.safetensors")).unwrap();
+}
+
+#[test]
+fn ranks_that_differ_are_refused() {
+    let place = Place::new();
+    let example = place.example("next_token", &[]);
+    let program = example.get_program();
+    let two = |first: &[&str], second: &[&str]| {
+        let mut command = mpiexec(&place, &["-n", "1"]);
+        command.arg(program).args(first).args([":", "-n", "1"]).arg(program).args(second);
+        Ended::of(command.spawn().unwrap())
+    };
+    let same = ["--preset", "tiny", "--steps", "3", "--shards", "2", "--out", "run"];
+    let mut other = same;
+    other[3] = "4";
+    two(&same, &other).failed(2, &["rank 1 differs from rank 0 in flags", "\"4\""]);
+    assert!(!place.path("run").exists());
+
+    // Another text under the same name.
+    for (folder, text) in [("a", "one text ".repeat(100)), ("b", "another text ".repeat(100))] {
+        fs::create_dir(place.path(folder)).unwrap();
+        place.write(&format!("{folder}/text"), text);
+    }
+    let flags = ["--preset", "tiny", "--steps", "3", "--shards", "2", "--data", "text"];
+    let mut command = mpiexec(&place, &["-wdir"]);
+    command.arg(place.path("a")).args(["-n", "1"]).arg(program).args(flags);
+    command.args([":", "-wdir"]).arg(place.path("b")).args(["-n", "1"]).arg(program).args(flags);
+    Ended::of(command.spawn().unwrap()).failed(2, &["rank 1 differs from rank 0 in text"]);
+}
+
+#[test]
+fn invalid_usage_is_reported_once() {
+    let place = Place::new();
+    let ended = run(&place, 3, &["--preset", "tiny", "--shards", "2"]);
+    assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
+    ended.failed(2, &["3 ranks cannot share a batch of 2 shards", "--shards 4"]);
+    let ended = run(&place, 2, &["--bogus"]);
+    assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
+    let ended = run(&place, 2, &["--data", "missing"]);
+    assert_eq!(ended.err.matches("cannot read missing").count(), 1, "{ended:?}");
+    assert_eq!(ended.code, Some(1));
+}

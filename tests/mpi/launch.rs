@@ -1,0 +1,54 @@
+//! Starting ranks with `mpiexec`.
+
+use crate::program::{Ended, Place};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// `mpiexec` with these arguments before the program, in a place.
+pub fn mpiexec(place: &Place, before: &[&str]) -> Command {
+    let mut command = Command::new("mpiexec");
+    command.args(before).current_dir(place.path("")).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Starts next_token on so many ranks of one thread.
+pub fn start(place: &Place, ranks: usize, args: &[&str]) -> Child {
+    let example = place.example("next_token", args);
+    let mut command = mpiexec(place, &["-n", &ranks.to_string()]);
+    command.arg(example.get_program()).args(args).args(["--threads", "1"]);
+    command.spawn().expect("mpiexec is installed")
+}
+
+pub fn run(place: &Place, ranks: usize, args: &[&str]) -> Ended {
+    Ended::of(start(place, ranks, args))
+}
+
+/// The process ids of the ranks that run in a folder.
+pub fn ranks_of(place: &Place) -> Vec<u32> {
+    let folder = fs::canonicalize(place.path("")).unwrap();
+    let is_rank = |process: &Path| {
+        let here = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == folder);
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        here && name.trim() == "next_token"
+    };
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let id = |process: &Path| process.file_name()?.to_str()?.parse().ok();
+    processes.filter(|process| is_rank(process)).filter_map(|process| id(&process)).collect()
+}
+
+pub fn kill(signal: &str, process: u32) {
+    // It may have ended already.
+    let _ = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
+}
+
+/// A number from the environment.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The bytes of the last checkpoint in a folder of the place.
+pub fn checkpoint(place: &Place, folder: &str) -> Vec<u8> {
+    fs::read(place.path(folder).join("checkpoint.safetensors")).unwrap()
+}

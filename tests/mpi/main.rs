@@ -1,0 +1,13 @@
+//! next_token as several processes over MPI: `cargo test --features mpi --test mpi` (with an installed MPI).
+//!
+//! `RETROGRAD_MPI_STEPS` sets the steps of the runs whose bytes are compared (20), `RETROGRAD_MPI_KILLS` the number
+//! of ranks that are killed (4).
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "shared with the tests of one process")]
+#[path = "../next_token/program.rs"]
+mod program;
+
+mod bytes;
+mod faults;
+mod launch;
