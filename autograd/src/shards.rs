@@ -48,6 +48,7 @@ pub fn sharded<T: Real>(
     mean: impl Fn(usize) -> Var<T> + Send + Sync,
 ) -> (T, Gradients<T>) {
     let weights = shard_weights(counts);
+    let _span = par::span("loss and gradients");
     let parts: Vec<usize> = (0..counts.len()).filter(|&i| weights[i] > 0.0).collect();
     // Errors are returned, so that they are reported at the caller's line.
     let part = |k| {

@@ -496,7 +496,7 @@ impl<T: Real> Gpt<T> {
             format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
         })
         .or_panic();
-        let _span = span("loss and gradients");
+        let _span = span("cut into shards");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));

@@ -55,8 +55,14 @@ fn a_recorded_step_has_the_bits_of_another() {
         let mut found = Vec::new();
         outline(&recording.task, 1, &mut found);
         // Gradients of four shards, and updates of the six matrices of a block.
-        let gradients =
-            ["loss and gradients", "4 shards", "forward", "backward", "sum of gradients"];
+        let gradients = [
+            "cut into shards",
+            "loss and gradients",
+            "4 shards",
+            "forward",
+            "backward",
+            "sum of gradients",
+        ];
         let update = ["clip_norm", "muon", "adam", "6 shards", "weights"];
         assert_eq!(found, [&gradients[..], &update].concat(), "{threads} threads");
     }
