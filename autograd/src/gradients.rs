@@ -5,6 +5,7 @@ use retrograd_tensor::cost::Cost;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
+use retrograd_tensor::par::span;
 use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;
@@ -176,6 +177,34 @@ impl<T: Real> Gradients<T> {
         }
     }
 
+    /// The sum of several passes: the bits of [`Gradients::accumulate`] in the order of
+    /// [`pairwise_sum`](crate::pairwise_sum). All tensors of a round of additions are distributed to
+    /// threads at once.
+    pub(crate) fn pairwise_sum(passes: Vec<Option<Gradients<T>>>) -> Self {
+        let mut count = passes.len();
+        let mut terms: BTreeMap<Id, Vec<Option<Tensor<T>>>> = BTreeMap::new();
+        for (i, pass) in passes.into_iter().enumerate() {
+            for (id, g) in pass.into_iter().flat_map(|pass| pass.by_id) {
+                terms.entry(id).or_insert_with(|| vec![None; count])[i] = Some(g);
+            }
+        }
+        while count > 1 {
+            let pairs = terms.values_mut().flat_map(|terms| terms.chunks_mut(2));
+            let items = pairs.filter_map(|pair| match pair {
+                [Some(a), Some(b)] => Some(Item { op: Add, w: [a], r: [b] }),
+                _ => None,
+            });
+            update_all("accumulate", items.collect());
+            for terms in terms.values_mut() {
+                let sums = terms.chunks_mut(2).map(|pair| pair.iter_mut().find_map(Option::take));
+                *terms = sums.collect();
+            }
+            count = count.div_ceil(2);
+        }
+        let sums = terms.into_iter().map(|(id, sum)| (id, sum.into_iter().flatten().next()));
+        Gradients::new(sums.filter_map(|(id, sum)| Some((id, sum?))).collect())
+    }
+
     /// Multiplies all by a number.
     ///
     /// ```
@@ -249,6 +278,7 @@ impl<T: Real> Gradients<T> {
             format!("the largest norm must be at least 0, got {max}")
         })
         .or_panic();
+        let _span = span("clip_norm");
         let norm = self.norm();
         self.clip_to(max, norm);
         norm
@@ -346,6 +376,18 @@ impl<T: Real> Update<T, 1, 0> for Scale<T> {
     }
 }
 
+/// `x + y`, in place.
+#[derive(Clone, Copy)]
+struct Add;
+
+impl<T: Real> Update<T, 1, 1> for Add {
+    const COST: Cost = Cost::MOVE;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1], [y]: [S::V; 1]) -> [S::V; 1] {
+        [s.add(x, y)]
+    }
+}
+
 /// `√Σg²` of one tensor, given the sum; NaN if it is not finite. Where squares overflow or
 /// vanish, they are taken again relative to the largest element.
 fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
@@ -362,4 +404,38 @@ fn norm<T: Real>(g: &Tensor<T>, sum: f64) -> f64 {
         return f64::NAN;
     }
     (g / top).square().sum(..).item().to_f64().sqrt() * top.to_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_tensor::random::Rng;
+
+    #[test]
+    fn a_sum_in_pairs_has_the_bits_of_accumulation() {
+        let [x, y] = [&[300][..], &[7, 5]].map(|shape| Var::leaf(Tensor::<f32>::zeros(shape)));
+        for passes in 0..10 {
+            let rng = &mut Rng::new(passes);
+            let mut pass = |i: u64| {
+                let (a, b) = (Tensor::randn([300], rng), Tensor::randn([5, 7], rng).t());
+                let ids = [x.id().unwrap(), y.id().unwrap()];
+                // One of the passes does not reach `y`.
+                let all = ids.into_iter().zip([a, b]).take(if i == 2 { 1 } else { 2 });
+                Gradients::new(all.collect())
+            };
+            // And one pass is missing.
+            let passes: Vec<Option<Gradients<f32>>> =
+                (0..passes).map(|i| (i != 4).then(|| pass(i))).collect();
+            let one_by_one = crate::pairwise_sum(passes.clone(), |mut a, b| {
+                a.accumulate(b);
+                a
+            });
+            let one_by_one = one_by_one.unwrap_or_default();
+            let sum = Gradients::pairwise_sum(passes);
+            assert_eq!(sum.len(), one_by_one.len());
+            for ((id, a), (other, b)) in sum.iter().zip(one_by_one.iter()) {
+                assert_eq!((id, a.to_vec()), (other, b.to_vec()));
+            }
+        }
+    }
 }

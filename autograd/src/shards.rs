@@ -52,13 +52,18 @@ pub fn sharded<T: Real>(
     // Errors are returned, so that they are reported at the caller's line.
     let part = |k| {
         let i: usize = parts[k];
+        let forward = par::span("forward");
         let loss = mean(i) * T::from_f64(weights[i]);
         let value = loss.value().clone();
+        drop(forward);
+        let _backward = par::span("backward");
         Backprop::from(&loss).try_run().map(|gradients| (value.item(), gradients))
     };
     let mut losses = Vec::with_capacity(parts.len());
     let mut gradients = vec![None; counts.len()];
-    for (&i, part) in parts.iter().zip(par::shards(parts.len(), part)) {
+    let computed = par::shards(parts.len(), part);
+    let _span = par::span("sum of gradients");
+    for (&i, part) in parts.iter().zip(computed) {
         match part {
             Ok((loss, g)) => {
                 losses.push(loss);
@@ -67,11 +72,7 @@ pub fn sharded<T: Real>(
             Err(why) => panic!("{why}"),
         }
     }
-    let sum = pairwise_sum(gradients, |mut a, b| {
-        a.accumulate(b);
-        a
-    });
-    (losses.into_iter().sum(), sum.unwrap_or_default())
+    (losses.into_iter().sum(), Gradients::pairwise_sum(gradients))
 }
 
 /// The weights of the means of the parts of a batch, see [`sharded`]; 0 for a part that is not computed.

@@ -195,6 +195,12 @@ pub struct Args {
     #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop", "shards", "all_reduce"])]
     pub evaluate: bool,
 
+    /// Do not train: record a step on one thread, predict its time on 1 to 64 cores, and list where most
+    /// cores would be idle (docs/SCALING.md)
+    #[arg(long, help_heading = RUN)]
+    #[arg(conflicts_with_all = ["sample", "evaluate", "resume", "out", "keep", "eval_every", "tokens", "stop"])]
+    pub scaling: bool,
+
     /// The checkpoint of --sample or --evaluate: last, best, or the step of one kept by --keep
     #[arg(long, value_name = "NAME", default_value = "last", hide_default_value = true)]
     #[arg(help_heading = RUN)]

@@ -28,6 +28,7 @@ mod recipe;
 mod rescue;
 mod run;
 mod samples;
+mod scaling;
 mod signals;
 mod stop;
 #[path = "../common/svg.rs"]
@@ -118,6 +119,7 @@ fn begin(args: &Args, ranks: &Ranks) -> Result<()> {
         Some(_) => Ok(()),
         None if !args.grid.is_empty() => grid::grid(args, ranks),
         None if args.evaluate => evaluate::evaluate(args, ranks),
+        None if args.scaling => scaling::scaling(args, ranks),
         None => train_run(args, ranks),
     }
 }
@@ -219,8 +221,17 @@ fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A new run with its text and its folder, from the flags.
-fn fresh(args: &Args, ranks: &Ranks) -> Result<Beginning> {
+/// What the flags of a new run say.
+struct Asked {
+    recipe: Recipe,
+    text: Text,
+    tokenizer: Tokenizer,
+    corpus: Corpus,
+    parent: Option<Parent>,
+}
+
+/// The recipe and the text of a new run, from the flags.
+fn asked(args: &Args) -> Result<Asked> {
     let parent = args.init_from.as_deref().map(Parent::load).transpose()?;
     let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
     let mut recipe = args.recipe(&base);
@@ -240,6 +251,22 @@ fn fresh(args: &Args, ranks: &Ranks) -> Result<Beginning> {
     };
     corpus.check(recipe.context).or_else(failed)?;
     recipe.check_memory(tokenizer.vocab_size())?;
+    Ok(Asked { recipe, text, tokenizer, corpus, parent })
+}
+
+/// A new run without a folder.
+fn new_run_and_corpus(args: &Args, ranks: &Ranks) -> Result<(Run, Corpus)> {
+    let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
+    let mut run = Run::new(recipe, text.source, tokenizer, ranks)?;
+    if let Some(parent) = &parent {
+        run.init_from(&parent.run, &parent.name)?;
+    }
+    Ok((run, corpus))
+}
+
+/// A new run with its text and its folder, from the flags.
+fn fresh(args: &Args, ranks: &Ranks) -> Result<Beginning> {
+    let Asked { recipe, text, tokenizer, corpus, parent } = asked(args)?;
     let folder = match ranks.is_first() {
         true => Folder::fresh(args.out.as_deref())?,
         false => Folder::of_rank_0(),

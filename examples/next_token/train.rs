@@ -123,7 +123,7 @@ pub fn train(
 }
 
 /// One step: batch, loss, gradients, clipping, update. An error may be that of this rank alone.
-fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
+pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
     let start = Instant::now();
     let Recipe { batch, context, shards, .. } = run.recipe;
     let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));

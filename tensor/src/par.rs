@@ -7,36 +7,53 @@
 //! A thread that is blocked in rayon may execute any other task of its pool. So every distributed
 //! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that
 //! thread blocks in the default ones.
+//!
+//! [`record`] records the regions of a closure, and their tasks.
+
+mod record;
+
+pub use record::{Divide, Division, Part, Recording, Region, Span, Task, record, span};
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::settings::Settings;
 use rayon::prelude::*;
 
-/// The number of threads that parallel work on this thread uses.
+/// The number of threads that parallel work on this thread uses; in one of fewer [`shards`] than
+/// threads, its share of them.
 ///
 /// ```
 /// # use retrograd_tensor::{threads, with_threads};
 /// assert_eq!(with_threads(3, threads), 3);
 /// ```
 pub fn threads() -> usize {
-    if Settings::current().single_threaded { 1 } else { rayon::current_num_threads() }
+    let Settings { single_threaded, sharing, .. } = Settings::current();
+    if single_threaded { 1 } else { rayon::current_num_threads().div_ceil(sharing) }
 }
 
 /// `f(0), f(1), ..` in order, in parallel: large shards of work that contain parallel work
 /// themselves. If there are at least as many shards as threads, the work inside a shard stays on
-/// one thread and in its caches.
+/// one thread and in its caches. Otherwise it is divided as for its share of the threads.
 ///
 /// ```
 /// use retrograd_tensor::{par, with_threads};
 /// assert_eq!(with_threads(2, || par::shards(3, |i| (i, par::threads()))), [(0, 1), (1, 1), (2, 1)]);
+/// assert_eq!(with_threads(8, || par::shards(3, |_| par::threads())), [3; 3]);
 /// ```
+#[track_caller]
 pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
+    let region = record::region(Division::Shards, Cost(0), 0);
+    let f = |i| {
+        let _task = record::task(&region);
+        f(i)
+    };
     let threads = threads();
     if n <= 1 || threads == 1 {
         return (0..n).map(f).collect();
     }
-    let settings = Settings { single_threaded: n >= threads, ..Settings::current() };
+    let here = Settings::current();
+    let settings =
+        Settings { single_threaded: n >= threads, sharing: here.sharing.saturating_mul(n), ..here };
     let one = |i| settings.run(|| f(i));
     in_default_settings(|| (0..n).into_par_iter().with_max_len(1).map(one).collect())
 }
@@ -73,14 +90,22 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         Ok(pool) => pool,
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
     };
-    let settings = Settings { single_threaded: false, ..Settings::current() };
+    let settings = Settings { single_threaded: false, sharing: 1, ..Settings::current() };
+    let region = record::region(Division::Pool, Cost(0), 0);
     // On a thread of another pool, this blocks there.
-    in_default_settings(|| pool.install(|| settings.run(f)))
+    in_default_settings(|| {
+        pool.install(|| {
+            settings.run(|| {
+                let _task = record::task(&region);
+                f()
+            })
+        })
+    })
 }
 
-/// Runs `f` once on every thread that parallel work uses, at the same time.
+/// Runs `f` once on every thread that parallel work uses, at the same time. It is not recorded.
 pub fn on_every_thread(f: impl Fn() + Sync) {
-    let here = Settings::current();
+    let here = Settings { recording: false, ..Settings::current() };
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
@@ -127,6 +152,7 @@ fn in_current_settings<A, R>(f: &(dyn Fn(A) -> R + Sync)) -> impl Fn(A) -> R + S
 
 /// Fills `out` in chunks of `chunk` elements: `f` is given the first index of a chunk and the
 /// chunk.
+#[track_caller]
 pub fn fill<T: Send>(
     out: &mut [T],
     chunk: usize,
@@ -138,12 +164,18 @@ pub fn fill<T: Send>(
 
 /// [`fill`], compiled once per type of element instead of once per `f`.
 #[inline(never)]
+#[track_caller]
 fn fill_dyn<T: Send>(
     out: &mut [T],
     chunk: usize,
     cost: Cost,
     f: &(dyn Fn(usize, &mut [T]) + Send + Sync),
 ) {
+    let region = record::region(Division::Chunks, cost, out.len());
+    let f = |first, part: &mut [T]| {
+        let _task = record::task(&region);
+        f(first, part);
+    };
     if should_parallelize(cost, out.len()) && out.len() > chunk {
         let f = |(i, part): (usize, _)| f(i * chunk, part);
         let f = in_current_settings(&f);
@@ -154,12 +186,18 @@ fn fill_dyn<T: Send>(
 }
 
 /// Fills two outputs together, chunk `i` of one with chunk `i` of the other.
+#[track_caller]
 pub fn fill2<T: Send, U: Send>(
     (a, chunk_a): (&mut [T], usize),
     (b, chunk_b): (&mut [U], usize),
     cost: Cost,
     f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
 ) {
+    let region = record::region(Division::Chunks, cost, a.len().max(b.len()));
+    let f = |i, a: &mut [T], b: &mut [U]| {
+        let _task = record::task(&region);
+        f(i, a, b);
+    };
     if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
@@ -179,12 +217,18 @@ pub fn fill2<T: Send, U: Send>(
 /// let squares = par::map(4, 1, Cost::CHEAP, |i| i * i);
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
+#[track_caller]
 pub fn map<R: Send>(
     n: usize,
     elements: usize,
     cost: Cost,
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
+    let region = record::region(Division::Chunks, cost, n.saturating_mul(elements));
+    let f = |i| {
+        let _task = record::task(&region);
+        f(i)
+    };
     if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
         let f = in_current_settings(&f);
         in_default_settings(|| (0..n).into_par_iter().map(f).collect())
@@ -194,13 +238,43 @@ pub fn map<R: Send>(
 }
 
 /// Calls `f` on every item, each of which has `elements` elements.
+#[track_caller]
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
+    let region = record::region(Division::Chunks, cost, items.len() * elements);
+    let f = |item| {
+        let _task = record::task(&region);
+        f(item);
+    };
     if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
         let f = in_current_settings(&f);
         in_default_settings(|| items.into_par_iter().for_each(f));
     } else {
         items.into_iter().for_each(f);
     }
+}
+
+/// Runs `f`, which one thread computes because it is small or the only thread. In a record it is a
+/// region of one task, which more threads would divide as `divide` says.
+///
+/// ```
+/// # use retrograd_tensor::cost::Cost;
+/// # use retrograd_tensor::par;
+/// let halves = || |threads: usize| vec![vec![1.0 / threads as f64; threads]];
+/// let (sum, recording) = par::record(|| par::undivided(Cost::CHEAP, 4, halves, || 1 + 2 + 3 + 4));
+/// assert_eq!((sum, recording.counts()), (10, (1, 1)));
+/// ```
+#[track_caller]
+#[inline]
+pub fn undivided<R, D: Fn(usize) -> Vec<Vec<f64>> + Send + Sync + 'static>(
+    cost: Cost,
+    elements: usize,
+    divide: impl FnOnce() -> D,
+    f: impl FnOnce() -> R,
+) -> R {
+    let division = || Division::ByThreads(std::sync::Arc::new(divide()));
+    let region = record::region_with(division, cost, elements);
+    let _task = record::task(&region);
+    f()
 }
 
 #[cfg(test)]
@@ -218,11 +292,13 @@ mod tests {
         precision: MatmulPrecision::Bf16,
         grad: false,
         single_threaded: false,
+        sharing: 1,
+        recording: false,
     };
 
     #[test]
     fn other_threads_inherit_the_settings() {
-        let single = Settings { single_threaded: true, ..UNUSUAL };
+        let single = Settings { single_threaded: true, sharing: 3, ..UNUSUAL };
         for here in [Settings::DEFAULT, UNUSUAL] {
             let right = || assert_eq!(Settings::current(), here);
             here.run(|| {
@@ -232,7 +308,8 @@ mod tests {
                     fill2((&mut [0; 64], 1), (&mut [0; 64], 1), MUCH, |_, _, _| right());
                     map(64, 1, MUCH, |_| right());
                     each(vec![(); 64], 1, MUCH, |()| right());
-                    shards(2, |_| right());
+                    let shared = Settings { sharing: 2, ..here };
+                    shards(2, |_| assert_eq!(Settings::current(), shared));
                     on_every_thread(right);
                     right();
                 });
@@ -246,6 +323,16 @@ mod tests {
                 });
             });
         });
+    }
+
+    #[test]
+    fn shards_have_their_share_of_the_threads() {
+        let inside = |n| with_threads(7, || shards(n, |_| threads()))[0];
+        assert_eq!([1, 2, 3, 4, 6, 7, 9].map(inside), [7, 4, 3, 2, 2, 1, 1]);
+        let nested = || shards(3, |_| shards(2, |_| threads())[0])[0];
+        assert_eq!([5, 6, 12, 13].map(|n| with_threads(n, nested)), [1, 1, 2, 3]);
+        let pool = || shards(2, |_| with_threads(5, threads))[0];
+        assert_eq!(with_threads(6, pool), 5);
     }
 
     fn wait_for(condition: impl Fn() -> bool) {

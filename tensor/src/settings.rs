@@ -1,8 +1,9 @@
 //! Settings of a thread, changed by scopes that hold while a closure runs.
 //!
-//! There are four scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
-//! (`no_grad` of the autograd crate is the common case) and
-//! [`par::single_threaded`](crate::par::single_threaded). A scope applies to the thread that enters
+//! There are five scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
+//! (`no_grad` of the autograd crate is the common case),
+//! [`par::single_threaded`](crate::par::single_threaded) and
+//! [`par::record`](crate::par::record). A scope applies to the thread that enters
 //! it and to the work that tensor operations, [`par`](crate::par) and
 //! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure
 //! returns or panics.
@@ -39,6 +40,10 @@ pub(crate) struct Settings {
     pub(crate) grad: bool,
     /// Whether the thread distributes no work.
     pub(crate) single_threaded: bool,
+    /// The number of shards that share the threads, this one included.
+    pub(crate) sharing: usize,
+    /// Whether parallel regions are recorded.
+    pub(crate) recording: bool,
 }
 
 thread_local! {
@@ -52,6 +57,8 @@ impl Settings {
         precision: MatmulPrecision::F32,
         grad: true,
         single_threaded: false,
+        sharing: 1,
+        recording: false,
     };
 
     /// The settings of this thread.

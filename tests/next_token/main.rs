@@ -9,6 +9,7 @@ mod parts;
 mod printing;
 mod program;
 mod resume;
+mod scaling;
 mod signals;
 mod special_files;
 mod tokenizers;

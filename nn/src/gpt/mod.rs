@@ -35,6 +35,7 @@ use crate::pass::Pass;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
+use retrograd_tensor::par::span;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Integer, Real, Tensor};
 use std::sync::Arc;
@@ -495,6 +496,7 @@ impl<T: Real> Gpt<T> {
             format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
         })
         .or_panic();
+        let _span = span("loss and gradients");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));

@@ -9,7 +9,11 @@ use crate::module::Module;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
-use retrograd_tensor::{Real, Tensor, par};
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::kernels::update::{Item, Update, update_all};
+use retrograd_tensor::simd::Lanes;
+use retrograd_tensor::{Real, Shape, Tensor, par};
+use std::cmp::Reverse;
 
 /// Hyperparameters of [`Muon`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,16 +192,23 @@ impl<T: Real> Muon<T> {
         let matrices = self.matrices.iter().flat_map(|matrices| matrices.iter());
         let trained: Vec<_> = matrices.filter(|slot| slot.param.is_trainable()).collect();
         let (keep, add) = (self.config.momentum, 1.0 - self.config.momentum);
-        par::shards(trained.len(), |i| {
-            let slot = trained[i];
+        // The largest ones first, so that no thread begins one when the others have nothing left.
+        let mut order: Vec<usize> = (0..trained.len()).collect();
+        let work = |shape: Shape| shape[0].min(shape[1]) * shape.numel();
+        order.sort_by_key(|&i| Reverse(work(trained[i].param.shape())));
+        let updates = par::shards(trained.len(), |i| {
+            let slot = trained[order[i]];
             let g = grads.by_id(slot.param.id()).expect("checked") * T::from_f64(add);
             let average = &slot.state[0] * T::from_f64(keep) + &g;
             let update = match self.config.nesterov {
                 true => &average * T::from_f64(keep) + &g,
                 false => average.clone(),
             };
-            (orthogonalize(&update, self.config.iterations), average)
-        })
+            (orthogonalize(&update, self.config.iterations).contiguous(), average)
+        });
+        let mut updates: Vec<_> = order.into_iter().zip(updates).collect();
+        updates.sort_by_key(|&(i, _)| i);
+        updates.into_iter().map(|(_, update)| update).collect()
     }
 
     fn scale(&self, rows: usize, columns: usize) -> f64 {
@@ -240,8 +251,24 @@ pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
     if is_tall { x.t() } else { x }
 }
 
+/// `w · keep - update · rate`, in place.
+#[derive(Clone, Copy)]
+struct Decayed<T> {
+    keep: T,
+    rate: T,
+}
+
+impl<T: Real> Update<T, 1, 1> for Decayed<T> {
+    const COST: Cost = Cost::CHEAP;
+    #[inline(always)]
+    fn f<S: Lanes<T>>(self, s: S, [w]: [S::V; 1], [update]: [S::V; 1]) -> [S::V; 1] {
+        [s.sub(s.mul(w, s.splat(self.keep)), s.mul(update, s.splat(self.rate)))]
+    }
+}
+
 impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
+        let _span = par::span("muon");
         if let Some(matrices) = &self.matrices {
             matrices.check(grads)?;
         }
@@ -249,18 +276,27 @@ impl<T: Real> Optimizer<T> for Muon<T> {
             rest.step(grads)?;
         }
         let updates = self.updates(grads);
+        let _span = par::span("weights");
         let lr = self.config.lr;
         let scales: Vec<f64> =
             updates.iter().map(|(u, _)| self.scale(u.size(0), u.size(1))).collect();
         let mut updates = updates.into_iter().zip(scales);
         let Some(matrices) = &mut self.matrices else { return Ok(()) };
+        let (mut params, mut steps) = (Vec::new(), Vec::new());
         matrices.step_each(grads, |slot, _| {
             let ((update, average), scale) = updates.next().expect("one per trained matrix");
             slot.state[0] = average;
             let keep = T::from_f64(1.0 - lr * slot.weight_decay);
             let rate = T::from_f64(lr * scale);
-            slot.param.update(|w| *w = &*w * keep - update * rate);
-        })
+            params.push(slot.param.clone());
+            steps.push((Decayed { keep, rate }, update));
+        })?;
+        Param::update_all(&params.iter().collect::<Vec<_>>(), |weights| {
+            let items = weights.into_iter().zip(&steps);
+            let items = items.map(|(w, (op, update))| Item { op: *op, w: [w], r: [update] });
+            update_all("muon", items.collect());
+        });
+        Ok(())
     }
 
     fn lr(&self) -> f64 {

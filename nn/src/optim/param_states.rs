@@ -8,6 +8,7 @@ use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
+use retrograd_tensor::par::span;
 use retrograd_tensor::{Real, Tensor};
 
 /// A parameter and its optimiser state: `N` tensors of its shape.
@@ -150,6 +151,7 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         mut rule: impl FnMut(&ParamState<T, N>) -> U,
     ) -> Result<(), StepError> {
         const { assert!(W == N + 1, "the parameter and its state") };
+        let _span = span(name);
         self.check(grads)?;
         let (mut params, mut rest) = (Vec::new(), Vec::new());
         for slot in self.slots.iter_mut().filter(|s| s.param.is_trainable()) {

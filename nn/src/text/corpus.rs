@@ -4,6 +4,7 @@ use super::error::TextError;
 use super::{Documents, Encoding, Tokenizer};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::par::span;
 use retrograd_tensor::random::Rng;
 
 /// A text as tokens, in a training part and a held-out part. Documents follow one another, with the
@@ -131,6 +132,7 @@ impl Corpus {
             format!("{tokens} tokens have no window of {context} and the one after it")
         })
         .or_panic();
+        let _span = span("batch");
         // A step has its own range of streams, as in `Pass::train_step`.
         let mut rng = Rng::from_state((seed, step << 32));
         let starts = (0..sequences).map(|_| rng.below(tokens - context));

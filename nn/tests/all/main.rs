@@ -21,6 +21,7 @@ mod masked;
 mod modules;
 mod optim;
 mod param;
+mod recording;
 mod state;
 mod state_map;
 mod summary;

@@ -35,9 +35,9 @@ impl Machine {
             page_fault: page_fault(),
             // A thread of the standard library is in no pool.
             region_outside: std::thread::scope(|s| {
-                s.spawn(region).join().expect("an empty region")
+                s.spawn(Region::measure).join().expect("an empty region")
             }),
-            region_inside: par::with_threads(threads, region),
+            region_inside: par::with_threads(threads, Region::measure),
         }
     }
 }
@@ -269,6 +269,19 @@ fn page_fault() -> f64 {
         time * 1e9 / PAGES as f64
     };
     median((0..5).map(|_| touch()).collect())
+}
+
+impl Region {
+    /// Measures the overhead for about a tenth of a second, with as many threads as parallel work on
+    /// this thread uses.
+    ///
+    /// ```
+    /// use retrograd_tensor::{machine::Region, with_threads};
+    /// assert!(with_threads(2, Region::measure).busy.is_finite());
+    /// ```
+    pub fn measure() -> Region {
+        region()
+    }
 }
 
 fn region() -> Region {

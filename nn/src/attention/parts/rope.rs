@@ -19,7 +19,7 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The pairs of elements that are rotated together, for a rotary width `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,6 +210,7 @@ pub struct Rope {
     scaling: Scaling,
     /// Cosines and sines instead of base and scaling.
     tables: Option<Arc<Tables>>,
+    computed: Computed,
 }
 
 /// The cosines and sines of all pairs at positions from 0 on, `[positions, pairs]`.
@@ -218,6 +219,26 @@ struct Tables {
     cos: Vec<f64>,
     sin: Vec<f64>,
     positions: usize,
+}
+
+/// Cosines and sines that have been computed, which clones share: all layers of a model need the same.
+#[derive(Clone, Debug, Default)]
+struct Computed(Arc<Mutex<Option<Arc<Tables>>>>);
+
+impl Computed {
+    /// The number of cosines that are kept: 1 MiB of them.
+    const MOST: usize = 1 << 17;
+
+    fn tables(&self) -> MutexGuard<'_, Option<Arc<Tables>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What has been computed is no property of a rotation.
+impl PartialEq for Computed {
+    fn eq(&self, _: &Computed) -> bool {
+        true
+    }
 }
 
 impl Tables {
@@ -272,7 +293,8 @@ impl Rope {
         })
         .or_panic();
         let (pairing, scaling) = (Pairing::Half, Scaling::None);
-        Rope { width, pairing, base: 10000.0, scaling, tables: None }
+        let (tables, computed) = (None, Computed::default());
+        Rope { width, pairing, base: 10000.0, scaling, tables, computed }
     }
 
     /// Rotary positions by tables of cosines and sines `[positions, pairs]`, for heads whose first
@@ -345,7 +367,7 @@ impl Rope {
         })
         .or_panic();
         self.reject_tables("a base");
-        Rope { base, ..self }
+        Rope { base, computed: Computed::default(), ..self }
     }
 
     /// Sets the scaling.
@@ -365,7 +387,7 @@ impl Rope {
     pub fn scaling(self, scaling: Scaling) -> Self {
         scaling.rule().or_panic();
         self.reject_tables("a scaling");
-        Rope { scaling, ..self }
+        Rope { scaling, computed: Computed::default(), ..self }
     }
 
     /// The number of elements of a head that are rotated.
@@ -431,7 +453,7 @@ impl Rope {
             Scaling::Yarn(yarn) => Scaling::Yarn(Yarn { attention: 1.0, ..yarn }),
             other => other,
         };
-        Rope { scaling, ..self.clone() }
+        Rope { scaling, computed: Computed::default(), ..self.clone() }
     }
 
     /// `x` `[.., L, D]`, rotated for positions `start..start + L`.
@@ -488,9 +510,10 @@ impl Rope {
         check_positions(x.shape(), positions.shape()).or_panic();
         let mut dims = positions.shape().to_vec();
         dims.push(self.width / 2);
-        let (cos, sin) = match &self.tables {
-            Some(tables) => tables.rows(&positions.to_vec(), self.width / 2).or_panic(),
-            None => self.angles(&positions.to_vec()),
+        let at = positions.to_vec();
+        let (cos, sin) = match self.tables.clone().or_else(|| self.computed(&at)) {
+            Some(tables) => tables.rows(&at, self.width / 2).or_panic(),
+            None => self.angles(&at),
         };
         let rotation = Rotation {
             cos: Tensor::from_vec(cos, &dims[..]),
@@ -498,6 +521,26 @@ impl Rope {
             pairing: self.pairing,
         };
         rotation.apply(x)
+    }
+
+    /// Tables with these positions, unless they would be large.
+    fn computed(&self, positions: &[i64]) -> Option<Arc<Tables>> {
+        let (first, last) = (*positions.iter().min()?, *positions.iter().max()?);
+        usize::try_from(first).ok()?;
+        let needed = usize::try_from(last).ok()?.checked_add(1)?;
+        let has = |tables: &&Arc<Tables>| tables.positions >= needed;
+        if let Some(tables) = self.computed.tables().as_ref().filter(has) {
+            return Some(tables.clone());
+        }
+        // Twice as many as needed at most, because a text is continued token by token.
+        let positions = needed.checked_next_power_of_two()?;
+        if positions.checked_mul(self.width / 2)? > Computed::MOST {
+            return None;
+        }
+        let (cos, sin) = self.angles(&(0..positions as i64).collect::<Vec<_>>());
+        let tables = Arc::new(Tables { cos, sin, positions });
+        *self.computed.tables() = Some(tables.clone());
+        Some(tables)
     }
 
     /// The cosines and sines of all pairs at each position.
@@ -602,5 +645,46 @@ impl<T: Real> Rotation<T> {
                 Tensor::cat(&[&rotated, &rest], -1)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(rope: &Rope, positions: &[i64]) -> (Vec<f32>, Vec<f32>) {
+        let tables = rope.computed(positions).expect("few positions");
+        tables.rows(positions, rope.width / 2).unwrap()
+    }
+
+    #[test]
+    fn tables_that_are_kept_have_the_bits_of_computed_angles() {
+        let yarn = Rope::new(6).scaling(Scaling::Yarn(Yarn::new(4.0, 64)));
+        for rope in [Rope::new(8), yarn.base(500.0)] {
+            for positions in [&[0, 1, 2, 3][..], &[5], &[1000, 7, 7], &[2]] {
+                assert_eq!(bits(&rope, positions), rope.angles(positions));
+            }
+            // Another rotation shares nothing.
+            let other = rope.clone().base(77.0);
+            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
+            let other = rope.clone().scaling(Scaling::Linear { factor: 3.0 });
+            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
+            let other = rope.without_attention_factor();
+            assert_eq!(bits(&other, &[9]), other.angles(&[9]));
+        }
+    }
+
+    #[test]
+    fn tables_are_shared_and_have_a_largest_size() {
+        let rope = Rope::new(4);
+        let clone = rope.clone();
+        let ours = rope.computed(&[0, 100]).unwrap();
+        assert_eq!(ours.positions, 128);
+        assert!(Arc::ptr_eq(&ours, &clone.computed(&[127]).unwrap()));
+        assert!(rope.computed(&[128]).unwrap().positions == 256);
+        assert!(rope.computed(&[Computed::MOST as i64]).is_none());
+        assert!(rope.computed(&[i64::MAX]).is_none() && rope.computed(&[-1, 3]).is_none());
+        assert!(rope.computed(&[]).is_none());
+        assert_eq!(rope.computed(&[3]).unwrap().positions, 256);
     }
 }

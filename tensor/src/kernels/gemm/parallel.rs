@@ -81,11 +81,18 @@ fn parallel_gemm<T: Gemm>(
 ) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     let cost = Cost::matmul(m, k, precision);
+    let problem = || Problem::new(&a, &b, T::kc(k), precision);
     if !par::should_parallelize(cost, m * n) {
         let out = MatMut::new(out, m, n);
-        return T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
+        let shares = || {
+            let problem = problem();
+            move |threads| problem.shares(threads)
+        };
+        return par::undivided(cost, m * n, shares, || {
+            T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
+        });
     }
-    let problem = Problem::new(&a, &b, T::kc(k), precision);
+    let problem = problem();
     let (rows, cols) = match problem.partition(par::threads()) {
         Partition::Blocks { rows, cols } => (rows, cols),
         Partition::SplitK { depth } => {

@@ -4,7 +4,7 @@
 use super::operands::a_in_place;
 use super::params::{NC, SPLIT_K_ELEMENTS, TASK_UNIT, TASK_UNIT_SPLIT};
 use super::skinny::SkinnyGemm;
-use crate::cost::{FMA, LOAD, PACK, TASK, TRANSPOSE};
+use crate::cost::{Cost, FMA, LOAD, PACK, TASK, TRANSPOSE};
 use crate::matrix::MatRef;
 use crate::precision::MatmulPrecision;
 use crate::simd::F32_LANES;
@@ -96,6 +96,30 @@ impl Problem {
         tasks.div_ceil(threads) * task + task / 16 + sum
     }
 
+    /// The estimated times of all tasks on a number of threads, relative to that of the whole product
+    /// as one task, in stages: the blocks, or partial products and their sum.
+    pub(super) fn shares(&self, threads: usize) -> Vec<Vec<f64>> {
+        let whole = self.task(self.m, self.k, self.n) as f64;
+        // The sizes of the parts of a length.
+        let parts = |n: usize, size: usize| (0..n).step_by(size).map(move |i| size.min(n - i));
+        match self.partition(threads) {
+            Partition::Blocks { rows, cols } => {
+                let blocks = parts(self.m, rows)
+                    .flat_map(|rows| parts(self.n, cols).map(move |cols| (rows, cols)));
+                vec![blocks.map(|(r, c)| self.task(r, self.k, c) as f64 / whole).collect()]
+            }
+            Partition::SplitK { depth } => {
+                let products: Vec<f64> = parts(self.k, depth)
+                    .map(|k| self.task(self.m, k, self.n) as f64 / whole)
+                    .collect();
+                let sum = Cost::sum_of(products.len());
+                let load = (products.len() * (LOAD / FMA)) as f64 / whole;
+                let sums = parts(self.m * self.n, sum.chunk_len()).map(|n| n as f64 * load);
+                vec![products, sums.collect()]
+            }
+        }
+    }
+
     /// The time of one task.
     fn task(&self, rows: usize, k: usize, cols: usize) -> usize {
         let passes = cols.div_ceil(NC);
@@ -130,6 +154,26 @@ mod tests {
                 assert!(most * 10 < share * 11, "{shape:?} by {rows} x {cols}, {threads} threads");
             }
         }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_tasks() {
+        for (shape, threads) in [([4096, 384, 1152], 2), ([65, 16384, 64], 2), ([7, 5, 3], 64)] {
+            let p = problem(shape);
+            let shares = p.shares(threads);
+            let tasks = match p.partition(threads) {
+                Partition::Blocks { rows, cols } => {
+                    vec![shape[0].div_ceil(rows) * shape[2].div_ceil(cols)]
+                }
+                Partition::SplitK { depth } => vec![shape[1].div_ceil(depth), 1],
+            };
+            assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), tasks, "{shape:?}");
+            // Every task has an overhead of its own, and the whole has one.
+            let all: f64 = shares[0].iter().sum();
+            let most = if shape[1] < 100 { 2.0 } else { 1.3 };
+            assert!((1.0..most).contains(&all), "{shape:?}: {all}");
+        }
+        assert_eq!(problem([600, 500, 400]).shares(1).len(), 1);
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! A prediction of the time of a training step on more cores.
+
+use crate::cli::Args;
+use crate::folder::Folder;
+use crate::output::say;
+use crate::ranks::Ranks;
+use crate::stop::{Result, usage};
+use crate::train::take_step;
+use retrograd::prelude::*;
+use retrograd::tensor::machine::Region;
+use retrograd::tensor::par::{Recording, record};
+use retrograd::tensor::scaling::{Prediction, Rules, predict};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The numbers of cores in the table.
+const CORES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// The numbers of cores for which places are listed.
+const CORES_OF_PLACES: [usize; 2] = [8, 64];
+/// How many places are listed.
+const PLACES: usize = 5;
+/// Steps before the record, which allocate memory and fill caches.
+const WARM_UP: usize = 2;
+/// Recorded and measured steps at least; the fastest is used.
+const STEPS: usize = 5;
+/// The time for recorded steps, and for measured ones.
+const ENOUGH: Duration = Duration::from_millis(1500);
+/// The overhead of a parallel region on two cores, in seconds, where it cannot be measured.
+const USUAL_OVERHEAD: f64 = 3e-6;
+
+/// Records a step on one thread and prints the predictions; then measures steps on this machine.
+pub fn scaling(args: &Args, ranks: &Ranks) -> Result<()> {
+    if ranks.count() > 1 {
+        return usage("--scaling is about the threads of one process: start it without mpiexec");
+    }
+    let recording = recorded(args, ranks)?;
+    let most = ranks.threads(args.threads);
+    let (overhead, is_measured) = overhead(most);
+    let (regions, tasks) = recording.counts();
+    say!(
+        "A step on one thread: {regions} regions, {tasks} tasks; {} overhead of a region on two \
+         cores: {:.1} us",
+        if is_measured { "measured" } else { "assumed" },
+        overhead * 1e6
+    );
+    let on = |cores| predict(&recording, Rules::new(cores, &recording, overhead));
+    say!("\ncores  step in ms  speedup  speedup at most");
+    for cores in CORES {
+        let p = on(cores);
+        let most = recording.seconds() / p.least;
+        say!("{cores:>5}  {:>10.2}  {:>7.2}  {most:>15.2}", p.seconds * 1e3, p.speedup);
+    }
+    for cores in CORES_OF_PLACES {
+        print_places(&on(cores));
+    }
+    say!(
+        "\nThe model leaves out that cores share memory bandwidth and the last cache, that data moves \
+         between\ntheir caches, SMT, and clock rates that depend on load: see docs/SCALING.md."
+    );
+    let counts = CORES.into_iter().filter(|&n| n < most).chain([most]);
+    say!("\nthreads  measured ms  predicted ms  measured / predicted");
+    for threads in counts {
+        let (measured, predicted) = (measured(args, ranks, threads)?, on(threads).seconds);
+        let ratio = measured / predicted;
+        let [measured, predicted] = [measured, predicted].map(|seconds| seconds * 1e3);
+        say!("{threads:>7}  {measured:>11.2}  {predicted:>12.2}  {ratio:>20.3}");
+    }
+    Ok(())
+}
+
+/// Calls `f` with a step of a new run, which has been warmed up, on a number of threads.
+fn with_steps<R: Send>(
+    args: &Args,
+    ranks: &Ranks,
+    threads: usize,
+    f: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<R> + Send,
+) -> Result<R> {
+    with_threads(threads, || {
+        let (mut run, corpus) = crate::new_run_and_corpus(args, ranks)?;
+        let folder = Folder::from(PathBuf::from("(no folder)"));
+        with_matmul_precision(run.recipe.precision, || {
+            let mut step = || take_step(&mut run, &corpus, &folder).map(drop);
+            for _ in 0..WARM_UP {
+                step()?;
+            }
+            f(&mut step)
+        })
+    })
+}
+
+/// The record of the fastest step on one thread: other load can only slow it down.
+fn recorded(args: &Args, ranks: &Ranks) -> Result<Recording> {
+    with_steps(args, ranks, 1, |step| {
+        let mut fastest: Option<Recording> = None;
+        let (start, mut count) = (Instant::now(), 0);
+        while count < STEPS || start.elapsed() < ENOUGH {
+            let (done, recording) = record(&mut *step);
+            done?;
+            count += 1;
+            if fastest.as_ref().is_none_or(|best| recording.seconds() < best.seconds()) {
+                fastest = Some(recording);
+            }
+        }
+        Ok(fastest.unwrap_or_default())
+    })
+}
+
+/// The time of the fastest step on a number of threads.
+fn measured(args: &Args, ranks: &Ranks, threads: usize) -> Result<f64> {
+    with_steps(args, ranks, threads, |step| {
+        let (start, mut times) = (Instant::now(), Vec::new());
+        while times.len() < STEPS || start.elapsed() < ENOUGH {
+            let start = Instant::now();
+            step()?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+        Ok(times.into_iter().fold(f64::INFINITY, f64::min))
+    })
+}
+
+/// The overhead of a parallel region on two cores, in seconds, and whether it has been measured.
+fn overhead(threads: usize) -> (f64, bool) {
+    if threads == 1 {
+        return (USUAL_OVERHEAD, false);
+    }
+    let times = with_threads(2, || [(); 12].map(|()| Region::measure().busy));
+    let least = times.into_iter().fold(f64::INFINITY, f64::min);
+    (least.max(0.0) * 1e-6, true)
+}
+
+/// Prints where the most cores are idle.
+fn print_places(p: &Prediction) {
+    let cores = p.cores;
+    let [idle, extra] = [p.idle, p.extra].map(|x| 100.0 * x);
+    say!(
+        "\nOn {cores} cores {idle:.1}% of their time is idle, and dividing the work costs {extra:.1}%. Idle \
+         while one waits for:"
+    );
+    say!(" idle   time  cores busy");
+    for place in p.places.iter().take(PLACES) {
+        let [lost, time] = [place.lost, place.seconds / p.seconds].map(|x| 100.0 * x);
+        say!("{lost:>4.1}%  {time:>4.1}%  {:>10.1}  {}", place.busy, place.name);
+    }
+}
