@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example arena` trains each variant on each task, prints one table, and writes
 //! it as `table.md`, `table.csv` and a plot. `--quick` takes two minutes on two cores, the whole half an
-//! hour at most. Read [`tasks`] first (what is learnt), then [`train`] (one run).
+//! hour at most. With the feature `mpi`, `mpiexec` divides the runs among processes. Read [`tasks`] first (what is learnt), then [`train`] (one run).
 
 #[path = "../common/environment.rs"]
 mod environment;
@@ -10,6 +10,8 @@ mod notes;
 #[path = "../common/output.rs"]
 mod output;
 mod picture;
+#[path = "../common/ranks.rs"]
+mod ranks;
 #[path = "../common/svg.rs"]
 mod svg;
 mod table;
@@ -21,18 +23,18 @@ mod train;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use output::{note, say};
+use ranks::Ranks;
 use retrograd::nn::AttentionKind;
 use retrograd::prelude::*;
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use table::Table;
+use table::{Scores, Table};
 use tasks::{Task, Text};
-use train::{Budget, Score};
+use train::Budget;
 
 /// Trains every attention variant in the same small model on the same tasks, and compares them.
 #[derive(Parser)]
@@ -61,18 +63,22 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     environment::check("close other programs");
-    output::end(match run(&args) {
+    output::end(match Ranks::start().and_then(|ranks| run(&args, &ranks)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            note!("error: {e}");
+            output::fault(&format!("error: {e}"));
             ExitCode::FAILURE
         }
     })
 }
 
-fn run(args: &Args) -> Result<(), String> {
-    std::fs::create_dir_all(&args.out)
-        .map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()))?;
+fn run(args: &Args, ranks: &Ranks) -> Result<(), String> {
+    let made = || std::fs::create_dir_all(&args.out);
+    let made = if ranks.is_first() { made() } else { Ok(()) };
+    let made = made.map_err(|e| format!("cannot make the folder {}: {e}", args.out.display()));
+    if ranks.share(&made.is_err()).contains(&true) {
+        return made;
+    }
     let kinds = if args.only.is_empty() { AttentionKind::ALL } else { &args.only };
     let steps = args.steps.unwrap_or(if args.quick { 120 } else { 1200 });
     let budget = Budget { steps, batch: 32, width: 64, seed: args.seed };
@@ -84,8 +90,12 @@ fn run(args: &Args) -> Result<(), String> {
         budget.batch
     );
     let start = Instant::now();
-    let scores = train_all(kinds, &text, budget, args.threads);
-    let table = Table::new(kinds, &scores);
+    let scores = train_all(kinds, &text, budget, args.threads, ranks);
+    if !ranks.is_first() {
+        return Ok(());
+    }
+    let failed = scores.values().flat_map(|score| score.as_ref().err()).count();
+    let table = Table::new(kinds, scores);
     say!("{table}");
     let mut files = vec![("table.md", table.markdown()), ("table.csv", table.csv())];
     files.push(("arena.svg", picture::picture(&table)?));
@@ -99,37 +109,40 @@ fn run(args: &Args) -> Result<(), String> {
         start.elapsed().as_secs_f64(),
         args.out.display()
     );
-    Ok(())
+    match failed {
+        0 => Ok(()),
+        n => Err(format!("{n} runs failed, see the table")),
+    }
 }
 
-/// Trains every variant on every task, several runs at a time.
+/// Trains every variant on every task, several runs at a time, and divided among the ranks.
 fn train_all(
     kinds: &[AttentionKind],
     text: &Text,
     budget: Budget,
     threads: Option<u64>,
-) -> BTreeMap<(usize, usize), Score> {
-    let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = threads.map_or_else(cores, |n| n as usize);
-    let jobs: Vec<(usize, usize)> =
-        (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t))).collect();
+    ranks: &Ranks,
+) -> Scores {
+    let all = (0..kinds.len()).flat_map(|k| (0..Task::ALL.len()).map(move |t| (k, t)));
+    let jobs: Vec<(usize, usize)> = all.skip(ranks.rank()).step_by(ranks.count()).collect();
     let bar = progress_bar(jobs.len());
-    let (next, scores) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let (next, scores) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || {
         with_threads(1, || {
             while let Some(&(k, t)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let score = train::run(kinds[k], Task::ALL[t], text, budget);
-                scores.lock().expect("no worker panicked").insert((k, t), score);
+                scores.lock().expect("no worker panicked").push(((k, t), score));
                 bar.set_message(format!("{} on {}", kinds[k], Task::ALL[t].name()));
                 bar.inc(1);
             }
         })
     };
     std::thread::scope(|s| {
-        (0..threads).for_each(|_| drop(s.spawn(worker)));
+        (0..ranks.threads(threads)).for_each(|_| drop(s.spawn(worker)));
     });
     bar.finish_and_clear();
-    scores.into_inner().expect("no worker panicked")
+    let scores = scores.into_inner().expect("no worker panicked");
+    ranks.share(&scores).into_iter().flatten().collect()
 }
 
 fn progress_bar(runs: usize) -> ProgressBar {

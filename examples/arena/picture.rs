@@ -3,6 +3,7 @@
 use crate::svg::{BACKGROUND, INK, MUTED, draw, mix, text};
 use crate::table::Table;
 use crate::tasks::Task;
+use crate::train::Score;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -13,12 +14,12 @@ const TOP: i32 = 96;
 
 /// The share of the best possible result: accuracy, or for text the place of the loss between the
 /// worst and the best variant.
-fn share(table: &Table, row: usize, task: usize) -> f64 {
-    let score = table.rows[row].scores[task];
+fn share(table: &Table, score: &Score, task: usize) -> f64 {
     if Task::ALL[task] != Task::Text {
         return score.accuracy;
     }
-    let losses = || table.rows.iter().map(|row| row.scores[task].loss);
+    let scores = || table.rows.iter().flat_map(|row| &row.scores[task]);
+    let losses = || scores().map(|score| score.loss);
     let (best, worst) = (losses().fold(f64::MAX, f64::min), losses().fold(0.0, f64::max));
     if worst > best { (worst - score.loss) / (worst - best) } else { 1.0 }
 }
@@ -41,11 +42,15 @@ pub fn picture(table: &Table) -> Result<String, String> {
             root.draw(&Text::new(row.kind.name(), (LEFT - 8, y + ROW / 2), right))?;
             for (t, task) in Task::ALL.iter().enumerate() {
                 let x = LEFT + t as i32 * COLUMN;
-                let share = share(table, r, t);
+                let Ok(score) = &row.scores[t] else {
+                    let at = (x + COLUMN / 2, y + ROW / 2 - 1);
+                    root.draw(&Text::new("failed", at, centre(&MUTED)))?;
+                    continue;
+                };
+                let share = share(table, score, t);
                 let color = mix(BACKGROUND, RGBColor(28, 84, 150), share as f32);
                 let corners = [(x, y), (x + COLUMN - 2, y + ROW - 2)];
                 root.draw(&Rectangle::new(corners, color.filled()))?;
-                let score = row.scores[t];
                 let value = match task {
                     Task::Text => format!("{:.3}", score.loss),
                     _ => format!("{:.1}", 100.0 * score.accuracy),

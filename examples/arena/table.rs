@@ -10,9 +10,12 @@ use std::fmt;
 /// The results of a variant.
 pub struct Row {
     pub kind: AttentionKind,
-    /// In the order of [`Task::ALL`].
-    pub scores: Vec<Score>,
+    /// In the order of [`Task::ALL`]; why a run failed, if it did.
+    pub scores: Vec<Result<Score, String>>,
 }
+
+/// The results by the indices of variant and task.
+pub type Scores = BTreeMap<(usize, usize), Result<Score, String>>;
 
 /// A row for each variant.
 pub struct Table {
@@ -20,10 +23,11 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(kinds: &[AttentionKind], scores: &BTreeMap<(usize, usize), Score>) -> Table {
+    pub fn new(kinds: &[AttentionKind], mut scores: Scores) -> Table {
+        let mut score = |at| scores.remove(&at).expect("every run has a result");
         let row = |(k, &kind): (usize, &AttentionKind)| Row {
             kind,
-            scores: (0..Task::ALL.len()).map(|t| scores[&(k, t)]).collect(),
+            scores: (0..Task::ALL.len()).map(|t| score((k, t))).collect(),
         };
         Table { rows: kinds.iter().enumerate().map(row).collect() }
     }
@@ -40,13 +44,17 @@ impl Table {
     fn cells(row: &Row) -> Vec<String> {
         let mut cells = vec![row.kind.name().to_string()];
         for (task, score) in Task::ALL.iter().zip(&row.scores) {
-            cells.push(match task {
-                Task::Text => format!("{:.3}", score.loss),
-                _ => format!("{:.1}", 100.0 * score.accuracy),
+            cells.push(match (task, score) {
+                (_, Err(why)) => format!("failed: {why}"),
+                (Task::Text, Ok(score)) => format!("{:.3}", score.loss),
+                (_, Ok(score)) => format!("{:.1}", 100.0 * score.accuracy),
             });
         }
         // Parameters, time and cache are those of the text, the longest sequence.
-        let text = row.scores.last().expect("a task");
+        let Ok(text) = row.scores.last().expect("a task") else {
+            cells.extend(["-".into(), "-".into(), "-".into()]);
+            return cells;
+        };
         cells.push(text.parameters.to_string());
         cells.push(format!("{:.1}", text.ms));
         cells.push(text.cache.map_or("-".into(), |bytes| bytes.to_string()));

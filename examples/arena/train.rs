@@ -4,6 +4,7 @@ use crate::tasks::{Batch, Task, Text};
 use retrograd::nn::AttentionKind;
 use retrograd::nn::schedule::Schedule;
 use retrograd::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// Held-out sequences of the evaluation.
@@ -19,7 +20,7 @@ pub struct Budget {
 }
 
 /// The result of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Score {
     /// The fraction of targets predicted correctly, on held-out sequences.
     pub accuracy: f64,
@@ -34,7 +35,10 @@ pub struct Score {
 
 /// Trains a model with this attention, and evaluates it. Runs with equal arguments have equal results,
 /// except for times.
-pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Score {
+///
+/// # Errors
+/// If the run diverges.
+pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Result<Score, String> {
     let Budget { steps, batch, width, seed } = budget;
     let config = GptConfig {
         vocab: task.vocab(text),
@@ -59,19 +63,22 @@ pub fn run(kind: AttentionKind, task: Task, text: &Text, budget: Budget) -> Scor
         let mut grads = model.loss(&tokens, &targets, &mut Pass::train_step(seed, step)).backward();
         grads.clip_norm(1.0);
         adam.set_lr(schedule.lr(step));
-        adam.step(&grads).expect("finite gradients of every parameter");
+        adam.step(&grads).map_err(|e| format!("step {step}: {e}"))?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_unstable_by(f64::total_cmp);
     let (accuracy, loss) = evaluate(&model, task, text);
     let ms = times[times.len() / 2];
-    Score {
+    if !loss.is_finite() {
+        return Err(format!("the held-out loss is {loss}"));
+    }
+    Ok(Score {
         accuracy,
         loss,
         parameters: model.num_parameters(),
         ms,
         cache: cache(&model, task, text),
-    }
+    })
 }
 
 /// Accuracy and loss on sequences that are equal for all variants, and not trained on.

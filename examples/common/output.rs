@@ -42,6 +42,15 @@ pub fn silence() {
     SILENT.store(true, Relaxed);
 }
 
+/// Calls `f` while nothing but errors is printed.
+#[allow(dead_code, reason = "not all examples have silent parts")]
+pub fn silently<R>(f: impl FnOnce() -> R) -> R {
+    let before = SILENT.swap(true, Relaxed);
+    let result = f();
+    SILENT.store(before, Relaxed);
+    result
+}
+
 /// Prints to standard error. A failure is ignored, because it cannot be reported.
 pub fn remark(text: Arguments<'_>) {
     if !SILENT.load(Relaxed) {

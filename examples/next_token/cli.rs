@@ -179,6 +179,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count(1_000_000), help_heading = RUN)]
     pub keep: Option<u64>,
 
+    /// Train a run for each combination of these flags' values, as --grid lr=1e-3,4e-3 seed=1,2,3, in folders of
+    /// --out [default: out/grid], and print a table. Under mpiexec, each rank trains whole runs. Finished runs
+    /// are not repeated, interrupted ones are resumed
+    #[arg(long, value_name = "FLAG=VALUES", num_args = 1.., help_heading = RUN)]
+    #[arg(conflicts_with_all = ["resume", "sample", "evaluate"])]
+    pub grid: Vec<String>,
+
     /// Do not train: report loss, bits per byte, perplexity and accuracy of the model in --out [default:
     /// the latest out/next_token..] on the whole held-out part of its text, or of --data
     #[arg(long, help_heading = RUN)]

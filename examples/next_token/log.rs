@@ -32,7 +32,7 @@ impl Line {
     }
 
     /// A line from its JSON, or what is invalid in it.
-    fn read(json: &str) -> std::result::Result<Line, String> {
+    pub fn read(json: &str) -> std::result::Result<Line, String> {
         let line = serde_json::from_str(json).map_err(|_| "no line of a log".to_string())?;
         let within = |name: &str, x: f64, low: f64, high: f64| {
             let inside = (low..=high).contains(&x);

@@ -4,6 +4,7 @@
 //! flags. Reading order: [`train`] (the loop), [`text`] (the text), [`run`] (the contents of a
 //! checkpoint), [`recipe`] (the hyperparameters), then the rest.
 
+mod agree;
 mod attention;
 mod checkpoints;
 mod cli;
@@ -14,12 +15,14 @@ mod files;
 mod fine_tune;
 mod finish;
 mod folder;
+mod grid;
 mod log;
 mod loss_curve;
 #[path = "../common/output.rs"]
 mod output;
 mod plots;
 mod progress;
+#[path = "../common/ranks.rs"]
 mod ranks;
 mod recipe;
 mod rescue;
@@ -59,7 +62,7 @@ use text::Text;
 use train::Plan;
 
 fn main() -> ExitCode {
-    let done = Ranks::start().and_then(|ranks| {
+    let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {
             Some(args) => with_threads(ranks.threads(args.threads), || begin(&args, &ranks)),
             None => Ok(()),
@@ -114,6 +117,7 @@ fn begin(args: &Args, ranks: &Ranks) -> Result<()> {
     match &args.sample {
         Some(prompt) if ranks.is_first() => sample(args, prompt),
         Some(_) => Ok(()),
+        None if !args.grid.is_empty() => grid::grid(args, ranks),
         None if args.evaluate => evaluate::evaluate(args, ranks),
         None if args.scaling => scaling::scaling(args, ranks),
         None => train_run(args, ranks),

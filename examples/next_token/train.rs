@@ -1,12 +1,13 @@
 //! The training loop.
 
+use crate::agree::Status;
 use crate::checkpoints::Best;
 use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
 use crate::log::{Evaluation, Line, Log, Step};
 use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
-use crate::ranks::Status;
+
 use crate::recipe::{CLIP, Recipe};
 use crate::rescue::{interrupted, rescue, stopped};
 use crate::run::{Purpose, Run, Training};

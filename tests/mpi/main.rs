@@ -11,3 +11,4 @@ mod program;
 mod bytes;
 mod faults;
 mod launch;
+mod sweep;

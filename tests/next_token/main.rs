@@ -3,6 +3,7 @@
 mod complete_run;
 mod continued;
 mod folder_gone;
+mod grid;
 mod invalid_usage;
 mod parts;
 mod printing;

@@ -1,0 +1,188 @@
+//! Runs of recipes that differ in some flags, and a table of their results.
+
+use crate::cli::Args;
+use crate::folder::Folder;
+use crate::log::{Done, Line};
+use crate::output::{note, say, silently};
+use crate::progress::duration;
+use crate::ranks::Ranks;
+use crate::stop::{OrFailed, Result, Stop, usage};
+use crate::train_run;
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The default folder.
+const DEFAULT: &str = "out/grid";
+
+/// A run of the grid.
+struct Point {
+    /// The flags that vary, as `lr=1e-3,seed=2`.
+    name: String,
+    args: Args,
+}
+
+/// The result of a run, or why it failed.
+#[derive(Clone, Serialize, Deserialize)]
+struct Outcome {
+    index: usize,
+    result: std::result::Result<Done, String>,
+}
+
+/// Trains all runs of the grid, divided among the ranks, each run by one rank. A run that fails does not end the
+/// others; one that is finished is not repeated, and one that was interrupted is resumed.
+pub fn grid(args: &Args, ranks: &Ranks) -> Result<()> {
+    let root = args.out.clone().unwrap_or(DEFAULT.into());
+    let points = points(args, &root)?;
+    let mut outcomes = Vec::new();
+    let mut interrupted = None;
+    for index in (ranks.rank()..points.len()).step_by(ranks.count()) {
+        let Point { name, args } = &points[index];
+        let result = match silently(|| run(args)) {
+            Ok(done) => {
+                let time = duration(done.seconds);
+                note!(
+                    "{name}: held-out loss {:.4} after {} steps in {time}",
+                    done.val_loss,
+                    done.steps
+                );
+                Ok(done)
+            }
+            Err(stop @ Stop::Interrupted(..)) => {
+                interrupted = Some(stop);
+                break;
+            }
+            Err(stop) => {
+                note!("{name}: failed: {}", stop.text());
+                Err(stop.text().to_string())
+            }
+        };
+        outcomes.push(Outcome { index, result });
+    }
+    let mut all: Vec<Outcome> = ranks.share(&outcomes).into_iter().flatten().collect();
+    all.sort_by_key(|outcome| outcome.index);
+    if ranks.is_first() {
+        report(&points, &all, &root)?;
+    }
+    match interrupted {
+        Some(stop) => Err(stop),
+        None => Ok(()),
+    }
+}
+
+/// All combinations of the values of the flags.
+fn points(args: &Args, root: &Path) -> Result<Vec<Point>> {
+    let mut combinations: Vec<Vec<(&str, &str)>> = vec![Vec::new()];
+    for part in &args.grid {
+        let Some((flag, values)) = part.split_once('=').filter(|(flag, _)| !flag.is_empty()) else {
+            return usage(format!("{part:?} is not FLAG=VALUE,VALUE,.., as lr=1e-3,4e-3"));
+        };
+        let flag = flag.trim_start_matches('-');
+        let mut longer = Vec::new();
+        for so_far in &combinations {
+            longer.extend(values.split(',').map(|value| [&so_far[..], &[(flag, value)]].concat()));
+        }
+        combinations = longer;
+    }
+    combinations.iter().map(|flags| point(flags, root)).collect()
+}
+
+/// The run with these flags, beside those of the command line.
+fn point(flags: &[(&str, &str)], root: &Path) -> Result<Point> {
+    let parts: Vec<String> = flags.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
+    // A name of a file.
+    let name = parts.join(",").replace(['/', '\\'], "_");
+    let folder = root.join(&name);
+    let mut line = common_arguments();
+    line.extend(flags.iter().map(|(flag, value)| format!("--{flag}={value}").into()));
+    line.extend(["--out".into(), folder.clone().into_os_string(), "--quiet".into()]);
+    if folder.join("checkpoint.safetensors").exists() {
+        line.push("--resume".into());
+    }
+    let args = Args::try_parse_from(line).or_else(|e| {
+        let text = e.to_string();
+        usage(format!("{name}: {}", text.trim_start_matches("error: ").trim_end()))
+    })?;
+    args.check()?;
+    Ok(Point { name, args })
+}
+
+/// The command line without `--grid` and `--out`.
+fn common_arguments() -> Vec<OsString> {
+    let (mut all, mut kept) = (std::env::args_os(), Vec::new());
+    kept.extend(all.next());
+    // Its values end at the next flag.
+    let mut in_grid = false;
+    while let Some(argument) = all.next() {
+        let text = argument.to_string_lossy();
+        if text.starts_with("--") {
+            in_grid = text == "--grid";
+            if text == "--out" {
+                all.next();
+                continue;
+            }
+        }
+        if !in_grid
+            && !text.starts_with("--grid=")
+            && !text.starts_with("--out=")
+            && text != "--quiet"
+        {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
+/// Trains a run, unless it is finished.
+fn run(args: &Args) -> Result<Done> {
+    let folder = PathBuf::from(args.out.as_ref().expect("given"));
+    if let Some(done) = finished(&folder) {
+        return Ok(done);
+    }
+    train_run(args, &Ranks::alone())?;
+    finished(&folder).ok_or("its log has no result").or_failed(folder.display())
+}
+
+/// The result of a finished run.
+fn finished(folder: &Path) -> Option<Done> {
+    let text = fs::read_to_string(Folder::from(folder.to_path_buf()).log()).ok()?;
+    text.lines().rev().find_map(|line| match Line::read(line) {
+        Ok(Line::Done(done)) => Some(done),
+        _ => None,
+    })
+}
+
+/// Prints a table, and writes it as `grid.csv`.
+fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
+    let losses = outcomes.iter().flat_map(|outcome| &outcome.result).map(|done| done.val_loss);
+    let best = losses.fold(f64::INFINITY, f64::min);
+    let width = points.iter().map(|point| point.name.len()).max().unwrap_or(0);
+    let mut csv = "run,held-out loss,bits per byte,steps,parameters,seconds,failure\n".to_string();
+    say!("{:<width$}  held-out loss   parameters   time", "");
+    for Outcome { index, result } in outcomes {
+        let name = &points[*index].name;
+        match result {
+            Ok(done) => {
+                let mark = if done.val_loss == best { " *" } else { "" };
+                let (time, params) = (duration(done.seconds), done.params);
+                say!("{name:<width$}  {:>13.4}   {params:>10}   {time}{mark}", done.val_loss);
+                let bits = done.metrics.map_or(f64::NAN, |metrics| metrics.bits_per_byte);
+                csv += &format!(
+                    "\"{name}\",{},{bits},{},{params},{},\n",
+                    done.val_loss, done.steps, done.seconds
+                );
+            }
+            Err(why) => {
+                say!("{name:<width$}  failed: {}", why.lines().next().unwrap_or_default());
+                csv += &format!("\"{name}\",,,,,,\"{}\"\n", why.replace('"', "'"));
+            }
+        }
+    }
+    let path = root.join("grid.csv");
+    let written = fs::create_dir_all(root).and_then(|()| fs::write(&path, csv));
+    written.or_failed(format!("cannot write {}", path.display()))?;
+    say!("\n* the best one. The runs and the table as grid.csv are in {}", root.display());
+    Ok(())
+}
