@@ -61,8 +61,8 @@ impl Sampler {
     /// Samples a token from logits `[vocab]`.
     ///
     /// # Panics
-    /// If an option is out of range, there are no logits, or they do not define a distribution: one is
-    /// NaN or +∞, or all are -∞.
+    /// If an option is out of range, there are no logits, they have another rank than 1, or do not define a
+    /// distribution: one is NaN or +∞, or all are -∞.
     ///
     /// ```
     /// # use retrograd_nn::Sampler;
@@ -127,6 +127,10 @@ impl Sampler {
     #[track_caller]
     pub fn distribution<T: Real>(&self, logits: &Tensor<T>, earlier: &[i64]) -> Vec<(i64, f64)> {
         self.check();
+        require(logits.rank() == 1, "sampler", ErrorKind::Rank, || {
+            format!("needs the logits of one token [vocab], got {:?}", logits.shape())
+        })
+        .or_panic();
         let mut logits: Vec<f64> = logits.to_vec().into_iter().map(T::to_f64).collect();
         self.penalize(&mut logits, earlier);
         let nan = logits.iter().copied().find(|x| x.is_nan());
