@@ -118,7 +118,7 @@ fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
 /// Waits for an operation. Short ones end while it polls; then, and from the beginning if the process is busy,
 /// it sleeps in between.
 fn wait<'a, D: ?Sized, S: Scope<'a>>(busy: &AtomicBool, mut request: Request<'a, D, S>) {
-    const POLLS: u32 = 10_000;
+    const POLLS: u64 = 10_000;
     const PAUSE: Duration = Duration::from_micros(100);
     for polls in 0.. {
         match request.test() {
