@@ -5,7 +5,7 @@ use crate::activation::Activation;
 use crate::attention::{Spec, attend, attend_all, attend_packed, attend_with_lse};
 use crate::gpt::{Gpt, GptConfig, Sampler};
 use crate::module::{Layer, Module};
-use crate::optim::{Adam, AdamConfig, AdamW, Optimizer, Sgd};
+use crate::optim::{Adam, AdamConfig, AdamW, Muon, Optimizer, Sgd};
 use crate::pass::Pass;
 use crate::state::StateDict;
 use retrograd_autograd::{Gradients, Var};
@@ -48,4 +48,5 @@ fn optimisers<T: Real>(model: &Gpt<T>, grads: &Gradients<T>) {
     let _ = Adam::new(model, config).map(|mut adam| adam.step(grads));
     let _ = AdamW::new(model, config).map(|mut adam| adam.step(grads));
     let _ = Sgd::new(model, Default::default()).map(|mut sgd| sgd.step(grads));
+    let _ = Muon::new(model, Default::default()).map(|mut muon| muon.step(grads));
 }
