@@ -26,7 +26,7 @@
 //! | tensors | `tensor`, `rows` | storage and layout together: constructors, views, elements |
 //! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`scaling`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, predictions for more of them, the cost model, random numbers |
 //! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
-//! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`element`], [`error`] | shapes, strides, indices, memory, element types, errors |
+//! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`observe`], [`element`], [`error`] | shapes, strides, indices, memory, who is told of its use, element types, errors |
 //!
 #[doc(hidden)]
 pub mod compiled;
@@ -41,6 +41,7 @@ pub mod layout;
 mod loop_nest;
 pub mod machine;
 pub mod matrix;
+pub mod observe;
 pub mod ops;
 pub mod par;
 pub mod precision;

@@ -294,6 +294,7 @@ mod tests {
         single_threaded: false,
         sharing: 1,
         recording: false,
+        observer: None,
     };
 
     #[test]

@@ -1,9 +1,9 @@
 //! Settings of a thread, changed by scopes that hold while a closure runs.
 //!
-//! There are five scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
+//! There are six scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
 //! (`no_grad` of the autograd crate is the common case),
-//! [`par::single_threaded`](crate::par::single_threaded) and
-//! [`par::record`](crate::par::record). A scope applies to the thread that enters
+//! [`par::single_threaded`](crate::par::single_threaded),
+//! [`par::record`](crate::par::record) and [`with_observer`]. A scope applies to the thread that enters
 //! it and to the work that tensor operations, [`par`](crate::par) and
 //! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure
 //! returns or panics.
@@ -25,10 +25,11 @@
 //! [`par::map`](crate::par::map), [`par::each`](crate::par::each) and
 //! [`par::shards`](crate::par::shards) have neither limitation.
 
+use crate::observe::{self, Observer, ObserverId};
 use crate::precision::MatmulPrecision;
 use crate::simd::Level;
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// All settings, in one value, so that distributed work inherits every one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) sharing: usize,
     /// Whether parallel regions are recorded.
     pub(crate) recording: bool,
+    /// The observer of this thread, whose variable is in the layer below.
+    pub(crate) observer: Option<ObserverId>,
 }
 
 thread_local! {
@@ -59,12 +62,13 @@ impl Settings {
         single_threaded: false,
         sharing: 1,
         recording: false,
+        observer: None,
     };
 
     /// The settings of this thread.
     #[inline]
     pub(crate) fn current() -> Settings {
-        CURRENT.get()
+        Settings { observer: observe::current_id(), ..CURRENT.get() }
     }
 
     /// Runs `f` in these settings and restores the previous ones, also if `f` panics.
@@ -73,9 +77,12 @@ impl Settings {
         impl Drop for Restore {
             fn drop(&mut self) {
                 CURRENT.set(self.0);
+                observe::set_current(self.0.observer);
             }
         }
-        let _restore = Restore(CURRENT.replace(self));
+        let _restore = Restore(Settings::current());
+        CURRENT.set(self);
+        observe::set_current(self.observer);
         f()
     }
 }
@@ -179,6 +186,33 @@ pub fn grad_enabled() -> bool {
 /// ```
 pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
     Settings { grad: enabled, ..Settings::current() }.run(f)
+}
+
+/// Runs `f`, and tells `observer` of the kernels that run in it and of the memory that they use, on this
+/// thread and on all that work is distributed to. An observer inside of it replaces it there.
+///
+/// ```
+/// use retrograd_tensor::observe::Observer;
+/// use retrograd_tensor::{Tensor, settings};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+///
+/// #[derive(Default)]
+/// struct Allocations(AtomicUsize);
+///
+/// impl Observer for Allocations {
+///     fn allocated(&self, _bytes: usize) {
+///         self.0.fetch_add(1, Relaxed);
+///     }
+/// }
+///
+/// let (x, counter) = (Tensor::<f32>::ones([8]), Arc::new(Allocations::default()));
+/// settings::with_observer(counter.clone(), || &x + &x);
+/// assert_eq!(counter.0.load(Relaxed), 1); // that of the sum
+/// ```
+pub fn with_observer<R>(observer: Arc<dyn Observer>, f: impl FnOnce() -> R) -> R {
+    let open = observe::Open::new(observer);
+    Settings { observer: Some(open.id()), ..Settings::current() }.run(f)
 }
 
 #[cfg(test)]
