@@ -21,6 +21,7 @@
 
 pub use retrograd_autograd as autograd;
 pub use retrograd_nn as nn;
+pub use retrograd_study as study;
 pub use retrograd_tensor as tensor;
 pub use retrograd_tensor::machine;
 

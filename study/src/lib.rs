@@ -1,0 +1,11 @@
+//! Pages that show what a program does: HTML files that contain everything they need.
+//!
+//! A [`Page`] is data and the script that draws it. It opens from disk in any current browser, without a
+//! server and without a network, and can be sent by mail. All pages share the styles and functions of
+//! `assets/kit.css` and `assets/kit.js`: charts, tables, trees, tooltips, light and dark colours, the
+//! state of the page in its address, and a test of itself.
+#![forbid(unsafe_code)]
+
+mod page;
+
+pub use page::Page;

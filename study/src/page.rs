@@ -1,0 +1,151 @@
+//! A page: its data, and the script that draws it, in one file.
+
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+const KIT_STYLE: &str = include_str!("../assets/kit.css");
+const KIT_SCRIPT: &str = include_str!("../assets/kit.js");
+
+/// An HTML file that contains data and the script that draws it.
+///
+/// The script calls `kit.start(draw)`, where `draw(data)` returns the elements of the page. The address
+/// `page.html#selftest` makes the page test itself and append the result to the document.
+///
+/// ```
+/// use retrograd_study::Page;
+///
+/// let page = Page::new("Two numbers", &[1.0, f64::NAN])
+///     .script("kit.start(data => kit.page('Two numbers', '', [kit.h('p', {}, data.join(' and '))]));");
+/// assert!(page.html().contains("[1.0,null]")); // JSON has no NaN
+/// ```
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    data: Result<String, String>,
+    styles: Vec<&'static str>,
+    scripts: Vec<&'static str>,
+}
+
+impl Page {
+    /// A page with a title and data, which its script gets as `data`. Numbers that are not finite become
+    /// `null`.
+    pub fn new<D: Serialize + ?Sized>(title: &str, data: &D) -> Page {
+        let data = serde_json::to_string(data).map_err(|e| e.to_string());
+        Page { title: title.to_string(), data, styles: vec![KIT_STYLE], scripts: vec![KIT_SCRIPT] }
+    }
+
+    /// Adds a style sheet.
+    pub fn style(mut self, css: &'static str) -> Page {
+        self.styles.push(css);
+        self
+    }
+
+    /// Adds a script. Scripts run in the order in which they were added.
+    pub fn script(mut self, js: &'static str) -> Page {
+        self.scripts.push(js);
+        self
+    }
+
+    /// The document.
+    ///
+    /// # Panics
+    /// If the data cannot be represented in JSON: a map whose keys are not strings.
+    pub fn html(&self) -> String {
+        let data = self.data.as_ref().unwrap_or_else(|why| panic!("Page::html: {why}"));
+        let mut html = String::with_capacity(data.len() + 100_000);
+        html += "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+        html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+        // Nothing is loaded, from anywhere.
+        html += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+                 script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:\">\n";
+        html += &format!("<title>{}</title>\n", escaped_text(&self.title));
+        for style in &self.styles {
+            html += &format!("<style>\n{style}</style>\n");
+        }
+        html += "</head>\n<body>\n<noscript>This page is drawn by its script. Scripts are disabled in this \
+                 browser.</noscript>\n";
+        html += "<script type=\"application/json\" id=\"data\">";
+        html += &escaped_json(data);
+        html += "</script>\n";
+        for script in &self.scripts {
+            html += &format!("<script>\n{script}</script>\n");
+        }
+        html += "</body>\n</html>\n";
+        html
+    }
+
+    /// Writes the document to a file, which at every moment contains either its old or its new content.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the message names it.
+    ///
+    /// ```
+    /// let path = std::env::temp_dir().join("retrograd_page_example.html");
+    /// retrograd_study::Page::new("Empty", &()).write(&path)?;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        replace(path.as_ref(), self.html().as_bytes())
+    }
+}
+
+/// Writes a file by renaming a complete one, so that readers never see a part of it. A loss of power may
+/// lose the file, which is no loss: a program can make the page again.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
+    written.map_err(|e| {
+        // What is left of a failed attempt is of no use; that it cannot be removed, neither.
+        let _ = fs::remove_file(&partial);
+        io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+    })
+}
+
+/// Text between tags.
+fn escaped_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// JSON that contains neither a tag nor the beginning of a comment.
+fn escaped_json(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_end_the_script() {
+        let name = "</script><b>&amp;<!--";
+        let html = Page::new(name, name).html();
+        assert!(html.contains("<title>&lt;/script&gt;&lt;b&gt;&amp;amp;&lt;!--</title>"));
+        assert!(html.contains("\"\\u003c/script>\\u003cb>&amp;\\u003c!--\"</script>"));
+        assert_eq!(html.matches("</script>").count(), 2); // of the data and of the kit
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        replace(&path, b"old").unwrap();
+        let missing = folder.path().join("missing/page.html");
+        let error = replace(&missing, b"new").unwrap_err();
+        assert!(error.to_string().contains("page.html"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn assets_contain_no_address() {
+        for asset in [KIT_STYLE, KIT_SCRIPT] {
+            let addresses = asset.matches("http").count();
+            assert_eq!(addresses, asset.matches("http://www.w3.org/2000/svg").count());
+            assert!(!asset.contains("</script") && !asset.contains("<!--"));
+        }
+    }
+}
