@@ -54,6 +54,7 @@ pub mod simd;
 pub mod storage;
 mod tensor;
 pub mod torch_random;
+pub mod trace;
 mod transpose;
 
 pub use describe::Description;

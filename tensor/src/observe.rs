@@ -4,6 +4,10 @@
 //! [`with_observer`](crate::settings::with_observer). It does not change any result. If the process has
 //! no observer, a report costs one read of a static variable.
 
+mod kernel;
+
+pub use kernel::{KernelCall, RunningCall, Size};
+
 use std::any::Any;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -20,6 +24,9 @@ pub trait Observer: Any + Send + Sync {
 
     /// A block of so many bytes is no longer used.
     fn freed(&self, _bytes: usize) {}
+
+    /// The driver of a kernel was called, and has ended.
+    fn kernel(&self, _call: &KernelCall) {}
 }
 
 /// The observer of a scope that has not ended: its place in [`SCOPES`], plus 1; or none.
@@ -67,6 +74,20 @@ fn has_observer() -> bool {
     match CURRENT.get() {
         Some(id) => id != ObserverId::NONE,
         None => DEFAULT.get().is_some(),
+    }
+}
+
+/// Whether the process has an observer.
+#[inline]
+pub(crate) fn may_be_observed() -> bool {
+    OBSERVERS.load(Relaxed) > 0
+}
+
+/// Notes that the kernel that is running on this thread has distributed its work to so many threads.
+#[inline]
+pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
+    if may_be_observed() {
+        kernel::distributed(threads());
     }
 }
 

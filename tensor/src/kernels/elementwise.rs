@@ -4,9 +4,10 @@ use super::lane_arrays;
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::OrPanic;
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
 use crate::loop_nest::{Cursor, LoopNest, gather};
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -14,6 +15,7 @@ use crate::simd::{
     Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A formula from `K` numbers to one, on lanes.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
@@ -123,10 +125,11 @@ fn with_runs<T: Real, const K: usize>(
     let data = x.map(|t| t.data());
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    let call = trace::begin();
     // A tensor that is one run is never short.
     let short = nest.run_len() < SHORT_RUN.min(shape.numel());
     let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
-    Tensor::build(name, shape, |out| {
+    let out = Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
             match contiguous {
@@ -135,7 +138,36 @@ fn with_runs<T: Real, const K: usize>(
                 false => chunk.copied::<BUFFER>(level, f),
             }
         });
-    })
+    });
+    trace::end(call, || {
+        let kernel = match (contiguous, short) {
+            (true, _) => "contiguous",
+            (false, true) => "short runs copied",
+            (false, false) => "strided runs copied",
+        };
+        let read = x.iter().map(|x| x.distinct_bytes()).sum();
+        describe::<T>(name, kernel, shape, level_of::<T>(level), shape.numel(), read)
+    });
+    out
+}
+
+/// The report of an elementwise operation with so many operations in all.
+#[cold]
+fn describe<R: Element>(
+    name: &'static str,
+    kernel: &'static str,
+    shape: Shape,
+    level: Option<&'static str>,
+    flops: usize,
+    read: u64,
+) -> KernelCall {
+    KernelCall {
+        level,
+        flops: flops as u64,
+        read,
+        written: (shape.numel() * size_of::<R>()) as u64,
+        ..KernelCall::new(name, kernel, R::DTYPE, shape)
+    }
 }
 
 /// The work of one task.
@@ -289,7 +321,8 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let (shape, nest) = common_nest(name, [a.layout(), b.layout(), c.layout()]);
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
-    Tensor::build(name, shape, |out| {
+    let call = trace::begin();
+    let out = Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffers =
@@ -307,7 +340,13 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
                 done += n;
             }
         });
-    })
+    });
+    trace::end(call, || {
+        let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
+        let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
+        describe::<R>(name, kernel, shape, None, shape.numel(), read)
+    });
+    out
 }
 
 /// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.

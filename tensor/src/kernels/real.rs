@@ -1,7 +1,7 @@
 //! The element types that kernels are compiled for, and those with arithmetic.
 
 use super::gemm::Gemm;
-use crate::element::{Element, Float, Integer};
+use crate::element::{DType, Element, Float, Integer};
 use crate::simd::{Kernel, Level, dispatch_f32, dispatch_f64};
 
 /// An element type with arithmetic: `f32`, `f64`, `i64` or `u32`.
@@ -84,6 +84,11 @@ pub trait Real: Float + Gemm + Number {
     /// assert_eq!(f32::dispatch(level(), Total(&[1.0; 20])), 20.0);
     /// ```
     fn dispatch<K: Kernel<Self>>(level: Level, k: K) -> K::Out;
+}
+
+/// The level that kernels on `T` are selected by, for reports; `None` for those of one lane.
+pub(crate) fn level_of<T: Element>(level: Level) -> Option<&'static str> {
+    (T::DTYPE == DType::F32).then(|| level.name())
 }
 
 impl Real for f32 {

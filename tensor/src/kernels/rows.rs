@@ -3,8 +3,9 @@
 use super::lane_arrays;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -12,6 +13,7 @@ use crate::simd::{
     Kernel, LINE, Lanes, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -52,6 +54,7 @@ fn with_row_blocks<T: Real, const K: usize>(
     }
     let last = shape.rank() - 1;
     let width = shape[last];
+    let call = trace::begin();
     let mut x = x.map(Tensor::clone);
     for t in &mut x {
         if width != 1 && t.layout().strides()[last] != 1 {
@@ -62,13 +65,33 @@ fn with_row_blocks<T: Real, const K: usize>(
     let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
     let nest = LoopNest::new(&shape.without(last), heads.each_ref());
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel());
-    Tensor::build(name, shape, |out| {
+    let out = Tensor::build(name, shape, |out| {
         let chunk = cost.units_per_chunk(width) * width;
         par::fill(out, chunk, cost, |first, out| {
             let first = first / width;
             f(RowBlock { nest: &nest, first, data, width, out, prefetches });
         });
-    })
+    });
+    trace::end(call, || describe(name, "rows", shape, &x, shape.numel()));
+    out
+}
+
+/// The report of a row kernel that writes so many elements.
+#[cold]
+fn describe<T: Real>(
+    name: &'static str,
+    kernel: &'static str,
+    shape: Shape,
+    x: &[Tensor<T>],
+    written: usize,
+) -> KernelCall {
+    KernelCall {
+        level: level_of::<T>(settings::level()),
+        flops: shape.numel() as u64,
+        read: x.iter().map(Tensor::distinct_bytes).sum(),
+        written: (written * size_of::<T>()) as u64,
+        ..KernelCall::new(name, kernel, T::DTYPE, shape)
+    }
 }
 
 /// A block of rows of the operands and of the result.
@@ -189,11 +212,9 @@ where
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
     }
-    let mut x = x.map(Tensor::clone);
-    for t in &mut x {
-        *t = t.contiguous();
-    }
-    let x: [&[T]; K] = std::array::from_fn(|k| x[k].as_slice());
+    let call = trace::begin();
+    let operands = x.map(Tensor::contiguous);
+    let x: [&[T]; K] = std::array::from_fn(|k| operands[k].as_slice());
     let chunk = R::COST.units_per_chunk(width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];
     let level = settings::level();
@@ -204,7 +225,12 @@ where
             T::dispatch(level, ColumnChunk { op, x, width, out, sums, prefetches });
         });
     });
-    (out, std::array::from_fn(|c| sums.select(1, c).sum(0)))
+    let columns = std::array::from_fn(|c| sums.select(1, c).sum(0));
+    trace::end(call, || {
+        let written = shape.numel() + C * width;
+        describe(name, "rows and column sums", shape, &operands, written)
+    });
+    (out, columns)
 }
 
 struct ColumnChunk<'a, T: Real, R, const K: usize, const C: usize> {

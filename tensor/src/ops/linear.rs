@@ -130,7 +130,7 @@ impl<T: Real> Tensor<T> {
             cols: weight.size(0),
             level: settings::level(),
         };
-        let map = MapWithDerivative { add, apply };
+        let map = MapWithDerivative { name, add, apply };
         Tensor::build2(name, shape, shape, |y, derivatives| {
             let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
@@ -225,10 +225,20 @@ impl<T: Real> Epilogue<T> for AddBiasAndResidual<'_, T> {
             T::dispatch(self.level, Add { matrix, row_stride: self.cols, block });
         }
     }
+
+    fn name(&self) -> &'static str {
+        if self.residual.is_some() { "linear_add" } else { "linear" }
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        let operands = [self.bias, self.residual].into_iter().flatten();
+        operands.fold((0, 0), |(read, each), x| (read + x.len(), each + 1))
+    }
 }
 
 /// Adds a bias and a residual, and applies a function; the auxiliary output is its derivative.
 struct MapWithDerivative<'a, T> {
+    name: &'static str,
     add: AddBiasAndResidual<'a, T>,
     apply: &'a (dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
 }
@@ -237,6 +247,15 @@ impl<T: Real> Epilogue<T> for MapWithDerivative<'_, T> {
     fn apply(&self, origin: (usize, usize), mut block: MatMut<'_, T>, aux: Option<MatMut<'_, T>>) {
         self.add.apply(origin, block.whole(), None);
         (self.apply)(block, aux.expect("an auxiliary output"));
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        let (read, each) = self.add.traffic();
+        (read, each + 2) // the function and its derivative
     }
 }
 
@@ -251,6 +270,14 @@ impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
     fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
         let factor = &self.factor[origin.0 * self.cols + origin.1..];
         T::dispatch(self.level, Multiply { factor, cols: self.cols, block });
+    }
+
+    fn name(&self) -> &'static str {
+        "matmul_times"
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        (self.factor.len(), 1)
     }
 }
 
