@@ -42,8 +42,9 @@ impl ObserverId {
 static SCOPES: RwLock<Vec<Option<Arc<dyn Observer>>>> = RwLock::new(Vec::new());
 /// The observer of threads without one of their own.
 static DEFAULT: OnceLock<Arc<dyn Observer>> = OnceLock::new();
-/// The number of observers in the process.
-static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+/// The number of observers in the process; 1 more until the environment has been read, which may request
+/// one.
+static OBSERVERS: AtomicUsize = AtomicUsize::new(1);
 
 thread_local! {
     /// The observer of the scope that this thread is in.
@@ -77,10 +78,15 @@ fn has_observer() -> bool {
     }
 }
 
-/// Whether the process has an observer.
+/// Whether there may be an observer: the process has one, or the environment has not been read.
 #[inline]
 pub(crate) fn may_be_observed() -> bool {
     OBSERVERS.load(Relaxed) > 0
+}
+
+/// Notes that the environment has been read, and its observer set. To be called once.
+pub(crate) fn environment_was_read() {
+    OBSERVERS.fetch_sub(1, Relaxed);
 }
 
 /// Notes that the kernel that is running on this thread has distributed its work to so many threads.

@@ -110,6 +110,14 @@ pub fn on_every_thread(f: impl Fn() + Sync) {
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
+/// The name of this thread for reports: `worker 0` in a thread pool, else the name of the thread.
+pub(crate) fn lane() -> String {
+    match rayon::current_thread_index() {
+        Some(index) => format!("worker {index}"),
+        None => std::thread::current().name().unwrap_or("thread").to_owned(),
+    }
+}
+
 /// Whether work of this estimated time is distributed on this thread.
 ///
 /// ```
