@@ -92,8 +92,10 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
-        let call = trace::begin();
-        let out = Tensor::build("full", shape.into(), |out| out.fill(x));
+        let shape = shape.into();
+        // A number is not worth a report.
+        let call = if shape.rank() > 0 { trace::begin() } else { None };
+        let out = Tensor::build("full", shape, |out| out.fill(x));
         trace::end(call, || out.moved("full", "fill", 0));
         out
     }
