@@ -84,7 +84,7 @@ fn operations_of_a_training_step_follow_the_formula() {
     let model = gpt::<f32>(config, 1);
     let rng = &mut Rng::new(7);
     let [x, y] = [(); 2].map(|()| Tensor::<i64>::randint(0, vocab as i64, [batch, length], rng));
-    let mut step = || model.loss_and_gradients(&x, &y, &mut Pass::train(1));
+    let step = || model.loss_and_gradients(&x, &y, &mut Pass::train(1));
     let plain = step();
     let (traced, trace) = trace(step);
     assert_eq!(plain.0.to_bits(), traced.0.to_bits());

@@ -129,7 +129,7 @@ fn with_runs<T: Real, const K: usize>(
     // A tensor that is one run is never short.
     let short = nest.run_len() < SHORT_RUN.min(shape.numel());
     let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
-    let out = Tensor::build(name, shape, |out| {
+    Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
             match contiguous {
@@ -138,32 +138,30 @@ fn with_runs<T: Real, const K: usize>(
                 false => chunk.copied::<BUFFER>(level, f),
             }
         });
-    });
-    trace::end(call, || {
-        let kernel = match (contiguous, short) {
-            (true, _) => "contiguous",
-            (false, true) => "short runs copied",
-            (false, false) => "strided runs copied",
-        };
-        let read = x.iter().map(|x| x.distinct_bytes()).sum();
-        describe::<T>(name, kernel, shape, level_of::<T>(level), shape.numel(), read)
-    });
-    out
+        trace::end(call, || {
+            let kernel = match (contiguous, short) {
+                (true, _) => "contiguous",
+                (false, true) => "short runs copied",
+                (false, false) => "strided runs copied",
+            };
+            let read = x.iter().map(|x| x.distinct_bytes()).sum();
+            describe::<T>(name, kernel, shape, level_of::<T>(level), read)
+        });
+    })
 }
 
-/// The report of an elementwise operation with so many operations in all.
+/// The report of an elementwise operation that reads so many bytes.
 #[cold]
 fn describe<R: Element>(
     name: &'static str,
     kernel: &'static str,
     shape: Shape,
     level: Option<&'static str>,
-    flops: usize,
     read: u64,
 ) -> KernelCall {
     KernelCall {
         level,
-        flops: flops as u64,
+        flops: shape.numel() as u64,
         read,
         written: (shape.numel() * size_of::<R>()) as u64,
         ..KernelCall::new(name, kernel, R::DTYPE, shape)
@@ -322,7 +320,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let call = trace::begin();
-    let out = Tensor::build(name, shape, |out| {
+    Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
             let mut buffers =
@@ -340,13 +338,12 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
                 done += n;
             }
         });
-    });
-    trace::end(call, || {
-        let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
-        let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
-        describe::<R>(name, kernel, shape, None, shape.numel(), read)
-    });
-    out
+        trace::end(call, || {
+            let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
+            let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
+            describe::<R>(name, kernel, shape, None, read)
+        });
+    })
 }
 
 /// A run of elements as a slice: in place if they are contiguous, else copied to the buffer.

@@ -60,16 +60,19 @@ pub fn reduce<T: Real, F: Reduction<T>>(
     let last = (0..x.rank()).rev().find(|&i| x.shape()[i] != 1);
     let level = settings::level();
     let call = trace::begin();
-    let (kernel, out) = if last.is_none_or(|i| axes.contains(i)) {
-        let x = arrange(x, axes, None);
-        ("inner reduction", inner_reduction(name, op, level, &x, outer, count, out_shape))
+    let is_inner = last.is_none_or(|i| axes.contains(i));
+    let out = if is_inner {
+        inner_reduction(name, op, level, &arrange(x, axes, None), outer, count, out_shape)
     } else {
         let last = last.expect("an axis of more than one element");
         let width = x.shape()[last];
         let x = arrange(x, axes, Some(last)).reshape([outer / width, count, width]);
-        ("outer reduction", outer_reduction(name, op, level, &x).reshape(out_shape))
+        outer_reduction(name, op, level, &x).reshape(out_shape)
     };
-    trace::end(call, || describe::<T, T>(name, kernel, level_of::<T>(level), x, outer));
+    trace::end(call, || {
+        let kernel = if is_inner { "inner reduction" } else { "outer reduction" };
+        describe::<T, T>(name, kernel, level_of::<T>(level), x, outer)
+    });
     out
 }
 
@@ -357,7 +360,7 @@ pub fn reduce_with<A: Element, R: Element>(
     let nest = LoopNest::new(lines.shape(), [lines.layout()]);
     let data = lines.data();
     let stride = lines.layout().strides()[lines.rank() - 1];
-    let out = Tensor::build(name, shape, |out| {
+    Tensor::build(name, shape, |out| {
         let each = Cost::CHEAP.times(len.max(1));
         par::fill(out, Cost::CHEAP.units_per_chunk(len), each, |first, out| {
             for (i, y) in out.iter_mut().enumerate() {
@@ -370,9 +373,8 @@ pub fn reduce_with<A: Element, R: Element>(
                     f(&mut (0..len).map(|j| data[(start as isize + j as isize * stride) as usize]));
             }
         });
-    });
-    trace::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
-    out
+        trace::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
+    })
 }
 
 /// Panics if one of the reduced axes has no elements.

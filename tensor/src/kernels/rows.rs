@@ -65,15 +65,14 @@ fn with_row_blocks<T: Real, const K: usize>(
     let heads = x.each_ref().map(|t| t.layout().select(name, -1, 0).or_panic());
     let nest = LoopNest::new(&shape.without(last), heads.each_ref());
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel());
-    let out = Tensor::build(name, shape, |out| {
+    Tensor::build(name, shape, |out| {
         let chunk = cost.units_per_chunk(width) * width;
         par::fill(out, chunk, cost, |first, out| {
             let first = first / width;
             f(RowBlock { nest: &nest, first, data, width, out, prefetches });
         });
-    });
-    trace::end(call, || describe(name, "rows", shape, &x, shape.numel()));
-    out
+        trace::end(call, || describe(name, "rows", shape, &x, shape.numel()));
+    })
 }
 
 /// The report of a row kernel that writes so many elements.

@@ -171,9 +171,14 @@ thread_local! {
 }
 
 /// A call that is running and will be reported.
+///
+/// It is a pointer, so that drivers that are not observed have little to store.
 #[derive(Debug)]
 #[must_use = "a call is reported by `trace::end`"]
-pub struct RunningCall {
+pub struct RunningCall(Box<Running>);
+
+#[derive(Debug)]
+struct Running {
     outer: Frame,
     start: Instant,
     /// The frame is that of one thread.
@@ -194,26 +199,27 @@ impl RunningCall {
         }
         let outer = FRAME.get();
         FRAME.set(Frame { depth: outer.depth + 1, inner: Duration::ZERO, threads: 1 });
-        Some(RunningCall { outer, start: Instant::now(), here: PhantomData })
+        Some(RunningCall(Box::new(Running { outer, start: Instant::now(), here: PhantomData })))
     }
 
     /// Ends the call and reports it.
     pub(crate) fn end(self, describe: impl FnOnce() -> KernelCall) {
-        let elapsed = self.start.elapsed();
+        let Running { start, ref outer, .. } = *self.0;
+        let elapsed = start.elapsed();
         let Frame { inner, threads, .. } = FRAME.get();
         let call = KernelCall {
-            start: self.start,
+            start,
             seconds: elapsed.saturating_sub(inner).as_secs_f64(),
             elapsed: elapsed.as_secs_f64(),
             threads,
-            depth: self.outer.depth,
+            depth: outer.depth,
             ..describe()
         };
         report(|observer| observer.kernel(&call));
     }
 }
 
-impl Drop for RunningCall {
+impl Drop for Running {
     fn drop(&mut self) {
         // The time to describe and report the call is not one of the outer call either.
         let inner = self.outer.inner + self.start.elapsed();
