@@ -5,8 +5,10 @@
 //! empty or `0` it does nothing. The variable is read once, by the first kernel.
 //!
 //! ```text
-//! trace:          us  share  limit  operation           size               type  level   threads  lane        kernel
-//! trace:       812.4    71%  FMA    linear              4096x384x1536      f32   avx512        2  main        6x64, A in place, B packed; 8 blocks of 1026x768
+//! trace:          us  share  limit  operation           size                  type  level   threads  lane       kernel
+//! trace:       338.8    83%  FMA    relu                512x128x512           f32   avx512        1  worker 0   6x64, A in place, B packed
+//! trace:         4.0   0.1%  L1     > sum               [1,128]               f32   avx512        1  worker 0   outer reduction
+//! trace:        24.7    16%  L2     rms_norm_vjp        [8,64,128]            f32   avx512        1  worker 0   rows and column sums
 //! ```
 //!
 //! Columns are separated by two or more spaces, which no column contains. The times are in microseconds,
