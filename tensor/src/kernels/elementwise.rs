@@ -71,7 +71,22 @@ pub fn elementwise<T: Real, E: Elementwise<T, K>, const K: usize>(
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
     let level = settings::level();
-    with_runs(name, E::COST, level, x, &|runs| T::dispatch(level, Apply { op, runs }))
+    let apply = |runs: &mut Runs<'_, T, K>| T::dispatch(level, Apply { op, runs });
+    with_runs(name, E::COST, level, x, &apply, &|| T::operations(OnOnes { op }))
+}
+
+/// The formula on one vector of ones for each operand, to count its operations.
+struct OnOnes<E, const K: usize> {
+    op: E,
+}
+
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for OnOnes<E, K> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        self.op.f(s, [s.splat(T::ONE); K]);
+    }
 }
 
 /// Runs of equal length, in which the elements of every operand are contiguous.
@@ -120,6 +135,7 @@ fn with_runs<T: Real, const K: usize>(
     level: Level,
     x: [&Tensor<T>; K],
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    operations: &dyn Fn() -> Option<u64>,
 ) -> Tensor<T> {
     let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
     let data = x.map(|t| t.data());
@@ -145,23 +161,25 @@ fn with_runs<T: Real, const K: usize>(
                 (false, false) => "strided runs copied",
             };
             let read = x.iter().map(|x| x.distinct_bytes()).sum();
-            describe::<T>(name, kernel, shape, level_of::<T>(level), read)
+            let each = operations().unwrap_or(1);
+            describe::<T>(name, kernel, shape, level_of::<T>(level), each, read)
         });
     })
 }
 
-/// The report of an elementwise operation that reads so many bytes.
+/// The report of an elementwise operation: of the operations on each element, and the bytes read.
 #[cold]
 fn describe<R: Element>(
     name: &'static str,
     kernel: &'static str,
     shape: Shape,
     level: Option<&'static str>,
+    each: u64,
     read: u64,
 ) -> KernelCall {
     KernelCall {
         level,
-        flops: shape.numel() as u64,
+        flops: each * shape.numel() as u64,
         read,
         written: (shape.numel() * size_of::<R>()) as u64,
         ..KernelCall::new(name, kernel, R::DTYPE, shape)
@@ -341,7 +359,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
         trace::end(call, || {
             let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
             let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
-            describe::<R>(name, kernel, shape, None, read)
+            describe::<R>(name, kernel, shape, None, 1, read)
         });
     })
 }

@@ -2,7 +2,7 @@
 
 use super::gemm::Gemm;
 use crate::element::{DType, Element, Float, Integer};
-use crate::simd::{Kernel, Level, dispatch_f32, dispatch_f64};
+use crate::simd::{Counting, Kernel, Level, dispatch_f32, dispatch_f64};
 
 /// An element type with arithmetic: `f32`, `f64`, `i64` or `u32`.
 ///
@@ -84,6 +84,10 @@ pub trait Real: Float + Gemm + Number {
     /// assert_eq!(f32::dispatch(level(), Total(&[1.0; 20])), 20.0);
     /// ```
     fn dispatch<K: Kernel<Self>>(level: Level, k: K) -> K::Out;
+
+    /// The arithmetic operations of `k` per lane, which is run to count them; `None` for `f64`. For reports.
+    #[doc(hidden)]
+    fn operations<K: Kernel<Self>>(k: K) -> Option<u64>;
 }
 
 /// The level that kernels on `T` are selected by, for reports; `None` for those of one lane.
@@ -96,11 +100,19 @@ impl Real for f32 {
     fn dispatch<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
         dispatch_f32(level, k)
     }
+
+    fn operations<K: Kernel<f32>>(k: K) -> Option<u64> {
+        Some(Counting::operations(k))
+    }
 }
 
 impl Real for f64 {
     #[inline]
     fn dispatch<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
         dispatch_f64(level, k)
+    }
+
+    fn operations<K: Kernel<f64>>(_: K) -> Option<u64> {
+        None
     }
 }

@@ -64,6 +64,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
         }
     }
     let (call, tensors) = (trace::begin(), items.len());
+    let op = items.first().map(|item| item.op);
     let level = settings::level();
     let len = U::COST.chunk_len();
     let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
@@ -87,11 +88,26 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     trace::end(call, || KernelCall {
         detail: if tensors == 1 { String::new() } else { format!("{tensors} tensors") },
         level: level_of::<T>(level),
-        flops: elements as u64,
+        flops: op.and_then(|op| T::operations(OnOnes { op })).unwrap_or(1) * elements as u64,
         read: ((W + R) * elements * size_of::<T>()) as u64,
         written: (W * elements * size_of::<T>()) as u64,
         ..KernelCall::new(name, "in place", T::DTYPE, Shape::from([elements]))
     });
+}
+
+/// The formula on one vector of ones for each tensor, to count its operations.
+struct OnOnes<U, const W: usize, const R: usize> {
+    op: U,
+}
+
+impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T> for OnOnes<U, W, R> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let one = s.splat(T::ONE);
+        self.op.f(s, [one; W], [one; R]);
+    }
 }
 
 struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {

@@ -33,9 +33,10 @@ pub struct KernelCall {
     pub size: Size,
     /// The element type of the result.
     pub dtype: DType,
-    /// Arithmetic operations: two for each multiply-add of a matrix product, one for each element (of
-    /// the result, or of the operand that is reduced) in other kernels, none in copies. For formulas
-    /// such as GELU, which take a dozen operations, that is a lower bound.
+    /// Arithmetic operations. A multiply-add counts as two; comparisons, selections and signs as none. Those
+    /// of `f32` formulas are counted by evaluating them: an exponential consists of a dozen or two.
+    /// Reductions, losses and formulas on `f64` count one for each element, attention the operations of its
+    /// products, and copies none.
     pub flops: u64,
     /// Bytes that must be read: all distinct elements of the operands, once.
     pub read: u64,

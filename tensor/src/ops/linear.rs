@@ -106,9 +106,10 @@ impl<T: Real> Tensor<T> {
         op: P,
     ) -> (Tensor<T>, Tensor<T>) {
         let level = settings::level();
-        self.linear_with_map(P::NAME, weight, bias, &|block, derivatives| {
+        let apply = |block: MatMut<'_, T>, derivatives: MatMut<'_, T>| {
             T::dispatch(level, Apply { op, block, derivatives });
-        })
+        };
+        self.linear_with_map(P::NAME, weight, bias, &apply, &|| T::operations(OnOne { op }))
     }
 
     /// [`Tensor::linear_activation`] without the formula, so that it is compiled once for all formulas.
@@ -120,6 +121,7 @@ impl<T: Real> Tensor<T> {
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
         apply: &(dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
+        operations: &(dyn Fn() -> Option<u64> + Send + Sync),
     ) -> (Tensor<T>, Tensor<T>) {
         let shape = linear_shape(self, weight, bias).or_panic();
         let bias = bias.map(Tensor::contiguous);
@@ -130,7 +132,7 @@ impl<T: Real> Tensor<T> {
             cols: weight.size(0),
             level: settings::level(),
         };
-        let map = MapWithDerivative { name, add, apply };
+        let map = MapWithDerivative { name, add, apply, operations };
         Tensor::build2(name, shape, shape, |y, derivatives| {
             let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
@@ -241,6 +243,8 @@ struct MapWithDerivative<'a, T> {
     name: &'static str,
     add: AddBiasAndResidual<'a, T>,
     apply: &'a (dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
+    /// Those of the function and its derivative on an element, if they are known.
+    operations: &'a (dyn Fn() -> Option<u64> + Send + Sync),
 }
 
 impl<T: Real> Epilogue<T> for MapWithDerivative<'_, T> {
@@ -255,7 +259,7 @@ impl<T: Real> Epilogue<T> for MapWithDerivative<'_, T> {
 
     fn traffic(&self) -> (usize, usize) {
         let (read, each) = self.add.traffic();
-        (read, each + 2) // the function and its derivative
+        (read, each + (self.operations)().unwrap_or(2) as usize)
     }
 }
 
@@ -323,6 +327,19 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
                 |[c], [x]| [s.mul(x, c)],
             );
         }
+    }
+}
+
+/// The function and its derivative on a vector of ones, to count their operations.
+struct OnOne<P> {
+    op: P,
+}
+
+impl<T: Real, P: Pointwise<T>> Kernel<T> for OnOne<P> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        self.op.value_and_derivative(s, s.splat(T::ONE));
     }
 }
 

@@ -4,7 +4,7 @@ use retrograd_tensor::kernels::gemm::gemm;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
 use retrograd_tensor::matrix::MatRef;
 use retrograd_tensor::observe::{KernelCall, Size};
-use retrograd_tensor::ops::activation::Gelu;
+use retrograd_tensor::ops::activation::{Gelu, Relu};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::{Key, Rng};
 use retrograd_tensor::settings::with_level;
@@ -172,9 +172,9 @@ fn operations_and_bytes_follow_the_formulas() {
             out,
         ),
         (
-            "gelu",
-            Box::new(|| drop(x.linear_activation(&w, None, Gelu))),
-            product + 2 * out,
+            "relu",
+            Box::new(|| drop(x.linear_activation(&w, None, Relu))),
+            product + out,
             operands,
             2 * out,
         ),
@@ -185,11 +185,11 @@ fn operations_and_bytes_follow_the_formulas() {
             operands + out,
             out,
         ),
-        ("exp", Box::new(|| drop(r.exp())), out, out, out),
+        ("sqrt", Box::new(|| drop(r.sqrt())), out, out, out),
+        ("relu_squared", Box::new(|| drop(r.relu_squared())), 2 * out, out, out),
         ("add", Box::new(|| drop(r.add(&bias))), out, out + n, out),
         ("sum", Box::new(|| drop(r.sum(-1))), out, out, m),
         ("sum", Box::new(|| drop(r.sum(0))), out, out, n),
-        ("softmax", Box::new(|| drop(r.softmax(-1))), out, out, out),
         ("contiguous", Box::new(|| drop(r.t().contiguous())), 0, out, out),
         ("cat", Box::new(|| drop(Tensor::cat(&[&r, &r], 0))), 0, 2 * out, 2 * out),
         ("full", Box::new(|| drop(Tensor::<f32>::zeros([m, n]))), 0, 0, out),
@@ -209,6 +209,29 @@ fn operations_and_bytes_follow_the_formulas() {
         );
     });
     assert_eq!(accumulated.read, 4 * (operands + out) as u64);
+}
+
+#[test]
+fn operations_of_formulas_are_counted() {
+    let (x, w) = (randn([24, 64]), randn([64, 64]));
+    let each = |call: &KernelCall| call.flops / x.numel() as u64;
+    // An exponential is a polynomial and a scaling; GELU has a few of these.
+    let (exp, gelu) = (only(|| x.exp()), only(|| x.gelu()));
+    assert!((8..40).contains(&each(&exp)) && exp.flops.is_multiple_of(24 * 64), "{exp:?}");
+    assert!((each(&exp)..200).contains(&each(&gelu)), "{gelu:?}");
+    // With its derivative it takes more.
+    let product = 2 * 24 * 64 * 64;
+    let fused = (only(|| x.linear_activation(&w, None, Gelu)).flops - product) / x.numel() as u64;
+    assert!((each(&gelu) + 1..3 * each(&gelu)).contains(&fused), "{fused}");
+    // A softmax has an exponential, a maximum, a difference, a sum and a quotient.
+    let softmax = only(|| x.softmax(-1));
+    assert!((each(&exp) + 3..each(&exp) + 10).contains(&each(&softmax)), "{softmax:?}");
+    // Layouts and threads do not matter.
+    for x in [x.t(), x.narrow(1, 3, 8), x.narrow(1, 5, 50)] {
+        assert_eq!(only(|| x.exp()).flops, each(&exp) * x.numel() as u64);
+    }
+    let double = x.cast::<f64>();
+    assert_eq!(only(|| double.exp()).flops, x.numel() as u64);
 }
 
 #[test]
