@@ -54,6 +54,12 @@ impl Layout {
         &self.strides[..self.shape.rank()]
     }
 
+    /// The number of different elements: those along axes of stride 0 are the same.
+    pub(crate) fn distinct(&self) -> usize {
+        let sizes = self.shape.iter().zip(self.strides());
+        sizes.map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size }).product()
+    }
+
     /// The offset of the element at index 0, 0, ...
     ///
     /// ```

@@ -7,6 +7,9 @@
 //! 2009).
 
 mod probe;
+mod roofline;
+
+pub use roofline::{Bound, Limit, Roofline};
 
 use crate::simd::Level;
 use std::fmt::{self, Display, Formatter};

@@ -4,6 +4,10 @@
 //! [`with_observer`](crate::settings::with_observer). It does not change any result. If the process has
 //! no observer, a report costs one read of a static variable.
 
+mod kernel;
+
+pub use kernel::{KernelCall, RunningCall, Size};
+
 use std::any::Any;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -20,6 +24,9 @@ pub trait Observer: Any + Send + Sync {
 
     /// A block of so many bytes is no longer used.
     fn freed(&self, _bytes: usize) {}
+
+    /// The driver of a kernel was called, and has ended.
+    fn kernel(&self, _call: &KernelCall) {}
 }
 
 /// The observer of a scope that has not ended: its place in [`SCOPES`], plus 1; or none.
@@ -35,8 +42,9 @@ impl ObserverId {
 static SCOPES: RwLock<Vec<Option<Arc<dyn Observer>>>> = RwLock::new(Vec::new());
 /// The observer of threads without one of their own.
 static DEFAULT: OnceLock<Arc<dyn Observer>> = OnceLock::new();
-/// The number of observers in the process.
-static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+/// The number of observers in the process; 1 more until the environment has been read, which may request
+/// one.
+static OBSERVERS: AtomicUsize = AtomicUsize::new(1);
 
 thread_local! {
     /// The observer of the scope that this thread is in.
@@ -67,6 +75,25 @@ fn has_observer() -> bool {
     match CURRENT.get() {
         Some(id) => id != ObserverId::NONE,
         None => DEFAULT.get().is_some(),
+    }
+}
+
+/// Whether there may be an observer: the process has one, or the environment has not been read.
+#[inline]
+pub(crate) fn may_be_observed() -> bool {
+    OBSERVERS.load(Relaxed) > 0
+}
+
+/// Notes that the environment has been read, and its observer set. To be called once.
+pub(crate) fn environment_was_read() {
+    OBSERVERS.fetch_sub(1, Relaxed);
+}
+
+/// Notes that the kernel that is running on this thread has distributed its work to so many threads.
+#[inline]
+pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
+    if may_be_observed() {
+        kernel::distributed(threads());
     }
 }
 

@@ -16,6 +16,7 @@ pub use record::{Divide, Division, Part, Recording, Region, Span, Task, record, 
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::observe;
 use crate::settings::Settings;
 use rayon::prelude::*;
 
@@ -109,6 +110,14 @@ pub fn on_every_thread(f: impl Fn() + Sync) {
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
+/// The name of this thread for reports: `worker 0` in a thread pool, else the name of the thread.
+pub(crate) fn lane() -> String {
+    match rayon::current_thread_index() {
+        Some(index) => format!("worker {index}"),
+        None => std::thread::current().name().unwrap_or("thread").to_owned(),
+    }
+}
+
 /// Whether work of this estimated time is distributed on this thread.
 ///
 /// ```
@@ -177,6 +186,7 @@ fn fill_dyn<T: Send>(
         f(first, part);
     };
     if should_parallelize(cost, out.len()) && out.len() > chunk {
+        observe::distributed(|| threads().min(out.len().div_ceil(chunk)));
         let f = |(i, part): (usize, _)| f(i * chunk, part);
         let f = in_current_settings(&f);
         in_default_settings(|| out.par_chunks_mut(chunk).enumerate().for_each(f));
@@ -199,6 +209,7 @@ pub fn fill2<T: Send, U: Send>(
         f(i, a, b);
     };
     if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
+        observe::distributed(|| threads().min(a.len().div_ceil(chunk_a)));
         let b = b.par_chunks_mut(chunk_b);
         let f = |(i, (a, b)): (usize, _)| f(i, a, b);
         let f = in_current_settings(&f);
@@ -230,6 +241,7 @@ pub fn map<R: Send>(
         f(i)
     };
     if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
+        observe::distributed(|| threads().min(n));
         let f = in_current_settings(&f);
         in_default_settings(|| (0..n).into_par_iter().map(f).collect())
     } else {
@@ -246,6 +258,7 @@ pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) +
         f(item);
     };
     if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
+        observe::distributed(|| threads().min(items.len()));
         let f = in_current_settings(&f);
         in_default_settings(|| items.into_par_iter().for_each(f));
     } else {

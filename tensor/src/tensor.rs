@@ -5,8 +5,10 @@ use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
+use crate::observe::KernelCall;
 use crate::shape::{Axes, IntoShape, Shape};
 use crate::storage::Storage;
+use crate::trace;
 use crate::transpose;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -90,7 +92,12 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
-        Tensor::build("full", shape.into(), |out| out.fill(x))
+        let shape = shape.into();
+        // A number is not worth a report.
+        let call = if shape.rank() > 0 { trace::begin() } else { None };
+        let out = Tensor::build("full", shape, |out| out.fill(x));
+        trace::end(call, || out.moved("full", "fill", 0));
+        out
     }
 
     /// A tensor with every element 0 (or `false`).
@@ -511,9 +518,29 @@ impl<T: Element> Tensor<T> {
         }
         let nest = LoopNest::new(self.shape(), [&self.layout]);
         let data = self.data();
-        Tensor::build("contiguous", *self.shape(), |out| {
-            transpose::copy(&nest, data, out);
-        })
+        let (call, mut kernel) = (trace::begin(), "");
+        let out = Tensor::build("contiguous", *self.shape(), |out| {
+            kernel = transpose::copy(&nest, data, out);
+        });
+        trace::end(call, || out.moved("contiguous", kernel, self.distinct_bytes()));
+        out
+    }
+
+    /// The bytes of the different elements: those along broadcast axes are the same.
+    pub(crate) fn distinct_bytes(&self) -> u64 {
+        (self.layout.distinct() * size_of::<T>()) as u64
+    }
+
+    /// The report of an operation that moves elements, of which this is the result.
+    #[cold]
+    pub(crate) fn moved(
+        &self,
+        operation: &'static str,
+        kernel: &'static str,
+        read: u64,
+    ) -> KernelCall {
+        let written = (self.numel() * size_of::<T>()) as u64;
+        KernelCall { read, written, ..KernelCall::new(operation, kernel, T::DTYPE, *self.shape()) }
     }
 
     /// The elements as a mutable slice in row-major order: in place if the tensor is the only user
@@ -533,10 +560,12 @@ impl<T: Element> Tensor<T> {
     pub fn make_mut(&mut self) -> &mut [T] {
         let whole = self.is_contiguous() && self.numel() == self.storage.len();
         if !whole || Arc::get_mut(&mut self.storage).is_none() {
+            let call = trace::begin();
             let source = self.contiguous();
             *self = Tensor::build("make_mut", *self.shape(), |out| {
                 out.copy_from_slice(source.as_slice());
             });
+            trace::end(call, || self.moved("make_mut", "copy", source.distinct_bytes()));
         }
         Arc::get_mut(&mut self.storage).expect("just made unique")
     }

@@ -12,11 +12,16 @@ use crate::par;
 /// Rows and columns of a tile: a cache line of `f32`.
 const SIDE: usize = 16;
 
-/// Writes the elements of an operand in row-major order, for any strides.
+/// Writes the elements of an operand in row-major order, for any strides. Returns how.
 #[inline(never)]
-pub fn copy<T: Copy + Default + Send + Sync>(nest: &LoopNest<1>, data: &[T], out: &mut [T]) {
+pub fn copy<T: Copy + Default + Send + Sync>(
+    nest: &LoopNest<1>,
+    data: &[T],
+    out: &mut [T],
+) -> &'static str {
     if let Some(transposed) = Transposed::new(nest) {
-        return transposed.copy(data, out);
+        transposed.copy(data, out);
+        return "transposed tiles";
     }
     par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, part| {
         let mut cursor = nest.cursor(first);
@@ -27,6 +32,7 @@ pub fn copy<T: Copy + Default + Send + Sync>(nest: &LoopNest<1>, data: &[T], out
             done += n;
         }
     });
+    if nest.stride(0) == 1 { "contiguous runs" } else { "strided runs" }
 }
 
 /// An operand that is contiguous along another axis than the last. The output is a sequence of

@@ -13,6 +13,7 @@ mod scaling;
 mod signals;
 mod special_files;
 mod tokenizers;
+mod trace;
 
 // Files of the example, included so that the unit tests in them run.
 #[path = "../../examples/next_token/loss_curve.rs"]

@@ -27,6 +27,7 @@ mod state_map;
 mod summary;
 mod text;
 mod too_large;
+mod trace;
 mod training_tools;
 mod unfrozen;
 mod variants;

@@ -4,9 +4,10 @@ use super::lane_arrays;
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::OrPanic;
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
 use crate::loop_nest::{Cursor, LoopNest, gather};
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -14,6 +15,7 @@ use crate::simd::{
     Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A formula from `K` numbers to one, on lanes.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
@@ -69,7 +71,22 @@ pub fn elementwise<T: Real, E: Elementwise<T, K>, const K: usize>(
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
     let level = settings::level();
-    with_runs(name, E::COST, level, x, &|runs| T::dispatch(level, Apply { op, runs }))
+    let apply = |runs: &mut Runs<'_, T, K>| T::dispatch(level, Apply { op, runs });
+    with_runs(name, E::COST, level, x, &apply, &|| T::operations(OnOnes { op }))
+}
+
+/// The formula on one vector of ones for each operand, to count its operations.
+struct OnOnes<E, const K: usize> {
+    op: E,
+}
+
+impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for OnOnes<E, K> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        self.op.f(s, [s.splat(T::ONE); K]);
+    }
 }
 
 /// Runs of equal length, in which the elements of every operand are contiguous.
@@ -118,11 +135,13 @@ fn with_runs<T: Real, const K: usize>(
     level: Level,
     x: [&Tensor<T>; K],
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    operations: &dyn Fn() -> Option<u64>,
 ) -> Tensor<T> {
     let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
     let data = x.map(|t| t.data());
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
+    let call = trace::begin();
     // A tensor that is one run is never short.
     let short = nest.run_len() < SHORT_RUN.min(shape.numel());
     let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
@@ -135,7 +154,36 @@ fn with_runs<T: Real, const K: usize>(
                 false => chunk.copied::<BUFFER>(level, f),
             }
         });
+        trace::end(call, || {
+            let kernel = match (contiguous, short) {
+                (true, _) => "contiguous",
+                (false, true) => "short runs copied",
+                (false, false) => "strided runs copied",
+            };
+            let read = x.iter().map(|x| x.distinct_bytes()).sum();
+            let each = operations().unwrap_or(1);
+            describe::<T>(name, kernel, shape, level_of::<T>(level), each, read)
+        });
     })
+}
+
+/// The report of an elementwise operation: of the operations on each element, and the bytes read.
+#[cold]
+fn describe<R: Element>(
+    name: &'static str,
+    kernel: &'static str,
+    shape: Shape,
+    level: Option<&'static str>,
+    each: u64,
+    read: u64,
+) -> KernelCall {
+    KernelCall {
+        level,
+        flops: each * shape.numel() as u64,
+        read,
+        written: (shape.numel() * size_of::<R>()) as u64,
+        ..KernelCall::new(name, kernel, R::DTYPE, shape)
+    }
 }
 
 /// The work of one task.
@@ -289,6 +337,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let (shape, nest) = common_nest(name, [a.layout(), b.layout(), c.layout()]);
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
+    let call = trace::begin();
     Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
@@ -306,6 +355,11 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
                 }
                 done += n;
             }
+        });
+        trace::end(call, || {
+            let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
+            let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
+            describe::<R>(name, kernel, shape, None, 1, read)
         });
     })
 }

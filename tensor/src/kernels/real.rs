@@ -1,8 +1,8 @@
 //! The element types that kernels are compiled for, and those with arithmetic.
 
 use super::gemm::Gemm;
-use crate::element::{Element, Float, Integer};
-use crate::simd::{Kernel, Level, dispatch_f32, dispatch_f64};
+use crate::element::{DType, Element, Float, Integer};
+use crate::simd::{Counting, Kernel, Level, dispatch_f32, dispatch_f64};
 
 /// An element type with arithmetic: `f32`, `f64`, `i64` or `u32`.
 ///
@@ -84,6 +84,15 @@ pub trait Real: Float + Gemm + Number {
     /// assert_eq!(f32::dispatch(level(), Total(&[1.0; 20])), 20.0);
     /// ```
     fn dispatch<K: Kernel<Self>>(level: Level, k: K) -> K::Out;
+
+    /// The arithmetic operations of `k` per lane, which is run to count them; `None` for `f64`. For reports.
+    #[doc(hidden)]
+    fn operations<K: Kernel<Self>>(k: K) -> Option<u64>;
+}
+
+/// The level that kernels on `T` are selected by, for reports; `None` for those of one lane.
+pub(crate) fn level_of<T: Element>(level: Level) -> Option<&'static str> {
+    (T::DTYPE == DType::F32).then(|| level.name())
 }
 
 impl Real for f32 {
@@ -91,11 +100,19 @@ impl Real for f32 {
     fn dispatch<K: Kernel<f32>>(level: Level, k: K) -> K::Out {
         dispatch_f32(level, k)
     }
+
+    fn operations<K: Kernel<f32>>(k: K) -> Option<u64> {
+        Some(Counting::operations(k))
+    }
 }
 
 impl Real for f64 {
     #[inline]
     fn dispatch<K: Kernel<f64>>(level: Level, k: K) -> K::Out {
         dispatch_f64(level, k)
+    }
+
+    fn operations<K: Kernel<f64>>(_: K) -> Option<u64> {
+        None
     }
 }

@@ -11,13 +11,15 @@
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
 use crate::loop_nest::{LoopNest, gather};
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
 use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
 pub trait Reduction<T: Real>: Copy + Send + Sync {
@@ -57,13 +59,38 @@ pub fn reduce<T: Real, F: Reduction<T>>(
     // Axes of size 1 do not matter: the last other axis decides.
     let last = (0..x.rank()).rev().find(|&i| x.shape()[i] != 1);
     let level = settings::level();
-    if last.is_none_or(|i| axes.contains(i)) {
+    let call = trace::begin();
+    let is_inner = last.is_none_or(|i| axes.contains(i));
+    let out = if is_inner {
         inner_reduction(name, op, level, &arrange(x, axes, None), outer, count, out_shape)
     } else {
         let last = last.expect("an axis of more than one element");
         let width = x.shape()[last];
         let x = arrange(x, axes, Some(last)).reshape([outer / width, count, width]);
         outer_reduction(name, op, level, &x).reshape(out_shape)
+    };
+    trace::end(call, || {
+        let kernel = if is_inner { "inner reduction" } else { "outer reduction" };
+        describe::<T, T>(name, kernel, level_of::<T>(level), x, outer)
+    });
+    out
+}
+
+/// The report of a reduction to so many elements.
+#[cold]
+fn describe<A: Element, R: Element>(
+    name: &'static str,
+    kernel: &'static str,
+    level: Option<&'static str>,
+    x: &Tensor<A>,
+    results: usize,
+) -> KernelCall {
+    KernelCall {
+        level,
+        flops: x.numel() as u64,
+        read: x.distinct_bytes(),
+        written: (results * size_of::<R>()) as u64,
+        ..KernelCall::new(name, kernel, R::DTYPE, *x.shape())
     }
 }
 
@@ -325,6 +352,7 @@ pub fn reduce_with<A: Element, R: Element>(
         check_not_empty(name, x.shape(), axes);
     }
     let len: usize = axes.iter().map(|i| x.shape()[i]).product();
+    let call = trace::begin();
     let mut lines = x.permute(axes.moved_last(x.rank()));
     if axes.len() != 1 {
         lines = lines.reshape([shape.numel(), len]);
@@ -345,6 +373,7 @@ pub fn reduce_with<A: Element, R: Element>(
                     f(&mut (0..len).map(|j| data[(start as isize + j as isize * stride) as usize]));
             }
         });
+        trace::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
     })
 }
 

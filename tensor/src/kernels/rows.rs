@@ -3,15 +3,18 @@
 use super::lane_arrays;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{
-    Kernel, LINE, Lanes, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
+    F32_LANES, Kernel, LINE, Lanes, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1,
+    prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -33,7 +36,9 @@ pub fn apply_row_kernel<T: Real, R: RowKernel<T, K>, const K: usize>(
     x: [&Tensor<T>; K],
 ) -> Tensor<T> {
     let level = settings::level();
-    with_row_blocks(name, R::COST, x, &|rows| T::dispatch(level, Chunk { op, rows }))
+    with_row_blocks(name, R::COST, x, &|rows| T::dispatch(level, Chunk { op, rows }), &|rows| {
+        T::operations(Chunk { op, rows })
+    })
 }
 
 /// [`apply_row_kernel`] without the formula, so that it is compiled once for all formulas: `f`
@@ -45,6 +50,7 @@ fn with_row_blocks<T: Real, const K: usize>(
     cost: Cost,
     x: [&Tensor<T>; K],
     f: &(dyn Fn(RowBlock<'_, T, K>) + Send + Sync),
+    operations: &dyn Fn(RowBlock<'_, T, K>) -> Option<u64>,
 ) -> Tensor<T> {
     let shape = same_shape(name, &x);
     if shape.numel() == 0 {
@@ -52,6 +58,7 @@ fn with_row_blocks<T: Real, const K: usize>(
     }
     let last = shape.rank() - 1;
     let width = shape[last];
+    let call = trace::begin();
     let mut x = x.map(Tensor::clone);
     for t in &mut x {
         if width != 1 && t.layout().strides()[last] != 1 {
@@ -68,7 +75,35 @@ fn with_row_blocks<T: Real, const K: usize>(
             let first = first / width;
             f(RowBlock { nest: &nest, first, data, width, out, prefetches });
         });
+        trace::end(call, || {
+            let out = &mut vec![T::ZERO; width];
+            let row = RowBlock { nest: &nest, first: 0, data, width, out, prefetches: false };
+            describe(name, "rows", shape, &x, operations(row), shape.numel())
+        });
     })
+}
+
+/// The report of a row kernel with so many operations per lane in a row, which writes so many elements.
+#[cold]
+fn describe<T: Real>(
+    name: &'static str,
+    kernel: &'static str,
+    shape: Shape,
+    x: &[Tensor<T>],
+    operations: Option<u64>,
+    written: usize,
+) -> KernelCall {
+    // Of the lanes of the vectors of a row, those within its width.
+    let (rows, width) = (shape.numel() / shape[shape.rank() - 1], shape[shape.rank() - 1]);
+    let vectors = width.div_ceil(F32_LANES);
+    let flops = operations.map(|n| rows as u64 * (n * width as u64).div_ceil(vectors as u64));
+    KernelCall {
+        level: level_of::<T>(settings::level()),
+        flops: flops.unwrap_or(shape.numel() as u64),
+        read: x.iter().map(Tensor::distinct_bytes).sum(),
+        written: (written * size_of::<T>()) as u64,
+        ..KernelCall::new(name, kernel, T::DTYPE, shape)
+    }
 }
 
 /// A block of rows of the operands and of the result.
@@ -189,11 +224,9 @@ where
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
     }
-    let mut x = x.map(Tensor::clone);
-    for t in &mut x {
-        *t = t.contiguous();
-    }
-    let x: [&[T]; K] = std::array::from_fn(|k| x[k].as_slice());
+    let call = trace::begin();
+    let operands = x.map(Tensor::contiguous);
+    let x: [&[T]; K] = std::array::from_fn(|k| operands[k].as_slice());
     let chunk = R::COST.units_per_chunk(width) * width;
     let sums = [shape.numel().div_ceil(chunk), C, width];
     let level = settings::level();
@@ -204,7 +237,16 @@ where
             T::dispatch(level, ColumnChunk { op, x, width, out, sums, prefetches });
         });
     });
-    (out, std::array::from_fn(|c| sums.select(1, c).sum(0)))
+    let columns = std::array::from_fn(|c| sums.select(1, c).sum(0));
+    trace::end(call, || {
+        let written = shape.numel() + C * width;
+        let x = x.map(|x| &x[..width]);
+        let (out, sums) = (&mut vec![T::ZERO; width], &mut vec![T::ZERO; C * width]);
+        let row = ColumnChunk { op, x, width, out, sums, prefetches: false };
+        let operations = T::operations(row);
+        describe(name, "rows and column sums", shape, &operands, operations, written)
+    });
+    (out, columns)
 }
 
 struct ColumnChunk<'a, T: Real, R, const K: usize, const C: usize> {

@@ -3,13 +3,16 @@
 use super::lane_arrays;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
+use crate::kernels::{Real, level_of};
+use crate::observe::KernelCall;
 use crate::par;
 use crate::settings;
+use crate::shape::Shape;
 use crate::simd::{
     Kernel, Lanes, PREFETCH_DISTANCE, exceeds_private_caches, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// A formula that replaces `W` numbers, from these and `R` others, on lanes.
 pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
@@ -60,6 +63,8 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
             .or_panic();
         }
     }
+    let (call, tensors) = (trace::begin(), items.len());
+    let op = items.first().map(|item| item.op);
     let level = settings::level();
     let len = U::COST.chunk_len();
     let elements: usize = items.iter().map(|item| item.w[0].numel()).sum();
@@ -80,6 +85,29 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     }
     let each = elements.div_ceil(chunks.len().max(1));
     par::each(chunks, each, U::COST, |chunk| T::dispatch(level, chunk));
+    trace::end(call, || KernelCall {
+        detail: if tensors == 1 { String::new() } else { format!("{tensors} tensors") },
+        level: level_of::<T>(level),
+        flops: op.and_then(|op| T::operations(OnOnes { op })).unwrap_or(1) * elements as u64,
+        read: ((W + R) * elements * size_of::<T>()) as u64,
+        written: (W * elements * size_of::<T>()) as u64,
+        ..KernelCall::new(name, "in place", T::DTYPE, Shape::from([elements]))
+    });
+}
+
+/// The formula on one vector of ones for each tensor, to count its operations.
+struct OnOnes<U, const W: usize, const R: usize> {
+    op: U,
+}
+
+impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T> for OnOnes<U, W, R> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        let one = s.splat(T::ONE);
+        self.op.f(s, [one; W], [one; R]);
+    }
 }
 
 struct Chunk<'a, T: Real, U, const W: usize, const R: usize> {

@@ -1,6 +1,6 @@
 //! The measurements behind [`Machine`].
 
-use super::{Machine, Memory, Peak, Rate, Region};
+use super::{Machine, Memory, Peak, Rate, Region, Roofline};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::par;
@@ -9,10 +9,64 @@ use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-/// Measurements of a rate; the best is used.
-const ATTEMPTS: usize = 7;
-/// The target time of an attempt, unless one pass takes longer.
-const ATTEMPT: Duration = Duration::from_millis(8);
+/// How rates are measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Measurements of a rate; the best is used.
+    attempts: usize,
+    /// The target time of an attempt, unless one pass takes longer.
+    attempt: Duration,
+    /// The threads that measure the rate of all: those of the pool, or threads of their own.
+    threads: usize,
+    in_pool: bool,
+    /// The size of a block of main memory: how many times the last cache, at least, at most.
+    far: (usize, usize, usize),
+}
+
+impl Effort {
+    fn thorough() -> Effort {
+        Effort {
+            attempts: 7,
+            attempt: Duration::from_millis(8),
+            threads: par::threads(),
+            in_pool: true,
+            far: (4, 256 << 20, 1 << 30),
+        }
+    }
+
+    /// Threads of their own: a thread of the pool may be waiting for the result.
+    fn brief() -> Effort {
+        Effort {
+            attempts: 3,
+            attempt: Duration::from_millis(3),
+            threads: par::threads(),
+            in_pool: false,
+            far: (2, 64 << 20, 1 << 30),
+        }
+    }
+
+    /// Runs `f` once on every thread, at the same time.
+    fn on_every_thread(&self, f: impl Fn() + Sync) {
+        if self.in_pool {
+            return par::on_every_thread(f);
+        }
+        std::thread::scope(|s| (0..self.threads).for_each(|_| drop(s.spawn(&f))));
+    }
+}
+
+impl Roofline {
+    /// Measures the limits for about half a second, with as many threads as parallel work on this thread
+    /// uses.
+    ///
+    /// ```no_run
+    /// println!("{}", retrograd_tensor::machine::Roofline::measure());
+    /// ```
+    pub fn measure() -> Roofline {
+        let effort = Effort::brief();
+        let best = *Level::available().last().expect("the scalar level is always available");
+        Roofline { threads: effort.threads, peak: peak(effort, best), memory: memory(effort, best) }
+    }
+}
 
 impl Machine {
     /// Measures the limits for about three seconds, with as many threads as parallel work on this
@@ -22,8 +76,10 @@ impl Machine {
     /// a machine down. Cache sizes are those that Linux reports; elsewhere 32 KiB, 512 KiB and 8
     /// MiB are assumed. The region from outside is one of the global pool.
     pub fn measure() -> Machine {
-        let clock = clock();
-        let peaks = Level::available().into_iter().map(peak).collect::<Vec<_>>();
+        let effort = Effort::thorough();
+        let clock = clock(effort);
+        let peaks = Level::available().into_iter().map(|level| peak(effort, level));
+        let peaks = peaks.collect::<Vec<_>>();
         let best = peaks.last().expect("the scalar level is always available").level;
         let threads = par::threads();
         Machine {
@@ -31,7 +87,7 @@ impl Machine {
             threads,
             clock,
             peaks,
-            memory: memory(best, threads),
+            memory: memory(effort, best),
             page_fault: page_fault(),
             // A thread of the standard library is in no pool.
             region_outside: std::thread::scope(|s| {
@@ -56,32 +112,37 @@ fn median(mut x: Vec<f64>) -> f64 {
 
 /// The rates of `f`, which repeats its work a number of times; `amount` is the amount of work of
 /// one repetition. `ready` is called before every attempt.
-fn rates(amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> [f64; ATTEMPTS] {
+fn rates(effort: Effort, amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> Vec<f64> {
+    let Effort { attempts, attempt, .. } = effort;
     ready();
     let first = seconds(|| f(1)).max(1e-9);
-    let some = ((ATTEMPT.as_secs_f64() / 8.0 / first) as usize).max(1);
+    let some = ((attempt.as_secs_f64() / 8.0 / first) as usize).max(1);
     let each = seconds(|| f(some)) / some as f64;
-    let times = ((ATTEMPT.as_secs_f64() / each) as usize).max(1);
-    [(); ATTEMPTS].map(|()| {
+    let times = ((attempt.as_secs_f64() / each) as usize).max(1);
+    let one = |_| {
         ready();
         amount * times as f64 / seconds(|| f(times))
-    })
+    };
+    (0..attempts).map(one).collect()
 }
 
 /// The rate of one thread, and of all threads at once. `make` returns the work of one of `n`
 /// threads: the amount of a repetition, and a function that repeats it.
-fn on_one_and_all<F: FnMut(usize)>(make: impl Fn(usize) -> (f64, F) + Sync) -> Rate {
+fn on_one_and_all<F: FnMut(usize)>(
+    effort: Effort,
+    make: impl Fn(usize) -> (f64, F) + Sync,
+) -> Rate {
     let (amount, f) = make(1);
-    let one = rates(amount, f, || ()).into_iter().fold(0.0, f64::max);
-    let threads = par::threads();
+    let one = rates(effort, amount, f, || ()).into_iter().fold(0.0, f64::max);
+    let threads = effort.threads;
     if threads == 1 {
         return Rate { one, all: one };
     }
     // All threads start every attempt together, so that none measures a partly idle machine.
-    let (barrier, total) = (Barrier::new(threads), Mutex::new([0.0; ATTEMPTS]));
-    par::on_every_thread(|| {
+    let (barrier, total) = (Barrier::new(threads), Mutex::new(vec![0.0; effort.attempts]));
+    effort.on_every_thread(|| {
         let (amount, f) = make(threads);
-        let own = rates(amount, f, || {
+        let own = rates(effort, amount, f, || {
             barrier.wait();
         });
         let mut total = total.lock().expect("an addition does not panic");
@@ -91,7 +152,7 @@ fn on_one_and_all<F: FnMut(usize)>(make: impl Fn(usize) -> (f64, F) + Sync) -> R
     Rate { one, all: total.into_iter().fold(0.0, f64::max) }
 }
 
-fn clock() -> f64 {
+fn clock(effort: Effort) -> f64 {
     const LATENCY: f64 = 4.0; // three of a multiplication, one of an exclusive or
     let chain = |steps: usize| {
         let (mut x, mask) = (black_box(3u64), black_box(0x9e37_79b9_7f4a_7c15));
@@ -100,7 +161,7 @@ fn clock() -> f64 {
         }
         black_box(x);
     };
-    rates(LATENCY * 1000.0 / 1e9, chain, || ()).into_iter().fold(0.0, f64::max)
+    rates(effort, LATENCY * 1000.0 / 1e9, chain, || ()).into_iter().fold(0.0, f64::max)
 }
 
 /// Multiply-adds on `ACC` independent vectors.
@@ -133,11 +194,11 @@ impl<const ACC: usize> Kernel<f32> for MultiplyAdds<ACC> {
     }
 }
 
-fn peak(level: Level) -> Peak {
-    fn gflops<const ACC: usize>(level: Level) -> Rate {
+fn peak(effort: Effort, level: Level) -> Peak {
+    fn gflops<const ACC: usize>(effort: Effort, level: Level) -> Rate {
         const STEPS: usize = 1000;
         let amount = (2 * 16 * ACC * STEPS) as f64 / 1e9;
-        on_one_and_all(|_| {
+        on_one_and_all(effort, |_| {
             let work = move |times| {
                 black_box(f32::dispatch(level, MultiplyAdds::<ACC> { steps: STEPS * times }));
             };
@@ -145,9 +206,9 @@ fn peak(level: Level) -> Peak {
         })
     }
     let gflops = match level {
-        Level::Avx512 => gflops::<24>(level),
-        Level::Avx2 | Level::Neon => gflops::<6>(level),
-        Level::Scalar => gflops::<3>(level),
+        Level::Avx512 => gflops::<24>(effort, level),
+        Level::Avx2 | Level::Neon => gflops::<6>(effort, level),
+        Level::Scalar => gflops::<3>(effort, level),
     };
     Peak { level, gflops }
 }
@@ -174,8 +235,8 @@ impl Kernel<f32> for Sum<'_> {
     }
 }
 
-fn memory(level: Level, threads: usize) -> Vec<Memory> {
-    let caches = caches();
+fn memory(effort: Effort, level: Level) -> Vec<Memory> {
+    let (threads, caches) = (effort.threads, caches());
     let last = caches.last().map_or(0, |c| c.1);
     let mut known = vec![];
     for (i, &(name, bytes)) in caches.iter().enumerate() {
@@ -185,10 +246,11 @@ fn memory(level: Level, threads: usize) -> Vec<Memory> {
             true => bytes / 2,
             false => (bytes / 4).max(2 * threads * caches[1].1) / threads,
         };
-        known.push(bandwidth(level, name, bytes, per_core, |_| working_set));
+        known.push(bandwidth(effort, level, name, bytes, per_core, |_| working_set));
     }
-    let far = (4 * last).clamp(256 << 20, 1 << 30);
-    known.push(bandwidth(level, "DRAM", usize::MAX, false, |threads| far / threads));
+    let (times, least, most) = effort.far;
+    let far = (times * last).clamp(least, most);
+    known.push(bandwidth(effort, level, "DRAM", usize::MAX, false, |threads| far / threads));
     known
 }
 
@@ -201,6 +263,7 @@ fn first_line(x: &[f32]) -> usize {
 }
 
 fn bandwidth(
+    effort: Effort,
     level: Level,
     name: &'static str,
     bytes: usize,
@@ -209,7 +272,7 @@ fn bandwidth(
 ) -> Memory {
     let floats = |threads: usize| working_set(threads) / 4 / 128 * 128;
     let gb = |floats: usize| floats as f64 * 4.0 / 1e9;
-    let read = on_one_and_all(|threads| {
+    let read = on_one_and_all(effort, |threads| {
         let x = vec![1.0f32; floats(threads) + LINE];
         let first = first_line(&x);
         let work = move |times| {
@@ -220,7 +283,7 @@ fn bandwidth(
         };
         (gb(floats(threads)), work)
     });
-    let copy = on_one_and_all(|threads| {
+    let copy = on_one_and_all(effort, |threads| {
         let mut x = vec![1.0f32; floats(threads) + LINE];
         let first = first_line(&x);
         let work = move |times| {

@@ -9,9 +9,11 @@ use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::loop_nest::LoopNest;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// # Indexing
 ///
@@ -48,7 +50,8 @@ impl<T: Element> Tensor<T> {
         let heads = heads.broadcast_to(*idx.shape());
         let nest = LoopNest::new(idx.shape(), [heads.layout()]);
         let (data, along) = (self.data(), self.layout().strides()[axis]);
-        Tensor::build("gather", *idx.shape(), |out| {
+        let call = trace::begin();
+        let out = Tensor::build("gather", *idx.shape(), |out| {
             par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
                 let picks = &picks[first..first + out.len()];
                 let mut cursor = nest.cursor(first);
@@ -63,7 +66,15 @@ impl<T: Element> Tensor<T> {
                     done += n;
                 }
             });
-        })
+        });
+        trace::end(call, || {
+            out.moved(
+                "gather",
+                "indexed",
+                (size_of::<T>() * picks.len()) as u64 + idx.distinct_bytes(),
+            )
+        });
+        out
     }
 
     /// The slices of `axis` at each index of `idx`, in that order: `out[.., i, ..] =
@@ -153,10 +164,12 @@ impl<T: Real> Tensor<T> {
         let picks =
             if last { picks } else { idx.resolve_indices("scatter_add", self.shape()[axis]) };
         let moved = self.view_moved_last(axis);
+        let call = trace::begin();
         let mut out = moved.contiguous();
         if !picks.is_empty() {
             add_lines(out.make_mut(), moved.shape(), idx.shape(), &picks, src.as_slice());
         }
+        trace::end(call, || added("scatter_add", &out, &src));
         out.view_moved_back(axis)
     }
 
@@ -188,10 +201,12 @@ impl<T: Real> Tensor<T> {
         let expected = self.shape().with(axis, idx.numel()).or_panic();
         check_equal("index_add", src.shape(), &expected).or_panic();
         let rows = idx.resolve_indices("index_add", self.shape()[axis]);
+        let call = trace::begin();
         let mut out = self.clone();
         let inner = self.shape()[axis + 1..].iter().product();
         let src = src.contiguous();
         add_rows(out.make_mut(), self.shape()[axis], inner, &rows, src.as_slice());
+        trace::end(call, || added("index_add", &out, &src));
         out
     }
 
@@ -216,9 +231,11 @@ impl<T: Real> Tensor<T> {
         let expected = [&idx.shape()[..], &[width]].concat();
         check_equal("embedding_vjp", grad.shape(), &expected.into()).or_panic();
         let picks = idx.resolve_indices("embedding_vjp", rows);
+        let call = trace::begin();
         let mut out = Tensor::zeros([rows, width]);
         let grad = grad.contiguous();
         add_rows(out.make_mut(), rows, width, &picks, grad.as_slice());
+        trace::end(call, || added("embedding_vjp", &out, &grad));
         out
     }
 }
@@ -233,11 +250,12 @@ fn take<T: Element>(
     dims: &[usize],
 ) -> Tensor<T> {
     let shape = Shape::checked(op, dims).or_panic();
+    let call = trace::begin();
     let x = x.contiguous();
     let data = x.as_slice();
     let len = x.shape()[axis];
     let inner: usize = x.shape()[axis + 1..].iter().product();
-    Tensor::build(op, shape, |out| {
+    let out = Tensor::build(op, shape, |out| {
         if out.is_empty() {
             return;
         }
@@ -252,7 +270,23 @@ fn take<T: Element>(
                 }
             }
         });
-    })
+    });
+    // At most: indices may be equal.
+    let read = out.distinct_bytes().min(x.distinct_bytes());
+    trace::end(call, || out.moved(op, "slices copied", read));
+    out
+}
+
+/// The report of `src` added to parts of `out`.
+#[cold]
+fn added<T: Real>(operation: &'static str, out: &Tensor<T>, src: &Tensor<T>) -> KernelCall {
+    // At most as many elements as there are in either are read and written.
+    let changed = src.distinct_bytes().min(out.distinct_bytes());
+    KernelCall {
+        flops: src.numel() as u64,
+        written: changed,
+        ..out.moved(operation, "sums by index", src.distinct_bytes() + changed)
+    }
 }
 
 /// `out[o, rows[i], :] += src[o, i, :]` for row-major `out[_, len, inner]`.

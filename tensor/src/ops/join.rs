@@ -7,6 +7,7 @@ use crate::loop_nest::{LoopNest, gather};
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// # Joining and padding
 impl<T: Element> Tensor<T> {
@@ -147,11 +148,14 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
         })
         .filter(|p| p.len > 0)
         .collect();
-    Tensor::build(op, shape, |out| {
+    let call = trace::begin();
+    let out = Tensor::build(op, shape, |out| {
         par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
             pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
         });
-    })
+    });
+    trace::end(call, || out.moved(op, "copy", parts.iter().map(|p| p.distinct_bytes()).sum()));
+    out
 }
 
 /// Copies the pieces of a part within the elements of the result from `first` on.

@@ -106,9 +106,10 @@ impl<T: Real> Tensor<T> {
         op: P,
     ) -> (Tensor<T>, Tensor<T>) {
         let level = settings::level();
-        self.linear_with_map(P::NAME, weight, bias, &|block, derivatives| {
+        let apply = |block: MatMut<'_, T>, derivatives: MatMut<'_, T>| {
             T::dispatch(level, Apply { op, block, derivatives });
-        })
+        };
+        self.linear_with_map(P::NAME, weight, bias, &apply, &|| T::operations(OnOne { op }))
     }
 
     /// [`Tensor::linear_activation`] without the formula, so that it is compiled once for all formulas.
@@ -120,6 +121,7 @@ impl<T: Real> Tensor<T> {
         weight: &Tensor<T>,
         bias: Option<&Tensor<T>>,
         apply: &(dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
+        operations: &(dyn Fn() -> Option<u64> + Send + Sync),
     ) -> (Tensor<T>, Tensor<T>) {
         let shape = linear_shape(self, weight, bias).or_panic();
         let bias = bias.map(Tensor::contiguous);
@@ -130,7 +132,7 @@ impl<T: Real> Tensor<T> {
             cols: weight.size(0),
             level: settings::level(),
         };
-        let map = MapWithDerivative { add, apply };
+        let map = MapWithDerivative { name, add, apply, operations };
         Tensor::build2(name, shape, shape, |y, derivatives| {
             let x = self.as_rows();
             gemm_with_epilogue(matrix_of(&x), matrix_of(weight).t(), &map, y, Some(derivatives));
@@ -225,18 +227,39 @@ impl<T: Real> Epilogue<T> for AddBiasAndResidual<'_, T> {
             T::dispatch(self.level, Add { matrix, row_stride: self.cols, block });
         }
     }
+
+    fn name(&self) -> &'static str {
+        if self.residual.is_some() { "linear_add" } else { "linear" }
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        let operands = [self.bias, self.residual].into_iter().flatten();
+        operands.fold((0, 0), |(read, each), x| (read + x.len(), each + 1))
+    }
 }
 
 /// Adds a bias and a residual, and applies a function; the auxiliary output is its derivative.
 struct MapWithDerivative<'a, T> {
+    name: &'static str,
     add: AddBiasAndResidual<'a, T>,
     apply: &'a (dyn Fn(MatMut<'_, T>, MatMut<'_, T>) + Send + Sync),
+    /// Those of the function and its derivative on an element, if they are known.
+    operations: &'a (dyn Fn() -> Option<u64> + Send + Sync),
 }
 
 impl<T: Real> Epilogue<T> for MapWithDerivative<'_, T> {
     fn apply(&self, origin: (usize, usize), mut block: MatMut<'_, T>, aux: Option<MatMut<'_, T>>) {
         self.add.apply(origin, block.whole(), None);
         (self.apply)(block, aux.expect("an auxiliary output"));
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        let (read, each) = self.add.traffic();
+        (read, each + (self.operations)().unwrap_or(2) as usize)
     }
 }
 
@@ -251,6 +274,14 @@ impl<T: Real> Epilogue<T> for MultiplyBy<'_, T> {
     fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, _: Option<MatMut<'_, T>>) {
         let factor = &self.factor[origin.0 * self.cols + origin.1..];
         T::dispatch(self.level, Multiply { factor, cols: self.cols, block });
+    }
+
+    fn name(&self) -> &'static str {
+        "matmul_times"
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        (self.factor.len(), 1)
     }
 }
 
@@ -296,6 +327,19 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
                 |[c], [x]| [s.mul(x, c)],
             );
         }
+    }
+}
+
+/// The function and its derivative on a vector of ones, to count their operations.
+struct OnOne<P> {
+    op: P,
+}
+
+impl<T: Real, P: Pointwise<T>> Kernel<T> for OnOne<P> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Lanes<T>>(self, s: S) {
+        self.op.value_and_derivative(s, s.splat(T::ONE));
     }
 }
 

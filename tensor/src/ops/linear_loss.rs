@@ -9,10 +9,11 @@
 use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::kernels::Real;
 use crate::kernels::gemm::gemm;
 use crate::kernels::rows::update_row;
+use crate::kernels::{Real, level_of};
 use crate::matrix::MatRef;
+use crate::observe::KernelCall;
 use crate::ops::loss::{Classes, CrossEntropy, Reduction};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
@@ -20,6 +21,7 @@ use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the
 /// weight for the matrix multiplications would take too large a part of the time.
@@ -177,6 +179,7 @@ fn linear_loss<T: Real>(
     options: CrossEntropy,
     with_gradients: bool,
 ) -> (Tensor<T>, Option<LinearGradients<T>>) {
+    let call = trace::begin();
     let (classes, width) = (weight.size(0), weight.size(1));
     let per_row = 1.0 / targets.divisor;
     let rows = targets.rows();
@@ -211,6 +214,23 @@ fn linear_loss<T: Real>(
             gemm(&[(g.t(), x)], true, dw.make_mut());
         }
     }
+    // The products are calls of their own; here the logits are read, and replaced by their gradients.
+    trace::end(call, || {
+        let logits = (rows * classes * size_of::<T>()) as u64;
+        KernelCall {
+            detail: format!("{} blocks of {block} rows", rows.div_ceil(block)),
+            level: level_of::<T>(level),
+            flops: (rows * classes) as u64,
+            read: logits,
+            written: if with_gradients { logits } else { 0 },
+            ..KernelCall::new(
+                "linear_cross_entropy",
+                "rows",
+                T::DTYPE,
+                Shape::from([rows, classes]),
+            )
+        }
+    });
     let loss = Tensor::scalar(T::from_f64(total * per_row));
     (loss, with_gradients.then_some((dx, dw)))
 }

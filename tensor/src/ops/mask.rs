@@ -10,6 +10,7 @@ use crate::loop_nest::LoopNest;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::trace;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -191,7 +192,8 @@ fn select<T: Element>(
     let nest = LoopNest::new(shape, [&wide[0], &wide[1], &wide[2]]);
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let (mask, a, b) = (mask.data(), a.data(), b.data());
-    Tensor::build(op, *shape, |out| {
+    let call = trace::begin();
+    let out = Tensor::build(op, *shape, |out| {
         par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
             let mut cursor = nest.cursor(first);
             let (mut masks, mut buffers) = ([false; BLOCK], [[T::ZERO; BLOCK]; 2]);
@@ -209,7 +211,13 @@ fn select<T: Element>(
                 done += n;
             }
         });
-    })
+    });
+    trace::end(call, || {
+        let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
+        let elements = wide[1].distinct() + wide[2].distinct();
+        out.moved(op, kernel, (wide[0].distinct() + elements * size_of::<T>()) as u64)
+    });
+    out
 }
 
 /// Keeps the elements of each row before a column (or after it), and sets the others to 0.
@@ -225,9 +233,10 @@ fn triangle<T: Element>(
     })
     .or_panic();
     let (rows, cols) = (x.size(-2), x.size(-1));
+    let call = trace::begin();
     let x = x.contiguous();
     let data = x.as_slice();
-    Tensor::build(op, *x.shape(), |out| {
+    let out = Tensor::build(op, *x.shape(), |out| {
         if out.is_empty() {
             return;
         }
@@ -240,7 +249,9 @@ fn triangle<T: Element>(
                 if keep_before { &mut y[cut..] } else { &mut y[..cut] }.fill(T::ZERO);
             }
         });
-    })
+    });
+    trace::end(call, || out.moved(op, "rows", x.distinct_bytes()));
+    out
 }
 
 macro_rules! operator {

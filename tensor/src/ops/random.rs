@@ -4,11 +4,13 @@ use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
 use crate::settings;
 use crate::shape::{IntoShape, Shape};
 use crate::tensor::Tensor;
+use crate::trace;
 use std::f64::consts::TAU;
 
 /// A tensor whose elements are computed in pairs from the blocks of a key.
@@ -20,13 +22,16 @@ fn from_pairs<T: Element>(
     cost: Cost,
     f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
 ) -> Tensor<T> {
-    Tensor::build(op, shape, |out| {
+    let call = trace::begin();
+    let out = Tensor::build(op, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
                 out.copy_from_slice(&f(key.pair(block))[..out.len()]);
             }
         });
-    })
+    });
+    trace::end(call, || out.moved(op, "Philox, element by element", 0));
+    out
 }
 
 fn probability(op: &'static str, p: f64) -> Result<f64> {
@@ -159,8 +164,8 @@ impl<T: Real> Tensor<T> {
         let scale = T::from_f64(1.0 / (1.0 - p));
         let x = self.contiguous();
         let data = x.as_slice();
-        let level = settings::level();
-        Tensor::build("dropout", *self.shape(), |out| {
+        let (call, level) = (trace::begin(), settings::level());
+        let out = Tensor::build("dropout", *self.shape(), |out| {
             par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 let data = &data[first..first + out.len()];
                 key.fill(
@@ -179,7 +184,13 @@ impl<T: Real> Tensor<T> {
                     },
                 );
             });
-        })
+        });
+        trace::end(call, || KernelCall {
+            level: Some(level.name()),
+            flops: out.numel() as u64,
+            ..out.moved("dropout", "Philox", x.distinct_bytes())
+        });
+        out
     }
 }
 
@@ -199,8 +210,8 @@ impl Tensor<bool> {
     #[track_caller]
     pub fn bernoulli(shape: impl IntoShape, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
-        let (key, level) = (rng.key(), settings::level());
-        Tensor::build("bernoulli", shape.into(), |out| {
+        let (key, level, call) = (rng.key(), settings::level(), trace::begin());
+        let out = Tensor::build("bernoulli", shape.into(), |out| {
             par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 key.fill(
                     level,
@@ -215,7 +226,12 @@ impl Tensor<bool> {
                     },
                 );
             });
-        })
+        });
+        trace::end(call, || KernelCall {
+            level: Some(level.name()),
+            ..out.moved("bernoulli", "Philox", 0)
+        });
+        out
     }
 }
 

@@ -6,8 +6,10 @@
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::observe::KernelCall;
 use crate::par;
 use crate::tensor::Tensor;
+use crate::trace;
 use std::cmp::Ordering;
 
 /// # Sorting
@@ -87,6 +89,7 @@ fn first_in_order<T: Element>(
     k: usize,
     descending: bool,
 ) -> (Tensor<T>, Tensor<i64>) {
+    let call = trace::begin();
     let lines = x.view_moved_last(axis).contiguous();
     let data = lines.as_slice();
     let len = x.shape()[axis];
@@ -117,6 +120,11 @@ fn first_in_order<T: Element>(
                 }
             }
         });
+    });
+    trace::end(call, || {
+        let kernel = if k < len { "partial sort" } else { "sort" };
+        let of_values = values.moved(op, kernel, lines.distinct_bytes());
+        KernelCall { written: of_values.written + from.distinct_bytes(), ..of_values }
     });
     (values.view_moved_back(axis), from.view_moved_back(axis))
 }

@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
 use crate::shape::IntoShape;
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// # Adjoints of views
 impl<T: Real> Tensor<T> {
@@ -32,7 +33,8 @@ impl<T: Real> Tensor<T> {
         let nest = LoopNest::new(self.shape(), [layout, self.layout()]);
         let (to_step, from_step) = (nest.stride(0), nest.stride(1));
         let data = self.data();
-        Tensor::build("as_strided_adjoint", shape, |out| {
+        let call = trace::begin();
+        let out = Tensor::build("as_strided_adjoint", shape, |out| {
             out.fill(T::ZERO);
             let mut cursor = nest.cursor(0);
             let mut left = self.numel();
@@ -50,6 +52,10 @@ impl<T: Real> Tensor<T> {
                 }
                 left -= n;
             }
-        })
+        });
+        trace::end(call, || {
+            out.moved("as_strided_adjoint", "element by element", self.distinct_bytes())
+        });
+        out
     }
 }

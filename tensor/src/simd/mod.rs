@@ -19,6 +19,7 @@ mod algebra;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod counting;
 mod dispatch;
 mod dual;
 mod elementary;
@@ -32,6 +33,7 @@ mod portable;
 mod prefetch;
 
 pub use algebra::Algebra;
+pub(crate) use counting::Counting;
 pub(crate) use dispatch::{dispatch_f32, dispatch_f64};
 pub use dual::Dual;
 pub use lanes::{F32_LANES, Kernel, Lanes};

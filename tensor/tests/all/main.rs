@@ -24,4 +24,5 @@ mod reduce;
 mod rows;
 mod scatter;
 mod sort;
+mod trace;
 mod views;

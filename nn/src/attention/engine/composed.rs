@@ -5,7 +5,8 @@ use super::feature_map::feature_map;
 use super::product::{mix, scores};
 use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::observe::{KernelCall, Size};
+use retrograd_tensor::{Real, Tensor, trace};
 
 /// The output of attention with its weights and log-sum-exp.
 #[derive(Clone, Debug)]
@@ -26,20 +27,36 @@ pub struct Attended<T: Real = f32> {
 impl<T: Real> Call<T> {
     /// The output, from matrices of all scores and weights.
     pub fn composed(&self) -> Var<T> {
+        let traced = trace::begin();
         let (s, keep) = self.scores();
         let weights = self.normalize(&s, &keep);
         self.capture(&weights);
-        self.values(&weights)
+        let output = self.values(&weights);
+        trace::end(traced, || self.report());
+        output
+    }
+
+    /// The report of the whole computation, whose operations are calls of their own inside of it.
+    fn report(&self) -> KernelCall {
+        let (q, keys) = (self.q.shape(), self.k.shape()[2]);
+        let size = Size::Attention { batch: q[0], heads: q[1], queries: q[2], keys, width: q[3] };
+        let why = self.spec.needs_composed().unwrap_or("requested");
+        KernelCall {
+            detail: why.into(),
+            ..KernelCall::new("attention", "composed", T::DTYPE, size)
+        }
     }
 
     /// The output, the weights and the log-sum-exp.
     pub fn composed_all(&self) -> Attended<T> {
+        let traced = trace::begin();
         let (s, keep) = self.scores();
         let weights = self.normalize(&s, &keep);
         self.capture(&weights);
         let output = self.values(&weights);
         let low = s.masked_fill(&!&keep, T::NEG_INFINITY);
         let lse = self.with_sink(&low).logsumexp(-1);
+        trace::end(traced, || self.report());
         Attended { output, scores: low, weights, lse }
     }
 

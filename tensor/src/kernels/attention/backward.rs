@@ -2,13 +2,15 @@
 
 use super::tile::{TileBuffer, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::matrix::MatMut;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::trace;
 
 /// The gradients of [`forward`](super::forward()).
 pub struct Vjp<T: Real> {
@@ -38,8 +40,10 @@ pub fn backward<T: Real>(
     g: Cotangents<'_, T>,
     options: &AttentionOptions<'_, T>,
 ) -> Vjp<T> {
+    let call = trace::begin();
     let s = Sizes::of(q, k, v);
-    let backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    let mut backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    backward.counts = call.as_ref().map(|_| TileCounts::default());
     let shape = |l: usize, heads: usize, width: usize| Shape::from([s.batch, l, heads, width]);
     let of_keys = shape(s.lk, s.key_heads, s.dk);
     let mut dv = None;
@@ -56,7 +60,9 @@ pub fn backward<T: Real>(
         });
     let dv = dv.expect("built with the others");
     let [dq, dk, dv] = [dq, dk, dv].map(|x: Tensor<T>| x.transpose(1, 2));
-    Vjp { dq, dk, dv, dsink: backward.dsink() }
+    let dsink = backward.dsink();
+    trace::end(call, || backward.describe(out, bytes(&[&dq, &dk, &dv])));
+    Vjp { dq, dk, dv, dsink }
 }
 
 /// [`backward`] for operands that are parts of one packed tensor `[B, L, (H + 2 Hk) D]`: the
@@ -68,8 +74,10 @@ pub fn backward_packed<T: Real>(
     g: Cotangents<'_, T>,
     options: &AttentionOptions<'_, T>,
 ) -> (Tensor<T>, Option<Tensor<T>>) {
+    let call = trace::begin();
     let s = Sizes::of(q, k, v);
-    let backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    let mut backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
+    backward.counts = call.as_ref().map(|_| TileCounts::default());
     let (queries, keys) = (s.heads * s.dk, s.key_heads * s.dk);
     let width = queries + keys + s.key_heads * s.dv;
     let grad = Tensor::build("attention_vjp", Shape::from([s.batch, s.lq, width]), |all| {
@@ -77,7 +85,9 @@ pub fn backward_packed<T: Real>(
         let (dk, dv) = rest.split_cols(keys);
         backward.write(dq, dk, dv);
     });
-    (grad, backward.dsink())
+    let dsink = backward.dsink();
+    trace::end(call, || backward.describe(out, bytes(&[&grad])));
+    (grad, dsink)
 }
 
 /// The operands of the backward backward.
@@ -92,6 +102,8 @@ struct AttentionBackward<'a, T: Real> {
     lse: Tensor<T>,
     /// `D` of each query, `[B, H, Lq]`
     dots: Tensor<T>,
+    /// For the report, if there will be one.
+    counts: Option<TileCounts>,
 }
 
 impl<'a, T: Real> AttentionBackward<'a, T> {
@@ -126,7 +138,20 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
             Some(of_lse) => dots.sub(of_lse),
             None => dots,
         };
-        AttentionBackward { q, k, v, g, options, sizes, lse: lse.contiguous(), dots }
+        let lse = lse.contiguous();
+        AttentionBackward { q, k, v, g, options, sizes, lse, dots, counts: None }
+    }
+
+    /// The report: five products, the scores again, and with the cotangents those of the weights and of
+    /// queries, keys and values.
+    #[cold]
+    fn describe(&self, out: &Tensor<T>, written: u64) -> KernelCall {
+        let counts = self.counts.as_ref().expect("counted if it is reported");
+        KernelCall {
+            read: bytes(&[self.q, self.k, self.v, &self.g, out, &self.lse]),
+            written,
+            ..counts.describe::<T>("attention_vjp", &self.sizes, (3, 2))
+        }
     }
 
     /// Writes the gradients of queries `[B·Lq, H·Dk]`, keys `[B·Lk, Hk·Dk]` and values
@@ -149,7 +174,9 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
         mut dk: MatMut<'_, T>,
         mut dv: MatMut<'_, T>,
     ) {
-        let AttentionBackward { q, k, v, ref g, options, ref sizes, ref lse, ref dots } = *self;
+        let AttentionBackward { q, k, v, ref g, options, ref sizes, ref lse, ref dots, ref counts } =
+            *self;
+        let counts = counts.as_ref();
         let (lse, dots) = (lse.as_slice(), dots.as_slice());
         let (mut s, mut dp) = (TileBuffer::new(), TileBuffer::new());
         let mut derivatives = options.softcap.is_some().then(TileBuffer::new);
@@ -165,7 +192,11 @@ impl<'a, T: Real> AttentionBackward<'a, T> {
                 (0..sizes.group).flat_map(|i| pieces(0..sizes.lq, QUERIES).map(move |r| (i, r)))
             {
                 let h = kh * sizes.group + i;
-                let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else { continue };
+                let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
+                    TileCounts::skip(counts);
+                    continue;
+                };
+                TileCounts::add(counts, &tile);
                 if !std::mem::replace(&mut done, true) {
                     transposed_keys.transpose_from(head(k, b, kh, cols.clone()));
                     transposed_values.transpose_from(head(v, b, kh, cols.clone()));

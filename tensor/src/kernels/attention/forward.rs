@@ -2,12 +2,14 @@
 
 use super::tile::{OnlineSoftmax, TileBuffer, add_product, scale_rows};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
 use crate::kernels::Real;
 use crate::matrix::MatMut;
+use crate::observe::KernelCall;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::trace;
 use std::ops::Range;
 
 /// Queries per task.
@@ -26,6 +28,8 @@ pub fn forward<T: Real>(
     v: &Tensor<T>,
     options: &AttentionOptions<'_, T>,
 ) -> (Tensor<T>, Tensor<T>) {
+    let call = trace::begin();
+    let counts = call.as_ref().map(|_| TileCounts::default());
     let sizes = Sizes::of(q, k, v);
     let Sizes { batch, heads, group, lq, lk, dv, .. } = sizes;
     let shape = Shape::from([batch, lq, heads, dv]);
@@ -44,17 +48,25 @@ pub fn forward<T: Real>(
                 .collect();
             let cost = sizes.cost(1);
             par::each(tasks, TASK.min(lq) * lk, cost, |((b, h), first, out, lse)| {
-                queries((q, k, v), options, &sizes, (b, h, h / group), first, out, lse);
+                let (sizes, counts) = (&sizes, counts.as_ref());
+                queries((q, k, v), options, sizes, counts, (b, h, h / group), first, out, lse);
             });
         });
+    trace::end(call, || KernelCall {
+        read: bytes(&[q, k, v]),
+        written: bytes(&[&out, &lse]),
+        ..counts.unwrap_or_default().describe::<T>("attention", &sizes, (1, 1))
+    });
     (out.transpose(1, 2), lse)
 }
 
 /// Attention of some queries of one head, from index `first` on, to all keys.
+#[allow(clippy::too_many_arguments)]
 fn queries<T: Real>(
     (q, k, v): (&Tensor<T>, &Tensor<T>, &Tensor<T>),
     options: &AttentionOptions<'_, T>,
     sizes: &Sizes,
+    counts: Option<&TileCounts>,
     (b, h, kh): (usize, usize, usize),
     first: usize,
     mut out: MatMut<'_, T>,
@@ -71,7 +83,11 @@ fn queries<T: Real>(
     for cols in pieces(0..sizes.lk, TILE) {
         let mut done = false;
         for (rows, online) in &mut blocks {
-            let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else { continue };
+            let Some(tile) = options.tile((b, h), rows.clone(), cols.clone()) else {
+                TileCounts::skip(counts);
+                continue;
+            };
+            TileCounts::add(counts, &tile);
             let keys = match &mut transposed {
                 None => head(k, b, kh, tile.cols.clone()).t(),
                 Some(transposed) => {

@@ -8,6 +8,7 @@ use super::params::{
     KC, MC, MC_PACKED, MR, NC, PREFETCH_A_ONCE_COLUMNS, PREFETCH_A_ONCE_FROM, PREFETCH_C_TERMS,
     PREFETCH_FROM, blocks, kc,
 };
+use super::report::GemmKernel;
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{F32_LANES, Kernel, Lanes};
 
@@ -24,6 +25,17 @@ pub(super) struct BlockedGemm<'a, const NV: usize> {
     pub epilogue: Option<EpilogueArgs<'a, f32>>,
     /// [`PACKING_BUFFER`] elements.
     pub buffer: &'a mut [f32],
+}
+
+impl<const NV: usize> BlockedGemm<'_, NV> {
+    /// What it does with these operands.
+    pub(super) fn kernel(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> GemmKernel {
+        GemmKernel::Blocked {
+            tile: (MR, NV * F32_LANES),
+            a_in_place: a_in_place(a, b.cols),
+            b_in_place: b_in_place::<NV>(a, b),
+        }
+    }
 }
 
 impl<const NV: usize> Kernel<f32> for BlockedGemm<'_, NV> {

@@ -9,6 +9,13 @@ pub trait Epilogue<T>: Sync {
     /// Works on `block`, which starts at row and column `origin` of the product; `aux` is the same
     /// block of the auxiliary output, if there is one.
     fn apply(&self, origin: (usize, usize), block: MatMut<'_, T>, aux: Option<MatMut<'_, T>>);
+
+    /// What is computed, with the product.
+    fn name(&self) -> &'static str;
+
+    /// The number of elements that it reads, besides the product, and of operations on each element of
+    /// the product.
+    fn traffic(&self) -> (usize, usize);
 }
 
 /// An [`Epilogue`] with its arguments for a part of the product.

@@ -19,6 +19,11 @@ pub(super) fn quick_return<T: Copy + Default>(
     if a.cols == 0 && !accumulate {
         (0..out.rows()).for_each(|i| out.row(i).fill(T::default()));
     }
+    is_empty(a, b)
+}
+
+/// Whether M, N or K is 0.
+pub(super) fn is_empty<T>(a: &MatRef<'_, T>, b: &MatRef<'_, T>) -> bool {
     a.rows == 0 || b.cols == 0 || a.cols == 0
 }
 

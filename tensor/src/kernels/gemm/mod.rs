@@ -20,6 +20,7 @@
 //! | `epilogue.rs` | work on blocks of the product while they are in the cache |
 //! | `fallback.rs` | calls into matrixmultiply: `f64`, and `f32` in portable code |
 //! | `params.rs` | all tuning parameters |
+//! | `report.rs` | what is reported of a product: the kernel that ran, and the partition |
 //!
 //! Every element is computed in the same way: a chain of fused multiply-adds over each block of
 //! [`Gemm::kc`] terms of the sum, and the blocks added in order. So its bits depend on its row of
@@ -38,6 +39,7 @@ mod pack;
 mod parallel;
 mod params;
 mod partition;
+mod report;
 mod serial;
 mod sgemm;
 mod skinny;
@@ -46,4 +48,5 @@ mod split;
 
 pub use epilogue::{Epilogue, EpilogueArgs};
 pub use parallel::{gemm, gemm_with_epilogue};
+pub use report::GemmKernel;
 pub use serial::Gemm;

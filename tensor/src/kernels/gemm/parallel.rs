@@ -2,6 +2,7 @@
 
 use super::epilogue::{Epilogue, EpilogueArgs};
 use super::partition::{Partition, Problem};
+use super::report::{Division, describe};
 use super::serial::Gemm;
 use crate::cost::Cost;
 use crate::error::OrPanic;
@@ -9,6 +10,7 @@ use crate::matrix::{MatMut, MatRef};
 use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
+use crate::trace;
 
 /// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
 /// the row-major products one after the other.
@@ -30,10 +32,13 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     if out.is_empty() {
         return;
     }
+    let call = trace::begin();
     let precision = T::precision(k, n);
     let cost = Cost::matmul(m, k, precision);
+    let mut division = Division::Whole;
     if pairs.len() >= 4 {
         let per_chunk = cost.products_per_chunk(m * n);
+        division = Division::Batch { per_chunk };
         par::fill(out, per_chunk * m * n, cost, |first, out| {
             let pairs = &pairs[first / (m * n)..];
             for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
@@ -42,9 +47,10 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
         });
     } else {
         for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            parallel_gemm(*a, *b, accumulate, out, None, precision);
+            division = parallel_gemm(*a, *b, accumulate, out, None, precision);
         }
     }
+    trace::end(call, || describe(pairs, accumulate, precision, division, None));
 }
 
 /// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
@@ -65,12 +71,17 @@ pub fn gemm_with_epilogue<T: Gemm>(
     if out.is_empty() {
         return;
     }
+    let call = trace::begin();
     let aux = aux.map(|aux| MatMut::new(aux, m, n));
-    let epilogue = EpilogueArgs { epilogue, origin: (0, 0), aux };
-    parallel_gemm(a, b, false, out, Some(epilogue), T::precision(k, n));
+    let writes_aux = aux.is_some();
+    let args = EpilogueArgs { epilogue, origin: (0, 0), aux };
+    let precision = T::precision(k, n);
+    let division = parallel_gemm(a, b, false, out, Some(args), precision);
+    let described = Some((epilogue, writes_aux));
+    trace::end(call, || describe(&[(a, b)], false, precision, division, described));
 }
 
-/// One product, by several threads if it is large enough.
+/// One product, by several threads if it is large enough; returns how it was divided.
 fn parallel_gemm<T: Gemm>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -78,7 +89,7 @@ fn parallel_gemm<T: Gemm>(
     out: &mut [T],
     epilogue: Option<EpilogueArgs<'_, T>>,
     precision: MatmulPrecision,
-) {
+) -> Division {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     let cost = Cost::matmul(m, k, precision);
     let problem = || Problem::new(&a, &b, T::kc(k), precision);
@@ -88,19 +99,21 @@ fn parallel_gemm<T: Gemm>(
             let problem = problem();
             move |threads| problem.shares(threads)
         };
-        return par::undivided(cost, m * n, shares, || {
+        par::undivided(cost, m * n, shares, || {
             T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
         });
+        return Division::Whole;
     }
     let problem = problem();
-    let (rows, cols) = match problem.partition(par::threads()) {
+    let partition = problem.partition(par::threads());
+    let (rows, cols) = match partition {
         Partition::Blocks { rows, cols } => (rows, cols),
         Partition::SplitK { depth } => {
             split_k(a, b, depth, accumulate, out, precision);
             if let Some(epilogue) = epilogue {
                 epilogue.apply(MatMut::new(out, m, n));
             }
-            return;
+            return Division::Partition(partition);
         }
     };
     let blocks = MatMut::new(out, m, n).blocks(rows, cols);
@@ -113,6 +126,7 @@ fn parallel_gemm<T: Gemm>(
         let epilogue = epilogue.map(|epilogue| EpilogueArgs { epilogue, origin: (i, j), aux });
         T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
     });
+    Division::Partition(partition)
 }
 
 /// A small product of long rows and columns: partial products of `depth` terms each are computed in

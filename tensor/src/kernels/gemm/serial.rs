@@ -3,9 +3,10 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx::Amx;
 use super::epilogue::EpilogueArgs;
-use super::fallback::{self, quick_return};
+use super::fallback::{self, is_empty, quick_return};
 use super::params::{self, SPLIT_PRECISION_FROM};
-use super::sgemm::sgemm;
+use super::report::GemmKernel;
+use super::sgemm::{self, sgemm};
 #[cfg(target_arch = "x86_64")]
 use super::split::split_gemm;
 use crate::element::Float;
@@ -42,6 +43,10 @@ pub trait Gemm: Float {
     /// It is determined once for all blocks of a product.
     fn precision(k: usize, n: usize) -> MatmulPrecision;
 
+    /// The kernel by which [`Gemm::gemm_with_epilogue`] computes a product, in the current settings.
+    fn kernel(a: &MatRef<'_, Self>, b: &MatRef<'_, Self>, precision: MatmulPrecision)
+    -> GemmKernel;
+
     /// The number of terms that are accumulated before they are added to the result, when sums have
     /// `k` terms: a sum of partial products of as many terms each has the same bits. `None` if it
     /// is unknown.
@@ -62,12 +67,22 @@ impl Gemm for f32 {
             return epilogue.map_or((), |epilogue| epilogue.apply(out));
         }
         #[cfg(target_arch = "x86_64")]
-        if precision != MatmulPrecision::F32 && level != Level::Scalar {
+        if is_split(level, precision) {
             return split_gemm(a, b, accumulate, out, epilogue, precision);
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = precision;
         sgemm(level, a, b, accumulate, out, epilogue);
+    }
+
+    fn kernel(a: &MatRef<'_, f32>, b: &MatRef<'_, f32>, precision: MatmulPrecision) -> GemmKernel {
+        if is_empty(a, b) {
+            return GemmKernel::Nothing;
+        }
+        if is_split(level(), precision) {
+            return GemmKernel::Amx(precision);
+        }
+        sgemm::kernel(level(), a, b)
     }
 
     fn precision(k: usize, n: usize) -> MatmulPrecision {
@@ -99,6 +114,10 @@ impl Gemm for f64 {
         }
     }
 
+    fn kernel(a: &MatRef<'_, f64>, b: &MatRef<'_, f64>, _: MatmulPrecision) -> GemmKernel {
+        if is_empty(a, b) { GemmKernel::Nothing } else { GemmKernel::Matrixmultiply }
+    }
+
     fn precision(_: usize, _: usize) -> MatmulPrecision {
         MatmulPrecision::F32
     }
@@ -106,6 +125,11 @@ impl Gemm for f64 {
     fn kc(_: usize) -> Option<usize> {
         None
     }
+}
+
+/// Whether a product is computed in split precision.
+fn is_split(level: Level, precision: MatmulPrecision) -> bool {
+    precision != MatmulPrecision::F32 && level != Level::Scalar
 }
 
 impl MatmulPrecision {

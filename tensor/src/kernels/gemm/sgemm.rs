@@ -6,6 +6,7 @@ use super::fallback;
 use super::params::NR_VECTORS;
 #[cfg(target_arch = "x86_64")]
 use super::params::NR_VECTORS_AVX512;
+use super::report::GemmKernel;
 use super::skinny::SkinnyGemm;
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{self, Level, dispatch_f32};
@@ -23,13 +24,16 @@ pub(super) fn sgemm(
     mut out: MatMut<'_, f32>,
     epilogue: Option<EpilogueArgs<'_, f32>>,
 ) {
-    if level == Level::Scalar {
-        fallback::sgemm(&a, &b, accumulate, &mut out);
-        return epilogue.map_or((), |epilogue| epilogue.apply(out));
-    }
-    if SkinnyGemm::is_suitable(&a, &b) {
-        dispatch_f32(level, SkinnyGemm { a, b, accumulate, out: out.whole() });
-        return epilogue.map_or((), |epilogue| epilogue.apply(out));
+    match Loops::of(level, &a, &b) {
+        Loops::Matrixmultiply => {
+            fallback::sgemm(&a, &b, accumulate, &mut out);
+            return epilogue.map_or((), |epilogue| epilogue.apply(out));
+        }
+        Loops::Skinny => {
+            dispatch_f32(level, SkinnyGemm { a, b, accumulate, out: out.whole() });
+            return epilogue.map_or((), |epilogue| epilogue.apply(out));
+        }
+        Loops::Blocked => {}
     }
     with_packing_buffer(|buffer| match level {
         #[cfg(target_arch = "x86_64")]
@@ -49,6 +53,37 @@ pub(super) fn sgemm(
         }
         _ => unreachable!("{SUPPORTED}"),
     });
+}
+
+/// The loops that compute a product.
+enum Loops {
+    Matrixmultiply,
+    Skinny,
+    Blocked,
+}
+
+impl Loops {
+    /// The loops for a product that is not empty.
+    fn of(level: Level, a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> Loops {
+        match level {
+            Level::Scalar => Loops::Matrixmultiply,
+            _ if SkinnyGemm::is_suitable(a, b) => Loops::Skinny,
+            _ => Loops::Blocked,
+        }
+    }
+}
+
+/// The kernel of [`sgemm`] for these operands.
+pub(super) fn kernel(level: Level, a: &MatRef<'_, f32>, b: &MatRef<'_, f32>) -> GemmKernel {
+    match Loops::of(level, a, b) {
+        Loops::Matrixmultiply => GemmKernel::Matrixmultiply,
+        Loops::Skinny => GemmKernel::Skinny,
+        Loops::Blocked => match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => BlockedGemm::<NR_VECTORS_AVX512>::kernel(a, b),
+            _ => BlockedGemm::<NR_VECTORS>::kernel(a, b),
+        },
+    }
 }
 
 /// Runs `f` with the packing buffer of this thread, aligned to cache lines. Pages that are never

@@ -1,0 +1,93 @@
+//! `RETROGRAD_TRACE`: a line per kernel, of any program.
+
+use crate::program::{Ended, Place};
+use std::fs;
+use std::process::Stdio;
+
+/// Runs a training step with a value of the variable, and writes to a folder.
+fn run(place: &Place, value: &str, folder: &str) -> Ended {
+    let args = ["--preset", "tiny", "--steps", "1", "--out", folder];
+    let mut command = place.example("next_token", &args);
+    command.env("RETROGRAD_TRACE", value);
+    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// The columns of a line: two or more spaces separate them.
+fn columns(line: &str) -> Vec<&str> {
+    line.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect()
+}
+
+/// Checks the lines of a trace, and returns the operations.
+fn check(text: &str) -> Vec<String> {
+    let mut lines = text.lines().filter(|line| line.starts_with("trace: "));
+    let limits = lines.next().expect("the limits");
+    assert!(limits.contains("GFLOP/s") && limits.contains("DRAM"), "{limits}");
+    let header = columns(lines.next().expect("the header"));
+    let named =
+        ["us", "share", "limit", "operation", "size", "type", "level", "threads", "lane", "kernel"];
+    assert_eq!(header[1..], named);
+    let mut operations = Vec::new();
+    for line in lines {
+        let row = columns(line);
+        assert_eq!(row.len(), header.len(), "{line:?}");
+        let [us, share, limit, operation, size, dtype, level, threads, lane, kernel] = row[1..]
+        else {
+            panic!("{line:?}")
+        };
+        assert!(us.parse::<f64>().is_ok_and(|us| us >= 0.0), "{line:?}");
+        let part = share.strip_suffix('%').map(str::parse::<f64>);
+        assert!(share == "-" || part.is_some_and(|part| part.is_ok()), "{line:?}");
+        assert!(["-", "FMA", "L1", "L2", "L3", "DRAM"].contains(&limit), "{line:?}");
+        assert!(!size.contains(' ') && !kernel.is_empty() && !lane.is_empty(), "{line:?}");
+        assert!(["f32", "f64", "i64", "u32", "bool"].contains(&dtype), "{line:?}");
+        assert!(["-", "scalar", "neon", "avx2", "avx512"].contains(&level), "{line:?}");
+        assert!(threads.parse::<usize>().is_ok_and(|n| n > 0), "{line:?}");
+        operations.push(operation.to_string());
+    }
+    operations
+}
+
+#[test]
+fn a_trace_has_a_line_per_kernel_and_changes_nothing() {
+    let place = Place::new();
+    let plain = run(&place, "", "plain");
+    assert!(!plain.err.contains("trace: "), "{plain:?}");
+    plain.ok();
+
+    let traced = run(&place, "1", "traced");
+    let operations = check(&traced.err);
+    for name in ["matmul", "linear_add", "attention", "attention_vjp", "layer_norm", "adam"] {
+        assert!(operations.iter().any(|operation| operation == name), "{name}: {operations:?}");
+    }
+    traced.ok();
+    let weights = |folder| {
+        let file = fs::read(place.path(folder).join("checkpoint.safetensors")).unwrap();
+        // After the header, which has the time.
+        let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+        file[8 + header..].to_vec()
+    };
+    assert!(weights("plain") == weights("traced"));
+
+    let to_file = run(&place, "kernels.trace", "to_file");
+    assert!(!to_file.err.contains("trace: "), "{to_file:?}");
+    to_file.ok();
+    let mut in_file = check(&fs::read_to_string(place.path("kernels.trace")).unwrap());
+    let mut printed = operations;
+    in_file.sort();
+    printed.sort();
+    assert_eq!(in_file, printed);
+}
+
+#[test]
+fn an_invalid_value_is_named_once_and_nothing_is_traced() {
+    let place = Place::new();
+    for (folder, value, said) in [
+        ("a", "yes", "RETROGRAD_TRACE: \"yes\" is neither 0, nor 1 for standard error, nor a file"),
+        ("b", "missing/folder/x", "RETROGRAD_TRACE: missing/folder/x cannot be created: "),
+    ] {
+        let ended = run(&place, value, folder);
+        assert_eq!(ended.err.matches("RETROGRAD_TRACE").count(), 1, "{ended:?}");
+        assert!(ended.err.contains(said) && !ended.err.contains("trace: "), "{ended:?}");
+        ended.ok();
+    }
+}
