@@ -260,11 +260,11 @@ const kit = (() => {
     return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width * 1.06; };
   })();
 
-  // Lines over x. options: series [{name, x, y, low, high, color, dash, width, points}], x and y
+  // Lines over x. options: series [{name, x, y, low, high, color, dash, width, points, bars}], x and y
   // {title, log, format, min, max}, levels [{y, name}] (horizontal lines), height, at (a place of the
   // cursor), pick(x), label(series, i, x) (the text of the point nearest to x in the tooltip; none if
-  // null). points is true, or a function of i that returns attributes of the circle. Missing values are
-  // null. A drag enlarges a range, a double click shows all.
+  // null). points is true, or a function of i that returns attributes of the circle. low and high
+  // bound a band; with bars, they are the ends of a bar at each point. Missing values are null. A drag enlarges a range, a double click shows all.
   function lineChart(options) {
     const series = options.series.map((one, i) => ({ color: color(i), ...one, shown: one.shown ?? true }));
     const legend = h("div", { class: "legend" });
@@ -341,9 +341,10 @@ const kit = (() => {
         const ok = i => readable(options.x)(one.x[i]) && readable(options.y)(one.y[i]);
         if (one.low && one.high) {
           const known = one.x.map((_, i) => i).filter(i => ok(i) && readable(options.y)(one.low[i]) && readable(options.y)(one.high[i]));
+          if (one.bars) for (const i of known) inside.append(s("line", { x1: px(one.x[i]), x2: px(one.x[i]), y1: py(one.low[i]), y2: py(one.high[i]), stroke: one.color, "stroke-width": 1.6, opacity: .55 }));
           const up = known.map(i => `${px(one.x[i]).toFixed(1)},${py(one.high[i]).toFixed(1)}`);
           const down = known.reverse().map(i => `${px(one.x[i]).toFixed(1)},${py(one.low[i]).toFixed(1)}`);
-          if (up.length) inside.append(s("polygon", { points: [...up, ...down].join(" "), fill: one.color, opacity: .18 }));
+          if (up.length && !one.bars) inside.append(s("polygon", { points: [...up, ...down].join(" "), fill: one.color, opacity: .18 }));
         }
         let path = "", pen = false;
         for (let i = 0; i < one.x.length; i++) {
