@@ -20,7 +20,7 @@
 //!
 //! | subject | items |
 //! |---|---|
-//! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`] |
+//! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`], [`to_svg`] |
 //! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`] |
 //! | their result | [`Gradients`] |
 //! | operations | methods of [`Var`], implemented in [`ops`] |
@@ -33,7 +33,7 @@ mod backprop;
 pub mod check;
 #[doc(hidden)]
 pub mod compiled;
-mod dot;
+mod draw;
 mod engine;
 mod gradients;
 mod graph;
@@ -43,7 +43,7 @@ mod shards;
 mod var;
 
 pub use backprop::{Backprop, grad};
-pub use dot::to_dot;
+pub use draw::{to_dot, to_svg};
 pub use gradients::{GradientKey, Gradients, norm_of_parts};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Fused, Operand, Slot, is_recorded};
