@@ -261,7 +261,7 @@ const kit = (() => {
   })();
 
   // Lines over x. options: series [{name, x, y, low, high, color, dash, width, points, bars}], x and y
-  // {title, log, format, min, max}, levels [{y, name}] (horizontal lines), height, at (a place of the
+  // {title, log, format, min, max; ticks(low, high, n) of x}, levels [{y, name}] (horizontal lines), height, at (a place of the
   // cursor), pick(x), label(series, i, x) (the text of the point nearest to x in the tooltip; none if
   // null). points is true, or a function of i that returns attributes of the circle. low and high
   // bound a band; with bars, they are the ends of a bar at each point. Missing values are null. A drag enlarges a range, a double click shows all.
@@ -304,7 +304,7 @@ const kit = (() => {
         ? v => (Math.log(v) - Math.log(a)) / (Math.log(b) - Math.log(a)) : v => (v - a) / (b - a);
       const fx = at(options.x, xs), fy = at(options.y, ys);
       const px = v => left + w * fx(v), py = v => top + hgt * (1 - fy(v));
-      const xTicks = (options.x?.log ? logTicks : ticks)(...xs, Math.max(2, Math.floor(w / 90)));
+      const xTicks = (options.x?.ticks ?? (options.x?.log ? logTicks : ticks))(...xs, Math.max(2, Math.floor(w / 90)));
       const clip = `clip${Math.random().toString(36).slice(2)}`;
       const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0",
         "aria-label": `${options.y?.title ?? ""} over ${options.x?.title ?? ""}` },
