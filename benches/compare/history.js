@@ -70,13 +70,20 @@ kit.start(data => {
     const iso = new Date(x * DAY).toISOString();
     return Number.isInteger(x) ? iso.slice(0, 10) : `${iso.slice(5, 10)} ${iso.slice(11, 16)}`;
   };
+  // All charts have the same horizontal range.
+  const days = cases.flatMap(one => one.points).map(p => Date.parse(p.date) / DAY);
+  const firstDay = days.reduce((a, b) => Math.min(a, b)), lastDay = days.reduce((a, b) => Math.max(a, b));
+  const margin = Math.max((lastDay - firstDay) * .03, .01);
   const axes = {
-    commits: { title: "commit, by its date", format: x => Number.isInteger(x) && commits[x] ? tick(commits[x]) : "" },
-    dates: { title: "date of the measurement, UTC", format: dayText },
+    commits: {
+      title: "commit, by its date", min: -.4, max: commits.length - .6, format: x => tick(commits[x]),
+      ticks: (low, high, n) => kit.ticks(low, high, n).filter(x => Number.isInteger(x) && commits[x]),
+    },
+    dates: { title: "date of the measurement, UTC", min: firstDay - margin, max: lastDay + margin, format: dayText },
   };
   const quantities = {
     time: { title: "time of a call", format: time },
-    ratio: { title: "speed relative to the commit compared with", format: x => String(Number(x.toPrecision(4))) },
+    ratio: { title: "speed relative to the other commit (1 = equal)", format: x => String(Number(x.toPrecision(4))) },
   };
 
   function chart(one, quantity, axis) {
@@ -86,12 +93,12 @@ kit.start(data => {
       low: points.map(p => p.low), high: points.map(p => p.high),
       points: i => points[i].hollow ? { fill: "var(--panel)", stroke: kit.color(m), "stroke-width": 1.6 } : { fill: kit.color(m) },
       text: points.map(p => p.text),
-      // A line would join ratios to different commits.
-      bars: quantity === "ratio", bare: quantity === "ratio",
+      // A line would join ratios to different commits, and a band needs two points.
+      bars: quantity === "ratio" || points.length === 1, bare: quantity === "ratio",
     }));
     return kit.lineChart({
       series, x: axes[axis], y: quantities[quantity], height: 230,
-      levels: quantity === "ratio" && series.length ? [{ y: 1, name: "as fast" }] : [],
+      levels: quantity === "ratio" && series.length ? [{ y: 1, name: "" }] : [],
       empty: quantity === "ratio" ? "No commit was compared with another." : undefined,
       // A text of the point at this place; none of a machine that has no point there.
       label: (name, i, there) => name.x[i] === there ? name.text[i] : null,

@@ -75,7 +75,8 @@ class Watch:
         before, start = self.others(programs), time.perf_counter()
         result = do()
         took = time.perf_counter() - start
-        return result, Used(self.others(programs) - before, took)
+        # Ticks may add up to a little more than there is.
+        return result, Used(min(self.others(programs) - before, took * len(self.cores)), took)
 
     def quiet(self, programs):
         """Waits until the cores are quiet or patience ends; returns the load that was seen last."""
