@@ -55,7 +55,7 @@ class Loads(unittest.TestCase):
         watch = Watch(patience=0.3)
         watch.others = iter(float(i) for i in range(100)).__next__  # a busy core in every window
         watch.others = (lambda step: lambda programs: step())(watch.others)
-        old, load.PAUSE, load.WINDOW = (load.PAUSE, load.WINDOW), 0.1, 0.01
+        old, load.PAUSE, load.WINDOW = (load.PAUSE, load.WINDOW), 0.1, 0.1
         said = StringIO()
         try:
             with redirect_stderr(said):
