@@ -39,7 +39,7 @@ import history
 from against import pit
 from cases import cases
 from commits import CommitError, working_tree
-from load import Watch
+from load import Watch, usable_cores
 from programs import PRECISIONS, PROGRAMS, TARGET, ProgramEnded, Programs
 from records import append, record, timing
 from report import read, report, write
@@ -55,7 +55,7 @@ def core_list(text):
             cores |= set(range(int(first), int(last or first) + 1))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no list of cores such as 2,3 or 0-3") from None
-    if absent := cores - os.sched_getaffinity(0):
+    if absent := cores - usable_cores():
         raise argparse.ArgumentTypeError(f"this process may not use core {min(absent)}")
     return cores
 
@@ -99,7 +99,7 @@ def arguments():
     args = parser.parse_args()
     if args.fail_below is not None and args.against is None:
         parser.error("--fail-below requires --against")
-    cores = args.cores or os.sched_getaffinity(0)
+    cores = args.cores or usable_cores()
     args.threads = args.threads or len(cores)
     args.turns = args.turns or (15 if args.against else 5)
     if args.save is None:

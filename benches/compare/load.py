@@ -15,6 +15,13 @@ WINDOW = 0.1  # seconds that are watched before a turn; threads that spin when t
 PAUSE = 0.5  # seconds between two looks at a busy machine
 
 
+def usable_cores():
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
 def disturbed(used, took):
     """Whether `used` CPU seconds of other processes within `took` seconds disturb a measurement."""
     return used > 0.03 + 0.05 * took
@@ -61,7 +68,7 @@ class Watch:
     """
 
     def __init__(self, patience=0.0):
-        self.cores = frozenset(os.sched_getaffinity(0))
+        self.cores = usable_cores()
         self.patience, self.waited, self.noticed = patience, 0.0, False
 
     def others(self, programs):
