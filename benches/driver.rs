@@ -1,7 +1,10 @@
 //! retrograd's program in the comparison with other libraries: executes the requests of
 //! benches/compare (see protocol.rs there). `--precision NAME` sets the precision of matrix
-//! multiplication.
+//! multiplication. At its start it warns if other processes use the cores; `--no-warning` omits this, for a
+//! caller that watches the load itself.
 
+#[path = "common/load.rs"]
+mod load;
 #[path = "compare/protocol.rs"]
 mod protocol;
 #[path = "tasks/mod.rs"]
@@ -10,6 +13,7 @@ mod tasks;
 use protocol::Opened;
 use retrograd::machine::Machine;
 use retrograd::prelude::{MatmulPrecision, with_matmul_precision, with_threads};
+use retrograd::tensor::settings::level;
 use retrograd::tensor::{matmul_precision, threads};
 use serde_json::json;
 
@@ -21,6 +25,9 @@ fn main() {
         precision.is_supported(),
         "this CPU does not support matrix multiplication in {precision}"
     );
+    if !std::env::args().any(|arg| arg == "--no-warning") {
+        load::warn_if_busy();
+    }
     // As in training, everything happens within a pool that is entered once.
     with_threads(threads(), || with_matmul_precision(precision, serve));
 }
@@ -43,6 +50,7 @@ fn about() -> String {
     let about = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "threads": machine.threads,
+        "level": level().name(),
         "precision": matmul_precision().name(),
         "gflops": machine.peak().gflops.all,
         "memory": memory.collect::<Vec<_>>(),

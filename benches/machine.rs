@@ -1,7 +1,14 @@
 //! The limits of this machine. `cargo bench -p retrograd-benches --bench machine`.
 
+#[path = "common/conditions.rs"]
+mod conditions;
+#[path = "common/load.rs"]
+mod load;
+
 use retrograd::machine::Machine;
 
 fn main() {
+    println!("{}", conditions::sentence());
+    load::warn_if_busy();
     print!("{}", Machine::measure());
 }

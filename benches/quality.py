@@ -5,7 +5,7 @@ usage: quality.py NAME=FOLDER [NAME=FOLDER ..] [--point NAME SECONDS LOSS] [--ai
 FOLDER is the folder of a run; its log.jsonl has the time of each step and the losses. The time is that of
 the training steps, without evaluations. The curve is the loss of a part of the held-out text, the dot that of
 all of it at the end of the run. --point adds a dot, such as the result of another program, and --aim a
-horizontal line. The picture is an SVG file.
+horizontal line. The picture is an SVG file; its points have tooltips.
 """
 
 import argparse
@@ -15,10 +15,10 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
-from picture import FAINT, INK, MUTED, line, svg, text  # noqa: E402
+from picture import FAINT, INK, MUTED, circle, group, legend, line, svg, tall_text, text  # noqa: E402
 
 COLORS = ["#5b6ea8", "#c08a1e", "#2f7d5b", "#b3423a", "#7a4f9c"]
-LEFT, TOP, WIDTH, HEIGHT = 60, 50, 620, 330
+LEFT, TOP, WIDTH, HEIGHT = 70, 66, 620, 330
 TIMES = [0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 18000]  # of ticks, seconds
 
 
@@ -63,18 +63,30 @@ def draw(curves, points, aims):
     for t in [t for t in TIMES if low < t < high]:
         parts += [line(x(t), TOP, x(t), TOP + HEIGHT, FAINT)]
         parts += [text(x(t), TOP + HEIGHT + 18, duration(t), 11, MUTED, "middle")]
-    parts.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, "training time", 12, INK, "middle"))
-    parts.append(text(LEFT, TOP - 8, "nats per character", 11, MUTED))
+    title = "training time (logarithmic scale)"
+    parts.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, title, 12, INK, "middle"))
+    parts.append(tall_text(20, TOP + HEIGHT / 2, "held-out loss, nats per character"))
+
+    def stroke(color):
+        return lambda x, y: line(x, y - 4, x + 12, y - 4, color, 2)
+
+    marks = [(stroke(color), name) for color, name in zip(COLORS, curves)]
+    marks.append((lambda x, y: circle(x + 6, y - 4, INK, 4), "loss of all of the held-out text"))
+    parts += legend(LEFT, 48, marks)
     for name, loss in aims:
         parts.append(line(LEFT, y(loss), LEFT + WIDTH, y(loss), MUTED, 1, "5 4"))
         parts.append(text(LEFT + 6, y(loss) - 5, f"{name}: {loss:g}", 11, MUTED))
-    for color, (c, _) in zip(COLORS, curves.values()):
+    for color, (name, (c, _)) in zip(COLORS, curves.items()):
         for (s, a), (t, b) in zip(c, c[1:]):
             parts.append(line(x(s), y(a), x(t), y(b), color, 2))
+        for s, a in c:
+            tip = f"{name}: {a:.3f} nats per character after {duration(s)} of training"
+            parts.append(group([circle(x(s), y(a), color, 2)], tip))
     ends = [(name, *end, color, 16) for color, (name, (_, end)) in zip(COLORS, curves.items())]
     for name, s, loss, color, dy in [*ends, *((*point, INK, -8) for point in points)]:
-        parts.append(f'<circle cx="{x(s):.1f}" cy="{y(loss):.1f}" r="4" fill="{color}"/>')
         label = f"{name}: {loss:.3f}, {duration(s)}"
+        tip = f"{name}: {loss:.3f} nats per character, all of the held-out text, after {duration(s)}"
+        parts.append(group([circle(x(s), y(loss), color, 4)], tip))
         fits = x(s) + 7 * len(label) < LEFT + WIDTH
         anchor, dx = ("start", 8) if fits else ("end", -8)
         parts.append(text(x(s) + dx, y(loss) + dy, label, 12, color, anchor))

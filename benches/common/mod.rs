@@ -1,5 +1,8 @@
-//! Code that all benchmarks use: the work to be timed, and rates as fractions of the machine's limits.
+//! Code that all benchmarks use: the work to be timed, rates as fractions of the machine's limits, the
+//! conditions of the measurement, and a warning if other processes disturb it.
 
+pub mod conditions;
+pub mod load;
 #[path = "../tasks/mod.rs"]
 pub mod tasks;
 
@@ -14,6 +17,8 @@ use std::time::Duration;
 /// in a training loop.
 pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
     with_threads(threads(), || {
+        println!("{}", conditions::sentence());
+        load::warn_if_busy();
         let machine = Machine::measure();
         println!("{}\n", machine.summary());
         let mut c = Criterion::default()
@@ -43,10 +48,16 @@ pub fn group(c: &mut Criterion<Limits>, name: &str, cases: impl IntoIterator<Ite
         }
         // Operands are allocated only if the case is measured, and freed before the next case.
         let (mut start, mut run) = (Some(work.start), None);
-        group.bench_function(case, |b| {
+        let mut others = load::Others::default();
+        group.bench_function(&case, |b| {
             let run = run.get_or_insert_with(|| start.take().expect("started once")());
+            let before = load::Reading::now();
             b.iter(|| run(false));
+            others += before.since();
         });
+        if others.disturb() {
+            eprintln!("warning: {others} during {case}; its time is not to be trusted\n");
+        }
     }
     group.finish();
 }

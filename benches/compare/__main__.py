@@ -1,13 +1,16 @@
-"""Compares the speed of retrograd with that of other libraries, in alternating turns.
+"""Compares the speed of retrograd with that of other libraries, or of another commit, in alternating turns.
 
     PYTHON=python-with-torch python3 benches/compare
+    python3 benches/compare --against COMMIT
+    python3 benches/compare --history FILES.. --out history.html
 
 Every case is measured in alternating turns: retrograd, the other library, retrograd, .., while all
 other programs are idle. The result of a turn is the median time of its calls. The ratio is the other
 library's median over all turns divided by retrograd's: above 1, retrograd is faster. The lowest and
-highest ratio of neighbouring turns are printed beside it. A turn is repeated if other processes or
-other virtual machines used more CPU time during it than 30 ms plus a twentieth of its duration (40
-ms for a turn of 0.2 s). A case is marked with "!" if a turn was still disturbed at the third attempt. Before a case is timed, all
+highest ratio of neighbouring turns are printed beside it. A turn begins when other processes and other
+virtual machines leave the cores alone, or after --wait seconds, which all turns share. It is repeated if
+they used more CPU time during it than 30 ms plus a twentieth of its duration (40 ms for a turn of 0.2 s).
+A case is marked with "!" if a turn was still disturbed at the third attempt. Before a case is timed, all
 programs run it on the same operands, and their results must agree. A library that is missing or
 does not build is skipped, with a message.
 
@@ -15,6 +18,14 @@ The results are printed and written to target/compare (target/compare-bf16 etc. 
 multiplication precision, which is set in PyTorch as well; target/compare-mkl-as-intel), as
 results.json, results.csv, ratios.svg and roofline.svg. The default run takes about twenty minutes
 after everything is built.
+
+With --against, the other program is retrograd's own driver, built from that commit in a temporary worktree.
+The table says of each case whether the working tree is faster, slower, or no difference was found;
+benches/README.md explains the verdicts. The exit code is 0, or 1 if a case is slower than --fail-below, or 2
+after an error.
+
+Both append a record of each case, with date, commit, CPU and load, to a file of JSON lines. --history makes
+a page of such files.
 """
 
 import argparse
@@ -23,12 +34,37 @@ import sys
 import time
 from pathlib import Path
 
+import conditions
+import history
+from against import pit
 from cases import cases
-from programs import PRECISIONS, PROGRAMS, ROOT, ProgramEnded, Programs, other_cpu_seconds
+from commits import CommitError, working_tree
+from load import Watch, usable_cores
+from programs import PRECISIONS, PROGRAMS, TARGET, ProgramEnded, Programs
+from records import append, record, timing
 from report import read, report, write
+from turns import Side, difference, load_of
 
-SETTLE = 0.05  # seconds after which spinning threads of idle programs are asleep
-TRIES = 3  # the largest number of attempts of a turn
+
+def core_list(text):
+    """The cores in a list such as `2,3` or `0-3`."""
+    cores = set()
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cores |= set(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of cores such as 2,3 or 0-3") from None
+    if absent := cores - usable_cores():
+        raise argparse.ArgumentTypeError(f"this process may not use core {min(absent)}")
+    return cores
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
 
 
 def arguments():
@@ -37,66 +73,45 @@ def arguments():
     every = ",".join(PROGRAMS)
     parser.add_argument("--only", default="", help="groups, or prefixes of case names, separated by commas")
     parser.add_argument("--programs", default=every, help=f"programs to compare, of {every}")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of every program")
+    parser.add_argument("--cores", type=core_list, help="cores that all programs run on [all]")
+    parser.add_argument("--threads", type=positive, help="threads of every program [as many as cores]")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="matmul precision")
     avx512 = "make PyTorch's MKL take its AVX-512 path on CPUs that are not Intel's; requires cc"
     parser.add_argument("--mkl-as-intel", action="store_true", help=avx512)
-    parser.add_argument("--turns", type=int, default=5, help="turns per case and program")
+    parser.add_argument("--turns", type=positive, help="turns per case and program [5; 15 with --against]")
     parser.add_argument("--seconds", type=float, default=0.2, help="seconds of a turn")
-    parser.add_argument("--out", type=Path, help="output folder [target/compare..]")
+    wait = "seconds, all turns together, to wait for other processes to leave the cores alone"
+    parser.add_argument("--wait", type=float, default=60.0, help=wait)
+    parser.add_argument("--against", metavar="COMMIT", help="compare the working tree with this commit")
+    least = "the least difference that is called faster or slower, as a fraction [0.01]"
+    parser.add_argument("--least", type=float, default=0.01, help=least)
+    fail = "with --against: exit with 1 if a case is slower and its ratio below this"
+    parser.add_argument("--fail-below", type=float, metavar="RATIO", help=fail)
+    save = "file of JSON lines to append to [target/benches/results/DATE.jsonl]"
+    parser.add_argument("--save", type=Path, metavar="FILE", help=save)
+    page = "write a page of the results in these files to --out [history.html], and exit"
+    parser.add_argument("--history", type=Path, nargs="+", metavar="FILE", help=page)
+    parser.add_argument("--out", type=Path, help="output folder [target/compare..], or page of --history")
     parser.add_argument("--add", action="store_true", help="add to the results in that folder")
     parser.add_argument("--build", action="store_true", help="build the required programs and exit")
     parser.add_argument("--show", action="store_true", help="print the results in that folder and exit")
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
     args = parser.parse_args()
-    suffix = "" if args.precision == "f32" else f"-{args.precision}"
-    suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
-    args.out = args.out or ROOT / "target" / f"compare{suffix}"
+    if args.fail_below is not None and args.against is None:
+        parser.error("--fail-below requires --against")
+    cores = args.cores or usable_cores()
+    args.threads = args.threads or len(cores)
+    args.turns = args.turns or (15 if args.against else 5)
+    if args.save is None:
+        args.save = TARGET / "benches" / "results" / f"{conditions.now().replace(':', '')}.jsonl"
+    if not args.history:
+        suffix = "" if args.precision == "f32" else f"-{args.precision}"
+        suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
+        args.out = args.out or TARGET / f"compare{suffix}"
     return args
 
 
-class Side:
-    """One case, executed by one program."""
-
-    def __init__(self, label, program, work):
-        self.label, self.program, self.work = label, program, work
-        self.times, self.counts, self.numbers, self.disturbed = [], None, [], 0
-
-    def open(self):
-        self.counts = self.program.open(self.work)
-        return self.counts is not None
-
-    def turn(self, seconds):
-        """Measures one turn; repeats it if other processes used the CPU during it."""
-        for left in range(TRIES - 1, -1, -1):
-            time.sleep(SETTLE)
-            before, start = other_cpu_seconds(self.program), time.perf_counter()
-            seconds_of_a_call = self.program.run(seconds)
-            took = time.perf_counter() - start
-            used = other_cpu_seconds(self.program) - before
-            # CPU times are multiples of a clock tick, which is 10 ms for each processor.
-            disturbed = used > 0.03 + 0.05 * took
-            if not disturbed or not left:
-                break
-            time.sleep(0.5)
-        self.times.append(seconds_of_a_call)
-        self.disturbed += disturbed
-
-
-def difference(case, ours, theirs):
-    """The largest relative difference between two results; None if unknown."""
-    pairs = list(zip(ours, theirs))
-    if not pairs:
-        return None
-    if case.losses:
-        return max(abs(a - b) / abs(a) for a, b in pairs)
-    # Two numbers per tensor (`digest` in data.rs): the root mean square, and a random projection of
-    # the same magnitude. Both differences are relative to the root mean square.
-    sizes = [a for a, _ in pairs[::2] for _ in range(2)]
-    return max(abs(a - b) / (size or 1) for (a, b), size in zip(pairs, sizes))
-
-
-def compare(programs, case, turns, seconds):
+def compare(programs, case, turns, seconds, watch):
     """A row of the results: the times of a case, or None if no other library is available."""
     sides = [Side("ours", programs.get("ours"), case.name)]
     for rival in case.rivals:
@@ -120,22 +135,14 @@ def compare(programs, case, turns, seconds):
                 programs.discard(ended.program)
                 sides.remove(side)
 
-    def prepare(side):
-        if not side.open():
-            return False
-        if case.checked:
-            side.numbers = side.program.check(case.calls)
-        side.program.run(0 if case.slow else min(seconds, 0.1))  # warms up
-        return True
-
     def turn(side):
         if shared:
             side.open()
             side.program.run(0)
-        side.turn(seconds)
+        side.turn(seconds, watch, programs.all())
         return True
 
-    each(prepare)
+    each(lambda side: side.prepare(case, seconds))
     for _ in range(turns):
         each(turn)
     for program in {side.program for side in sides}:
@@ -161,7 +168,7 @@ def compare(programs, case, turns, seconds):
         flops=ours.counts[0],
         bytes=ours.counts[1],
         times={side.label: side.times for side in sides},
-        disturbed=sum(side.disturbed for side in sides) / sum(len(side.times) for side in sides),
+        **load_of(sides),
         differences=differences,
         wrong=[k for k, d in differences.items() if d is not None and not d <= tolerances[k]],
     )
@@ -200,8 +207,27 @@ def merge_limits(earlier, now):
     return now | {"gflops": max(earlier["gflops"], now["gflops"]), "memory": memory}
 
 
+def here():
+    """The commit of the working tree, or None where there is no repository."""
+    try:
+        return working_tree()[0]
+    except CommitError as error:
+        print(f"the commit is unknown, and no records are written: {error}", file=sys.stderr)
+        return None
+
+
+def record_of(case, row, commit, conditions_of, average):
+    """The record of a row of times; other libraries are named, but no commit is compared with."""
+    date, machine, before = conditions_of
+    load = dict(average_before=before, average_during=average)
+    load |= {key: row[key] for key in ("disturbed", "others_before", "others_during") if key in row}
+    return record(case, date, machine, load, timing(commit, row["times"]["ours"]))
+
+
 def main():
     args = arguments()
+    if args.history:
+        sys.exit(history.make(args.history, args.out or Path("history.html")))
     wanted = args.only.split(",")
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
@@ -211,6 +237,10 @@ def main():
         for case in chosen:
             print(f"{case.group:24} {case.name}")
         return
+    if args.against is not None:
+        # A case may be in two groups, with other libraries to compare with.
+        names = [c.name for c in chosen]
+        sys.exit(pit(args, [c for i, c in enumerate(chosen) if c.name not in names[:i]]))
     if args.show:
         print(report(read(args.out)))
         return
@@ -225,8 +255,12 @@ def main():
             programs.command(name)
     if args.build:
         return
+    if args.cores:
+        os.sched_setaffinity(0, args.cores)
+    watch, commit = Watch(args.wait), here()
     if not programs.get("ours"):
         sys.exit("the driver of retrograd did not build or start")
+    machine = conditions.machine(watch, programs.about["ours"], args.threads)
     earlier = args.add and (args.out / "results.json").exists()
     results = read(args.out) if earlier else dict(about={}, rows=[])
     before = results["about"].get("ours")
@@ -238,12 +272,18 @@ def main():
     limits = merge_limits(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
     results["rows"] = [r for r in results["rows"] if (r["group"], r["name"]) in order]
+    name = f"commit {commit.label}" if commit else "unknown commit"
+    results["conditions"] = conditions.sentence(conditions.now(), name, machine, conditions.load_average())
     started = time.time()
     try:
         for i, case in enumerate(chosen):
             seconds = time.time() - started
             print(f"[{seconds:4.0f} s] {i + 1}/{len(chosen)} {case.name}", file=sys.stderr)
-            rows = [compare(programs, case, args.turns, args.seconds)]
+            now = conditions.now(), machine, conditions.load_average()
+            rows = [compare(programs, case, args.turns, args.seconds, watch)]
+            if rows[0] and commit:
+                average = conditions.load_average()
+                append(args.save, [record_of(case, rows[0], commit, now, average)])
             if case.memory:
                 rows.append(peak_memory(programs, case))
             for row in filter(None, rows):
@@ -259,6 +299,8 @@ def main():
         sys.exit("no other library is available: see benches/peers/README.md")
     print(report(results))
     print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
+    if commit:
+        print(f"records of these results: {args.save}")
 
 
 main()

@@ -1,4 +1,5 @@
-"""Two plots: a bar chart of all ratios, and the roofline."""
+"""Two plots: a bar chart of all ratios, and the roofline. Axes have titles, colours a legend, and what is drawn
+has a tooltip."""
 
 import math
 from html import escape
@@ -17,6 +18,36 @@ def line(x1, y1, x2, y2, color, width=1.0, dash=""):
     dash = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{color}" stroke-width="{width}"{dash}/>'
+
+
+def tall_text(x, y, words, size=12, color=INK):
+    """Text that runs upwards, centred at a point: the title of a vertical axis."""
+    where = f'transform="rotate(-90 {x:.1f} {y:.1f})" x="{x:.1f}" y="{y:.1f}" font-size="{size}"'
+    return f'<text {where} fill="{color}" text-anchor="middle">{escape(words)}</text>'
+
+
+def group(parts, tip):
+    """Parts with a tooltip."""
+    return "\n".join(["<g>", f"<title>{escape(tip)}</title>", *parts, "</g>"])
+
+
+def circle(x, y, color, radius=3.5, hollow=False):
+    paint = f'fill="#ffffff" stroke="{color}" stroke-width="1.5"' if hollow else f'fill="{color}"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {paint}/>'
+
+
+def box(x, y, width, height, color):
+    size = f'width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{color}"/>'
+
+
+def legend(x, y, entries):
+    """Marks with their names in a row. An entry is a function of a place that returns the mark, and a name."""
+    parts = []
+    for mark, name in entries:
+        parts += [mark(x, y), text(x + 18, y, name, 11, MUTED)]
+        x += 18 + 5.3 * len(name) + 16
+    return parts
 
 
 def svg(width, height, parts):
@@ -38,37 +69,56 @@ def ratios(groups):
     def at(ratio):
         return left + width * math.log(ratio / low) / math.log(high / low)
 
-    parts, y = [text(20, 30, "Speedup over the fastest other library", 16)], 50
+    def swatch(color):
+        return lambda x, y: box(x, y - 9, 12, 10, color)
+
+    parts = [text(20, 28, "Speedup over the fastest other library", 16)]
+    parts += legend(
+        20,
+        50,
+        [
+            (swatch(GOOD), "faster, and the target reached if there is one"),
+            (swatch(FAIR), "faster, but below the target"),
+            (swatch(POOR), "slower"),
+            (lambda x, y: line(x, y - 4, x + 12, y - 4, INK), "lowest to highest ratio of neighbouring turns"),
+            (lambda x, y: line(x + 6, y - 10, x + 6, y + 2, INK, 2), "target"),
+        ],
+    )
+    y = 66
     top = y
-    for name, group in groups.items():
+    for name, facts in groups.items():
         y += 26
         parts.append(text(20, y - 6, name, 13, MUTED))
-        for f in group:
+        for f in facts:
             aim = f["aim"] if f["each"] else None
             ratio = f["ratio"]
             color = POOR if ratio < 1 else FAIR if aim and ratio < aim else GOOD
             x, one = sorted((at(ratio), at(1)))
-            box = f'x="{x:.1f}" y="{y:.1f}" width="{max(one - x, 1):.1f}" height="{BAR - 5}"'
-            parts.append(f'<rect {box} fill="{color}"/>')
             middle = y + (BAR - 5) / 2
-            parts.append(line(at(f["low"]), middle, at(f["high"]), middle, INK))
+            # The whole row has the tooltip, since a bar may be one pixel wide.
+            row = [box(left, y - 2, width, BAR, "#ffffff00"), box(x, y, max(one - x, 1), BAR - 5, color)]
+            row.append(line(at(f["low"]), middle, at(f["high"]), middle, INK))
             if aim:
-                parts.append(line(at(aim), y - 2, at(aim), y + BAR - 3, INK, 2))
-            parts.append(text(left - 8, y + 11, f["name"], 11, INK, "end"))
-            parts.append(text(left + width + 8, y + 11, f"{ratio:.2f} × {f['rival']}", 11, MUTED))
+                row.append(line(at(aim), y - 2, at(aim), y + BAR - 3, INK, 2))
+            row.append(text(left - 8, y + 11, f["name"], 11, INK, "end"))
+            row.append(text(left + width + 8, y + 11, f"{ratio:.2f} × {f['rival']}", 11, MUTED))
+            tip = f"{f['name']}: {ratio:.2f} times as fast as {f['rival']} ({f['low']:.2f} to {f['high']:.2f})"
+            parts.append(group(row, tip + (f", target {aim:g}" if aim else "")))
             y += BAR
-    scale = [line(at(1), top, at(1), y, INK)]
+    scale = []
     for ratio in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50):
         if low <= ratio <= high:
             scale.append(line(at(ratio), top, at(ratio), y, FAINT if ratio != 1 else INK))
             scale.append(text(at(ratio), y + 16, f"{ratio:g}", 11, MUTED, "middle"))
-    return svg(left + width + 200, y + 30, scale + parts)
+    title = "the other library's time divided by retrograd's (logarithmic scale)"
+    scale.append(text(left + width / 2, y + 38, title, 12, INK, "middle"))
+    return svg(left + width + 240, y + 52, scale + parts)
 
 
 def roofline(facts, machine):
     """The roofline plot: GFLOP/s over arithmetic intensity, of retrograd and the fastest other library."""
     points = [f for f in facts if "intensity" in f]
-    width, height, left, bottom = 760, 440, 70, 60
+    width, height, left = 760, 440, 80
     peak = machine["gflops"]
     xs = [f["intensity"] for f in points] + [0.25, 64]
     x_low, x_high = min(xs) / 1.5, max(xs) * 1.5
@@ -95,17 +145,22 @@ def roofline(facts, machine):
         start = max(x_low, low / m["gb"])
         parts.append(line(x(start), y(start * m["gb"]), x(ridge), y(ridge * m["gb"]), INK))
         label = f"{m['name']} {m['gb']:.0f} GB/s"
-        parts.append(text(x(start) + 4, y(start * m["gb"]) - 6, label, 11, MUTED))
+        parts.append(text(x(start) + 16, y(start * m["gb"]) + 6, label, 11, MUTED))
         parts.append(line(x(ridge), y(peak), x(x_high), y(peak), INK))
     parts.append(text(left + width, y(peak) - 6, f"{peak:.0f} GFLOP/s", 11, MUTED, "end"))
     for f in points:
-        where = f'cx="{x(f["intensity"]):.1f}"'
-        name = f"<title>{escape(f['name'])}: {f['gflops']:.1f}, {f['their_gflops']:.1f}</title>"
-        theirs = f'{where} cy="{y(f["their_gflops"]):.1f}" r="3" fill="none" stroke="{OTHER}"'
-        parts.append(f"<circle {theirs}>{name}</circle>")
-        ours = f'{where} cy="{y(f["gflops"]):.1f}" r="3.5" fill="{GOOD}" fill-opacity="0.8"'
-        parts.append(f"<circle {ours}>{name}</circle>")
-    parts.append(text(left, 50 + height + 40, "arithmetic intensity, FLOP per byte", 12, MUTED))
-    parts.append(text(left + 240, 50 + height + 40, "● retrograd", 12, GOOD))
-    parts.append(text(left + 340, 50 + height + 40, "○ the fastest other library", 12, OTHER))
-    return svg(left + width + 30, 50 + height + bottom, parts)
+        where = x(f["intensity"])
+        for value, mark, who in ((f["their_gflops"], OTHER, f["rival"]), (f["gflops"], GOOD, "retrograd")):
+            tip = f"{f['name']}: {who}, {value:.1f} GFLOP/s = {value / peak:.0%} of the peak"
+            parts.append(group([circle(where, y(value), mark, hollow=who != "retrograd")], tip))
+    below = 50 + height + 40
+    title = "arithmetic intensity, FLOP per byte (logarithmic scale)"
+    parts.append(text(left + width / 2, below, title, 12, INK, "middle"))
+    parts.append(tall_text(18, 50 + height / 2, "GFLOP/s (logarithmic scale)"))
+    marks = [
+        (lambda x, y: circle(x + 6, y - 4, GOOD), "retrograd"),
+        (lambda x, y: circle(x + 6, y - 4, OTHER, hollow=True), "the fastest other library"),
+        (lambda x, y: line(x, y - 4, x + 12, y - 4, INK), "limit of the machine"),
+    ]
+    parts += legend(left, below + 24, marks)
+    return svg(left + width + 30, below + 40, parts)

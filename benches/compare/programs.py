@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 PEERS = ROOT / "benches" / "peers"
 TORCH = [os.environ.get("PYTHON", sys.executable), str(PEERS / "torch" / "driver.py")]
+# Builds retrograd's program, benches/driver.rs.
+DRIVER = ["cargo", "bench", "--package", "retrograd-benches", "--bench", "driver", "--no-run"]
 
 
 def ours():
-    command = ["cargo", "bench", "--package", "retrograd-benches", "--bench", "driver", "--no-run"]
-    return [built(command, "driver")]
+    return [built(DRIVER, "driver")]
 
 
 def peer(package, target, *features):
@@ -24,7 +26,7 @@ def peer(package, target, *features):
     """
     command = ["cargo", "build", "--release", "--package", package, *features]
     command += ["--manifest-path", str(PEERS / "Cargo.toml")]
-    command += ["--target-dir", str(ROOT / "target" / "peers" / target)]
+    command += ["--target-dir", str(TARGET / "peers" / target)]
     return [built(command, package)]
 
 
@@ -45,11 +47,15 @@ PROGRAMS = {
 PRECISIONS = ("f32", "bf16x6", "bf16x3", "bf16")
 WITH_PRECISION = ("ours", "torch", "torch-fused", "torch-compile")
 
+# Makes retrograd's driver silent about the load of other processes, which is watched here.
+NO_WARNING = "--no-warning"
 
-def built(command, target):
+
+def built(command, target, cwd=ROOT, target_folder=None):
     """Builds a target and returns the path of its executable."""
-    command = [*command, "--message-format", "json"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    command = [*command, "--message-format", "json-render-diagnostics"]
+    env = os.environ | ({"CARGO_TARGET_DIR": str(target_folder)} if target_folder else {})
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == target:
@@ -60,7 +66,7 @@ def built(command, target):
 @functools.cache
 def mkl_as_intel():
     """Builds the library that makes MKL take its AVX-512 path on CPUs that are not Intel's."""
-    library = ROOT / "target" / "peers" / "mkl_as_intel.so"
+    library = TARGET / "peers" / "mkl_as_intel.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     source = PEERS / "torch" / "mkl_as_intel.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
@@ -76,9 +82,9 @@ class ProgramEnded(Exception):
 
 
 class Program:
-    """A running program, idle between requests."""
+    """A running program, idle between requests. `about` asks it for the limits of the machine."""
 
-    def __init__(self, name, command, threads):
+    def __init__(self, name, command, threads, about=True):
         counts = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
         env = os.environ | {variable: str(threads) for variable in counts}
         self.name = name
@@ -90,7 +96,7 @@ class Program:
             text=True,
             start_new_session=True,  # so that Ctrl-C is not sent to the program
         )
-        self.about = json.loads(self.request("about"))
+        self.about = json.loads(self.request("about")) if about else None
 
     def request(self, line):
         """Sends a request and returns the response."""
@@ -120,11 +126,6 @@ class Program:
     def close(self):
         self.request("close")
 
-    def cpu_seconds(self):
-        """CPU time of the program so far, user and system, in seconds."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def memory(self, which):
         """`VmRSS`, the resident memory, or `VmHWM`, its peak; bytes."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -146,14 +147,6 @@ class Program:
             self.process.wait()
 
 
-def other_cpu_seconds(program):
-    """CPU seconds of all other processes so far, and of other virtual machines (steal time)."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
-    ticks = user + nice + system + interrupts + soft + stolen
-    return ticks / os.sysconf("SC_CLK_TCK") - program.cpu_seconds()
-
-
 class Programs:
     """The selected programs; each is started when it is first used."""
 
@@ -171,6 +164,8 @@ class Programs:
                     command = PROGRAMS[name]()
                     if name in WITH_PRECISION:
                         command = [*command, "--precision", self.precision]
+                    if name == "ours":
+                        command = [*command, NO_WARNING]
                     if self.mkl_as_intel and name.startswith("torch"):
                         command = [*command, "--mkl-as-intel", mkl_as_intel()]
                 except (subprocess.CalledProcessError, FileNotFoundError) as error:
@@ -193,11 +188,15 @@ class Programs:
                 self.about[name] = program.about
         return self.running[name]
 
+    def all(self):
+        """The programs that run."""
+        return list(filter(None, self.running.values()))
+
     def discard(self, program):
         """Removes a program that ended; it is started again when it is next used."""
         program.end()
         del self.running[program.name]
 
     def end(self):
-        for program in filter(None, self.running.values()):
+        for program in self.all():
             program.end()

@@ -100,7 +100,8 @@ def report(results):
         "training, the model FLOP utilisation (MFU). of the roofline: the lower bound of the time, from\n"
         "the FMA peak and from moving inputs and outputs once, divided by retrograd's time."
     )
-    return "\n".join([about["ours"]["report"], *others, "", table(results), "", note, "", *slower_cases(results)])
+    conditions = [results["conditions"]] if "conditions" in results else []
+    return "\n".join([*conditions, about["ours"]["report"], *others, "", table(results), "", note, "", *slower_cases(results)])
 
 
 def table(results):
@@ -132,7 +133,12 @@ def table(results):
             name = f"{name}: geometric mean of {len(group)}, lowest {low['ratio']:.2f}"
             verdict = "reached" if got >= aim else "missed"
             lines.append([name, *[""] * 5, f"{got:.2f}", f"{aim:g}", verdict])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return lines_of(lines)
+
+
+def lines_of(lines):
+    """A Markdown table of lines of cells, of which the first is the head."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(x, widths)) + " |" for x in lines]
     rows.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(rows)

@@ -260,9 +260,11 @@ const kit = (() => {
     return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width * 1.06; };
   })();
 
-  // Lines over x. options: series [{name, x, y, low, high, color, dash, width, points}], x and y
-  // {title, log, format, min, max}, levels [{y, name}] (horizontal lines), height, at (a place of the
-  // cursor), pick(x). Missing values are null. A drag enlarges a range, a double click shows all.
+  // Lines over x. options: series [{name, x, y, low, high, color, dash, width, points, bars}], x and y
+  // {title, log, format, min, max; ticks(low, high, n) of x}, levels [{y, name}] (horizontal lines), height, at (a place of the
+  // cursor), pick(x), label(series, i, x) (the text of the point nearest to x in the tooltip; none if
+  // null). points is true, or a function of i that returns attributes of the circle. low and high
+  // bound a band; with bars, they are the ends of a bar at each point. Missing values are null. A drag enlarges a range, a double click shows all.
   function lineChart(options) {
     const series = options.series.map((one, i) => ({ color: color(i), ...one, shown: one.shown ?? true }));
     const legend = h("div", { class: "legend" });
@@ -302,11 +304,11 @@ const kit = (() => {
         ? v => (Math.log(v) - Math.log(a)) / (Math.log(b) - Math.log(a)) : v => (v - a) / (b - a);
       const fx = at(options.x, xs), fy = at(options.y, ys);
       const px = v => left + w * fx(v), py = v => top + hgt * (1 - fy(v));
-      const xTicks = (options.x?.log ? logTicks : ticks)(...xs, Math.max(2, Math.floor(w / 90)));
+      const xTicks = (options.x?.ticks ?? (options.x?.log ? logTicks : ticks))(...xs, Math.max(2, Math.floor(w / 90)));
       const clip = `clip${Math.random().toString(36).slice(2)}`;
       const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0",
         "aria-label": `${options.y?.title ?? ""} over ${options.x?.title ?? ""}` },
-        s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: left, y: top - 2, width: w, height: hgt + 4 }))));
+        s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: left - 5, y: top - 5, width: w + 10, height: hgt + 10 }))));
       for (const t of yTicks) svg.append(s("line", { class: "grid", x1: left, x2: left + w, y1: py(t), y2: py(t) }),
         s("text", { class: "soft", x: left - 6, y: py(t) + 4, "text-anchor": "end" }, format(options.y)(t)));
       let free = -Infinity;
@@ -339,16 +341,17 @@ const kit = (() => {
         const ok = i => readable(options.x)(one.x[i]) && readable(options.y)(one.y[i]);
         if (one.low && one.high) {
           const known = one.x.map((_, i) => i).filter(i => ok(i) && readable(options.y)(one.low[i]) && readable(options.y)(one.high[i]));
+          if (one.bars) for (const i of known) inside.append(s("line", { x1: px(one.x[i]), x2: px(one.x[i]), y1: py(one.low[i]), y2: py(one.high[i]), stroke: one.color, "stroke-width": 1.6, opacity: .55 }));
           const up = known.map(i => `${px(one.x[i]).toFixed(1)},${py(one.high[i]).toFixed(1)}`);
           const down = known.reverse().map(i => `${px(one.x[i]).toFixed(1)},${py(one.low[i]).toFixed(1)}`);
-          if (up.length) inside.append(s("polygon", { points: [...up, ...down].join(" "), fill: one.color, opacity: .18 }));
+          if (up.length && !one.bars) inside.append(s("polygon", { points: [...up, ...down].join(" "), fill: one.color, opacity: .18 }));
         }
         let path = "", pen = false;
         for (let i = 0; i < one.x.length; i++) {
           if (ok(i)) { path += `${pen ? "L" : "M"}${px(one.x[i]).toFixed(1)} ${py(one.y[i]).toFixed(1)}`; pen = true; } else pen = false;
         }
         if (!one.bare) inside.append(s("path", { d: path, fill: "none", stroke: one.color, "stroke-width": one.width ?? 1.6, "stroke-dasharray": one.dash, "stroke-linejoin": "round" }));
-        if (one.points || one.x.length === 1) one.x.forEach((x, i) => ok(i) && inside.append(s("circle", { cx: px(x), cy: py(one.y[i]), r: 3, fill: one.color })));
+        if (one.points || one.x.length === 1) one.x.forEach((x, i) => ok(i) && inside.append(s("circle", { cx: px(x), cy: py(one.y[i]), r: 3, fill: one.color, ...(typeof one.points === "function" ? one.points(i) : {}) })));
       }
       const rule = s("line", { class: "cursor", y1: top, y2: top + hgt, x1: 0, x2: 0, visibility: "hidden" });
       const span = s("rect", { y: top, height: hgt, x: 0, width: 0, fill: "var(--accent)", opacity: .12 });
@@ -356,6 +359,8 @@ const kit = (() => {
       const back = options.x?.log
         ? p => Math.exp(Math.log(xs[0]) + p * (Math.log(xs[1]) - Math.log(xs[0]))) : p => xs[0] + p * (xs[1] - xs[0]);
       const valueAt = clientX => back(Math.min(Math.max((clientX - svg.getBoundingClientRect().left - left) / w, 0), 1));
+      // All places at which any line has a point.
+      const stops = { x: [...new Set(shown.flatMap(one => one.x))].sort((a, b) => a - b) };
       const nearest = (one, x) => {
         let low = 0, high = one.x.length - 1;
         while (low < high) { const middle = (low + high) >> 1; if (one.x[middle] < x) low = middle + 1; else high = middle; }
@@ -367,11 +372,12 @@ const kit = (() => {
       }
       function look(x, clientX, clientY) {
         cursor = x;
-        const first = shown.find(one => one.x.length);
-        const there = first ? first.x[nearest(first, x)] : x;
+        const there = stops.x.length ? stops.x[nearest(stops, x)] : x;
         rule.setAttribute("x1", px(there)); rule.setAttribute("x2", px(there)); rule.setAttribute("visibility", "visible");
-        const lines = shown.filter(one => one.x.length).map(one => `${one.name}: ${format(options.y)(one.y[nearest(one, there)])}`);
-        showTip([`${options.x?.title ?? "x"} ${format(options.x)(there)}`, ...lines].join("\n"), clientX, clientY);
+        const label = options.label ?? ((one, i) => `${one.name}: ${format(options.y)(one.y[i])}`);
+        const lines = shown.filter(one => one.x.length).map(one => label(one, nearest(one, there), there)).filter(line => line !== null);
+        if (!options.label) lines.unshift(`${options.x?.title ?? "x"} ${format(options.x)(there)}`);
+        showTip(lines.join("\n"), clientX, clientY);
         return there;
       }
       let from = null;
@@ -392,11 +398,10 @@ const kit = (() => {
       svg.addEventListener("dblclick", () => { zoom = null; again(); });
       svg.addEventListener("keydown", e => {
         if (e.key === "Escape") { zoom = null; again(); return; }
-        const first = shown.find(one => one.x.length);
-        if (!first || !["ArrowLeft", "ArrowRight", "Enter"].includes(e.key)) return;
+        if (!stops.x.length || !["ArrowLeft", "ArrowRight", "Enter"].includes(e.key)) return;
         e.preventDefault();
-        const i = cursor === null ? 0 : nearest(first, cursor) + (e.key === "ArrowLeft" ? -1 : e.key === "ArrowRight" ? 1 : 0);
-        const x = first.x[Math.min(Math.max(i, 0), first.x.length - 1)];
+        const i = cursor === null ? 0 : nearest(stops, cursor) + (e.key === "ArrowLeft" ? -1 : e.key === "ArrowRight" ? 1 : 0);
+        const x = stops.x[Math.min(Math.max(i, 0), stops.x.length - 1)];
         if (e.key === "Enter") { options.pick?.(x); return; }
         const box = svg.getBoundingClientRect();
         look(x, box.left + px(x), box.top + top);
