@@ -44,14 +44,17 @@ impl<T: Real> OnVars<'_, T> {
         Value(vars.len() - 1)
     }
 
+    #[track_caller]
     fn var(self, x: Value) -> Var<T> {
         self.0.vars.borrow()[x.0].clone()
     }
 
+    #[track_caller]
     fn map(self, x: Value, f: impl FnOnce(&Var<T>) -> Var<T>) -> Value {
         self.value(f(&self.var(x)))
     }
 
+    #[track_caller]
     fn zip(self, a: Value, b: Value, f: impl FnOnce(&Var<T>, &Var<T>) -> Var<T>) -> Value {
         self.value(f(&self.var(a), &self.var(b)))
     }

@@ -8,6 +8,9 @@
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
+use crate::observe::hooks;
+use crate::var::no_grad;
+use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::{Real, Tensor};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +91,7 @@ impl<T: Real> Engine<T> {
         done: &mut dyn FnMut(&Node<T>, &mut Found<T>),
     ) -> Result<Found<T>, String> {
         for (root, g) in roots {
+            hooks::seeded(root, &g);
             self.propagate(&root.edge, g);
         }
         while let Some((id, Pending { node, grads })) = self.pending.pop_last() {
@@ -105,8 +109,10 @@ impl<T: Real> Engine<T> {
                      pass (hint: Backprop::retain_graph keeps them)"
                 )
             })?;
+            let running = hooks::rule_begins(&node);
             let mut input_grads = self.differentiate(&node, &*rule, grads)?;
             drop(rule);
+            hooks::rule_ended(&node);
             // Sums do not depend on the order in which a rule names its inputs.
             input_grads.0.sort_by_key(|g| g.at);
             input_grads.check(&node)?;
@@ -114,8 +120,13 @@ impl<T: Real> Engine<T> {
                 let input = &node.inputs()[at];
                 let s = input.shape;
                 let g = if *value.shape() == s { value } else { value.sum_to(s) };
-                self.propagate(&input.edge, g);
+                if is_observed() {
+                    self.propagate_observed(&node, at, g);
+                } else {
+                    self.propagate(&input.edge, g);
+                }
             }
+            drop(running);
             done(&node, &mut self.found);
         }
         Ok(self.found)
@@ -137,6 +148,27 @@ impl<T: Real> Engine<T> {
         }
         let inputs = self.recording.then_some(node.inputs());
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
+    }
+
+    /// [`Engine::propagate`] of the gradient of an input, which the observer is told of.
+    #[cold]
+    #[inline(never)]
+    fn propagate_observed(&mut self, node: &Arc<Node<T>>, at: usize, g: Var<T>) {
+        let edge = &node.inputs()[at].edge;
+        let (gradient, is_added) = (g.value().clone(), self.received(edge).is_some());
+        self.propagate(edge, g);
+        if let Some(sum) = self.received(edge) {
+            hooks::delivered((node, at), edge, &gradient, sum.value(), is_added);
+        }
+    }
+
+    /// The sum so far of the gradients of a variable.
+    fn received(&self, edge: &Edge<T>) -> Option<&Var<T>> {
+        match edge {
+            Edge::Constant => None,
+            Edge::Leaf(id) => self.found.get(id),
+            Edge::Node(node, output) => self.pending.get(&node.id())?.grads[*output].as_ref(),
+        }
     }
 
     /// Adds a gradient to that of a leaf, or of an output of an operation.
@@ -172,6 +204,21 @@ impl<T: Real> Engine<T> {
             sum.leaf_value_mut().add_assign(g.value());
         }
     }
+}
+
+/// The gradients that the rule of an operation returns, by input, in the shapes of the inputs. The rule is
+/// kept. `None` if it was dropped before, or is wrong.
+pub(crate) fn input_gradients<T: Real>(
+    node: &Arc<Node<T>>,
+    grads: Outputs<Option<Var<T>>>,
+) -> Option<Vec<(usize, Var<T>)>> {
+    let rule = node.rule(true)?;
+    let engine = Engine::new(true, false, Vec::new(), None);
+    let all = no_grad(|| engine.differentiate(node, &*rule, grads)).ok()?;
+    all.check(node).ok()?;
+    let in_shape =
+        |InputGrad { at, value, .. }: InputGrad<T>| (at, value.sum_to(node.inputs()[at].shape));
+    Some(all.0.into_iter().map(in_shape).collect())
 }
 
 /// The id of an input that is a leaf.

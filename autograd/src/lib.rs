@@ -26,6 +26,7 @@
 //! | operations | methods of [`Var`], implemented in [`ops`] |
 //! | operations of your own | [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
 //! | tests of gradients | [`check`] |
+//! | records of forward and backward passes | [`observe`] |
 #![forbid(unsafe_code)]
 
 mod algebra;
@@ -37,6 +38,7 @@ mod draw;
 mod engine;
 mod gradients;
 mod graph;
+pub mod observe;
 mod op;
 pub mod ops;
 mod shards;

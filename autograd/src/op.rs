@@ -3,10 +3,12 @@
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
+use crate::observe::hooks;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
 use std::array;
+use std::slice;
 use std::sync::Arc;
 
 /// # Operations of your own
@@ -51,6 +53,7 @@ impl<T: Real> Var<T> {
     /// assert_eq!(grads.get(&a).unwrap().item(), 9.0);
     /// assert_eq!(grads.get(&b).unwrap().item(), 30.0);
     /// ```
+    #[track_caller]
     pub fn from_op<'a, const N: usize, R>(
         name: &'static str,
         value: Tensor<T>,
@@ -61,14 +64,16 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let inputs = inputs.map(Into::into);
-        if !is_recorded(&inputs) {
-            return Var::constant(value);
+        let mut result = Var::constant(value);
+        if is_recorded(&inputs) {
+            let id = Id::reserve(1);
+            let rule = record(operands(id, &inputs));
+            let outputs = smallvec![*result.shape()];
+            let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
+            result.edge = Edge::Node(node, 0);
         }
-        let id = Id::reserve(1);
-        let rule = record(operands(id, &inputs));
-        let outputs = smallvec![*value.shape()];
-        let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
-        Var { value, edge: Edge::Node(node, 0) }
+        hooks::computed(name, &inputs, slice::from_ref(&result));
+        result
     }
 
     /// [`Var::from_op`] of an operation with several results: the rule gets the gradient of each,
@@ -92,6 +97,7 @@ impl<T: Real> Var<T> {
     /// let rest = &split_first(&x)[1];
     /// assert_eq!(rest.sum(..).backward().get(&x).unwrap().to_vec(), [0.0, 1.0, 1.0]);
     /// ```
+    #[track_caller]
     pub fn from_op_outputs<'a, const N: usize, R>(
         name: &'static str,
         values: Vec<Tensor<T>>,
@@ -102,17 +108,18 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
         let inputs = inputs.map(Into::into);
-        if !is_recorded(&inputs) {
-            return values.into_iter().map(Var::constant).collect();
+        let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
+        if is_recorded(&inputs) {
+            let id = Id::reserve(results.len());
+            let shapes = results.iter().map(|y| *y.shape()).collect();
+            let rule = record(operands(id, &inputs));
+            let node = ordinary(id, name, shapes, &inputs, move |cx, g| {
+                rule(cx, &g.iter().map(gradient).cloned().collect::<Vec<_>>())
+            });
+            connect(&mut results, &node);
         }
-        let id = Id::reserve(values.len());
-        let shapes = values.iter().map(|value| *value.shape()).collect();
-        let rule = record(operands(id, &inputs));
-        let node = ordinary(id, name, shapes, &inputs, move |cx, g| {
-            rule(cx, &g.iter().map(gradient).cloned().collect::<Vec<_>>())
-        });
-        let output = |(i, value)| Var { value, edge: Edge::Node(node.clone(), i) };
-        values.into_iter().enumerate().map(output).collect()
+        hooks::computed(name, &inputs, &results);
+        results
     }
 
     /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
@@ -133,6 +140,7 @@ impl<T: Real> Var<T> {
     /// let grads = sum_of(&[&a, &b, &a]).backward();
     /// assert_eq!(grads.get(&a).unwrap().item(), 2.0);
     /// ```
+    #[track_caller]
     pub fn from_op_list<R>(
         name: &'static str,
         value: Tensor<T>,
@@ -143,33 +151,37 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
-        if !is_recorded(&given) {
-            return Var::constant(value);
+        let mut result = Var::constant(value);
+        if is_recorded(&given) {
+            let op = Id::reserve(1);
+            let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
+            let rule = record(operands.collect());
+            let outputs = smallvec![*result.shape()];
+            let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
+            result.edge = Edge::Node(node, 0);
         }
-        let op = Id::reserve(1);
-        let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
-        let rule = record(operands.collect());
-        let outputs = smallvec![*value.shape()];
-        let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
-        Var { value, edge: Edge::Node(node, 0) }
+        hooks::computed(name, &given, slice::from_ref(&result));
+        result
     }
 
     /// The results `values` of a [`Fused`] operation on `inputs`. `record` is called as by
     /// [`Var::from_op`].
+    #[track_caller]
     pub fn from_fused<'a, const N: usize, const M: usize, F: Fused<T, M>>(
         values: [Tensor<T>; M],
         inputs: [impl Into<Option<&'a Var<T>>>; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
         let inputs = inputs.map(Into::into);
-        if !is_recorded(&inputs) {
-            return values.map(Var::constant);
+        let mut results = values.map(Var::constant);
+        if is_recorded(&inputs) {
+            let shapes = results.iter().map(|y| *y.shape()).collect();
+            let id = Id::reserve(M);
+            let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
+            connect(&mut results, &node);
         }
-        let shapes = values.iter().map(|value| *value.shape()).collect();
-        let id = Id::reserve(M);
-        let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
-        let mut i = 0..;
-        values.map(|value| Var { value, edge: Edge::Node(node.clone(), i.next().unwrap_or(0)) })
+        hooks::computed(F::NAME, &inputs, &results);
+        results
     }
 }
 
@@ -302,6 +314,9 @@ impl<T: Real> Operand<'_, T> {
     /// assert_eq!(y.backward().get(&a).unwrap().item(), 2.0);
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
+        if condition && self.var.is_some() {
+            hooks::saved(self.at);
+        }
         Slot {
             op: self.op,
             at: self.var.map(|_| self.at),
@@ -567,6 +582,13 @@ fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
     given
         .extend(inputs.iter().flatten().map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }));
     given
+}
+
+/// Makes variables the outputs of a node.
+fn connect<T: Real>(results: &mut [Var<T>], node: &Arc<Node<T>>) {
+    for (i, result) in results.iter_mut().enumerate() {
+        result.edge = Edge::Node(node.clone(), i);
+    }
 }
 
 /// The gradient of an output, as a rule gets it.

@@ -3,6 +3,7 @@
 use crate::backprop::Backprop;
 use crate::gradients::Gradients;
 use crate::graph::Var;
+use crate::observe::in_lane;
 use retrograd_tensor::{Real, par};
 
 /// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, with all
@@ -62,7 +63,7 @@ pub fn sharded<T: Real>(
     };
     let mut losses = Vec::with_capacity(parts.len());
     let mut gradients = vec![None; counts.len()];
-    let computed = par::shards(parts.len(), part);
+    let computed = par::shards(parts.len(), |k| in_lane(parts[k], || part(k)));
     let _span = par::span("sum of gradients");
     for (&i, part) in parts.iter().zip(computed) {
         match part {

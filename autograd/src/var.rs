@@ -17,6 +17,7 @@ impl<T: Real> Var<T> {
     /// let w = Var::leaf(Tensor::from([1.0f32, 2.0]));
     /// assert!(w.is_tracked() && w.node().is_none());
     /// ```
+    #[track_caller]
     pub fn leaf(value: Tensor<T>) -> Var<T> {
         Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
@@ -29,6 +30,7 @@ impl<T: Real> Var<T> {
     /// let x = Var::constant(Tensor::from([1.0f32, 2.0]));
     /// assert!(!x.is_tracked() && !x.exp().is_tracked());
     /// ```
+    #[track_caller]
     pub fn constant(value: Tensor<T>) -> Var<T> {
         Var { value, edge: Edge::Constant }
     }
@@ -40,6 +42,7 @@ impl<T: Real> Var<T> {
     /// let half = Var::scalar(0.5f32);
     /// assert_eq!((half.rank(), half.item()), (0, 0.5));
     /// ```
+    #[track_caller]
     pub fn scalar(x: T) -> Var<T> {
         Var::constant(Tensor::scalar(x))
     }
@@ -115,11 +118,13 @@ impl<T: Real> Var<T> {
     /// let y = &x * &x.detach(); // the second factor is a constant
     /// assert_eq!(y.backward().get(&x).unwrap().item(), 3.0);
     /// ```
+    #[track_caller]
     pub fn detach(&self) -> Var<T> {
         Var::constant(self.value.clone())
     }
 
     /// The result of an identity: the variable itself, or a constant if gradients are disabled.
+    #[track_caller]
     pub(crate) fn unchanged(&self) -> Var<T> {
         if grad_enabled() { self.clone() } else { self.detach() }
     }
@@ -209,6 +214,7 @@ impl<T: Real> Var<T> {
 }
 
 impl<T: Real> From<Tensor<T>> for Var<T> {
+    #[track_caller]
     fn from(value: Tensor<T>) -> Self {
         Var::constant(value)
     }

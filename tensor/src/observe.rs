@@ -18,12 +18,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 ///
 /// A method may compute with tensors: it is called without an observer, so that is not reported.
 pub trait Observer: Any + Send + Sync {
-    /// A block of so many bytes is used from now on. The size is that of the block's class, as in
-    /// [`PoolStats::live`](crate::storage::PoolStats::live).
-    fn allocated(&self, _bytes: usize) {}
+    /// A block of so many bytes at an address is used from now on. The size is that of the block's class,
+    /// as in [`PoolStats::live`](crate::storage::PoolStats::live).
+    fn allocated(&self, _address: usize, _bytes: usize) {}
 
-    /// A block of so many bytes is no longer used.
-    fn freed(&self, _bytes: usize) {}
+    /// A block is no longer used.
+    fn freed(&self, _address: usize, _bytes: usize) {}
 
     /// The driver of a kernel was called, and has ended.
     fn kernel(&self, _call: &KernelCall) {}
@@ -185,12 +185,12 @@ mod tests {
     }
 
     impl Observer for Bytes {
-        fn allocated(&self, bytes: usize) {
+        fn allocated(&self, _: usize, bytes: usize) {
             self.allocated.fetch_add(bytes, Relaxed);
             // Not reported, neither from here nor from other threads.
             par::shards(2, |_| Tensor::<f32>::zeros([100]));
         }
-        fn freed(&self, bytes: usize) {
+        fn freed(&self, _: usize, bytes: usize) {
             self.freed.fetch_add(bytes, Relaxed);
         }
     }

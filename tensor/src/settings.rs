@@ -201,7 +201,7 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 /// struct Allocations(AtomicUsize);
 ///
 /// impl Observer for Allocations {
-///     fn allocated(&self, _bytes: usize) {
+///     fn allocated(&self, _address: usize, _bytes: usize) {
 ///         self.0.fetch_add(1, Relaxed);
 ///     }
 /// }

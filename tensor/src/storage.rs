@@ -192,14 +192,14 @@ impl Block {
         };
         let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
         PEAK.fetch_max(live, Relaxed);
-        observe::report(|observer| observer.allocated(bytes));
+        observe::report(|observer| observer.allocated(block.start.addr().get(), bytes));
         Some(block)
     }
 
     fn give_back(self) {
         let bytes = class_bytes(self.class as usize);
         LIVE.fetch_sub(bytes, Relaxed);
-        observe::report(|observer| observer.freed(bytes));
+        observe::report(|observer| observer.freed(self.start.addr().get(), bytes));
         let class = self.class as usize;
         let mut free = FREE[class].lock().unwrap_or_else(|e| e.into_inner());
         // If the list cannot grow, free the block instead of aborting.

@@ -428,6 +428,20 @@ impl<T: Element> Tensor<T> {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 
+    /// The address of the storage: equal for tensors that share it, and that of
+    /// [`Observer::allocated`](crate::observe::Observer::allocated). It identifies the storage while this
+    /// tensor exists.
+    #[doc(hidden)]
+    pub fn storage_address(&self) -> usize {
+        self.storage.as_ptr().addr()
+    }
+
+    /// The number of tensors that share the storage, this one included.
+    #[doc(hidden)]
+    pub fn storage_owners(&self) -> usize {
+        Arc::strong_count(&self.storage)
+    }
+
     /// The elements of a contiguous tensor.
     ///
     /// # Panics

@@ -199,6 +199,7 @@ impl<T: Real> Var<T> {
 }
 
 /// The node of a remainder `y = a - n · b` with a whole number `n`, which is constant.
+#[track_caller]
 fn rest_of_division<T: Real>(
     name: &'static str,
     value: Tensor<T>,
@@ -217,6 +218,7 @@ fn rest_of_division<T: Real>(
 
 /// The node of a maximum or minimum. `selected` tells where each operand equals the result: false
 /// for both where one is NaN.
+#[track_caller]
 fn selection<T: Real>(
     name: &'static str,
     value: Tensor<T>,
@@ -258,6 +260,7 @@ fn selection<T: Real>(
 )]
 pub trait VarOrNumber<T: Real> {
     /// The operand as a variable: that of a number is a constant of rank 0.
+    #[track_caller]
     fn into_var(self) -> Var<T>;
 
     /// `left` and this operand, in this order, combined by an operator.
@@ -267,6 +270,7 @@ pub trait VarOrNumber<T: Real> {
 }
 
 impl<T: Real> VarOrNumber<T> for T {
+    #[track_caller]
     fn into_var(self) -> Var<T> {
         Var::scalar(self)
     }
@@ -282,6 +286,7 @@ impl<T: Real> VarOrNumber<T> for T {
 }
 
 impl<T: Real> VarOrNumber<T> for &Var<T> {
+    #[track_caller]
     fn into_var(self) -> Var<T> {
         self.clone()
     }
@@ -297,6 +302,7 @@ impl<T: Real> VarOrNumber<T> for &Var<T> {
 }
 
 impl<T: Real> VarOrNumber<T> for Var<T> {
+    #[track_caller]
     fn into_var(self) -> Var<T> {
         self
     }

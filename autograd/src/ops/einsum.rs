@@ -8,18 +8,23 @@ impl<T: Real> Operand for Var<T> {
     fn shape(&self) -> Shape {
         *Var::shape(self)
     }
+    #[track_caller]
     fn permute(&self, axes: &[isize]) -> Self {
         Var::permute(self, axes)
     }
+    #[track_caller]
     fn reshape(&self, dims: &[usize]) -> Self {
         Var::reshape(self, dims)
     }
+    #[track_caller]
     fn sum_axis(&self, axis: isize) -> Self {
         self.sum(axis)
     }
+    #[track_caller]
     fn diagonal(&self, a: isize, b: isize) -> Self {
         Var::diagonal(self, a, b, 0)
     }
+    #[track_caller]
     fn matmul(&self, other: &Self) -> Self {
         Var::matmul(self, other)
     }

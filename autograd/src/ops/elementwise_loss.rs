@@ -24,6 +24,7 @@ fn check_shapes<T: Real>(op: &'static str, x: &Var<T>, target: &Var<T>) {
 }
 
 /// The reduction of the losses of all elements.
+#[track_caller]
 fn reduced<T: Real>(losses: &Var<T>, reduction: Reduction) -> Var<T> {
     match reduction {
         Reduction::None => losses.clone(),
@@ -37,6 +38,7 @@ fn reduced<T: Real>(losses: &Var<T>, reduction: Reduction) -> Var<T> {
 }
 
 /// `1 - x`
+#[track_caller]
 fn one_minus<T: Real>(x: &Var<T>) -> Var<T> {
     x.neg().add_scalar(T::ONE)
 }

@@ -4,11 +4,13 @@ use crate::graph::{InputGrads, Var};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
+#[track_caller]
 fn zeros<T: Real>(shape: &Shape) -> Var<T> {
     Var::constant(Tensor::zeros(shape))
 }
 
 /// A table of zeros to whose rows at the indices the rows of `g` are added; its adjoint is embedding.
+#[track_caller]
 fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: &Shape) -> Var<T> {
     let value = Tensor::embedding_vjp(g.value(), index, table[0]);
     Var::from_op("embedding_adjoint", value, [g], |[x]| {

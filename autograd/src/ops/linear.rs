@@ -55,6 +55,7 @@ impl<T: Real> Var<T> {
 
     /// Records the node of a linear layer with the result `value`; `bias` and `residual` are
     /// optional addends.
+    #[track_caller]
     fn linear_of(
         &self,
         value: Tensor<T>,
@@ -287,6 +288,7 @@ impl<T: Real> Fused<T> for FeedForward<T> {
 }
 
 /// `gᵀ · x`: the gradient of the weight of a linear layer, where `g` is the gradient of the output.
+#[track_caller]
 fn weight_gradient<T: Real>(x: &Tensor<T>, g: &Tensor<T>) -> Var<T> {
     of_right_transposed(&Var::constant(x.clone()), &Var::constant(g.clone()))
 }

@@ -82,6 +82,7 @@ impl Rows {
     }
 
     /// The logits as a matrix, `[rows, classes]`.
+    #[track_caller]
     fn flat<T: Real>(&self, logits: &Var<T>, axis: isize) -> Var<T> {
         let rank = logits.rank() as isize;
         let axis = if axis < 0 { rank + axis } else { axis };
@@ -91,6 +92,7 @@ impl Rows {
 
     /// The loss of log-probabilities `[rows, classes]`, in ordinary operations. What does not count is
     /// left out by selection: it may be NaN, or minus infinity.
+    #[track_caller]
     fn loss<T: Real>(
         &self,
         logs: &Var<T>,

@@ -7,11 +7,13 @@ use retrograd_tensor::ops::matmul::matmul_shape;
 
 /// The gradient of `Wᵀ` in `x · W`, given the gradient `g` of the product, for a matrix `W` whose
 /// transpose is contiguous.
+#[track_caller]
 pub(super) fn of_right_transposed<T: Real>(x: &Var<T>, g: &Var<T>) -> Var<T> {
     rows(g).t().matmul(&rows(x))
 }
 
 /// The leading axes as one.
+#[track_caller]
 fn rows<T: Real>(x: &Var<T>) -> Var<T> {
     let [leading @ .., last] = &x.shape()[..] else { unreachable!("an axis at least") };
     if leading.len() == 1 { x.clone() } else { x.reshape([leading.iter().product(), *last]) }

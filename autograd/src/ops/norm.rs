@@ -207,6 +207,7 @@ impl<'a> Over<'a> {
     }
 
     /// The normalised axes as one.
+    #[track_caller]
     fn flat<T: Real>(&self, x: &Var<T>) -> Var<T> {
         x.reshape(self.and(&[self.normalized.iter().product()]))
     }

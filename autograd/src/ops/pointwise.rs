@@ -125,6 +125,7 @@ impl<T: Real> PointwiseFn<T> {
 }
 
 impl<T: Real, P: Pointwise<T>> From<P> for PointwiseFn<T> {
+    #[track_caller]
     fn from(op: P) -> Self {
         PointwiseFn(Arc::new(op))
     }
@@ -156,6 +157,7 @@ impl<T: Real, P: Pointwise<T>> DynPointwise<T> for P {
     fn name(&self) -> &'static str {
         P::NAME
     }
+    #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
         x.map(*self)
     }

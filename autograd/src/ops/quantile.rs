@@ -65,6 +65,7 @@ impl<T: Real> Var<T> {
 }
 
 /// `y`, and NaN where the last element in order is, which is the largest.
+#[track_caller]
 fn nan_where_last_is<T: Real>(lines: &Var<T>, y: &Var<T>) -> Var<T> {
     let last = lines.select(-1, lines.size(-1) - 1);
     Var::where_(&last.value().isnan(), &last, y)

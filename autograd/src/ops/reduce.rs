@@ -7,11 +7,13 @@ use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
 
 /// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
+#[track_caller]
 pub(super) fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
     g.reshape(to.reduced(axes, true)).broadcast_to(to)
 }
 
 /// Records the node of a sum along `axes`.
+#[track_caller]
 fn sum_node<T: Real>(name: &'static str, x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
     Var::from_op(name, value, [x], |[x]| {
         let x = x.slot();
@@ -66,6 +68,7 @@ impl<T: Real> Fused<T> for Cumprod<T> {
 
 /// The product over `axes`: the first half of the elements is multiplied by the second until one is
 /// left.
+#[track_caller]
 fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
     let out = x.shape().reduced(axes, false);
     let order = axes.moved_last(x.rank());
@@ -84,6 +87,7 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
 
 /// Records the node of a maximum or minimum. The gradient goes to the element that `arg` (argmax or
 /// argmin) selects: the first of equal elements.
+#[track_caller]
 fn selection<T: Real>(
     name: &'static str,
     x: &Var<T>,

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 /// The node of values that replace elements: `from` has the position on the axis of the value that each
 /// element of the result is, or -1.
+#[track_caller]
 fn selection<T: Real, I: Integer>(
     name: &'static str,
     (value, from): (Tensor<T>, Tensor<i64>),

@@ -11,6 +11,7 @@ use std::ops::RangeBounds;
 /// # Views
 impl<T: Real> Var<T> {
     /// The node of a reshape, whose result is `value`.
+    #[track_caller]
     fn reshaped(&self, value: Tensor<T>) -> Var<T> {
         Var::from_op("reshape", value, [self], |[x]| {
             let x = x.slot();
@@ -26,6 +27,7 @@ impl<T: Real> Var<T> {
     }
 
     /// The view `value`, which is `layout` over the contiguous elements of this.
+    #[track_caller]
     fn strided_as(&self, name: &'static str, value: Tensor<T>, layout: Layout) -> Var<T> {
         Var::from_op(name, value, [self], |[x]| {
             let x = x.slot();

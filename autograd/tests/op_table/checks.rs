@@ -2,6 +2,7 @@
 
 use crate::draw::{Case, Domain};
 use crate::layouts::{Kind, lay};
+use crate::record::check_record;
 use crate::table::{Row, Second, Typed};
 use retrograd_autograd::check::{self, Check, CheckError, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Var, grad, no_grad};
@@ -11,11 +12,12 @@ use retrograd_tensor::{Shape, Tensor, with_threads};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names of all checks.
-pub const CHECKS: [&str; 14] = [
+pub const CHECKS: [&str; 15] = [
     "differences",
     "five-point",
     "second",
     "definition",
+    "record",
     "layouts",
     "expanded",
     "cotangents",
@@ -166,6 +168,7 @@ pub fn check(row: &Row, case: &Case, done: &mut Done) -> Verdict {
     tracking::<f32>(row, case, done)?;
     aliases(row, case, done)?;
     levels(row, case, done, "levels")?;
+    record(row, case, done)?;
     differences(row, case, done)
 }
 
@@ -183,6 +186,13 @@ fn definition(row: &Row, case: &Case, done: &mut Done) -> Verdict {
         }
         Err(e) => fail("definition", e.to_string()),
     }
+}
+
+/// A record changes no bit, and names every operation and its formula.
+fn record(row: &Row, case: &Case, done: &mut Done) -> Verdict {
+    count(done, "record");
+    let x: Vec<Var<f64>> = operands::<f64>(row, case).into_iter().map(Var::leaf).collect();
+    check_record(row, case, &x).or_else(|text| fail("record", text))
 }
 
 /// Values and gradients do not depend on the layouts of inputs and cotangents.

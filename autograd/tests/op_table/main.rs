@@ -10,6 +10,7 @@ mod complete;
 mod draw;
 mod fused;
 mod layouts;
+mod record;
 mod special;
 mod table;
 mod wrong;

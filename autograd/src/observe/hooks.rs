@@ -1,0 +1,128 @@
+//! The places of the library from which a recorder is told what happens. Each costs one read of a static
+//! variable if the process has no observer.
+
+use super::recorder::{Call, Recorder};
+use crate::graph::{Edge, Id, Node, Var};
+use retrograd_tensor::observe::{is_observed, report};
+use retrograd_tensor::{Real, Shape, Tensor};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::sync::Arc;
+
+thread_local! {
+    /// Inputs that the operation being recorded has saved so far.
+    static SAVED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// The operation whose rule runs on this thread, by the id of its node.
+    static RULE: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// Calls `f` with the recorder of this thread, if there is one.
+#[cold]
+fn tell(f: impl FnOnce(&Recorder)) {
+    report(|observer| {
+        let any: &dyn Any = observer;
+        if let Some(recorder) = any.downcast_ref::<Recorder>() {
+            f(recorder);
+        }
+    });
+}
+
+/// An operation saves the value of an input, by its position among those that were given.
+#[inline]
+pub(crate) fn saved(input: usize) {
+    if is_observed() {
+        SAVED.with_borrow_mut(|saved| saved.push(input));
+    }
+}
+
+/// An operation has computed its results.
+#[inline]
+#[track_caller]
+pub(crate) fn computed<T: Real>(
+    name: &'static str,
+    inputs: &[Option<&Var<T>>],
+    results: &[Var<T>],
+) {
+    if is_observed() {
+        tell_computed(name, inputs, results, Location::caller());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_computed<T: Real>(
+    name: &'static str,
+    inputs: &[Option<&Var<T>>],
+    results: &[Var<T>],
+    location: &'static Location<'static>,
+) {
+    let saved = SAVED.take();
+    tell(|recorder| {
+        let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
+        recorder.computed(&Call {
+            name,
+            inputs: &inputs,
+            results,
+            saved,
+            location,
+            rule: RULE.get(),
+        });
+    });
+}
+
+/// A backward pass begins at a variable.
+#[inline]
+pub(crate) fn seeded<T: Real>(root: &Var<T>, g: &Var<T>) {
+    if is_observed() {
+        tell(|recorder| recorder.seeded(root, g));
+    }
+}
+
+/// The rule of an operation is called.
+#[inline]
+pub(crate) fn rule_begins<T: Real>(node: &Arc<Node<T>>) -> Option<RunningRule> {
+    if !is_observed() {
+        return None;
+    }
+    tell(|recorder| recorder.rule_began(node));
+    Some(RunningRule(RULE.replace(Some(node.id()))))
+}
+
+/// A rule whose gradients are not propagated yet. What is computed until this value is dropped belongs to
+/// its operation.
+pub(crate) struct RunningRule(Option<Id>);
+
+impl Drop for RunningRule {
+    fn drop(&mut self) {
+        RULE.set(self.0);
+    }
+}
+
+/// A rule has returned, and was dropped.
+#[inline]
+pub(crate) fn rule_ended<T: Real>(node: &Arc<Node<T>>) {
+    if is_observed() {
+        tell(|recorder| recorder.rule_ended(node));
+    }
+}
+
+/// The gradient of an input is propagated. `sum` is what its variable has received so far, this
+/// gradient included.
+#[inline]
+pub(crate) fn delivered<T: Real>(
+    from: (&Arc<Node<T>>, usize),
+    edge: &Edge<T>,
+    gradient: &Tensor<T>,
+    sum: &Tensor<T>,
+    is_added: bool,
+) {
+    if is_observed() {
+        tell(|recorder| recorder.delivered(from, edge, gradient, sum, is_added));
+    }
+}
+
+/// The shapes of the inputs of a node.
+pub(super) fn input_shapes<T: Real>(node: &Node<T>) -> impl Iterator<Item = (&Edge<T>, Shape)> {
+    node.inputs().iter().map(|input| (&input.edge, *input.shape()))
+}

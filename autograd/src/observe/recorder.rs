@@ -1,0 +1,454 @@
+//! The observer that makes a [`Recording`].
+
+use super::hooks::input_shapes;
+use super::lane::lane;
+use super::recording::{
+    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
+};
+use crate::graph::{Edge, Id, Node, Var};
+use retrograd_tensor::observe::{KernelCall, Observer};
+use retrograd_tensor::settings::with_observer;
+use retrograd_tensor::storage::pool_stats;
+use retrograd_tensor::{Real, Tensor};
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Debug};
+use std::mem;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+/// Records the operations and events of a closure.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_autograd::observe::{Recorder, What};
+/// use retrograd_tensor::Tensor;
+///
+/// let x = Var::leaf(Tensor::scalar(0.5f32));
+/// let (grads, recording) = Recorder::new().record(|| x.tanh().square().backward());
+/// let names: Vec<_> = recording.operations.iter().map(|op| op.name).collect();
+/// assert_eq!(names, ["tanh", "square"]);
+/// let rules = recording.events.iter().filter_map(|event| match event.what {
+///     What::RuleBegan(op) => Some(recording.operations[op].name),
+///     _ => None,
+/// });
+/// assert_eq!(rules.collect::<Vec<_>>(), ["square", "tanh"]);
+/// assert!(grads.get(&x).is_some());
+/// ```
+#[derive(Default)]
+pub struct Recorder {
+    state: Mutex<State>,
+    watch: Option<Box<Watch>>,
+}
+
+type Watch = dyn Fn(&Seen<'_>) + Send + Sync;
+
+/// Values at the moment of an event: [`Tensor`]s of f32 or f64, if nothing else is said.
+pub enum Seen<'a> {
+    /// An operation was computed.
+    Computed {
+        /// Its number.
+        operation: usize,
+        /// Its name.
+        name: &'static str,
+        /// The sources of its inputs.
+        sources: Vec<Source>,
+        /// The values of its inputs, constants included.
+        inputs: Vec<&'a dyn Any>,
+        /// Its results.
+        results: Vec<&'a dyn Any>,
+    },
+    /// A backward pass began.
+    Seeded {
+        /// The number of the event.
+        event: usize,
+        /// The variable, a [`Var`] of f32 or f64.
+        root: &'a dyn Any,
+        /// Its gradient, which was given.
+        gradient: &'a dyn Any,
+    },
+    /// A gradient was propagated.
+    Delivered {
+        /// The number of the event.
+        event: usize,
+        /// The gradient.
+        gradient: &'a dyn Any,
+        /// The sum of what the variable has received so far.
+        sum: &'a dyn Any,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    recording: Recording,
+    began: Option<Instant>,
+    /// Bytes in use, beyond those at the beginning.
+    grown: isize,
+    /// The numbers of operations by the ids of their results, with the position of the result.
+    by_id: HashMap<Id, (usize, usize)>,
+    /// What was computed into the memory at an address that is in use.
+    by_address: HashMap<usize, Made>,
+    /// Addresses of saved tensors.
+    kept: HashSet<usize>,
+    lanes: HashMap<(ThreadId, usize), Lane>,
+}
+
+/// Who wrote the memory of a tensor.
+#[derive(Clone, Copy)]
+enum Made {
+    Leaf(Id),
+    /// The number of an operation.
+    By(usize),
+}
+
+/// What has happened in a lane since its last event.
+#[derive(Default)]
+struct Lane {
+    since: Option<Instant>,
+    kernels: Vec<KernelCall>,
+    freed: usize,
+}
+
+/// An operation that has computed its results.
+pub(super) struct Call<'a, T: Real> {
+    pub(super) name: &'static str,
+    pub(super) inputs: &'a [&'a Var<T>],
+    pub(super) results: &'a [Var<T>],
+    /// Positions of saved inputs.
+    pub(super) saved: Vec<usize>,
+    pub(super) location: &'static Location<'static>,
+    /// The operation whose rule called it.
+    pub(super) rule: Option<Id>,
+}
+
+impl Recorder {
+    /// A recorder of operations, times and memory, without values.
+    pub fn new() -> Recorder {
+        Recorder::default()
+    }
+
+    /// Also passes the values of operations and gradients to `watch`, at the moment of their event. A
+    /// tensor that it keeps is copied where the computation would change it in place.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_autograd::observe::{Recorder, Seen};
+    /// use retrograd_tensor::Tensor;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let largest = Arc::new(Mutex::new(0.0f32));
+    /// let seen = largest.clone();
+    /// let recorder = Recorder::new().watching(move |event| {
+    ///     if let Seen::Computed { results, .. } = event
+    ///         && let Some(value) = results[0].downcast_ref::<Tensor<f32>>()
+    ///     {
+    ///         let mut largest = seen.lock().unwrap();
+    ///         *largest = largest.max(value.max(..).item());
+    ///     }
+    /// });
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// recorder.record(|| x.exp().ln().sum(..));
+    /// assert_eq!(*largest.lock().unwrap(), 2.0f32.exp());
+    /// ```
+    pub fn watching(mut self, watch: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Recorder {
+        self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// Runs `f` and records it: what this thread does, and all work that it distributes. Results have the
+    /// bits that they have without a record.
+    ///
+    /// A record inside of a record is independent of it, and the outer one does not see what the inner
+    /// one sees.
+    pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
+        let recorder = Arc::new(self);
+        {
+            let mut state = recorder.state();
+            state.recording.live = pool_stats().live;
+            state.began = Some(Instant::now());
+        }
+        let result = with_observer(recorder.clone(), f);
+        let mut state = recorder.state();
+        let mut recording = mem::take(&mut state.recording);
+        recording.seconds = state.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        (result, recording)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn computed<T: Real>(&self, call: &Call<'_, T>) {
+        let (operation, sources) = {
+            let mut state = self.state();
+            let operation = state.computed(call);
+            let inputs = &state.recording.operations[operation].inputs;
+            (operation, inputs.iter().map(|input| input.source).collect())
+        };
+        if let Some(watch) = &self.watch {
+            watch(&Seen::Computed {
+                operation,
+                name: call.name,
+                sources,
+                inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
+                results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
+            });
+            self.state().lane().rest();
+        }
+    }
+
+    pub(super) fn seeded<T: Real>(&self, root: &Var<T>, g: &Var<T>) {
+        let event = {
+            let mut state = self.state();
+            let Some(to) = state.target(&root.edge) else { return };
+            state.event(What::Seeded(to));
+            state.recording.events.len() - 1
+        };
+        if let Some(watch) = &self.watch {
+            watch(&Seen::Seeded { event, root, gradient: g.value() });
+            self.state().lane().rest();
+        }
+    }
+
+    pub(super) fn rule_began<T: Real>(&self, node: &Arc<Node<T>>) {
+        let mut state = self.state();
+        let operation = state.known(node);
+        state.event(What::RuleBegan(operation));
+    }
+
+    pub(super) fn rule_ended<T: Real>(&self, node: &Arc<Node<T>>) {
+        let mut state = self.state();
+        let operation = state.known(node);
+        let Lane { since, kernels, freed } = mem::take(state.lane());
+        let record = &mut state.recording.operations[operation];
+        record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        record.rule_kernels.extend(kernels);
+        state.event(What::RuleEnded { operation, freed });
+    }
+
+    pub(super) fn delivered<T: Real>(
+        &self,
+        (node, input): (&Arc<Node<T>>, usize),
+        edge: &Edge<T>,
+        gradient: &Tensor<T>,
+        sum: &Tensor<T>,
+        is_added: bool,
+    ) {
+        let event = {
+            let mut state = self.state();
+            let from = state.known(node);
+            let Some(to) = state.target(edge) else { return };
+            // Additions are work of the backward pass of this operation.
+            let Lane { since, kernels, .. } = mem::take(state.lane());
+            let record = &mut state.recording.operations[from];
+            record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+            record.rule_kernels.extend(kernels);
+            state.event(What::Delivered { from, input, to, is_added });
+            state.recording.events.len() - 1
+        };
+        if let Some(watch) = &self.watch {
+            watch(&Seen::Delivered { event, gradient, sum });
+            self.state().lane().rest();
+        }
+    }
+}
+
+impl Lane {
+    /// The time until now belongs to no event.
+    fn rest(&mut self) {
+        self.since = Some(Instant::now());
+    }
+}
+
+impl State {
+    fn lane(&mut self) -> &mut Lane {
+        self.lanes.entry((thread::current().id(), lane())).or_default()
+    }
+
+    fn event(&mut self, what: What) {
+        let live = self.recording.live.saturating_add_signed(self.grown);
+        let at = self.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        self.recording.events.push(Event { what, lane: lane(), at, live });
+        *self.lane() = Lane { since: Some(Instant::now()), ..Lane::default() };
+    }
+
+    fn computed<T: Real>(&mut self, call: &Call<'_, T>) -> usize {
+        let operation = self.recording.operations.len();
+        let inputs: Vec<OperandRecord> = call
+            .inputs
+            .iter()
+            .map(|x| OperandRecord { source: self.source(x), shape: *x.shape() })
+            .collect();
+        let saved = self.saved(call);
+        let Lane { since, kernels, .. } = mem::take(self.lane());
+        let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let id = call.results.first().and_then(Var::id);
+        let rule_of = call.rule.and_then(|id| Some(self.by_id.get(&id)?.0));
+        if let Some(rule_of) = rule_of {
+            // It is a part of the rule.
+            let record = &mut self.recording.operations[rule_of];
+            record.rule_seconds += seconds;
+            record.rule_kernels.extend(kernels.iter().cloned());
+        }
+        self.recording.operations.push(Operation {
+            id,
+            name: call.name,
+            shapes: call.results.iter().map(|y| *y.shape()).collect(),
+            dtype: T::DTYPE,
+            inputs,
+            location: Some(call.location),
+            lane: lane(),
+            rule_of,
+            saved,
+            seconds,
+            kernels,
+            rule_seconds: 0.0,
+            rule_kernels: Vec::new(),
+        });
+        for (i, result) in call.results.iter().enumerate() {
+            if let Some(id) = result.id() {
+                self.by_id.insert(id, (operation, i));
+            }
+            self.by_address.insert(result.value().storage_address(), Made::By(operation));
+        }
+        self.event(What::Computed(operation));
+        operation
+    }
+
+    /// The inputs that were saved, and the results that something besides the variable keeps.
+    fn saved<T: Real>(&mut self, call: &Call<'_, T>) -> Vec<SavedTensor> {
+        let tensor = |which, x: &Tensor<T>, is_shared| SavedTensor {
+            which,
+            shape: *x.shape(),
+            bytes: x.numel() * size_of::<T>(),
+            is_shared,
+        };
+        let mut all = Vec::new();
+        for &at in &call.saved {
+            let x = call.inputs[at].value();
+            let address = x.storage_address();
+            let is_leaf = matches!(self.by_address.get(&address), Some(Made::Leaf(_)));
+            let is_new = self.kept.insert(address);
+            all.push(tensor(Which::Input(at), x, is_leaf || !is_new));
+        }
+        for (i, y) in call.results.iter().map(Var::value).enumerate() {
+            let is_view = call.inputs.iter().any(|x| x.value().shares_storage(y));
+            if !is_view && y.storage_owners() > 1 && call.results[i].is_tracked() {
+                self.kept.insert(y.storage_address());
+                all.push(tensor(Which::Output(i), y, false));
+            }
+        }
+        all
+    }
+
+    fn source<T: Real>(&mut self, x: &Var<T>) -> Source {
+        let address = x.value().storage_address();
+        match &x.edge {
+            Edge::Leaf(id) => {
+                self.by_address.insert(address, Made::Leaf(*id));
+                Source::Leaf(*id)
+            }
+            Edge::Node(node, output) => Source::Output(self.known(node), *output),
+            Edge::Constant => Source::Constant(match self.by_address.get(&address) {
+                None => Constant::Made,
+                Some(Made::Leaf(id)) => Constant::DetachedLeaf(*id),
+                Some(&Made::By(operation)) => self.constant_of(operation),
+            }),
+        }
+    }
+
+    fn constant_of(&self, operation: usize) -> Constant {
+        let Operation { id, inputs, .. } = &self.recording.operations[operation];
+        let is_tracked = |x: &OperandRecord| !matches!(x.source, Source::Constant(_));
+        match id {
+            Some(_) => Constant::DetachedResult(operation),
+            None if inputs.iter().any(is_tracked) => Constant::GradDisabled(operation),
+            None => Constant::Computed(operation),
+        }
+    }
+
+    fn target<T: Real>(&mut self, edge: &Edge<T>) -> Option<Target> {
+        match edge {
+            Edge::Constant => None,
+            Edge::Leaf(id) => Some(Target::Leaf(*id)),
+            Edge::Node(node, output) => Some(Target::Output(self.known(node), *output)),
+        }
+    }
+
+    /// The number of an operation, which may have been computed before the record began.
+    fn known<T: Real>(&mut self, node: &Arc<Node<T>>) -> usize {
+        if let Some((operation, _)) = self.by_id.get(&node.id()) {
+            return *operation;
+        }
+        let source = |edge: &Edge<T>, this: &State| match edge {
+            Edge::Constant => Source::Constant(Constant::Made),
+            Edge::Leaf(id) => Source::Leaf(*id),
+            Edge::Node(node, output) => match this.by_id.get(&node.id()) {
+                Some((operation, _)) => Source::Output(*operation, *output),
+                // Its own record follows when its rule is called.
+                None => Source::Constant(Constant::Made),
+            },
+        };
+        let inputs = input_shapes(node);
+        let inputs = inputs
+            .map(|(edge, shape)| OperandRecord { source: source(edge, self), shape })
+            .collect();
+        let operation = self.recording.operations.len();
+        self.by_id.insert(node.id(), (operation, 0));
+        self.recording.operations.push(Operation {
+            id: Some(node.id()),
+            name: node.name(),
+            shapes: node.outputs().to_vec(),
+            dtype: T::DTYPE,
+            inputs,
+            location: None,
+            lane: lane(),
+            rule_of: None,
+            saved: Vec::new(),
+            seconds: 0.0,
+            kernels: Vec::new(),
+            rule_seconds: 0.0,
+            rule_kernels: Vec::new(),
+        });
+        operation
+    }
+}
+
+impl Observer for Recorder {
+    fn allocated(&self, address: usize, bytes: usize) {
+        let mut state = self.state();
+        state.grown += bytes as isize;
+        state.by_address.remove(&address);
+        state.kept.remove(&address);
+    }
+
+    fn freed(&self, address: usize, bytes: usize) {
+        let mut state = self.state();
+        state.grown -= bytes as isize;
+        state.lane().freed += bytes;
+        state.by_address.remove(&address);
+        state.kept.remove(&address);
+    }
+
+    fn kernel(&self, call: &KernelCall) {
+        self.state().lane().kernels.push(call.clone());
+    }
+}
+
+impl Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("watches", &self.watch.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Debug for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seen::Computed { operation, .. } => write!(f, "Computed({operation})"),
+            Seen::Seeded { event, .. } => write!(f, "Seeded({event})"),
+            Seen::Delivered { event, .. } => write!(f, "Delivered({event})"),
+        }
+    }
+}

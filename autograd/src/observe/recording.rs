@@ -1,0 +1,180 @@
+//! What a recorder has seen.
+
+use crate::graph::Id;
+use retrograd_tensor::observe::KernelCall;
+use retrograd_tensor::{DType, Shape};
+use std::panic::Location;
+
+/// A record of the operations and events of a closure, see [`record`](super::record).
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The operations, in the order in which their results were computed.
+    pub operations: Vec<Operation>,
+    /// What happened, in the order of time. Events of several [lanes](Event::lane) are mixed.
+    pub events: Vec<Event>,
+    /// Bytes of tensors that were in use when the record began.
+    pub live: usize,
+    /// The time from the beginning to the end, in seconds.
+    pub seconds: f64,
+}
+
+/// An operation that was computed during the record, or differentiated in it.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// The identity of its first result in the graph; `None` if the results are constants.
+    pub id: Option<Id>,
+    /// The name of the operation.
+    pub name: &'static str,
+    /// The shapes of the results.
+    pub shapes: Vec<Shape>,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The inputs, without optional ones that were not given.
+    pub inputs: Vec<OperandRecord>,
+    /// Where the operation was called. `None` if it was computed before the record began.
+    pub location: Option<&'static Location<'static>>,
+    /// The shard that computed it, see [`sharded`](crate::sharded); 0 outside of shards.
+    pub lane: usize,
+    /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a
+    /// fused operation.
+    pub rule_of: Option<usize>,
+    /// The tensors that the operation keeps for its rule and that the recorder can name: inputs and
+    /// results. [`What::RuleEnded`] has the bytes that are freed in the end, those of other tensors
+    /// included.
+    pub saved: Vec<SavedTensor>,
+    /// The time from the previous event of this lane to the result, in seconds.
+    pub seconds: f64,
+    /// The kernels that ran in this time.
+    pub kernels: Vec<KernelCall>,
+    /// The time of its rule and of the additions of the gradients that it delivered, in seconds; 0 if it was
+    /// not called.
+    pub rule_seconds: f64,
+    /// The kernels that ran in this time, those of [operations](Operation::rule_of) that the rule called
+    /// included.
+    pub rule_kernels: Vec<KernelCall>,
+}
+
+/// An input of a recorded operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandRecord {
+    /// Where it comes from.
+    pub source: Source,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// The source of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A leaf, to which gradients are propagated.
+    Leaf(Id),
+    /// A result of an operation, by the number of the operation and the position of the result.
+    Output(usize, usize),
+    /// A constant, to which no gradient is propagated, and why it is one.
+    Constant(Constant),
+}
+
+/// Why a variable is a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constant {
+    /// It was made as one, or outside of the record.
+    Made,
+    /// It has the value of a tracked result, but not its history: [`Var::detach`](crate::Var::detach), or
+    /// [`Var::value`](crate::Var::value).
+    DetachedResult(usize),
+    /// It has the value of a leaf, but is none: `detach`, or a frozen parameter.
+    DetachedLeaf(Id),
+    /// It is the result of an operation that was computed while gradients were disabled, though an input
+    /// was tracked: [`no_grad`](crate::no_grad).
+    GradDisabled(usize),
+    /// It is the result of an operation on constants.
+    Computed(usize),
+}
+
+/// A tensor that an operation keeps for its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedTensor {
+    /// Which one.
+    pub which: Which,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Whether something else keeps the same memory, too: a leaf, or an earlier operation.
+    pub is_shared: bool,
+}
+
+/// A tensor of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// An input, by its position.
+    Input(usize),
+    /// A result, by its position.
+    Output(usize),
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// What it was.
+    pub what: What,
+    /// The shard in which it happened.
+    pub lane: usize,
+    /// The time since the beginning of the record, in seconds.
+    pub at: f64,
+    /// Bytes of tensors that were in use after it.
+    pub live: usize,
+}
+
+/// The kinds of events. Operations are given by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An operation was computed.
+    Computed(usize),
+    /// A backward pass began: this variable was given its gradient.
+    Seeded(Target),
+    /// The rule of an operation was called: the gradients of its results are complete.
+    RuleBegan(usize),
+    /// It has returned, and the tensors that the operation had saved were dropped.
+    RuleEnded {
+        /// The operation.
+        operation: usize,
+        /// Bytes that were freed by that.
+        freed: usize,
+    },
+    /// A gradient that a rule returned was propagated.
+    Delivered {
+        /// The operation whose rule it was.
+        from: usize,
+        /// The position of the input.
+        input: usize,
+        /// The variable that is the input.
+        to: Target,
+        /// Whether it was added to an earlier one. The first one is moved.
+        is_added: bool,
+    },
+}
+
+/// A variable that receives gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// A leaf.
+    Leaf(Id),
+    /// A result of an operation, by the number of the operation and the position of the result.
+    Output(usize, usize),
+}
+
+impl Recording {
+    /// The largest number of bytes in use after any event.
+    ///
+    /// ```
+    /// use retrograd_autograd::{Var, observe::record};
+    /// use retrograd_tensor::Tensor;
+    /// let x = Var::leaf(Tensor::<f32>::ones([256]));
+    /// let (_, recording) = record(|| x.exp().sum(..).backward());
+    /// assert!(recording.peak() >= recording.live + 1024); // at least that of the exponentials
+    /// ```
+    pub fn peak(&self) -> usize {
+        self.events.iter().map(|event| event.live).fold(self.live, usize::max)
+    }
+}

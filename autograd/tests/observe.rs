@@ -1,0 +1,256 @@
+//! Records of forward and backward passes.
+
+use retrograd_autograd::observe::{
+    Constant, Recorder, Recording, Seen, Source, Target, What, record,
+};
+use retrograd_autograd::{Gradients, Var, grad, no_grad, sharded, with_threads};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+use retrograd_tensor::storage::pool_stats;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A small network: the weights, and the loss of a part of the data.
+struct Net {
+    w: [Var; 3],
+    x: Tensor,
+}
+
+impl Net {
+    fn new() -> Net {
+        let mut rng = Rng::new(7);
+        let mut leaf = |shape: [usize; 2]| Var::leaf(Tensor::randn(shape, &mut rng) * 0.3);
+        let w = [leaf([16, 8]), leaf([16, 16]), leaf([4, 16])];
+        Net { w, x: Tensor::randn([12, 8], &mut Rng::new(8)) }
+    }
+
+    fn loss(&self, part: usize) -> Var {
+        let x = Var::constant(self.x.narrow(0, part * 4, 4));
+        let h = x.linear(&self.w[0], None).gelu();
+        let h = &h + &h.linear(&self.w[1], None).tanh(); // h is used twice
+        h.linear(&self.w[2], None).log_softmax(-1).square().mean(..)
+    }
+
+    fn bits(&self, grads: &Gradients<f32>) -> Vec<u32> {
+        let of = |w: &Var| grads.get(w).unwrap().to_vec();
+        self.w.iter().flat_map(of).map(f32::to_bits).collect()
+    }
+}
+
+fn leaves_received(recording: &Recording) -> BTreeMap<Target, usize> {
+    let mut received = BTreeMap::new();
+    for event in &recording.events {
+        if let What::Delivered { to: to @ Target::Leaf(_), .. } = event.what {
+            *received.entry(to).or_default() += 1;
+        }
+    }
+    received
+}
+
+#[test]
+fn a_record_changes_no_bit() {
+    let net = Net::new();
+    let plain = net.loss(0);
+    let value = plain.item().to_bits();
+    let grads = net.bits(&plain.backward());
+    for threads in [1, 3] {
+        let ((loss, got), _) = with_threads(threads, || {
+            record(|| {
+                let loss = net.loss(0);
+                let grads = loss.backward();
+                (loss.item(), grads)
+            })
+        });
+        assert_eq!((loss.to_bits(), net.bits(&got)), (value, grads.clone()));
+    }
+    let kept = Mutex::new(Vec::new());
+    let kept = Arc::new(kept);
+    let sink = kept.clone();
+    let recorder = Recorder::new().watching(move |seen| {
+        if let Seen::Delivered { sum, .. } = seen {
+            sink.lock().unwrap().push(sum.downcast_ref::<Tensor<f32>>().unwrap().clone());
+        }
+    });
+    let (got, _) = recorder.record(|| net.loss(0).backward());
+    assert_eq!(net.bits(&got), grads);
+}
+
+#[test]
+fn delivered_gradients_sum_to_the_result() {
+    let net = Net::new();
+    let sums = Arc::new(Mutex::new(BTreeMap::<usize, Tensor>::new()));
+    let sink = sums.clone();
+    let recorder = Recorder::new().watching(move |seen| {
+        if let Seen::Delivered { event, gradient, .. } = seen {
+            let g = gradient.downcast_ref::<Tensor<f32>>().unwrap();
+            sink.lock().unwrap().insert(*event, g.contiguous());
+        }
+    });
+    // A leaf that is used three times, in f32.
+    let (grads, recording) = recorder.record(|| {
+        let w = &net.w[1];
+        (w.square().sum(..) + w.exp().sum(..) + w.sum(..)).backward()
+    });
+    let id = net.w[1].id().unwrap();
+    let mut total: Option<Tensor> = None;
+    for (i, event) in recording.events.iter().enumerate() {
+        if let What::Delivered { to: Target::Leaf(leaf), is_added, .. } = event.what {
+            assert_eq!((leaf, is_added), (id, total.is_some()));
+            let g = &sums.lock().unwrap()[&i];
+            total = Some(total.map_or(g.clone(), |total| &total + g));
+        }
+    }
+    assert_eq!(total.unwrap().to_vec(), grads.get(&net.w[1]).unwrap().to_vec());
+}
+
+#[test]
+fn events_are_in_the_order_of_the_graph() {
+    let net = Net::new();
+    let (_, recording) = record(|| net.loss(0).backward());
+    let mut computed = Vec::new();
+    let (mut rules, mut ended) = (Vec::new(), Vec::new());
+    for event in &recording.events {
+        match event.what {
+            What::Computed(op) => computed.push(op),
+            What::RuleBegan(op) => rules.push(op),
+            What::RuleEnded { operation, .. } => ended.push(operation),
+            What::Delivered { from, to, .. } => {
+                assert_eq!(rules.last(), Some(&from));
+                // Operations deliver to earlier ones, whose rules were not called yet.
+                if let Target::Output(to, _) = to {
+                    assert!(to < from && !rules.contains(&to));
+                }
+            }
+            What::Seeded(to) => assert_eq!(to, Target::Output(*computed.last().unwrap(), 0)),
+        }
+    }
+    assert_eq!(computed, (0..recording.operations.len()).collect::<Vec<_>>());
+    assert_eq!(rules, ended);
+    assert!(rules.is_sorted_by(|a, b| a > b), "{rules:?}");
+    let tracked = recording.operations.iter().filter(|op| op.id.is_some()).count();
+    assert_eq!(rules.len(), tracked);
+    let own = recording.operations.iter().filter(|op| op.rule_of.is_none());
+    let at = own.map(|op| op.location.unwrap());
+    assert!(at.clone().all(|at| at.file().ends_with("observe.rs")), "{:?}", at.collect::<Vec<_>>());
+    assert_eq!(leaves_received(&recording).len(), 3);
+}
+
+#[test]
+fn shards_are_lanes() {
+    let net = Net::new();
+    let (one, _) = sharded(&[4, 4, 4], |i| net.loss(i));
+    for threads in [1, 3] {
+        let ((loss, _), recording) =
+            with_threads(threads, || record(|| sharded(&[4, 4, 4], |i| net.loss(i))));
+        assert_eq!(loss.to_bits(), one.to_bits());
+        let (_, alone) = record(|| (net.loss(0) * 0.5).backward());
+        let names = |r: &Recording, lane| -> Vec<_> {
+            r.operations.iter().filter(|op| op.lane == lane).map(|op| op.name).collect()
+        };
+        let kinds = |r: &Recording, lane| {
+            let of = |what: &What| match what {
+                What::Computed(_) => 'c',
+                What::Seeded(_) => 's',
+                What::RuleBegan(_) => 'r',
+                What::RuleEnded { .. } => 'e',
+                What::Delivered { is_added: true, .. } => '+',
+                What::Delivered { .. } => '=',
+            };
+            r.events.iter().filter(|e| e.lane == lane).map(|e| of(&e.what)).collect::<String>()
+        };
+        for lane in 0..3 {
+            assert_eq!(names(&recording, lane), names(&alone, 0));
+            assert_eq!(kinds(&recording, lane), kinds(&alone, 0));
+        }
+    }
+}
+
+#[test]
+fn operations_of_a_recorded_pass_belong_to_a_rule() {
+    let x = Var::leaf(Tensor::from([0.5f64, -1.0]));
+    let (_, recording) = record(|| {
+        let y = x.tanh().softmax(-1).square().sum(..);
+        grad(&[(&y, None)], &[&x])[0].clone().unwrap().sum(..).backward()
+    });
+    let of = |name: &str| recording.operations.iter().position(|op| op.name == name).unwrap();
+    let rules: Vec<_> = recording.operations.iter().filter_map(|op| op.rule_of).collect();
+    for name in ["tanh", "softmax", "square"] {
+        assert!(rules.contains(&of(name)), "{name}: {rules:?}");
+    }
+    assert!(recording.operations[of("tanh")].rule_of.is_none());
+}
+
+#[test]
+fn constants_have_a_reason() {
+    let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
+    let (_, recording) = record(|| {
+        let exp = x.exp();
+        let free = no_grad(|| exp.sin());
+        let made = Var::constant(Tensor::from([1.0, 2.0]));
+        let sum = &(&exp * &exp.detach()) + &(&free * &x.detach());
+        (&sum * &made.cos()).sum(..)
+    });
+    let op = |name: &str| recording.operations.iter().position(|op| op.name == name).unwrap();
+    let reasons: Vec<Constant> = recording
+        .operations
+        .iter()
+        .flat_map(|op| &op.inputs)
+        .filter_map(|input| match input.source {
+            Source::Constant(why) => Some(why),
+            _ => None,
+        })
+        .collect();
+    let wanted = [
+        Constant::DetachedResult(op("exp")),
+        Constant::GradDisabled(op("sin")),
+        Constant::DetachedLeaf(x.id().unwrap()),
+        Constant::Made,
+        Constant::Computed(op("mul")), // of two constants, the one before the last
+    ];
+    for why in &wanted[..4] {
+        assert!(reasons.contains(why), "{why:?} in {reasons:?}");
+    }
+    assert!(reasons.iter().any(|why| matches!(why, Constant::Computed(_))), "{reasons:?}");
+}
+
+#[test]
+fn memory_is_that_of_the_pool() {
+    let net = Net::new();
+    // Blocks are counted by size classes, here as in the pool.
+    let before = pool_stats().live;
+    let (grads, recording) = record(|| net.loss(0).backward());
+    let after = pool_stats().live;
+    assert!(recording.peak() > recording.live);
+    drop(grads);
+    // Other tests run at the same time, so only the own part can be compared.
+    let _ = (before, after);
+    let ended: usize = recording
+        .events
+        .iter()
+        .map(|event| if let What::RuleEnded { freed, .. } = event.what { freed } else { 0 })
+        .sum();
+    assert!(ended > 0);
+    let saved = recording.operations.iter().flat_map(|op| &op.saved).filter(|t| !t.is_shared);
+    assert!(saved.map(|t| t.bytes).sum::<usize>() <= recording.peak() - recording.live);
+}
+
+#[test]
+fn a_panic_ends_the_record() {
+    let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
+    let panicked = std::panic::catch_unwind(|| record(|| x.exp().reshape([3])));
+    assert!(panicked.is_err());
+    assert!(!retrograd_tensor::observe::is_observed());
+    let (_, recording) = record(|| x.exp());
+    assert_eq!(recording.operations.len(), 1);
+}
+
+#[test]
+fn a_graph_of_earlier_operations_is_recorded() {
+    let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
+    let y = x.exp().square().sum(..);
+    let (_, recording) = record(|| y.backward());
+    let own = recording.operations.iter().filter(|op| op.rule_of.is_none());
+    let own: Vec<_> = own.map(|op| (op.name, op.location)).collect();
+    assert_eq!(own, [("sum", None), ("square", None), ("exp", None)]);
+    assert_eq!(leaves_received(&recording).len(), 1);
+}

@@ -1,0 +1,79 @@
+//! A record of every row: it changes no bit, and names and formulas are complete.
+
+use crate::draw::Case;
+use crate::table::Row;
+use retrograd_autograd::observe::{Recorder, Seen, Target, What, formula};
+use retrograd_autograd::{Gradients, Var};
+use retrograd_tensor::Tensor;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Operations that are defined in these tests, as a user would.
+const OF_USERS: [&str; 3] = ["cube", "times_square", "wrong"];
+
+/// Runs a row with and without a record.
+pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String> {
+    let run = || {
+        let y = (row.f64)(x, case);
+        y.backward_with(&Tensor::ones(y.shape()))
+    };
+    if !(row.f64)(x, case).is_tracked() {
+        return Ok(());
+    }
+    let bits = |grads: &Gradients<f64>| -> Vec<Option<Vec<u64>>> {
+        let of =
+            |x: &Var<f64>| Some(grads.get(x)?.to_vec().into_iter().map(f64::to_bits).collect());
+        x.iter().map(of).collect()
+    };
+    let plain = run();
+    let sums = Arc::new(Mutex::new(BTreeMap::<usize, Tensor<f64>>::new()));
+    let sink = sums.clone();
+    let recorder = Recorder::new().watching(move |seen| {
+        if let Seen::Delivered { event, sum, .. } = seen
+            && let Some(sum) = sum.downcast_ref::<Tensor<f64>>()
+        {
+            sink.lock().unwrap().insert(*event, sum.contiguous());
+        }
+    });
+    let (recorded, recording) = recorder.record(run);
+    if bits(&plain) != bits(&recorded) {
+        return Err("a record changes the gradients".into());
+    }
+    // What was delivered last to a leaf is its gradient.
+    let mut last = BTreeMap::new();
+    for (i, event) in recording.events.iter().enumerate() {
+        if let What::Delivered { to: Target::Leaf(id), .. } = event.what {
+            last.insert(id, i);
+        }
+    }
+    for x in x.iter().filter(|x| x.is_tracked()) {
+        let Some(event) = x.id().and_then(|id| last.get(&id)) else { continue };
+        let sum = &sums.lock().unwrap()[event];
+        let g = recorded.get(x).ok_or("a delivered gradient is missing")?;
+        if sum.to_vec().iter().zip(g.to_vec()).any(|(a, b)| a.to_bits() != b.to_bits()) {
+            return Err("the delivered gradient differs from the result".into());
+        }
+    }
+    let is_own = |name: &str| !OF_USERS.contains(&name);
+    for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name)) {
+        if formula(op.name).is_none() {
+            return Err(format!("`{}` has no formula (autograd/src/observe/formulas.rs)", op.name));
+        }
+        if op.location.is_none() {
+            return Err(format!("`{}` has no place in the source code", op.name));
+        }
+    }
+    // Every tracked operation is differentiated at most once, and what it keeps is dropped.
+    let mut rules = vec![0; recording.operations.len()];
+    for event in &recording.events {
+        if let What::RuleBegan(op) = event.what {
+            rules[op] += 1;
+        }
+    }
+    match rules.iter().position(|&n| n > 1) {
+        Some(op) => {
+            Err(format!("the rule of `{}` was called twice", recording.operations[op].name))
+        }
+        None => Ok(()),
+    }
+}
