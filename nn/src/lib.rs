@@ -68,6 +68,7 @@ pub mod testing;
 pub mod text;
 pub mod torch_init;
 mod transformer;
+mod xray;
 
 pub use activation::Activation;
 pub use checkpoint::npy;
@@ -93,3 +94,4 @@ pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
 pub use summary::{Summary, SummaryRow};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};
+pub use xray::XRay;

@@ -112,6 +112,11 @@ impl<T: Real> Param<T> {
         if self.is_trainable() || is_recording() { leaf.clone() } else { leaf.detach() }
     }
 
+    /// The leaf, also if the parameter is not trainable.
+    pub(crate) fn leaf(&self) -> Var<T> {
+        self.read("leaf").clone()
+    }
+
     /// The current value.
     ///
     /// # Panics

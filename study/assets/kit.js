@@ -548,7 +548,10 @@ const kit = (() => {
   let testing = false;
   const test = (name, f) => tests.push({ name, f });
   const assert = (condition, message) => { if (!condition) throw new Error(message); };
-  const frames = async n => { for (let i = 0; i < n; i++) await new Promise(done => requestAnimationFrame(done)); };
+  // Waits until the document was drawn n times; a hidden window is not drawn, so not for ever.
+  const frames = async n => {
+    for (let i = 0; i < n; i++) await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 60); });
+  };
 
   // What is wrong with the layout: text that leaves its box, texts of a picture that overlap, elements
   // that leave the page. Elements marked data-box must not overlap their siblings with the mark.

@@ -7,5 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod page;
+mod xray;
 
 pub use page::Page;
+pub use xray::{RecordedStep, XRay};

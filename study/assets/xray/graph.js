@@ -1,0 +1,151 @@
+// The graph: operations, parameters and folded modules as boxes.
+"use strict";
+xray.graph = step => {
+  const { h, s, number } = kit;
+  const { nodes, events, values, modules, life, operations, placeOf, title, inModule, shape, moduleColor, stateOf, arrivedAt, isBad, choose, watch, ancestors, children } = step;
+  const MOST_BOXES = 300;
+  const plural = n => `${n} ${n === 1 ? "operation" : "operations"}`;
+  const opened = new Set((kit.get("open", "") || "").split(",").filter(Boolean).map(Number));
+  if (modules.length <= 1 || nodes.length <= 24) modules.forEach((_, i) => opened.add(i));
+  opened.add(0);
+  function setOpen(m, open) {
+    if (open) opened.add(m); else opened.delete(m);
+    kit.set({ open: [...opened].join(",") });
+    drawGraph();
+  }
+  let drawGraph = () => {};
+  const BOX_WIDTH = 150, BOX_HEIGHT = 40;
+  const panel = kit.panel("graph", "Graph", [
+    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Click a folded module to unfold it. The tree folds and unfolds modules, too.",
+    "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: differentiated, and what it saved is freed. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
+  ], body => {
+    const box = (cls) => s("svg", { width: 22, height: 12, class: "graph" }, s("g", { class: `node ${cls}` }, s("rect", { class: "box-of", x: 1.5, y: 1.5, width: 19, height: 9, rx: 2 })));
+    const states = h("div", { class: "states" }, [["waiting", "not computed"], ["value", "value"], ["arriving", "gradient arriving"], ["complete", "gradient complete"], ["done", "freed"]].map(([c, text]) => h("span", {}, box(c), " ", text)));
+    const treePlace = h("div", { class: "scroll" }), place = h("div", { class: "scroll", tabindex: "0", "aria-label": "Graph" });
+    body.append(states, h("div", { class: "graph" }, treePlace, place));
+    const inside = modules.map(() => 0);
+    for (const i of operations) for (const m of ancestors(nodes[i].module ?? 0)) inside[m]++;
+    // The path from the module around it.
+    const relative = m => { const around = modules[modules[m].parent].path; return around ? modules[m].path.slice(around.length + 1) : modules[m].path; };
+    const treeOf = m => ({ name: m === 0 ? modules[0].path || modules[0].type || "model" : relative(m), note: `${modules[m].type && m ? modules[m].type + ", " : ""}${inside[m]}`, module: m, open: opened.has(m), children: children[m].filter(c => inside[c]).map(treeOf) });
+    treePlace.append(kit.tree([treeOf(0)], node => { for (const m of ancestors(modules[node.module].parent)) opened.add(m); setOpen(node.module, !opened.has(node.module)); }));
+    let views = [];
+    drawGraph = () => {
+      // The box of a node: that of the outermost module around it that is folded, or its own.
+      const boxOf = n => { for (const m of ancestors(nodes[n].module ?? 0)) if (!opened.has(m)) return `m${m}`; return `n${n}`; };
+      const members = new Map(), order = new Map();
+      const used = new Set(operations.flatMap(o => (nodes[o].inputs ?? []).map(i => i.node)).filter(n => n !== undefined));
+      const all = [...nodes.keys()].filter(n => placeOf.has(n) || used.has(n));
+      for (const n of all) {
+        const b = boxOf(n);
+        if (!members.has(b)) members.set(b, []);
+        members.get(b).push(n);
+        const place = placeOf.get(n) ?? Infinity;
+        order.set(b, Math.min(order.get(b) ?? Infinity, place));
+      }
+      // A leaf comes right before its first use.
+      const firstUse = new Map();
+      for (const o of operations) for (const i of nodes[o].inputs ?? []) if (i.node !== undefined && !firstUse.has(i.node)) firstUse.set(i.node, placeOf.get(o));
+      for (const [b, list] of members) if (order.get(b) === Infinity) order.set(b, Math.min(...list.map(n => firstUse.get(n) ?? 0)) - .5);
+      const items = [...members.keys()].sort((a, b) => order.get(a) - order.get(b));
+      if (items.length > MOST_BOXES) { place.replaceChildren(h("p", { class: "soft" }, `${items.length} boxes are too many to draw at once. Fold some modules in the tree.`)); views = []; return; }
+      const edges = new Map();
+      for (const o of operations) for (const [k, input] of (nodes[o].inputs ?? []).entries()) {
+        if (input.node === undefined) continue;
+        const a = boxOf(input.node), b = boxOf(o);
+        if (a === b || order.get(a) > order.get(b)) continue;
+        const key = `${a} ${b}`;
+        if (!edges.has(key)) edges.set(key, { ends: [a, b], uses: [] });
+        edges.get(key).uses.push([o, k, input.node]);
+      }
+      const list = [...edges.values()];
+      const { places, lines, width, height } = xray.layered(items, list.map(e => e.ends), item => item?.[0] === "n" && nodes[Number(item.slice(1))].kind === "leaf", BOX_WIDTH, BOX_HEIGHT);
+      const svg = s("svg", { width, height, "data-pans": "1", role: "img", "aria-label": `${items.length} boxes` });
+      const drawnEdges = list.map((edge, i) => {
+        const line = lines[i];
+        let d = `M${line[0].x} ${line[0].y + BOX_HEIGHT / 2}`;
+        for (let k = 1; k < line.length; k++) {
+          const a = line[k - 1], b = line[k], y0 = a.item !== undefined ? a.y + BOX_HEIGHT / 2 : a.y, y1 = b.item !== undefined ? b.y - BOX_HEIGHT / 2 : b.y, m = (y0 + y1) / 2;
+          d += `C${a.x} ${m} ${b.x} ${m} ${b.x} ${y1}`;
+        }
+        const deliveries = edge.uses.flatMap(([o, , n]) => life[n].arrivals.filter(e => events[e].node === o));
+        const element = s("path", { class: "edge", d, "stroke-width": 1.4 });
+        kit.tooltip(element, () => {
+          const done = deliveries.filter(e => e <= step.at);
+          if (done.length) return `gradient norm ${number(Math.hypot(...done.map(e => values[events[e].value]?.norm ?? 0)))}`;
+          return deliveries.length ? "no gradient yet" : "no gradient goes through this line";
+        });
+        svg.append(element);
+        return { element, deliveries };
+      });
+      const boxes = items.map(item => {
+        const p = places.get(item), inside = members.get(item), isModule = item[0] === "m", m = Number(item.slice(1));
+        const one = isModule ? null : nodes[m];
+        const name = isModule ? modules[m].path.split(".").slice(-2).join(".") : one.kind === "leaf" ? one.name.split(".").slice(-2).join(".") : one.name;
+        const cut = (text, room) => { while (text.length > 3 && kit.textWidth(text) > room) text = text.slice(0, -2) + "…"; return text; };
+        const note = isModule ? plural(inside.filter(n => placeOf.has(n)).length) : shape(one.shapes[0]);
+        const state = s("text", { x: p.x + BOX_WIDTH / 2 - 8, y: p.y + 14, "text-anchor": "end", class: "soft" });
+        const element = s("g", { class: "node", "data-box": "1", tabindex: "0", role: "button", "aria-label": `${name} ${note}` },
+          s("rect", { class: "box-of", x: p.x - BOX_WIDTH / 2, y: p.y - BOX_HEIGHT / 2, width: BOX_WIDTH, height: BOX_HEIGHT, rx: one?.kind === "leaf" ? 18 : 6 }),
+          s("rect", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 12 : 5), y: p.y - 12, width: 3, height: 24, rx: 1.5, style: { fill: moduleColor(inside[0]), stroke: "none" } }),
+          s("text", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 20 : 14), y: p.y - 3 }, cut(name, BOX_WIDTH - 32)),
+          s("text", { x: p.x - BOX_WIDTH / 2 + (one?.kind === "leaf" ? 20 : 14), y: p.y + 14, class: "soft" }, cut(note, BOX_WIDTH - 62)), state);
+        const act = () => isModule ? setOpen(m, true) : choose(m);
+        element.addEventListener("click", act);
+        element.addEventListener("keydown", e => { if (e.key === "Enter") act(); });
+        kit.tooltip(element, () => isModule ? `${modules[m].path}: click to unfold` : `${title(m)}${inModule(m)}\n${one.shapes.map(shape).join(" ")}`);
+        svg.append(element);
+        return { element, state, inside, isModule };
+      });
+      place.replaceChildren(svg);
+      views = { boxes, edges: drawnEdges };
+      show();
+    };
+    // Scrolls the graph, not the page, so that a box can be seen.
+    function follow(box) {
+      const { x, y, width, height } = box.firstChild;
+      const [left, top, w, h] = [x, y, width, height].map(l => l.baseVal.value);
+      if (left < place.scrollLeft || left + w > place.scrollLeft + place.clientWidth) place.scrollLeft = left + w / 2 - place.clientWidth / 2;
+      if (top < place.scrollTop || top + h > place.scrollTop + place.clientHeight) place.scrollTop = top + h / 2 - place.clientHeight / 2;
+    }
+    function show() {
+      if (!views.boxes) return;
+      const e = events[step.at];
+      for (const { element, state, inside, isModule } of views.boxes) {
+        const ops = inside.filter(n => placeOf.has(n)), list = ops.length ? ops : inside;
+        const states = list.map(n => stateOf(n, step.at)), n = list[0];
+        const each = name => states.filter(x => x === name).length;
+        const whole = !isModule ? states[0] : each("done") === list.length ? "done" : each("done") || each("complete") || each("arriving") ? "arriving" : each("waiting") === list.length ? "waiting" : "value";
+        const isCurrent = inside.includes(e.node) || (e.to !== undefined && inside.includes(e.to));
+        const bad = inside.some(n => life[n].forward <= step.at && isBad(nodes[n].value) || life[n].arrivals.some(i => i <= step.at && isBad(events[i].value)));
+        if (isCurrent && inside.includes(e.node)) follow(element);
+        element.setAttribute("class", `node ${whole}${isCurrent ? " current" : ""}${bad ? " bad" : ""}${inside.includes(step.chosen) ? " chosen" : ""}`);
+        const done = isModule ? states.filter(x => x === "done").length : 0;
+        state.textContent = isModule ? whole === "arriving" ? `${done}/${list.length}` : "" : life[n].arrivals.length > 1 && whole === "arriving" ? `${arrivedAt(n, step.at)}/${life[n].arrivals.length}` : "";
+      }
+      for (const { element, deliveries } of views.edges) {
+        const done = deliveries.filter(i => i <= step.at), norm = Math.hypot(...done.map(i => values[events[i].value]?.norm ?? 0));
+        element.setAttribute("class", `edge${done.length ? " carried" : ""}${deliveries.length ? "" : " cut"}`);
+        element.setAttribute("stroke-width", done.length ? Math.min(6, Math.max(1.2, 4 + .8 * Math.log10(norm || 1e-6))) : 1.4);
+      }
+    }
+    drawGraph();
+    watch(show);
+  });
+  kit.test("every module can be unfolded", async ({ assert, frames, layoutErrors }) => {
+    const before = [...opened];
+    let shown = 0;
+    for (let m = 0; m < Math.min(modules.length, 200); m++) {
+      opened.clear();
+      for (const a of ancestors(m)) opened.add(a);
+      drawGraph();
+      if (m % 7 === 0) { await frames(1); const errors = layoutErrors(panel); assert(!errors.length, `${modules[m].path}: ${errors[0]}`); }
+      shown++;
+    }
+    opened.clear();
+    before.forEach(m => opened.add(m));
+    drawGraph();
+    return shown;
+  });
+  return panel;
+};

@@ -1,0 +1,34 @@
+// Norms of weights, gradients and updates; values that are not finite; parameters without a gradient.
+"use strict";
+xray.health = step => {
+  const { h, number, count, percent } = kit;
+  const { nodes, events, values, life, operations, firstBad, title, inModule, shape, sentence, go, choose } = step;
+  return kit.panel("health", "Health of gradients", [
+    "For each parameter: the norm of its weights and of its gradient, their ratio, the ratio of the optimiser's update to the weights if the update was recorded (about 1e-3 is usual), and the share of zeros in its gradient.",
+    "The origin of a value that is not finite is the first event whose result has one although none of its inputs has.",
+  ], body => {
+    const leaves = nodes.map((n, i) => i).filter(i => nodes[i].kind === "leaf");
+    const gradientOf = n => { const last = life[n].arrivals.at(-1); return last === undefined ? null : values[events[last].value]; };
+    if (firstBad >= 0) {
+      const e = events[firstBad], n = e.what === "moved" || e.what === "added" ? e.to : e.node, v = values[e.value];
+      body.append(h("div", { class: "message", id: "origin" }, h("p", {}, h("strong", { class: "bad" }, `The first value that is not finite: ${count(v.nan)} NaN and ${count(v.inf)} infinite of ${count(v.count)}.`)),
+        h("p", {}, sentence(firstBad), nodes[e.node]?.line ? [" Source: ", h("code", {}, nodes[e.node].line), "."] : ""),
+        h("ul", {}, (nodes[e.node]?.inputs ?? []).map((input, i) => input.node === undefined ? null : h("li", {}, `${input.symbol ?? `input ${i}`}, ${title(input.node)}: ${nodes[input.node].value === undefined || nodes[input.node].value === null ? "no values recorded" : `from ${number(values[nodes[input.node].value].min)} to ${number(values[nodes[input.node].value].max)}`}`))),
+        h("button", { onclick() { choose(e.node ?? n); go(firstBad); } }, "go there")));
+    } else body.append(h("p", { class: "small" }, h("span", { class: "good" }, "All recorded values and gradients are finite.")));
+    const missing = leaves.filter(n => nodes[n].no_gradient);
+    if (missing.length) body.append(h("div", { class: "message" }, h("p", {}, h("strong", {}, `${missing.length} ${missing.length === 1 ? "parameter has" : "parameters have"} no gradient:`)), h("ul", {}, missing.map(n => h("li", {}, h("code", {}, nodes[n].name), `: ${nodes[n].no_gradient}`)))));
+    const rows = leaves.filter(n => nodes[n].value !== undefined && nodes[n].value !== null).map(n => {
+      const v = values[nodes[n].value], g = gradientOf(n);
+      return { n, weight: v.norm, gradient: g?.norm ?? null, ratio: g && v.norm ? g.norm / v.norm : null, update: nodes[n].update ?? null, zeros: g ? g.zeros / g.count : null };
+    });
+    const columns = [{ title: "parameter", value: r => nodes[r.n].name }, { title: "shape", value: r => shape(nodes[r.n].shapes[0]) },
+      { title: "‖w‖", num: true, value: r => r.weight, text: r => number(r.weight, 3) }, { title: "‖g‖", num: true, value: r => r.gradient, text: r => number(r.gradient, 3) },
+      { title: "‖g‖ / ‖w‖", num: true, value: r => r.ratio, text: r => number(r.ratio, 3) }];
+    if (rows.some(r => r.update !== null)) columns.push({ title: "update / ‖w‖", num: true, value: r => r.update, text: r => number(r.update, 3) });
+    columns.push({ title: "zeros in g", num: true, value: r => r.zeros, text: r => percent(r.zeros) });
+    body.append(kit.table(columns, rows, { pick: r => choose(r.n) }));
+    const dead = operations.filter(n => /relu|silu|gelu/.test(nodes[n].name) && nodes[n].value !== undefined && nodes[n].value !== null && values[nodes[n].value].zeros > .9 * values[nodes[n].value].count);
+    if (dead.length) body.append(h("p", {}, `More than nine in ten results are 0 in: ${dead.map(n => `${title(n)}${inModule(n)}`).join(", ")}.`));
+  });
+};

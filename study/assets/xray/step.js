@@ -1,0 +1,90 @@
+// The recorded step: what happens to each node, the current event and the chosen node.
+//
+// Nodes are leaves and operations. All panels show the values and gradients that exist at the current event.
+"use strict";
+const xray = {};
+xray.step = data => {
+  const { bytes } = kit;
+  const SCHEMA = 1, NEVER = Infinity;
+  if (data === null || typeof data !== "object" || !("xray" in data)) throw new Error("its data is not that of a recorded step");
+  if (data.xray > SCHEMA) throw new Error(`it was made by a newer version (schema ${data.xray}, this page knows ${SCHEMA})`);
+  const { nodes = [], events = [], values = [], modules = [] } = data;
+  if (nodes.length === 0 || events.length === 0) throw new Error("nothing was recorded, because no operation had a tracked input");
+
+  // The numbers of the events in which a node is computed, receives gradients, and is differentiated.
+  const life = nodes.map(node => ({ forward: node.kind === "leaf" ? -1 : NEVER, arrivals: [], rule: NEVER, end: NEVER }));
+  events.forEach((e, i) => {
+    if (e.what === "forward") life[e.node].forward = i;
+    else if (e.what === "rule") life[e.node].rule = i;
+    else if (e.what === "seed" || e.what === "moved" || e.what === "added") life[e.to].arrivals.push(i);
+    else if (e.what === "end") life[e.node].end = i;
+  });
+  const firstRule = events.findIndex(e => e.what === "rule" || e.what === "seed");
+  const half = firstRule < 0 ? events.length - 1 : firstRule;
+  const operations = nodes.map((n, i) => i).filter(i => nodes[i].kind === "op").sort((a, b) => life[a].forward - life[b].forward);
+  const placeOf = new Map(operations.map((n, place) => [n, place]));
+  const arrivedAt = (n, at) => life[n].arrivals.filter(i => i <= at).length;
+  function stateOf(n, at) {
+    const l = life[n];
+    if (l.forward > at) return "waiting";
+    if (l.end <= at) return "done";
+    const arrived = arrivedAt(n, at);
+    if (arrived === 0) return "value";
+    return arrived < l.arrivals.length ? "arriving" : "complete";
+  }
+  const isBad = v => v !== undefined && v !== null && (values[v].nan > 0 || values[v].inf > 0);
+  const firstBad = events.findIndex(e => isBad(e.value));
+
+  // Names.
+  const title = n => nodes[n].kind === "leaf" ? nodes[n].name : `${nodes[n].name} #${placeOf.get(n)}`;
+  const path = n => modules[nodes[n].module]?.path ?? "";
+  const inModule = n => path(n) ? ` in ${path(n)}` : "";
+  const shape = dims => dims.length ? `[${dims.join(", ")}]` : "scalar";
+  // The module by which nodes are coloured: h.0 of h.0.attn.c_attn, and ln_f of ln_f.
+  const group = n => {
+    const parts = path(n).split("."), block = parts.findIndex(part => /^\d+$/.test(part));
+    return block < 0 ? parts.join(".") : parts.slice(0, block + 1).join(".");
+  };
+  // Its last part, from the name of the list that it is in.
+  const groupName = n => group(n).split(".").slice(/\d$/.test(group(n)) ? -2 : -1).join(".");
+  const groups = [...new Set(nodes.map((_, n) => group(n)))].filter(g => g);
+  const moduleColor = n => group(n) ? kit.color(groups.indexOf(group(n))) : "var(--c7)";
+  const children = modules.map(() => []);
+  modules.forEach((m, i) => { if (m.parent >= 0) children[m.parent].push(i); });
+  // A module and those around it, from the outside in.
+  const ancestors = m => { const all = []; for (let i = m; i >= 0; i = modules[i].parent) all.unshift(i); return all; };
+
+  function sentence(i) {
+    const e = events[i], where = n => `${title(n)}${inModule(n)}`;
+    switch (e.what) {
+      case "forward": return `Forward: ${where(e.node)} computes ${shape(nodes[e.node].shapes[0])}.`;
+      case "seed": return `Backward begins at ${where(e.to)}, whose gradient is given: 1, the derivative of the loss by itself, unless the caller chose another.`;
+      case "rule": return `Backward: the rule of ${where(e.node)} maps the gradient of its result to gradients of its inputs.`;
+      case "moved": return `${title(e.node)} delivers a gradient to ${where(e.to)}: the first of ${life[e.to].arrivals.length}, so it is stored as it is.`;
+      case "added": return `${title(e.node)} delivers a gradient to ${where(e.to)}: number ${arrivedAt(e.to, i)} of ${life[e.to].arrivals.length}, which is added to the sum.`;
+      case "end": return `${title(e.node)} is differentiated; what it saved (${bytes((nodes[e.node].saved ?? []).reduce((sum, x) => sum + x.bytes, 0))}) is freed.`;
+      default: return `${e.what}`;
+    }
+  }
+
+  // The current event and the chosen node, which are in the address of the page.
+  const watchers = [];
+  const step = { data, nodes, events, values, modules, life, operations, placeOf, firstBad, half, NEVER, title, path, inModule, shape, group, groupName, moduleColor,
+    children, ancestors, stateOf, arrivedAt, isBad, sentence, at: 0, chosen: null };
+  const within = event => Math.min(Math.max(Number.isFinite(event) ? event : half, 0), events.length - 1);
+  const node = text => text !== undefined && nodes[Number(text)] ? Number(text) : null;
+  function read() {
+    step.at = within(Number(kit.get("event", half)));
+    step.chosen = node(kit.get("node"));
+  }
+  const changed = () => watchers.forEach(f => f());
+  // Calls f now and whenever the event or the choice changes.
+  step.watch = f => { watchers.push(f); f(); };
+  step.go = event => { step.at = within(event); kit.set({ event: step.at }); changed(); };
+  step.choose = (n, remember = true) => { step.chosen = n; kit.set({ node: n }, remember); changed(); };
+  // The node that is shown if none is chosen.
+  step.subject = () => step.chosen ?? events[step.at].node ?? events[step.at].to ?? operations[0];
+  kit.on((now, before) => { if (now.event !== before.event || now.node !== before.node) { read(); changed(); } });
+  read();
+  return step;
+};

@@ -1,0 +1,105 @@
+// The tape: all operations in a row, forward and back.
+"use strict";
+xray.tape = step => {
+  const { h, seconds } = kit;
+  const { nodes, events, life, operations, placeOf, title, groupName, inModule, shape, moduleColor, stateOf, isBad, go, choose, watch, NEVER } = step;
+  function resolved(color) {
+    resolved.probe ??= document.body.appendChild(h("span", { hidden: true }));
+    resolved.probe.style.color = color;
+    return getComputedStyle(resolved.probe).color;
+  }
+  return kit.panel("tape", "Tape", [
+    "Each column is an operation, in the order in which the forward pass ran it. The upper row is the forward pass, from left to right. The lower row is the backward pass, which goes through the same operations from right to left.",
+    "A filled cell has been computed, an outlined one not yet. Arcs show where the gradient of the current operation goes: to the operations that computed its inputs. The colour is that of the module.",
+    "Click a column to choose its operation and to go to the moment it is computed (upper row) or differentiated (lower row). Arrow keys, Home, End and space move through the events.",
+  ], body => {
+    const canvas = h("canvas", { height: 150, role: "img", "aria-label": "The events of the step" });
+    const place = h("div", { class: "tape" }, canvas);
+    body.append(place);
+    const n = operations.length, ROW = 26, TOP = 20, ARCS = 52;
+    const geometry = width => ({ cell: width / n, forward: TOP, backward: TOP + ROW + ARCS });
+    let width = 0;
+    const colors = new Map();
+    function draw(w) {
+      if (w !== undefined) { width = w; colors.clear(); }
+      if (!width) return;
+      const density = Math.min(devicePixelRatio || 1, 2), height = TOP + 2 * ROW + ARCS + 16;
+      canvas.width = width * density; canvas.height = height * density; canvas.style.height = `${height}px`;
+      const c = canvas.getContext("2d");
+      c.scale(density, density);
+      const { cell, forward, backward } = geometry(width), gap = cell > 5 ? 1 : 0;
+      const color = i => {
+        const name = moduleColor(i);
+        if (!colors.has(name)) colors.set(name, resolved(name));
+        return colors.get(name);
+      };
+      c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
+      // Names of modules over their operations, where there is room.
+      let free = 0;
+      for (let i = 0; i < n;) {
+        let j = i;
+        const top = moduleColor(operations[i]);
+        while (j < n && moduleColor(operations[j]) === top) j++;
+        const text = groupName(operations[i]);
+        const x = i * cell, wide = c.measureText(text).width;
+        if (text && wide < (j - i) * cell - 4 && x >= free && x + wide < width - 70) { c.fillStyle = color(operations[i]); c.fillText(text, x + 1, TOP / 2); free = x + wide + 6; }
+        i = j;
+      }
+      operations.forEach((node, i) => {
+        const x = i * cell, w = Math.max(.75, cell - gap);
+        const state = stateOf(node, step.at), computed = state !== "waiting";
+        c.fillStyle = color(node);
+        c.globalAlpha = computed ? state === "done" ? .45 : 1 : .14;
+        c.fillRect(x, forward, w, ROW);
+        c.globalAlpha = life[node].rule <= step.at ? 1 : life[node].rule === NEVER ? 0 : .14;
+        c.fillRect(x, backward, w, ROW);
+        c.globalAlpha = 1;
+        if (isBad(nodes[node].value)) { c.fillStyle = resolved("var(--bad)"); c.fillRect(x, forward + ROW - 5, Math.max(2, w), 5); }
+      });
+      const e = events[step.at], current = placeOf.get(e.node);
+      if (current !== undefined) {
+        const x = (current + .5) * cell, isBackward = e.what !== "forward";
+        c.strokeStyle = resolved("var(--mark)");
+        const arc = (to, lit) => {
+          const p = placeOf.get(to);
+          if (p === undefined) return;
+          const tx = (p + .5) * cell, base = forward + ROW + 2, low = backward - 2;
+          c.globalAlpha = lit ? 1 : .45; c.lineWidth = lit ? 2.2 : 1.2;
+          c.beginPath(); c.moveTo(x, isBackward ? low : base);
+          const bend = isBackward ? base + 2 : low - 2;
+          c.bezierCurveTo(x, bend, tx, bend, tx, isBackward ? low : base);
+          c.stroke(); c.globalAlpha = 1;
+        };
+        for (const input of nodes[e.node].inputs ?? []) if (input.node !== undefined) arc(input.node, e.to === input.node);
+        c.lineWidth = 2; c.strokeStyle = resolved("var(--ink)");
+        c.strokeRect(current * cell - 1, (isBackward ? backward : forward) - 1, Math.max(4, cell - gap) + 2, ROW + 2);
+      }
+      if (step.chosen !== null && placeOf.has(step.chosen)) {
+        c.fillStyle = resolved("var(--accent)");
+        const x = (placeOf.get(step.chosen) + .5) * cell;
+        c.beginPath(); c.moveTo(x - 5, backward + ROW + 12); c.lineTo(x + 5, backward + ROW + 12); c.lineTo(x, backward + ROW + 4); c.fill();
+      }
+      c.fillStyle = resolved("var(--soft)");
+      const label = (text, y) => { if (width > 500) { c.textAlign = "right"; c.fillText(text, width - 2, y); c.textAlign = "left"; } };
+      label("forward →", TOP / 2);
+      if (current === undefined || events[step.at].what === "forward") label("← backward", backward - 10);
+    }
+    kit.drawn(place, draw);
+    watch(() => draw());
+    const find = event => {
+      const box = canvas.getBoundingClientRect(), i = Math.floor((event.clientX - box.left) / box.width * n);
+      return { node: operations[Math.min(Math.max(i, 0), n - 1)], isBackward: event.clientY - box.top > TOP + ROW + ARCS / 2 };
+    };
+    kit.tooltip(canvas, event => {
+      if (event.clientX === undefined) return "";
+      const { node, isBackward } = find(event), one = nodes[node];
+      return `${title(node)}${inModule(node)}\n${shape(one.shapes[0])}${isBackward ? one.backward_seconds ? `\nbackward ${seconds(one.backward_seconds)}` : "" : one.seconds ? `\nforward ${seconds(one.seconds)}` : ""}`;
+    });
+    canvas.addEventListener("click", event => {
+      const { node, isBackward } = find(event);
+      choose(node);
+      const to = isBackward ? life[node].rule : life[node].forward;
+      if (to !== NEVER) go(to);
+    });
+  });
+};

@@ -1,0 +1,138 @@
+//! Values of a recorded step, summarised at the moment of their event.
+
+use super::elements::{self, Operation};
+use super::values::Values;
+use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
+use retrograd_autograd::{Gradients, Id, Var};
+use retrograd_tensor::{Real, Tensor};
+use std::any::Any;
+use std::collections::BTreeMap;
+
+/// Elements of a tensor that are explained.
+const ELEMENTS: usize = 8;
+/// Larger graphs are not differentiated in the wrong order.
+const MOST_NAIVE_CALLS: usize = 400;
+
+/// What was collected of the first lane.
+#[derive(Default)]
+pub(super) struct Collected {
+    /// Of results, by the number of the operation.
+    pub(super) results: BTreeMap<usize, Observed>,
+    /// Of leaves.
+    pub(super) leaves: BTreeMap<Id, Observed>,
+    /// Of gradients, by the number of the event.
+    pub(super) gradients: BTreeMap<usize, Gradient>,
+    pub(super) naive: Option<Naive>,
+    /// The value of the variable from which the first backward pass began, if it is a scalar.
+    pub(super) loss: Option<f64>,
+}
+
+/// A value, and how some of its elements are computed.
+pub(super) struct Observed {
+    pub(super) values: Values,
+    pub(super) elements: Vec<Element>,
+}
+
+/// An element of a result.
+pub(super) struct Element {
+    pub(super) index: Vec<usize>,
+    pub(super) text: String,
+}
+
+/// The sum of the gradients of a variable so far.
+pub(super) struct Gradient {
+    pub(super) sum: Values,
+    /// The chosen elements of the gradient that was delivered last.
+    pub(super) parts: Vec<f64>,
+}
+
+/// Gradients by naive recursion.
+pub(super) struct Naive {
+    pub(super) calls: usize,
+    /// Norms, and the bits as a digest.
+    pub(super) gradients: BTreeMap<Id, Values>,
+}
+
+impl Collected {
+    pub(super) fn see(&mut self, seen: &Seen<'_>) {
+        if lane() != 0 {
+            return;
+        }
+        match seen {
+            Seen::Computed { operation, name, sources, inputs, results } => {
+                // f32 or f64.
+                self.computed::<f32>((*operation, name), sources, inputs, results);
+                self.computed::<f64>((*operation, name), sources, inputs, results);
+            }
+            Seen::Seeded { event, root, gradient } => {
+                self.delivered::<f32>(*event, *gradient, *gradient);
+                self.delivered::<f64>(*event, *gradient, *gradient);
+                self.seeded::<f32>(*root);
+                self.seeded::<f64>(*root);
+            }
+            Seen::Delivered { event, gradient, sum } => {
+                self.delivered::<f32>(*event, *gradient, *sum);
+                self.delivered::<f64>(*event, *gradient, *sum);
+            }
+        }
+    }
+
+    fn computed<T: Real>(
+        &mut self,
+        (operation, name): (usize, &str),
+        sources: &[Source],
+        inputs: &[&dyn Any],
+        results: &[&dyn Any],
+    ) {
+        let Some(output) = results.first().and_then(|y| y.downcast_ref::<Tensor<T>>()) else {
+            return;
+        };
+        let inputs: Vec<&Tensor<T>> = inputs.iter().filter_map(|x| x.downcast_ref()).collect();
+        for (source, x) in sources.iter().zip(&inputs) {
+            if let Source::Leaf(id) = source {
+                self.leaves.entry(*id).or_insert_with(|| leaf(x));
+            }
+        }
+        let call = Operation { name, inputs: &inputs, output };
+        let explain = |index: Vec<usize>| Element { text: call.explain(&index), index };
+        let elements = elements::chosen(output, ELEMENTS).into_iter().map(explain).collect();
+        self.results.insert(operation, Observed { values: Values::of(output), elements });
+    }
+
+    fn delivered<T: Real>(&mut self, event: usize, gradient: &dyn Any, sum: &dyn Any) {
+        let both = (gradient.downcast_ref::<Tensor<T>>(), sum.downcast_ref::<Tensor<T>>());
+        let (Some(gradient), Some(sum)) = both else { return };
+        let chosen = elements::chosen(gradient, ELEMENTS);
+        let parts = chosen.iter().map(|index| gradient.at(index).to_f64()).collect();
+        self.gradients.insert(event, Gradient { sum: Values::of(sum), parts });
+    }
+
+    fn seeded<T: Real>(&mut self, root: &dyn Any) {
+        let Some(root) = root.downcast_ref::<Var<T>>() else { return };
+        if self.loss.is_some() || root.value().numel() != 1 {
+            return;
+        }
+        self.loss = Some(root.item().to_f64());
+        if let Some((gradients, calls)) = naive_backward(root, MOST_NAIVE_CALLS) {
+            self.naive = Some(Naive { calls, gradients: summaries(&gradients) });
+        }
+    }
+}
+
+fn summaries<T: Real>(gradients: &Gradients<T>) -> BTreeMap<Id, Values> {
+    gradients.iter().map(|(id, g)| (id, Values::of(g))).collect()
+}
+
+/// A leaf: its elements are what they are.
+fn leaf<T: Real>(x: &Tensor<T>) -> Observed {
+    let element = |index: Vec<usize>| {
+        let text = format!(
+            "w{} = {}",
+            elements::bracketed(&index),
+            elements::number(x.at(&index).to_f64())
+        );
+        Element { text, index }
+    };
+    let elements = elements::chosen(x, ELEMENTS).into_iter().map(element).collect();
+    Observed { values: Values::of(x), elements }
+}

@@ -1,0 +1,170 @@
+//! The data of the page, as its script reads it.
+
+use super::values::Values;
+use serde::Serialize;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Data {
+    /// The version of this format.
+    pub(super) xray: u32,
+    pub(super) title: String,
+    pub(super) made: Made,
+    pub(super) modules: Vec<ModuleRow>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) events: Vec<EventRow>,
+    pub(super) values: Vec<Values>,
+    pub(super) formulas: Vec<FormulaRow>,
+    pub(super) memory: Memory,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) machine: Option<MachineRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lesson: Option<Lesson>,
+    pub(super) left_out: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Made {
+    pub(super) version: &'static str,
+    pub(super) cpu: String,
+    pub(super) level: String,
+    pub(super) threads: usize,
+    pub(super) dtype: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loss: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ModuleRow {
+    pub(super) path: String,
+    #[serde(rename = "type")]
+    pub(super) type_name: String,
+    /// -1 for the model.
+    pub(super) parent: isize,
+}
+
+/// A leaf or an operation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Node {
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    pub(super) module: usize,
+    pub(super) shapes: Vec<Vec<usize>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<Input>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) saved: Vec<Saved>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) formula: Option<usize>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) flops: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) traffic: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backward_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) least_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kernel: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) elements: Vec<ElementRow>,
+    /// Operations that its rule called, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rule: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) no_gradient: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trainable: Option<bool>,
+    /// The norm of the update of a parameter, relative to that of the parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) update: Option<f64>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Input {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<usize>,
+    pub(super) shape: Vec<usize>,
+    /// Why no gradient is propagated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Saved {
+    pub(super) name: String,
+    pub(super) shape: Vec<usize>,
+    pub(super) bytes: usize,
+    pub(super) shared: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ElementRow {
+    pub(super) index: String,
+    pub(super) forward: String,
+    /// What each delivery brings to its gradient: the node that delivers it, and the number.
+    pub(super) parts: Vec<(usize, Option<f64>)>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct EventRow {
+    pub(super) what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<usize>,
+    pub(super) live: usize,
+    /// Bytes of gradients among them.
+    pub(super) gradients: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) freed: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FormulaRow {
+    pub(super) forward: &'static str,
+    pub(super) backward: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Memory {
+    /// Bytes in use when the record began.
+    pub(super) before: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MachineRow {
+    /// The peak rate of f32.
+    pub(super) gflops: f64,
+    /// Of main memory, in GB/s.
+    pub(super) bandwidth: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Lesson {
+    pub(super) rows: Vec<LessonRow>,
+    pub(super) visits: usize,
+    pub(super) naive_visits: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LessonRow {
+    pub(super) name: String,
+    pub(super) uses: usize,
+    pub(super) right: f64,
+    pub(super) wrong: f64,
+    pub(super) equal: bool,
+}

@@ -1,0 +1,229 @@
+//! One recorded step as a page: the forward and the backward pass, event by event, with values.
+
+mod build;
+mod collect;
+mod data;
+mod elements;
+mod names;
+mod values;
+
+use crate::page::Page;
+use build::{Shown, Sources, build};
+use collect::Collected;
+use data::Data;
+use names::{Leaf, Names};
+use retrograd_autograd::observe::{Recorder, Recording, record};
+use retrograd_autograd::{GradientKey, Id, Var};
+use retrograd_tensor::Real;
+use retrograd_tensor::machine::Roofline;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use values::Values;
+
+const STYLE: &str = include_str!("../../assets/xray/style.css");
+const SCRIPTS: [&str; 12] = [
+    include_str!("../../assets/xray/step.js"),
+    include_str!("../../assets/xray/tape.js"),
+    include_str!("../../assets/xray/player.js"),
+    include_str!("../../assets/xray/layered.js"),
+    include_str!("../../assets/xray/graph.js"),
+    include_str!("../../assets/xray/inspector.js"),
+    include_str!("../../assets/xray/memory.js"),
+    include_str!("../../assets/xray/health.js"),
+    include_str!("../../assets/xray/cost.js"),
+    include_str!("../../assets/xray/order.js"),
+    include_str!("../../assets/xray/compare.js"),
+    include_str!("../../assets/xray/page.js"),
+];
+/// Pages of more bytes leave out pictures and histograms.
+const MOST_BYTES: usize = 6_000_000;
+
+/// Records a step and makes a page of it.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_study::XRay;
+/// use retrograd_tensor::Tensor;
+///
+/// let a = Var::leaf(Tensor::scalar(3.0f32));
+/// let step = XRay::new("A diamond").leaf("a", &a).record(|| {
+///     let b = a.square();
+///     (&b + &(&b * &a)).backward()
+/// });
+/// step.write(std::env::temp_dir().join("retrograd_diamond.html"))?;
+/// # std::fs::remove_file(std::env::temp_dir().join("retrograd_diamond.html"))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Models are recorded by `XRay::of` of the nn crate, which knows the names of parameters and modules.
+#[derive(Clone, Debug)]
+pub struct XRay {
+    title: String,
+    names: Names,
+    roofline: Option<Roofline>,
+    updates: BTreeMap<Id, f64>,
+}
+
+impl XRay {
+    /// An X-ray with a title, and without names of leaves.
+    pub fn new(title: &str) -> XRay {
+        XRay {
+            title: title.into(),
+            names: Names::default(),
+            roofline: None,
+            updates: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the title.
+    pub fn title(self, title: &str) -> XRay {
+        XRay { title: title.into(), ..self }
+    }
+
+    /// Names a leaf.
+    ///
+    /// # Panics
+    /// If it is not tracked.
+    #[track_caller]
+    pub fn leaf<T: Real>(self, name: &str, leaf: &Var<T>) -> XRay {
+        let id = leaf.id().expect("XRay::leaf: the variable is a constant");
+        self.parameter(name, id, leaf, true)
+    }
+
+    /// Names a parameter, which has no gradient if it is not trainable. Further names of the same
+    /// parameter are those of other modules that use it.
+    pub fn parameter<T: Real>(
+        mut self,
+        name: &str,
+        id: Id,
+        leaf: &Var<T>,
+        is_trainable: bool,
+    ) -> XRay {
+        let value = leaf.value();
+        let new = || Leaf {
+            names: Vec::new(),
+            is_trainable,
+            shape: value.shape().to_vec(),
+            values: Values::of(value),
+        };
+        self.names.leaves.entry(id).or_insert_with(new).names.push(name.to_string());
+        self
+    }
+
+    /// Names a module. The first one is the model, whose path is empty.
+    pub fn module(mut self, path: &str, type_name: &str) -> XRay {
+        self.names.add_module(path, type_name);
+        self
+    }
+
+    /// Shows times relative to the limits of the machine.
+    pub fn limits(mut self, limits: impl Into<Roofline>) -> XRay {
+        self.roofline = Some(limits.into());
+        self
+    }
+
+    /// The norm of the update of a parameter, relative to the norm of the parameter.
+    pub fn update<T: Real>(mut self, parameter: &impl GradientKey<T>, ratio: f64) -> XRay {
+        if let Some(id) = parameter.gradient_id() {
+            self.updates.insert(id, ratio);
+        }
+        self
+    }
+
+    /// Runs `f` three times: to fill caches and the memory pool, with times and memory, and with values.
+    ///
+    /// `f` should do the same each time. If it does not (it takes other random numbers, say), times and memory
+    /// are those of the run with values, and the page says from which event on the runs differed.
+    pub fn record<R>(self, mut f: impl FnMut() -> R) -> RecordedStep {
+        drop(f());
+        let (result, clock) = record(&mut f);
+        drop(result);
+        let collected = Arc::new(Mutex::new(Collected::default()));
+        let sink = collected.clone();
+        let recorder = Recorder::new().watching(move |seen| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
+        });
+        let (result, values) = recorder.record(&mut f);
+        drop(result);
+        let collected =
+            std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+        self.step(clock, values, collected)
+    }
+
+    fn step(self, clock: Recording, values: Recording, collected: Collected) -> RecordedStep {
+        let mut warnings = Vec::new();
+        let (mut shown, seen) = (Shown::of(&clock), Shown::of(&values));
+        if let Some(event) = shown.difference(&seen) {
+            warnings.push(format!(
+                "undisturbed times, because the recorded code did something else in each run, from event {} on",
+                event + 1
+            ));
+            shown = Shown::of(&values);
+        }
+        let data = build(Sources {
+            title: &self.title,
+            names: &self.names,
+            clock: shown,
+            values: seen,
+            collected,
+            roofline: self.roofline.as_ref(),
+            updates: &self.updates,
+            warnings,
+        });
+        RecordedStep { data: fitted(data), recording: clock }
+    }
+}
+
+/// A recorded step: a page, and what it was made from.
+#[derive(Clone, Debug)]
+pub struct RecordedStep {
+    data: Data,
+    recording: Recording,
+}
+
+impl RecordedStep {
+    /// The page.
+    pub fn page(&self) -> Page {
+        let page = Page::new(&self.data.title, &self.data).style(STYLE);
+        SCRIPTS.iter().fold(page, |page, script| page.script(script))
+    }
+
+    /// Writes the page to a file.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the message names it.
+    pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.page().write(path)
+    }
+
+    /// The data of the page in JSON. There is no limit to its size but that of the page.
+    pub fn json(&self) -> String {
+        serde_json::to_string(&self.data).expect("no map, and numbers are finite or null")
+    }
+
+    /// The record with times, of the second run.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+}
+
+/// The data without what makes a page too large: first the samples, then histograms, then pictures.
+fn fitted(mut data: Data) -> Data {
+    let size = |data: &Data| serde_json::to_string(data).map_or(0, |json| json.len());
+    type Removal = (&'static str, fn(&mut Values));
+    let removals: [Removal; 3] = [
+        ("samples for the comparison of two recordings", |v| v.sample = None),
+        ("histograms", |v| v.histogram = None),
+        ("pictures of large tensors", |v| v.picture = None),
+    ];
+    for (what, remove) in removals {
+        if size(&data) <= MOST_BYTES {
+            break;
+        }
+        data.values.iter_mut().for_each(remove);
+        data.left_out.push(what.into());
+    }
+    data
+}

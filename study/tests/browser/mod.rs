@@ -1,0 +1,351 @@
+//! A headless Chromium that is driven by the DevTools protocol
+//! (<https://chromedevtools.github.io/devtools-protocol>).
+//!
+//! It is found by the variable `CHROMIUM`, or in `PATH`. Where there is none, tests say so and pass, unless
+//! `RETROGRAD_NEEDS_BROWSER=1` demands it. `RETROGRAD_SCREENSHOTS` is a folder for pictures of tested pages.
+#![allow(dead_code, reason = "each test target uses a part")]
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tungstenite::{Message, WebSocket};
+
+/// How long to wait for anything. The machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A browser with one page.
+pub struct Browser {
+    process: Child,
+    socket: WebSocket<TcpStream>,
+    last: u64,
+    /// What the page has written to the console since it was opened, and requests that were blocked.
+    pub console: Vec<String>,
+    _profile: tempfile::TempDir,
+}
+
+/// How a page is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    pub width: u32,
+    pub is_dark: bool,
+}
+
+/// All views in which pages are tested.
+pub const VIEWS: [View; 6] = [
+    View { width: 1440, is_dark: false },
+    View { width: 1440, is_dark: true },
+    View { width: 900, is_dark: false },
+    View { width: 900, is_dark: true },
+    View { width: 400, is_dark: false },
+    View { width: 400, is_dark: true },
+];
+
+fn executable() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("CHROMIUM") {
+        return Some(path.into());
+    }
+    let folders = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let paths = std::env::split_paths(&folders).flat_map(|f| names.map(|name| f.join(name)));
+    paths.into_iter().find(|path| path.is_file())
+}
+
+impl Browser {
+    /// Starts a browser; `None` if there is none and none is demanded.
+    pub fn start() -> Option<Browser> {
+        let Some(executable) = executable() else {
+            let needed = std::env::var("RETROGRAD_NEEDS_BROWSER").is_ok_and(|v| v == "1");
+            assert!(
+                !needed,
+                "RETROGRAD_NEEDS_BROWSER=1, but there is no chromium in PATH (hint: CHROMIUM)"
+            );
+            println!("SKIPPED: there is no chromium in PATH");
+            return None;
+        };
+        let profile = tempfile::tempdir().expect("a folder for the profile");
+        let mut process = Command::new(&executable)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
+            .args([
+                "--no-first-run",
+                "--disable-background-networking",
+                "--remote-debugging-port=0",
+            ])
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg("about:blank")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", executable.display()));
+        let mut lines = BufReader::new(process.stderr.take().expect("piped")).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("DevTools listening on ws://").map(str::to_string));
+        let address = address.expect("chromium names the address of its debugger");
+        std::thread::spawn(move || lines.for_each(drop)); // so that its output is never blocked
+        let host = address.split('/').next().expect("a host").to_string();
+        let page = page_of(&host);
+        let stream = TcpStream::connect(&host).expect("the debugger accepts a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let (socket, _) = tungstenite::client(page.as_str(), stream).expect("a web socket");
+        let mut browser =
+            Browser { process, socket, last: 0, console: Vec::new(), _profile: profile };
+        for domain in ["Page", "Runtime", "Log", "Network", "DOM"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        Some(browser)
+    }
+
+    /// Calls a method of the protocol and returns its result.
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let id = self.last;
+        let text = json!({ "id": id, "method": method, "params": params }).to_string();
+        self.socket.send(Message::text(text)).expect("the browser listens");
+        loop {
+            let message = self.read();
+            if message["id"] == id {
+                assert!(message["error"].is_null(), "{method}: {}", message["error"]);
+                return message["result"].clone();
+            }
+        }
+    }
+
+    fn read(&mut self) -> Value {
+        let message =
+            self.socket.read().unwrap_or_else(|e| panic!("no answer of the browser: {e}"));
+        let message: Value =
+            serde_json::from_str(&message.into_text().expect("text")).expect("JSON");
+        let params = &message["params"];
+        let text = match message["method"].as_str() {
+            Some("Runtime.consoleAPICalled") => Some(params["args"].to_string()),
+            Some("Runtime.exceptionThrown") => Some(params["exceptionDetails"].to_string()),
+            Some("Log.entryAdded") => Some(params["entry"]["text"].to_string()),
+            Some("Network.requestWillBeSent") => {
+                let url = params["request"]["url"].as_str().unwrap_or_default();
+                let is_local =
+                    ["file:", "about:", "data:", "blob:"].iter().any(|s| url.starts_with(s));
+                (!is_local).then(|| format!("a request of {url}"))
+            }
+            _ => None,
+        };
+        self.console.extend(text);
+        message
+    }
+
+    /// Shows the page in another width and in light or dark colours.
+    pub fn view(&mut self, View { width, is_dark }: View) {
+        let metrics =
+            json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    /// Opens a file, with the part of the address after `#`.
+    pub fn open(&mut self, path: &Path, hash: &str) {
+        self.console.clear();
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        let path = path.canonicalize().expect("the page exists");
+        let url = format!("file://{}#{hash}", path.display());
+        self.call("Page.navigate", json!({ "url": url }));
+        self.until(
+            "the page is loaded",
+            "document.readyState === 'complete' && location.protocol === 'file:'",
+        );
+    }
+
+    /// The value of an expression in the page.
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let params =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let result = self.call("Runtime.evaluate", params);
+        assert!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    pub fn until(&mut self, what: &str, expression: &str) {
+        let start = Instant::now();
+        while self.evaluate(expression) != json!(true) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{what}: not within {PATIENCE:?}; console: {:?}",
+                self.console
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The text of an element.
+    pub fn text(&mut self, selector: &str) -> String {
+        let text =
+            self.evaluate(&format!("document.querySelector({selector:?})?.textContent ?? null"));
+        text.as_str().unwrap_or_else(|| panic!("the page has no {selector}")).to_string()
+    }
+
+    /// Presses a key: `ArrowRight`, `Enter`, `Tab`.
+    pub fn press(&mut self, key: &str) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let code = match key {
+                "ArrowLeft" => 37,
+                "ArrowUp" => 38,
+                "ArrowRight" => 39,
+                "ArrowDown" => 40,
+                "End" => 35,
+                "Home" => 36,
+                "Enter" => 13,
+                "Tab" => 9,
+                "Escape" => 27,
+                _ => 0,
+            };
+            let params =
+                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            self.call("Input.dispatchKeyEvent", params);
+        }
+    }
+
+    /// Presses the mouse at a place, moves it to another one, and releases it there.
+    pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let mut at = |kind: &str, (x, y): (f64, f64)| {
+            let params = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", params);
+        };
+        at("mouseMoved", from);
+        at("mousePressed", from);
+        for i in 1..=4 {
+            let part = |a: f64, b: f64| a + (b - a) * f64::from(i) / 4.0;
+            at("mouseMoved", (part(from.0, to.0), part(from.1, to.1)));
+        }
+        at("mouseReleased", to);
+    }
+
+    /// The left, top, width and height of an element in the window.
+    pub fn place(&mut self, selector: &str) -> [f64; 4] {
+        let rect = self.evaluate(&format!(
+            "(e => {{ e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
+             return [r.left, r.top, r.width, r.height]; }})(document.querySelector({selector:?}))"
+        ));
+        std::array::from_fn(|i| {
+            rect[i].as_f64().unwrap_or_else(|| panic!("no place of {selector}"))
+        })
+    }
+
+    /// Gives files to an input element.
+    pub fn choose_file(&mut self, selector: &str, path: &Path) {
+        let root = self.call("DOM.getDocument", json!({}))["root"]["nodeId"].clone();
+        let found = self.call("DOM.querySelector", json!({ "nodeId": root, "selector": selector }));
+        let params = json!({ "nodeId": found["nodeId"], "files": [path] });
+        self.call("DOM.setFileInputFiles", params);
+    }
+
+    /// Writes a picture of the window, if `RETROGRAD_SCREENSHOTS` is set.
+    pub fn screenshot(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("RETROGRAD_SCREENSHOTS") else { return };
+        let params = json!({ "format": "png", "captureBeyondViewport": true });
+        let picture = self.call("Page.captureScreenshot", params);
+        let picture = base64(picture["data"].as_str().expect("a picture"));
+        fs::create_dir_all(&folder).expect("a folder for pictures");
+        fs::write(Path::new(&folder).join(format!("{name}.png")), picture).expect("a picture");
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The address of the page's debugger.
+fn page_of(host: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let list = http_get(host, "/json/list").unwrap_or_default();
+        let pages: Value = serde_json::from_str(&list).unwrap_or_default();
+        let page = pages.as_array().into_iter().flatten().find(|page| page["type"] == "page");
+        if let Some(address) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
+            return address.to_string();
+        }
+        assert!(start.elapsed() < PATIENCE, "chromium has opened no page: {list}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn http_get(host: &str, path: &str) -> std::io::Result<String> {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect(host)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    for line in reader.by_ref().lines() {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => c - b'A',
+        b'a'..=b'z' => c - b'a' + 26,
+        b'0'..=b'9' => c - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let (mut bytes, mut buffer, mut bits) = (Vec::with_capacity(text.len() * 3 / 4), 0u32, 0);
+    for c in text.bytes().filter(|&c| c != b'=') {
+        buffer = buffer << 6 | u32::from(value(c));
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((buffer >> bits) as u8);
+        }
+    }
+    bytes
+}
+
+/// Opens a page in all views, and lets it test itself; its console must stay empty.
+pub fn check_page(path: &Path) {
+    let Some(mut browser) = Browser::start() else { return };
+    for view in VIEWS {
+        browser.view(view);
+        browser.open(path, "selftest");
+        browser.until("the self-test", "document.querySelector('output#selftest') !== null");
+        let result = browser.text("output#selftest");
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let shade = if view.is_dark { "dark" } else { "light" };
+        browser.screenshot(&format!("{stem}-{}-{shade}", view.width));
+        assert!(result.ends_with(" ok"), "{} in {view:?}: {result}", path.display());
+        assert!(
+            browser.console.is_empty(),
+            "{} in {view:?}: {:?}",
+            path.display(),
+            browser.console
+        );
+    }
+}
