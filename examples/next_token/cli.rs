@@ -195,6 +195,13 @@ pub struct Args {
     #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop", "shards", "all_reduce"])]
     pub evaluate: bool,
 
+    /// Also record steps, without taking them: a page in the folder of the run that shows the forward and the
+    /// backward pass, event by event, with values. STEPS are numbers of steps taken before, as 0,100 [default:
+    /// the first step, and the one after the last]
+    #[arg(long, value_name = "STEPS", num_args = 0..=1, value_delimiter = ',', help_heading = RUN)]
+    #[arg(conflicts_with_all = ["sample", "evaluate", "scaling", "grid"])]
+    pub xray: Option<Vec<u64>>,
+
     /// Do not train: record a step on one thread, predict its time on 1 to 64 cores, and list where most
     /// cores would be idle (docs/SCALING.md)
     #[arg(long, help_heading = RUN)]

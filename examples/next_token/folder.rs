@@ -207,6 +207,11 @@ impl Folder {
     pub fn attention(&self, layer: usize) -> PathBuf {
         self.path.join(format!("attention-{layer}.svg"))
     }
+
+    /// The page of the step that follows so many steps.
+    pub fn xray(&self, steps: u64) -> PathBuf {
+        self.path.join(format!("xray-{steps}.html"))
+    }
 }
 
 /// A path, then the same path with `-2`, `-3` and so on appended.

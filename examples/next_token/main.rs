@@ -39,6 +39,7 @@ mod tokenizer;
 mod train;
 #[path = "../common/weights.rs"]
 mod weights;
+mod xray;
 
 use clap::Parser;
 use cli::Args;
@@ -173,7 +174,8 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     }
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize) };
+    let xray = xray::steps(&args.xray, recipe.steps);
+    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize), xray };
     let mut progress = Progress::new(&recipe, run.step, args.quiet || !ranks.is_first());
     with_matmul_precision(recipe.precision, || {
         let trained =

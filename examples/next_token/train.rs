@@ -13,6 +13,7 @@ use crate::rescue::{interrupted, rescue, stopped};
 use crate::run::{Purpose, Run, Training};
 use crate::signals::StopRequest;
 use crate::stop::{Result, failed};
+use crate::xray;
 use retrograd::nn::StateDict;
 use retrograd::nn::optim::StepError;
 use retrograd::nn::text::{Batch, Corpus, Window};
@@ -25,6 +26,8 @@ pub struct Plan {
     pub eval_every: u64,
     /// How many checkpoints of evaluations are kept, beside the last and the best one.
     pub keep: Option<usize>,
+    /// The numbers of steps after which the next one is recorded as a page.
+    pub xray: Vec<u64>,
 }
 
 /// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
@@ -59,7 +62,11 @@ pub fn train(
     if ranks.is_first() && run.best.is_some_and(|best| best.step == run.step) {
         folder.copy_as_best()?;
     }
+    let is_recorded = |step| ranks.is_first() && plan.xray.contains(&step);
     while run.step < last {
+        if is_recorded(run.step) {
+            xray::write(run, corpus, folder);
+        }
         let step = take_step(run, corpus, folder);
         let mut logged = Ok(());
         if let Ok(step) = &step {
@@ -118,6 +125,9 @@ pub fn train(
             _ => Ok(()),
         };
         ranks.agree(recorded)?;
+    }
+    if is_recorded(last) {
+        xray::write(run, corpus, folder);
     }
     Ok(())
 }
