@@ -1,7 +1,7 @@
 //! Records of forward and backward passes.
 
 use retrograd_autograd::observe::{
-    Constant, Recorder, Recording, Seen, Source, Target, What, record,
+    Constant, Recorder, Recording, Seen, Source, Target, What, find_nonfinite, record,
 };
 use retrograd_autograd::{Gradients, Var, grad, no_grad, sharded, with_threads};
 use retrograd_tensor::Tensor;
@@ -253,4 +253,30 @@ fn a_graph_of_earlier_operations_is_recorded() {
     let own: Vec<_> = own.map(|op| (op.name, op.location)).collect();
     assert_eq!(own, [("sum", None), ("square", None), ("exp", None)]);
     assert_eq!(leaves_received(&recording).len(), 1);
+}
+
+#[test]
+fn the_first_value_that_is_not_finite_is_found() {
+    let x = Var::leaf(Tensor::from([[0.5f32, -1.0, 2.0]]));
+    let line = line!() + 1;
+    let (_, found) = find_nonfinite(|| (x.ln().exp() * 2.0).sum(..).backward());
+    let found = found.unwrap();
+    assert_eq!((found.operation, found.is_backward), ("ln", false));
+    assert_eq!((found.result.nan, found.inputs[0].range), (1, Some((-1.0, 2.0))));
+    let at = found.location.unwrap();
+    assert_eq!((at.file().rsplit('/').next(), at.line()), (Some("observe.rs"), line));
+    assert!(found.to_string().starts_with("the first NaN: `ln` at "), "{found}");
+
+    // √0 is finite, and its derivative is not; the sum after it has begun nothing.
+    let zero = Var::leaf(Tensor::from([0.0f64, 4.0]));
+    let (_, found) = find_nonfinite(|| zero.square().sqrt().sum(..).backward());
+    let found = found.unwrap();
+    assert_eq!((found.operation, found.is_backward, found.result.infinite), ("sqrt", true, 1));
+
+    // Masked scores are infinite on purpose.
+    let mask = Tensor::from([[true, false, false]]);
+    let (_, found) = find_nonfinite(|| {
+        x.masked_fill(&mask, f32::NEG_INFINITY).softmax(-1).square().sum(..).backward()
+    });
+    assert!(found.is_none(), "{}", found.unwrap());
 }

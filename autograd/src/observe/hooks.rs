@@ -81,11 +81,14 @@ pub(crate) fn seeded<T: Real>(root: &Var<T>, g: &Var<T>) {
 
 /// The rule of an operation is called.
 #[inline]
-pub(crate) fn rule_begins<T: Real>(node: &Arc<Node<T>>) -> Option<RunningRule> {
+pub(crate) fn rule_begins<T: Real>(
+    node: &Arc<Node<T>>,
+    grads: &[Option<Var<T>>],
+) -> Option<RunningRule> {
     if !is_observed() {
         return None;
     }
-    tell(|recorder| recorder.rule_began(node));
+    tell(|recorder| recorder.rule_began(node, grads));
     Some(RunningRule(RULE.replace(Some(node.id()))))
 }
 

@@ -27,12 +27,14 @@
 mod formulas;
 pub(crate) mod hooks;
 mod lane;
+mod nonfinite;
 mod recorder;
 mod recording;
 mod recursion;
 
 pub use formulas::{Formula, formula};
 pub use lane::{in_lane, lane};
+pub use nonfinite::{Extent, NonFinite, find_nonfinite};
 pub use recorder::{Recorder, Seen};
 pub use recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,

@@ -69,10 +69,21 @@ pub enum Seen<'a> {
         /// Its gradient, which was given.
         gradient: &'a dyn Any,
     },
+    /// The rule of an operation was called.
+    RuleBegan {
+        /// The number of the operation.
+        operation: usize,
+        /// The gradients of its results that have arrived.
+        gradients: Vec<&'a dyn Any>,
+    },
     /// A gradient was propagated.
     Delivered {
         /// The number of the event.
         event: usize,
+        /// The number of the operation whose rule it was.
+        from: usize,
+        /// The name of the operation.
+        name: &'static str,
         /// The gradient.
         gradient: &'a dyn Any,
         /// The sum of what the variable has received so far.
@@ -212,10 +223,18 @@ impl Recorder {
         }
     }
 
-    pub(super) fn rule_began<T: Real>(&self, node: &Arc<Node<T>>) {
-        let mut state = self.state();
-        let operation = state.known(node);
-        state.event(What::RuleBegan(operation));
+    pub(super) fn rule_began<T: Real>(&self, node: &Arc<Node<T>>, grads: &[Option<Var<T>>]) {
+        let operation = {
+            let mut state = self.state();
+            let operation = state.known(node);
+            state.event(What::RuleBegan(operation));
+            operation
+        };
+        if let Some(watch) = &self.watch {
+            let gradients = grads.iter().flatten().map(|g| g.value() as &dyn Any).collect();
+            watch(&Seen::RuleBegan { operation, gradients });
+            self.state().lane().rest();
+        }
     }
 
     pub(super) fn rule_ended<T: Real>(&self, node: &Arc<Node<T>>) {
@@ -236,7 +255,7 @@ impl Recorder {
         sum: &Tensor<T>,
         is_added: bool,
     ) {
-        let event = {
+        let (event, from) = {
             let mut state = self.state();
             let from = state.known(node);
             let Some(to) = state.target(edge) else { return };
@@ -246,10 +265,10 @@ impl Recorder {
             record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
             record.rule_kernels.extend(kernels);
             state.event(What::Delivered { from, input, to, is_added });
-            state.recording.events.len() - 1
+            (state.recording.events.len() - 1, from)
         };
         if let Some(watch) = &self.watch {
-            watch(&Seen::Delivered { event, gradient, sum });
+            watch(&Seen::Delivered { event, from, name: node.name(), gradient, sum });
             self.state().lane().rest();
         }
     }
@@ -448,6 +467,7 @@ impl Debug for Seen<'_> {
         match self {
             Seen::Computed { operation, .. } => write!(f, "Computed({operation})"),
             Seen::Seeded { event, .. } => write!(f, "Seeded({event})"),
+            Seen::RuleBegan { operation, .. } => write!(f, "RuleBegan({operation})"),
             Seen::Delivered { event, .. } => write!(f, "Delivered({event})"),
         }
     }

@@ -70,7 +70,8 @@ impl Collected {
                 self.seeded::<f32>(*root);
                 self.seeded::<f64>(*root);
             }
-            Seen::Delivered { event, gradient, sum } => {
+            Seen::RuleBegan { .. } => {}
+            Seen::Delivered { event, gradient, sum, .. } => {
                 self.delivered::<f32>(*event, *gradient, *sum);
                 self.delivered::<f64>(*event, *gradient, *sum);
             }

@@ -5,6 +5,7 @@ mod collect;
 mod data;
 mod elements;
 mod names;
+mod text;
 mod values;
 
 use crate::page::Page;

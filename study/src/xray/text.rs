@@ -1,0 +1,315 @@
+//! A recorded step as text: the tape, costs, and a trace for other viewers.
+
+use super::RecordedStep;
+use super::data::{Data, EventRow, Node};
+use retrograd_autograd::observe::What;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Larger traces are not opened by their viewers.
+const MOST_TRACE_BYTES: usize = 50_000_000;
+
+impl RecordedStep {
+    /// The forward and the backward pass as text, an operation in a line: in the first part its result and its
+    /// inputs, in the second one the variables that its rule delivers gradients to, with a `+` if others had
+    /// been delivered before. If there are more than `most` lines, the middle of each part is left out.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::XRay;
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A diamond").leaf("a", &a).record(|| {
+    ///     let b = a.square();
+    ///     (&b + &(&b * &a)).backward()
+    /// });
+    /// let tape = "\
+    /// forward
+    ///   0 square   scalar  a
+    ///   1 mul      scalar  square 0, a
+    ///   2 add      scalar  square 0, mul 1
+    /// backward
+    ///   2 add      -> square 0, mul 1
+    ///   1 mul      -> + square 0, a
+    ///   0 square   -> + a
+    /// ";
+    /// assert_eq!(step.tape(30), tape);
+    /// ```
+    pub fn tape(&self, most: usize) -> String {
+        let tape = Tape::new(&self.data);
+        let forward: Vec<String> = self
+            .data
+            .events
+            .iter()
+            .filter(|e| e.what == "forward")
+            .filter_map(|e| tape.forward(e))
+            .collect();
+        let mut out = String::new();
+        let mut part = |title: &str, lines: Vec<String>| {
+            if lines.is_empty() {
+                return;
+            }
+            let _ = writeln!(out, "{title}");
+            let room = (most / 2).saturating_sub(2).max(2);
+            let left_out = lines.len().saturating_sub(room.max(1));
+            for (i, line) in lines.iter().enumerate() {
+                let first = room.div_ceil(2);
+                if left_out == 0 || i < first || i >= first + left_out {
+                    let _ = writeln!(out, "{line}");
+                } else if i == first {
+                    let _ = writeln!(out, "    .. {left_out} operations ..");
+                }
+            }
+        };
+        part("forward", forward);
+        part("backward", tape.backward());
+        out
+    }
+
+    /// Time in kernels, arithmetic operations and bytes by operation, forward and backward, the most expensive
+    /// first. With [`XRay::limits`](crate::XRay::limits), a column is the least time that this machine
+    /// could take, relative to the time of the forward pass.
+    pub fn costs(&self) -> String {
+        #[derive(Default)]
+        struct Cost {
+            calls: usize,
+            forward: f64,
+            backward: f64,
+            flops: u64,
+            bytes: u64,
+            least: f64,
+        }
+        let mut costs = BTreeMap::<&str, Cost>::new();
+        for node in self.data.nodes.iter().filter(|n| n.kind == "op") {
+            let cost = costs.entry(&node.name).or_default();
+            cost.calls += 1;
+            cost.forward += node.seconds.unwrap_or(0.0);
+            cost.backward += node.backward_seconds.unwrap_or(0.0);
+            cost.flops += node.flops;
+            cost.bytes += node.traffic;
+            cost.least += node.least_seconds.unwrap_or(0.0);
+        }
+        let time = |c: &Cost| c.forward + c.backward;
+        let total: f64 = costs.values().map(time).sum();
+        let mut rows: Vec<(&str, Cost)> = costs.into_iter().collect();
+        rows.sort_by(|a, b| time(&b.1).total_cmp(&time(&a.1)));
+        let mut out = format!(
+            "{:<22}{:>6}{:>13}{:>13}{:>8}{:>12}{:>12}{:>10}\n",
+            "operation", "calls", "forward us", "backward us", "share", "MFLOP", "MB", "of limit"
+        );
+        for (name, cost) in rows {
+            let limit = match self.data.machine.is_some() && cost.forward > 0.0 {
+                true => format!("{:.0}%", 100.0 * cost.least / cost.forward),
+                false => "-".into(),
+            };
+            let share = if total > 0.0 { 100.0 * time(&cost) / total } else { 0.0 };
+            let _ = writeln!(
+                out,
+                "{name:<22}{:>6}{:>13.1}{:>13.1}{:>7.1}%{:>12.2}{:>12.2}{limit:>10}",
+                cost.calls,
+                cost.forward * 1e6,
+                cost.backward * 1e6,
+                share,
+                cost.flops as f64 / 1e6,
+                cost.bytes as f64 / 1e6,
+            );
+        }
+        out
+    }
+
+    /// The step in the format of Chrome's trace viewer, which <https://ui.perfetto.dev> opens, too: operations and
+    /// rules of all shards with their times, and the memory in use. At most 50 MB; a longer trace ends early,
+    /// and says so in `otherData`.
+    pub fn chrome_trace(&self) -> String {
+        let recording = self.recording();
+        let us = |seconds: f64| seconds * 1e6;
+        let mut events: Vec<Value> = Vec::new();
+        let mut began = BTreeMap::new();
+        for event in &recording.events {
+            let slice = |name: String, start: f64, end: f64, kernel: Vec<String>| {
+                json!({
+                    "name": name, "ph": "X", "pid": 1, "tid": event.lane, "ts": us(start),
+                    "dur": us(end - start), "args": { "kernels": kernel },
+                })
+            };
+            match event.what {
+                What::Computed(op) => {
+                    let op = &recording.operations[op];
+                    let kernels = op.kernels.iter().map(|k| k.kernel.to_string()).collect();
+                    let start = (event.at - op.seconds).max(0.0);
+                    events.push(slice(op.name.to_string(), start, event.at, kernels));
+                }
+                What::RuleBegan(op) => {
+                    began.insert(op, event.at);
+                }
+                What::RuleEnded { operation, .. } => {
+                    let start = began.remove(&operation).unwrap_or(event.at);
+                    let op = &recording.operations[operation];
+                    let kernels = op.rule_kernels.iter().map(|k| k.kernel.to_string()).collect();
+                    events.push(slice(format!("{} backward", op.name), start, event.at, kernels));
+                }
+                What::Seeded(_) | What::Delivered { .. } => {}
+            }
+            events.push(json!({
+                "name": "bytes in use", "ph": "C", "pid": 1, "ts": us(event.at), "args": { "bytes": event.live },
+            }));
+        }
+        let lanes = recording.operations.iter().map(|op| op.lane + 1).max().unwrap_or(0);
+        let name = |lane| {
+            json!({
+                "name": "thread_name", "ph": "M", "pid": 1, "tid": lane, "args": { "name": format!("shard {lane}") },
+            })
+        };
+        let mut text = String::from("{\"traceEvents\":[");
+        let mut is_cut = false;
+        for (i, event) in (0..lanes).map(name).chain(events).enumerate() {
+            if text.len() > MOST_TRACE_BYTES - 10_000 {
+                is_cut = true;
+                break;
+            }
+            if i > 0 {
+                text.push(',');
+            }
+            text += &event.to_string();
+        }
+        let note = if is_cut {
+            "the rest was left out: the file has a limit of 50 MB"
+        } else {
+            "complete"
+        };
+        text += &format!("],\"otherData\":{{\"events\":{}}}}}", json!(note));
+        text
+    }
+}
+
+/// Names and columns of the tape.
+struct Tape<'a> {
+    data: &'a Data,
+    /// The number of each operation, in the order of the forward pass.
+    places: BTreeMap<usize, usize>,
+    width: usize,
+    shapes: usize,
+}
+
+impl<'a> Tape<'a> {
+    fn new(data: &'a Data) -> Self {
+        let operations = (0..data.nodes.len()).filter(|&n| data.nodes[n].kind == "op");
+        let places: BTreeMap<usize, usize> = operations.zip(0..).collect();
+        let nodes = || data.nodes.iter().filter(|n| n.kind == "op");
+        let width = nodes().map(|n| n.name.len()).max().unwrap_or(0).max(8);
+        let shapes = nodes().map(|n| shape(n).len()).max().unwrap_or(0);
+        Tape { data, places, width, shapes }
+    }
+
+    fn title(&self, n: usize) -> String {
+        let name = &self.data.nodes[n].name;
+        self.places.get(&n).map_or_else(|| name.clone(), |place| format!("{name} {place}"))
+    }
+
+    fn head(&self, n: usize) -> String {
+        format!("{:>3} {:<w$}", self.places[&n], self.data.nodes[n].name, w = self.width)
+    }
+
+    fn forward(&self, event: &EventRow) -> Option<String> {
+        let n = event.node?;
+        let node = &self.data.nodes[n];
+        let input = |input: &super::data::Input| {
+            let name = input.node.map_or("constant".into(), |n| self.title(n));
+            if input.reason.is_some() && input.node.is_some() { format!("({name})") } else { name }
+        };
+        let inputs: Vec<String> = node.inputs.iter().map(input).collect();
+        Some(format!(
+            "{} {:<w$}  {}",
+            self.head(n),
+            shape(node),
+            inputs.join(", "),
+            w = self.shapes
+        ))
+    }
+
+    fn backward(&self) -> Vec<String> {
+        let mut lines: Vec<(usize, Vec<String>)> = Vec::new();
+        for event in &self.data.events {
+            match (event.what, event.node, event.to) {
+                ("rule", Some(node), _) => lines.push((node, Vec::new())),
+                ("moved", Some(_), Some(to)) => {
+                    lines.last_mut().into_iter().for_each(|(_, all)| all.push(self.title(to)));
+                }
+                ("added", Some(_), Some(to)) => {
+                    let text = format!("+ {}", self.title(to));
+                    lines.last_mut().into_iter().for_each(|(_, all)| all.push(text.clone()));
+                }
+                _ => {}
+            }
+        }
+        let line = |(node, to): (usize, Vec<String>)| {
+            let bad = if self.is_bad(node) { "   not finite" } else { "" };
+            format!("{} -> {}{bad}", self.head(node), to.join(", "))
+        };
+        lines.into_iter().map(line).collect()
+    }
+
+    /// Whether a gradient that the rule of a node delivered is not finite.
+    fn is_bad(&self, node: usize) -> bool {
+        let delivered = self.data.events.iter().filter(|e| e.node == Some(node));
+        let mut values = delivered.filter(|e| e.what != "forward").filter_map(|e| e.value);
+        values.any(|v| self.data.values[v].nan + self.data.values[v].inf > 0)
+    }
+}
+
+fn shape(node: &Node) -> String {
+    let shape = |s: &Vec<usize>| {
+        let sizes: Vec<String> = s.iter().map(usize::to_string).collect();
+        if s.is_empty() { "scalar".into() } else { format!("[{}]", sizes.join(", ")) }
+    };
+    node.shapes.iter().map(shape).collect::<Vec<String>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::XRay;
+    use retrograd_autograd::Var;
+    use retrograd_tensor::Tensor;
+    use serde_json::Value;
+
+    fn long() -> crate::RecordedStep {
+        let x = Var::leaf(Tensor::from([0.5f32, -1.0]));
+        XRay::new("A chain")
+            .leaf("x", &x)
+            .record(|| (0..100).fold(x.clone(), |x, _| x.tanh()).sum(..).backward())
+    }
+
+    #[test]
+    fn long_tapes_are_cut_in_the_middle() {
+        let tape = long().tape(30);
+        assert!(tape.lines().count() <= 30, "{tape}");
+        assert!(
+            tape.contains("    .. ") && tape.contains("  0 tanh") && tape.contains("100 sum"),
+            "{tape}"
+        );
+        assert_eq!(long().tape(1000).lines().count(), 2 + 2 * 101);
+    }
+
+    #[test]
+    fn costs_name_every_operation() {
+        let costs = long().costs();
+        let lines: Vec<&str> = costs.lines().collect();
+        assert_eq!(lines.len(), 3, "{costs}");
+        assert!(
+            lines.iter().any(|line| line.starts_with("tanh") && line.contains(" 100 ")),
+            "{costs}"
+        );
+    }
+
+    #[test]
+    fn the_trace_has_a_slice_for_each_operation_and_rule() {
+        let trace: Value = serde_json::from_str(&long().chrome_trace()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let slices: Vec<&Value> = events.iter().filter(|e| e["ph"] == "X").collect();
+        let named = |name: &str| slices.iter().filter(|e| e["name"] == name).count();
+        assert_eq!((named("tanh"), named("tanh backward"), named("sum")), (100, 100, 1));
+        assert!(slices.iter().all(|e| e["dur"].as_f64().unwrap() >= 0.0));
+    }
+}
