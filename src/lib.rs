@@ -33,6 +33,11 @@ pub mod conventions {}
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The programs in docs/DEBUGGING.md, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/DEBUGGING.md")]
+struct Debugging;
+
 /// What most programs need.
 pub mod prelude {
     pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad, with_threads};

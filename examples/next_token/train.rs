@@ -63,10 +63,12 @@ pub fn train(
         folder.copy_as_best()?;
     }
     let is_recorded = |step| ranks.is_first() && plan.xray.contains(&step);
+    let mut before = None;
     while run.step < last {
         if is_recorded(run.step) {
-            xray::write(run, corpus, folder);
+            xray::write(run, before.as_ref(), corpus, folder);
         }
+        before = is_recorded(run.step + 1).then(|| run.model.state_dict());
         let step = take_step(run, corpus, folder);
         let mut logged = Ok(());
         if let Ok(step) = &step {
@@ -127,7 +129,7 @@ pub fn train(
         ranks.agree(recorded)?;
     }
     if is_recorded(last) {
-        xray::write(run, corpus, folder);
+        xray::write(run, before.as_ref(), corpus, folder);
     }
     Ok(())
 }

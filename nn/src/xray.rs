@@ -1,6 +1,7 @@
 //! X-rays of models: [`XRay::of`].
 
 use crate::module::{Module, visit_modules};
+use crate::state::StateDict;
 use crate::summary::short_type;
 use retrograd_study::RecordedStep;
 use retrograd_tensor::Real;
@@ -49,6 +50,37 @@ impl XRay {
     /// Shows times relative to the limits of the machine.
     pub fn limits(self, limits: impl Into<Roofline>) -> XRay {
         XRay(self.0.limits(limits))
+    }
+
+    /// Also shows the norm of the last update of each parameter, relative to its norm before: `before` are the
+    /// parameters ([`Module::state_dict`]) from before the update.
+    ///
+    /// ```
+    /// use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// use retrograd_nn::{Layer, Linear, Module, Pass, XRay};
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::ones([4, 3]));
+    /// let loss = || model.forward(&x, &mut Pass::eval()).square().mean(..);
+    /// let before = model.state_dict();
+    /// let mut sgd = Sgd::new(&model, SgdConfig { lr: 1e3, ..SgdConfig::default() }).unwrap();
+    /// sgd.step(&loss().backward()).unwrap();
+    /// let step = XRay::of(&model).updates(&model, &before).record(|| loss().backward());
+    /// assert!(step.findings()[0].contains("was changed by"));
+    /// ```
+    pub fn updates<T: Real, M: Module<T>>(mut self, model: &M, before: &StateDict<T>) -> XRay {
+        for (name, param) in model.named_parameters() {
+            if let Some(old) = before.get(&name) {
+                let change = (&param.value() - old).norm(..).item().to_f64();
+                let ratio = change / old.norm(..).item().to_f64();
+                if change > 0.0 {
+                    self.0 = self.0.update(param.id(), ratio);
+                }
+            }
+        }
+        self
     }
 
     /// Runs `f` three times, and records the third and the second: with values, and with times.

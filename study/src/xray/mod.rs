@@ -14,7 +14,7 @@ use collect::Collected;
 use data::Data;
 use names::{Leaf, Names};
 use retrograd_autograd::observe::{Recorder, Recording, record};
-use retrograd_autograd::{GradientKey, Id, Var};
+use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
 use std::collections::BTreeMap;
@@ -125,11 +125,9 @@ impl XRay {
         self
     }
 
-    /// The norm of the update of a parameter, relative to the norm of the parameter.
-    pub fn update<T: Real>(mut self, parameter: &impl GradientKey<T>, ratio: f64) -> XRay {
-        if let Some(id) = parameter.gradient_id() {
-            self.updates.insert(id, ratio);
-        }
+    /// Shows the norm of the last update of a parameter, relative to the norm of the parameter before.
+    pub fn update(mut self, parameter: Id, ratio: f64) -> XRay {
+        self.updates.insert(parameter, ratio);
         self
     }
 

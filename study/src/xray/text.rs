@@ -119,6 +119,64 @@ impl RecordedStep {
         out
     }
 
+    /// What is wrong with the step, a finding in a line: where the first value that is not finite began, parameters
+    /// without a gradient and where their way to the result is cut, and updates of more than a tenth of the
+    /// norm of a parameter. Empty if nothing was found.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::XRay;
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let (w, v) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
+    /// let step = XRay::new("").leaf("w", &w).leaf("v", &v).record(|| {
+    ///     (&w * &v.exp().detach()).backward()
+    /// });
+    /// let findings = step.findings();
+    /// assert!(findings[0].starts_with("v has no gradient: `mul` (") && findings[0].contains("detached"));
+    /// ```
+    pub fn findings(&self) -> Vec<String> {
+        let data = &self.data;
+        let tape = Tape::new(data);
+        let is_bad =
+            |e: &&EventRow| e.value.is_some_and(|v| data.values[v].nan + data.values[v].inf > 0);
+        let mut findings = Vec::new();
+        if let Some(e) = data.events.iter().find(is_bad) {
+            let (values, node) = (&data.values[e.value.expect("bad")], e.node.or(e.to));
+            let n = node.expect("events with values have a node");
+            let rule = if e.what == "forward" { "" } else { "the backward rule of " };
+            let path = &data.modules[data.nodes[n].module].path;
+            let module = if path.is_empty() { String::new() } else { format!(" in {path}") };
+            let line =
+                data.nodes[n].line.as_ref().map_or(String::new(), |line| format!(" ({line})"));
+            let range = |input: &super::data::Input| {
+                let values = &data.values[data.nodes[input.node?].value?];
+                let (min, max) = (values.min?, values.max?);
+                Some(format!("{} from {min:.4} to {max:.4}", tape.title(input.node?)))
+            };
+            let inputs: Vec<String> = data.nodes[n].inputs.iter().filter_map(range).collect();
+            findings.push(format!(
+                "the first value that is not finite: {rule}`{}`{module}{line} gives {} NaN and {} infinite of {}; \
+                 its inputs: {}",
+                data.nodes[n].name, values.nan, values.inf, values.count, inputs.join(", ")
+            ));
+        }
+        for node in data.nodes.iter().filter(|node| node.trainable != Some(false)) {
+            if let Some(why) = &node.no_gradient {
+                findings.push(format!("{} has no gradient: {why}", node.name));
+            }
+        }
+        for node in &data.nodes {
+            if let Some(ratio) = node.update.filter(|ratio| *ratio > 0.1 || ratio.is_nan()) {
+                findings.push(format!(
+                    "{} was changed by {ratio:.3} of its norm in one update (about 0.001 is usual)",
+                    node.name
+                ));
+            }
+        }
+        findings
+    }
+
     /// The step in the format of Chrome's trace viewer, which <https://ui.perfetto.dev> opens, too: operations and
     /// rules of all shards with their times, and the memory in use. At most 50 MB; a longer trace ends early,
     /// and says so in `otherData`.
