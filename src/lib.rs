@@ -38,6 +38,11 @@ struct Readme;
 #[doc = include_str!("../docs/DEBUGGING.md")]
 struct Debugging;
 
+/// The programs in docs/GUIDE.md, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/GUIDE.md")]
+struct Guide;
+
 /// What most programs need.
 pub mod prelude {
     pub use retrograd_autograd::{Backprop, Gradients, Var, grad, no_grad, with_threads};
