@@ -129,6 +129,7 @@ impl<T: Real> Engine<T> {
             drop(running);
             done(&node, &mut self.found);
         }
+        hooks::pass_ended();
         Ok(self.found)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::summary::is_recording;
 use retrograd_autograd::{GradientKey, Id, Var};
+use retrograd_study::record_if_requested;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::cell::Cell;
@@ -55,6 +56,7 @@ impl<T: Real> Param<T> {
     /// ```
     pub fn new(value: Tensor<T>) -> Param<T> {
         MADE.set(MADE.get() + 1);
+        record_if_requested();
         let leaf = Var::leaf(value);
         let (id, shape) = (leaf.id().expect("leaves have an id"), *leaf.shape());
         Param(Arc::new(Inner {

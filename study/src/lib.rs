@@ -10,4 +10,4 @@ mod page;
 mod xray;
 
 pub use page::Page;
-pub use xray::{RecordedStep, XRay};
+pub use xray::{RecordedStep, XRay, record_if_requested};

@@ -5,6 +5,7 @@ mod continued;
 mod folder_gone;
 mod grid;
 mod invalid_usage;
+mod observe;
 mod parts;
 mod printing;
 mod program;

@@ -22,7 +22,8 @@ thread_local! {
 fn tell(f: impl FnOnce(&Recorder)) {
     report(|observer| {
         let any: &dyn Any = observer;
-        if let Some(recorder) = any.downcast_ref::<Recorder>() {
+        let recorder = any.downcast_ref::<Recorder>();
+        if let Some(recorder) = recorder.filter(|recorder| !recorder.has_ended()) {
             f(recorder);
         }
     });
@@ -99,6 +100,14 @@ pub(crate) struct RunningRule(Option<Id>);
 impl Drop for RunningRule {
     fn drop(&mut self) {
         RULE.set(self.0);
+    }
+}
+
+/// A backward pass has ended. Those that a rule runs itself do not count.
+#[inline]
+pub(crate) fn pass_ended() {
+    if is_observed() && RULE.get().is_none() {
+        tell(Recorder::pass_ended);
     }
 }
 

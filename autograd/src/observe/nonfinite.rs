@@ -1,13 +1,12 @@
 //! Where a NaN or an infinity began.
 
 use super::recorder::{Recorder, Seen};
-use super::recording::Operation;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// The first operation or rule whose result is not finite, although its inputs are.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +104,8 @@ impl Display for NonFinite {
 /// `masked_fill`, do not count.
 ///
 /// Every value is examined, so `f` takes several times as long as otherwise. PyTorch's
-/// `autograd.detect_anomaly` examines gradients only.
+/// `autograd.detect_anomaly` examines gradients only. The environment variable `RETROGRAD_NONFINITE=1` does the
+/// same in any program: the operation that is found panics.
 ///
 /// ```
 /// use retrograd_autograd::{Var, observe::find_nonfinite};
@@ -123,11 +123,41 @@ impl Display for NonFinite {
 /// ```
 pub fn find_nonfinite<R>(f: impl FnOnce() -> R) -> (R, Option<NonFinite>) {
     let search = Arc::new(Mutex::new(Search::default()));
-    let (result, recording) = recorder(search.clone()).record(f);
-    let mut search = locked(&search);
-    let operations = &recording.operations;
-    (result, search.first.take().map(|found| found.located(operations)))
+    let (result, _) = recorder(search.clone()).record(f);
+    let first = locked(&search).first.take();
+    (result, first)
 }
+
+/// Searches in the whole process, if `RETROGRAD_NONFINITE` is 1: the operation that is found panics.
+pub(crate) fn search_if_requested() {
+    static READ: Once = Once::new();
+    READ.call_once(|| {
+        let why = match std::env::var(VARIABLE).as_deref() {
+            Err(_) | Ok("" | "0") => return,
+            Ok("1") => {
+                let search = Mutex::new(Search::default());
+                let recorder = Recorder::new().watching(move |seen| {
+                    let mut search = locked(&search);
+                    search.see(seen);
+                    if let Some(found) = search.first.take() {
+                        panic!("{VARIABLE}: {found}");
+                    }
+                });
+                if recorder.observe_process(MOST_OPERATIONS) {
+                    return;
+                }
+                "the process has another observer".to_string()
+            }
+            Ok(other) => format!("{other:?} is neither 0 nor 1"),
+        };
+        // There is nobody to return an error to: the caller makes a variable.
+        eprintln!("{VARIABLE}: {why}; nothing is searched");
+    });
+}
+
+const VARIABLE: &str = "RETROGRAD_NONFINITE";
+/// Of a process that is searched.
+const MOST_OPERATIONS: usize = 100_000;
 
 /// A recorder that searches until something is found.
 fn recorder(search: Arc<Mutex<Search>>) -> Recorder {
@@ -145,19 +175,16 @@ fn locked(search: &Mutex<Search>) -> MutexGuard<'_, Search> {
 
 #[derive(Default)]
 struct Search {
-    /// The inputs of operations.
-    inputs: HashMap<usize, Vec<Extent>>,
+    /// Operations by their number.
+    called: HashMap<usize, Called>,
     /// The gradients that rules were called with.
     gradients: HashMap<usize, Vec<Extent>>,
-    first: Option<Found>,
+    first: Option<NonFinite>,
 }
 
-/// What was found. The place of the operation is in the record.
-struct Found {
-    operation: usize,
-    name: &'static str,
-    is_backward: bool,
-    result: Extent,
+/// An operation that was computed.
+struct Called {
+    location: &'static Location<'static>,
     inputs: Vec<Extent>,
 }
 
@@ -168,46 +195,44 @@ impl Search {
             tensors.filter_map(|(i, x)| Extent::of(format!("{what} {i}"), *x)).collect()
         };
         match seen {
-            Seen::Computed { operation, name, inputs, results, .. } => {
+            Seen::Computed { operation, name, location, inputs, results, .. } => {
                 let inputs = extents("input", inputs);
                 let is_bad = |y: &Extent| y.nan > 0 || (y.infinite > 0 && !FILLS.contains(name));
                 let result = extents("result", results).into_iter().find(is_bad);
                 // What was not finite before has begun elsewhere, or was asked for.
                 if let Some(result) = result.filter(|_| inputs.iter().all(Extent::is_finite)) {
-                    let (operation, inputs) = (*operation, inputs.clone());
-                    self.first =
-                        Some(Found { operation, name, is_backward: false, result, inputs });
+                    self.first = Some(NonFinite {
+                        operation: name,
+                        is_backward: false,
+                        location: Some(location),
+                        result,
+                        inputs: inputs.clone(),
+                    });
                 }
-                self.inputs.insert(*operation, inputs);
+                self.called.insert(*operation, Called { location, inputs });
             }
             Seen::RuleBegan { operation, gradients } => {
                 self.gradients.insert(*operation, extents("gradient of result", gradients));
             }
             Seen::Seeded { .. } => {}
+            Seen::Forgotten => *self = Search::default(),
             Seen::Delivered { from, name, gradient, .. } => {
                 let result = Extent::of("gradient of an input".into(), *gradient);
                 let given = self.gradients.get(from).into_iter().flatten();
                 if let Some(result) = result.filter(|g| !g.is_finite())
                     && given.clone().all(Extent::is_finite)
                 {
-                    let inputs = given.chain(self.inputs.get(from).into_iter().flatten());
-                    let inputs = inputs.cloned().collect();
-                    self.first =
-                        Some(Found { operation: *from, name, is_backward: true, result, inputs });
+                    let called = self.called.get(from);
+                    let inputs = given.chain(called.into_iter().flat_map(|call| &call.inputs));
+                    self.first = Some(NonFinite {
+                        operation: name,
+                        is_backward: true,
+                        location: called.map(|call| call.location),
+                        result,
+                        inputs: inputs.cloned().collect(),
+                    });
                 }
             }
-        }
-    }
-}
-
-impl Found {
-    fn located(self, operations: &[Operation]) -> NonFinite {
-        NonFinite {
-            operation: self.name,
-            is_backward: self.is_backward,
-            location: operations[self.operation].location,
-            result: self.result,
-            inputs: self.inputs,
         }
     }
 }

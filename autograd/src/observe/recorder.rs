@@ -6,7 +6,7 @@ use super::recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
 };
 use crate::graph::{Edge, Id, Node, Var};
-use retrograd_tensor::observe::{KernelCall, Observer};
+use retrograd_tensor::observe::{KernelCall, Observer, set_default_observer};
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::storage::pool_stats;
 use retrograd_tensor::{Real, Tensor};
@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug};
 use std::mem;
 use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
@@ -41,9 +42,15 @@ use std::time::Instant;
 pub struct Recorder {
     state: Mutex<State>,
     watch: Option<Box<Watch>>,
+    /// Called when the first backward pass has ended, after which nothing is recorded.
+    end: Option<Box<End>>,
+    has_ended: AtomicBool,
+    /// The most operations that are kept. Then all are forgotten.
+    most: Option<usize>,
 }
 
 type Watch = dyn Fn(&Seen<'_>) + Send + Sync;
+type End = dyn Fn(Recording) + Send + Sync;
 
 /// Values at the moment of an event: [`Tensor`]s of f32 or f64, if nothing else is said.
 pub enum Seen<'a> {
@@ -53,6 +60,8 @@ pub enum Seen<'a> {
         operation: usize,
         /// Its name.
         name: &'static str,
+        /// Where it was called.
+        location: &'static Location<'static>,
         /// The sources of its inputs.
         sources: Vec<Source>,
         /// The values of its inputs, constants included.
@@ -69,6 +78,9 @@ pub enum Seen<'a> {
         /// Its gradient, which was given.
         gradient: &'a dyn Any,
     },
+    /// The numbers of all operations so far are used again, because the record of a process would become too
+    /// large.
+    Forgotten,
     /// The rule of an operation was called.
     RuleBegan {
         /// The number of the operation.
@@ -168,6 +180,57 @@ impl Recorder {
         self
     }
 
+    /// Records the process, from now to the end of its first backward pass, and passes the record to `end`: for
+    /// environment variables. `false` if the process has an observer already.
+    ///
+    /// ```no_run
+    /// use retrograd_autograd::observe::Recorder;
+    /// Recorder::new().record_first_backward(|recording| println!("{} bytes", recording.peak()));
+    /// ```
+    pub fn record_first_backward(
+        mut self,
+        end: impl Fn(Recording) + Send + Sync + 'static,
+    ) -> bool {
+        self.end = Some(Box::new(end));
+        self.install()
+    }
+
+    /// Observes the process from now on. Only the last `most` operations or fewer are kept.
+    pub(super) fn observe_process(mut self, most: usize) -> bool {
+        self.most = Some(most);
+        self.install()
+    }
+
+    fn install(self) -> bool {
+        self.begin();
+        set_default_observer(Arc::new(self))
+    }
+
+    fn begin(&self) {
+        let mut state = self.state();
+        state.recording.live = pool_stats().live;
+        state.began = Some(Instant::now());
+    }
+
+    /// A backward pass has ended.
+    pub(super) fn pass_ended(&self) {
+        let Some(end) = &self.end else { return };
+        if self.has_ended.swap(true, Relaxed) {
+            return;
+        }
+        let recording = {
+            let mut state = self.state();
+            let seconds = state.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+            Recording { seconds, ..mem::take(&mut state.recording) }
+        };
+        end(recording);
+    }
+
+    /// Whether nothing is recorded any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
+    }
+
     /// Runs `f` and records it: what this thread does, and all work that it distributes. Results have the
     /// bits that they have without a record.
     ///
@@ -175,11 +238,7 @@ impl Recorder {
     /// one sees.
     pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
         let recorder = Arc::new(self);
-        {
-            let mut state = recorder.state();
-            state.recording.live = pool_stats().live;
-            state.began = Some(Instant::now());
-        }
+        recorder.begin();
         let result = with_observer(recorder.clone(), f);
         let mut state = recorder.state();
         let mut recording = mem::take(&mut state.recording);
@@ -194,6 +253,12 @@ impl Recorder {
     pub(super) fn computed<T: Real>(&self, call: &Call<'_, T>) {
         let (operation, sources) = {
             let mut state = self.state();
+            if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
+                state.forget();
+                if let Some(watch) = &self.watch {
+                    watch(&Seen::Forgotten);
+                }
+            }
             let operation = state.computed(call);
             let inputs = &state.recording.operations[operation].inputs;
             (operation, inputs.iter().map(|input| input.source).collect())
@@ -202,6 +267,7 @@ impl Recorder {
             watch(&Seen::Computed {
                 operation,
                 name: call.name,
+                location: call.location,
                 sources,
                 inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
                 results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
@@ -282,6 +348,14 @@ impl Lane {
 }
 
 impl State {
+    /// Forgets all operations and events.
+    fn forget(&mut self) {
+        self.recording.operations.clear();
+        self.recording.events.clear();
+        self.by_id.clear();
+        self.by_address.clear();
+    }
+
     fn lane(&mut self) -> &mut Lane {
         self.lanes.entry((thread::current().id(), lane())).or_default()
     }
@@ -437,6 +511,9 @@ impl State {
 
 impl Observer for Recorder {
     fn allocated(&self, address: usize, bytes: usize) {
+        if self.has_ended() {
+            return;
+        }
         let mut state = self.state();
         state.grown += bytes as isize;
         state.by_address.remove(&address);
@@ -444,6 +521,9 @@ impl Observer for Recorder {
     }
 
     fn freed(&self, address: usize, bytes: usize) {
+        if self.has_ended() {
+            return;
+        }
         let mut state = self.state();
         state.grown -= bytes as isize;
         state.lane().freed += bytes;
@@ -452,6 +532,9 @@ impl Observer for Recorder {
     }
 
     fn kernel(&self, call: &KernelCall) {
+        if self.has_ended() {
+            return;
+        }
         self.state().lane().kernels.push(call.clone());
     }
 }
@@ -465,6 +548,7 @@ impl Debug for Recorder {
 impl Debug for Seen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Seen::Forgotten => f.write_str("Forgotten"),
             Seen::Computed { operation, .. } => write!(f, "Computed({operation})"),
             Seen::Seeded { event, .. } => write!(f, "Seeded({event})"),
             Seen::RuleBegan { operation, .. } => write!(f, "RuleBegan({operation})"),

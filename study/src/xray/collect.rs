@@ -59,7 +59,7 @@ impl Collected {
             return;
         }
         match seen {
-            Seen::Computed { operation, name, sources, inputs, results } => {
+            Seen::Computed { operation, name, sources, inputs, results, .. } => {
                 // f32 or f64.
                 self.computed::<f32>((*operation, name), sources, inputs, results);
                 self.computed::<f64>((*operation, name), sources, inputs, results);
@@ -70,7 +70,7 @@ impl Collected {
                 self.seeded::<f32>(*root);
                 self.seeded::<f64>(*root);
             }
-            Seen::RuleBegan { .. } => {}
+            Seen::RuleBegan { .. } | Seen::Forgotten => {}
             Seen::Delivered { event, gradient, sum, .. } => {
                 self.delivered::<f32>(*event, *gradient, *sum);
                 self.delivered::<f64>(*event, *gradient, *sum);

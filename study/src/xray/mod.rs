@@ -19,8 +19,8 @@ use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use values::Values;
 
 const STYLE: &str = include_str!("../../assets/xray/style.css");
@@ -151,6 +151,26 @@ impl XRay {
         self.step(clock, values, collected)
     }
 
+    /// Records the first backward pass of the process, with all that was computed before it, and writes the page
+    /// to a file. The closure of a program is not known, so it runs once, and times include the recording.
+    /// `false` if the process has an observer already.
+    fn write_first_backward(self, path: PathBuf) -> bool {
+        let collected = Arc::new(Mutex::new(Collected::default()));
+        let sink = collected.clone();
+        let recorder = Recorder::new().watching(move |seen| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
+        });
+        recorder.record_first_backward(move |recording| {
+            let collected =
+                std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+            let step = self.clone().step(recording.clone(), recording, collected);
+            match step.write(&path) {
+                Ok(()) => eprintln!("{VARIABLE}: the first backward pass is in {}", path.display()),
+                Err(why) => eprintln!("{VARIABLE}: cannot write the page: {why}"),
+            }
+        })
+    }
+
     fn step(self, clock: Recording, values: Recording, collected: Collected) -> RecordedStep {
         let mut warnings = Vec::new();
         let (mut shown, seen) = (Shown::of(&clock), Shown::of(&values));
@@ -173,6 +193,27 @@ impl XRay {
         });
         RecordedStep { data: fitted(data), recording: clock }
     }
+}
+
+const VARIABLE: &str = "RETROGRAD_XRAY";
+
+/// Records the first backward pass of the process as a page, if the environment variable `RETROGRAD_XRAY` is the
+/// name of a file. Models of the nn crate call it when they are made.
+///
+/// ```
+/// retrograd_study::record_if_requested();
+/// ```
+pub fn record_if_requested() {
+    static READ: Once = Once::new();
+    READ.call_once(|| {
+        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+        let program = std::env::args().next().unwrap_or_default();
+        let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+        let xray = XRay::new(&format!("The first backward pass of {program}"));
+        if !xray.write_first_backward(path.into()) {
+            eprintln!("{VARIABLE}: the process has another observer; nothing is recorded");
+        }
+    });
 }
 
 /// A recorded step: a page, and what it was made from.

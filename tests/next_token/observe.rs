@@ -1,0 +1,87 @@
+//! `--xray`, `RETROGRAD_XRAY` and `RETROGRAD_NONFINITE`.
+
+use crate::program::{Ended, Place};
+use std::fs;
+use std::process::Stdio;
+
+fn run(place: &Place, variable: Option<(&str, &str)>, folder: &str, flags: &[&str]) -> Ended {
+    let args = [&["--preset", "tiny", "--steps", "3", "--out", folder], flags].concat();
+    let mut command = place.example("next_token", &args);
+    command.envs(variable);
+    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// Whether a file is a whole page of a step of the model.
+fn check(place: &Place, file: &str) {
+    let html = fs::read_to_string(place.path(file)).unwrap();
+    assert!(html.contains("{\"xray\":1,") && html.ends_with("</html>\n"), "{file}");
+    assert!(html.contains("\"feed_forward\"") && html.contains("\"cross_entropy\""), "{file}");
+}
+
+#[test]
+fn steps_are_recorded_as_pages_and_the_run_is_the_same() {
+    let place = Place::new();
+    run(&place, None, "plain", &[]).ok();
+    run(&place, None, "first-and-last", &["--xray"]).ok();
+    let chosen = run(&place, None, "chosen", &["--xray", "1,2,9"]);
+    for file in ["first-and-last/xray-0.html", "first-and-last/xray-3.html"] {
+        check(&place, file);
+    }
+    for file in ["chosen/xray-1.html", "chosen/xray-2.html"] {
+        check(&place, file);
+    }
+    assert!(
+        !place.path("chosen/xray-0.html").exists() && !place.path("chosen/xray-9.html").exists()
+    );
+    chosen.ok();
+    let weights =
+        |folder: &str| fs::read(place.path(&format!("{folder}/checkpoint.safetensors"))).unwrap();
+    assert!(weights("plain") == weights("first-and-last") && weights("plain") == weights("chosen"));
+    // After a step, the page shows its update.
+    let html = fs::read_to_string(place.path("chosen/xray-1.html")).unwrap();
+    assert!(html.contains("\"update\":"));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_a_warning() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("run/xray-0.html")).unwrap();
+    let ended = run(&place, None, "run", &["--xray", "0"]);
+    assert!(ended.err.contains("warning: cannot write the X-ray of step 0"), "{ended:?}");
+    ended.ok();
+}
+
+#[test]
+fn a_variable_records_the_first_backward_pass() {
+    let place = Place::new();
+    run(&place, None, "plain", &[]).ok();
+    let ended = run(&place, Some(("RETROGRAD_XRAY", "step.html")), "recorded", &[]);
+    assert!(
+        ended.err.contains("RETROGRAD_XRAY: the first backward pass is in step.html"),
+        "{ended:?}"
+    );
+    ended.ok();
+    check(&place, "step.html");
+    let weights =
+        |folder: &str| fs::read(place.path(&format!("{folder}/checkpoint.safetensors"))).unwrap();
+    assert!(weights("plain") == weights("recorded"));
+    let ended = run(&place, Some(("RETROGRAD_XRAY", "missing/step.html")), "again", &[]);
+    assert!(
+        ended.err.contains("RETROGRAD_XRAY: cannot write the page: missing/step.html"),
+        "{ended:?}"
+    );
+    ended.ok();
+}
+
+#[test]
+fn a_variable_finds_the_first_value_that_is_not_finite() {
+    let place = Place::new();
+    let searched = ("RETROGRAD_NONFINITE", "1");
+    run(&place, Some(searched), "finite", &[]).ok();
+    let ended = run(&place, Some(searched), "infinite", &["--lr", "1e30"]);
+    assert!(ended.err.contains("RETROGRAD_NONFINITE: the first "), "{ended:?}");
+    assert_ne!(ended.code, Some(0));
+    let ended = run(&place, Some(("RETROGRAD_NONFINITE", "yes")), "invalid", &[]);
+    assert!(ended.err.contains("\"yes\" is neither 0 nor 1; nothing is searched"), "{ended:?}");
+    ended.ok();
+}
