@@ -1,7 +1,8 @@
 //! One derivative computed in three ways: by hand, by finite differences, and by the engine. Then a
 //! custom operation, the detection of an incorrect rule, higher derivatives, and the graph.
 //!
-//! Run with `cargo run --release --example gradients`.
+//! Run with `cargo run --release --example gradients`. With `-- --xray step.html` it also writes a page of the
+//! forward and backward pass of the custom operation in a small network.
 
 #[path = "common/environment.rs"]
 mod environment;
@@ -12,6 +13,7 @@ use output::say;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
 use retrograd::autograd::{InputGrads, to_dot};
 use retrograd::prelude::*;
+use retrograd::study::{RecordedStep, XRay};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -68,7 +70,31 @@ fn main() -> ExitCode {
 
     say!("\n7. The graph of step 3, for Graphviz (dot -Tsvg):\n");
     say!("{graph}");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["--xray", path] => {
+            if let Err(why) = network_with_cube().write(path) {
+                output::fault(&format!("cannot write the page: {why}"));
+                return output::end(ExitCode::FAILURE);
+            }
+            say!("8. The custom operation in a network, event by event: {path}");
+        }
+        _ => {
+            output::fault("usage: gradients [--xray FILE.html]");
+            return output::end(ExitCode::from(2));
+        }
+    }
     output::end(ExitCode::SUCCESS)
+}
+
+/// Records `Σ cube(tanh(x W)) / n` and its gradients.
+fn network_with_cube() -> RecordedStep {
+    let x = Var::constant(Tensor::from([[0.5f64, -1.0, 2.0], [1.5, 0.3, -0.7]]));
+    let w = Var::leaf(Tensor::from([[0.1f64, -0.2], [0.4, 0.3], [-0.5, 0.2]]));
+    XRay::new("A custom operation")
+        .leaf("W", &w)
+        .record(|| cube(&x.matmul(&w).tanh(), 3.0).mean(..).backward())
 }
 
 /// `x³`. The factor of the derivative is an argument, so that it can be wrong.

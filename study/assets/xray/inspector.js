@@ -59,7 +59,8 @@ xray.inspector = step => {
         place.replaceChildren(
           h("div", { class: "row" }, h("strong", {}, title(n)), h("span", { class: "soft" }, `${modules[node.module]?.path ?? ""} ${node.kind === "leaf" ? node.trainable === false ? "frozen parameter" : "leaf" : ""}`),
             step.chosen !== null ? h("button", { onclick: () => choose(null) }, "follow the current event") : null),
-          formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), formula.backward ? h("div", { class: "formula" }, formula.backward) : null) : null,
+          h("div", {}, formula ? [h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, formula.backward)]
+            : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : null),
           h("div", { class: "columns" },
             h("div", {}, kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, node.line ? ["source", h("code", {}, node.line)] : null,
               users.length ? ["used by", users.slice(0, 8).map(u => h("button", { class: "plain", onclick: () => choose(u) }, title(u)))] : null,
@@ -82,6 +83,7 @@ xray.inspector = step => {
     for (let i = 0; i < nodes.length; i += stride) {
       choose(i, false);
       assert(panel.textContent.includes(title(i)), `the inspector does not show ${title(i)}`);
+      assert(!/\b(null|undefined)\b/.test(panel.textContent), `the inspector of ${title(i)} has a missing value`);
       assert(!panel.querySelector(".message"), `the inspector cannot show ${title(i)}: ${panel.querySelector(".message")?.textContent}`);
       if (i % (10 * stride) === 0) { await frames(2); const errors = layoutErrors(panel); assert(!errors.length, `${title(i)}: ${errors[0]}`); }
       shown++;
