@@ -109,7 +109,7 @@ impl<T: Real> Engine<T> {
                      pass (hint: Backprop::retain_graph keeps them)"
                 )
             })?;
-            let running = hooks::rule_begins(&node, &grads);
+            let running = hooks::rule_begins(&node, &*rule, &grads);
             let mut input_grads = self.differentiate(&node, &*rule, grads)?;
             drop(rule);
             hooks::rule_ended(&node);

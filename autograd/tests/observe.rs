@@ -280,3 +280,25 @@ fn the_first_value_that_is_not_finite_is_found() {
     });
     assert!(found.is_none(), "{}", found.unwrap());
 }
+
+#[test]
+fn fused_operations_unfold_into_their_definition() {
+    let (x, w) = (Var::leaf(Tensor::from([[0.5f64, -1.0]])), Var::leaf(Tensor::ones([2])));
+    let run = || x.rms_norm(Some(&w), 1e-6).softmax(-1).square().sum(..).backward();
+    let (plain, recording) = Recorder::new().watching(|_| {}).record(run);
+    let of = |name: &str| {
+        let op = recording.operations.iter().find(|op| op.name == name).unwrap();
+        op.definition.clone()
+    };
+    let softmax = of("softmax").unwrap();
+    assert!(
+        softmax.contains("exp(") && softmax.contains("x0") && softmax.contains(" / "),
+        "{softmax}"
+    );
+    let norm = of("rms_norm").unwrap();
+    assert!(norm.contains("x0") && norm.ends_with("· x1"), "{norm}");
+    assert_eq!(of("square"), None);
+    // They were evaluated beside the computation.
+    assert_eq!(plain.get(&x).unwrap().to_vec(), run().get(&x).unwrap().to_vec());
+    assert!(recording.operations.iter().all(|op| op.name != "exp"));
+}

@@ -2,7 +2,7 @@
 //! variable if the process has no observer.
 
 use super::recorder::{Call, Recorder};
-use crate::graph::{Edge, Id, Node, Var};
+use crate::graph::{Edge, Id, Node, Rule, Var};
 use retrograd_tensor::observe::{is_observed, report};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
@@ -84,12 +84,13 @@ pub(crate) fn seeded<T: Real>(root: &Var<T>, g: &Var<T>) {
 #[inline]
 pub(crate) fn rule_begins<T: Real>(
     node: &Arc<Node<T>>,
+    rule: &dyn Rule<T>,
     grads: &[Option<Var<T>>],
 ) -> Option<RunningRule> {
     if !is_observed() {
         return None;
     }
-    tell(|recorder| recorder.rule_began(node, grads));
+    tell(|recorder| recorder.rule_began(node, rule, grads));
     Some(RunningRule(RULE.replace(Some(node.id()))))
 }
 

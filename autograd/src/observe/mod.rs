@@ -24,6 +24,7 @@
 //! ([`grad`](crate::grad)), whose operations name the operation that they differentiate. If nothing is
 //! recorded, an operation takes longer by one read of a static variable.
 
+mod definition;
 mod formulas;
 pub(crate) mod hooks;
 mod lane;

@@ -1,11 +1,12 @@
 //! The observer that makes a [`Recording`].
 
+use super::definition::definition;
 use super::hooks::input_shapes;
 use super::lane::lane;
 use super::recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
 };
-use crate::graph::{Edge, Id, Node, Var};
+use crate::graph::{Edge, Id, Node, Rule, Var};
 use retrograd_tensor::observe::{KernelCall, Observer, set_default_observer};
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::storage::pool_stats;
@@ -289,10 +290,17 @@ impl Recorder {
         }
     }
 
-    pub(super) fn rule_began<T: Real>(&self, node: &Arc<Node<T>>, grads: &[Option<Var<T>>]) {
+    pub(super) fn rule_began<T: Real>(
+        &self,
+        node: &Arc<Node<T>>,
+        rule: &dyn Rule<T>,
+        grads: &[Option<Var<T>>],
+    ) {
+        let definition = self.watch.is_some().then(|| definition(node, rule)).flatten();
         let operation = {
             let mut state = self.state();
             let operation = state.known(node);
+            state.recording.operations[operation].definition = definition;
             state.event(What::RuleBegan(operation));
             operation
         };
@@ -395,6 +403,7 @@ impl State {
             lane: lane(),
             rule_of,
             saved,
+            definition: None,
             seconds,
             kernels,
             rule_seconds: 0.0,
@@ -500,6 +509,7 @@ impl State {
             lane: lane(),
             rule_of: None,
             saved: Vec::new(),
+            definition: None,
             seconds: 0.0,
             kernels: Vec::new(),
             rule_seconds: 0.0,

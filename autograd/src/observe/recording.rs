@@ -42,6 +42,9 @@ pub struct Operation {
     /// results. [`What::RuleEnded`] has the bytes that are freed in the end, those of other tensors
     /// included.
     pub saved: Vec<SavedTensor>,
+    /// A fused operation as ordinary operations on its inputs `x0`, `x1`, .., if its rule was called while
+    /// values were watched.
+    pub definition: Option<String>,
     /// The time from the previous event of this lane to the result, in seconds.
     pub seconds: f64,
     /// The kernels that ran in this time.

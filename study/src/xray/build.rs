@@ -199,6 +199,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         let number = clock.operations[i];
         let called = all.iter().filter(|inner| inner.rule_of == Some(number) && inner.lane == 0);
         node.rule = called.map(|inner| inner.name.to_string()).collect();
+        node.inside = seen.recording.operations[seen.operations[i]].definition.clone();
         if let Some(result) = collected.results.remove(&seen.operations[i]) {
             node.value = Some(push(&mut data.values, result.values));
             node.elements = element_rows(result.elements);

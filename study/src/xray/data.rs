@@ -73,6 +73,9 @@ pub(super) struct Node {
     pub(super) value: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) elements: Vec<ElementRow>,
+    /// A fused operation as ordinary operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inside: Option<String>,
     /// Operations that its rule called, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) rule: Vec<String>,
