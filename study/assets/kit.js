@@ -130,10 +130,15 @@ const kit = (() => {
   const panels = [];
   // A section with a title, an explanation behind a button, and what `draw` puts in it.
   function panel(id, title, help, draw) {
-    const text = h("div", { class: "help", id: `help-${id}`, hidden: true }, [help].flat().map(t => h("p", {}, t)));
+    const opened = () => get("help", "").split(",").filter(Boolean), isOpen = opened().includes(id);
+    const text = h("div", { class: "help", id: `help-${id}`, hidden: !isOpen }, [help].flat().map(t => h("p", {}, t)));
     const button = h("button", {
-      class: "plain", "aria-expanded": "false", "aria-controls": `help-${id}`, title: "What this shows",
-      onclick() { text.hidden = !text.hidden; button.setAttribute("aria-expanded", String(!text.hidden)); },
+      class: "plain", "aria-expanded": String(isOpen), "aria-controls": `help-${id}`, title: "What this shows",
+      onclick() {
+        text.hidden = !text.hidden;
+        button.setAttribute("aria-expanded", String(!text.hidden));
+        set({ help: [...opened().filter(other => other !== id), ...(text.hidden ? [] : [id])].join(",") || null });
+      },
     }, "?");
     const body = h("div", { class: "body" });
     const element = h("section", { class: "panel", id, "aria-label": title }, h("div", { class: "head" }, h("h2", {}, title), button), text, body);
@@ -172,6 +177,7 @@ const kit = (() => {
       || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
     return h("button", { class: "plain", onclick() {
       root.dataset.theme = dark() ? "light" : "dark";
+      set({ theme: root.dataset.theme });
       redraw();
     } }, "light / dark");
   }
@@ -264,13 +270,15 @@ const kit = (() => {
   // {title, log, format, min, max; ticks(low, high, n) of x}, levels [{y, name}] (horizontal lines), height, at (a place of the
   // cursor), pick(x), label(series, i, x) (the text of the point nearest to x in the tooltip; none if
   // null). points is true, or a function of i that returns attributes of the circle. low and high
-  // bound a band; with bars, they are the ends of a bar at each point. Missing values are null. A drag enlarges a range, a double click shows all.
+  // bound a band; with bars, they are the ends of a bar at each point. Missing values are null. A drag enlarges a range, a double click shows all:
+  // zoom [from, to] is the first range, zoomed(range) is called when it changes.
   function lineChart(options) {
     const series = options.series.map((one, i) => ({ color: color(i), ...one, shown: one.shown ?? true }));
     const legend = h("div", { class: "legend" });
     const place = h("div");
     const element = h("div", { class: "chart" }, legend, place);
-    let zoom = null, cursor = null, frame = null;
+    let zoom = options.zoom ?? null, cursor = null, frame = null;
+    const enlarge = range => { zoom = range; options.zoomed?.(zoom); again(); };
     const format = axis => axis?.format ?? (x => number(x, 4));
     if (series.length > 1 || options.legend) for (const one of series) {
       const button = h("button", { "aria-pressed": String(one.shown), onclick() {
@@ -390,14 +398,14 @@ const kit = (() => {
         }
       });
       svg.addEventListener("pointerup", e => {
-        if (from !== null && Math.abs(e.clientX - from) > 4) { zoom = [from, e.clientX].map(valueAt).sort((p, q) => p - q); again(); }
+        if (from !== null && Math.abs(e.clientX - from) > 4) enlarge([from, e.clientX].map(valueAt).sort((p, q) => p - q));
         else options.pick?.(look(valueAt(e.clientX), e.clientX, e.clientY));
         from = null;
       });
       svg.addEventListener("pointerleave", () => { from = null; span.setAttribute("width", 0); rest(); hideTip(); });
-      svg.addEventListener("dblclick", () => { zoom = null; again(); });
+      svg.addEventListener("dblclick", () => enlarge(null));
       svg.addEventListener("keydown", e => {
-        if (e.key === "Escape") { zoom = null; again(); return; }
+        if (e.key === "Escape") { enlarge(null); return; }
         if (!stops.x.length || !["ArrowLeft", "ArrowRight", "Enter"].includes(e.key)) return;
         e.preventDefault();
         const i = cursor === null ? 0 : nearest(stops, cursor) + (e.key === "ArrowLeft" ? -1 : e.key === "ArrowRight" ? 1 : 0);
@@ -416,18 +424,20 @@ const kit = (() => {
   }
 
   // A matrix as colours. options: rows, columns, value(i, j), ramp, low, high (values at the ends), size
-  // (pixels of a cell; as wide as there is room without it), label(i, j), pick(i, j), at [i, j], name.
+  // (pixels of a cell; as wide as there is room without it), height (of a cell, if it is no square), label(i, j),
+  // pick(i, j), at [i, j], name.
   function heatMap(options) {
     const { rows, columns } = options;
     const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": options.name ?? `${rows} by ${columns} values` });
     const element = h("div", { class: "chart" }, canvas);
-    let at = options.at ?? null, size = 1;
+    let at = options.at ?? null, size = 1, tall = 1;
     function draw(width) {
       size = Math.max(1, Math.floor(Math.min(options.size ?? 40, (options.width ?? width) / columns)));
+      tall = options.height ?? size;
       const density = Math.min(devicePixelRatio || 1, 2);
-      canvas.width = columns * size * density; canvas.height = rows * size * density;
+      canvas.width = columns * size * density; canvas.height = rows * tall * density;
       canvas.style.width = `${Math.min(columns * size, width)}px`;
-      canvas.style.height = `${rows * size * Math.min(1, width / (columns * size))}px`;
+      canvas.style.height = `${rows * tall * (options.height ? 1 : Math.min(1, width / (columns * size)))}px`;
       const context = canvas.getContext("2d");
       context.scale(density, density);
       const low = options.low ?? 0, high = options.high ?? 1;
@@ -435,12 +445,12 @@ const kit = (() => {
         const value = options.value(i, j);
         if (value === null || value === undefined) continue;
         context.fillStyle = rgb(ramp(options.ramp ?? "sequential", (value - low) / (high - low)));
-        context.fillRect(j * size, i * size, size, size);
+        context.fillRect(j * size, i * tall, size, tall);
       }
       if (at) {
         context.strokeStyle = getComputedStyle(canvas).color;
         context.lineWidth = Math.max(1, size / 8);
-        context.strokeRect(at[1] * size + .5, at[0] * size + .5, Math.max(1, size - 1), Math.max(1, size - 1));
+        context.strokeRect(at[1] * size + .5, at[0] * tall + .5, Math.max(1, size - 1), Math.max(1, tall - 1));
       }
     }
     const again = drawn(element, draw);
@@ -618,6 +628,7 @@ const kit = (() => {
   function start(draw) {
     state = readHash();
     const isTest = location.hash === "#selftest";
+    if (["light", "dark"].includes(state.theme)) document.documentElement.dataset.theme = state.theme;
     addEventListener("error", event => failures.push(event.message));
     addEventListener("unhandledrejection", event => failures.push(String(event.reason)));
     addEventListener("hashchange", () => {

@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod page;
+mod run;
 mod xray;
 
 pub use page::Page;
+pub use run::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 pub use xray::{RecordedStep, XRay, record_if_requested};

@@ -1,0 +1,34 @@
+//! Several runs on one page.
+
+use super::json::bounded;
+use super::{RunPage, json, scripts};
+use crate::Page;
+use serde_json::json;
+
+/// A page with several runs: their losses over steps, time and tokens, the differences of their recipes, their
+/// results, and their last samples side by side. `notes` are sentences about what could not be shown.
+///
+/// ```
+/// use retrograd_study::{RunPage, RunStep, compare_runs};
+///
+/// let run = |lr: f64| {
+///     let mut run = RunPage::new(&format!("lr {lr}"));
+///     run.step(RunStep { step: 1, loss: 4.0, lr, grad_norm: 1.0, seconds: 0.1 });
+///     run
+/// };
+/// let html = compare_runs("Two runs", &[run(0.1), run(0.2)], &[]).html();
+/// assert!(html.contains("lr 0.2"));
+/// ```
+pub fn compare_runs(title: &str, runs: &[RunPage], notes: &[String]) -> Page {
+    let data = bounded(|size| {
+        let each = json::Size {
+            points: (size.points / runs.len().max(1)).clamp(50, 1000),
+            // The last one only.
+            looks: 1,
+            weights: 0,
+        };
+        let runs: Vec<_> = runs.iter().map(|run| run.json(each, 0.0)).collect();
+        json!({ "compare": 1, "title": title, "runs": runs, "notes": notes })
+    });
+    scripts(Page::new(title, &data))
+}

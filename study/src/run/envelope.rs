@@ -1,0 +1,232 @@
+//! Series that are reduced while they grow, without losing their extremes.
+
+/// The most points of a series on a page.
+pub(crate) const POINTS: usize = 2000;
+
+/// Values of consecutive steps as one point: for each of `N` columns the mean, the least and the largest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point<const N: usize> {
+    pub first: u64,
+    pub last: u64,
+    /// The number of steps.
+    count: u64,
+    /// The sum over the steps of the time since the beginning, in seconds.
+    seconds: f64,
+    columns: [Column; N],
+}
+
+/// Finite values of a column; there may be none.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    sum: f64,
+    count: u64,
+    low: f64,
+    high: f64,
+}
+
+impl Column {
+    fn of(x: f64) -> Column {
+        match x.is_finite() {
+            true => Column { sum: x, count: 1, low: x, high: x },
+            false => Column { sum: 0.0, count: 0, low: f64::INFINITY, high: f64::NEG_INFINITY },
+        }
+    }
+
+    fn and(self, other: Column) -> Column {
+        Column {
+            sum: self.sum + other.sum,
+            count: self.count + other.count,
+            low: self.low.min(other.low),
+            high: self.high.max(other.high),
+        }
+    }
+}
+
+impl<const N: usize> Point<N> {
+    fn and(&self, later: &Point<N>) -> Point<N> {
+        Point {
+            first: self.first,
+            last: later.last,
+            count: self.count + later.count,
+            seconds: self.seconds + later.seconds,
+            columns: std::array::from_fn(|i| self.columns[i].and(later.columns[i])),
+        }
+    }
+
+    /// The step in the middle.
+    pub fn step(&self) -> u64 {
+        self.first + (self.last - self.first) / 2
+    }
+
+    /// The time since the beginning of training, in seconds: the mean over the steps.
+    pub fn seconds(&self) -> f64 {
+        self.seconds / self.count as f64
+    }
+
+    /// The mean of a column; NaN if it has no finite value.
+    pub fn mean(&self, column: usize) -> f64 {
+        let Column { sum, count, .. } = self.columns[column];
+        sum / count as f64
+    }
+
+    /// The least and the largest value of a column; infinite if it has no finite value.
+    pub fn extremes(&self, column: usize) -> (f64, f64) {
+        (self.columns[column].low, self.columns[column].high)
+    }
+}
+
+/// At most [`POINTS`] points of any number of steps: when there are more, neighbours are joined, so that each
+/// point stands for twice as many steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope<const N: usize> {
+    points: Vec<Point<N>>,
+    /// The number of values of a complete point.
+    stride: u64,
+}
+
+impl<const N: usize> Default for Envelope<N> {
+    fn default() -> Self {
+        Envelope { points: Vec::new(), stride: 1 }
+    }
+}
+
+impl<const N: usize> Envelope<N> {
+    /// Appends the values of a step.
+    pub fn push(&mut self, step: u64, seconds: f64, values: [f64; N]) {
+        let one = Point {
+            first: step,
+            last: step,
+            count: 1,
+            seconds: if seconds.is_finite() { seconds } else { 0.0 },
+            columns: values.map(Column::of),
+        };
+        if let Some(last) = self.points.last_mut().filter(|last| last.count < self.stride) {
+            *last = last.and(&one);
+            return;
+        }
+        if self.points.len() == POINTS {
+            self.points = self.points.chunks(2).map(|p| p[0].and(&p[1])).collect();
+            self.stride *= 2;
+        }
+        self.points.push(one);
+    }
+
+    pub fn points(&self) -> &[Point<N>] {
+        &self.points
+    }
+
+    /// At most `most` points.
+    pub fn reduced(&self, most: usize) -> Envelope<N> {
+        let mut all = self.clone();
+        while all.points.len() > most.max(1) {
+            let join = |p: &[Point<N>]| p[1..].iter().fold(p[0], |a, b| a.and(b));
+            all.points = all.points.chunks(2).map(join).collect();
+            all.stride *= 2;
+        }
+        all
+    }
+
+    /// Whether points stand for several steps.
+    pub fn is_reduced(&self) -> bool {
+        self.stride > 1
+    }
+}
+
+/// An exponential mean whose window grows with the run: at each step it is about a twentieth of the steps so
+/// far, at least 5 and at most 200 steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Smooth {
+    sum: f64,
+    weight: f64,
+    count: u64,
+}
+
+impl Smooth {
+    /// The mean with one more value; values that are not finite do not change it.
+    pub fn add(&mut self, x: f64) -> f64 {
+        if x.is_finite() {
+            self.count += 1;
+            let keep = 1.0 - 1.0 / (self.count as f64 / 20.0).clamp(5.0, 200.0);
+            self.sum = keep * self.sum + x;
+            self.weight = keep * self.weight + 1.0;
+        }
+        self.sum / self.weight
+    }
+}
+
+/// At most `most` indices of `n` in equal distances, the first and the last among them.
+pub(crate) fn spread(n: usize, most: usize) -> Vec<usize> {
+    match (n, most) {
+        (0, _) | (_, 0) => Vec::new(),
+        (_, 1) => vec![n - 1],
+        _ if n <= most => (0..n).collect(),
+        _ => (0..most).map(|i| i * (n - 1) / (most - 1)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extremes_survive_any_reduction() {
+        let mut series = Envelope::<1>::default();
+        let n = 123_457;
+        let value = |step: u64| if step == 77_777 { 1e6 } else { (step as f64 * 0.1).sin() };
+        for step in 1..=n {
+            series.push(step, step as f64, [value(step)]);
+        }
+        let points = series.points();
+        assert!((POINTS / 2..=POINTS).contains(&points.len()), "{}", points.len());
+        // Every step is in one point, whose extremes and mean are those of its steps.
+        assert_eq!((points[0].first, points.last().unwrap().last), (1, n));
+        for pair in points.windows(2) {
+            assert_eq!(pair[0].last + 1, pair[1].first);
+        }
+        for point in points {
+            let values: Vec<f64> = (point.first..=point.last).map(value).collect();
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(point.extremes(0), (low, high));
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            assert!((point.mean(0) - mean).abs() <= 1e-9 * mean.abs().max(1.0));
+        }
+        assert_eq!(points.iter().map(|p| p.extremes(0).1).fold(0.0, f64::max), 1e6);
+        let fewer = series.reduced(100);
+        assert!(fewer.points().len() <= 100);
+        assert_eq!(fewer.points().iter().map(|p| p.extremes(0).1).fold(0.0, f64::max), 1e6);
+        assert_eq!(fewer.points().last().unwrap().last, n);
+    }
+
+    #[test]
+    fn short_series_are_kept_as_they_are() {
+        let mut series = Envelope::<2>::default();
+        for step in 1..=POINTS as u64 {
+            series.push(step, step as f64 / 2.0, [step as f64, f64::NAN]);
+        }
+        assert!(!series.is_reduced());
+        let point = series.points()[6];
+        assert_eq!((point.step(), point.seconds(), point.mean(0)), (7, 3.5, 7.0));
+        assert!(point.mean(1).is_nan());
+        series.push(POINTS as u64 + 1, 0.0, [0.0; 2]);
+        assert!(series.is_reduced() && series.points().len() == POINTS / 2 + 1);
+    }
+
+    #[test]
+    fn spread_indices_have_both_ends() {
+        assert_eq!(spread(3, 5), [0, 1, 2]);
+        assert_eq!(spread(101, 5), [0, 25, 50, 75, 100]);
+        assert_eq!(spread(9, 1), [8]);
+        assert!(spread(0, 4).is_empty() && spread(4, 0).is_empty());
+    }
+
+    #[test]
+    fn a_smoothed_constant_is_the_constant() {
+        let mut smooth = Smooth::default();
+        assert!(smooth.add(f64::NAN).is_nan());
+        for _ in 0..1000 {
+            assert!((smooth.add(2.5) - 2.5).abs() < 1e-12);
+        }
+        assert!((smooth.add(f64::INFINITY) - 2.5).abs() < 1e-12);
+    }
+}

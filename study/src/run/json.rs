@@ -1,0 +1,252 @@
+//! The data of a page, within limits.
+
+use super::envelope::{Envelope, POINTS, spread};
+use super::looks::SAMPLE;
+use super::verdict::Curves;
+use super::{RunPage, RunStatus};
+use serde_json::{Value, json};
+
+/// The most looks on a page.
+pub(crate) const LOOKS: usize = 200;
+/// The most bytes of attention weights on a page.
+const WEIGHTS: usize = 1_300_000;
+/// The most bytes of data on a page.
+const BYTES: usize = 2_800_000;
+/// The most events on a page.
+const EVENTS: usize = 200;
+/// The most characters of a short text.
+const TEXT: usize = 1000;
+
+/// How much a page shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub points: usize,
+    pub looks: usize,
+    /// Bytes of attention weights.
+    pub weights: usize,
+}
+
+/// The largest data within the limit of bytes.
+pub(crate) fn bounded(data: impl Fn(Size) -> Value) -> Value {
+    let mut size = Size { points: POINTS, looks: LOOKS, weights: WEIGHTS };
+    loop {
+        let found = data(size);
+        // A `<` needs six bytes on the page.
+        let text = found.to_string();
+        let bytes = text.len() + 5 * text.matches('<').count();
+        if bytes <= BYTES || size.looks == 1 {
+            return found;
+        }
+        size = Size {
+            points: (size.points / 2).max(100),
+            looks: size.looks / 2,
+            weights: size.weights / 2,
+        };
+    }
+}
+
+/// A number with five significant digits; `null` if it is not finite.
+pub(crate) fn short(x: f64) -> Value {
+    if !x.is_finite() {
+        return Value::Null;
+    }
+    if x == x.trunc() && x.abs() < 1e15 {
+        return json!(x as i64);
+    }
+    json!(format!("{x:.4e}").parse::<f64>().unwrap_or(x))
+}
+
+fn list(values: impl Iterator<Item = f64>) -> Value {
+    values.map(short).collect()
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text.to_string(),
+    }
+}
+
+/// A column as its means, with its extremes if points stand for several steps.
+fn column<const N: usize>(series: &Envelope<N>, i: usize) -> Value {
+    let points = series.points();
+    let mean = list(points.iter().map(|p| p.mean(i)));
+    if !series.is_reduced() {
+        return json!({ "mean": mean });
+    }
+    let extremes =
+        |pick: fn((f64, f64)) -> f64| list(points.iter().map(move |p| pick(p.extremes(i))));
+    json!({ "mean": mean, "low": extremes(|e| e.0), "high": extremes(|e| e.1) })
+}
+
+impl RunPage {
+    /// The data of the page, in which nothing is larger than `size` says.
+    pub(crate) fn json(&self, size: Size, written: f64) -> Value {
+        let steps = self.steps.reduced(size.points);
+        let smoothed = self.smoothed.reduced(size.points);
+        let evaluations = self.evaluations.reduced(size.points);
+        let points = steps.points();
+        let held_out = evaluations.points();
+        let (looks, mut left_out) = self.looks_json(size);
+        if steps.is_reduced() {
+            let each = points[0].last - points[0].first + 1;
+            left_out.insert(0, format!("Each point of a series stands for {each} steps: the line is their mean, and the band reaches from the least to the largest value."));
+        }
+        let (events, hidden) = self.events_json();
+        if hidden > 0 {
+            left_out.push(format!("{hidden} events in the middle of the run are left out."));
+        }
+        json!({
+            "run": 1,
+            "title": cut(&self.title, TEXT),
+            "status": self.status_json(),
+            "written": (written * 1e3).round(),
+            "step": self.last.map_or(0, |s| s.step).max(self.ends.map_or(0, |e| e[0].0)),
+            "planned": self.planned,
+            "seconds": short(self.seconds),
+            "tokens_per_step": self.tokens_per_step,
+            "unit": self.unit,
+            "facts": self.facts.iter().take(60).map(|(n, v)| [cut(n, 80), cut(v, TEXT)]).collect::<Vec<_>>(),
+            "recipe": self.recipe_json(),
+            "levels": self.baselines.map(|b| json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })),
+            "clip": self.clip,
+            "clipped": column(&self.clipped.reduced(size.points), 0)["mean"],
+            "flops": self.flops,
+            "peaks": self.peaks.iter().rev().take(20).rev().map(|p| json!([p.from, short(p.flops)])).collect::<Vec<_>>(),
+            "series": {
+                "step": points.iter().map(|p| p.step()).collect::<Vec<_>>(),
+                "seconds": list(points.iter().map(|p| p.seconds())),
+                "loss": column(&steps, 0),
+                "smoothed": column(&smoothed, 0)["mean"],
+                "lr": column(&steps, 1),
+                "grad_norm": column(&steps, 2),
+                "step_seconds": column(&steps, 3),
+                "utilisation": column(&steps, 4),
+            },
+            "evaluations": {
+                "step": held_out.iter().map(|p| p.step()).collect::<Vec<_>>(),
+                "seconds": list(held_out.iter().map(|p| p.seconds())),
+                "loss": column(&evaluations, 0),
+                "last": self.ends.map(|e| json!([e[0].0, e[0].1])),
+                "best": self.ends.map(|e| json!([e[1].0, e[1].1])),
+            },
+            "looks": looks,
+            "events": events,
+            "verdicts": self.curves(|curves| curves.verdicts()),
+            "left_out": left_out,
+        })
+    }
+
+    /// Calls `f` with what verdicts are about.
+    fn curves<R>(&self, f: impl FnOnce(&Curves) -> R) -> R {
+        let of = |series: &Envelope<1>| -> Vec<(u64, f64)> {
+            series
+                .points()
+                .iter()
+                .map(|p| (p.step(), p.mean(0)))
+                .filter(|p| p.1.is_finite())
+                .collect()
+        };
+        let (mut held_out, smoothed) = (of(&self.evaluations), of(&self.smoothed));
+        if self.evaluations.is_reduced() {
+            // The last evaluation itself, and not the mean that it is in.
+            held_out.extend(self.ends.map(|ends| ends[0]));
+        }
+        let clipped = self.clipped.points();
+        let last = &clipped[clipped.len() - clipped.len() / 4..];
+        let share = last.iter().map(|p| p.mean(0)).sum::<f64>() / last.len() as f64;
+        f(&Curves {
+            held_out: &held_out,
+            smoothed: &smoothed,
+            clipped: (!last.is_empty()).then_some(share),
+            baselines: self.baselines,
+            has_diverged: self.events.last().is_some_and(|event| event.kind == "diverged"),
+        })
+    }
+
+    fn status_json(&self) -> Value {
+        match &self.status {
+            RunStatus::Running { every } => json!({ "state": "running", "every": short(*every) }),
+            RunStatus::Finished => json!({ "state": "finished" }),
+            RunStatus::Interrupted(by) => json!({ "state": "interrupted", "text": cut(by, TEXT) }),
+            RunStatus::Failed(why) => json!({ "state": "failed", "text": cut(why, TEXT) }),
+        }
+    }
+
+    fn recipe_json(&self) -> Value {
+        let base = self.base.as_ref();
+        let of_base = |name: &str| {
+            let fields = &base?.1;
+            Some(
+                fields
+                    .iter()
+                    .find(|(n, _)| n == name)
+                    .map_or(Value::Null, |(_, v)| json!(cut(v, TEXT))),
+            )
+        };
+        let row = |(name, value): &(String, String)| {
+            json!([cut(name, 80), cut(value, TEXT), of_base(name)])
+        };
+        json!({
+            "base": base.map(|(name, _)| cut(name, 80)),
+            "rows": self.recipe.iter().take(200).map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The first and the last events, and how many are left out.
+    fn events_json(&self) -> (Value, usize) {
+        let n = self.events.len();
+        let hidden = n.saturating_sub(EVENTS);
+        let shown = self.events[..n.min(EVENTS / 4)]
+            .iter()
+            .chain(&self.events[(EVENTS / 4 + hidden).min(n)..]);
+        let events = shown.map(|e| json!([e.step, cut(&e.kind, 80), cut(&e.text, TEXT)]));
+        (events.collect(), hidden)
+    }
+
+    /// The looks, thinned evenly, and what is left out. Weights are thinned further.
+    fn looks_json(&self, size: Size) -> (Value, Vec<String>) {
+        let shown = spread(self.looks.len(), size.looks);
+        let bytes =
+            |&i: &usize| self.looks[i].heads.iter().map(|head| head.weights.len()).sum::<usize>();
+        let largest = shown.iter().map(bytes).max().unwrap_or(0).max(1);
+        let with_weights: Vec<usize> =
+            spread(shown.len(), size.weights / largest).into_iter().map(|i| shown[i]).collect();
+        let mut left_out = Vec::new();
+        if with_weights.len() < shown.len() {
+            left_out.push(format!(
+                "Attention weights are shown of {} of {} looks.",
+                with_weights.len(),
+                shown.len()
+            ));
+        }
+        if shown.len() < self.looks.len() {
+            left_out.push(format!("{} of {} looks are shown.", shown.len(), self.looks.len()));
+        }
+        let looks = shown.iter().map(|&i| {
+            let look = &self.looks[i];
+            let optional = |x: &Option<f64>| x.map_or(Value::Null, short);
+            let weights = with_weights
+                .contains(&i)
+                .then(|| look.heads.iter().map(|head| head.weights.as_str()).collect::<Vec<_>>());
+            json!({
+                "step": look.step,
+                "sample": cut(&look.sample, SAMPLE),
+                "entropy": list(look.heads.iter().map(|head| head.entropy)),
+                "weights": weights,
+                "grad_norms": look.grad_norms.iter().map(optional).collect::<Vec<_>>(),
+                "updates": look.updates.iter().map(optional).collect::<Vec<_>>(),
+            })
+        });
+        let looks: Vec<Value> = looks.collect();
+        let names = json!({
+            "sentence": self.sentence.iter().take(512).map(|t| cut(t, 80)).collect::<Vec<_>>(),
+            "prompt": cut(&self.prompt, TEXT),
+            "parts": self.parts.iter().map(|p| cut(p, 80)).collect::<Vec<_>>(),
+            "layers": self.layers,
+            "at": looks,
+        });
+        (names, left_out)
+    }
+}

@@ -1,0 +1,125 @@
+//! What a model does at an evaluation: attention to a sentence, a sample, gradients and updates.
+
+use serde::{Deserialize, Serialize};
+
+/// The most characters of a sample on a page.
+pub(crate) const SAMPLE: usize = 2000;
+
+/// What was observed of the model after a step: attention weights within a sentence, a sample, and for each part
+/// of the model the gradient and the update of that step. It is compact, and has a JSON form for files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunLook {
+    /// Steps taken before.
+    pub step: u64,
+    /// The continuation of the prompt.
+    pub sample: String,
+    /// The heads of all layers with attention weights, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<HeadLook>,
+    /// For each part, the norm of its gradient before clipping. Empty if no step was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grad_norms: Vec<Option<f64>>,
+    /// For each part, the norm of its update by that of its weights before the step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<Option<f64>>,
+}
+
+/// The attention weights of a head within a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeadLook {
+    /// How spread the weights are: for each query but the first, the entropy of its weights divided by the
+    /// logarithm of the number of tokens that it may attend to; the mean over queries. 0 if every query attends
+    /// to one token, 1 if to all equally.
+    pub entropy: f64,
+    /// The lower triangle row by row, a byte `round(255 √w)` for each weight, in base64.
+    pub weights: String,
+}
+
+impl HeadLook {
+    /// The weights of a causal head: `weights` has a row for each of `tokens` queries, row by row, with a weight
+    /// for each of `tokens` keys. Weights of later keys are left out.
+    ///
+    /// # Panics
+    /// If the number of weights is not `tokens²`.
+    ///
+    /// ```
+    /// use retrograd_study::HeadLook;
+    ///
+    /// let first = HeadLook::new(&[1.0, 0.0, 1.0, 0.0], 2); // both queries attend to the first token
+    /// assert_eq!(first.entropy, 0.0);
+    /// let both = HeadLook::new(&[1.0, 0.0, 0.5, 0.5], 2);
+    /// assert!((both.entropy - 1.0).abs() < 1e-6);
+    /// ```
+    #[track_caller]
+    pub fn new(weights: &[f32], tokens: usize) -> HeadLook {
+        assert!(
+            weights.len() == tokens * tokens,
+            "HeadLook::new: {} weights, but {tokens} tokens",
+            weights.len()
+        );
+        let rows = || (0..tokens).map(|i| &weights[i * tokens..=i * tokens + i]);
+        let bytes = rows().flatten().map(|&w| (255.0 * w.max(0.0).sqrt()).round().min(255.0) as u8);
+        let weights = base64(&bytes.collect::<Vec<u8>>());
+        let entropies = rows().skip(1).map(relative_entropy);
+        let entropy = entropies.sum::<f64>() / tokens.saturating_sub(1).max(1) as f64;
+        HeadLook { entropy: (entropy * 1e4).round() / 1e4, weights }
+    }
+}
+
+/// The entropy of weights, scaled to the sum 1, by that of equal weights.
+fn relative_entropy(weights: &[f32]) -> f64 {
+    let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
+    let part = |&w: &f32| match f64::from(w) / sum {
+        p if p > 0.0 => -p * p.ln(),
+        _ => 0.0,
+    };
+    weights.iter().map(part).sum::<f64>() / (weights.len() as f64).ln()
+}
+
+/// Base64 with padding (RFC 4648).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let value =
+            group.iter().fold(0u32, |v, &b| v << 8 | u32::from(b)) << (8 * (3 - group.len()));
+        for i in 0..4 {
+            let digit = DIGITS[(value >> (18 - 6 * i)) as usize & 63];
+            text.push(if i <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        let pairs =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
+        for (bytes, text) in pairs {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff]), "+/8=");
+    }
+
+    #[test]
+    fn entropies_are_relative_to_equal_weights() {
+        let equal = |n: usize| -> Vec<f32> {
+            let weight = |i, j| if j <= i { 1.0 / (i + 1) as f32 } else { 0.0 };
+            (0..n * n).map(|k| weight(k / n, k % n)).collect()
+        };
+        assert!((HeadLook::new(&equal(7), 7).entropy - 1.0).abs() < 1e-4);
+        // Weights of a head with a sink sum to less.
+        let half: Vec<f32> = equal(7).iter().map(|w| w / 2.0).collect();
+        assert!((HeadLook::new(&half, 7).entropy - 1.0).abs() < 1e-4);
+        let own: Vec<f32> = (0..49).map(|k| f32::from(u8::from(k / 7 == k % 7))).collect();
+        assert_eq!(HeadLook::new(&own, 7).entropy, 0.0);
+        // One token, none at all, and rows without weights.
+        assert_eq!(HeadLook::new(&[1.0], 1).entropy, 0.0);
+        assert_eq!(HeadLook::new(&[], 0).weights, "");
+        assert_eq!(HeadLook::new(&[0.0; 9], 3).entropy, 0.0);
+    }
+}
