@@ -213,6 +213,11 @@ pub struct Args {
     #[arg(help_heading = RUN)]
     pub checkpoint: Which,
 
+    /// Do not write the page of the run, run.html, nor looks.jsonl, which it is made from
+    #[arg(long, help_heading = RUN)]
+    #[arg(conflicts_with_all = ["sample", "evaluate", "scaling"])]
+    pub no_page: bool,
+
     /// Print only the result
     #[arg(long, help_heading = RUN)]
     pub quiet: bool,

@@ -55,6 +55,9 @@ pub fn finish(
     });
     let done = Done { done: true, params, steps, seconds, val_loss, metrics: others };
     log.write(folder, Line::Done(done))?;
+    if let Some(page) = &mut log.page {
+        page.end(folder, &Ok(()));
+    }
 
     let beginnings = text.beginnings();
     draw_loss_curve(folder, log)?;
@@ -167,6 +170,7 @@ fn print_next_commands(run: &Run, folder: &Folder, layers: usize, prompt: &str) 
     checkpoint.safetensors      model, optimiser state, tokenizer and configuration
     best.safetensors            the same, at the lowest held-out loss of the curve
     log.jsonl                   metrics of every step
+    run.html                    the run as a page, from the log and looks.jsonl
     loss.svg                    training and held-out loss
     tokenizer.json              the tokenizer, for --tokenizer"
     );

@@ -162,10 +162,16 @@ impl Folder {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let ours = ["checkpoint", "best.safetensors.", "log.jsonl.", "tokenizer.json."]
-                .iter()
-                .any(|start| name.starts_with(start));
-            if ours && name.ends_with(".tmp") {
+            let starts = [
+                "checkpoint",
+                "best.safetensors.",
+                "log.jsonl.",
+                "looks.jsonl.",
+                "tokenizer.json.",
+            ];
+            let ours = starts.iter().any(|start| name.starts_with(start)) && name.ends_with(".tmp");
+            let page = name.starts_with(".run.html.") && name.ends_with(".partial");
+            if ours || page {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -197,6 +203,16 @@ impl Folder {
 
     pub fn log(&self) -> PathBuf {
         self.path.join("log.jsonl")
+    }
+
+    /// What the page shows beside the log.
+    pub fn looks(&self) -> PathBuf {
+        self.path.join("looks.jsonl")
+    }
+
+    /// The page of the run.
+    pub fn page(&self) -> PathBuf {
+        self.path.join("run.html")
     }
 
     pub fn loss_curve(&self) -> PathBuf {

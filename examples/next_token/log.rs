@@ -3,6 +3,7 @@
 use crate::files;
 use crate::folder::Folder;
 use crate::output::note;
+use crate::page::RunRecord;
 use crate::stop::{OrFailed, Result};
 use retrograd::nn::checkpoint::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,8 @@ pub struct Log {
     file: File,
     /// All lines so far.
     pub lines: Vec<Line>,
+    /// The page of the run, which shows them.
+    pub page: Option<RunRecord>,
 }
 
 impl Log {
@@ -155,26 +158,37 @@ impl Log {
             );
         }
         let file = begin(&path, &kept)?;
-        Ok(Log { path, file, lines })
+        Ok(Log { path, file, lines, page: None })
     }
 
     /// Appends a line in one write, so that the file can be watched. If the file was removed, it is
     /// written again from the first line.
     pub fn write(&mut self, folder: &Folder, line: Line) -> Result<()> {
         let text = json(&line);
+        if let Some(page) = &mut self.page {
+            page.line(folder, &line);
+        }
         self.lines.push(line);
         folder.check()?;
         if files::is_same(&self.file, &self.path).is_ok_and(|same| same) {
             let written = self.file.write_all(text.as_bytes());
             return written.or_failed(format!("cannot write {}", self.path.display()));
         }
-        self.move_to(folder)?;
+        self.write_again(folder)?;
         note!("note: {} was removed or replaced; it is written again", self.path.display());
         Ok(())
     }
 
-    /// Writes all lines to a new file in this folder, and continues in it.
+    /// Writes all lines to a new file in this folder, and continues in it; so does the page.
     pub fn move_to(&mut self, folder: &Folder) -> Result<()> {
+        self.write_again(folder)?;
+        if let Some(page) = &mut self.page {
+            page.move_to(folder);
+        }
+        Ok(())
+    }
+
+    fn write_again(&mut self, folder: &Folder) -> Result<()> {
         let text: String = self.lines.iter().map(json).collect();
         self.file = begin(&folder.log(), &text)?;
         self.path = folder.log();

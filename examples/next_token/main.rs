@@ -17,9 +17,11 @@ mod finish;
 mod folder;
 mod grid;
 mod log;
+mod looks;
 mod loss_curve;
 #[path = "../common/output.rs"]
 mod output;
+mod page;
 mod plots;
 mod progress;
 #[path = "../common/ranks.rs"]
@@ -37,6 +39,7 @@ mod tales;
 mod text;
 mod tokenizer;
 mod train;
+mod watch;
 #[path = "../common/weights.rs"]
 mod weights;
 mod xray;
@@ -175,9 +178,18 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let xray = xray::steps(&args.xray, recipe.steps);
-    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize), xray };
+    let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
+    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize), look_every, xray };
+    if !args.no_page {
+        let peak = page::peak(ranks);
+        if let Some(log) = &mut log {
+            let record =
+                page::RunRecord::start(&run, (&text, &corpus), (&folder, &log.lines), args, peak);
+            log.page = Some(record);
+        }
+    }
     let mut progress = Progress::new(&recipe, run.step, args.quiet || !ranks.is_first());
-    with_matmul_precision(recipe.precision, || {
+    let done = with_matmul_precision(recipe.precision, || {
         let trained =
             train::train(&mut run, &corpus, &folder, log.as_mut(), &plan, &mut progress, &request);
         progress.end();
@@ -185,6 +197,9 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
         let seconds = seconds_before + start.elapsed().as_secs_f64();
         let state = run.optimizer_state();
         let texts = (&text, &corpus);
+        if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
+            page.before_evaluation(&run, &folder, corpus.held_out().len());
+        }
         let done = finish::finish(&run, texts, &folder, log.as_mut(), args, seconds, &request);
         match (state, &mut log) {
             (Some(state), Some(log)) => {
@@ -192,7 +207,11 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
             }
             _ => done,
         }
-    })
+    });
+    if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
+        page.end(&folder, &done);
+    }
+    done
 }
 
 /// Checks that there is a shard of the batch for each rank.

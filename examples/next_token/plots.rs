@@ -22,9 +22,7 @@ pub fn draw_loss_curve(folder: &Folder, log: &Log) -> Result<()> {
 
 /// Writes a map for each layer of the attention within a sentence; returns the number of layers.
 pub fn draw_attention(run: &Run, sentence: &str, folder: &Folder) -> Result<usize> {
-    let most = SENTENCE.min(run.recipe.context);
-    let mut tokens = run.encode(&first_words(sentence, most))?;
-    tokens.truncate(most);
+    let tokens = sentence_tokens(run, sentence)?;
     let labels: Vec<String> = tokens.iter().map(|&token| run.tokenizer.decode(&[token])).collect();
     let tokens = Tensor::from_vec(tokens.clone(), [1, tokens.len()]);
     let maps = run.model.attention_maps(&tokens);
@@ -35,6 +33,14 @@ pub fn draw_attention(run: &Run, sentence: &str, folder: &Folder) -> Result<usiz
         write(&folder.attention(layer), picture)?;
     }
     Ok(maps.len())
+}
+
+/// The first tokens of a sentence, as many as are plotted.
+pub fn sentence_tokens(run: &Run, sentence: &str) -> Result<Vec<i64>> {
+    let most = SENTENCE.min(run.recipe.context);
+    let mut tokens = run.encode(&first_words(sentence, most))?;
+    tokens.truncate(most);
+    Ok(tokens)
 }
 
 fn write(path: &Path, svg: std::result::Result<String, String>) -> Result<()> {

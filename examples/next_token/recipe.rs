@@ -147,6 +147,11 @@ mod name {
 }
 
 impl Preset {
+    /// The name, as `--preset` has it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
     pub fn recipe(self) -> Recipe {
         let nanogpt = Recipe {
             tokenizer: TokenizerKind::Char,

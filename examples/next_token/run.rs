@@ -19,6 +19,9 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
+/// What the error of a run that diverged says.
+pub const LR_TOO_HIGH: &str = "The learning rate may be too high";
+
 /// The complete state of a run. A run that is saved and loaded continues with the same bits: batches
 /// and dropout are functions of the seed and the step.
 ///
@@ -163,8 +166,7 @@ impl Run {
             Err(e) => format!("What was saved cannot be read: {e}"),
         };
         failed(format!(
-            "stopped at step {}: {why}. {kept}. The learning rate may be too high: try a --lr below \
-             {:?}",
+            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {:?}",
             self.step, self.recipe.lr
         ))
     }

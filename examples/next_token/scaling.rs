@@ -79,7 +79,7 @@ fn with_steps<R: Send>(
         let (mut run, corpus) = crate::new_run_and_corpus(args, ranks)?;
         let folder = Folder::from(PathBuf::from("(no folder)"));
         with_matmul_precision(run.recipe.precision, || {
-            let mut step = || take_step(&mut run, &corpus, &folder).map(drop);
+            let mut step = || take_step(&mut run, &corpus, &folder, None).map(drop);
             for _ in 0..WARM_UP {
                 step()?;
             }

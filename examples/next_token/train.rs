@@ -13,6 +13,7 @@ use crate::rescue::{interrupted, rescue, stopped};
 use crate::run::{Purpose, Run, Training};
 use crate::signals::StopRequest;
 use crate::stop::{Result, failed};
+use crate::watch::{Norms, Parts, Watch};
 use crate::xray;
 use retrograd::nn::StateDict;
 use retrograd::nn::optim::StepError;
@@ -26,6 +27,8 @@ pub struct Plan {
     pub eval_every: u64,
     /// How many checkpoints of evaluations are kept, beside the last and the best one.
     pub keep: Option<usize>,
+    /// Steps between looks at the model for the page of the run, if there is one.
+    pub look_every: Option<u64>,
     /// The numbers of steps after which the next one is recorded as a page.
     pub xray: Vec<u64>,
 }
@@ -56,20 +59,28 @@ pub fn train(
         let evaluation = evaluation(run, &windows, folder, progress)?;
         let logged =
             log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
+        if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
+            page.evaluated(run, folder, Some(Norms::default()));
+        }
         ranks.agree(logged)?;
     }
     // The program may have been killed between the checkpoint and its copy.
     if ranks.is_first() && run.best.is_some_and(|best| best.step == run.step) {
         folder.copy_as_best()?;
     }
+    let parts = Parts::of(&run.model);
     let is_recorded = |step| ranks.is_first() && plan.xray.contains(&step);
     let mut before = None;
     while run.step < last {
         if is_recorded(run.step) {
             xray::write(run, before.as_ref(), corpus, folder);
         }
-        before = is_recorded(run.step + 1).then(|| run.model.state_dict());
-        let step = take_step(run, corpus, folder);
+        let next = run.step + 1;
+        before = is_recorded(next).then(|| run.model.state_dict());
+        let evaluate = next.is_multiple_of(plan.eval_every) || next == last;
+        let looks = plan.look_every.is_some_and(|n| next.is_multiple_of(n) || next == last);
+        let mut watch = (evaluate && looks).then(|| Watch::begin(&parts));
+        let step = take_step(run, corpus, folder, watch.as_mut());
         let mut logged = Ok(());
         if let Ok(step) = &step {
             logged = log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Step(*step)));
@@ -86,10 +97,10 @@ pub fn train(
         }
         let signal = all.iter().find_map(|status| status.signal);
         let log_failed = all.iter().any(|status| status.log_failed);
-        let evaluate = run.step.is_multiple_of(plan.eval_every) || run.step == last;
         if !evaluate && signal.is_none() && !log_failed {
             continue;
         }
+        let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
         let evaluation = evaluate.then(|| evaluation(run, &windows, folder, progress)).transpose();
         let is_best = match evaluation {
             Ok(Some(Evaluation { step, val_loss, .. })) => {
@@ -108,6 +119,9 @@ pub fn train(
             }
             run.save(folder, state)?;
             draw_loss_curve(folder, log)?;
+            if let Some(page) = log.page.as_mut().filter(|_| evaluate) {
+                page.evaluated(run, folder, norms);
+            }
             if is_best {
                 folder.copy_as_best()?;
             }
@@ -134,8 +148,14 @@ pub fn train(
     Ok(())
 }
 
-/// One step: batch, loss, gradients, clipping, update. An error may be that of this rank alone.
-pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step> {
+/// One step: batch, loss, gradients, clipping, update. An error may be that of this rank alone. `watch` observes
+/// the step; its time does not count.
+pub fn take_step(
+    run: &mut Run,
+    corpus: &Corpus,
+    folder: &Folder,
+    mut watch: Option<&mut Watch<'_>>,
+) -> Result<Step> {
     let start = Instant::now();
     let Recipe { batch, context, shards, .. } = run.recipe;
     let (step, lr) = (run.step, run.recipe.schedule().lr(run.step));
@@ -151,6 +171,9 @@ pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step
     if !value.is_finite() {
         return run.diverged(folder, format!("the loss is {value}"));
     }
+    if let Some(watch) = &mut watch {
+        watch.gradients(&grads);
+    }
     let grad_norm = parallel.clip_norm(&mut grads, CLIP);
     optimizer.set_lr(lr);
     let stepped = optimizer.step(&grads);
@@ -165,7 +188,8 @@ pub fn take_step(run: &mut Run, corpus: &Corpus, folder: &Folder) -> Result<Step
         }
         Err(e) => return failed(e),
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let aside = watch.map_or(Duration::ZERO, |watch| watch.gradients_time);
+    let seconds = start.elapsed().saturating_sub(aside).as_secs_f64();
     let tokens_per_s = (batch * context) as f64 / seconds;
     let ms = |time: Duration| (run.training.ranks.count() > 1).then_some(time.as_secs_f64() * 1e3);
     Ok(Step {

@@ -68,6 +68,20 @@ impl Roofline {
     }
 }
 
+impl Peak {
+    /// Measures the peak of the best SIMD level for some hundredths of a second, with as many threads as parallel
+    /// work on this thread uses.
+    ///
+    /// ```
+    /// use retrograd_tensor::machine::Peak;
+    /// assert!(Peak::measure().gflops.all > 0.0);
+    /// ```
+    pub fn measure() -> Peak {
+        let best = *Level::available().last().expect("the scalar level is always available");
+        peak(Effort::brief(), best)
+    }
+}
+
 impl Machine {
     /// Measures the limits for about three seconds, with as many threads as parallel work on this
     /// thread uses.

@@ -1,0 +1,133 @@
+//! `looks.jsonl`: what the page of a run shows beside the log. A line of JSON for each start of the program, each
+//! look at the model and each event.
+
+use crate::files;
+use crate::folder::Folder;
+use crate::recipe::Recipe;
+use retrograd::nn::checkpoint::write_atomically;
+use retrograd::study::RunLook;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+/// A line of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Line {
+    Start(Start),
+    Look(RunLook),
+    Event(Event),
+}
+
+/// A start of the program: what the page says about the run and the machine. Older and later versions may have
+/// other fields.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    pub step: u64,
+    /// The recipe as JSON: a recipe of another version has other fields.
+    pub recipe: Value,
+    /// The preset that the recipe is compared with.
+    pub preset: String,
+    pub preset_recipe: Value,
+    pub facts: Vec<(String, String)>,
+    /// Losses of the uniform distribution, of unigrams and of bigrams.
+    pub baselines: Option<[f64; 3]>,
+    /// Floating-point operations of a step.
+    pub flops: Option<f64>,
+    /// Floating-point operations per second of the machine, on all threads of all ranks.
+    pub peak: Option<f64>,
+    pub sentence: Vec<String>,
+    pub prompt: String,
+    /// The names of the parts of the model.
+    pub parts: Vec<String>,
+    /// The heads of each layer that has attention weights.
+    pub layers: Vec<usize>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Event {
+    pub step: u64,
+    pub kind: String,
+    pub text: String,
+}
+
+impl Line {
+    fn step(&self) -> u64 {
+        match self {
+            Line::Start(start) => start.step,
+            Line::Look(look) => look.step,
+            Line::Event(event) => event.step,
+        }
+    }
+}
+
+/// The file, opened for appending.
+pub struct Looks {
+    file: File,
+}
+
+impl Looks {
+    /// The lines of the file up to a step, and how many are unreadable; none if there is no file. The last line
+    /// may have been cut off with the process that wrote it.
+    pub fn read(folder: &Folder, step: u64) -> io::Result<(Vec<Line>, usize)> {
+        let path = folder.looks();
+        let bytes = if path.exists() { files::read(&path)? } else { Vec::new() };
+        let text = String::from_utf8_lossy(&bytes);
+        let (mut lines, mut unreadable) = (Vec::new(), 0);
+        for line in text.split_inclusive('\n') {
+            match serde_json::from_str::<Line>(line) {
+                Ok(line) if line.step() <= step => lines.push(line),
+                Ok(_) => {}
+                Err(_) => unreadable += usize::from(line.ends_with('\n')),
+            }
+        }
+        Ok((lines, unreadable))
+    }
+
+    /// Writes a file with these lines, and opens it for appending.
+    pub fn begin(folder: &Folder, lines: &[Line]) -> io::Result<Looks> {
+        let path = folder.looks();
+        let text: String = lines.iter().map(json).collect();
+        write_atomically(&path, text.as_bytes())?;
+        Ok(Looks { file: OpenOptions::new().read(true).append(true).open(&path)? })
+    }
+
+    /// Copies the lines to a new file in this folder, and continues in it. They are read from the open file,
+    /// which may have been removed.
+    pub fn move_to(&mut self, folder: &Folder) -> io::Result<()> {
+        let mut text = Vec::new();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.read_to_end(&mut text)?;
+        write_atomically(&folder.looks(), &text)?;
+        self.file = OpenOptions::new().read(true).append(true).open(folder.looks())?;
+        Ok(())
+    }
+
+    /// Appends a line in one write.
+    pub fn write(&mut self, line: &Line) -> io::Result<()> {
+        self.file.write_all(json(line).as_bytes())
+    }
+}
+
+/// A line as JSON.
+fn json(line: &Line) -> String {
+    serde_json::to_string(line).expect("has a JSON form") + "\n"
+}
+
+/// The fields of a recipe as names of flags and texts of values.
+pub fn fields(recipe: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "default".into(),
+        other => other.to_string(),
+    };
+    let fields = recipe.as_object().into_iter().flatten();
+    fields.map(|(name, value)| (name.replace('_', "-"), text(value))).collect()
+}
+
+/// The JSON form of a recipe.
+pub fn value(recipe: &Recipe) -> Value {
+    serde_json::to_value(recipe).expect("has a JSON form")
+}

@@ -1,0 +1,165 @@
+//! The gradients and the updates of a step, part by part of the model.
+
+use retrograd::prelude::*;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The most parts: with more matrices, each layer is a part.
+const MOST: usize = 48;
+
+/// The parts of a model whose norms are reported: its matrices, and the other parameters of each layer together.
+pub struct Parts {
+    pub names: Vec<String>,
+    /// All parameters, each with the index of its part.
+    params: Vec<(usize, Param)>,
+}
+
+impl Parts {
+    pub fn of(model: &Gpt) -> Parts {
+        let all = model.named_parameters();
+        let matrices = all.iter().filter(|(_, param)| param.shape().rank() > 1).count();
+        let mut parts = Parts { names: Vec::new(), params: Vec::new() };
+        for (name, param) in all {
+            let name = part(&name, param.shape().rank() > 1 && matrices <= MOST);
+            let index = parts.names.iter().position(|other| *other == name);
+            let index = index.unwrap_or_else(|| {
+                parts.names.push(name);
+                parts.names.len() - 1
+            });
+            parts.params.push((index, param));
+        }
+        parts
+    }
+}
+
+/// The part that a parameter belongs to: `transformer.h.0.attn.c_attn.weight` to `h.0.attn.c_attn` if it has
+/// its own, else to `h.0`.
+fn part(name: &str, is_own: bool) -> String {
+    let short = name.strip_prefix("transformer.").unwrap_or(name);
+    let parts: Vec<&str> = short.split('.').collect();
+    match parts[..] {
+        _ if is_own => short.strip_suffix(".weight").unwrap_or(short).to_string(),
+        ["h", layer, ..] => format!("h.{layer}"),
+        [first, ..] => first.to_string(),
+        [] => String::new(),
+    }
+}
+
+/// For each part, the norm of its gradient, and the norm of its update by that of its weights, where they are
+/// finite; empty if no step was observed.
+#[derive(Clone, Debug, Default)]
+pub struct Norms {
+    pub grad_norms: Vec<Option<f64>>,
+    pub updates: Vec<Option<f64>>,
+}
+
+/// What is observed of a step: its gradients, before clipping, and the weights before it.
+pub struct Watch<'a> {
+    parts: &'a Parts,
+    /// Of the parameters that this rank owns: their indices and the norms of their gradients.
+    pub norms: Vec<(usize, f64)>,
+    before: Vec<Tensor>,
+    /// The time that the norms of the gradients have taken.
+    pub gradients_time: Duration,
+}
+
+impl<'a> Watch<'a> {
+    /// Keeps the weights.
+    pub fn begin(parts: &'a Parts) -> Watch<'a> {
+        let before = parts.params.iter().map(|(_, param)| param.value()).collect();
+        Watch { parts, norms: Vec::new(), before, gradients_time: Duration::ZERO }
+    }
+
+    /// Keeps the norms of the gradients.
+    pub fn gradients(&mut self, grads: &Gradients) {
+        let start = Instant::now();
+        let norms: BTreeMap<_, f64> = grads.norms();
+        let params = self.parts.params.iter().enumerate();
+        let known = params.filter_map(|(i, (_, param))| Some((i, *norms.get(&param.id())?)));
+        self.norms = known.collect();
+        self.gradients_time = start.elapsed();
+    }
+
+    /// The norms of each part after the step, given those of the gradients on all ranks.
+    pub fn end(&self, norms: &[(usize, f64)]) -> Norms {
+        let n = self.parts.names.len();
+        let (mut gradient, mut change, mut weight) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        for &(param, norm) in norms {
+            gradient[self.parts.params[param].0] += norm * norm;
+        }
+        for ((part, param), before) in self.parts.params.iter().zip(&self.before) {
+            let (before, after) = (before.contiguous(), param.value().contiguous());
+            for (&a, &b) in before.as_slice().iter().zip(after.as_slice()) {
+                let (a, b) = (f64::from(a), f64::from(b));
+                change[*part] += (b - a) * (b - a);
+                weight[*part] += a * a;
+            }
+        }
+        let finite = |x: f64| Some(x).filter(|x| x.is_finite());
+        let updates = change.iter().zip(&weight).map(|(c, w)| finite((c / w).sqrt())).collect();
+        Norms {
+            grad_norms: gradient.into_iter().map(|sum: f64| finite(sum.sqrt())).collect(),
+            updates,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn norms_are_those_of_the_step() {
+        let config = GptConfig {
+            vocab: 7,
+            context: 4,
+            layers: 2,
+            heads: 2,
+            width: 8,
+            ..GptConfig::default()
+        };
+        let model = Gpt::new(config, &mut Rng::new(1)).unwrap();
+        let parts = Parts::of(&model);
+        for name in ["wte", "h.0.attn.c_attn", "h.1.mlp.c_proj", "h.1", "ln_f"] {
+            assert!(
+                parts.names.iter().any(|part| part == name),
+                "{name} is not in {:?}",
+                parts.names
+            );
+        }
+        let mut sgd = Sgd::new(&model, SgdConfig { lr: 0.5, ..SgdConfig::default() }).unwrap();
+        let tokens = Tensor::from([[1i64, 2, 3]]);
+        let before = model.state_dict();
+        let grads = model.loss(&tokens, &tokens, &mut Pass::eval()).backward();
+        let mut watch = Watch::begin(&parts);
+        watch.gradients(&grads);
+        sgd.step(&grads).unwrap();
+        let Norms { grad_norms: gradients, updates } = watch.end(&watch.norms);
+        let at = parts.names.iter().position(|part| part == "h.1.mlp.c_proj").unwrap();
+        let name = "transformer.h.1.mlp.c_proj.weight";
+        let params = model.named_parameters();
+        let param = &params.iter().find(|p| p.0 == name).unwrap().1;
+        let norm = |x: &Tensor| x.square().sum(..).item().sqrt();
+        let gradient = f64::from(norm(grads.get(param).unwrap()));
+        let weight = f64::from(norm(&before[name]));
+        assert!((gradients[at].unwrap() / gradient - 1.0).abs() < 1e-5);
+        assert!((updates[at].unwrap() / (0.5 * gradient / weight) - 1.0).abs() < 1e-4);
+        // The parts together are the model.
+        let all = gradients.iter().map(|g| g.unwrap().powi(2)).sum::<f64>().sqrt();
+        assert!((all / grads.norm() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn large_models_have_a_part_for_each_layer() {
+        let config = GptConfig {
+            vocab: 7,
+            context: 4,
+            layers: 13,
+            heads: 1,
+            width: 4,
+            ..GptConfig::default()
+        };
+        let parts = Parts::of(&Gpt::new(config, &mut Rng::new(1)).unwrap());
+        assert!(parts.names.len() < MOST && parts.names.contains(&"h.12".to_string()));
+    }
+}
