@@ -96,9 +96,12 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     );
 
     let before = study::maps(&model, &vocabulary, &shown);
+    let mut explorer = page::explorer();
+    page::record(&mut explorer, "before training", &model, &vocabulary, &shown);
     let guesses_before = study::accuracy(&model, &vocabulary, &held_out);
     learn::learn(&model, &vocabulary, args.steps, &mut rng)?;
     let after = study::maps(&model, &vocabulary, &shown);
+    page::record(&mut explorer, "after training", &model, &vocabulary, &shown);
 
     // The head is chosen on nouns of the training set, and evaluated on the others.
     let heads = study::heads(&model, &vocabulary, &familiar);
@@ -127,10 +130,10 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let html = args.out.join("attention.html");
     let words = &ours.words;
     write(&svg, &heat_map::picture(words, best, &[&before[0], &after[0]])?)?;
-    write(&html, &page::page(&shown, best, &before, &after)?)?;
+    explorer.start(best.layer, best.head).write(&html)?;
     say!("\nPlots:");
     say!("  {:<40} all heads, before and after training", svg.display());
-    say!("  {:<40} interactive: hover over a word to show its weights", html.display());
+    say!("  {:<40} interactive: weights, scores and ablations of every head", html.display());
 
     let good = judged.weight > 0.5 && accuracy > 0.95;
     if args.check && !good {

@@ -1,48 +1,32 @@
-//! An interactive page: hovering over a word shows its attention weights in each head.
+//! The attention explorer on a few sentences.
 
-use crate::language::Sentence;
-use crate::study::Head;
-use retrograd::prelude::Tensor;
-use serde::Serialize;
+use crate::language::{Sentence, Vocabulary};
+use crate::learn::batch;
+use retrograd::nn::{AttentionExplorer, ExplorerText};
+use retrograd::prelude::*;
 
-#[derive(Serialize)]
-struct Page<'a> {
-    best: [usize; 2],
-    sentences: Vec<Shown<'a>>,
+/// An explorer of the heads of the model.
+pub fn explorer() -> AttentionExplorer {
+    AttentionExplorer::new("Which noun does \u{201c}it\u{201d} mean?")
+        .note(
+            "Attention weights before and after training. After it, a head attends from \u{201c}it\u{201d} \
+             to the noun that the pronoun refers to.",
+        )
+        .ablations(true)
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    words: &'a [&'static str],
-    it: usize,
-    /// Weights by time (before and after training), layer, head, word and word.
-    weights: [Vec<Vec<Vec<Vec<f32>>>>; 2],
-}
-
-/// A self-contained page of HTML with sentences and their weights `[heads, L, L]` of each layer.
-pub fn page(
+/// Records the attention of the model on each sentence. The pair that is shown first is that of *it* and
+/// its noun.
+pub fn record(
+    explorer: &mut AttentionExplorer,
+    snapshot: &str,
+    model: &Gpt,
+    vocabulary: &Vocabulary,
     sentences: &[Sentence],
-    best: Head,
-    before: &[Vec<Tensor>],
-    after: &[Vec<Tensor>],
-) -> serde_json::Result<String> {
-    let sentences = sentences
-        .iter()
-        .zip(before.iter().zip(after))
-        .map(|(s, (before, after))| Shown {
-            words: &s.words,
-            it: s.it,
-            weights: [before, after].map(|maps| maps.iter().map(nested).collect()),
-        })
-        .collect();
-    let data = serde_json::to_string(&Page { best: [best.layer, best.head], sentences })?;
-    Ok(include_str!("page.html").replace("\"the data\"", &data))
-}
-
-/// The weights as nested arrays, rounded to four digits.
-fn nested(weights: &Tensor) -> Vec<Vec<Vec<f32>>> {
-    let short = |w: f32| (w * 1e4).round() / 1e4;
-    let row = |t: Tensor| t.to_vec().into_iter().map(short).collect();
-    let rows = |t: Tensor| (0..t.size(0)).map(|i| row(t.select(0, i))).collect();
-    (0..weights.size(0)).map(|h| rows(weights.select(0, h))).collect()
+) {
+    for sentence in sentences {
+        let (tokens, _) = batch(std::slice::from_ref(&sentence.words), vocabulary);
+        let text = ExplorerText::new(&sentence.words.join(" "), sentence.words.iter().copied());
+        explorer.record_gpt(snapshot, model, &text.pair(sentence.it, sentence.noun), &tokens);
+    }
 }

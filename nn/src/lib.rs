@@ -49,6 +49,7 @@ pub mod distributed;
 mod dropout;
 mod ema;
 mod embedding;
+mod explorer;
 mod gpt;
 pub mod init;
 mod linear;
@@ -78,6 +79,7 @@ pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use ema::Ema;
 pub use embedding::Embedding;
+pub use explorer::{AttentionExplorer, ExplorerText};
 pub use gpt::{
     AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
     GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,

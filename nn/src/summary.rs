@@ -149,6 +149,33 @@ pub(crate) fn summarize<T: Real>(
     Model::new(&modules, &params).summary(&output, &calls)
 }
 
+/// A call of a module, for those that observe what is computed in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// The path of the module.
+    pub path: String,
+    /// Its type, without the path.
+    pub type_name: String,
+    /// The numbers of the variables that are created during the call.
+    pub numbers: Range<u64>,
+}
+
+/// Runs `f`, and returns the calls of the modules of `model` during it, in the order in which they end.
+#[inline(never)]
+pub(crate) fn named_calls<T: Real, R>(
+    model: &dyn Module<T>,
+    f: impl FnOnce() -> R,
+) -> (R, Vec<Named>) {
+    let (modules, params) = visit_modules(model);
+    let (result, calls) = calls::record(f);
+    let named = |(module, call): (usize, &Recorded)| Named {
+        path: modules[module].path.clone(),
+        type_name: short_type(modules[module].type_name),
+        numbers: call.ids.0..call.ids.1,
+    };
+    (result, Model::new(&modules, &params).called(&calls).into_iter().map(named).collect())
+}
+
 /// The parts of a model.
 struct Model<'a, T: Real> {
     modules: &'a [Visited],

@@ -6,6 +6,8 @@
 //! state of the page in its address, and a test of itself.
 #![forbid(unsafe_code)]
 
+pub mod attention;
+mod base64;
 mod page;
 mod run;
 mod xray;

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::composed::Attended;
 use super::spec::{Path, Spec};
-use super::tiled;
+use super::{tap, tiled};
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -43,11 +43,11 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 #[track_caller]
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
-    let call = Call::new(q, k, v, spec);
+    let call = tap::seen(Call::new(q, k, v, spec), spec);
     let output = match uses_tiled_path(spec) {
         true => {
             let [output, _] = tiled::attend(&call);
-            output
+            call.without_head(output)
         }
         false => call.composed(),
     };
@@ -85,10 +85,10 @@ pub fn attend_with_lse<T: Real>(
     v: &Var<T>,
     spec: &Spec<T>,
 ) -> (Var<T>, Var<T>) {
-    let call = Call::new(q, k, v, spec);
+    let call = tap::seen(Call::new(q, k, v, spec), spec);
     let (output, lse) = if uses_tiled_path(spec) {
         let [output, lse] = tiled::attend(&call);
-        (output, lse.unsqueeze(-1))
+        (call.without_head(output), lse.unsqueeze(-1))
     } else {
         let all = call.composed_all();
         (all.output, all.lse.unsqueeze(-1))
@@ -135,8 +135,9 @@ pub fn attend_packed<T: Real>(
     }
     // The input of the node is the packed variable; the rule reads views of its value.
     let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
-    let [output, _] = tiled::attend_packed(&Call::new(&q, &k, &v, spec), qkv);
-    output
+    let call = tap::seen(Call::new(&q, &k, &v, spec), spec);
+    let [output, _] = tiled::attend_packed(&call, qkv);
+    call.without_head(output)
 }
 
 /// Whether the tiled path computes the spec.
@@ -151,7 +152,7 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
         format!("the tiled path cannot: {}", why.unwrap_or(""))
     })
     .or_panic();
-    spec.path != Path::Composed && why.is_none()
+    spec.path != Path::Composed && why.is_none() && !tap::weights_are_variables::<T>()
 }
 
 /// The output of [`attend`], its scores, weights and log-sum-exp, by the composed path.
@@ -183,7 +184,7 @@ pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -
         "the tiled path cannot: weights are requested".into()
     })
     .or_panic();
-    let call = Call::new(q, k, v, spec);
+    let call = tap::seen(Call::new(q, k, v, spec), spec);
     let Attended { output, scores, weights, lse } = call.composed_all();
     Attended {
         output: call.restore_rank(&output),

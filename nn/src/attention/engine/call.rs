@@ -1,10 +1,11 @@
 //! The operands of a call, checked against one another and against the spec.
 
+use super::bias::Bias;
 use super::mask::Sizes;
 use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
-use retrograd_tensor::{Real, Shape};
+use retrograd_tensor::{Real, Shape, Tensor};
 
 /// The checked operands of a call, with four axes, and the spec, resolved for their sizes.
 pub(crate) struct Call<T: Real> {
@@ -18,6 +19,19 @@ pub(crate) struct Call<T: Real> {
     pub offset: isize,
     /// The number of axes of the operands before they were reshaped.
     rank: usize,
+    /// What an observer changes in this call.
+    pub change: Change<T>,
+}
+
+/// What an observer changes in a call.
+#[derive(Clone, Default)]
+pub(crate) enum Change<T: Real> {
+    #[default]
+    None,
+    /// The output of this head is 0.
+    HeadOff(usize),
+    /// This variable, which is 0, is added to the weights.
+    Weights(Var<T>),
 }
 
 impl<T: Real> Call<T> {
@@ -33,10 +47,10 @@ impl<T: Real> Call<T> {
         let (q, k, v) = (four(q), four(k), four(v));
         let sizes = Sizes { batch: q.size(0), heads: q.size(1), lq: q.size(2), lk: k.size(2) };
         let (mask, biases, offset) = spec.resolved(sizes);
-        let spec = Spec { mask, biases, ..spec.clone() };
-        check_spec(&spec, sizes.heads).or_panic();
-        let key_heads = k.size(1);
-        Call { q, k, v, spec, sizes, key_heads, offset, rank }
+        let resolved = Spec { mask, biases, ..spec.clone() };
+        check_spec(&resolved, sizes.heads).or_panic();
+        let (key_heads, change) = (k.size(1), Change::None);
+        Call { q, k, v, spec: resolved, sizes, key_heads, offset, rank, change }
     }
 
     /// The same call on constants, without a sink.
@@ -47,7 +61,62 @@ impl<T: Real> Call<T> {
     /// The same call with other operands and another sink.
     pub fn with(&self, q: &Var<T>, k: &Var<T>, v: &Var<T>, sink: Sink<T>) -> Call<T> {
         let spec = Spec { sink, ..self.spec.clone() };
-        Call { q: q.clone(), k: k.clone(), v: v.clone(), spec, ..*self }
+        let (q, k, v) = (q.clone(), k.clone(), v.clone());
+        Call { q, k, v, spec, change: Change::None, ..*self }
+    }
+
+    /// The same call on constants, with a constant sink.
+    pub fn constant(&self) -> Call<T> {
+        let sink = match &self.spec.sink {
+            Sink::Learned(sink) => Sink::Learned(sink.detach()),
+            other => other.clone(),
+        };
+        self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), sink)
+    }
+
+    /// The same call for `n` of the queries of the first sequence, from query `first` on.
+    pub fn rows(&self, first: usize, n: usize) -> Call<T> {
+        let part = |x: &Var<T>| {
+            // The axes that are missing are broadcast.
+            let rank = x.rank() as isize;
+            let x = if rank == 4 && x.size(0) > 1 { x.narrow(0, 0, 1) } else { x.clone() };
+            if rank >= 2 && x.size(-2) > 1 { x.narrow(-2, first, n) } else { x }
+        };
+        let one = |x: &Var<T>| x.narrow(0, 0, 1);
+        let Sizes { batch, heads, lq, lk } = self.sizes;
+        let all = [batch, heads, lq, lk];
+        let mut call = self.with(
+            &one(&self.q).narrow(2, first, n),
+            &one(&self.k),
+            &one(&self.v),
+            self.spec.sink.clone(),
+        );
+        call.sizes = Sizes { batch: 1, lq: n, ..self.sizes };
+        call.offset += first as isize;
+        call.spec.products = self.spec.products.as_ref().map(|x| part(&x.reshape(all)));
+        for bias in &mut call.spec.biases {
+            if let Bias::Additive(x) = bias {
+                *x = part(x);
+            }
+        }
+        call
+    }
+
+    /// The weights `[B, Hq, Lq, Lk]`, as variables if an observer asks for their gradient.
+    pub fn with_variables(&self, weights: Var<T>) -> Var<T> {
+        match &self.change {
+            Change::Weights(zeros) => weights + zeros,
+            _ => weights,
+        }
+    }
+
+    /// An output or weights of all heads, `[B, Hq, ..]`, with 0 for a head that is off.
+    pub fn without_head(&self, x: Var<T>) -> Var<T> {
+        let Change::HeadOff(off) = self.change else { return x };
+        let on = Tensor::from_fn([1, self.sizes.heads, 1, 1], |i| {
+            if i[1] == off { T::ZERO } else { T::ONE }
+        });
+        x * &Var::constant(on)
     }
 
     /// Reshapes a result of four axes to the rank of the operands.

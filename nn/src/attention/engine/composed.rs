@@ -29,9 +29,9 @@ impl<T: Real> Call<T> {
     pub fn composed(&self) -> Var<T> {
         let traced = trace::begin();
         let (s, keep) = self.scores();
-        let weights = self.normalize(&s, &keep);
+        let weights = self.with_variables(self.normalize(&s, &keep));
         self.capture(&weights);
-        let output = self.values(&weights);
+        let output = self.without_head(self.values(&weights));
         trace::end(traced, || self.report());
         output
     }
@@ -51,13 +51,13 @@ impl<T: Real> Call<T> {
     pub fn composed_all(&self) -> Attended<T> {
         let traced = trace::begin();
         let (s, keep) = self.scores();
-        let weights = self.normalize(&s, &keep);
+        let weights = self.with_variables(self.normalize(&s, &keep));
         self.capture(&weights);
-        let output = self.values(&weights);
+        let output = self.without_head(self.values(&weights));
         let low = s.masked_fill(&!&keep, T::NEG_INFINITY);
         let lse = self.with_sink(&low).logsumexp(-1);
         trace::end(traced, || self.report());
-        Attended { output, scores: low, weights, lse }
+        Attended { output, scores: low, weights: self.without_head(weights), lse }
     }
 
     /// Scores `[B, Hq, Lq, Lk]`, and the resolved mask, true where a pair attends, which broadcasts

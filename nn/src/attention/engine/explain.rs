@@ -123,6 +123,28 @@ impl<T: Real> Spec<T> {
     }
 }
 
+/// The classes of the tiles of one sequence and head: a line for each row of tiles, with `#` for a full
+/// tile, `+` for a partial one and `.` for an empty one.
+pub(crate) fn tiles(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes) -> String {
+    let Sizes { lq, lk, .. } = sizes;
+    let mut text = String::new();
+    draw((lq.div_ceil(TILE), lk.div_ceil(TILE)), 1, tile(mask, (b, h), offset, sizes), &mut text);
+    text.replace(' ', "")
+}
+
+/// The class of a tile, by its row and column.
+fn tile(
+    mask: &Mask,
+    (b, h): (usize, usize),
+    offset: isize,
+    Sizes { lq, lk, .. }: Sizes,
+) -> impl Fn(usize, usize) -> Class {
+    move |i, j| {
+        let (q, k) = (i * TILE..((i + 1) * TILE).min(lq), j * TILE..((j + 1) * TILE).min(lk));
+        mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
+    }
+}
+
 /// The largest number of maps.
 const MAPS: usize = 4;
 /// The largest number of characters along a side of a map.
@@ -131,10 +153,7 @@ const SIDE: usize = 48;
 /// The map of one sequence and head, followed by its counts.
 fn map(mask: &Mask, (b, h): (usize, usize), offset: isize, sizes: Sizes, skips: bool) -> String {
     let Sizes { lq, lk, .. } = sizes;
-    let class = |i: usize, j: usize| {
-        let (q, k) = (i * TILE..((i + 1) * TILE).min(lq), j * TILE..((j + 1) * TILE).min(lk));
-        mask.class(b, h, q.start as isize + offset..q.end as isize + offset, k)
-    };
+    let class = tile(mask, (b, h), offset, sizes);
     let attend = |i: usize, j: usize| {
         let query = i as isize + offset;
         if mask.keep(At { batch: b, head: h, query, key: j }) { Class::Full } else { Class::Empty }

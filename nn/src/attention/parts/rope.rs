@@ -14,6 +14,7 @@
 //! There are two conventions for pairs of elements, and weights trained with one are wrong with the
 //! other; [`Rope::converted`] permutes weights.
 
+use crate::attention::engine::tap;
 use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -520,7 +521,9 @@ impl Rope {
             sin: Tensor::from_vec(sin, &dims[..]),
             pairing: self.pairing,
         };
-        rotation.apply(x)
+        let rotated = rotation.apply(x);
+        tap::rotated(x, &rotated);
+        rotated
     }
 
     /// Tables with these positions, unless they would be large.

@@ -1,6 +1,7 @@
 //! Masking after the softmax: multiplication by the mask, then division by the sum of the rest.
 
 use super::cross::CrossAttention;
+use crate::attention::engine::tap::unobserved;
 use crate::attention::engine::{Align, Mask, Spec, attend_all};
 use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::dropout::Dropout;
@@ -157,7 +158,8 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         let q = split_heads(&query.forward(x, pass), 1);
         let k = split_heads(&key.forward(x, pass), 1);
         let v = split_heads(&value.forward(x, pass), 1);
-        let all = attend_all(&q, &k, &v, &Spec::new()).weights;
+        // Not the weights of this variant, which are computed below.
+        let all = unobserved(|| attend_all(&q, &k, &v, &Spec::new()).weights);
 
         let weights = renormalize(&all, mask);
         let y = join_heads(&dropout.forward(&weights, pass).matmul(&v));

@@ -1,0 +1,165 @@
+//! Numbers that describe what a head attends to.
+
+use super::PairMask;
+use serde::Serialize;
+
+/// Averages over the queries of a text that describe the attention weights `w` of a head.
+///
+/// The first five are the mean weights of a query on certain keys. A query for which there is no such
+/// key that it may attend to does not count, and without any query the number is `None`. All but
+/// `first`, `entropy`, `most` and `sum` require that queries and keys are the same tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Patterns {
+    /// The previous token: `w[i, i-1]`. Clark et al. 2019 (arXiv 1906.04341), Voita et al. 2019
+    /// (arXiv 1905.09418).
+    pub previous: Option<f64>,
+    /// The query's own token: `w[i, i]`.
+    pub own: Option<f64>,
+    /// Other places with the same token: `Σ w[i, j]` over `j ≠ i` with `token[j] = token[i]`. The
+    /// duplicate-token heads of Wang et al. 2022 (arXiv 2211.00593).
+    pub same: Option<f64>,
+    /// The first token, `w[i, 0]` for `i > 0`: an attention sink. Xiao et al. 2023 (arXiv 2309.17453).
+    pub first: Option<f64>,
+    /// The token behind an earlier occurrence of the query's token: `Σ w[i, j]` over `0 < j < i` with
+    /// `token[j-1] = token[i]`. The prefix-matching score of Olsson et al. 2022 (arXiv 2209.11895),
+    /// who evaluate it on repeated random tokens; this one is of the given text.
+    pub induction: Option<f64>,
+    /// The distance in tokens: `Σ w[i, j] · |i - j| / Σ w[i, j]`. Vig, Belinkov 2019
+    /// (arXiv 1906.04284).
+    pub distance: Option<f64>,
+    /// The entropy in nats: `-Σ p ln p` with `p[i, j] = w[i, j] / Σ w[i, j]`. Clark et al. 2019.
+    pub entropy: Option<f64>,
+    /// The largest weight: `max w[i, j]`. The confidence of Voita et al. 2019.
+    pub most: Option<f64>,
+    /// The sum of the weights: 1, or less with a sink in the denominator.
+    pub sum: Option<f64>,
+}
+
+/// A mean over the rows so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    count: usize,
+}
+
+impl Mean {
+    fn add(&mut self, x: Option<f64>) {
+        if let Some(x) = x {
+            self.sum += x;
+            self.count += 1;
+        }
+    }
+    fn value(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+/// Computes [`Patterns`] from rows of weights.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PatternSums {
+    /// The tokens, if queries and keys are the same ones.
+    tokens: Option<Vec<i64>>,
+    means: [Mean; 9],
+}
+
+impl PatternSums {
+    pub fn new(tokens: Option<&[i64]>) -> Self {
+        PatternSums { tokens: tokens.map(<[i64]>::to_vec), ..PatternSums::default() }
+    }
+
+    /// Adds the weights of query `i` over all keys.
+    pub fn add(&mut self, i: usize, row: &[f64], mask: &PairMask) {
+        let total: f64 = mask.visible(i).map(|j| row[j]).sum();
+        let over = |chosen: &dyn Fn(usize) -> bool| {
+            let mut keys = mask.visible(i).filter(|&j| chosen(j)).peekable();
+            keys.peek().is_some().then(|| keys.map(|j| row[j]).sum::<f64>())
+        };
+        let is_positive = total > 0.0;
+        let share = |f: &dyn Fn(usize, f64) -> f64| {
+            is_positive.then(|| mask.visible(i).map(|j| f(j, row[j] / total)).sum::<f64>())
+        };
+        let most = mask.visible(i).map(|j| row[j]).reduce(f64::max);
+        let entropy = share(&|_, p| if p > 0.0 { -p * p.ln() } else { 0.0 });
+        let mut found = [None; 9];
+        found[3] = if i > 0 { over(&|j| j == 0) } else { None };
+        found[6] = entropy;
+        found[7] = most;
+        found[8] = most.map(|_| total);
+        if let Some(tokens) = &self.tokens {
+            let same = |j: usize| tokens.get(j) == tokens.get(i);
+            let is_token = |j: usize| j < tokens.len();
+            found[0] = if i > 0 { over(&|j| j + 1 == i) } else { None };
+            found[1] = over(&|j| j == i);
+            found[2] = over(&|j| j != i && is_token(j) && same(j));
+            found[4] = over(&|j| 0 < j && j < i && same(j - 1));
+            // Learned keys have no position.
+            let within: f64 = mask.visible(i).filter(|&j| is_token(j)).map(|j| row[j]).sum();
+            let sum: f64 = mask
+                .visible(i)
+                .filter(|&j| is_token(j))
+                .map(|j| row[j] * i.abs_diff(j) as f64)
+                .sum();
+            found[5] = (within > 0.0).then(|| sum / within);
+        }
+        for (mean, x) in self.means.iter_mut().zip(found) {
+            mean.add(x);
+        }
+    }
+
+    pub fn patterns(&self) -> Patterns {
+        let [previous, own, same, first, induction, distance, entropy, most, sum] =
+            self.means.map(Mean::value);
+        Patterns { previous, own, same, first, induction, distance, entropy, most, sum }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokens a b a b under a causal mask: each formula by hand.
+    #[test]
+    fn formulas() {
+        let mask = PairMask::new([4, 4], |i, j| j <= i, "+", 64);
+        let mut sums = PatternSums::new(Some(&[7, 8, 7, 8]));
+        let rows = [
+            [1.0, 0.0, 0.0, 0.0],
+            [0.75, 0.25, 0.0, 0.0],
+            [0.5, 0.25, 0.25, 0.0],
+            [0.125, 0.25, 0.5, 0.125],
+        ];
+        for (i, row) in rows.iter().enumerate() {
+            sums.add(i, row, &mask);
+        }
+        let p = sums.patterns();
+        let near =
+            |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-12, "{a:?}, not {b}");
+        near(p.previous, (0.75 + 0.25 + 0.5) / 3.0);
+        near(p.own, (1.0 + 0.25 + 0.25 + 0.125) / 4.0);
+        near(p.same, (0.5 + 0.25) / 2.0);
+        near(p.first, (0.75 + 0.5 + 0.125) / 3.0);
+        // The second a attends behind the first a, the second b behind the first b.
+        near(p.induction, (0.25 + 0.5) / 2.0);
+        near(p.distance, (0.0 + 0.75 + (1.0 + 0.25) + (0.375 + 0.5 + 0.5)) / 4.0);
+        let entropy =
+            |row: &[f64]| row.iter().filter(|w| **w > 0.0).map(|w| -w * w.ln()).sum::<f64>();
+        near(p.entropy, rows.iter().map(|row| entropy(row)).sum::<f64>() / 4.0);
+        near(p.most, (1.0 + 0.75 + 0.5 + 0.5) / 4.0);
+        near(p.sum, 1.0);
+    }
+
+    /// Between two texts there is neither a previous nor the same token; a row without keys is no row.
+    #[test]
+    fn what_is_not_defined_is_none() {
+        let mask = PairMask::new([2, 3], |i, _| i == 1, "+", 64);
+        let mut sums = PatternSums::new(None);
+        sums.add(0, &[0.0; 3], &mask);
+        sums.add(1, &[0.5, 0.25, 0.0], &mask);
+        let p = sums.patterns();
+        assert_eq!(
+            (p.previous, p.own, p.same, p.induction, p.distance),
+            (None, None, None, None, None)
+        );
+        assert_eq!((p.first, p.most, p.sum), (Some(0.5), Some(0.5), Some(0.75)));
+    }
+}
