@@ -1,0 +1,192 @@
+//! A GPT on names, twice: on scalars and on tensors, with the same numbers.
+//!
+//! This is the model of Karpathy's
+//! [microgpt](https://gist.github.com/karpathy/8627fe009c40f57531cb18360106ce95): names as characters,
+//! one layer, four heads, embeddings of 16 numbers, RMS norms, squared ReLU, Adam, and one name for each
+//! training step. [`scalar_gpt`] computes it number by number with the `Value` of `examples/scalar.rs`,
+//! position by position. [`tensor_gpt`] computes all positions of a name at once with the library. Both
+//! start with the same weights and read the same names in the same order, in `f64`. After every step
+//! their losses must agree to 1e-9, or the program fails.
+//!
+//! Run with `cargo run --release --example microgpt`. At the end it prints new names, and how much faster
+//! the tensors were.
+
+#[path = "../common/environment.rs"]
+mod environment;
+mod names;
+#[allow(dead_code, reason = "its main program")]
+#[path = "../scalar.rs"]
+mod scalar;
+mod scalar_gpt;
+mod tensor_gpt;
+mod text;
+
+use clap::Parser;
+use retrograd::prelude::*;
+use retrograd::tensor::par::single_threaded;
+use retrograd::tensor::random::Key;
+use scalar::output::{self, note, say};
+use scalar_gpt::ScalarGpt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+use tensor_gpt::TensorGpt;
+use text::Names;
+
+/// The sizes of the model.
+pub(crate) mod sizes {
+    /// Numbers for each token.
+    pub(crate) const WIDTH: usize = 16;
+    pub(crate) const HEADS: usize = 4;
+    /// The width of a head.
+    pub(crate) const HEAD: usize = WIDTH / HEADS;
+    /// The largest number of tokens that the model reads.
+    pub(crate) const CONTEXT: usize = 16;
+    /// The hidden numbers of the feed-forward layer.
+    pub(crate) const HIDDEN: usize = 4 * WIDTH;
+    /// Added to the mean square in RMS norms.
+    pub(crate) const EPS: f64 = 1e-5;
+}
+
+/// The hyperparameters of Adam; the learning rate falls linearly to 0.
+pub(crate) const ADAM: AdamConfig =
+    AdamConfig { lr: 0.01, betas: (0.85, 0.99), eps: 1e-8, weight_decay: 0.0, amsgrad: false };
+
+/// The largest difference of the losses of a step.
+const TOLERANCE: f64 = 1e-9;
+
+/// Trains the same small GPT with a scalar and with a tensor engine, and compares losses and times.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Training steps, each on one name
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// New names to print at the end
+    #[arg(long, default_value_t = 20)]
+    samples: usize,
+    /// Temperature of the samples
+    #[arg(long, default_value_t = 0.5, value_parser = positive)]
+    temperature: f64,
+    /// Seed of weights, order of names and samples
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// A text with one name per line [default: 357 given names in the program]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Only the tensor engine: nothing is compared
+    #[arg(long)]
+    tensor_only: bool,
+    /// A short run, as a test
+    #[arg(long, conflicts_with_all = ["steps", "tensor_only", "data"])]
+    check: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let x: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if x > 0.0 && x.is_finite() { Ok(x) } else { Err("must be a finite number above 0".into()) }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    environment::check("close other programs");
+    output::end(match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            note!("error: {e}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// What a step of each engine costs.
+#[derive(Default)]
+struct Times {
+    scalar: Vec<f64>,
+    tensor: Vec<f64>,
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let names = match &args.data {
+        Some(path) => Names::read(path)?,
+        None => Names::default(),
+    };
+    let steps = if args.check { 20 } else { args.steps };
+    let tensor = TensorGpt::new(names.vocab(), args.seed);
+    let scalar = ScalarGpt::new(&tensor.weights());
+    say!(
+        "{} names, {} characters and the end of a name; {} parameters",
+        names.len(),
+        names.vocab() - 1,
+        scalar.parameters()
+    );
+    // Operations this small gain nothing from a second thread.
+    let times = single_threaded(|| train(args, &names, scalar, &tensor, steps))?;
+    if !args.tensor_only {
+        report(times, steps);
+    }
+    say!("new names:");
+    let key = Key::new(args.seed, 1);
+    for i in 0..args.samples as u64 {
+        // A stream of random numbers for each name.
+        let mut position = i * sizes::CONTEXT as u64;
+        let name = tensor.sample(&names, args.temperature, || {
+            position += 1;
+            key.uniform(position - 1)
+        });
+        say!("  {name}");
+    }
+    Ok(())
+}
+
+/// Trains both models step by step, in turns.
+fn train(
+    args: &Args,
+    names: &Names,
+    mut scalar: ScalarGpt,
+    tensor: &TensorGpt,
+    steps: u64,
+) -> Result<Times, String> {
+    let mut adam = Adam::new(tensor, ADAM).map_err(|e| e.to_string())?;
+    let mut times = Times::default();
+    let mut recent = Vec::new();
+    for step in 0..steps {
+        let tokens = names.tokens(args.seed, step);
+        let lr = ADAM.lr * (1.0 - step as f64 / steps as f64);
+        let start = Instant::now();
+        let loss = tensor.step(&tokens, &mut adam, lr)?;
+        times.tensor.push(start.elapsed().as_secs_f64());
+        recent.push(loss);
+        if !args.tensor_only {
+            let start = Instant::now();
+            let on_scalars = scalar.step(&tokens, lr);
+            times.scalar.push(start.elapsed().as_secs_f64());
+            let difference = (loss - on_scalars).abs();
+            if difference.is_nan() || difference > TOLERANCE {
+                return Err(format!(
+                    "step {step}: the loss is {loss} on tensors and {on_scalars} on scalars"
+                ));
+            }
+        }
+        if (step + 1) % (steps / 10).max(1) == 0 {
+            let mean = recent.iter().sum::<f64>() / recent.len() as f64;
+            say!("step {:>5} of {steps}: mean loss of {} names {mean:.6}", step + 1, recent.len());
+            recent.clear();
+        }
+    }
+    Ok(times)
+}
+
+fn report(mut times: Times, steps: u64) {
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        1e3 * times[times.len() / 2]
+    };
+    let (scalar, tensor) = (median(&mut times.scalar), median(&mut times.tensor));
+    say!("losses of all {steps} steps agree to {TOLERANCE:e}");
+    say!(
+        "median time of a step on one thread: scalars {scalar:.2} ms, tensors {tensor:.2} ms, \
+         {:.0} times faster",
+        scalar / tensor
+    );
+}
