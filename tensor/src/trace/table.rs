@@ -80,7 +80,7 @@ impl Trace {
     /// let (_, trace) = trace(|| x.exp().exp().ln());
     /// let totals = trace.by_operation();
     /// let exp = totals.rows.iter().find(|total| total.operation == "exp").unwrap();
-    /// assert_eq!((totals.rows.len(), exp.calls, exp.flops), (2, 2, 8));
+    /// assert_eq!((totals.rows.len(), exp.calls, exp.bytes), (2, 2, 2 * (16 + 16)));
     /// println!("{totals}");
     /// ```
     pub fn by_operation(&self) -> Totals {
