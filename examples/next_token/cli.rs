@@ -195,6 +195,14 @@ pub struct Args {
     #[arg(conflicts_with_all = ["init_from", "keep", "seed", "tokens", "stop", "shards", "all_reduce"])]
     pub evaluate: bool,
 
+    /// Do not train: write a page that compares the runs in these folders, to the file --out [default:
+    /// out/compare.html]
+    #[arg(long, value_name = "RUN", num_args = 1.., help_heading = RUN)]
+    #[arg(conflicts_with_all = ["resume", "sample", "evaluate", "grid", "scaling", "xray", "init_from", "keep", "no_page"])]
+    #[arg(conflicts_with_all = ["data", "preset", "steps", "batch", "context", "layers", "heads", "width", "tokenizer"])]
+    #[arg(conflicts_with_all = ["eval_every", "lr", "dropout", "seed", "tokens", "stop", "shards", "all_reduce"])]
+    pub compare: Vec<PathBuf>,
+
     /// Also record steps, without taking them: a page in the folder of the run that shows the forward and the
     /// backward pass, event by event, with values. STEPS are numbers of steps taken before, as 0,100 [default:
     /// the first step, and the one after the last]

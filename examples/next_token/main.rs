@@ -8,6 +8,7 @@ mod agree;
 mod attention;
 mod checkpoints;
 mod cli;
+mod compare;
 #[path = "../common/environment.rs"]
 mod environment;
 mod evaluate;
@@ -121,6 +122,8 @@ fn begin(args: &Args, ranks: &Ranks) -> Result<()> {
     match &args.sample {
         Some(prompt) if ranks.is_first() => sample(args, prompt),
         Some(_) => Ok(()),
+        None if !args.compare.is_empty() && ranks.is_first() => compare::compare(args),
+        None if !args.compare.is_empty() => Ok(()),
         None if !args.grid.is_empty() => grid::grid(args, ranks),
         None if args.evaluate => evaluate::evaluate(args, ranks),
         None if args.scaling => scaling::scaling(args, ranks),

@@ -485,7 +485,7 @@ fn add(page: &mut RunPage, line: &Line) {
                     100.0 * metrics.accuracy
                 );
             }
-            page.fact("held-out loss on all of the text", &text);
+            page.fact("all held-out text", &text);
         }
     }
 }

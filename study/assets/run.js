@@ -23,7 +23,7 @@ const run = (() => {
     const { state, every, text } = data.status, silence = (now - data.written) / 1000;
     const steps = data.planned ? `step ${count(data.step)} of ${count(data.planned)}` : `step ${count(data.step)}`;
     const at = new Date(data.written).toLocaleString();
-    if (state === "finished") return { state, text: `Finished: ${steps} in ${duration(data.seconds)}.`, note: `Written on ${at}.` };
+    if (state === "finished") return { state, text: `Finished: ${steps}, ${duration(data.seconds)} of training.`, note: `Written on ${at}.` };
     if (state === "interrupted") return { state, text: `Stopped at ${steps}: ${text}`, note: `Written on ${at}.` };
     if (state === "failed") return { state, text: `Failed at ${steps}: ${text}`, note: `Written on ${at}.` };
     const patience = Math.max(60, 3 * (every ?? 60));
@@ -96,15 +96,18 @@ const run = (() => {
       "Drag over the chart to enlarge a range, double-click to show all.",
     ], body => {
       if (!data.series.step.length && !data.evaluations.step.length) return body.append(h("p", { class: "soft" }, "No step has been taken yet."));
-      axes(body, data.tokens_per_step > 0, () => kit.lineChart({
-        ...shared(), height: 340, levels: levels(data), y: { title: data.unit, format: loss },
+      let chart;
+      const mark = () => chart.moveTo(kit.get("look") === undefined ? undefined : place(data, Number(kit.get("look"))));
+      kit.on((now, before) => { if (now.look !== before.look) mark(); });
+      axes(body, data.tokens_per_step > 0, () => { chart = kit.lineChart({
+        ...shared(), height: 340, levels: levels(data), y: { title: data.unit, format: x => number(x, 4) },
         series: [
           { name: "batch", x: axis().of(data.series, data), y: data.series.loss.mean, low: data.series.loss.low, high: data.series.loss.high, color: "var(--c7)", width: .8 },
           { name: "smoothed", x: axis().of(data.series, data), y: data.series.smoothed, color: "var(--c0)", width: 2 },
           { name: "held-out", x: axis().of(data.evaluations, data), y: data.evaluations.loss.mean, low: data.evaluations.loss.low, high: data.evaluations.loss.high, color: "var(--c1)", width: 2, points: data.evaluations.step.length <= 100 },
         ].filter(one => one.x.length),
-        pick: x => nearestLook(data, x),
-      }).element);
+        pick: x => pickLook(data, x),
+      }); mark(); return chart.element; });
     });
   }
 
@@ -144,7 +147,7 @@ const run = (() => {
   function overTime(data, names, value, { ramp, low, high, text, name }) {
     const looks = data.looks.at, tall = names.length > 40 ? 13 : 17;
     const map = kit.heatMap({
-      rows: names.length, columns: looks.length, height: tall, size: 64, ramp, low, high, name,
+      rows: names.length, columns: looks.length, height: tall, size: 9999, ramp, low, high, name,
       value, label: (i, j) => `${names[i]}, step ${count(looks[j].step)}: ${text(i, j)}`,
       pick: (i, j) => kit.set({ look: looks[j].step }),
     });
@@ -156,7 +159,7 @@ const run = (() => {
 
   function layers(data) {
     return kit.panel("layers", "Layers", [
-      "One row for each part of the model, one column for each evaluation. Update to weight: the norm of the change of the weights by that step, divided by their norm. About 0.001 is usual for a run that learns well (white or dark); much less means that the part hardly moves, much more that it forgets. Gradient norm: that of the part, before clipping.",
+      "One row for each part of the model, one column for each evaluation. Update to weight: the norm of the change of the weights by that step, divided by their norm. About 10⁻³ is usual with AdamW when a run learns well (pale on light pages, dark on dark ones); much less means that the part hardly moves, much more that it forgets what it knew. Muon moves matrices more, by 10⁻² and above at the peak of its schedule. Gradient norm: that of the part, before clipping.",
       "A column without colours: no step was observed, as before the first one. Click on a cell to see the model at that step below.",
     ], body => {
       const looks = data.looks.at, parts = data.looks.parts;
@@ -188,13 +191,21 @@ const run = (() => {
     });
   }
 
-  // The look nearest to a place of the axis of the loss.
-  function nearestLook(data, x) {
+  // Steps and seconds of all points that the page has, in order.
+  function moments(data) {
+    const pairs = [data.series, data.evaluations].flatMap(points => points.step.map((step, i) => ({ step, seconds: points.seconds[i] })));
+    return pairs.sort((a, b) => a.step - b.step);
+  }
+  // The place of a step on the axis that is shown.
+  function place(data, step) {
+    if (axis() === AXES.step) return step;
+    if (axis() === AXES.tokens) return step * data.tokens_per_step;
+    return moments(data).reduce((a, b) => Math.abs(b.step - step) < Math.abs(a.step - step) ? b : a).seconds;
+  }
+  // Chooses the look nearest to a place on the axis that is shown.
+  function pickLook(data, x) {
     const looks = data.looks.at;
-    if (!looks.length) return;
-    const step = axis() === AXES.tokens ? x / data.tokens_per_step : axis() === AXES.step ? x : null;
-    if (step === null) return;
-    kit.set({ look: looks.reduce((a, b) => Math.abs(b.step - step) < Math.abs(a.step - step) ? b : a).step });
+    if (looks.length) kit.set({ look: looks.reduce((a, b) => Math.abs(place(data, b.step) - x) < Math.abs(place(data, a.step) - x) ? b : a).step });
   }
 
   const decoded = new Map();
@@ -239,7 +250,10 @@ const run = (() => {
       const withWeights = i => { for (let k = i; k >= 0; k--) if (at[k].weights) return k; return at.findIndex(look => look.weights); };
       function build() {
         const chosen = all.map((head, i) => ({ ...head, i })).filter(head => few || head.layer === layer());
-        const size = Math.max(3, Math.min(9, Math.floor((chosen.length > 6 ? 180 : 250) / Math.max(1, tokens.length))));
+        // One row of matrices, or two, where the window is wide enough.
+        const across = chosen.length > 6 ? Math.ceil(chosen.length / 2) : Math.max(chosen.length, 3);
+        const each = (Math.min(innerWidth, 1560) - 70) / across - 16;
+        const size = Math.max(4, Math.min(10, Math.floor(each / Math.max(1, tokens.length))));
         drawnLayer = layer();
         drawnMaps = chosen.map(head => {
           const value = (i, j) => j > i || shown === null ? null : weights(at[shown].weights[head.i])[i * (i + 1) / 2 + j] / 255;

@@ -45,7 +45,7 @@ run.compare = data => {
     ], body => {
       const value = one => one.evaluations.last?.[1] ?? null, lowest = one => one.evaluations.best?.[1] ?? null;
       const rate = one => one.seconds > 0 ? one.step * one.tokens_per_step / one.seconds : null;
-      const state = one => ({ running: "no last word", finished: "finished", interrupted: "stopped", failed: "failed" })[one.status.state] ?? "";
+      const state = one => ({ running: "running, or no last word", finished: "finished", interrupted: "stopped", failed: "failed" })[one.status.state] ?? "";
       body.append(kit.table([
         { title: "run", value: one => one.title, text: one => h("span", {}, swatch(runs.indexOf(one)), one.title) },
         { title: "state", value: state },

@@ -1,0 +1,127 @@
+//! Several runs on one page: `--compare`.
+
+use crate::cli::Args;
+use crate::files;
+use crate::folder::Folder;
+use crate::log::Line;
+use crate::looks::{self, Looks, Start};
+use crate::output::{note, say};
+use crate::page::restored;
+use crate::stop::{OrFailed, Result, failed};
+use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::study::{RunPage, RunStatus, compare_runs};
+use std::path::{Path, PathBuf};
+
+/// The default file.
+const DEFAULT: &str = "out/compare.html";
+
+/// Writes a page of the runs in some folders. What cannot be read is reported, here and on the page, and the
+/// rest shown.
+pub fn compare(args: &Args) -> Result<()> {
+    let path = args.out.clone().unwrap_or(DEFAULT.into());
+    if path.is_dir() {
+        return failed(format!(
+            "{} is a folder; --out is the file of the page that --compare writes",
+            path.display()
+        ));
+    }
+    write(&args.compare, &path)?;
+    say!("The page is {}", path.display());
+    Ok(())
+}
+
+/// Writes the page of the runs in these folders.
+pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
+    let (mut runs, mut notes) = (Vec::new(), Vec::new());
+    for folder in folders {
+        match run(folder, &mut notes) {
+            Ok(run) => runs.push(run),
+            Err(why) => notes.push(format!("{} is left out: {why}.", folder.display())),
+        }
+    }
+    for text in &notes {
+        note!("note: {text}");
+    }
+    if runs.is_empty() {
+        return failed("none of these folders has a log that can be read");
+    }
+    let making = format!("cannot write {}", path.display());
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).or_failed(&making)?;
+    }
+    let title = match runs.len() {
+        1 => "A training run".to_string(),
+        n => format!("{n} training runs"),
+    };
+    compare_runs(&title, &runs, &notes).write(path).or_failed(making)
+}
+
+/// The run in a folder, or why it cannot be shown. What is missing in it is added to `notes`.
+fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, String> {
+    let folder = Folder::from(path.to_path_buf());
+    let name = folder.name();
+    if !path.is_dir() {
+        return Err("it is not a folder".into());
+    }
+    let bytes =
+        files::read(&folder.log()).map_err(|e| format!("its log.jsonl cannot be read: {e}"))?;
+    let (mut log, mut damaged) = (Vec::new(), 0);
+    for text in String::from_utf8_lossy(&bytes).split_inclusive('\n') {
+        match Line::read(text) {
+            Ok(line) => log.push(line),
+            // The last line may have been cut off with the process that wrote it.
+            Err(_) => damaged += usize::from(text.ends_with('\n')),
+        }
+    }
+    if log.is_empty() {
+        return Err(match damaged {
+            0 => "its log.jsonl is empty".into(),
+            n => format!("its log.jsonl has no line that can be read ({n} are damaged)"),
+        });
+    }
+    if damaged > 0 {
+        notes.push(format!("{name}: {damaged} damaged lines of log.jsonl are left out."));
+    }
+    let (mut lines, damaged) = Looks::read(&folder, u64::MAX).unwrap_or_else(|e| {
+        notes.push(format!("{name}: its looks.jsonl cannot be read: {e}."));
+        (Vec::new(), 0)
+    });
+    if damaged > 0 {
+        notes.push(format!("{name}: {damaged} unreadable lines of looks.jsonl are left out; it may be of another version."));
+    }
+    let is_start = |line: &looks::Line| matches!(line, looks::Line::Start(_));
+    if !lines.iter().any(is_start) {
+        match start(&folder) {
+            Ok(start) => lines.insert(0, looks::Line::Start(start)),
+            Err(why) => notes.push(format!("{name}: its recipe is not known: {why}.")),
+        }
+    }
+    let mut page = restored(&name, &lines, &log);
+    page.status(status(&log, &lines));
+    Ok(page)
+}
+
+/// What a checkpoint says about a run that has no page.
+fn start(folder: &Folder) -> std::result::Result<Start, String> {
+    // Only its metadata.
+    let file = Checkpoint::load_filtered(&folder.checkpoint(), |_| false);
+    let recipe = file.and_then(|file| file.read_note("recipe")).map_err(|e| e.to_string())?;
+    Ok(Start { recipe, ..Start::default() })
+}
+
+/// How a run has ended, by the last lines of its files.
+fn status(log: &[Line], looks: &[looks::Line]) -> RunStatus {
+    let last = looks.iter().rev().find_map(|line| match line {
+        looks::Line::Event(event) => Some(event),
+        _ => None,
+    });
+    match last {
+        _ if matches!(log.last(), Some(Line::Done(_))) => RunStatus::Finished,
+        Some(event) if event.kind == "interrupt" => RunStatus::Interrupted(event.text.clone()),
+        Some(event) if event.kind == "diverged" || event.kind == "failure" => {
+            RunStatus::Failed(event.text.clone())
+        }
+        // Whether it goes on is not known here.
+        _ => RunStatus::Running { every: f64::NAN },
+    }
+}
