@@ -50,7 +50,7 @@ pub fn write(folders: &[PathBuf], path: &Path) -> Result<()> {
         std::fs::create_dir_all(parent).or_failed(&making)?;
     }
     let title = match runs.len() {
-        1 => "A training run".to_string(),
+        1 => "One training run".to_string(),
         n => format!("{n} training runs"),
     };
     compare_runs(&title, &runs, &notes).write(path).or_failed(making)

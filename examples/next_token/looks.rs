@@ -118,13 +118,30 @@ fn json(line: &Line) -> String {
 
 /// The fields of a recipe as names of flags and texts of values.
 pub fn fields(recipe: &Value) -> Vec<(String, String)> {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "default".into(),
-        other => other.to_string(),
-    };
     let fields = recipe.as_object().into_iter().flatten();
     fields.map(|(name, value)| (name.replace('_', "-"), text(value))).collect()
+}
+
+/// A value as text; one with parts as `rope (base 10000.0, pairing Half)`.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "default".into(),
+        Value::Object(fields) => {
+            let parts = fields.iter().map(|(name, value)| match value {
+                Value::Object(inner) => {
+                    let inner: Vec<String> = inner
+                        .iter()
+                        .map(|(name, value)| format!("{name} {}", text(value)))
+                        .collect();
+                    format!("{name} ({})", inner.join(", "))
+                }
+                other => format!("{name} {}", text(other)),
+            });
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The JSON form of a recipe.

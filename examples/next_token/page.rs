@@ -176,7 +176,7 @@ impl RunRecord {
     /// The attention weights within the sentence.
     fn heads(&self, run: &Run) -> Vec<HeadLook> {
         let n = self.sentence.size(1);
-        let maps = run.model.attention_maps(&self.sentence);
+        let maps = maps(run, &self.sentence);
         let heads =
             maps.iter().flat_map(|map| (0..map.size(1)).map(|h| map.select(0, 0).select(0, h)));
         heads.map(|weights| HeadLook::new(weights.contiguous().as_slice(), n)).collect()
@@ -296,6 +296,14 @@ fn flops(run: &Run) -> f64 {
     3.0 * summary.total().flops as f64 * run.recipe.batch as f64
 }
 
+/// The attention weights `[1, heads, L, L]` of the layers that have a weight for each pair of tokens.
+fn maps(run: &Run, sentence: &Tensor<i64>) -> Vec<Tensor> {
+    let n = sentence.size(1);
+    let mut maps = run.model.attention_maps(sentence);
+    maps.retain(|map| map.size(1) > 0 && map.shape()[2..] == [n, n]);
+    maps
+}
+
 /// The processes of a run, in words.
 fn processes(run: &Run) -> String {
     match run.training.ranks.count() {
@@ -324,7 +332,7 @@ fn about(
     let prompt = run.encode(&prompt_text).unwrap_or_else(|_| sentence.clone());
     let labels = sentence.iter().map(|&token| run.tokenizer.decode(&[token])).collect();
     let sentence = Tensor::from_vec(sentence.clone(), [1, sentence.len()]);
-    let layers = run.model.attention_maps(&sentence).iter().map(|map| map.size(1)).collect();
+    let layers = maps(run, &sentence).iter().map(|map| map.size(1)).collect();
     let (preset, recipe) = match (args.preset, first) {
         (None, Some(start)) if !start.preset.is_empty() => {
             (start.preset.clone(), start.preset_recipe.clone())

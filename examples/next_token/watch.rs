@@ -20,7 +20,7 @@ impl Parts {
         let matrices = all.iter().filter(|(_, param)| param.shape().rank() > 1).count();
         let mut parts = Parts { names: Vec::new(), params: Vec::new() };
         for (name, param) in all {
-            let name = part(&name, param.shape().rank() > 1 && matrices <= MOST);
+            let name = part(&name, param.shape().rank() > 1, matrices <= MOST);
             let index = parts.names.iter().position(|other| *other == name);
             let index = index.unwrap_or_else(|| {
                 parts.names.push(name);
@@ -32,16 +32,16 @@ impl Parts {
     }
 }
 
-/// The part that a parameter belongs to: `transformer.h.0.attn.c_attn.weight` to `h.0.attn.c_attn` if it has
-/// its own, else to `h.0`.
-fn part(name: &str, is_own: bool) -> String {
+/// The part that a parameter belongs to: `transformer.h.0.attn.c_attn.weight` to `h.0.attn.c_attn` if matrices are
+/// parts, else to `h.0`.
+fn part(name: &str, is_matrix: bool, matrices: bool) -> String {
     let short = name.strip_prefix("transformer.").unwrap_or(name);
-    let parts: Vec<&str> = short.split('.').collect();
-    match parts[..] {
-        _ if is_own => short.strip_suffix(".weight").unwrap_or(short).to_string(),
-        ["h", layer, ..] => format!("h.{layer}"),
-        [first, ..] => first.to_string(),
-        [] => String::new(),
+    let path: Vec<&str> = short.split('.').collect();
+    match (&path[..], matrices) {
+        (_, true) if is_matrix => short.strip_suffix(".weight").unwrap_or(short).to_string(),
+        (["h", layer, ..], true) => format!("h.{layer} (vectors)"),
+        (["h", layer, ..], false) => format!("h.{layer}"),
+        (path, _) => path[0].to_string(),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         };
         let model = Gpt::new(config, &mut Rng::new(1)).unwrap();
         let parts = Parts::of(&model);
-        for name in ["wte", "h.0.attn.c_attn", "h.1.mlp.c_proj", "h.1", "ln_f"] {
+        for name in ["wte", "h.0.attn.c_attn", "h.1.mlp.c_proj", "h.1 (vectors)", "ln_f"] {
             assert!(
                 parts.names.iter().any(|part| part == name),
                 "{name} is not in {:?}",

@@ -53,7 +53,7 @@ const run = (() => {
     const place = h("div"), names = Object.keys(AXES).filter(name => name !== "tokens" || hasTokens);
     const buttons = names.map(name => h("button", { onclick() { kit.set({ x: name, zoom: null }); } }, AXES[name].title));
     const mark = () => buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(axis() === AXES[names[i]])));
-    kit.on((now, before) => { if (now.x !== before.x) { mark(); place.replaceChildren(draw()); } });
+    kit.on((now, before) => { if (now.x !== before.x || now.whole !== before.whole) { mark(); place.replaceChildren(draw()); } });
     mark();
     place.append(draw());
     body.append(h("div", { class: "row small" }, h("span", { class: "soft" }, "over"), buttons), place);
@@ -65,6 +65,17 @@ const run = (() => {
   }
   const zoomed = range => kit.set({ zoom: range ? range.map(x => Number(x.toPrecision(6))).join("_") : null });
   const shared = () => ({ x: { title: axis().title, format: axis().format, ticks: axis().ticks }, zoom: zoom(), zoomed });
+
+  // The end of an axis that keeps a few extreme values from flattening the others: `most` if some values are far
+  // above it. Otherwise nothing.
+  const cut = (values, most) => {
+    const highest = values.reduce((a, b) => b > a ? b : a, -Infinity);
+    return highest > 1.3 * most && kit.get("whole") === undefined ? { most, highest } : null;
+  };
+  const largest = values => values.reduce((a, b) => b !== null && b > a ? b : a, -Infinity);
+  // What says that an axis was cut, and undoes it.
+  const cutNote = (what, { most, highest }, format) => h("p", { class: "soft small" }, `${what} up to ${format(highest)}; the chart ends at ${format(most)}. `,
+    h("button", { onclick() { kit.set({ whole: 1 }); } }, "show all"));
 
   // ---- Panels ---------------------------------------------------------------------------------
 
@@ -99,15 +110,21 @@ const run = (() => {
       let chart;
       const mark = () => chart.moveTo(kit.get("look") === undefined ? undefined : place(data, Number(kit.get("look"))));
       kit.on((now, before) => { if (now.look !== before.look) mark(); });
-      axes(body, data.tokens_per_step > 0, () => { chart = kit.lineChart({
-        ...shared(), height: 340, levels: levels(data), y: { title: data.unit, format: x => number(x, 4) },
-        series: [
-          { name: "batch", x: axis().of(data.series, data), y: data.series.loss.mean, low: data.series.loss.low, high: data.series.loss.high, color: "var(--c7)", width: .8 },
-          { name: "smoothed", x: axis().of(data.series, data), y: data.series.smoothed, color: "var(--c0)", width: 2 },
-          { name: "held-out", x: axis().of(data.evaluations, data), y: data.evaluations.loss.mean, low: data.evaluations.loss.low, high: data.evaluations.loss.high, color: "var(--c1)", width: 2, points: data.evaluations.step.length <= 100 },
-        ].filter(one => one.x.length),
-        pick: x => pickLook(data, x),
-      }); mark(); return chart.element; });
+      axes(body, data.tokens_per_step > 0, () => {
+        const calm = 1.1 * Math.max(largest(data.evaluations.loss.mean), data.levels?.uniform ?? 0, Number(data.series.smoothed.find(x => x !== null) ?? 0));
+        const end = calm > 0 ? cut(data.series.loss.high ?? data.series.loss.mean, calm) : null;
+        chart = kit.lineChart({
+          ...shared(), height: 340, levels: levels(data), y: { title: data.unit, format: x => number(x, 4), max: end?.most },
+          series: [
+            { name: "batch", x: axis().of(data.series, data), y: data.series.loss.mean, low: data.series.loss.low, high: data.series.loss.high, color: "var(--c7)", width: .8 },
+            { name: "smoothed", x: axis().of(data.series, data), y: data.series.smoothed, color: "var(--c0)", width: 2 },
+            { name: "held-out", x: axis().of(data.evaluations, data), y: data.evaluations.loss.mean, low: data.evaluations.loss.low, high: data.evaluations.loss.high, color: "var(--c1)", width: 2, points: data.evaluations.step.length <= 100 },
+          ].filter(one => one.x.length),
+          pick: x => pickLook(data, x),
+        });
+        mark();
+        return h("div", {}, chart.element, end && cutNote("Losses of batches go", end, loss));
+      });
     });
   }
 
@@ -126,17 +143,20 @@ const run = (() => {
           ...shared(), height: 190, ...options,
           series: [{ name: title, x: axis().of(series, data), y: column.mean, low: column.low, high: column.high, color: `var(--c${color})`, width: 1.4 }],
         }).element);
+        const usual = series.step_seconds.mean.filter(x => x !== null).sort((a, b) => a - b)[series.step.length >> 1];
+        const slow = usual > 0 ? cut(series.step_seconds.high ?? series.step_seconds.mean, 4 * usual) : null;
         const hasPeak = series.utilisation.mean.some(x => x !== null);
         return [
           chart("Learning rate", series.lr, { y: { min: 0, format: x => number(x, 3) } }, 0),
           chart("Gradient norm", series.grad_norm, { y: { log: true, format: x => number(x, 3) }, levels: data.clip ? [{ y: data.clip, name: `clipped above ${number(data.clip, 3)}` }] : [] }, 1),
           perSecond && chart("Tokens per second", perSecond, { y: { min: 0, format: big } }, 2),
-          chart("Time of a step", series.step_seconds, { y: { min: 0, format: x => kit.seconds(x) } }, 3),
+          chart("Time of a step", series.step_seconds, { y: { min: 0, max: slow?.most, format: x => kit.seconds(x) } }, 3),
+          slow && cutNote("Steps took", slow, kit.seconds),
           hasPeak && chart("MFU", series.utilisation, { y: { min: 0, format: percent } }, 5),
         ].filter(Boolean);
       };
       place.append(...draw());
-      kit.on((now, before) => { if (now.x !== before.x) place.replaceChildren(...draw()); });
+      kit.on((now, before) => { if (now.x !== before.x || now.whole !== before.whole) place.replaceChildren(...draw()); });
       body.append(place);
       const peaks = data.peaks.map(([from, flops]) => `${kit.quantity(flops, "FLOP/s")}${data.peaks.length > 1 ? ` from step ${count(from)}` : ""}`);
       if (peaks.length && data.flops) body.append(h("p", { class: "soft small" }, `A step requires ${kit.quantity(data.flops, "FLOP")}; the measured peak is ${peaks.join(", ")}.`));
@@ -144,15 +164,16 @@ const run = (() => {
   }
 
   // Rows over the looks, as colours. value(row, look) in the units of low and high.
-  function overTime(data, names, value, { ramp, low, high, text, name }) {
-    const looks = data.looks.at, tall = names.length > 40 ? 13 : 17;
+  // groups [[name, rows]] are labels of several rows each, for many rows.
+  function overTime(data, names, value, { ramp, low, high, text, name, groups }) {
+    const looks = data.looks.at, tall = groups ? Math.max(4, Math.ceil(16 / Math.max(1, ...groups.map(g => g[1])))) : 17;
     const map = kit.heatMap({
       rows: names.length, columns: looks.length, height: tall, size: 9999, ramp, low, high, name,
       value, label: (i, j) => `${names[i]}, step ${count(looks[j].step)}: ${text(i, j)}`,
       pick: (i, j) => kit.set({ look: looks[j].step }),
     });
-    const label = text => h("div", { style: { height: `${tall}px`, lineHeight: `${tall}px` }, title: text }, h("bdi", {}, text));
-    return h("div", { class: "over-time" }, h("div", { class: "names", "aria-hidden": "true" }, names.map(label)), map.element,
+    const label = ([text, rows]) => h("div", { style: { height: `${rows * tall}px`, lineHeight: `${Math.min(17, rows * tall)}px` }, title: text }, h("bdi", {}, text));
+    return h("div", { class: "over-time" }, h("div", { class: "names", "aria-hidden": "true" }, (groups ?? names.map(name => [name, 1])).map(label)), map.element,
       h("div", { class: "ends" }, h("span", {}, `step ${count(looks[0].step)}`), h("span", {}, `step ${count(looks[looks.length - 1].step)}`)));
   }
   const legend = (ramp, low, middle, high) => h("div", { class: "row" }, kit.scale(ramp, low, high), middle && h("span", { class: "soft small" }, middle));
@@ -187,7 +208,7 @@ const run = (() => {
       const looks = data.looks.at, all = heads(data);
       if (!all.length || !looks.some(look => look.entropy.length)) return body.append(h("p", { class: "soft" }, "This model has no attention weights to show."));
       body.append(legend("sequential", "0: one token", null, "1: all equally"),
-        overTime(data, all.map(head => head.name), (i, j) => looks[j].entropy[i] ?? null, { ramp: "sequential", low: 0, high: 1, name: "attention entropy of each head over time", text: (i, j) => number(looks[j].entropy[i] ?? null, 3) }));
+        overTime(data, all.map(head => head.name), (i, j) => looks[j].entropy[i] ?? null, { ramp: "sequential", low: 0, high: 1, name: "attention entropy of each head over time", groups: all.length > 24 ? data.looks.layers.map((n, l) => [`layer ${l + 1}`, n]) : undefined, text: (i, j) => number(looks[j].entropy[i] ?? null, 3) }));
     });
   }
 
@@ -260,7 +281,7 @@ const run = (() => {
           const map = kit.heatMap({ rows: tokens.length, columns: tokens.length, size, width: size * tokens.length, value, name: head.name,
             label: (i, j) => j > i ? "later tokens are masked" : `“${visible(tokens[i])}” attends to “${visible(tokens[j])}”: ${number(value(i, j) ** 2, 3)}` });
           const caption = h("figcaption");
-          return { head, map, caption, figure: h("figure", { style: { width: `${size * tokens.length}px` } }, caption, map.element) };
+          return { head, map, caption, figure: h("figure", { style: { width: `max(${size * tokens.length}px, 8rem)` } }, caption, map.element) };
         });
         maps.replaceChildren(...drawnMaps.map(m => m.figure));
       }
@@ -315,16 +336,16 @@ const run = (() => {
   }
 
   function recipe(data) {
-    const { base, rows } = data.recipe;
     return kit.panel("recipe", "Recipe", [
       "The hyperparameters, which with the text determine the weights bit for bit. Those that differ from the preset come first and are marked.",
     ], body => {
+      const { base, rows } = data.recipe;
       if (!rows.length) return body.append(h("p", { class: "soft" }, "The recipe is not known."));
       const differs = ([, value, other]) => base !== null && other !== null && value !== other;
       const sorted = [...rows.filter(differs), ...rows.filter(row => !differs(row))], changed = rows.filter(differs).length;
       if (base !== null) body.append(h("p", {}, changed === 0 ? `That of the preset ${base}.` : `${changed} of ${rows.length} values differ from the preset ${base}.`));
       body.append(h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "here", base === null ? null : base].filter(x => x !== null).map(x => h("th", {}, x)))),
-        h("tbody", {}, sorted.map(row => h("tr", {}, h("td", {}, row[0]), h("td", { class: differs(row) ? "differs" : null }, row[1]), base === null ? null : h("td", { class: "soft" }, row[2] ?? "")))))));
+        h("tbody", {}, sorted.map(row => h("tr", {}, h("td", {}, row[0]), h("td", { class: differs(row) ? "wrap differs" : "wrap" }, row[1]), base === null ? null : h("td", { class: "wrap soft" }, row[2] ?? "")))))));
     });
   }
 
@@ -361,7 +382,7 @@ const run = (() => {
       assert(status(killed, 3600e3).text.includes("without a last word"), "after an hour it runs still");
     });
     kit.test("every axis can be chosen", ({ assert }) => {
-      for (const x of Object.keys(AXES)) kit.set({ x });
+      for (const x of Object.keys(AXES)) { kit.set({ x, whole: 1 }); kit.set({ whole: null }); }
       kit.set({ x: null });
       assert(axis() === AXES.step, "the axis is not that of steps");
       return 3;

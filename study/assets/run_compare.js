@@ -18,7 +18,7 @@ run.compare = data => {
       const buttons = Object.entries(kinds).map(([name, title]) => h("button", { onclick() { kit.set({ loss: name }); } }, title));
       const mark = () => buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(Object.keys(kinds)[i] === kind())));
       const draw = () => kit.lineChart({
-        ...shared(), height: 360, legend: true, y: { title: runs[0]?.unit ?? "", format: loss },
+        ...shared(), height: 360, legend: true, y: { title: runs[0]?.unit ?? "", format: x => number(x, 4) },
         series: runs.map((one, i) => kind() === "held"
           ? { name: one.title, x: axis().of(one.evaluations, one), y: one.evaluations.loss.mean, points: one.evaluations.step.length <= 60, ...look(i) }
           : { name: one.title, x: axis().of(one.series, one), y: one.series.smoothed, ...look(i) }),
@@ -47,7 +47,7 @@ run.compare = data => {
       const rate = one => one.seconds > 0 ? one.step * one.tokens_per_step / one.seconds : null;
       const state = one => ({ running: "running, or no last word", finished: "finished", interrupted: "stopped", failed: "failed" })[one.status.state] ?? "";
       body.append(kit.table([
-        { title: "run", value: one => one.title, text: one => h("span", {}, swatch(runs.indexOf(one)), one.title) },
+        { title: "run", value: one => one.title, text: one => h("span", { class: "run-name" }, swatch(runs.indexOf(one)), one.title) },
         { title: "state", value: state },
         { title: "steps", num: true, value: one => one.step, text: one => count(one.step) },
         { title: "time", num: true, value: one => one.seconds, text: one => duration(one.seconds) },
@@ -68,7 +68,7 @@ run.compare = data => {
       if (!differing.length) return body.append(h("p", {}, names.length ? "All runs have the same recipe." : "No recipe is known."));
       body.append(h("div", { class: "scroll" }, h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, ""), runs.map((one, i) => h("th", {}, swatch(i), one.title)))),
-        h("tbody", {}, differing.map(name => h("tr", {}, h("td", {}, name), all.map(map => h("td", {}, map.get(name) ?? "–"))))))),
+        h("tbody", {}, differing.map(name => h("tr", {}, h("td", {}, name), all.map(map => h("td", { class: "wrap" }, map.get(name) ?? "–"))))))),
         h("p", { class: "soft small" }, `${names.length - differing.length} others are the same in all runs.`));
     });
   }
@@ -85,7 +85,7 @@ run.compare = data => {
   }
 
   const sections = [results(), losses(), recipes(), samples()];
-  const element = kit.page(data.title, `${number(runs.length)} training runs`, sections);
+  const element = kit.page(data.title, runs.map(one => one.title).join(", "), sections);
   if (notes?.length) element.querySelector("header").after(h("div", { class: "message", id: "notes" }, notes.map(note => h("p", {}, note))));
   kit.test("every axis can be chosen", () => { for (const x of Object.keys(run.AXES)) kit.set({ x }); kit.set({ x: null }); return 3; });
   return element;

@@ -1,11 +1,14 @@
 //! Tests that run the example `next_token` as a program, and tests of properties of all examples.
 
+#[path = "../../study/tests/browser/mod.rs"]
+mod browser;
 mod complete_run;
 mod continued;
 mod folder_gone;
 mod grid;
 mod invalid_usage;
 mod observe;
+mod page;
 mod parts;
 mod printing;
 mod program;

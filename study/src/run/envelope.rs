@@ -154,6 +154,56 @@ impl Smooth {
     }
 }
 
+/// At most twice [`MOST`] items of any number, in equal distances, and the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct Thinned<X> {
+    items: Vec<X>,
+    /// How many were pushed.
+    count: usize,
+    /// Of so many items one is kept.
+    stride: usize,
+    /// Whether the last item is there only because it is the last one.
+    is_extra: bool,
+}
+
+/// The least items that are kept, if there are as many.
+pub(crate) const MOST: usize = 200;
+
+impl<X> Default for Thinned<X> {
+    fn default() -> Self {
+        Thinned { items: Vec::new(), count: 0, stride: 1, is_extra: false }
+    }
+}
+
+impl<X> Thinned<X> {
+    pub fn push(&mut self, item: X) {
+        if self.is_extra {
+            self.items.pop();
+        }
+        self.items.push(item);
+        self.is_extra = !self.count.is_multiple_of(self.stride);
+        self.count += 1;
+        if self.items.len() > 2 * MOST && !self.is_extra {
+            let mut index = 0;
+            // The last one stays: there is an even number before it.
+            self.items.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+
+    pub fn items(&self) -> &[X] {
+        &self.items
+    }
+
+    /// How many were pushed.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
 /// At most `most` indices of `n` in equal distances, the first and the last among them.
 pub(crate) fn spread(n: usize, most: usize) -> Vec<usize> {
     match (n, most) {
@@ -210,6 +260,20 @@ mod tests {
         assert!(point.mean(1).is_nan());
         series.push(POINTS as u64 + 1, 0.0, [0.0; 2]);
         assert!(series.is_reduced() && series.points().len() == POINTS / 2 + 1);
+    }
+
+    #[test]
+    fn items_are_thinned_evenly() {
+        let mut thinned = Thinned::default();
+        for i in 0..10_001usize {
+            thinned.push(i);
+            let items = thinned.items();
+            assert_eq!((items[0], *items.last().unwrap()), (0, i));
+            assert!(items.len() > (i + 1).min(MOST) - 1 && items.len() <= 2 * MOST + 1);
+            let gaps = items[..items.len() - 1].windows(2).map(|w| w[1] - w[0]);
+            assert!(gaps.collect::<std::collections::BTreeSet<_>>().len() <= 1);
+        }
+        assert_eq!(thinned.count(), 10_001);
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! The data of a page, within limits.
 
-use super::envelope::{Envelope, POINTS, spread};
+use super::envelope::{Envelope, MOST as LOOKS, POINTS, spread};
 use super::looks::SAMPLE;
 use super::verdict::Curves;
 use super::{RunPage, RunStatus};
 use serde_json::{Value, json};
 
-/// The most looks on a page.
-pub(crate) const LOOKS: usize = 200;
 /// The most bytes of attention weights on a page.
 const WEIGHTS: usize = 1_300_000;
 /// The most bytes of data on a page.
@@ -207,9 +205,9 @@ impl RunPage {
 
     /// The looks, thinned evenly, and what is left out. Weights are thinned further.
     fn looks_json(&self, size: Size) -> (Value, Vec<String>) {
-        let shown = spread(self.looks.len(), size.looks);
-        let bytes =
-            |&i: &usize| self.looks[i].heads.iter().map(|head| head.weights.len()).sum::<usize>();
+        let all = self.looks.items();
+        let shown = spread(all.len(), size.looks);
+        let bytes = |&i: &usize| all[i].heads.iter().map(|head| head.weights.len()).sum::<usize>();
         let largest = shown.iter().map(bytes).max().unwrap_or(0).max(1);
         let with_weights: Vec<usize> =
             spread(shown.len(), size.weights / largest).into_iter().map(|i| shown[i]).collect();
@@ -221,11 +219,11 @@ impl RunPage {
                 shown.len()
             ));
         }
-        if shown.len() < self.looks.len() {
-            left_out.push(format!("{} of {} looks are shown.", shown.len(), self.looks.len()));
+        if shown.len() < self.looks.count() {
+            left_out.push(format!("{} of {} looks are shown.", shown.len(), self.looks.count()));
         }
         let looks = shown.iter().map(|&i| {
-            let look = &self.looks[i];
+            let look = &all[i];
             let optional = |x: &Option<f64>| x.map_or(Value::Null, short);
             let weights = with_weights
                 .contains(&i)

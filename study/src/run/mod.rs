@@ -12,7 +12,7 @@ pub use compare::compare_runs;
 pub use looks::{HeadLook, RunLook};
 
 use crate::Page;
-use envelope::{Envelope, Smooth};
+use envelope::{Envelope, Smooth, Thinned};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -117,7 +117,7 @@ pub struct RunPage {
     prompt: String,
     parts: Vec<String>,
     layers: Vec<usize>,
-    looks: Vec<RunLook>,
+    looks: Thinned<RunLook>,
     events: Vec<Event>,
 }
 
@@ -285,8 +285,8 @@ impl RunPage {
         self.ends = Some([now, best]);
     }
 
-    /// Adds a look at the model. Looks are added in their order. When there are many, every other one is left
-    /// out.
+    /// Adds a look at the model. Looks are added in their order. When there are many, they are thinned evenly;
+    /// the first and the last one stay.
     ///
     /// ```
     /// use retrograd_study::{RunLook, RunPage};
@@ -296,14 +296,6 @@ impl RunPage {
     /// ```
     pub fn look(&mut self, look: RunLook) {
         self.looks.push(look);
-        if self.looks.len() > 2 * json::LOOKS {
-            let mut index = 0;
-            // The last one stays: there is an even number before it.
-            self.looks.retain(|_| {
-                index += 1;
-                index % 2 == 1
-            });
-        }
     }
 
     /// Adds an event: its step, its kind (`start`, `resume`, `interrupt`, ..) and a sentence.

@@ -110,6 +110,11 @@ impl Browser {
         loop {
             let message = self.read();
             if message["id"] == id {
+                // A page that loads itself again: what was asked concerns the new one.
+                let error = message["error"]["message"].as_str().unwrap_or_default();
+                if error.contains("target navigated") || error.contains("Cannot find context") {
+                    return self.call(method, params);
+                }
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].clone();
             }

@@ -1,0 +1,303 @@
+//! Pages of training runs: what is in them, and that they pass their tests in a browser.
+
+mod browser;
+
+use browser::{Browser, VIEWS, check_page};
+use retrograd_study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+/// The least that a page has to be smaller than.
+const BYTES: usize = 3_000_000;
+
+/// The data in a document.
+fn data(html: &str) -> Value {
+    let (_, rest) = html.split_once("id=\"data\">").unwrap();
+    let (json, _) = rest.split_once("</script>").unwrap();
+    serde_json::from_str(json).unwrap()
+}
+
+fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+/// A causal head of `n` tokens, that looks at a token some places before.
+fn head(n: usize, distance: usize) -> HeadLook {
+    let weight = |i: usize, j: usize| match j {
+        j if j > i => 0.0,
+        j if j == i.saturating_sub(distance) => 0.7,
+        _ => 0.3 / i.max(1) as f32,
+    };
+    let weights: Vec<f32> = (0..n * n).map(|k| weight(k / n, k % n)).collect();
+    HeadLook::new(&weights, n)
+}
+
+/// A run of so many steps with an evaluation and a look every `every` steps, on `layers` layers.
+fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let tokens = ["Once", " upon", " a", " <time>", "\n", "שלום", "🦀", " end"];
+    let parts: Vec<String> = (0..12).map(|i| format!("h.{}.attn.c_attn_{i}", i / 4)).collect();
+    let heads: usize = layers.iter().sum();
+    let mut page = RunPage::new(title)
+        .planned(steps, 1024)
+        .recipe(
+            vec![pair("lr", "0.02"), pair("steps", "9")],
+            Some(("tales", vec![pair("lr", "0.01"), pair("steps", "9")])),
+        )
+        .baselines(Baselines { uniform: 4.2, unigram: 3.3, bigram: 2.5 })
+        .clip(1.0)
+        .flops(3e9)
+        .looks_at(tokens.map(String::from).to_vec(), "Once </script>", parts, layers);
+    page.fact("text", "words");
+    page.peak(1e11);
+    page.event(0, "start", "The program started.");
+    let look = |step: u64| RunLook {
+        step,
+        sample: format!(" upon a time, {step}\n\"<b>Good</b>\" 🦊"),
+        heads: (0..heads).map(|i| head(tokens.len(), i)).collect(),
+        grad_norms: if step == 0 {
+            vec![]
+        } else {
+            (0..12).map(|i| Some(0.1 * f64::from(i))).collect()
+        },
+        updates: if step == 0 {
+            vec![]
+        } else {
+            (0..12)
+                .map(|i| Some(1e-5 * 10f64.powf(f64::from(i) / 3.0)).filter(|_| i != 5))
+                .collect()
+        },
+    };
+    page.evaluation(0, 4.2);
+    page.look(look(0));
+    for step in 1..=steps {
+        let x = step as f64 / steps as f64;
+        let noise = (step as f64 * 12.9898).sin() * 0.1;
+        let loss = 1.5 + 2.7 * (-8.0 * x).exp() + noise;
+        let spike = if step == steps / 3 + 1 { 50.0 } else { 0.0 };
+        page.step(RunStep {
+            step,
+            loss: loss + spike,
+            lr: 0.02 * (1.0 - x),
+            grad_norm: 0.5 + x,
+            seconds: 0.05 * (1.0 + noise),
+        });
+        if step % every == 0 {
+            page.evaluation(step, loss - noise + 0.05);
+            page.look(look(step));
+        }
+    }
+    page
+}
+
+/// A file that is removed with its folder.
+struct File(tempfile::TempDir, PathBuf);
+
+fn written(name: &str, html: &str) -> File {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{name}.html"));
+    fs::write(&path, html).unwrap();
+    File(folder, path)
+}
+
+#[test]
+fn a_million_steps_fit_into_three_megabytes() {
+    // An evaluation every 250 steps, with a look at 12 layers of 12 heads.
+    let page = run("a million", 1_000_000, 250, vec![12; 12]);
+    let html = page.page().html();
+    assert!(html.len() < BYTES, "{} bytes", html.len());
+    let data = data(&html);
+    let series = &data["series"];
+    let steps = numbers(&series["step"]);
+    assert!((1000..=2000).contains(&steps.len()), "{} points", steps.len());
+    assert!(steps.is_sorted() && *steps.last().unwrap() > 999_000.0);
+    // The only step with a large loss, and the extremes of the others.
+    let high = numbers(&series["loss"]["high"]);
+    assert_eq!(high.iter().filter(|&&x| x > 40.0).count(), 1);
+    assert!(high.iter().copied().fold(0.0, f64::max) > 51.4);
+    let (low, mean) = (numbers(&series["loss"]["low"]), numbers(&series["loss"]["mean"]));
+    for i in 0..steps.len() {
+        assert!(low[i] <= mean[i] && mean[i] <= high[i], "point {i}");
+    }
+    assert!((1000..=2000).contains(&numbers(&data["evaluations"]["step"]).len()));
+    let looks = data["looks"]["at"].as_array().unwrap();
+    assert!((50..=200).contains(&looks.len()), "{} looks", looks.len());
+    assert_eq!(
+        (looks[0]["step"].as_u64(), looks.last().unwrap()["step"].as_u64()),
+        (Some(0), Some(1_000_000))
+    );
+    // They are spread evenly.
+    let at: Vec<u64> = looks.iter().map(|look| look["step"].as_u64().unwrap()).collect();
+    let gaps: Vec<u64> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(gaps.iter().max().unwrap() <= &(2 * gaps.iter().min().unwrap() + 250), "{gaps:?}");
+    // What is left out is said.
+    assert!(data["left_out"].as_array().unwrap().len() >= 2, "{}", data["left_out"]);
+}
+
+#[test]
+fn short_runs_have_every_step() {
+    let page = run("short", 60, 10, vec![2, 2]);
+    let data = data(&page.page().html());
+    assert_eq!(numbers(&data["series"]["step"]), (1..=60).map(f64::from).collect::<Vec<_>>());
+    assert!(data["series"]["loss"].get("low").is_none());
+    assert_eq!(numbers(&data["evaluations"]["step"]), [0., 10., 20., 30., 40., 50., 60.]);
+    // A twentieth of a second for 3 GFLOP, of 100 GFLOP/s.
+    let (used, seconds) = (
+        numbers(&data["series"]["utilisation"]["mean"]),
+        numbers(&data["series"]["step_seconds"]["mean"]),
+    );
+    for (used, seconds) in used.iter().zip(seconds) {
+        assert!((used - 3e9 / seconds / 1e11).abs() < 1e-4, "{used} in {seconds} s");
+    }
+    assert_eq!(data["recipe"]["rows"][0], serde_json::json!(["lr", "0.02", "0.01"]));
+    assert_eq!(data["levels"]["unigram"], 3.3);
+    let clipped = numbers(&data["clipped"]);
+    assert_eq!(clipped.iter().sum::<f64>(), 30.0); // 0.5 + x > 1
+}
+
+#[test]
+fn the_file_is_small_whatever_is_in_it() {
+    let long = "<".repeat(100_000);
+    let mut page = RunPage::new(&long).looks_at(
+        vec![long.clone(); 9],
+        &long,
+        vec![long.clone(); 48],
+        vec![100; 100],
+    );
+    for i in 0..500 {
+        page.event(i, &long, &long);
+        page.fact(&format!("{i}"), &long);
+        let heads = vec![head(36, 1); 1000];
+        page.look(RunLook { step: i, sample: long.clone(), heads, ..RunLook::default() });
+    }
+    let html = page.page().html();
+    // Beside the title, which is there as it was given.
+    assert!(html.len() < BYTES + 4 * long.len(), "{} bytes", html.len());
+    let runs: Vec<RunPage> = (0..30).map(|i| run(&i.to_string(), 5000, 10, vec![3; 3])).collect();
+    let html = compare_runs("thirty", &runs, &[]).html();
+    assert!(html.len() < BYTES, "{} bytes", html.len());
+}
+
+#[test]
+fn pages_of_runs_pass_their_tests() {
+    let mut running = run("running", 40, 10, vec![1]);
+    running.status(RunStatus::Running { every: 30.0 });
+    let mut stopped =
+        run("a/long/path/to/the/folder/of/a/run/with/a/name/that/does/not/end", 40, 5, vec![6; 6]);
+    stopped.status(RunStatus::Interrupted("Stopped after step 40. To resume: --resume".into()));
+    let mut failed = RunPage::new("failed");
+    failed.evaluation(0, 4.0);
+    failed.event(3, "diverged", "the loss is NaN");
+    failed.status(RunStatus::Failed("the loss is NaN".into()));
+    let mut odd = RunPage::new("odd");
+    for step in 1..=3 {
+        odd.step(RunStep { step, loss: f64::NAN, lr: 0.0, grad_norm: f64::INFINITY, seconds: 0.0 });
+    }
+    let pages = [
+        ("empty", RunPage::new("</script><b>empty").page()),
+        ("million", run("a million", 1_000_000, 1000, vec![12; 12]).page()),
+        ("running", running.page()),
+        ("stopped", stopped.page()),
+        ("failed", failed.page()),
+        ("odd", odd.page()),
+        (
+            "compared",
+            compare_runs(
+                "Three",
+                &[running, stopped, failed],
+                &["x is left out: it is not a folder.".into()],
+            ),
+        ),
+    ];
+    for (name, page) in pages {
+        let File(_folder, path) = &written(name, &page.html());
+        check_page(path);
+    }
+}
+
+#[test]
+fn a_page_loads_itself_again_and_keeps_its_state() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.view(VIEWS[0]);
+    let mut page = run("running", 60, 10, vec![2, 2]);
+    page.status(RunStatus::Running { every: 1.0 });
+    let File(_folder, path) = &written("running", &page.page().html());
+    browser.open(path, "x=tokens&look=20&help=loss&theme=dark");
+    browser.evaluate("window.isOld = true");
+    let look = "document.querySelector('#looks input[type=range]').value";
+    assert_eq!(browser.evaluate(look), "2");
+    // A slider moves by keys, and the address has its place.
+    browser.evaluate("document.querySelector('#looks input[type=range]').focus()");
+    browser.press("ArrowRight");
+    browser.until("a new address", "location.hash.includes('look=30')");
+    // Meanwhile the run goes on.
+    let mut later = run("running", 90, 10, vec![2, 2]);
+    later.status(RunStatus::Running { every: 1.0 });
+    later.write(path).unwrap();
+    browser.until("a reload", "window.isOld === undefined && document.readyState === 'complete' && document.querySelector('.status') !== null");
+    assert!(browser.text(".status").contains("Running: step 90 of 90"));
+    assert_eq!(browser.evaluate(look), "3");
+    let hash = browser.evaluate("location.hash");
+    for part in ["x=tokens", "look=30", "help=loss", "theme=dark"] {
+        assert!(hash.as_str().unwrap().contains(part), "{part} is not in {hash}");
+    }
+    assert_eq!(browser.evaluate("document.querySelector('#help-loss').hidden"), false);
+    assert_eq!(browser.evaluate("document.documentElement.dataset.theme"), "dark");
+    // At the end it stays.
+    later.status(RunStatus::Finished);
+    later.write(path).unwrap();
+    browser.until("the end", "document.querySelector('.status')?.dataset.state === 'finished'");
+    browser.evaluate("window.isOld = true");
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert_eq!(browser.evaluate("window.isOld"), true);
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
+fn a_killed_run_says_so() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.view(VIEWS[0]);
+    let mut page = run("killed", 60, 10, vec![2]);
+    page.status(RunStatus::Running { every: 30.0 });
+    let html = page.page().html();
+    let (before, rest) = html.split_once("\"written\":").unwrap();
+    let (written_at, after) = rest.split_once(|c: char| !c.is_ascii_digit() && c != '.').unwrap();
+    let hour_ago = written_at.parse::<f64>().unwrap() - 3_600_000.0;
+    let separator = &rest[written_at.len()..=written_at.len()];
+    let html = format!("{before}\"written\":{hour_ago}{separator}{after}");
+    let File(_folder, path) = &written("killed", &html);
+    browser.open(path, "");
+    let status = browser.text(".status");
+    for text in ["This run ended without a last word, at or after step 60", "1 h 00 min ago"] {
+        assert!(status.contains(text), "{text:?} is not in {status:?}");
+    }
+    assert!(browser.text("#events").contains("The program started."));
+}
+
+#[test]
+fn damaged_pages_of_runs_say_so() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.view(VIEWS[0]);
+    let html = run("damaged", 20, 10, vec![2]).page().html();
+    let start = html.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = start + html[start..].find("</script>").unwrap();
+    let with_data = |data: &str| format!("{}{data}{}", &html[..start], &html[end..]);
+    let cases = [
+        (with_data(&html[start..(start + end) / 2]), "damaged or incomplete"),
+        (with_data(&html[start..end].replacen("\"run\":1", "\"run\":9", 1)), "newer version"),
+        (with_data("null"), "not that of a training run"),
+        (with_data("{\"compare\":1}"), "not that of training runs"),
+        // A part that is missing leaves the others.
+        (
+            with_data(&html[start..end].replacen("\"recipe\":{", "\"recipe\":null,\"other\":{", 1)),
+            "This part cannot be shown",
+        ),
+    ];
+    for (html, wanted) in cases {
+        let File(_folder, path) = &written("damaged", &html);
+        browser.open(path, "");
+        let text = browser.text("body");
+        assert!(text.contains(wanted) && text.contains("cannot be shown"), "{wanted}: {text}");
+    }
+}
