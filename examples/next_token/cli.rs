@@ -210,6 +210,12 @@ pub struct Args {
     #[arg(conflicts_with_all = ["sample", "evaluate", "scaling", "grid"])]
     pub xray: Option<Vec<u64>>,
 
+    /// Also write a page that shows the attention of every head within a sentence of the held-out text, at
+    /// several evaluations of the training; with --sample, within the sample
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
+    #[arg(conflicts_with_all = ["evaluate", "scaling", "grid"])]
+    pub attention_page: Option<PathBuf>,
+
     /// Do not train: record a step on one thread, predict its time on 1 to 64 cores, and list where most
     /// cores would be idle (docs/SCALING.md)
     #[arg(long, help_heading = RUN)]

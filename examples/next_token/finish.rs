@@ -74,12 +74,13 @@ pub fn finish(
             }
             say!("\n\x20   ~ ~ ~\n");
             let count = args.tokens.unwrap_or(SAMPLE) as usize;
-            speed.add(print_sample(run, prompt, count, args, &mut rng, || {
+            let sample = print_sample(run, prompt, count, args, &mut rng, || {
                 if let Some(stop) = stop() {
                     say!("");
                     stop.leave();
                 }
-            })?);
+            })?;
+            speed.add(sample.speed);
         }
         say!("\n\x20   ~ ~ ~\n");
         speed.note();

@@ -6,6 +6,7 @@
 
 mod agree;
 mod attention;
+mod attention_page;
 mod checkpoints;
 mod cli;
 mod compare;
@@ -45,6 +46,7 @@ mod watch;
 mod weights;
 mod xray;
 
+use attention_page::AttentionLooks;
 use clap::Parser;
 use cli::Args;
 use fine_tune::Parent;
@@ -138,11 +140,14 @@ fn sample(args: &Args, prompt: &str) -> Result<()> {
     let seed = args.seed.unwrap_or(run.recipe.seed_for(Purpose::Samples));
     let count = args.tokens.unwrap_or(500) as usize;
     with_matmul_precision(run.recipe.precision, || {
-        let speed = samples::print_sample(&run, prompt, count, args, &mut Rng::new(seed), || {})?;
+        let sample = samples::print_sample(&run, prompt, count, args, &mut Rng::new(seed), || {})?;
         if !args.quiet {
-            speed.note();
+            sample.speed.note();
         }
-        Ok(())
+        match &args.attention_page {
+            Some(path) => attention_page::of_sample(&run, sample.prompt, &sample.tokens, path),
+            None => Ok(()),
+        }
     })
 }
 
@@ -182,7 +187,6 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
     let xray = xray::steps(&args.xray, recipe.steps);
     let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
-    let plan = Plan { eval_every, keep: args.keep.map(|n| n as usize), look_every, xray };
     if !args.no_page {
         let peak = page::peak(ranks);
         if let Some(log) = &mut log {
@@ -191,6 +195,11 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
             log.page = Some(record);
         }
     }
+    let looks = |path| AttentionLooks::new(&run, &text.beginnings()[0], path, eval_every);
+    let looks = args.attention_page.as_deref().filter(|_| ranks.is_first()).map(looks);
+    let attention = ranks.agree(looks.transpose())?;
+    let keep = args.keep.map(|n| n as usize);
+    let plan = Plan { eval_every, keep, look_every, xray, attention };
     let mut progress = Progress::new(&recipe, run.step, args.quiet || !ranks.is_first());
     let done = with_matmul_precision(recipe.precision, || {
         let trained =

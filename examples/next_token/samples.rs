@@ -58,6 +58,15 @@ impl Speed {
     }
 }
 
+/// A sample that was printed.
+pub struct Sample {
+    /// The prompt and its continuation, as tokens.
+    pub tokens: Vec<i64>,
+    /// The number of tokens of the prompt.
+    pub prompt: usize,
+    pub speed: Speed,
+}
+
 /// Prints the prompt and its continuation by the model, `count` tokens or up to a text of `--stop`.
 /// `each` is called after each token.
 pub fn print_sample<O>(
@@ -67,15 +76,16 @@ pub fn print_sample<O>(
     args: &Args,
     rng: &mut Rng,
     each: impl Fn(),
-) -> Result<Speed> {
+) -> Result<Sample> {
     let tokens = run.encode(prompt)?;
+    let mut all = tokens.clone();
     print(format_args!("{prompt}"));
     let mut speed = Speed::default();
     let begin = Instant::now();
     let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
     let mut stream = Some(run.tokenizer.decode_stream());
     // At the end, what is left of an incomplete character.
-    let texts = generated.inspect(|_| speed.tokens += 1).map(Some).chain([None]);
+    let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);
     let texts = texts.map(|token| match (token, &mut stream) {
         (Some(token), Some(stream)) => stream.step(token),
         _ => stream.take().map_or_else(String::new, |stream| stream.finish()),
@@ -89,6 +99,7 @@ pub fn print_sample<O>(
         each();
     }
     speed.seconds = begin.elapsed().as_secs_f64();
+    speed.tokens = all.len() - tokens.len();
     say!("");
-    Ok(speed)
+    Ok(Sample { tokens: all, prompt: tokens.len(), speed })
 }

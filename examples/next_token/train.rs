@@ -1,6 +1,7 @@
 //! The training loop.
 
 use crate::agree::Status;
+use crate::attention_page::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub look_every: Option<u64>,
     /// The numbers of steps after which the next one is recorded as a page.
     pub xray: Vec<u64>,
+    /// The attention page, on rank 0.
+    pub attention: Option<AttentionLooks>,
 }
 
 /// Takes the remaining steps. Before the first step, every `eval_every` steps and after the last one,
@@ -63,6 +66,7 @@ pub fn train(
             page.evaluated(run, folder, Some(Norms::default()));
         }
         ranks.agree(logged)?;
+        plan.attention.iter().for_each(|looks| looks.record(run));
     }
     // The program may have been killed between the checkpoint and its copy.
     if ranks.is_first() && run.best.is_some_and(|best| best.step == run.step) {
@@ -141,6 +145,7 @@ pub fn train(
             _ => Ok(()),
         };
         ranks.agree(recorded)?;
+        plan.attention.iter().for_each(|looks| looks.record(run));
     }
     if is_recorded(last) {
         xray::write(run, before.as_ref(), corpus, folder);

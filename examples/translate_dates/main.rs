@@ -12,6 +12,7 @@ mod dates;
 mod environment;
 #[path = "../common/output.rs"]
 mod output;
+mod page;
 #[path = "../common/svg.rs"]
 mod svg;
 mod translator;
@@ -87,7 +88,12 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         known.len(),
         held_out.len()
     );
+    let pair = |i: usize| Pair { written: held_out[i].written(2 + i), date: held_out[i] };
+    let shown = [pair(0), pair(1), pair(2)];
+    let mut explorer = page::explorer();
+    page::record(&mut explorer, "before training", &model, &shown)?;
     learn(&model, known, args.steps, &mut rng)?;
+    page::record(&mut explorer, "after training", &model, &shown)?;
 
     say!("On {EACH} held-out dates in each format, the ISO date is exact in");
     let mut right = 0;
@@ -104,8 +110,10 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     // As counts: a percentage could be rounded to 100 although not all are exact.
     say!("together {right} of {}.\n", EACH * FORMATS);
 
-    let example = held_out[0].written(2);
-    show(&model, &example, args)?;
+    show(&model, &shown[0].written, args)?;
+    let path = args.out.join("attention.html");
+    explorer.write(&path)?;
+    say!("  {} is interactive: weights and scores of every head", path.display());
     if !asked.is_empty() {
         let (tokens, lengths) = encode(&asked)?;
         let translated = model.translate(&tokens, &lengths);

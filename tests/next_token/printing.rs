@@ -15,7 +15,7 @@ const EXAMPLES: [Example; 8] = [
     ("tutorials", &["--only", "s4"], &[]),
     ("microgpt", &["--steps", "1", "--samples", "1"], &[]),
     ("it_means_meal", &["--steps", "1", "--out", "o"], &["attention.svg", "attention.html"]),
-    ("translate_dates", &["--steps", "1", "--out", "o"], &["alignment.svg"]),
+    ("translate_dates", &["--steps", "1", "--out", "o"], &["alignment.svg", "attention.html"]),
     (
         "next_token",
         &["--preset", "tiny", "--steps", "2", "--out", "o"],

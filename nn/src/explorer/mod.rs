@@ -26,8 +26,8 @@ use std::path::Path;
 /// A text, its place on the page, and the pair that is shown first.
 type KnownText = (ExplorerText, usize, Option<(usize, usize)>);
 
-/// The largest number of weights whose gradients are computed: those of 32 heads on 1024 tokens.
-const GRADIENTS: usize = 1 << 25;
+/// The largest number of weights whose gradients are computed: those of 16 heads on 1024 tokens.
+const GRADIENTS: usize = 1 << 24;
 
 /// Collects the attention of a model, and writes it as a page that any browser shows.
 ///
@@ -40,7 +40,7 @@ const GRADIENTS: usize = 1 << 25;
 /// from `q·k` to the weight; the tiles of the mask; if the forward pass returns a loss, its gradients by
 /// the weights; and by [`AttentionExplorer::ablations`] the loss without each head. Weights are computed
 /// block by block of queries, so that no matrix of all scores is held; gradients need such matrices, and
-/// are computed of up to 2²⁵ weights.
+/// are computed of up to 2²⁴ weights.
 ///
 /// ```
 /// use retrograd_nn::{AttentionExplorer, ExplorerText, Gpt, GptConfig};

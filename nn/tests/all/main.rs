@@ -12,6 +12,7 @@ mod checkpoint_memory;
 mod distributed;
 mod equivalences;
 mod explicit;
+mod explorer;
 mod formulas;
 mod generate;
 mod gpt_loss;

@@ -69,38 +69,47 @@ impl PatternSums {
 
     /// Adds the weights of query `i` over all keys.
     pub fn add(&mut self, i: usize, row: &[f64], mask: &PairMask) {
-        let total: f64 = mask.visible(i).map(|j| row[j]).sum();
-        let over = |chosen: &dyn Fn(usize) -> bool| {
-            let mut keys = mask.visible(i).filter(|&j| chosen(j)).peekable();
-            keys.peek().is_some().then(|| keys.map(|j| row[j]).sum::<f64>())
-        };
-        let is_positive = total > 0.0;
-        let share = |f: &dyn Fn(usize, f64) -> f64| {
-            is_positive.then(|| mask.visible(i).map(|j| f(j, row[j] / total)).sum::<f64>())
-        };
-        let most = mask.visible(i).map(|j| row[j]).reduce(f64::max);
-        let entropy = share(&|_, p| if p > 0.0 { -p * p.ln() } else { 0.0 });
-        let mut found = [None; 9];
-        found[3] = if i > 0 { over(&|j| j == 0) } else { None };
-        found[6] = entropy;
-        found[7] = most;
-        found[8] = most.map(|_| total);
-        if let Some(tokens) = &self.tokens {
-            let same = |j: usize| tokens.get(j) == tokens.get(i);
-            let is_token = |j: usize| j < tokens.len();
-            found[0] = if i > 0 { over(&|j| j + 1 == i) } else { None };
-            found[1] = over(&|j| j == i);
-            found[2] = over(&|j| j != i && is_token(j) && same(j));
-            found[4] = over(&|j| 0 < j && j < i && same(j - 1));
-            // Learned keys have no position.
-            let within: f64 = mask.visible(i).filter(|&j| is_token(j)).map(|j| row[j]).sum();
-            let sum: f64 = mask
-                .visible(i)
-                .filter(|&j| is_token(j))
-                .map(|j| row[j] * i.abs_diff(j) as f64)
-                .sum();
-            found[5] = (within > 0.0).then(|| sum / within);
+        let tokens = self.tokens.as_deref().unwrap_or(&[]);
+        let own = tokens.get(i);
+        let (mut total, mut most) = (0.0, None::<f64>);
+        // The weights of the keys of a kind, if the query attends to any.
+        let mut sums = [None::<f64>; 5];
+        let mut add = |kind: usize, w: f64| *sums[kind].get_or_insert(0.0) += w;
+        // Learned keys behind those of the tokens have no position.
+        let (mut within, mut moved) = (0.0, 0.0);
+        for j in mask.visible(i) {
+            let w = row[j];
+            total += w;
+            most = Some(most.map_or(w, |most| most.max(w)));
+            if j == 0 && i > 0 {
+                add(3, w);
+            }
+            if j >= tokens.len() {
+                continue;
+            }
+            within += w;
+            moved += w * i.abs_diff(j) as f64;
+            if j + 1 == i {
+                add(0, w);
+            }
+            if j == i {
+                add(1, w);
+            } else if own == Some(&tokens[j]) {
+                add(2, w);
+            }
+            if 0 < j && j < i && own == Some(&tokens[j - 1]) {
+                add(4, w);
+            }
         }
+        let entropy = || {
+            let of = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+            mask.visible(i).map(|j| of(row[j] / total)).sum::<f64>()
+        };
+        let [previous, itself, same, first, induction] = sums;
+        let distance = (within > 0.0).then(|| moved / within);
+        let entropy = (total > 0.0).then(entropy);
+        let sum = most.map(|_| total);
+        let found = [previous, itself, same, first, induction, distance, entropy, most, sum];
         for (mean, x) in self.means.iter_mut().zip(found) {
             mean.add(x);
         }
