@@ -47,31 +47,35 @@
     }
   }
 
+  // The number of bytes that a text in base64 stands for.
+  const byteCount = text => text.length / 4 * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
+
   // A head, decoded when it is first shown.
   class Head {
     constructor(data, masks) {
       this.data = data;
       this.patterns = data.patterns;
       this.without = data.without;
-      this.mask = masks[data.mask];
-      if (!this.mask) throw new Error("its data is damaged: a head has no mask");
+      const mask = this.mask = masks[data.mask];
+      if (!mask) throw new Error("its data is damaged: a head has no mask");
+      const most = data.links ? data.links.most : Infinity;
+      this.starts = new Uint32Array(mask.queries + 1);
+      for (let i = 0; i < mask.queries; i++) this.starts[i + 1] = this.starts[i] + Math.min(most, mask.counts[i]);
+      const total = this.starts[mask.queries];
+      const fits = byteCount(data.weights) === total && (!data.links || byteCount(data.links.keys) === 2 * total && byteCount(data.links.rest) === mask.queries)
+        && (!data.gradient || byteCount(data.gradient.bytes) === total);
+      if (!fits) throw new Error("its data is damaged: a head has another number of weights than pairs");
     }
     decode() {
       if (this.weights) return this;
-      const { data, mask } = this, most = data.links ? data.links.most : Infinity;
-      this.starts = new Uint32Array(mask.queries + 1);
-      for (let i = 0; i < mask.queries; i++) this.starts[i + 1] = this.starts[i] + Math.min(most, mask.counts[i]);
-      const weights = bytes(data.weights), total = this.starts[mask.queries];
+      const { data } = this;
       if (data.links) {
         const pairs = bytes(data.links.keys);
         this.keys = new Uint16Array(pairs.buffer, 0, pairs.length >> 1);
         this.rest = bytes(data.links.rest);
       }
       if (data.gradient) { this.slopes = bytes(data.gradient.bytes); this.scale = data.gradient.scale; }
-      if (weights.length !== total || (this.keys && this.keys.length !== total) || (this.slopes && this.slopes.length !== total)) {
-        throw new Error("its data is damaged: a head has another number of weights than pairs");
-      }
-      this.weights = weights;
+      this.weights = bytes(data.weights);
       return this;
     }
     // Calls f(key, place) for each pair of a query that is kept.
@@ -254,14 +258,15 @@
       return index < labels.length ? shown(labels[index]) : `learned ${index - labels.length + 1}`;
     }
     const named = (side, index) => `“${label(side, index)}” (${index})`;
-    const nameOf = (layer, n) => `${layer.name}, head ${n}`;
+    // Layers and heads are counted from 1, as in the texts of the examples; positions from 0, as in formulas.
+    const nameOf = (l, n) => `layer ${l + 1}, head ${n + 1}`;
     const weightOf = (head, i, j) => {
       if (!head.mask.attends(i, j)) return "masked";
       const w = head.pair("weight", i, j);
       return w === null ? `below the ${head.data.links.most} largest` : number(w, 3);
     };
     const message = text => h("p", { class: "soft" }, text);
-    const select = (name, key, options, value) => h("label", {}, name, h("select", { "data-key": key, onchange(e) { kit.set({ [key]: e.target.value }, true); } },
+    const select = (name, key, options, value) => h("label", {}, name, h("select", { "data-key": key, onchange(e) { kit.set({ [key]: e.target.value || null }, true); } },
       options.map(([v, title]) => h("option", { value: v, selected: String(v) === String(value) }, title))));
 
     // ---- Choices ----
@@ -269,30 +274,35 @@
     const choices = kit.panel("choices", "What is shown", [
       "A look is the state of a model (a snapshot) on a text. Everything below shows the chosen layer and head of this look. The address of the page holds all choices: copy it to share a view.",
     ], body => {
-      const place = h("div"), facts = h("div");
-      body.append(place, facts);
-      live(["look", "against", "upto"], () => {
-        const { look, text } = now;
-        const controls = h("div", { class: "controls" });
-        const ofText = looks.filter(other => other.text === look.text);
+      const controls = h("div", { class: "controls" }), compare = h("span"), facts = h("div");
+      body.append(controls, facts);
+      // The sliders stay the same elements while they are moved.
+      let snapshot = null, generated = null;
+      const ofText = () => looks.filter(look => look.text === now.look.text);
+      live(["text"], () => {
+        const { text, look } = now, all = ofText(), { prompt } = text, labels = text.sequences[0].labels;
+        snapshot = generated = null;
+        controls.replaceChildren();
         if (data.texts.length > 1) controls.append(select("text", "text", data.texts.map((t, i) => [i, t.name]).filter(([i]) => looks.some(l => l.text === i)), look.text));
-        if (ofText.length > 1) {
-          controls.append(kit.slider({ name: "snapshot", min: 0, max: ofText.length - 1, value: ofText.indexOf(look),
-            text: v => data.snapshots[ofText[v].snapshot], change: v => kit.set({ snapshot: ofText[v].snapshot }) }).element);
-          controls.append(select("compare with", "compare", [["", "nothing"], ...ofText.filter(o => o !== look).map(o => [o.snapshot, data.snapshots[o.snapshot]])], now.against?.snapshot ?? ""));
+        if (all.length > 1) {
+          snapshot = kit.slider({ name: "snapshot", min: 0, max: all.length - 1, value: all.indexOf(look),
+            text: v => data.snapshots[all[v].snapshot], change: v => kit.set({ snapshot: all[v].snapshot }) });
+          controls.append(snapshot.element, compare);
         }
-        const { prompt } = text, labels = text.sequences[0].labels;
         if (now.upto !== null && labels.length > Math.max(prompt, 1)) {
-          controls.append(kit.slider({ name: "generated tokens", min: Math.max(prompt, 1), max: labels.length, value: now.upto,
+          generated = kit.slider({ name: "generated tokens", min: Math.max(prompt, 1), max: labels.length, value: now.upto,
             text: v => v === prompt ? "the prompt" : `${v - prompt} of ${labels.length - prompt}: “${shown(labels[v - 1])}”, from the row of “${v > 1 ? shown(labels[v - 2]) : ""}”`,
-            change: v => kit.set({ upto: v, query: Math.max(0, v - (v === prompt ? 1 : 2)) }) }).element);
+            change: v => kit.set({ upto: v, query: Math.max(0, v - (v === prompt ? 1 : 2)) }) });
+          controls.append(generated.element);
         }
-        // The focused control stays the focused one.
-        const focused = place.contains(document.activeElement) ? [...place.querySelectorAll("input, select")].indexOf(document.activeElement) : -1;
-        place.replaceChildren(controls);
-        if (focused >= 0) [...place.querySelectorAll("input, select")][focused]?.focus();
+      });
+      live(["upto"], () => { if (now.upto !== null) generated?.move(now.upto, true); });
+      live(["look", "against"], () => {
+        const { look, text, against } = now, all = ofText();
+        snapshot?.move(all.indexOf(look), true);
+        compare.replaceChildren(select("compare with", "compare", [["", "nothing"], ...all.filter(o => o !== look).map(o => [o.snapshot, data.snapshots[o.snapshot]])], against?.snapshot ?? ""));
         facts.replaceChildren(kit.facts([
-          ["text", text.sequences.length > 1 ? text.sequences.map(q => `${q.name}: ${q.labels.map(shown).join(" ").slice(0, 160)}`).join(" · ") : `${text.name}, ${count(labels.length)} tokens`],
+          ["text", text.sequences.length > 1 ? text.sequences.map(q => `${q.name}: ${q.labels.map(shown).join(" ").slice(0, 160)}`).join(" · ") : `${text.name}, ${count(text.sequences[0].labels.length)} tokens`],
           ["model", `${data.snapshots[look.snapshot]}: ${look.layers.length} layers of attention, ${look.layers.reduce((n, l) => n + l.heads.length, 0)} heads`],
           look.loss === null ? null : ["loss on the text", number(look.loss, 5)],
         ]));
@@ -322,11 +332,11 @@
         controls.replaceChildren(select("average", "by", options(look), by), select("order", "order", [["layer", "by layer"], ["value", "by this average"]], sorted));
         buttons.clear();
         const all = look.layers.flatMap((layer, l) => layer.heads.map((head, n) => ({ layer, l, head, n })));
-        const cell = ({ layer, l, head, n }, full) => {
+        const cell = ({ l, head, n }, full) => {
           const canvas = h("canvas", { "aria-hidden": "true" });
           const value = valueOf(head, by);
-          const button = h("button", { class: "head", "aria-pressed": "false", "aria-label": nameOf(layer, n), onclick() { kit.set({ layer: l, head: n }, true); } },
-            canvas, h("span", { class: "small" }, full ? `layer ${l} head ${n}` : `head ${n}`),
+          const button = h("button", { class: "head", "aria-pressed": "false", "aria-label": nameOf(l, n), onclick() { kit.set({ layer: l, head: n }, true); } },
+            canvas, h("span", { class: "small" }, full ? `layer ${l + 1}, ${n + 1}` : `head ${n + 1}`),
             h("span", { class: "small soft" }, by === "without" && value !== null && value > 0 ? `+${number(value, 3)}` : number(value, 3)));
           buttons.set(head, button);
           kit.drawn(button, () => thumbnail(canvas, head));
@@ -337,7 +347,7 @@
           place.replaceChildren(h("div", { class: "row-of" }, [...all].sort((a, b) => rank(b) - rank(a)).map(x => cell(x, true))));
         } else {
           place.replaceChildren(...look.layers.map((layer, l) => h("div", { class: "layer" },
-            h("div", { class: "name" }, `layer ${l}: ${layer.name} (${layer.kind})`),
+            h("div", { class: "name" }, `layer ${l + 1}: ${layer.name} (${layer.kind})`),
             layer.heads.length ? h("div", { class: "row-of" }, all.filter(x => x.l === l).map(x => cell(x, false))) : null,
             layer.notes.map(note => h("p", { class: "small soft" }, note)))));
         }
@@ -474,10 +484,10 @@
         const hasGradient = !!head.data.gradient;
         const what = hasGradient ? now.what : "weight";
         controls.replaceChildren(...(hasGradient ? [select("value", "value", VALUES, what)] : []));
-        const figures = [figure(head, layer, what, `${data.snapshots[now.look.snapshot]}: ${nameOf(layer, n)}`)];
+        const figures = [figure(head, layer, what, `${data.snapshots[now.look.snapshot]}: ${nameOf(l, n)}`)];
         const other = against?.layers[l]?.heads[n];
         if (other && other.mask.queries === head.mask.queries && other.mask.keys === head.mask.keys) {
-          figures.push(figure(other, against.layers[l], other.data.gradient ? what : "weight", `${data.snapshots[against.snapshot]}: ${nameOf(against.layers[l], n)}`));
+          figures.push(figure(other, against.layers[l], other.data.gradient ? what : "weight", `${data.snapshots[against.snapshot]}: ${nameOf(l, n)}`));
         } else if (against) figures.push(h("figure", {}, message(`${data.snapshots[against.snapshot]} has no such head.`)));
         place.replaceChildren(...figures);
         const most = number(head.largest(what), 3);
@@ -500,8 +510,9 @@
           const longest = side => Math.max(8, ...Array.from({ length: side ? keys : queries }, (_, t) => Math.min(86, Math.ceil(kit.textWidth(label(side, t, layer))))));
           const few = Math.max(queries, keys) <= 64;
           let left = few ? longest(0) + 8 : 0, top = few ? longest(1) + 8 : 0;
-          let cell = Math.min(24, (width - left - 4) / keys);
-          if (cell < 13) { left = 0; top = 0; cell = Math.min(24, (width - 4) / keys); }
+          const room = Math.min(width, 820) - 4;
+          let cell = Math.min(24, (room - left) / keys);
+          if (cell < 13) { left = 0; top = 0; cell = Math.min(24, room / keys); }
           cell = cell >= 2 ? Math.floor(cell) : cell;
           const w = Math.max(1, Math.round(cell * keys)), tall = Math.max(1, Math.round(cell * queries));
           Object.assign(map.style, { width: `${left + w + 2}px`, height: `${top + tall + 2}px` });
@@ -555,30 +566,37 @@
 
     const LINKS = 48;
     const links = kit.panel("links", "Links", [
-      "Queries on the left, keys on the right; a line is a weight, wider and darker where it is larger. Point at a token to see its links alone. Of long texts, the tokens around the chosen pair are shown.",
+      "Queries on the left, keys on the right; a line is a weight, wider and darker where it is larger. Point at a token to see its links alone. Of long texts, the queries around the chosen one are shown, and the keys with its largest weights.",
     ], body => {
       const place = h("div", { class: "chart" });
       body.append(place);
       let again = () => {};
-      live(["head", "i", "j", "upto"], () => again());
+      live(["head", "i", "upto"], () => again());
       again = kit.drawn(place, width => {
-        const { head, layer, i, j, upto } = now;
+        const { head, i, upto } = now;
         if (!head) { place.replaceChildren(message("This layer has no attention weights.")); return; }
         const range = (size, at) => { const from = Math.max(0, Math.min(at - LINKS / 2, size - LINKS)); return [from, Math.min(size, from + LINKS)]; };
         const [q0, q1] = range(Math.min(head.mask.queries, upto ?? Infinity), i);
-        const [k0, k1] = range(head.mask.keys, layer.sequences[0] === layer.sequences[1] ? Math.min(i, head.mask.keys - 1) : j);
-        const side = Math.min(170, width * .3), step = 17, rows = Math.max(q1 - q0, k1 - k0), height = rows * step + 30;
+        // Of many keys, those with the largest weights of the chosen query.
+        let keys = Array.from({ length: head.mask.keys }, (_, b) => b);
+        if (keys.length > LINKS) {
+          const weights = new Map();
+          head.each(i, (b, at) => weights.set(b, head.value("weight", at)));
+          keys = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a)).slice(0, LINKS).sort((a, b) => a - b);
+        }
+        const rowOf = new Map(keys.map((b, row) => [b, row]));
+        const side = Math.min(170, width * .3), step = 17, rows = Math.max(q1 - q0, keys.length), height = rows * step + 30;
         const w = Math.min(width, 760), left = side, right = w - side;
-        const svg = s("svg", { width: w, height, role: "img", "aria-label": `links of ${nameOf(layer, now.n)}` });
+        const svg = s("svg", { width: w, height, role: "img", "aria-label": `links of ${nameOf(now.l, now.n)}` });
         svg.append(s("text", { class: "soft", x: left - 6, y: 13, "text-anchor": "end" }, "queries"), s("text", { class: "soft", x: right + 6, y: 13 }, "keys"));
         const y = at => 24 + at * step + step / 2, lines = [];
         const group = s("g", { fill: "none", stroke: "var(--c0)" });
         svg.append(group);
         for (let a = q0; a < q1; a++) head.each(a, (b, at) => {
           const value = head.value("weight", at);
-          if (b < k0 || b >= k1 || value < .01) return;
-          const x = (left + right) / 2;
-          const line = s("path", { d: `M${left} ${y(a - q0)}C${x} ${y(a - q0)} ${x} ${y(b - k0)} ${right} ${y(b - k0)}`, "stroke-width": .5 + 3.5 * value });
+          if (!rowOf.has(b) || value < (a === i ? .001 : .01)) return;
+          const x = (left + right) / 2, ya = y(a - q0), yb = y(rowOf.get(b));
+          const line = s("path", { d: `M${left} ${ya}C${x} ${ya} ${x} ${yb} ${right} ${yb}`, "stroke-width": .5 + 3.5 * value });
           group.append(line);
           lines.push({ line, a, b, value });
         });
@@ -600,11 +618,11 @@
           svg.append(text);
         };
         for (let a = q0; a < q1; a++) token("query", a, left - 6, "end", a - q0);
-        for (let b = k0; b < k1; b++) token("key", b, right + 6, "start", b - k0);
+        keys.forEach((b, row) => token("key", b, right + 6, "start", row));
         svg.addEventListener("pointerleave", () => show("query", now.i));
         show("query", i);
-        const partial = q1 - q0 < head.mask.queries || k1 - k0 < head.mask.keys;
-        place.replaceChildren(svg, ...(partial ? [message(`Queries ${q0} to ${q1 - 1} of ${head.mask.queries}, keys ${k0} to ${k1 - 1} of ${head.mask.keys}; links of at least 0.01.`)] : []));
+        const partial = [q1 - q0 < head.mask.queries && `queries ${q0} to ${q1 - 1} of ${count(head.mask.queries)}`, keys.length < head.mask.keys && `the ${keys.length} keys with the largest weights of query ${i}`];
+        place.replaceChildren(svg, ...(partial.some(x => x) ? [message(`Shown are ${partial.filter(x => x).join(", and ")}.`)] : []));
       });
     });
 
@@ -617,9 +635,9 @@
       const place = h("div");
       body.append(place);
       live(["head", "i", "j"], () => {
-        const { head, layer, n, i, j } = now;
-        const title = h("p", {}, `Query ${named(0, i)}, key ${head ? named(1, j) : ""}, ${nameOf(layer ?? { name: "" }, n)}`);
+        const { head, layer, l, n, i, j } = now;
         if (!head) { place.replaceChildren(message("This layer has no attention weights.")); return; }
+        const title = h("p", {}, `Query ${named(0, i)}, key ${named(1, j)}, ${nameOf(l, n)} (${layer.name})`);
         if (!head.mask.attends(i, j)) { place.replaceChildren(title, message("This pair is masked: its score is −∞ and its weight 0. Choose another pair in the matrix.")); return; }
         if (!layer.scores) { place.replaceChildren(title, message("The parts of the scores of this layer are not on the page.")); return; }
         if (!layer.scores.has(i, j)) {
@@ -629,14 +647,14 @@
           return;
         }
         const found = layer.scores.of(n, i, j);
-        const rows = found.steps.map(({ name, formula, from, to }) => h("tr", {}, h("td", {}, name), h("td", {}, formula), h("td", { class: "num" }, number(to, 5)), h("td", { class: "num soft" }, name === "q·k" ? "" : `${to >= from ? "+" : "−"}${number(Math.abs(to - from), 4)}`)));
+        const rows = found.steps.map(({ name, formula, from, to }) => h("tr", {}, h("td", {}, name), h("td", {}, formula), h("td", { class: "num" }, number(to, 5)), h("td", { class: "num soft change" }, name === "q·k" ? "" : `${to >= from ? "+" : "−"}${number(Math.abs(to - from), 4)}`)));
         const { sinks, normalizer } = layer.scores;
-        rows.push(h("tr", {}, h("td", {}, "mask"), h("td", {}, "the pair attends"), h("td", { class: "num" }, number(found.score, 5)), h("td")));
-        rows.push(h("tr", {}, h("td", {}, `weight (${normalizer.name.replace("_", "-")})`), h("td", {}, found.text), h("td", { class: "num" }, number(found.weight, 5)), h("td")));
+        rows.push(h("tr", {}, h("td", {}, "mask"), h("td", {}, "the pair attends"), h("td", { class: "num" }, number(found.score, 5)), h("td", { class: "change" })));
+        rows.push(h("tr", {}, h("td", {}, `weight (${normalizer.name.replace("_", "-")})`), h("td", {}, found.text), h("td", { class: "num" }, number(found.weight, 5)), h("td", { class: "change" })));
         const sink = sinks ? h("p", { class: "small soft" }, `The denominator has a sink with the logit ${number(sinks[n], 4)}: its share is ${percent(Math.exp(sinks[n] - found.constant))}.`) : null;
         place.replaceChildren(title, h("div", { class: "columns" },
           h("div", {}, products(found)),
-          h("div", {}, waterfall(found.steps), h("div", { class: "scroll" }, h("table", { class: "steps" }, h("thead", {}, h("tr", {}, h("th", {}, "step"), h("th", {}, "formula"), h("th", { class: "num" }, "score"), h("th", { class: "num" }, "change"))), h("tbody", {}, rows))), sink ?? "")));
+          h("div", {}, waterfall(found.steps), h("div", { class: "scroll" }, h("table", { class: "steps" }, h("thead", {}, h("tr", {}, h("th", {}, "step"), h("th", {}, "formula"), h("th", { class: "num" }, "score"), h("th", { class: "num change" }, "change"))), h("tbody", {}, rows))), sink ?? "")));
       });
     });
 
@@ -702,8 +720,8 @@
           s("line", { class: "axis", x1: 60, x2: 60, y1: 0, y2: 14 }),
           s("rect", { x: Math.min(60, 60 + 58 * delta(x) / most), y: 2, width: Math.max(.5, Math.abs(58 * delta(x) / most)), height: 10, fill: delta(x) >= 0 ? "var(--c0)" : "var(--c1)" }));
         place.replaceChildren(message(`The loss with all heads is ${number(look.loss, 5)}.`), kit.table([
-          { title: "layer", value: x => x.l, num: true },
-          { title: "head", value: x => x.n, num: true },
+          { title: "layer", value: x => x.l + 1, num: true },
+          { title: "head", value: x => x.n + 1, num: true },
           { title: "loss without it", value: x => x.head.without, text: x => number(x.head.without, 5), num: true },
           { title: "difference", value: delta, text: x => `${delta(x) > 0 ? "+" : ""}${number(delta(x), 3)}`, num: true },
           { title: "", value: delta, text: bar },
@@ -810,7 +828,8 @@
       return done + 1;
     });
 
-    return kit.page(data.title, data.note, [choices, heads, h("div", { class: "columns" }, texts, links), matrices, score, ablation, tiles, formulas].filter(x => x));
+    return kit.page(data.title, data.note, [choices, heads, h("div", { class: "columns" }, h("div", {}, texts, links), matrices), score,
+      ablation ? h("div", { class: "columns" }, ablation, tiles) : tiles, formulas]);
   }
 
   kit.start(draw);

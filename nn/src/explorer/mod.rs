@@ -137,7 +137,8 @@ impl AttentionExplorer {
     /// of the model, such as `"step 500"`; snapshots that are recorded on the same text can be compared.
     ///
     /// `run` is called once to record weights, and if it returns a loss, a single number, again for its
-    /// gradients and for each ablation: it must return the same each time, as in evaluation.
+    /// gradients and for each ablation: it must return the same each time, as in evaluation. It must
+    /// compute on this thread, not in the shards of [`sharded`](retrograd_autograd::sharded).
     ///
     /// ```
     /// use retrograd_autograd::Var;
