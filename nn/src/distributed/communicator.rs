@@ -14,10 +14,6 @@ pub trait Communicator: Send + Sync {
     /// The number of processes.
     fn size(&self) -> usize;
 
-    /// Says whether other threads of this process compute at the moment: waiting then leaves them the core,
-    /// at the price of some microseconds before the arrival of data is noticed. The default is to ignore it.
-    fn set_busy(&self, _busy: bool) {}
-
     /// The bytes that each rank gives, in the order of ranks.
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>>;
 }
@@ -43,4 +39,34 @@ pub trait Collectives<T: Real>: Communicator {
     /// The sum over all ranks, whose order the implementation chooses: the last bits may depend on it, and
     /// on the number of ranks. `MPI_Allreduce`.
     fn all_reduce(&self, send: &[T], receive: &mut [T]);
+
+    /// Calls `f`, and waits until all messages that it started have arrived. Their data live longer than the
+    /// call: they are borrowed for `'a`.
+    ///
+    /// # Panics
+    /// A panic of `f` while messages are under way may end the process.
+    fn messages<'a>(&self, f: &mut dyn FnMut(&mut dyn Messages<'a, T>));
+}
+
+/// Messages that are under way while this thread computes, see [`Collectives::messages`].
+///
+/// Messages from one rank to another arrive in the order in which they were sent. All ranks start the same
+/// sums in the same order.
+pub trait Messages<'a, T: Real> {
+    /// Starts to send to another rank. `MPI_Isend`.
+    fn send(&mut self, data: &'a [T], to: usize);
+
+    /// Starts to receive from another rank, which sends as many elements as there are, or fewer: the others
+    /// stay as they are. `MPI_Irecv`.
+    fn receive(&mut self, data: &'a mut [T], from: usize);
+
+    /// Starts [`Collectives::all_reduce`]. `MPI_Iallreduce`.
+    fn all_reduce(&mut self, send: &'a [T], receive: &'a mut [T]);
+
+    /// Does what messages need of this thread at the moment, without waiting. Returns whether all have
+    /// arrived. `MPI_Test`.
+    fn progress(&mut self) -> bool;
+
+    /// Waits until all have arrived.
+    fn wait(&mut self);
 }

@@ -1,19 +1,22 @@
 //! A training step that is divided among ranks.
 
 use super::communicator::Collectives;
-use super::exchange::{Buffers, Exchange, Reporter};
+use super::exchange::{Buffers, Exchange, Reporter, is_large};
 use super::idle::Idle;
 use super::plan::{Owned, Plan};
 use super::tree::shards_of;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::optim::Optimizer;
+use crate::param::Param;
 use crate::state::StateDict;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -224,24 +227,39 @@ impl<T: Real> DataParallel<T> {
         let (sender, messages) = mpsc::channel();
         let buffers = &mut *locked(&self.buffers);
         let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed, buffers);
-        let (losses, sums) = thread::scope(|scope| {
-            let exchange = scope.spawn(move || exchange.run(messages));
-            let losses = par::shards(mine.len(), |k| {
-                let i = mine[k];
-                let mut reporter = Reporter::new(&self.plan, i, sender.clone());
-                let loss = mean(i) * T::from_f64(weights[i]);
-                let value = loss.value().clone();
-                Backprop::from(&loss).run_each(|id, gradient| reporter.gradient(id, gradient));
-                value.item()
+        let pass = |k: usize, sender: &Sender<_>, progress: &mut dyn FnMut()| {
+            let i: usize = mine[k];
+            let mut reporter = Reporter::new(&self.plan, i, sender.clone());
+            let loss = mean(i) * T::from_f64(weights[i]);
+            let value = loss.value().clone();
+            Backprop::from(&loss).run_each(|id, gradient| {
+                reporter.gradient(id, gradient);
+                progress();
             });
-            drop(sender);
-            let (sums, timing) = match exchange.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
+            value.item()
+        };
+        let (losses, exchange) = if par::threads() == 1 {
+            // One thread does both: a second one would only compete for the core.
+            let (mut sender, mut losses) = (Some(sender), None);
+            let mut passes = |progress: &mut dyn FnMut()| {
+                let sender = sender.take().expect("called once");
+                let all = || (0..mine.len()).map(|k| pass(k, &sender, progress)).collect();
+                losses = Some(catch_unwind(AssertUnwindSafe(all)));
             };
-            *locked(&self.timing) = timing;
-            (losses, sums)
-        });
+            let exchange = exchange.run(messages, Some(&mut passes));
+            // A panic of this rank: the others have got what they wait for.
+            let losses = losses.expect("called").unwrap_or_else(|panic| resume_unwind(panic));
+            (losses, exchange)
+        } else {
+            thread::scope(|scope| {
+                let exchange = scope.spawn(move || exchange.run(messages, None));
+                let losses = par::shards(mine.len(), |k| pass(k, &sender, &mut || {}));
+                drop(sender);
+                (losses, exchange.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            })
+        };
+        let (sums, timing) = exchange.sums();
+        *locked(&self.timing) = timing;
 
         let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count()).collect();
         let mut all = vec![T::ZERO; lens.iter().sum()];
@@ -314,27 +332,59 @@ impl<T: Real> DataParallel<T> {
         if ranks == 1 {
             return;
         }
-        let of_rank =
-            |rank| self.plan.of_rank(rank).filter(|&i| self.plan.params[i].1.is_trainable());
-        let count = |rank| of_rank(rank).map(|i| self.plan.numel(i)).sum();
-        let counts: Vec<usize> = (0..ranks).map(count).collect();
+        let plan = &self.plan;
+        let is_large = |&i: &usize| is_large(plan.numel(i));
+        let of_rank = |rank| -> (Vec<usize>, Vec<usize>) {
+            plan.of_rank(rank).filter(|&i| plan.params[i].1.is_trainable()).partition(is_large)
+        };
+        let others = || (1..ranks).map(|distance| (rank + distance) % ranks);
+        let len = |small: &[usize]| small.iter().map(|&i| plan.numel(i)).sum();
+
+        // Small parameters travel together, large ones from where they are to where they belong.
+        let (large, small) = of_rank(rank);
+        let large: Vec<_> = large.iter().map(|&i| plan.params[i].1.value().contiguous()).collect();
+        let theirs: Vec<_> = others().map(|other| (other, of_rank(other))).collect();
         let mut buffers = locked(&self.buffers);
-        let (send, receive) = buffers.of(counts.iter().sum());
-        for i in of_rank(rank) {
-            send.extend_from_slice(self.plan.params[i].1.value().contiguous().as_slice());
+        let (packed, received) = buffers.of(theirs.iter().map(|(_, of)| len(&of.1)).sum::<usize>());
+        for &i in &small {
+            packed.extend_from_slice(plan.params[i].1.value().contiguous().as_slice());
         }
-        self.comm.all_gather(send, receive, &counts);
-        let mut rest = &receive[..];
-        for owner in 0..ranks {
-            for i in of_rank(owner) {
-                let (values, after) = rest.split_at(self.plan.numel(i));
-                rest = after;
-                if owner != rank {
-                    let param = &self.plan.params[i].1;
-                    param.update(|value| value.make_mut().copy_from_slice(values));
-                }
+        let packed = &packed[..];
+        let params: Vec<usize> =
+            theirs.iter().flat_map(|(_, (large, small))| [&large[..], small].concat()).collect();
+        let params: Vec<&Param<T>> = params.into_iter().map(|i| &plan.params[i].1).collect();
+        Param::update_all(&params, |values| {
+            let mut values = values.into_iter().map(Tensor::make_mut);
+            let (mut direct, mut copied) = (Vec::new(), Vec::new());
+            for (other, (large, small)) in &theirs {
+                direct.extend(values.by_ref().take(large.len()).map(|value| (*other, value)));
+                copied.extend(values.by_ref().take(small.len()));
             }
-        }
+            {
+                let (mut direct, mut rest) = (direct.into_iter().peekable(), &mut *received);
+                self.comm.messages(&mut |under_way| {
+                    for (other, (_, small)) in &theirs {
+                        if !small.is_empty() {
+                            let place = rest.split_off_mut(..len(small)).expect("of all ranks");
+                            under_way.receive(place, *other);
+                        }
+                        while let Some((_, value)) = direct.next_if(|(from, _)| from == other) {
+                            under_way.receive(value, *other);
+                        }
+                    }
+                    for other in others() {
+                        if !small.is_empty() {
+                            under_way.send(packed, other);
+                        }
+                        large.iter().for_each(|value| under_way.send(value.as_slice(), other));
+                    }
+                });
+            }
+            let mut rest = &*received;
+            for value in copied {
+                value.copy_from_slice(rest.split_off(..value.len()).expect("of all ranks"));
+            }
+        });
     }
 
     /// The state of an optimiser on one process, given the part of each rank: at rank 0; `None` at others.

@@ -1,15 +1,18 @@
 //! The sum of the gradients of all shards of all ranks, bucket by bucket, while backward passes go on.
 
-use super::communicator::Collectives;
+use super::communicator::{Collectives, Messages};
 use super::data_parallel::{Reduction, Timing};
 use super::plan::Plan;
 use super::tree::{Node, nodes, shards_of, total};
 use crate::param::Param;
 use retrograd_autograd::{Id, pairwise_sum};
-use retrograd_tensor::{Real, Tensor};
+use retrograd_tensor::cost::Cost;
+use retrograd_tensor::{Real, Tensor, par};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What the backward pass of a shard reports.
 pub struct Message<T: Real> {
@@ -63,6 +66,9 @@ impl<T: Real> Drop for Reporter<'_, T> {
     }
 }
 
+/// Computes backward passes, and calls its argument from time to time, so that messages travel.
+pub type Passes<'p> = dyn FnMut(&mut dyn FnMut()) + 'p;
+
 /// The exchange of a step.
 pub struct Exchange<'a, T: Real> {
     plan: &'a Plan<T>,
@@ -72,30 +78,58 @@ pub struct Exchange<'a, T: Real> {
     shards: usize,
     /// The first shard of this rank.
     first: usize,
-    trainable: Vec<bool>,
+    /// The trainable parameters of each bucket.
+    buckets: Vec<Vec<usize>>,
     /// The gradient of each parameter in each shard of this rank.
     gradients: Vec<Vec<Option<Tensor<T>>>>,
     arrived: Vec<Vec<bool>>,
     /// How many shards of this rank may still send each gradient.
     missing: Vec<usize>,
     running: usize,
+    /// When the last backward pass of this rank ended.
+    end: Option<Instant>,
+    timing: Timing,
     buffers: &'a mut Buffers<T>,
 }
 
-/// What is sent and received, kept from one step to the next.
+/// Kept from one step to the next, so that memory is not allocated again.
 #[derive(Debug, Default)]
 pub struct Buffers<T> {
-    pub send: Vec<T>,
-    pub receive: Vec<T>,
+    receive: Vec<T>,
+    packed: Vec<Vec<T>>,
 }
 
 impl<T: Real> Buffers<T> {
-    /// The buffers, empty to be filled and with `n` elements to be overwritten.
+    /// An empty buffer, and one of `n` elements to be overwritten.
     pub fn of(&mut self, n: usize) -> (&mut Vec<T>, &mut [T]) {
-        self.send.clear();
-        self.receive.resize(self.receive.len().max(n), T::ZERO);
-        (&mut self.send, &mut self.receive[..n])
+        if self.packed.is_empty() {
+            self.packed.push(Vec::new());
+        }
+        self.packed[0].clear();
+        (&mut self.packed[0], received(&mut self.receive, n))
     }
+}
+
+fn received<T: Real>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
+    buffer.resize(buffer.len().max(n), T::ZERO);
+    &mut buffer[..n]
+}
+
+/// Tensors of fewer elements are copied into one message, others are messages without a copy: a message takes
+/// the time of copying so many elements.
+const LARGE: usize = 8192;
+
+/// Whether a parameter travels in a message of its own.
+pub fn is_large(numel: usize) -> bool {
+    numel >= LARGE
+}
+
+/// What is sent during a step. It is written once, and not moved as long as messages borrow it.
+struct Sent<T: Real> {
+    /// The sums of shards: of each parameter, the nodes of this rank.
+    sums: Vec<Vec<OnceCell<Tensor<T>>>>,
+    /// The first message of each bucket to each rank.
+    packed: Vec<Vec<OnceCell<Vec<T>>>>,
 }
 
 impl<'a, T: Real> Exchange<'a, T> {
@@ -110,50 +144,65 @@ impl<'a, T: Real> Exchange<'a, T> {
         let shards = computed.len();
         let mine = shards_of(comm.rank(), comm.size(), shards);
         let running = computed[mine.clone()].iter().filter(|&&computed| computed).count();
+        let trainable = |&i: &usize| plan.params[i].1.is_trainable();
+        let bucket = |bucket: &Vec<usize>| bucket.iter().copied().filter(trainable).collect();
         Exchange {
             plan,
             comm,
             reduction,
             shards,
             first: mine.start,
-            trainable: plan.params.iter().map(|(_, p)| p.is_trainable()).collect(),
+            buckets: plan.buckets.iter().map(bucket).collect(),
             arrived: vec![vec![false; mine.len()]; plan.params.len()],
             gradients: vec![vec![None; mine.len()]; plan.params.len()],
             missing: vec![running; plan.params.len()],
             running,
+            end: (running == 0).then(Instant::now),
+            timing: Timing::default(),
             buffers,
         }
     }
 
-    /// Receives gradients until all backward passes of this rank have ended, and exchanges each bucket as
-    /// soon as it is complete. Returns the sums of the parameters that this rank owns.
-    pub fn run(mut self, messages: Receiver<Message<T>>) -> (Vec<(Id, Tensor<T>)>, Timing) {
-        let (mut sums, mut timing) = (Vec::new(), Timing::default());
-        let plan = self.plan;
-        let mut end = None;
-        for bucket in &plan.buckets {
-            let bucket: Vec<usize> =
-                bucket.iter().copied().filter(|&i| self.trainable[i]).collect();
-            while bucket.iter().any(|&i| self.missing[i] > 0) {
-                let message = messages.recv().expect("a backward pass reports its end");
-                self.receive(message);
+    /// Receives gradients until all backward passes of this rank have ended, starts to send each bucket as
+    /// soon as it is complete, and waits until all have arrived.
+    ///
+    /// `passes`: what computes the passes, if this thread is to do it.
+    pub fn run(
+        mut self,
+        messages: Receiver<Message<T>>,
+        mut passes: Option<&mut Passes<'_>>,
+    ) -> Self {
+        let mine = self.nodes_of(self.comm.rank());
+        let cells = |n| (0..n).map(|_| OnceCell::new()).collect();
+        let sent = Sent {
+            sums: self.plan.params.iter().map(|_| cells(mine.len())).collect(),
+            packed: self
+                .buckets
+                .iter()
+                .map(|_| (0..self.comm.size()).map(|_| OnceCell::new()).collect())
+                .collect(),
+        };
+        let mut buffer = std::mem::take(&mut self.buffers.receive);
+        let mut rest = Some(received(&mut buffer, self.receive_len()));
+        let comm = self.comm;
+        comm.messages(&mut |under_way| {
+            let mut going = Going {
+                exchange: &mut self,
+                sent: &sent,
+                rest: rest.take().expect("called once"),
+                under_way,
+                started: 0,
+                since: None,
+            };
+            if let Some(passes) = &mut passes {
+                passes(&mut || going.poll(&messages));
             }
-            while let Ok(message) = messages.try_recv() {
-                self.receive(message);
-            }
-            if self.running == 0 && end.is_none() {
-                end = Some(Instant::now());
-            }
-            self.comm.set_busy(self.running > 0);
-            let start = Instant::now();
-            timing.bytes += self.exchange(&bucket, &mut sums);
-            timing.total += start.elapsed();
-            if let Some(end) = end {
-                timing.exposed += start.max(end).elapsed();
-            }
-        }
-        self.comm.set_busy(false);
-        (sums, timing)
+            going.follow(&messages);
+        });
+        self.buffers.receive = buffer;
+        let packed = sent.packed.into_iter().flatten().filter_map(OnceCell::into_inner);
+        self.buffers.packed.extend(packed);
+        self
     }
 
     fn receive(&mut self, message: Message<T>) {
@@ -169,87 +218,275 @@ impl<'a, T: Real> Exchange<'a, T> {
             for (arrived, missing) in self.arrived.iter().zip(&mut self.missing) {
                 *missing -= usize::from(!arrived[at]);
             }
-        }
-    }
-
-    /// Exchanges a bucket; returns the number of bytes that this rank sent to others.
-    fn exchange(&mut self, bucket: &[usize], sums: &mut Vec<(Id, Tensor<T>)>) -> usize {
-        match self.reduction {
-            Reduction::Ordered => self.ordered(bucket, sums),
-            Reduction::AllReduce => self.all_reduce(bucket, sums),
-        }
-    }
-
-    /// Every rank sends nodes of the tree to the owner of each parameter, which completes the sum.
-    fn ordered(&mut self, bucket: &[usize], sums: &mut Vec<(Id, Tensor<T>)>) -> usize {
-        let (plan, rank, ranks) = (self.plan, self.comm.rank(), self.comm.size());
-        let of_rank = |rank| nodes(shards_of(rank, ranks, self.shards));
-        let owned_by = |owner| bucket.iter().copied().filter(move |&i| plan.owner[i] == owner);
-        let elements: usize = owned_by(rank).map(|i| plan.numel(i) + 1).sum();
-        let others = |count: &dyn Fn(usize) -> usize| -> Vec<usize> {
-            (0..ranks).map(|other| if other == rank { 0 } else { count(other) }).collect()
-        };
-        let counts = others(&|other| of_rank(other).len() * elements);
-        let (send, receive) = self.buffers.of(counts.iter().sum());
-        let (first, mine) = (self.first, of_rank(rank));
-        let gradients = &mut self.gradients;
-        let mut sum_of = |i: usize, node: &Node| {
-            let shards = node.shards();
-            let parts = &mut gradients[i][shards.start - first..shards.end - first];
-            pairwise_sum(parts.iter_mut().map(Option::take).collect(), add)
-        };
-        let mut send_counts = vec![0; ranks];
-        for other in (0..ranks).filter(|&other| other != rank) {
-            let before = send.len();
-            for i in owned_by(other) {
-                mine.iter().for_each(|node| push(send, sum_of(i, node), plan.numel(i)));
+            if self.running == 0 {
+                self.end = Some(Instant::now());
             }
-            send_counts[other] = send.len() - before;
         }
-        self.comm.all_to_all(send, &send_counts, receive, &counts);
+    }
 
-        let owned: Vec<usize> = owned_by(rank).collect();
-        let own = |&i: &usize| {
-            let sums = mine.iter().map(|&node| (node, sum_of(i, &node).map(Part::Own)));
-            sums.collect::<BTreeMap<_, _>>()
+    /// The other ranks. Each rank begins with the next one, so that not all send to the same.
+    fn others(&self) -> impl Iterator<Item = usize> + use<T> {
+        let (rank, ranks) = (self.comm.rank(), self.comm.size());
+        (1..ranks).map(move |distance| (rank + distance) % ranks)
+    }
+
+    /// The nodes of the tree that a rank sends.
+    fn nodes_of(&self, rank: usize) -> Vec<Node> {
+        nodes(shards_of(rank, self.comm.size(), self.shards))
+    }
+
+    /// The parameters of a bucket that a rank owns.
+    fn owned_by(&self, owner: usize, bucket: usize) -> Vec<usize> {
+        let bucket = self.buckets[bucket].iter().copied();
+        bucket.filter(|&i| self.plan.owner[i] == owner).collect()
+    }
+
+    /// The lengths of the messages with some nodes of these parameters. The first has for each node 1 if there
+    /// is a gradient, else 0, and then the small tensors. Each large tensor follows in its own.
+    fn message_lens(&self, params: &[usize], nodes: usize) -> Vec<usize> {
+        let (mut small, mut lens) = (0, vec![0]);
+        for numel in params.iter().map(|&i| self.plan.numel(i)) {
+            if is_large(numel) {
+                lens.extend((0..nodes).map(|_| numel));
+            } else {
+                small += numel;
+            }
+        }
+        lens[0] = nodes * (params.len() + small);
+        lens
+    }
+
+    /// How many elements this rank receives.
+    fn receive_len(&self) -> usize {
+        let rank = self.comm.rank();
+        let of_bucket = |bucket: usize| -> usize {
+            match self.reduction {
+                Reduction::Ordered => {
+                    let owned = self.owned_by(rank, bucket);
+                    let of_rank = |other| self.message_lens(&owned, self.nodes_of(other).len());
+                    self.others().flat_map(of_rank).sum()
+                }
+                Reduction::AllReduce => {
+                    self.buckets[bucket].iter().map(|&i| self.plan.numel(i) + 1).sum()
+                }
+            }
         };
-        let mut parts: Vec<BTreeMap<Node, Option<Part<'_, T>>>> = owned.iter().map(own).collect();
-        let mut rest = &*receive;
-        for other in (0..ranks).filter(|&other| other != rank) {
-            let nodes = of_rank(other);
-            for (&i, parts) in owned.iter().zip(&mut parts) {
-                for &node in &nodes {
-                    parts.insert(node, pull(&mut rest, plan.numel(i)).map(Part::Received));
+        (0..self.buckets.len()).map(of_bucket).sum()
+    }
+
+    /// The sum of the shards of a node.
+    fn sum_of(&mut self, i: usize, node: Node) -> Option<Tensor<T>> {
+        let shards = node.shards();
+        let parts = &mut self.gradients[i][shards.start - self.first..shards.end - self.first];
+        pairwise_sum(parts.iter_mut().map(Option::take).collect(), add)
+    }
+
+    /// The sums of the parameters that this rank owns, after [`Exchange::run`].
+    pub fn sums(mut self) -> (Vec<(Id, Tensor<T>)>, Timing) {
+        let start = Instant::now();
+        let buffer = std::mem::take(&mut self.buffers.receive);
+        let sums = match self.reduction {
+            Reduction::Ordered => self.ordered_sums(&buffer),
+            Reduction::AllReduce => self.all_reduced(&buffer),
+        };
+        self.buffers.receive = buffer;
+        self.timing.total += start.elapsed();
+        self.timing.exposed = self.end.map_or(Duration::ZERO, |end| end.elapsed());
+        (sums, self.timing)
+    }
+
+    fn ordered_sums(&mut self, mut rest: &[T]) -> Vec<(Id, Tensor<T>)> {
+        let (plan, shards, rank) = (self.plan, self.shards, self.comm.rank());
+        let mine = self.nodes_of(rank);
+        let mut all: Vec<(usize, Mutex<Parts<'_, T>>)> = Vec::new();
+        for bucket in 0..self.buckets.len() {
+            let owned = self.owned_by(rank, bucket);
+            let own = |&i| {
+                let own = |&node| (node, self.sum_of(i, node).map(Part::Own));
+                mine.iter().map(own).collect::<Parts<'_, T>>()
+            };
+            let mut parts: Vec<_> = owned.iter().map(own).collect();
+            for other in self.others().filter(|_| !owned.is_empty()) {
+                let nodes = self.nodes_of(other);
+                let mut first = take(&mut rest, self.message_lens(&owned, nodes.len())[0]);
+                let mut flags = take(&mut first, nodes.len() * owned.len()).iter();
+                for (&i, parts) in owned.iter().zip(&mut parts) {
+                    let numel = plan.numel(i);
+                    for &node in &nodes {
+                        let values =
+                            take(if is_large(numel) { &mut rest } else { &mut first }, numel);
+                        let is_some = *flags.next().expect("one for each node") != T::ZERO;
+                        parts.insert(node, is_some.then_some(Part::Received(values)));
+                    }
+                }
+            }
+            all.extend(owned.into_iter().zip(parts.into_iter().map(Mutex::new)));
+        }
+        let elements: usize = all.iter().map(|&(i, _)| plan.numel(i)).sum();
+        let sum = |k: usize| {
+            let (i, parts) = &all[k];
+            let param = &plan.params[*i].1;
+            let parts = std::mem::take(&mut *parts.lock().unwrap_or_else(PoisonError::into_inner));
+            let sum = total(shards, parts, |a, b| a.add(b, param));
+            sum.map(|sum| (param.id(), sum.into_tensor(param)))
+        };
+        let each = elements.div_ceil(all.len().max(1));
+        par::map(all.len(), each, Cost::CHEAP, sum).into_iter().flatten().collect()
+    }
+
+    fn all_reduced(&self, mut rest: &[T]) -> Vec<(Id, Tensor<T>)> {
+        let mut sums = Vec::new();
+        for &i in self.buckets.iter().flatten() {
+            let param = &self.plan.params[i].1;
+            let is_some = take(&mut rest, 1)[0] != T::ZERO;
+            let sum = take(&mut rest, self.plan.numel(i));
+            if is_some && self.plan.owner[i] == self.comm.rank() {
+                sums.push((param.id(), Part::Received(sum).into_tensor(param)));
+            }
+        }
+        sums
+    }
+}
+
+/// The first `n` elements, which are removed from the slice.
+fn take<'a, T>(rest: &mut &'a [T], n: usize) -> &'a [T] {
+    rest.split_off(..n).expect("as long as all messages")
+}
+
+/// An exchange whose messages are under way.
+struct Going<'g, 'e, 'a, T: Real> {
+    exchange: &'g mut Exchange<'e, T>,
+    sent: &'a Sent<T>,
+    /// Where the next messages go.
+    rest: &'a mut [T],
+    under_way: &'g mut dyn Messages<'a, T>,
+    /// How many buckets have been started.
+    started: usize,
+    /// Since when messages are under way, if some are.
+    since: Option<Instant>,
+}
+
+impl<'a, T: Real> Going<'_, '_, 'a, T> {
+    /// Takes what backward passes have reported, without waiting for it.
+    fn poll(&mut self, messages: &Receiver<Message<T>>) {
+        while let Ok(message) = messages.try_recv() {
+            self.exchange.receive(message);
+        }
+        self.start_complete();
+        self.progress();
+    }
+
+    /// Waits for the rest of the passes, and until all messages have arrived.
+    fn follow(&mut self, messages: &Receiver<Message<T>>) {
+        // Between looks at messages that are under way: the passes need the core.
+        const PAUSE: Duration = Duration::from_micros(200);
+        self.start_complete();
+        while self.started < self.exchange.buckets.len() {
+            let pause = if self.since.is_some() { PAUSE } else { Duration::MAX };
+            match messages.recv_timeout(pause) {
+                Ok(message) => self.exchange.receive(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                // A pass has panicked, and others were not begun. Other ranks must not wait for them.
+                Err(RecvTimeoutError::Disconnected) => self.exchange.missing.fill(0),
+            }
+            self.poll(messages);
+        }
+        // The ends of passes whose gradients are all here.
+        while self.exchange.running > 0 {
+            let Ok(message) = messages.recv() else { break };
+            self.exchange.receive(message);
+        }
+        self.under_way.wait();
+        self.progress();
+    }
+
+    fn progress(&mut self) {
+        if self.under_way.progress()
+            && let Some(since) = self.since.take()
+        {
+            self.exchange.timing.total += since.elapsed();
+        }
+    }
+
+    /// Starts to exchange the buckets that are complete.
+    fn start_complete(&mut self) {
+        while let Some(bucket) = self.exchange.buckets.get(self.started)
+            && bucket.iter().all(|&i| self.exchange.missing[i] == 0)
+        {
+            self.since.get_or_insert_with(Instant::now);
+            match self.exchange.reduction {
+                Reduction::Ordered => self.start_ordered(self.started),
+                Reduction::AllReduce => self.start_all_reduce(self.started),
+            }
+            self.started += 1;
+        }
+    }
+
+    /// Every rank sends nodes of the tree to the owner of each parameter, which will complete the sum.
+    fn start_ordered(&mut self, bucket: usize) {
+        let rank = self.exchange.comm.rank();
+        let mine = self.exchange.nodes_of(rank);
+        let owned = self.exchange.owned_by(rank, bucket);
+        for other in self.exchange.others() {
+            if !owned.is_empty() {
+                let nodes = self.exchange.nodes_of(other).len();
+                for len in self.exchange.message_lens(&owned, nodes) {
+                    let place = self.rest.split_off_mut(..len).expect("room for all messages");
+                    self.under_way.receive(place, other);
                 }
             }
         }
-        for (&i, parts) in owned.iter().zip(parts) {
-            let param = &plan.params[i].1;
-            let sum = total(self.shards, parts, |a, b| a.add(b, param));
-            sums.extend(sum.map(|sum| (param.id(), sum.into_tensor(param))));
+        for other in self.exchange.others() {
+            let params = self.exchange.owned_by(other, bucket);
+            if params.is_empty() {
+                continue;
+            }
+            for (&i, cells) in params.iter().map(|i| (i, &self.sent.sums[*i])) {
+                for (cell, &node) in cells.iter().zip(&mine) {
+                    if let Some(sum) = self.exchange.sum_of(i, node) {
+                        cell.get_or_init(|| sum.contiguous());
+                    }
+                }
+            }
+            let sums = |&i: &usize| {
+                let numel = self.exchange.plan.numel(i);
+                self.sent.sums[i].iter().map(move |cell| (cell.get(), numel))
+            };
+            let mut packed = self.exchange.buffers.packed.pop().unwrap_or_default();
+            packed.clear();
+            for (sum, _) in params.iter().flat_map(sums) {
+                packed.push(if sum.is_some() { T::ONE } else { T::ZERO });
+            }
+            for (sum, numel) in params.iter().flat_map(sums).filter(|&(_, n)| !is_large(n)) {
+                push(&mut packed, sum, numel);
+            }
+            self.send(self.sent.packed[bucket][other].get_or_init(|| packed), other);
+            for (sum, _) in params.iter().flat_map(sums).filter(|&(_, n)| is_large(n)) {
+                // The place of a gradient that does not exist stays as it is.
+                self.send(sum.map_or(&[], Tensor::as_slice), other);
+            }
         }
-        send.len() * size_of::<T>()
+    }
+
+    fn send(&mut self, data: &'a [T], to: usize) {
+        self.exchange.timing.bytes += size_of_val(data);
+        self.under_way.send(data, to);
     }
 
     /// MPI's own sum. Every rank receives all of it.
-    fn all_reduce(&mut self, bucket: &[usize], sums: &mut Vec<(Id, Tensor<T>)>) -> usize {
-        let plan = self.plan;
-        let elements = bucket.iter().map(|&i| plan.numel(i) + 1).sum();
-        let (send, receive) = self.buffers.of(elements);
-        for &i in bucket {
-            let parts = self.gradients[i].iter_mut().map(Option::take);
-            let sum = pairwise_sum(parts.collect(), add);
-            push(send, sum, plan.numel(i));
+    fn start_all_reduce(&mut self, bucket: usize) {
+        let mut packed = self.exchange.buffers.packed.pop().unwrap_or_default();
+        packed.clear();
+        for i in self.exchange.buckets[bucket].clone() {
+            let parts = self.exchange.gradients[i].iter_mut().map(Option::take);
+            let sum = pairwise_sum(parts.collect(), add).map(|sum| sum.contiguous());
+            packed.push(if sum.is_some() { T::ONE } else { T::ZERO });
+            push(&mut packed, sum.as_ref(), self.exchange.plan.numel(i));
         }
-        self.comm.all_reduce(send, receive);
-        let mut rest = &receive[..];
-        for &i in bucket {
-            let (sum, param) = (pull(&mut rest, plan.numel(i)), &plan.params[i].1);
-            if plan.owner[i] == self.comm.rank() {
-                sums.extend(sum.map(|sum| (param.id(), Part::Received(sum).into_tensor(param))));
-            }
-        }
-        send.len() * size_of::<T>()
+        let packed = self.sent.packed[bucket][0].get_or_init(|| packed);
+        self.exchange.timing.bytes += size_of_val(&packed[..]);
+        let place = self.rest.split_off_mut(..packed.len()).expect("room for all messages");
+        self.under_way.all_reduce(packed, place);
     }
 }
 
@@ -263,6 +500,9 @@ enum Part<'a, T: Real> {
     Own(Tensor<T>),
     Received(&'a [T]),
 }
+
+/// The sums of all nodes for a parameter.
+type Parts<'a, T> = BTreeMap<Node, Option<Part<'a, T>>>;
 
 impl<T: Real> Part<'_, T> {
     fn add(self, other: Self, param: &Param<T>) -> Self {
@@ -289,21 +529,10 @@ impl<T: Real> Part<'_, T> {
     }
 }
 
-/// Appends whether there is a gradient, and its elements, zeros if there is none.
-fn push<T: Real>(buffer: &mut Vec<T>, gradient: Option<Tensor<T>>, numel: usize) {
-    match gradient {
-        Some(gradient) => {
-            buffer.push(T::ONE);
-            buffer.extend_from_slice(gradient.contiguous().as_slice());
-        }
-        None => buffer.resize(buffer.len() + 1 + numel, T::ZERO),
+/// Appends the elements of a contiguous tensor, or zeros.
+fn push<T: Real>(buffer: &mut Vec<T>, tensor: Option<&Tensor<T>>, numel: usize) {
+    match tensor {
+        Some(tensor) => buffer.extend_from_slice(tensor.as_slice()),
+        None => buffer.resize(buffer.len() + numel, T::ZERO),
     }
-}
-
-/// The inverse of [`push`].
-fn pull<'a, T: Real>(buffer: &mut &'a [T], numel: usize) -> Option<&'a [T]> {
-    let (flag, rest) = buffer.split_first().expect("a flag");
-    let (values, rest) = rest.split_at(numel);
-    *buffer = rest;
-    (*flag != T::ZERO).then_some(values)
 }

@@ -1,9 +1,10 @@
 //! Ranks that are threads of one process.
 
-use super::communicator::{Collectives, Communicator};
+use super::communicator::{Collectives, Communicator, Messages};
 use retrograd_tensor::Real;
 use std::any::Any;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A rank of a group of threads in one process: for tests, and to see what ranks do without MPI.
 ///
@@ -35,6 +36,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Meeting {
+    /// What was sent and not yet received, by sender and receiver.
+    sent: BTreeMap<(usize, usize), VecDeque<Box<dyn Any + Send>>>,
     arrived: usize,
     number: u64,
     /// A rank has ended before the others.
@@ -58,12 +61,25 @@ impl Local {
         (0..size).map(|rank| Local { rank, shared: shared.clone() }).collect()
     }
 
-    /// Waits until all ranks are here.
+    fn meeting(&self) -> MutexGuard<'_, Meeting> {
+        self.shared.meeting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change.
     ///
     /// # Panics
     /// If a rank panicked.
+    fn wait<'a>(&self, meeting: MutexGuard<'a, Meeting>) -> MutexGuard<'a, Meeting> {
+        if meeting.broken {
+            drop(meeting);
+            panic!("rank {}: another rank panicked", self.rank);
+        }
+        self.shared.changed.wait(meeting).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all ranks are here.
     fn meet(&self) {
-        let mut meeting = self.shared.meeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meeting = self.meeting();
         meeting.arrived += 1;
         if meeting.arrived == self.size() {
             (meeting.arrived, meeting.number) = (0, meeting.number + 1);
@@ -72,12 +88,7 @@ impl Local {
         }
         let number = meeting.number;
         while meeting.number == number {
-            if meeting.broken {
-                drop(meeting);
-                panic!("rank {}: another rank panicked", self.rank);
-            }
-            let changed = self.shared.changed.wait(meeting);
-            meeting = changed.unwrap_or_else(PoisonError::into_inner);
+            meeting = self.wait(meeting);
         }
     }
 
@@ -99,7 +110,7 @@ impl Local {
 impl Drop for Local {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.meeting.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+            self.meeting().broken = true;
             self.shared.changed.notify_all();
         }
     }
@@ -165,5 +176,63 @@ impl<T: Real> Collectives<T> for Local {
                 *sum = if rank == 0 { x } else { *sum + x };
             }
         });
+    }
+
+    fn messages<'a>(&self, f: &mut dyn FnMut(&mut dyn Messages<'a, T>)) {
+        let mut messages = Expected { local: self, receive: VecDeque::new() };
+        f(&mut messages);
+        messages.wait();
+    }
+}
+
+/// Messages that have not been received yet: where to, and who sends them.
+struct Expected<'l, 'a, T> {
+    local: &'l Local,
+    receive: VecDeque<(&'a mut [T], usize)>,
+}
+
+impl<T: Real> Expected<'_, '_, T> {
+    /// Receives what has been sent.
+    fn take(&mut self, meeting: &mut Meeting) -> bool {
+        while let Some((data, from)) = self.receive.pop_front() {
+            let sent = meeting.sent.get_mut(&(from, self.local.rank)).and_then(VecDeque::pop_front);
+            let Some(sent) = sent else {
+                self.receive.push_front((data, from));
+                return false;
+            };
+            let sent: &Vec<T> = sent.downcast_ref().expect("ranks agree on the type");
+            data[..sent.len()].copy_from_slice(sent);
+        }
+        true
+    }
+}
+
+impl<'a, T: Real> Messages<'a, T> for Expected<'_, 'a, T> {
+    fn send(&mut self, data: &'a [T], to: usize) {
+        let mut meeting = self.local.meeting();
+        let between = meeting.sent.entry((self.local.rank, to)).or_default();
+        between.push_back(Box::new(data.to_vec()));
+        self.local.shared.changed.notify_all();
+    }
+
+    fn receive(&mut self, data: &'a mut [T], from: usize) {
+        self.receive.push_back((data, from));
+    }
+
+    fn all_reduce(&mut self, send: &'a [T], receive: &'a mut [T]) {
+        self.local.all_reduce(send, receive);
+    }
+
+    fn progress(&mut self) -> bool {
+        let local = self.local;
+        self.take(&mut local.meeting())
+    }
+
+    fn wait(&mut self) {
+        let local = self.local;
+        let mut meeting = local.meeting();
+        while !self.take(&mut meeting) {
+            meeting = local.wait(meeting);
+        }
     }
 }

@@ -13,7 +13,7 @@ mod mpi;
 mod plan;
 mod tree;
 
-pub use communicator::{Collectives, Communicator};
+pub use communicator::{Collectives, Communicator, Messages};
 pub use data_parallel::{DataParallel, Reduction, Timing};
 pub use local::Local;
 #[cfg(feature = "mpi")]

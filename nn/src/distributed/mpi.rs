@@ -1,28 +1,26 @@
 //! Ranks that are processes of an MPI job.
 
-use super::communicator::{Collectives, Communicator};
+use super::communicator::{Collectives, Communicator, Messages};
 use mpi::collective::SystemOperation;
 use mpi::datatype::{Equivalence, Partition, PartitionMut};
 use mpi::environment::{Universe, initialize_with_threading};
-use mpi::request::{Request, Scope, scope};
+use mpi::point_to_point::{Destination as _, Source as _};
+use mpi::request::{LocalScope, Request, Scope, scope};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives as _;
 use mpi::{Count, Threading};
 use retrograd_tensor::Real;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
+use std::collections::VecDeque;
 use std::time::Duration;
+use std::{fmt, thread};
 
 /// The processes of an MPI job: all that one `mpiexec` started. A process that was started without it is the
 /// only one.
 ///
-/// While it waits for others, a process sleeps instead of polling without a pause: operations run beside
-/// backward passes, which need the core.
+/// While it waits for others, a process leaves the core to other threads, and sleeps if it takes long.
 pub struct Mpi {
     rank: usize,
     size: usize,
-    busy: AtomicBool,
     /// Dropping it ends MPI, which waits for all processes.
     _universe: Universe,
 }
@@ -77,7 +75,7 @@ impl Mpi {
         }
         let world = universe.world();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
-        Ok(Mpi { rank, size, busy: AtomicBool::new(false), _universe: universe })
+        Ok(Mpi { rank, size, _universe: universe })
     }
 
     /// The number of processes of the job on this machine.
@@ -115,21 +113,64 @@ fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     (counts.iter().map(|&n| count(n)).collect(), offsets)
 }
 
-/// Waits for an operation. Short ones end while it polls; then, and from the beginning if the process is busy,
-/// it sleeps in between.
-fn wait<'a, D: ?Sized, S: Scope<'a>>(busy: &AtomicBool, mut request: Request<'a, D, S>) {
-    const POLLS: u64 = 10_000;
+/// Repeats `poll` until it gives true. Short operations end while it yields the core; then it sleeps in between.
+fn poll_until(mut poll: impl FnMut() -> bool) {
+    const YIELDS: u64 = 10_000;
     const PAUSE: Duration = Duration::from_micros(100);
     for polls in 0.. {
-        match request.test() {
-            Ok(_) => return,
-            Err(unfinished) => request = unfinished,
+        if poll() {
+            return;
         }
-        if polls < POLLS && !busy.load(Relaxed) {
-            thread::yield_now()
-        } else {
-            thread::sleep(PAUSE)
+        if polls < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
+    }
+}
+
+/// Waits for an operation.
+fn wait<'a, D: ?Sized, S: Scope<'a>>(request: Request<'a, D, S>) {
+    let mut unfinished = Some(request);
+    poll_until(|| {
+        unfinished = unfinished.take().and_then(|request| request.test().err());
+        unfinished.is_none()
+    });
+}
+
+/// Operations that have been started.
+struct UnderWay<'s, 'a, T> {
+    scope: &'s LocalScope<'a>,
+    /// The oldest first. All make progress when one is tested.
+    requests: VecDeque<Request<'a, [T], &'s LocalScope<'a>>>,
+}
+
+impl<'a, T: Real + Equivalence> Messages<'a, T> for UnderWay<'_, 'a, T> {
+    fn send(&mut self, data: &'a [T], to: usize) {
+        let world = world();
+        let to = world.process_at_rank(to as i32);
+        self.requests.push_back(to.immediate_send(self.scope, data));
+    }
+
+    fn receive(&mut self, data: &'a mut [T], from: usize) {
+        let world = world();
+        let from = world.process_at_rank(from as i32);
+        self.requests.push_back(from.immediate_receive_into(self.scope, data));
+    }
+
+    fn all_reduce(&mut self, send: &'a [T], receive: &'a mut [T]) {
+        let sum = SystemOperation::sum();
+        self.requests.push_back(world().immediate_all_reduce_into(self.scope, send, receive, sum));
+    }
+
+    fn progress(&mut self) -> bool {
+        while let Some(oldest) = self.requests.pop_front() {
+            if let Err(unfinished) = oldest.test() {
+                self.requests.push_front(unfinished);
+                return false;
+            }
         }
+        true
+    }
+
+    fn wait(&mut self) {
+        poll_until(|| self.progress());
     }
 }
 
@@ -142,18 +183,30 @@ impl Communicator for Mpi {
         self.size
     }
 
-    fn set_busy(&self, busy: bool) {
-        self.busy.store(busy, Relaxed);
-    }
-
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        let mut lens = vec![0u64; self.size];
-        self.gather_all(&[mine.len() as u64], &mut lens, &vec![1; self.size]);
-        let lens: Vec<usize> = lens.into_iter().map(|n| n as usize).collect();
-        let mut all = vec![0; lens.iter().sum()];
-        self.gather_all(mine, &mut all, &lens);
-        let mut rest = &all[..];
-        lens.iter().map(|&n| rest.split_off(..n).expect("of this rank").to_vec()).collect()
+        // The length and the first bytes; a second operation for what is left. Most data are short.
+        const FIRST: usize = 1024;
+        let mut first = (mine.len() as u64).to_le_bytes().to_vec();
+        let (begin, end) = mine.split_at(mine.len().min(FIRST));
+        first.extend_from_slice(begin);
+        first.resize(8 + FIRST, 0);
+        let mut firsts = vec![0; self.size * first.len()];
+        self.gather_all(&first, &mut firsts, &vec![first.len(); self.size]);
+        let len =
+            |first: &[u8]| u64::from_le_bytes(first[..8].try_into().expect("eight bytes")) as usize;
+        let lens: Vec<usize> = firsts.chunks(first.len()).map(len).collect();
+        let ends: Vec<usize> = lens.iter().map(|n| n.saturating_sub(FIRST)).collect();
+        let mut rest = vec![0; ends.iter().sum()];
+        if !rest.is_empty() {
+            self.gather_all(end, &mut rest, &ends);
+        }
+        let mut rest = &rest[..];
+        let all = firsts.chunks(first.len()).zip(&lens).zip(&ends);
+        let whole = all.map(|((first, &n), &end)| {
+            let begin = &first[8..8 + n.min(FIRST)];
+            [begin, rest.split_off(..end).expect("of this rank")].concat()
+        });
+        whole.collect()
     }
 }
 
@@ -162,7 +215,7 @@ impl Mpi {
         let (counts, offsets) = layout(counts);
         let mut receive = PartitionMut::new(receive, counts, offsets);
         scope(|scope| {
-            wait(&self.busy, world().immediate_all_gather_varcount_into(scope, send, &mut receive));
+            wait(world().immediate_all_gather_varcount_into(scope, send, &mut receive));
         });
     }
 }
@@ -180,10 +233,7 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
         let (counts, offsets) = layout(receive_counts);
         let mut receive = PartitionMut::new(receive, counts, offsets);
         scope(|scope| {
-            wait(
-                &self.busy,
-                world().immediate_all_to_all_varcount_into(scope, &send, &mut receive),
-            );
+            wait(world().immediate_all_to_all_varcount_into(scope, &send, &mut receive));
         });
     }
 
@@ -200,17 +250,25 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
             let mut receive = PartitionMut::new(receive, counts, offsets);
             scope(|scope| {
                 let request = first.immediate_gather_varcount_into_root(scope, send, &mut receive);
-                wait(&self.busy, request);
+                wait(request);
             });
         } else {
-            scope(|scope| wait(&self.busy, first.immediate_gather_varcount_into(scope, send)));
+            scope(|scope| wait(first.immediate_gather_varcount_into(scope, send)));
         }
     }
 
     fn all_reduce(&self, send: &[T], receive: &mut [T]) {
         let sum = SystemOperation::sum();
         scope(|scope| {
-            wait(&self.busy, world().immediate_all_reduce_into(scope, send, receive, sum));
+            wait(world().immediate_all_reduce_into(scope, send, receive, sum));
+        });
+    }
+
+    fn messages<'a>(&self, f: &mut dyn FnMut(&mut dyn Messages<'a, T>)) {
+        scope(|scope| {
+            let mut messages = UnderWay { scope, requests: VecDeque::new() };
+            f(&mut messages);
+            messages.wait();
         });
     }
 }

@@ -3,21 +3,21 @@
 use crate::common::*;
 use crate::optim::two;
 use retrograd_autograd::{Var, sharded, with_threads};
-use retrograd_nn::distributed::{DataParallel, Local, Owned, Reduction};
+use retrograd_nn::distributed::{Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
-use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Pass, StateDict};
+use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use std::sync::Arc;
 use std::thread;
 
-/// Runs `f` on every rank of a group; the results in order.
-fn on_ranks<R: Send>(ranks: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
+/// Runs `f` on every rank of a group, each with so many threads; the results in order.
+fn on_ranks<R: Send>(ranks: usize, threads: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let f = &f;
         let threads: Vec<_> = Local::group(ranks)
             .into_iter()
-            .map(|rank| scope.spawn(move || f(Arc::new(rank))))
+            .map(|rank| scope.spawn(move || with_threads(threads, || f(Arc::new(rank)))))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
@@ -85,8 +85,8 @@ fn alone(dropout: f64, optimizer: &mut dyn Optimizer, model: &Gpt<f32>) -> End {
 }
 
 /// The same by the ranks of a group: the end of rank 0, which must have the weights of all others.
-fn by_ranks(ranks: usize, dropout: f64, make: Make) -> End {
-    let ends = on_ranks(ranks, |rank| {
+fn by_ranks(ranks: usize, threads: usize, dropout: f64, make: Make) -> End {
+    let ends = on_ranks(ranks, threads, |rank| {
         let model = model(dropout);
         let parallel = DataParallel::new(&model, rank);
         let mut optimizer = parallel.optimizer(make).unwrap();
@@ -128,8 +128,8 @@ fn any_number_of_ranks_trains_with_the_same_bits() {
         let model_alone = model(dropout);
         let adamw_alone = alone(dropout, &mut *adamw(&model_alone).unwrap(), &model_alone);
         for ranks in [1, 2, 3, 4, 5, 8] {
-            assert_eq!(by_ranks(ranks, dropout, muon), muon_alone, "{ranks} ranks");
-            assert_eq!(by_ranks(ranks, dropout, adamw), adamw_alone, "{ranks} ranks");
+            assert_eq!(by_ranks(ranks, 1, dropout, muon), muon_alone, "{ranks} ranks");
+            assert_eq!(by_ranks(ranks, 1, dropout, adamw), adamw_alone, "{ranks} ranks");
         }
     }
 }
@@ -138,13 +138,15 @@ fn any_number_of_ranks_trains_with_the_same_bits() {
 fn threads_of_a_rank_change_no_bits() {
     let model_alone = model(0.1);
     let expected = alone(0.1, &mut *adamw(&model_alone).unwrap(), &model_alone);
-    assert_eq!(with_threads(3, || by_ranks(2, 0.1, adamw)), expected);
+    for threads in [2, 3] {
+        assert_eq!(by_ranks(2, threads, 0.1, adamw), expected);
+    }
 }
 
 #[test]
 fn the_sum_of_the_communicator_has_the_same_value() {
     let grads = |reduction| {
-        on_ranks(3, |rank| {
+        on_ranks(3, 1, |rank| {
             let model = model(0.0);
             let parallel = DataParallel::new(&model, rank).with_reduction(reduction);
             let (x, y) = batch(1);
@@ -174,13 +176,13 @@ fn parameters_without_gradients_and_empty_shards() {
         let needed = |i| loss(&model, i) + Var::leaf(Tensor::scalar(0.0));
         let (value, expected) = sharded(&counts, needed);
         for ranks in 1..=4 {
-            let found = on_ranks(ranks, |rank| {
+            let found = on_ranks(ranks, 2, |rank| {
                 let model = two::<f32>();
                 model.matrix.set_trainable(!frozen);
                 let parallel = DataParallel::new(&model, rank);
                 let (value, grads) = parallel
                     .gradients(&counts, |i| loss(&model, i) + Var::leaf(Tensor::scalar(0.0)));
-                let of = |p: &retrograd_nn::Param<f32>| grads.get(p).map(|g| g.to_vec());
+                let of = |p: &Param<f32>| grads.get(p).map(|g| g.to_vec());
                 (value, of(&model.matrix), of(&model.vector))
             });
             let value_of = |p| expected.get(p).map(|g| g.to_vec());
@@ -193,12 +195,94 @@ fn parameters_without_gradients_and_empty_shards() {
 
 #[test]
 fn more_ranks_than_shards_are_an_error() {
-    let texts = on_ranks(3, |rank| {
+    let texts = on_ranks(3, 1, |rank| {
         let model = two::<f32>();
         let parallel = DataParallel::new(&model, rank);
         panic_text(|| drop(parallel.gradients(&[1, 1], |_| model.vector.to_var().mean(..))))
     });
     for text in texts {
         assert!(text.contains("2 shards cannot be divided among 3 ranks"), "{text}");
+    }
+}
+
+struct Three([Param<f32>; 3]);
+
+impl Module<f32> for Three {
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        ["rare", "usual", "frozen"].iter().zip(&self.0).for_each(|(name, p)| v.param(name, p));
+    }
+}
+
+/// Tensors that are so large that they are not copied into a common message: one with a gradient in shard 3
+/// only, one with gradients in all, in another order of elements, and a frozen one.
+#[test]
+fn large_parameters() {
+    let make = || {
+        let rng = &mut Rng::new(4);
+        Three([(); 3].map(|()| Param::new(Tensor::randn([90, 110], rng))))
+    };
+    let loss = |Three([rare, usual, frozen]): &Three, i: usize| -> Var<f32> {
+        let x = Var::constant(Tensor::randn([90, 110], &mut Rng::new(i as u64)));
+        let part = (usual.to_var().t() * frozen.to_var().t() * &x.t()).square().mean(..);
+        if i == 3 { part + (rare.to_var() * &x).exp().mean(..) } else { part }
+    };
+    let counts = [2, 1, 3, 1, 2];
+    let model = make();
+    model.0[2].set_trainable(false);
+    let (value, expected) = sharded(&counts, |i| loss(&model, i));
+    for (ranks, threads) in [(2, 1), (2, 2), (3, 1), (4, 1), (5, 2)] {
+        let found = on_ranks(ranks, threads, |rank| {
+            let model = make();
+            model.0[2].set_trainable(false);
+            let number = rank.rank();
+            let parallel = DataParallel::new(&model, rank);
+            let (value, mut grads) = parallel.gradients(&counts, |i| loss(&model, i));
+            let bytes = parallel.timing().bytes;
+            parallel.clip_norm(&mut grads, 0.01);
+            let of = |i: usize| grads.get(&model.0[i]).map(|g| g.to_vec());
+            // The owner changes its parameters.
+            for (_, param) in parallel.owned().named_parameters() {
+                param.set(param.value() + (number as f32 + 1.0));
+            }
+            let before: Vec<Tensor> = model.0.iter().map(Param::value).collect();
+            parallel.share_parameters();
+            assert_eq!(model.0[2].value().to_vec(), before[2].to_vec(), "frozen");
+            let values = [0, 1].map(|i: usize| model.0[i].value().to_vec());
+            (value, [0, 1, 2].map(of), values, bytes)
+        });
+        let mut expected = expected.clone();
+        expected.clip_norm(0.01);
+        for i in 0..3 {
+            let owner: Vec<_> = found.iter().filter_map(|f| f.1[i].clone()).collect();
+            let expected: Vec<_> =
+                expected.get(&model.0[i]).map(|g| g.to_vec()).into_iter().collect();
+            assert_eq!(owner, expected, "parameter {i}, {ranks} ranks");
+        }
+        assert!(found.iter().map(|f| f.3).sum::<usize>() >= 9900 * 4, "the gradient of `usual`");
+        for (v, _, params, _) in &found {
+            assert_eq!((*v, params), (value, &found[0].2));
+        }
+        let changed = |i: usize| found[0].2[i] != model.0[i].value().to_vec();
+        assert!(changed(0) && changed(1));
+    }
+}
+
+#[test]
+fn a_panic_of_one_rank_ends_all() {
+    for threads in [1, 2] {
+        let texts = on_ranks(3, threads, |rank| {
+            let model = two::<f32>();
+            let fails = rank.rank() == 1;
+            let parallel = DataParallel::new(&model, rank);
+            let pass = |_| {
+                assert!(!fails, "no loss");
+                model.vector.to_var().mean(..)
+            };
+            panic_text(move || drop(parallel.gradients(&[1; 6], pass)))
+        });
+        assert!(texts[1].contains("no loss"), "{}", texts[1]);
+        for text in [&texts[0], &texts[2]] {
+            assert!(text.contains("another rank panicked"), "{text}");
+        }
     }
 }
