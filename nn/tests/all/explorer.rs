@@ -217,8 +217,7 @@ fn rotary_positions_have_products_before_and_after() {
     };
     let page = explored(&sharp(rope), LENGTH);
     let layer = &page["looks"][0]["layers"][1];
-    let [after, before] =
-        [&layer["scores"]["q"][1], &layer["scores"]["before"][0][1]].map(|x| floats(x));
+    let [after, before] = [&layer["scores"]["q"][1], &layer["scores"]["before"][0][1]].map(floats);
     let norms = |x: &[f64]| x.chunks(4).map(|r| r.iter().map(|x| x * x).sum::<f64>()).collect();
     let [a, b]: [Vec<f64>; 2] = [norms(&after), norms(&before)];
     // A rotation keeps norms, and does nothing at position 0.
