@@ -688,7 +688,8 @@
       kit.drawn(place, width => {
         const names = Math.min(150, Math.max(...steps.map(x => kit.textWidth(x.name))) + 8), row = 22, height = steps.length * row + 22;
         const values = steps.flatMap(x => [x.from, x.to]), high = Math.max(0, ...values), low = Math.min(0, ...values);
-        const w = width - names - 70, x = v => names + 8 + w * (v - low) / (high - low || 1);
+        const room = Math.max(...steps.map(x => kit.textWidth(number(x.to, 4)))) + 20;
+        const w = width - names - room, x = v => names + 8 + w * (v - low) / (high - low || 1);
         const svg = s("svg", { width, height, role: "img", "aria-label": "the score after each step" });
         svg.append(s("line", { class: "axis", x1: x(0), x2: x(0), y1: 0, y2: height - 18 }), s("text", { class: "soft", x: x(0), y: height - 4, "text-anchor": "middle" }, "0"));
         steps.forEach(({ name, from, to }, at) => {

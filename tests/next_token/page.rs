@@ -82,7 +82,7 @@ fn a_run_has_a_page() {
     }
     // The parts together have the norm that was logged.
     let norm = numbers(&at[4]["grad_norms"]).iter().map(|g| g * g).sum::<f64>().sqrt();
-    let logged = steps.clone().last().unwrap()["grad_norm"].as_f64().unwrap();
+    let logged = steps.clone().next_back().unwrap()["grad_norm"].as_f64().unwrap();
     assert!((norm / logged - 1.0).abs() < 1e-3, "{norm}, not {logged}");
     // A new model attends to everything equally.
     assert!(numbers(&at[0]["entropy"]).iter().all(|&x| x > 0.95));
