@@ -1,6 +1,7 @@
 //! Runs of recipes that differ in some flags, and a table of their results.
 
 use crate::cli::Args;
+use crate::compare;
 use crate::folder::Folder;
 use crate::log::{Done, Line};
 use crate::output::{note, say, silently};
@@ -65,6 +66,14 @@ pub fn grid(args: &Args, ranks: &Ranks) -> Result<()> {
     all.sort_by_key(|outcome| outcome.index);
     if ranks.is_first() {
         report(&points, &all, &root)?;
+        if !args.no_page {
+            let folders: Vec<PathBuf> = points.iter().map(|point| root.join(&point.name)).collect();
+            let path = root.join("compare.html");
+            match silently(|| compare::write(&folders, &path)) {
+                Ok(()) => note!("The page of all runs is {}", path.display()),
+                Err(why) => note!("warning: {}", why.text()),
+            }
+        }
     }
     match interrupted {
         Some(stop) => Err(stop),

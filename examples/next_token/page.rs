@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const LOOKS: u64 = 400;
 /// Tokens of a sample.
 const SAMPLE: usize = 100;
+/// Its temperature, whatever the flags say: all samples of the page can be compared.
+const TEMPERATURE: f64 = 0.8;
 /// The longest time between two writes, but for the time of a step.
 const EVERY: Duration = Duration::from_secs(30);
 /// The largest share of the time for writing at evaluations that follow one another quickly.
@@ -44,7 +46,6 @@ pub struct RunRecord {
     looks: Option<Looks>,
     sentence: Tensor<i64>,
     prompt: Vec<i64>,
-    sampler: Sampler,
     /// The time of the last write, and how long it took.
     written: Option<(Instant, Duration)>,
     /// The time of looks and writes of this process.
@@ -99,7 +100,6 @@ impl RunRecord {
             looks: None,
             sentence,
             prompt,
-            sampler: args.sampler(),
             written: None,
             cost: Duration::ZERO,
             began,
@@ -121,6 +121,7 @@ impl RunRecord {
             Err(e) => record.warn(&folder.looks().display().to_string(), &e),
         }
         record.cost += began.elapsed();
+        record.write(folder);
         record
     }
 
@@ -167,9 +168,10 @@ impl RunRecord {
 
     /// The continuation of the prompt, with the same random numbers each time.
     fn sample(&self, run: &Run) -> String {
+        let sampler = Sampler { temperature: TEMPERATURE, ..Sampler::default() };
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
         let tokens: Vec<i64> =
-            run.model.generate(&self.prompt, self.sampler, &mut rng).take(SAMPLE).collect();
+            run.model.generate(&self.prompt, sampler, &mut rng).take(SAMPLE).collect();
         run.tokenizer.decode(&tokens)
     }
 
@@ -239,7 +241,10 @@ impl RunRecord {
                 )
             }
             Err(stop) => {
-                let text = stop.text().replace("\n    ", " ");
+                let text = match stop.text() {
+                    "" => "another rank reported the error".to_string(),
+                    text => text.replace("\n    ", " "),
+                };
                 let kind = if text.contains(LR_TOO_HIGH) { "diverged" } else { "failure" };
                 (RunStatus::Failed(text.clone()), kind, text)
             }

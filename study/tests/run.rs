@@ -152,6 +152,10 @@ fn short_runs_have_every_step() {
     }
     assert_eq!(data["recipe"]["rows"][0], serde_json::json!(["lr", "0.02", "0.01"]));
     assert_eq!(data["levels"]["unigram"], 3.3);
+    assert_eq!(
+        data["events"][1],
+        serde_json::json!([60, "best", "Lowest held-out loss so far: 1.5509."])
+    );
     let clipped = numbers(&data["clipped"]);
     assert_eq!(clipped.iter().sum::<f64>(), 30.0); // 0.5 + x > 1
 }

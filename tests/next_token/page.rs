@@ -94,7 +94,7 @@ fn a_run_has_a_page() {
         rows.iter().filter(|row| row[1] != row[2]).map(|row| &row[0]).collect();
     assert_eq!(changed, ["dropout", "lr", "steps"]);
     let kinds: Vec<&Value> = page["events"].as_array().unwrap().iter().map(|e| &e[1]).collect();
-    assert_eq!(kinds, ["start", "end"]);
+    assert_eq!(kinds, ["start", "best", "end"]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     assert_eq!(looks(&place, "run", "look"), looks(&place, "whole", "look"));
     let kinds: Vec<Value> =
         run["events"].as_array().unwrap().iter().map(|e| e[1].clone()).collect();
-    assert_eq!(kinds, ["start", "resume", "end"]);
+    assert_eq!(kinds, ["start", "resume", "best", "end"]);
     assert_eq!(run["status"]["state"], "finished");
     let left = fs::read_dir(place.path("run")).unwrap().flatten();
     let partial = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));

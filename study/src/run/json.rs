@@ -192,14 +192,24 @@ impl RunPage {
         })
     }
 
-    /// The first and the last events, and how many are left out.
+    /// The first and the last events, with the best evaluation among them, and how many are left out.
     fn events_json(&self) -> (Value, usize) {
-        let n = self.events.len();
-        let hidden = n.saturating_sub(EVENTS);
-        let shown = self.events[..n.min(EVENTS / 4)]
-            .iter()
-            .chain(&self.events[(EVENTS / 4 + hidden).min(n)..]);
-        let events = shown.map(|e| json!([e.step, cut(&e.kind, 80), cut(&e.text, TEXT)]));
+        let mut all: Vec<(u64, &str, &str)> =
+            self.events.iter().map(|e| (e.step, e.kind.as_str(), e.text.as_str())).collect();
+        let best = self
+            .ends
+            .map(|[_, best]| (best.0, format!("Lowest held-out loss so far: {:.4}.", best.1)));
+        if let Some((step, text)) = &best {
+            let at = all
+                .iter()
+                .position(|event| event.0 > *step || event.1 == "end" && event.0 == *step);
+            all.insert(at.unwrap_or(all.len()), (*step, "best", text));
+        }
+        let hidden = all.len().saturating_sub(EVENTS);
+        let first = EVENTS / 4;
+        let shown =
+            all[..all.len().min(first)].iter().chain(&all[(first + hidden).min(all.len())..]);
+        let events = shown.map(|(step, kind, text)| json!([step, cut(kind, 80), cut(text, TEXT)]));
         (events.collect(), hidden)
     }
 
