@@ -7,6 +7,7 @@
 //! * [`autograd`]: variables that remember where they came from,
 //! * [`nn`]: modules, attention, optimisers, checkpoints.
 //!
+//! [`book`] is a guide from the first tensor to a fast kernel, with figures and exercises.
 //! [`conventions`] says where results differ from PyTorch's, and why.
 //!
 //! ```
@@ -24,6 +25,8 @@ pub use retrograd_nn as nn;
 pub use retrograd_study as study;
 pub use retrograd_tensor as tensor;
 pub use retrograd_tensor::machine;
+
+pub mod book;
 
 #[doc = include_str!("conventions.md")]
 pub mod conventions {}

@@ -95,7 +95,12 @@ impl Svg {
         ));
     }
 
-    pub(crate) fn circle(&mut self, (x, y): (f64, f64), radius: f64, (color, opacity): (&str, f64)) {
+    pub(crate) fn circle(
+        &mut self,
+        (x, y): (f64, f64),
+        radius: f64,
+        (color, opacity): (&str, f64),
+    ) {
         let [x, y, radius] = [x, y, radius].map(round);
         self.push(format_args!(
             r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{color}" fill-opacity="{opacity}"/>"#
@@ -103,7 +108,12 @@ impl Svg {
     }
 
     /// A line through points; dashed or not.
-    pub(crate) fn path(&mut self, points: &[(f64, f64)], (color, width): (&str, f64), dashed: bool) {
+    pub(crate) fn path(
+        &mut self,
+        points: &[(f64, f64)],
+        (color, width): (&str, f64),
+        dashed: bool,
+    ) {
         let points: Vec<String> =
             points.iter().map(|&(x, y)| format!("{},{}", round(x), round(y))).collect();
         let dash = if dashed { r#" stroke-dasharray="5 4""# } else { "" };
@@ -124,7 +134,13 @@ impl Svg {
     }
 
     /// A box with lines of text, the first one larger.
-    pub(crate) fn node(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), color: &str, lines: &[String]) {
+    pub(crate) fn node(
+        &mut self,
+        (x, y): (f64, f64),
+        (w, h): (f64, f64),
+        color: &str,
+        lines: &[String],
+    ) {
         self.rect((x - w / 2.0, y - h / 2.0), (w, h), (color, 0.18));
         let top = y - 8.0 * (lines.len() as f64 - 1.0) + 4.5;
         for (i, line) in lines.iter().enumerate() {
@@ -171,7 +187,8 @@ impl Plot {
         for &tick in ys {
             let (_, at) = self.point(self.x.0, tick);
             svg.area((left, at - 0.5), (width, 1.0), (INK, 0.15));
-            let label = if self.log && tick < 1e-3 { format!("{tick:e}") } else { tick.to_string() };
+            let label =
+                if self.log && tick < 1e-3 { format!("{tick:e}") } else { tick.to_string() };
             svg.styled(((left - 6.0, at + 4.0), Anchor::End), (11.5, INK), label);
         }
         for &tick in xs {

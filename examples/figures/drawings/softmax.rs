@@ -1,0 +1,45 @@
+//! Overflow of the log-sum-exp.
+
+use super::svg::{Anchor, BLUE, INK, ORANGE, Plot, Svg};
+use retrograd::prelude::*;
+
+/// The log-sum-exp of `[c, c + 1, c + 2]`, minus `c`, in f32: from its definition and by the library.
+pub(crate) fn overflow() -> String {
+    let mut svg = Svg::new(700.0, 300.0, "Log-sum-exp by its definition overflows beyond 88");
+    let plot = Plot {
+        at: (60.0, 40.0),
+        size: (600.0, 200.0),
+        x: (-120.0, 120.0),
+        y: (0.0, 4.0),
+        log: false,
+    };
+    let xs: Vec<f64> = (-4..=4).map(|i| 30.0 * f64::from(i)).collect();
+    plot.axes(
+        &mut svg,
+        (&xs, "c"),
+        (&[0.0, 1.0, 2.0, 3.0, 4.0], "logsumexp([c, c + 1, c + 2]) - c in f32"),
+    );
+    let (mut naive, mut safe) = (vec![], vec![]);
+    for c in (-480..=480).map(|i| f64::from(i) / 4.0) {
+        let x = Tensor::from([c as f32, c as f32 + 1.0, c as f32 + 2.0]);
+        naive.push((c, f64::from(x.exp().sum(..).ln().item()) - c));
+        safe.push((c, f64::from(x.logsumexp(..).item()) - c));
+    }
+    let is_finite = |points: &[(f64, f64)], from: &dyn Fn(usize) -> usize| {
+        (0..points.len()).map(from).find(|&i| !points[i].1.is_finite()).map(|i| points[i].0)
+    };
+    let (n, half) = (naive.len(), naive.len() / 2);
+    let above = is_finite(&naive[half..], &|i| i).expect("overflows");
+    let below = is_finite(&naive[..half], &|i| half - 1 - i).expect("underflows");
+    assert!(safe.len() == n && safe.iter().all(|p| p.1.is_finite()));
+    plot.line(&mut svg, &safe, BLUE, false);
+    plot.line(&mut svg, &naive, ORANGE, true);
+    let label = |svg: &mut Svg, x: f64, y: f64, color: &str, text: String| {
+        svg.styled((plot.point(x, y), Anchor::Middle), (12.5, color), text);
+    };
+    label(&mut svg, 0.0, 2.85, BLUE, "solid: max + ln Σ exp(x - max)".into());
+    label(&mut svg, 0.0, 1.7, ORANGE, "dashed: ln Σ exp(x)".into());
+    label(&mut svg, 104.0, 1.7, INK, format!("∞ from {above} on"));
+    label(&mut svg, -104.0, 0.4, INK, format!("-∞ up to {below}"));
+    svg.finish()
+}
