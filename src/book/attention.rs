@@ -1,9 +1,10 @@
-//! 8. Attention: from three matrix products to tiles and the online softmax.
+//! Chapter 8: Attention: from three matrix products to tiles and the online softmax.
 //!
 //! # The formula
 //!
-//! *Attention* reads from a sequence by content. Each position `j` has a *key* `kⱼ` and a *value* `vⱼ`; each reader `i` has a *query* `qᵢ`. The output of the reader is a
-//! weighted mean of the values, and the weight of a value is large if its key is similar to the query:
+//! *Attention* reads from a sequence by content. Each position `j` has a *key* `kⱼ` and a *value* `vⱼ`;
+//! each reader `i` has a *query* `qᵢ`. The output of the reader is a weighted mean of the values, and
+//! the weight of a value is large if its key is similar to the query:
 //!
 //! ```text
 //! S = Q Kᵀ / √D        scores      [Lq, Lk]
@@ -11,7 +12,8 @@
 //! O = P V              output      [Lq, Dv]
 //! ```
 //!
-//! `Q` is `[Lq, D]`, `K` is `[Lk, D]` and `V` is `[Lk, Dv]` (Vaswani et al. 2017, arXiv 1706.03762). The tutorials compute the three lines with three operations:
+//! `Q` is `[Lq, D]`, `K` is `[Lk, D]` and `V` is `[Lk, Dv]` (Vaswani et al. 2017, arXiv 1706.03762).
+//! The tutorials compute the three lines with three operations:
 //!
 //! ```
 //! use retrograd::nn::attention::{Spec, attend};
@@ -26,15 +28,20 @@
 //! assert!((output.value() - library.value()).abs().max(..).item() < 1e-14);
 //! ```
 //!
-//! **Why `1/√D`?** If the `2 D` numbers of a query and a key are independent with mean 0 and variance 1, their product is a sum of `D` terms of variance 1. So it
-//! has the variance `D` and grows with the width. Without the factor, a head of width 64 has scores of standard deviation 8. One weight of a row then is
-//! nearly 1, and [the gradient of the softmax](super::softmax), `yᵢ (gᵢ - ..)`, is nearly 0.
+//! **Why `1/√D`?** If the `2 D` numbers of a query and a key are independent with mean 0 and variance
+//! 1, their product is a sum of `D` terms of variance 1. So it has the variance `D` and grows with the
+//! width. Without the factor, a head of width 64 has scores of standard deviation 8. One weight of a
+//! row then is nearly 1, and [the gradient of the softmax](super::softmax), `yᵢ (gᵢ - ..)`, is nearly
+//! 0.
 //!
 //! ```
 //! # use retrograd::prelude::*;
 //! let mut rng = Rng::new(1);
 //! let d = 64;
-//! let (q, k) = (Tensor::<f64>::randn([500, d], &mut rng), Tensor::<f64>::randn([500, d], &mut rng));
+//! let (q, k) = (
+//!     Tensor::<f64>::randn([500, d], &mut rng),
+//!     Tensor::<f64>::randn([500, d], &mut rng),
+//! );
 //! let scores = q.matmul(&k.t());
 //! assert!((scores.std(.., 0).item() - 8.0).abs() < 0.1);
 //! let largest = |scale: f64| (&scores * scale).softmax(-1).max(-1).mean(..).item();
@@ -44,8 +51,8 @@
 //!
 //! # Causal masks
 //!
-//! A language model predicts token `i + 1` from the tokens up to `i`. Query `i` must not read the keys after `i`. The mask belongs to the softmax: masked pairs have
-//! no weight, and the others add up to 1.
+//! A language model predicts token `i + 1` from the tokens up to `i`. Query `i` must not read the keys
+//! after `i`. The mask belongs to the softmax: masked pairs have no weight, and the others add up to 1.
 //!
 //! ```
 //! # use retrograd::nn::attention::{Spec, attend};
@@ -64,9 +71,11 @@
 //!
 //! # What this costs
 //!
-//! For `L` queries and keys and a head width of `D`, both products take `2 L² D` operations each. The matrices `S` and `P` have `L²` elements each. With `L = 4096` and
-//! `f32`, one of them has 64 MB. They do not stay in a cache, so the three operations wait for memory: `S` is written and read, `P` is written and read, and `P` is kept for
-//! the backward pass, for each head of each layer. The inputs and outputs have `4 L D` elements only: 4 MB for `D = 64`.
+//! For `L` queries and keys and a head width of `D`, both products take `2 L² D` operations each. The
+//! matrices `S` and `P` have `L²` elements each. With `L = 4096` and `f32`, one of them has 64 MB. They
+//! do not stay in a cache, so the three operations wait for memory: `S` is written and read, `P` is
+//! written and read, and `P` is kept for the backward pass, for each head of each layer. The inputs and
+//! outputs have `4 L D` elements only: 4 MB for `D = 64`.
 //!
 //! ```
 //! let (l, d) = (4096u64, 64u64);
@@ -76,11 +85,13 @@
 //!
 //! # The recurrence
 //!
-//! The aim is the same output with `S` in pieces that stay in the cache. The difficulty is the softmax: its denominator is known after the last key. The
-//! [online softmax](super::softmax) solves it for the sum. The same factor corrects the output as well.
+//! The aim is the same output with `S` in pieces that stay in the cache. The difficulty is the softmax:
+//! its denominator is known after the last key. The [online softmax](super::softmax) solves it for the
+//! sum. The same factor corrects the output as well.
 //!
-//! For one query, let the keys come in tiles. After some tiles let `m` be the largest score so far, `ℓ = Σ exp(sⱼ - m)` the sum, and `o = Σ exp(sⱼ - m) vⱼ` the output
-//! before the division. A new tile has scores `s`. Let `m' = max(m, max s)`. By `exp(sⱼ - m') = exp(sⱼ - m) · exp(m - m')`,
+//! For one query, let the keys come in tiles. After some tiles let `m` be the largest score so far,
+//! `ℓ = Σ exp(sⱼ - m)` the sum, and `o = Σ exp(sⱼ - m) vⱼ` the output before the division. A new tile
+//! has scores `s`. Let `m' = max(m, max s)`. By `exp(sⱼ - m') = exp(sⱼ - m) · exp(m - m')`,
 //!
 //! ```text
 //! α  = exp(m - m')                    the factor
@@ -88,18 +99,25 @@
 //! o' = α o + Σ exp(sⱼ - m') vⱼ
 //! ```
 //!
-//! Both lines are what the sums over all keys so far would be relative to `m'`. So after the last tile `o / ℓ` is the output, and `m + ln ℓ` the log-sum-exp. Nothing is
-//! approximated. The start is `m = -∞`, `ℓ = 0`, `o = 0`; then `α = exp(-∞) = 0`.
+//! Both lines are what the sums over all keys so far would be relative to `m'`. So after the last tile
+//! `o / ℓ` is the output, and `m + ln ℓ` the log-sum-exp. Nothing is approximated. The start is
+//! `m = -∞`, `ℓ = 0`, `o = 0`; then `α = exp(-∞) = 0`.
 //!
 #![doc = include_str!("../../docs/figures/online.svg")]
 //!
-//! The bars are the 32 scores of a query, in tiles of 4. The line is the running maximum; a factor below 1 occurs only where it rises.
+//! The bars are the 32 scores of a query, in tiles of 4. The line is the running maximum; a factor
+//! below 1 occurs only where it rises.
 //!
 //! ```
 //! # use retrograd::nn::attention::{Spec, attend_with_lse};
 //! # use retrograd::prelude::*;
 //! /// The output and the log-sum-exp of each query, with tiles of this many keys.
-//! fn tiled(q: &Tensor<f64>, k: &Tensor<f64>, v: &Tensor<f64>, tile: usize) -> (Vec<f64>, Vec<f64>) {
+//! fn tiled(
+//!     q: &Tensor<f64>,
+//!     k: &Tensor<f64>,
+//!     v: &Tensor<f64>,
+//!     tile: usize,
+//! ) -> (Vec<f64>, Vec<f64>) {
 //!     let (mut outputs, mut lse) = (vec![], vec![]);
 //!     for q in q {
 //!         let (mut max, mut sum) = (f64::NEG_INFINITY, 0.0);
@@ -126,27 +144,37 @@
 //! let (output, lse) = attend_with_lse(&var(&q), &var(&k), &var(&v), &Spec::new());
 //! for tile in [1, 4, 7, 30] {
 //!     let mine = tiled(&q, &k, &v, tile);
-//!     let near = |a: &[f64], b: &Tensor<f64>| a.iter().zip(b.to_vec()).all(|(a, b)| (a - b).abs() < 1e-12);
-//!     assert!(near(&mine.0, output.value()) && near(&mine.1, lse.value()), "tiles of {tile}");
+//!     let near = |a: &[f64], b: &Tensor<f64>| {
+//!         a.iter().zip(b.to_vec()).all(|(a, b)| (a - b).abs() < 1e-12)
+//!     };
+//!     assert!(
+//!         near(&mine.0, output.value()) && near(&mine.1, lse.value()),
+//!         "tiles of {tile}"
+//!     );
 //! }
 //! ```
 //!
 //! # Tiles
 //!
-//! The library's kernel (`tensor/src/kernels/attention/forward.rs`) processes tiles of 32 queries and 64 keys. A tile of scores has 8 KB and stays in the L1 cache. The
-//! loop has the order of the listing: the scores of a tile are a small matrix product (`scores`), `OnlineSoftmax::step` replaces them by exponentials and computes the
-//! factors, `scale_rows` applies `α` where it is not 1, and `add_product` adds the product with the values. This is FlashAttention (Dao et al. 2022, arXiv 2205.14135), on a
+//! The library's kernel (`tensor/src/kernels/attention/forward.rs`) processes tiles of 32 queries and
+//! 64 keys. A tile of scores has 8 KB and stays in the L1 cache. The loop has the order of the listing:
+//! the scores of a tile are a small matrix product (`scores`), `OnlineSoftmax::step` replaces them by
+//! exponentials and computes the factors, `scale_rows` applies `α` where it is not 1, and `add_product`
+//! adds the product with the values. This is FlashAttention (Dao et al. 2022, arXiv 2205.14135), on a
 //! CPU.
 //!
-//! A mask divides the tiles into three classes. *Empty* tiles are skipped with their two matrix products: of a causal mask that is almost half of all. *Full* tiles need no mask. In
-//! *partial* ones it is applied as one bit for each pair.
+//! A mask divides the tiles into three classes. *Empty* tiles are skipped with their two matrix
+//! products: of a causal mask that is almost half of all. *Full* tiles need no mask. In *partial* ones
+//! it is applied as one bit for each pair.
 //!
 #![doc = include_str!("../../docs/figures/tiles.svg")]
 //!
 //! # The backward pass
 //!
-//! `P` was never stored. But a weight follows from a score and the log-sum-exp of its row by one exponential: `P[i, j] = exp(S[i, j] - lseᵢ)`. So the backward pass computes
-//! the scores of each tile again. That is more arithmetic, and it is faster where memory is the limit. With the gradient `G` of the output,
+//! `P` was never stored. But a weight follows from a score and the log-sum-exp of its row by one
+//! exponential: `P[i, j] = exp(S[i, j] - lseᵢ)`. So the backward pass computes the scores of each tile
+//! again. That is more arithmetic, and it is faster where memory is the limit. With the gradient `G` of
+//! the output,
 //!
 //! ```text
 //! ∂L/∂V = Pᵀ G
@@ -155,7 +183,8 @@
 //! ∂L/∂Q = dS K / √D         ∂L/∂K = dSᵀ Q / √D
 //! ```
 //!
-//! The third line is the rule of the softmax. Its row sum `Dᵢ` is over all keys, but it equals the product of two rows of the *outputs*, and so is known before the first tile:
+//! The third line is the rule of the softmax. Its row sum `Dᵢ` is over all keys, but it equals the
+//! product of two rows of the *outputs*, and so is known before the first tile:
 //! `Σⱼ P[i, j] Σ_c G[i, c] V[j, c] = Σ_c G[i, c] O[i, c]`.
 //!
 //! ```
@@ -171,7 +200,11 @@
 //! let p = (q.value().matmul(&k.value().t()) * 0.5 - lse.value().unsqueeze(1)).exp();
 //! let dots = (&g * o.value()).sum_keepdim(1);
 //! let ds = &p * (g.matmul(&v.value().t()) - dots);
-//! let by_hand = [(&q, ds.matmul(k.value()) * 0.5), (&k, ds.t().matmul(q.value()) * 0.5), (&v, p.t().matmul(&g))];
+//! let by_hand = [
+//!     (&q, ds.matmul(k.value()) * 0.5),
+//!     (&k, ds.t().matmul(q.value()) * 0.5),
+//!     (&v, p.t().matmul(&g)),
+//! ];
 //! for (x, by_hand) in by_hand {
 //!     assert!((grads.get(x).unwrap() - by_hand).abs().max(..).item() < 1e-12);
 //! }
@@ -179,8 +212,10 @@
 //!
 //! # Which path was taken
 //!
-//! `attend` chooses between the tiled kernel and ordinary operations. Options that the kernel lacks, such as another normaliser, take the *composed* path, and
-//! [`Spec::explain`](crate::nn::attention::Spec::explain) says so. Both give the same numbers up to rounding:
+//! `attend` chooses between the tiled kernel and ordinary operations. Options that the kernel lacks,
+//! such as another normaliser, take the *composed* path, and
+//! [`Spec::explain`](crate::nn::attention::Spec::explain) says so. Both give the same numbers up to
+//! rounding:
 //!
 //! ```
 //! # use retrograd::nn::attention::{Path, Spec, attend};
@@ -200,11 +235,15 @@
 //!
 //! The solutions are tests in `tests/book/attention.rs`; `cargo test --test book attention` runs them.
 //!
-//! 1. Attention without a mask does not depend on the order of the keys. Show it, and show what a causal mask changes. (`order_of_the_keys`)
-//! 2. How many of the tiles of a causal mask are empty for 4096 tokens and tiles of 32 queries and 64 keys? (`empty_tiles`)
-//! 3. Two parts of the keys were processed by different machines. Combine the outputs with the log-sum-exps. (`parts_of_the_keys`)
-//! 4. Generate token by token: keep keys and values, and show that the outputs are those of the whole sequence. How many products does a token cost?
-//!    (`a_cache_of_keys`)
-//! 5. Add an attention sink, a logit `z` without a value, to the listing `tiled`, by another start. (`a_sink_is_another_start`)
+//! 1. Attention without a mask does not depend on the order of the keys. Show it, and show what a
+//!    causal mask changes. (`order_of_the_keys`)
+//! 2. How many of the tiles of a causal mask are empty for 4096 tokens and tiles of 32 queries and 64
+//!    keys? (`empty_tiles`)
+//! 3. Two parts of the keys were processed by different machines. Combine the outputs with the
+//!    log-sum-exps. (`parts_of_the_keys`)
+//! 4. Generate token by token: keep keys and values, and show that the outputs are those of the whole
+//!    sequence. How many products does a token cost? (`a_cache_of_keys`)
+//! 5. Add an attention sink, a logit `z` without a value, to the listing `tiled`, by another start.
+//!    (`a_sink_is_another_start`)
 //!
 //! Next: [training](super::training).

@@ -1,9 +1,10 @@
-//! 6. Broadcasting and its adjoint: the gradient of a repetition is a sum.
+//! Chapter 6: Broadcasting and its adjoint: the gradient of a repetition is a sum.
 //!
 //! # The rule
 //!
-//! Two shapes are aligned at their **last** axes. On each axis the sizes must be equal, or one of them must be 1, or missing.
-//! An axis of size 1 or a missing one is repeated. The result has the larger size on each axis.
+//! Two shapes are aligned at their **last** axes. On each axis the sizes must be equal, or one of them
+//! must be 1, or missing. An axis of size 1 or a missing one is repeated. The result has the larger
+//! size on each axis.
 //!
 //! | `x` | `y` | `x + y` |
 //! |---|---|---|
@@ -29,7 +30,8 @@
 //!
 #![doc = include_str!("../../docs/figures/broadcasting.svg")]
 //!
-//! Nothing is copied: a repeated axis has the stride 0, so that every index along it reads the same element.
+//! Nothing is copied: a repeated axis has the stride 0, so that every index along it reads the same
+//! element.
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -41,15 +43,16 @@
 //!
 //! # The adjoint
 //!
-//! Repeating is a linear map: an input element `xⱼ` becomes the output elements `y₁ⱼ, y₂ⱼ, ..`, which are all equal to it. By
-//! the chain rule
+//! Repeating is a linear map: an input element `xⱼ` becomes the output elements `y₁ⱼ, y₂ⱼ, ..`, which
+//! are all equal to it. By the chain rule
 //!
 //! ```text
 //! ∂L/∂xⱼ = Σᵢ ∂L/∂yᵢⱼ · ∂yᵢⱼ/∂xⱼ = Σᵢ ∂L/∂yᵢⱼ
 //! ```
 //!
-//! So the backward rule of a repetition is the sum over the repeated axes. The converse holds as well: the rule
-//! of a sum is a repetition. Each is the adjoint of the other, and `⟨repeat(x), y⟩ = ⟨x, sum(y)⟩` says so for all `x` and `y`:
+//! So the backward rule of a repetition is the sum over the repeated axes. The converse holds as well:
+//! the rule of a sum is a repetition. Each is the adjoint of the other, and
+//! `⟨repeat(x), y⟩ = ⟨x, sum(y)⟩` says so for all `x` and `y`:
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -61,22 +64,22 @@
 //! assert!((left - right).abs() < 1e-13);
 //! ```
 //!
-//! `sum_to(shape)` sums over the axes that broadcasting from `shape` would repeat: leading axes that `shape` lacks disappear, and axes of
-//! size 1 are kept.
+//! `sum_to(shape)` sums over the axes that broadcasting from `shape` would repeat: leading axes that
+//! `shape` lacks disappear, and axes of size 1 are kept.
 //!
 //! ```
 //! # use retrograd::prelude::*;
 //! let x = Var::leaf(Tensor::from([[10.0f32], [20.0], [30.0]]));
 //! let y = Var::leaf(Tensor::from([1.0f32, 2.0, 3.0, 4.0]));
 //! let grads = (&x + &y).sum(..).backward();
-//! assert_eq!(grads.get(&x).unwrap().to_vec(), [4.0; 3]); // each element was read four times
+//! assert_eq!(grads.get(&x).unwrap().to_vec(), [4.0; 3]); // each was read four times
 //! assert_eq!(grads.get(&y).unwrap().to_vec(), [3.0; 4]); // each was read three times
 //! assert_eq!(*grads.get(&x).unwrap().shape(), [3, 1]); // the shape of the input
 //! ```
 //!
-//! In this library no rule sums. A rule returns the gradient with the shape of the *result*, and the engine applies `sum_to`
-//! if that is not the shape of the input (`Engine::run`; see [the engine](super::engine)). Thus the rule of `mul` is one
-//! line, and it is right for all shapes:
+//! In this library no rule sums. A rule returns the gradient with the shape of the *result*, and the
+//! engine applies `sum_to` if that is not the shape of the input (`Engine::run`; see [the
+//! engine](super::engine)). Thus the rule of `mul` is one line, and it is right for all shapes:
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -85,7 +88,9 @@
 //! fn mul(a: &Var<f64>, b: &Var<f64>) -> Var<f64> {
 //!     Var::from_op("my_mul", a.value() * b.value(), [a, b], |[a, b]| {
 //!         let (a, b) = (a.save(), b.save());
-//!         move |cx, g| InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))
+//!         move |cx, g| {
+//!             InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))
+//!         }
 //!     })
 //! }
 //!
@@ -97,14 +102,16 @@
 //!
 //! # Three places where it matters
 //!
-//! **The bias of a linear layer** is added to every row of a batch. Its gradient is the sum over the batch: a bias of shape
-//! `[16]` and a batch of 64 rows give a gradient of shape `[16]`, the sum of 64 rows.
+//! **The bias of a linear layer** is added to every row of a batch. Its gradient is the sum over the
+//! batch: a bias of shape `[16]` and a batch of 64 rows give a gradient of shape `[16]`, the sum of 64
+//! rows.
 //!
-//! **Means over a batch.** The loss is usually a mean, so each row's gradient has a factor `1/64`, and the sum over the batch makes the
-//! gradient of the bias independent of the batch size.
+//! **Means over a batch.** The loss is usually a mean, so each row's gradient has a factor `1/64`, and
+//! the sum over the batch makes the gradient of the bias independent of the batch size.
 //!
-//! **Targets of the wrong shape.** Predictions `[N, 1]` minus targets `[N]` is `[N, N]`: all pairs. The mean of its squares is a number,
-//! and training runs, towards the mean of the targets. `mse_loss` therefore refuses operands of different shapes:
+//! **Targets of the wrong shape.** Predictions `[N, 1]` minus targets `[N]` is `[N, N]`: all pairs. The
+//! mean of its squares is a number, and training runs, towards the mean of the targets. `mse_loss`
+//! therefore refuses operands of different shapes:
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -112,15 +119,18 @@
 //! let target = Var::constant(Tensor::from([1.0f64, 2.0, 3.0]));
 //! let wrong = (&prediction - &target).square().mean(..);
 //! assert!((wrong.item() - 4.0 / 3.0).abs() < 1e-15); // and the prediction is perfect
-//! let refused = std::panic::catch_unwind(|| prediction.mse_loss(&target, Reduction::Mean));
+//! let refused =
+//!     std::panic::catch_unwind(|| prediction.mse_loss(&target, Reduction::Mean));
 //! assert!(refused.is_err());
 //! ```
 //!
 //! # Reductions that are not linear
 //!
-//! The maximum copies one element of each row, so its gradient goes to that element only. Where several are equal, the derivative does not
-//! exist; [`conventions`](crate::conventions) says which element gets it. A mean is a sum divided by the number of elements, so is its rule. For the
-//! variance `v = Σ (xᵢ - m)² / n` with the mean `m`, the rule is `2 (xᵢ - m) / n · g`. The term by way of `m` is 0: `∂v/∂m = -2 Σ (xᵢ - m) / n = 0`.
+//! The maximum copies one element of each row, so its gradient goes to that element only. Where several
+//! are equal, the derivative does not exist; [`conventions`](crate::conventions) says which element
+//! gets it. A mean is a sum divided by the number of elements, so is its rule. For the variance
+//! `v = Σ (xᵢ - m)² / n` with the mean `m`, the rule is `2 (xᵢ - m) / n · g`. The term by way of `m` is
+//! 0: `∂v/∂m = -2 Σ (xᵢ - m) / n = 0`.
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -134,14 +144,16 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/broadcasting.rs`; `cargo test --test book broadcasting` runs them.
+//! The solutions are tests in `tests/book/broadcasting.rs`; `cargo test --test book broadcasting` runs
+//! them.
 //!
 //! 1. Write `sum_to` with `sum` and `sum_keepdim` only. (`sum_to_by_hand`)
-//! 2. Compute all distances between 5 points and 3 points in the plane, `[5, 3]`, by broadcasting, and check the gradient.
-//!    (`pairwise_distances`)
+//! 2. Compute all distances between 5 points and 3 points in the plane, `[5, 3]`, by broadcasting, and
+//!    check the gradient. (`pairwise_distances`)
 //! 3. What is the gradient of a bias that is added to a batch of 0 rows? (`no_rows`)
-//! 4. The gradient of `x.max(1)`, for a matrix, as a formula with `one_hot`. (`gradient_of_the_maximum`)
-//! 5. Show that subtracting the mean of each row and its backward rule are the same map. What is such a map called?
-//!    (`centring_is_its_own_adjoint`)
+//! 4. The gradient of `x.max(1)`, for a matrix, as a formula with `one_hot`.
+//!    (`gradient_of_the_maximum`)
+//! 5. Show that subtracting the mean of each row and its backward rule are the same map. What is such a
+//!    map called? (`centring_is_its_own_adjoint`)
 //!
 //! Next: [numerically safe softmax](super::softmax).

@@ -1,40 +1,43 @@
-//! 3. The chain rule on a graph: how derivatives of many inputs are computed in one pass.
+//! Chapter 3: The chain rule on a graph: how derivatives of many inputs are computed in one pass.
 //!
 //! # Derivatives of one number
 //!
-//! The derivative of `f` at `x` is the number `f'(x)` for which `f(x + h) ≈ f(x) + f'(x) · h` with an error
-//! that vanishes faster than `h`. For a function of functions, `y = f(g(x))`, the *chain rule* says
+//! The derivative of `f` at `x` is the number `f'(x)` for which `f(x + h) ≈ f(x) + f'(x) · h` with an
+//! error that vanishes faster than `h`. For a function of functions, `y = f(g(x))`, the *chain rule*
+//! says
 //!
 //! ```text
 //! dy/dx = f'(g(x)) · g'(x)
 //! ```
 //!
-//! A program computes a result by a sequence of elementary operations: `+`, `·`, `exp`, a matrix product.
-//! Derivatives of these are known. *Automatic differentiation* applies the chain rule to the sequence. The result is
-//! the derivative of what the program computed, up to rounding. It is not an approximation by finite
-//! differences, and not a formula as a computer algebra system derives it.
+//! A program computes a result by a sequence of elementary operations: `+`, `·`, `exp`, a matrix
+//! product. Derivatives of these are known. *Automatic differentiation* applies the chain rule to the
+//! sequence. The result is the derivative of what the program computed, up to rounding. It is not an
+//! approximation by finite differences, and not a formula as a computer algebra system derives it.
 //!
 //! # The graph
 //!
-//! Let `y = (a · b + c)²` with `a = 2`, `b = 3`, `c = -4`. The steps are `u = a · b`, `v = u + c` and `y = v²`. Each is a node
-//! of a graph, with an edge from each of its inputs, and each edge has a partial derivative:
+//! Let `y = (a · b + c)²` with `a = 2`, `b = 3`, `c = -4`. The steps are `u = a · b`, `v = u + c` and
+//! `y = v²`. Each is a node of a graph, with an edge from each of its inputs, and each edge has a
+//! partial derivative:
 //!
 #![doc = include_str!("../../docs/figures/chain.svg")]
 //!
-//! The derivative of `y` with respect to any node is **the sum over all paths from that node to `y` of the product
-//! of the partial derivatives on the path**. From `a` there is one path: `b · 1 · 2v = 3 · 1 · 4 = 12`. If `a` were used twice,
-//! there would be two paths, and their products would be added.
+//! The derivative of `y` with respect to any node is **the sum over all paths from that node to `y` of
+//! the product of the partial derivatives on the path**. From `a` there is one path:
+//! `b · 1 · 2v = 3 · 1 · 4 = 12`. If `a` were used twice, there would be two paths, and their products
+//! would be added.
 //!
-//! There can be very many paths. Written recursively from the result, with `ḡ(n)` for `∂y/∂n`, no path is
-//! followed twice:
+//! There can be very many paths. Written recursively from the result, with `ḡ(n)` for `∂y/∂n`, no path
+//! is followed twice:
 //!
 //! ```text
 //! ḡ(y) = 1
 //! ḡ(n) = Σ over all uses m of n:  ḡ(m) · ∂m/∂n
 //! ```
 //!
-//! That is *reverse mode*. It visits each edge once, beginning at `y`. The chapter on
-//! [the order](super::order) is about the condition that `ḡ(m)` must be complete before it is used.
+//! That is *reverse mode*. It visits each edge once, beginning at `y`. The chapter on [the
+//! order](super::order) is about the condition that `ḡ(m)` must be complete before it is used.
 //!
 //! ```
 //! use retrograd::prelude::*;
@@ -44,16 +47,20 @@
 //! let u = &a * &b;
 //! let v = &u + &c;
 //! let y = v.square();
-//! let grads = Backprop::from(&y).keep(&u).keep(&v).run(); // keeps gradients of other than leaves
+//! // Leaves have gradients in any case; of other variables they are kept on request.
+//! let grads = Backprop::from(&y).keep(&u).keep(&v).run();
 //! let grad = |x: &Var<f64>| grads.get(x).unwrap().item();
-//! assert_eq!([grad(&v), grad(&u), grad(&c), grad(&a), grad(&b)], [4.0, 4.0, 4.0, 12.0, 8.0]);
+//! assert_eq!(
+//!     [grad(&v), grad(&u), grad(&c), grad(&a), grad(&b)],
+//!     [4.0, 4.0, 4.0, 12.0, 8.0]
+//! );
 //! ```
 //!
 //! # Forward or backward
 //!
-//! The same products can be computed from the other end. *Forward mode* computes for each node the derivative with
-//! respect to one input, together with its value. A number and its derivative are a *dual number*, `x + x' ε`
-//! with `ε² = 0`:
+//! The same products can be computed from the other end. *Forward mode* computes for each node the
+//! derivative with respect to one input, together with its value. A number and its derivative are a
+//! *dual number*, `x + x' ε` with `ε² = 0`:
 //!
 //! ```
 //! use std::ops::{Add, Mul};
@@ -87,17 +94,20 @@
 //! assert_eq!([slope(0), slope(1), slope(2)], [12.0, 8.0, 4.0]);
 //! ```
 //!
-//! A forward pass gives the derivatives of all outputs with respect to one input direction. A backward pass gives the
-//! derivatives of one output with respect to all inputs. A loss is one number, and a model has millions of
-//! parameters: one backward pass replaces millions of forward passes. What it costs is memory, because the
-//! values that the rules need must be kept until the backward pass arrives.
+//! A forward pass gives the derivatives of all outputs with respect to one input direction. A backward
+//! pass gives the derivatives of one output with respect to all inputs. A loss is one number, and a
+//! model has millions of parameters: one backward pass replaces millions of forward passes. What it
+//! costs is memory, because the values that the rules need must be kept until the backward pass
+//! arrives.
 //!
 //! # Tensors: vector-Jacobian products
 //!
-//! For a function from `n` to `m` numbers the derivative is the *Jacobian*, the matrix `J[i, j] = ∂yᵢ/∂xⱼ`. The chain rule is
-//! then a product of matrices, and reverse mode multiplies from the left: a row vector `ȳ` (the *cotangent*, `∂L/∂y`) times
-//! `J` is the row vector `x̄ = ∂L/∂x`. Only this product is needed, the *vector-Jacobian product* (VJP), never `J` itself. For
-//! `y = exp(x)` of a million elements the Jacobian is a diagonal matrix with 10¹² entries, and the VJP is `ȳ · y`, elementwise.
+//! For a function from `n` to `m` numbers the derivative is the *Jacobian*, the matrix
+//! `J[i, j] = ∂yᵢ/∂xⱼ`. The chain rule is then a product of matrices, and reverse mode multiplies from
+//! the left: a row vector `ȳ` (the *cotangent*, `∂L/∂y`) times `J` is the row vector `x̄ = ∂L/∂x`. Only
+//! this product is needed, the *vector-Jacobian product* (VJP), never `J` itself. For `y = exp(x)` of a
+//! million elements the Jacobian is a diagonal matrix with 10¹² entries, and the VJP is `ȳ · y`,
+//! elementwise.
 //!
 //! For the matrix product `C = A B`, with `L` a function of `C` and `G = ∂L/∂C`:
 //!
@@ -122,9 +132,10 @@
 //!
 //! # Checking a derivative
 //!
-//! A wrong rule raises no error: training just works less well. So rules are compared with finite differences. The central
-//! difference `(f(x + h) - f(x - h)) / 2h` has two errors. The *truncation error* is about `h² · f'''(x) / 6`. The *rounding error* of
-//! `f` is about `ε · |f|`, with `ε = 2⁻⁵³` in `f64`, and the division by `2h` enlarges it. The sum of both is smallest near
+//! A wrong rule raises no error: training just works less well. So rules are compared with finite
+//! differences. The central difference `(f(x + h) - f(x - h)) / 2h` has two errors. The *truncation
+//! error* is about `h² · f'''(x) / 6`. The *rounding error* of `f` is about `ε · |f|`, with `ε = 2⁻⁵³`
+//! in `f64`, and the division by `2h` enlarges it. The sum of both is smallest near
 //! `h = ∛ε ≈ 5 · 10⁻⁶`. A smaller `h` is worse:
 //!
 //! ```
@@ -136,8 +147,8 @@
 //! assert!(errors[3] > 1e-9 && errors[4] > 1e-6); // rounding
 //! ```
 //!
-//! In `f32` the best difference has an error of about 10⁻⁵, which hides many mistakes. `gradcheck` therefore requires `f64`.
-//! It finds a wrong factor at once:
+//! In `f32` the best difference has an error of about 10⁻⁵, which hides many mistakes. `gradcheck`
+//! therefore requires `f64`. It finds a wrong factor at once:
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -159,14 +170,17 @@
 //!
 //! # Exercises
 //!
-//! The solutions are tests in `tests/book/chain_rule.rs`; `cargo test --test book chain_rule` runs them.
+//! The solutions are tests in `tests/book/chain_rule.rs`; `cargo test --test book chain_rule` runs
+//! them.
 //!
-//! 1. `y = x · x · x` by two multiplications has three paths from `x`. List their products at `x = 2`, and compare the sum
-//!    with the engine's derivative. (`sum_over_paths`)
+//! 1. `y = x · x · x` by two multiplications has three paths from `x`. List their products at `x = 2`,
+//!    and compare the sum with the engine's derivative. (`sum_over_paths`)
 //! 2. Derive the VJP of `y = x / ‖x‖`, and check it. (`unit_vector`)
-//! 3. Give `Dual` a division and an exponential function, and compute the derivative of the sigmoid. (`dual_sigmoid`)
-//! 4. A chain of `k` matrix products maps `n` inputs to one output, through vectors of length `n`. How many multiplications
-//!    does the derivative take in either mode? (`cost_of_both_modes`)
-//! 5. Compute the second derivative of `exp(x²)` by differentiating the gradient. (`gradient_of_a_gradient`)
+//! 3. Give `Dual` a division and an exponential function, and compute the derivative of the sigmoid.
+//!    (`dual_sigmoid`)
+//! 4. A chain of `k` matrix products maps `n` inputs to one output, through vectors of length `n`. How
+//!    many multiplications does the derivative take in either mode? (`cost_of_both_modes`)
+//! 5. Compute the second derivative of `exp(x²)` by differentiating the gradient.
+//!    (`gradient_of_a_gradient`)
 //!
 //! Next: [the engine](super::engine).

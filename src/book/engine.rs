@@ -1,15 +1,17 @@
-//! 4. The engine, line by line: reverse mode on tensors in a hundred lines.
+//! Chapter 4: The engine, line by line: reverse mode on tensors in a hundred lines.
 //!
-//! This chapter builds an engine as that of `autograd/src/engine.rs`, without what a library needs in addition. Then it
-//! compares the two. All listings of the chapter are one program: each can use the ones before it.
+//! This chapter builds an engine as that of `autograd/src/engine.rs`, without what a library needs in
+//! addition. Then it compares the two. All listings of the chapter are one program: each can use the
+//! ones before it.
 //!
 //! # 1. The graph
 //!
-//! A *variable* is a tensor with an *edge*, which says where its gradient goes. A *constant* has no gradient. A *leaf* is
-//! an input whose gradient is wanted. Everything else was computed by an operation, which is a *node*. A node does not
-//! store its own value. It stores what the backward pass needs: the edges of its inputs, and a *rule*, a closure that
-//! turns the gradient of the output into those of the inputs. What the rule must remember, it captures; these are the
-//! *saved tensors*. A clone of a tensor shares its storage, so saving costs no copy.
+//! A *variable* is a tensor with an *edge*, which says where its gradient goes. A *constant* has no
+//! gradient. A *leaf* is an input whose gradient is wanted. Everything else was computed by an
+//! operation, which is a *node*. A node does not store its own value. It stores what the backward pass
+//! needs: the edges of its inputs, and a *rule*, a closure that turns the gradient of the output into
+//! those of the inputs. What the rule must remember, it captures; these are the *saved tensors*. A
+//! clone of a tensor shares its storage, so saving costs no copy.
 //!
 //! ```
 #![doc = include_str!("listings/engine_graph.rs")]
@@ -28,18 +30,18 @@
 //!
 //! Three decisions are worth a closer look:
 //!
-//! - **Operations on constants are not recorded** (`from_op`, first lines). The graph has only what a gradient can reach.
-//!   A forward pass on constants builds nothing, which is what `no_grad` is for.
-//! - **Nodes point to their inputs only.** A node is kept alive by what was computed from it. When the last
-//!   variable is dropped, so is the whole graph. Pointers in both directions would be cycles, which reference
-//!   counting never frees.
-//! - **The id is given at creation.** An operation is created after its inputs, so its id is larger than theirs. That
-//!   replaces a topological sort.
+//! - **Operations on constants are not recorded** (`from_op`, first lines). The graph has only what a
+//!   gradient can reach. A forward pass on constants builds nothing, which is what `no_grad` is for.
+//! - **Nodes point to their inputs only.** A node is kept alive by what was computed from it. When the
+//!   last variable is dropped, so is the whole graph. Pointers in both directions would be cycles,
+//!   which reference counting never frees.
+//! - **The id is given at creation.** An operation is created after its inputs, so its id is larger
+//!   than theirs. That replaces a topological sort.
 //!
 //! # 2. The pass
 //!
-//! The pass holds a map from ids to operations that have received a gradient, with the sum so far. It takes out the
-//! one with the **largest id**, applies its rule, and adds the results to the inputs:
+//! The pass holds a map from ids to operations that have received a gradient, with the sum so far. It
+//! takes out the one with the **largest id**, applies its rule, and adds the results to the inputs:
 //!
 //! ```
 //! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/book/listings/engine_graph.rs"));
@@ -52,13 +54,14 @@
 //! # }
 //! ```
 //!
-//! Why this is correct: let `n` be the operation with the largest pending id. Every operation that uses an output of `n` has a
-//! larger id. If it was reached at all, it has been processed already, because larger ids are taken out first, and
-//! processing adds only smaller ids. So the gradient of `n` is complete when `n` is processed, and each operation is processed
-//! once. There is no recursion, so a chain of a million operations does not overflow the stack.
+//! Why this is correct: let `n` be the operation with the largest pending id. Every operation that uses
+//! an output of `n` has a larger id. If it was reached at all, it has been processed already, because
+//! larger ids are taken out first, and processing adds only smaller ids. So the gradient of `n` is
+//! complete when `n` is processed, and each operation is processed once. There is no recursion, so a
+//! chain of a million operations does not overflow the stack.
 //!
-//! `sum_to` is the adjoint of [broadcasting](super::broadcasting): if an operand was repeated, its gradient is the sum over the
-//! repetitions. It is done here, once, so no rule has to do it.
+//! `sum_to` is the adjoint of [broadcasting](super::broadcasting): if an operand was repeated, its
+//! gradient is the sum over the repetitions. It is done here, once, so no rule has to do it.
 //!
 //! # 3. It computes gradients
 //!
@@ -74,7 +77,8 @@
 //!
 //!     // The same with the library.
 //!     use retrograd::autograd::Var as LibraryVar;
-//!     let (w2, b2) = (LibraryVar::leaf(w.value.clone()), LibraryVar::leaf(b.value.clone()));
+//!     let leaf = |x: &Var| LibraryVar::leaf(x.value.clone());
+//!     let (w2, b2) = (leaf(&w), leaf(&b));
 //!     let x2 = LibraryVar::constant(x.value.clone());
 //!     let theirs = (x2.matmul(&w2) + &b2).tanh().sum(..).backward();
 //!     for (mine, theirs) in mine.values().zip([theirs.get(&w2), theirs.get(&b2)]) {
@@ -89,8 +93,8 @@
 //!
 //! # 4. What the library's engine does in addition
 //!
-//! Open `autograd/src/engine.rs` beside this page. `Engine`, `run` and `propagate` are there, with the same
-//! loop. What is different:
+//! Open `autograd/src/engine.rs` beside this page. `Engine`, `run` and `propagate` are there, with the
+//! same loop. What is different:
 //!
 //! | there | here | why |
 //! |---|---|---|
@@ -104,16 +108,18 @@
 //! | `run_each` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
 //! | `impl Drop for Node`, in `graph.rs` | the compiler's | dropping a long chain recursively would overflow the stack |
 //!
-//! `propagate` adds in place (`add_assign`) if nobody else holds the gradient. If it is shared, the addition copies
-//! first. The rule of `add` above relies on that: both inputs receive clones of one tensor.
+//! `propagate` adds in place (`add_assign`) if nobody else holds the gradient. If it is shared, the
+//! addition copies first. The rule of `add` above relies on that: both inputs receive clones of one
+//! tensor.
 //!
 //! # 5. Second order
 //!
-//! The rules above compute with tensors, so the result of the pass has no graph. If the rules compute with
-//! *variables* instead, the backward pass records itself, and its results can be differentiated like any other
-//! variable. That is all that higher derivatives need. In `examples/scalar.rs` the pass is generic over its numbers, and the same
-//! code does both. In the library, a rule receives a [`Cx`](crate::autograd::Cx): `cx.input(&x)` is a constant in an ordinary pass
-//! and the connected variable in a recorded one.
+//! The rules above compute with tensors, so the result of the pass has no graph. If the rules compute
+//! with *variables* instead, the backward pass records itself, and its results can be differentiated
+//! like any other variable. That is all that higher derivatives need. In `examples/scalar.rs` the pass
+//! is generic over its numbers, and the same code does both. In the library, a rule receives a
+//! [`Cx`](crate::autograd::Cx): `cx.input(&x)` is a constant in an ordinary pass and the connected
+//! variable in a recorded one.
 //!
 //! ```
 //! use retrograd::prelude::*;
@@ -127,18 +133,21 @@
 //! assert!(y.backward().get(&x).is_some()); // y.backward() returns plain tensors
 //! ```
 //!
-//! A fused operation, such as layer norm, has a backward kernel written by hand, which cannot be recorded. It therefore has a
-//! *definition* in ordinary operations, and a recorded pass differentiates the definition (`through_definition`).
+//! A fused operation, such as layer norm, has a backward kernel written by hand, which cannot be
+//! recorded. It therefore has a *definition* in ordinary operations, and a recorded pass differentiates
+//! the definition (`through_definition`).
 //!
 //! # Exercises
 //!
 //! The solutions are tests in `tests/book/engine.rs`; `cargo test --test book engine` runs them.
 //!
-//! 1. Give the small engine `exp` and a division. Which values does each rule save? (`exp_and_division`)
+//! 1. Give the small engine `exp` and a division. Which values does each rule save?
+//!    (`exp_and_division`)
 //! 2. Count how often each rule is called in `y = x + x; z = y · y`. (`each_rule_once`)
-//! 3. Replace `pop_last` by `pop_first`. Find a graph in which a rule is then called twice. Is the gradient wrong?
-//!    (`smallest_id_first`)
-//! 4. Show that a second `backward()` on the same graph is an error, and how it is avoided. (`saved_tensors_are_freed`)
+//! 3. Replace `pop_last` by `pop_first`. Find a graph in which a rule is then called twice. Is the
+//!    gradient wrong? (`smallest_id_first`)
+//! 4. Show that a second `backward()` on the same graph is an error, and how it is avoided.
+//!    (`saved_tensors_are_freed`)
 //! 5. How many operations does the graph of `x.exp().detach() * &x` have? (`detach_cuts_the_graph`)
 //!
 //! Next: [why topological order](super::order).

@@ -1,21 +1,24 @@
-//! 12. Extending: an operation, an attention and a kernel of your own.
+//! Chapter 12: Extending: an operation, an attention and a kernel of your own.
 //!
-//! All that the library's own operations use is public. This chapter adds one of each kind in a program; `CONTRIBUTING.md` and `ARCHITECTURE.md` say what is needed in addition for a part of the library: rows
-//! of test tables.
+//! All that the library's own operations use is public. This chapter adds one of each kind in a
+//! program; `CONTRIBUTING.md` and `ARCHITECTURE.md` say what is needed in addition for a part of the
+//! library: rows of test tables.
 //!
 //! # A pointwise operation
 //!
-//! A function of one number, elementwise, has a formula `f` and a vector-Jacobian product `vjp`. Both are written in an [`Algebra`](crate::tensor::simd::Algebra), not on `f32`. So the same lines are
-//! compiled for each instruction set, evaluated on dual numbers in tests, recorded on variables for second derivatives, and printed as text. Here is the *squareplus*, `(x + √(x² + 4)) / 2`, a smooth ReLU
-//! (Barron 2021, arXiv 2112.11687). With the output `y`, its derivative is `y / √(x² + 4)`.
+//! A function of one number, elementwise, has a formula `f` and a vector-Jacobian product `vjp`. Both
+//! are written in an [`Algebra`](crate::tensor::simd::Algebra), not on `f32`. So the same lines are
+//! compiled for each instruction set, evaluated on dual numbers in tests, recorded on variables for
+//! second derivatives, and printed as text. Here is the *squareplus*, `(x + √(x² + 4)) / 2`, a smooth
+//! ReLU (Barron 2021, arXiv 2112.11687). With the output `y`, its derivative is `y / √(x² + 4)`.
 //!
 //! ```
 //! use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
 //! use retrograd::prelude::*;
+//! use retrograd::tensor::Real;
 //! use retrograd::tensor::cost::Cost;
 //! use retrograd::tensor::ops::formula::Formula;
 //! use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
-//! use retrograd::tensor::Real;
 //! use retrograd::tensor::simd::Algebra;
 //!
 //! #[derive(Clone, Copy, Debug)]
@@ -49,10 +52,13 @@
 //!
 //! # Any operation
 //!
-//! [`Var::from_op`](crate::autograd::Var::from_op) takes a name, a value, the inputs, and a closure that makes the rule. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved input as a
-//! variable. The rule names the input of each gradient, so a gradient that is not needed is not computed.
+//! [`Var::from_op`](crate::autograd::Var::from_op) takes a name, a value, the inputs, and a closure
+//! that makes the rule. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved
+//! input as a variable. The rule names the input of each gradient, so a gradient that is not needed is
+//! not computed.
 //!
-//! The example normalises rows to length 1, `y = x / ‖x‖`, with the rule `(g - y · Σ(g ∘ y)) / ‖x‖` of [an exercise](super::chain_rule):
+//! The example normalises rows to length 1, `y = x / ‖x‖`, with the rule `(g - y · Σ(g ∘ y)) / ‖x‖` of
+//! [an exercise](super::chain_rule):
 //!
 //! ```
 //! use retrograd::autograd::InputGrads;
@@ -81,11 +87,14 @@
 //! assert!(gradgradcheck(|v| unit_rows(&v[0]), &x, &Check::default()).is_ok());
 //! ```
 //!
-//! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the kernel, and a definition in ordinary operations, which a recorded pass differentiates.
+//! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the
+//! kernel, and a definition in ordinary operations, which a recorded pass differentiates.
 //!
 //! # A module
 //!
-//! A module is a struct with [`Param`](crate::nn::Param)s and a `visit` that names each. From `visit` follow the list of parameters, state dicts, checkpoints and optimisers. If it omits a parameter, `check_module` says which:
+//! A module is a struct with [`Param`](crate::nn::Param)s and a `visit` that names each. From `visit`
+//! follow the list of parameters, state dicts, checkpoints and optimisers. If it omits a parameter,
+//! `check_module` says which:
 //!
 //! ```
 //! use retrograd::nn::Param;
@@ -100,7 +109,10 @@
 //!
 //! impl Affine {
 //!     fn new(width: usize) -> Affine {
-//!         Affine { scale: Param::new(Tensor::ones([width])), shift: Param::new(Tensor::zeros([width])) }
+//!         Affine {
+//!             scale: Param::new(Tensor::ones([width])),
+//!             shift: Param::new(Tensor::zeros([width])),
+//!         }
 //!     }
 //!     fn forward(&self, x: &Var<f64>) -> Var<f64> {
 //!         x * &self.scale.to_var() + &self.shift.to_var()
@@ -120,7 +132,8 @@
 //!
 //! # An attention
 //!
-//! A variant that changes scores or masks only is a [`Spec`](crate::nn::attention::Spec). This mask lets each token see the tokens before it at distances that are powers of two, and itself:
+//! A variant that changes scores or masks only is a [`Spec`](crate::nn::attention::Spec). This mask
+//! lets each token see the tokens before it at distances that are powers of two, and itself:
 //!
 //! ```
 //! use retrograd::nn::attention::{At, Mask, Spec, attend};
@@ -135,16 +148,21 @@
 //! let (q, k, v) = (x(), x(), x());
 //! let y = attend(&q, &k, &v, &Spec::new().mask(powers));
 //! let g = y.i(8).sum(..).backward();
-//! let seen: Vec<bool> = g.get(&v).unwrap().sum(1).to_vec().iter().map(|&g| g != 0.0).collect();
-//! assert_eq!(seen, [true, false, false, false, true, false, true, true, true]); // distances 8 4 2 1 0
+//! let seen: Vec<bool> =
+//!     g.get(&v).unwrap().sum(1).to_vec().iter().map(|&g| g != 0.0).collect();
+//! // Distances 8, 4, 2, 1 and 0.
+//! assert_eq!(seen, [true, false, false, false, true, false, true, true, true]);
 //! ```
 //!
-//! A variant with parameters is a module. `Projections` has what most variants share, and `Incremental` derives the forward pass and generation with a cache from one method. Here the scores are multiplied by a learned
-//! temperature:
+//! A variant with parameters is a module. `Projections` has what most variants share, and `Incremental`
+//! derives the forward pass and generation with a cache from one method. Here the scores are multiplied
+//! by a learned temperature:
 //!
 //! ```
 //! use retrograd::nn::Param;
-//! use retrograd::nn::attention::{HeadSizes, Incremental, KvCache, Past, Projections, Spec, attend};
+//! use retrograd::nn::attention::{
+//!     HeadSizes, Incremental, KvCache, Past, Projections, Spec, attend,
+//! };
 //! use retrograd::prelude::*;
 //!
 //! struct Tempered {
@@ -160,7 +178,13 @@
 //! }
 //!
 //! impl Incremental<f64> for Tempered {
-//!     fn run(&self, x: &Var<f64>, spec: &Spec<f64>, past: &mut Past<'_, f64>, pass: &mut Pass) -> Var<f64> {
+//!     fn run(
+//!         &self,
+//!         x: &Var<f64>,
+//!         spec: &Spec<f64>,
+//!         past: &mut Past<'_, f64>,
+//!         pass: &mut Pass,
+//!     ) -> Var<f64> {
 //!         let [q, k, v] = self.projections.qkv(x, past, pass);
 //!         let spec = self.projections.with_dropout(spec, pass);
 //!         let heads = attend(&(q * &self.temperature.to_var()), &k, &v, &spec);
@@ -175,20 +199,22 @@
 //! let (spec, pass) = (Spec::new().causal(), &mut Pass::eval());
 //! let whole = layer.forward(&x, &spec, pass);
 //! // In two parts, with a cache: the same numbers.
-//! let mut cache = KvCache::new();
-//! let first = layer.forward_cached(&x.narrow(1, 0, 4), &spec, &mut cache, pass);
-//! let second = layer.forward_cached(&x.narrow(1, 4, 2), &spec, &mut cache, pass);
+//! let mut cache = KvCache::new(6); // room for 6 tokens
+//! let first = layer.forward_cached(&x.narrow(1, 0, 4), &spec, &mut cache);
+//! let second = layer.forward_cached(&x.narrow(1, 4, 2), &spec, &mut cache);
 //! let parts = Var::cat(&[&first, &second], 1);
-//! assert!((whole - &parts).value().abs().max(..).item() < 1e-14);
-//! assert!(parts.square().sum(..).backward().get(&layer.temperature).is_some());
+//! assert!((&whole - &parts).value().abs().max(..).item() < 1e-14);
+//! assert!(whole.square().sum(..).backward().get(&layer.temperature).is_some());
 //! ```
 //!
 //! The steps to a variant in the library, with its row of tests, are in `ARCHITECTURE.md`.
 //!
 //! # A kernel
 //!
-//! A kernel is a struct with its operands and a `run` that is generic over the vectors. `#[inline(always)]` is not a matter of taste: `run` must be inlined into the function that is compiled for the instruction set. This one
-//! computes the sum of absolute differences of two slices, with four sums, so that additions do not wait for each other:
+//! A kernel is a struct with its operands and a `run` that is generic over the vectors.
+//! `#[inline(always)]` is not a matter of taste: `run` must be inlined into the function that is
+//! compiled for the instruction set. This one computes the sum of absolute differences of two slices,
+//! with four sums, so that additions do not wait for each other:
 //!
 //! ```
 //! use retrograd::prelude::*;
@@ -217,7 +243,8 @@
 //! }
 //!
 //! let mut rng = Rng::new(1);
-//! let (x, y) = (Tensor::<f32>::randn([1003], &mut rng), Tensor::<f32>::randn([1003], &mut rng));
+//! let (x, y) =
+//!     (Tensor::<f32>::randn([1003], &mut rng), Tensor::<f32>::randn([1003], &mut rng));
 //! let distance = || f32::dispatch(level(), Distance(x.as_slice(), y.as_slice()));
 //! let wanted = (&x - &y).abs().sum(..).item();
 //! assert!((distance() - wanted).abs() < 1e-3);
@@ -225,14 +252,19 @@
 //! assert!((with_level(Level::Scalar, distance) - wanted).abs() < 1e-3);
 //! ```
 //!
-//! Then measure it as in [the chapter before](super::measuring): against the first version, and against the limit of the machine.
+//! Then measure it as in [the chapter before](super::measuring): against the first version, and against
+//! the limit of the machine.
 //!
 //! # Exercises
 //!
 //! The solutions are tests in `tests/book/extending.rs`; `cargo test --test book extending` runs them.
 //!
-//! 1. Write `Pointwise` for the Gaussian `exp(-x²)`. Why can it not save its output in place of its input? (`gaussian`)
-//! 2. A custom operation that is the identity forward and multiplies the gradient by -1 backward (*gradient reversal*). (`gradient_reversal`)
-//! 3. Straight-through rounding: `round` forward, identity backward. Why does `gradcheck` reject it? (`straight_through`)
+//! 1. Write `Pointwise` for the Gaussian `exp(-x²)`. Why can it not save its output in place of its
+//!    input? (`gaussian`)
+//! 2. A custom operation that is the identity forward and multiplies the gradient by -1 backward
+//!    (*gradient reversal*). (`gradient_reversal`)
+//! 3. Straight-through rounding: `round` forward, identity backward. Why does `gradcheck` reject it?
+//!    (`straight_through`)
 //! 4. A mask for text in lines: a token sees the tokens of its own line. (`lines_mask`)
-//! 5. Divide the work of `Distance` among threads with [`par::map`](crate::tensor::par::map), with the same bits for any number of threads. (`distance_in_parallel`)
+//! 5. Divide the work of `Distance` among threads with [`par::map`](crate::tensor::par::map), with the
+//!    same bits for any number of threads. (`distance_in_parallel`)

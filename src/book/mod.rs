@@ -1,9 +1,9 @@
-//! A guide from the first tensor to a fast kernel. Every listing is compiled and run as a test, and every
-//! figure is drawn by a command of this library.
+//! A guide from the first tensor to a fast kernel. Every listing is compiled and run as a test, and
+//! every figure is drawn by a command of this library.
 //!
-//! Who should read it: students of automatic differentiation, and programmers who want to know what happens inside such a
-//! library. Rust at the level of [the Rust book](https://doc.rust-lang.org/book/) is enough; derivatives of functions of one
-//! number are assumed.
+//! Who should read it: students of automatic differentiation, and programmers who want to know what
+//! happens inside such a library. Rust at the level of [the Rust book](https://doc.rust-lang.org/book/)
+//! is enough; derivatives of functions of one number are assumed.
 //!
 //! | chapter | question |
 //! |---|---|
@@ -20,14 +20,15 @@
 //! | 11. [Measuring](measuring) | When is a measured difference real? |
 //! | 12. [Extending](extending) | How are an operation, an attention and a kernel added? |
 //!
-//! Each chapter ends with exercises. The solutions are tests: `cargo test --test book` runs all of them, and they are in
-//! `tests/book`, one file for each chapter. The figures are files in `docs/figures`, which `cargo run --example figures` draws.
+//! Each chapter ends with exercises. The solutions are tests: `cargo test --test book` runs all of
+//! them, and they are in `tests/book`, one file for each chapter. The figures are files in
+//! `docs/figures`, which `cargo run --example figures` draws.
 //!
-//! Two programs accompany the book. `examples/scalar.rs` is reverse mode on single numbers, without a library.
-//! `examples/microgpt` trains a small GPT with it and, for comparison, with tensors.
+//! Two programs accompany the book. `examples/scalar.rs` is reverse mode on single numbers, without a
+//! library. `examples/microgpt` trains a small GPT with it and, for comparison, with tensors.
 //!
-//! Rules of the listings: `assert_eq!` in place of printed output, so that a test fails if a number in the book
-//! is wrong; `f64` where digits are compared; fixed seeds.
+//! Rules of the listings: `assert_eq!` in place of printed output, so that a test fails if a number in
+//! the book is wrong; `f64` where digits are compared; fixed seeds.
 
 pub mod attention;
 pub mod broadcasting;

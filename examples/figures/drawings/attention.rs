@@ -98,7 +98,7 @@ pub(crate) fn online() -> String {
     }
     for (t, (max, rescale, sum)) in steps.into_iter().enumerate() {
         let (from, to) = ((tile * t) as f64, (tile * (t + 1)) as f64);
-        plot.line(&mut svg, &[(from, max), (to, max)], ORANGE, false);
+        plot.line(&mut svg, &[(from, max), (to, max)], (ORANGE, 2.0));
         let x = plot.point((from + to) / 2.0, 0.0).0;
         svg.path(&[plot.point(to, -4.0), plot.point(to, 4.0)], (INK, 0.4), true);
         let color = if rescale < 1.0 { ORANGE } else { INK };

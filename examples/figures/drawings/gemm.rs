@@ -41,8 +41,8 @@ pub(crate) fn ladder() -> String {
     svg.text((20.0, 20.0), Anchor::Start, line("matmul"));
     svg.styled(((20.0, 38.0), Anchor::Start), (11.5, INK), line("limit"));
     let (left, width) = (140.0, 420.0);
-    let at = |rate: f64| left + width * rate.max(1.0).log10() / 3.0;
-    for tick in [1.0, 10.0, 100.0, 1000.0] {
+    let at = |rate: f64| left + width * (rate.max(0.1).log10() + 1.0) / 4.0;
+    for tick in [0.1, 1.0, 10.0, 100.0, 1000.0] {
         svg.area((at(tick) - 0.5, 52.0), (1.0, height - 88.0), (INK, 0.25));
         svg.styled(((at(tick), height - 18.0), Anchor::Middle), (11.5, INK), tick);
     }

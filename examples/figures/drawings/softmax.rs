@@ -5,7 +5,7 @@ use retrograd::prelude::*;
 
 /// The log-sum-exp of `[c, c + 1, c + 2]`, minus `c`, in f32: from its definition and by the library.
 pub(crate) fn overflow() -> String {
-    let mut svg = Svg::new(700.0, 300.0, "Log-sum-exp by its definition overflows beyond 88");
+    let mut svg = Svg::new(700.0, 305.0, "Log-sum-exp by its definition overflows beyond 88");
     let plot = Plot {
         at: (60.0, 40.0),
         size: (600.0, 200.0),
@@ -32,14 +32,21 @@ pub(crate) fn overflow() -> String {
     let above = is_finite(&naive[half..], &|i| i).expect("overflows");
     let below = is_finite(&naive[..half], &|i| half - 1 - i).expect("underflows");
     assert!(safe.len() == n && safe.iter().all(|p| p.1.is_finite()));
-    plot.line(&mut svg, &safe, BLUE, false);
-    plot.line(&mut svg, &naive, ORANGE, true);
+    for (from, to) in [(-120.0, below), (above, 120.0)] {
+        let ((x0, y0), (x1, y1)) = (plot.point(from, 4.0), plot.point(to, 0.0));
+        svg.area((x0, y0), (x1 - x0, y1 - y0), (ORANGE, 0.2));
+    }
+    plot.line(&mut svg, &naive, (ORANGE, 6.0));
+    plot.line(&mut svg, &safe, (BLUE, 2.0));
     let label = |svg: &mut Svg, x: f64, y: f64, color: &str, text: String| {
         svg.styled((plot.point(x, y), Anchor::Middle), (12.5, color), text);
     };
-    label(&mut svg, 0.0, 2.85, BLUE, "solid: max + ln Σ exp(x - max)".into());
-    label(&mut svg, 0.0, 1.7, ORANGE, "dashed: ln Σ exp(x)".into());
-    label(&mut svg, 104.0, 1.7, INK, format!("∞ from {above} on"));
-    label(&mut svg, -104.0, 0.4, INK, format!("-∞ up to {below}"));
+    label(&mut svg, 0.0, 2.85, BLUE, "narrow line: max + ln Σ exp(x - max)".into());
+    label(&mut svg, 0.0, 1.7, ORANGE, "wide line: ln Σ exp(x)".into());
+    label(&mut svg, (above + 120.0) / 2.0, 0.4, INK, "∞".into());
+    label(&mut svg, (below - 120.0) / 2.0, 0.4, INK, "-∞".into());
+    let range =
+        format!("shaded: ln Σ exp(x) is not finite, for c up to {below} and from {above} on");
+    svg.text((60.0, 292.0), Anchor::Start, range);
     svg.finish()
 }

@@ -202,12 +202,12 @@ impl Plot {
     }
 
     /// A line through the points that are finite and within the range of the first axis.
-    pub(crate) fn line(&self, svg: &mut Svg, points: &[(f64, f64)], color: &str, dashed: bool) {
+    pub(crate) fn line(&self, svg: &mut Svg, points: &[(f64, f64)], pen: (&str, f64)) {
         let finite = |p: &(f64, f64)| p.1.is_finite() && (!self.log || p.1 > 0.0);
         for run in points.split(|p| !finite(p)).filter(|run| !run.is_empty()) {
             let run: Vec<_> =
                 run.iter().map(|&(x, y)| self.point(x, y.clamp(self.y.0, self.y.1))).collect();
-            svg.path(&run, (color, 2.0), dashed);
+            svg.path(&run, pen, false);
         }
     }
 }

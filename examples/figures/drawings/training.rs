@@ -45,8 +45,8 @@ pub(crate) fn variance() -> String {
     for (i, (gain, color)) in [(1.0, ORANGE), (2.0, BLUE), (4.0, GREEN)].into_iter().enumerate() {
         let (activations, gradients) = root_mean_squares(gain);
         let points = |values: Vec<f64>| (0..).map(f64::from).zip(values).collect::<Vec<_>>();
-        plots[0].line(&mut svg, &points(activations), color, false);
-        plots[1].line(&mut svg, &points(gradients), color, false);
+        plots[0].line(&mut svg, &points(activations), (color, 2.0));
+        plots[1].line(&mut svg, &points(gradients), (color, 2.0));
         let x = 60.0 + 230.0 * i as f64;
         svg.path(&[(x, 306.0), (x + 24.0, 306.0)], (color, 2.5), false);
         svg.text((x + 32.0, 310.0), Anchor::Start, format!("variance of weights {gain} / fan-in"));
@@ -100,13 +100,17 @@ pub(crate) fn optimisers() -> String {
     ];
     let mut svg = Svg::new(760.0, 330.0, "Loss curves of SGD, SGD with momentum, AdamW and Muon");
     let plot =
-        Plot { at: (60.0, 40.0), size: (460.0, 230.0), x: (0.0, 300.0), y: (1e-6, 1.0), log: true };
+        Plot { at: (60.0, 40.0), size: (460.0, 230.0), x: (0.0, 300.0), y: (1e-5, 1.0), log: true };
     let xs = [0.0, 100.0, 200.0, 300.0];
-    plot.axes(&mut svg, (&xs, "step"), (&[1e-6, 1e-4, 1e-2, 1.0], "mean squared error"));
+    plot.axes(
+        &mut svg,
+        (&xs, "step"),
+        (&[1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "mean squared error"),
+    );
     for (i, (name, color, losses)) in curves.into_iter().enumerate() {
         let last = losses[losses.len() - 1];
         let points: Vec<_> = (0..).map(f64::from).zip(losses).collect();
-        plot.line(&mut svg, &points, color, false);
+        plot.line(&mut svg, &points, (color, 2.0));
         let y = 70.0 + 46.0 * i as f64;
         svg.path(&[(540.0, y - 4.0), (564.0, y - 4.0)], (color, 2.5), false);
         svg.text((572.0, y), Anchor::Start, name);
