@@ -87,7 +87,10 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
         (Vec::new(), 0)
     });
     if damaged > 0 {
-        notes.push(format!("{name}: {damaged} unreadable lines of looks.jsonl are left out; it may be of another version."));
+        notes.push(format!(
+            "{name}: {damaged} unreadable lines of looks.jsonl are left out; it may be of another \
+             version."
+        ));
     }
     let is_start = |line: &looks::Line| matches!(line, looks::Line::Start(_));
     if !lines.iter().any(is_start) {

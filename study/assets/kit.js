@@ -424,7 +424,7 @@ const kit = (() => {
   }
 
   // A matrix as colours. options: rows, columns, value(i, j), ramp, low, high (values at the ends), size
-  // (pixels of a cell; as wide as there is room without it), height (of a cell, if it is no square), label(i, j),
+  // (pixels of a cell; as wide as there is room without it), height (of a cell, if it is no square), stretch (to the whole width), label(i, j),
   // pick(i, j), at [i, j], name.
   function heatMap(options) {
     const { rows, columns } = options;
@@ -436,7 +436,7 @@ const kit = (() => {
       tall = options.height ?? size;
       const density = Math.min(devicePixelRatio || 1, 2);
       canvas.width = columns * size * density; canvas.height = rows * tall * density;
-      canvas.style.width = `${Math.min(columns * size, width)}px`;
+      canvas.style.width = options.stretch ? "100%" : `${Math.min(columns * size, width)}px`;
       canvas.style.height = `${rows * tall * (options.height ? 1 : Math.min(1, width / (columns * size)))}px`;
       const context = canvas.getContext("2d");
       context.scale(density, density);

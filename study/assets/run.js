@@ -168,7 +168,7 @@ const run = (() => {
   function overTime(data, names, value, { ramp, low, high, text, name, groups }) {
     const looks = data.looks.at, tall = groups ? Math.max(4, Math.ceil(16 / Math.max(1, ...groups.map(g => g[1])))) : 17;
     const map = kit.heatMap({
-      rows: names.length, columns: looks.length, height: tall, size: 9999, ramp, low, high, name,
+      rows: names.length, columns: looks.length, height: tall, size: 9999, stretch: true, ramp, low, high, name,
       value, label: (i, j) => `${names[i]}, step ${count(looks[j].step)}: ${text(i, j)}`,
       pick: (i, j) => kit.set({ look: looks[j].step }),
     });

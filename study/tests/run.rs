@@ -239,7 +239,11 @@ fn a_page_loads_itself_again_and_keeps_its_state() {
     let mut later = run("running", 90, 10, vec![2, 2]);
     later.status(RunStatus::Running { every: 1.0 });
     later.write(path).unwrap();
-    browser.until("a reload", "window.isOld === undefined && document.readyState === 'complete' && document.querySelector('.status') !== null");
+    browser.until(
+        "a reload",
+        "window.isOld === undefined && document.readyState === 'complete' && \
+         document.querySelector('.status') !== null",
+    );
     assert!(browser.text(".status").contains("Running: step 90 of 90"));
     assert_eq!(browser.evaluate(look), "3");
     let hash = browser.evaluate("location.hash");

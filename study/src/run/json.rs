@@ -89,12 +89,21 @@ impl RunPage {
         let (looks, mut left_out) = self.looks_json(size);
         if steps.is_reduced() {
             let each = points[0].last - points[0].first + 1;
-            left_out.insert(0, format!("Each point of a series stands for {each} steps: the line is their mean, and the band reaches from the least to the largest value."));
+            let text = format!(
+                "Each point of a series stands for {each} steps: the line is their mean, and the band reaches \
+                 from the least to the largest value."
+            );
+            left_out.insert(0, text);
         }
         let (events, hidden) = self.events_json();
         if hidden > 0 {
             left_out.push(format!("{hidden} events in the middle of the run are left out."));
         }
+        let levels = self.baselines.map(|b| {
+            json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })
+        });
+        let peaks = &self.peaks[self.peaks.len().saturating_sub(20)..];
+        let peaks: Value = peaks.iter().map(|p| json!([p.from, short(p.flops)])).collect();
         json!({
             "run": 1,
             "title": cut(&self.title, TEXT),
@@ -107,11 +116,11 @@ impl RunPage {
             "unit": self.unit,
             "facts": self.facts.iter().take(60).map(|(n, v)| [cut(n, 80), cut(v, TEXT)]).collect::<Vec<_>>(),
             "recipe": self.recipe_json(),
-            "levels": self.baselines.map(|b| json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })),
+            "levels": levels,
             "clip": self.clip,
             "clipped": column(&self.clipped.reduced(size.points), 0)["mean"],
             "flops": self.flops,
-            "peaks": self.peaks.iter().rev().take(20).rev().map(|p| json!([p.from, short(p.flops)])).collect::<Vec<_>>(),
+            "peaks": peaks,
             "series": {
                 "step": points.iter().map(|p| p.step()).collect::<Vec<_>>(),
                 "seconds": list(points.iter().map(|p| p.seconds())),

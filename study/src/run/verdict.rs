@@ -30,13 +30,14 @@ const ENOUGH: usize = 4;
 const CHANGE: f64 = 0.005;
 
 const DIVERGED: &str = "The learning rate counts as too high if the loss, a gradient or a weight was not finite, \
-    or if the smoothed batch loss is now more than 10 % above its lowest value and above the held-out loss of the first third \
-    of the evaluations.";
-const OVERFITTING: &str = "A run overfits since the evaluation with the lowest held-out loss if the held-out loss is \
-    now more than 0.5 % above that, at least two evaluations later, while the smoothed batch loss is lower now than then.";
-const TREND: &str = "With at least four evaluations after the first step: the held-out loss still falls if its lowest \
-    value in the last quarter of the evaluations is more than 0.5 % below the lowest one before; otherwise there is \
-    a plateau since the first evaluation that was within 0.5 % of the lowest loss.";
+    or if the smoothed batch loss is now more than 10 % above its lowest value and above the held-out losses of \
+    the first third of the evaluations.";
+const OVERFITTING: &str = "A run overfits since the evaluation with the lowest held-out loss if the held-out loss \
+    is now more than 0.5 % above that, at least two evaluations later, while the smoothed batch loss is lower now \
+    than then.";
+const TREND: &str = "With at least four evaluations after the first step: the held-out loss still falls if its \
+    lowest value in the last quarter of the evaluations is more than 0.5 % below the lowest one before; otherwise \
+    there is a plateau since the first evaluation that was within 0.5 % of the lowest loss.";
 const COUNTS: &str = "The held-out loss is compared with the horizontal lines of the chart of the loss: the first \
     evaluation from which on it stays below the line.";
 const CLIPPED: &str = "Clipping counts as frequent if more than half of the steps in the last quarter of the run \
@@ -74,7 +75,13 @@ impl Curves<'_> {
         let early = &self.held_out[..self.held_out.len().div_ceil(3)];
         let early = early.iter().map(|e| e.1).fold(f64::INFINITY, f64::min);
         let risen = now > lowest.1 + 0.1 * lowest.1.abs() && now > early;
-        risen.then(|| bad(&format!("The learning rate is probably too high: the batch loss has risen from {:.3} near step {} to {now:.3}.", lowest.1, lowest.0)))
+        let (step, low) = (count(lowest.0), lowest.1);
+        risen.then(|| {
+            bad(&format!(
+                "The learning rate is probably too high: the batch loss has risen from {low:.3} near step \
+                 {step} to {now:.3}."
+            ))
+        })
     }
 
     fn overfitting(&self) -> Option<Verdict> {
@@ -87,9 +94,12 @@ impl Curves<'_> {
             self.smoothed.get(at).or(self.smoothed.last()).map(|e| e.1)
         };
         let falls = self.smoothed.last()?.1 < batch(best.0)?;
+        let (step, low) = (count(best.0), best.1);
         (after >= 2 && now > best.1 + CHANGE * best.1.abs() && falls).then(|| Verdict {
             tone: "bad",
-            text: format!("The run overfits since step {}: the held-out loss was {:.3} there and is {now:.3} now.", best.0, best.1),
+            text: format!(
+                "The run overfits since step {step}: the held-out loss was {low:.3} there and is {now:.3} now."
+            ),
             rule: OVERFITTING,
         })
     }
@@ -112,9 +122,10 @@ impl Curves<'_> {
             return Verdict { tone: "good", text, rule: TREND };
         }
         let since = trained.iter().find(|e| e.1 <= best + CHANGE * best.abs());
-        let since = since.map_or(0, |e| e.0);
-        let text =
-            format!("Plateau since step {since}: the held-out loss is within 0.5 % of {best:.3}.");
+        let since = count(since.map_or(0, |e| e.0));
+        let text = format!(
+            "Plateau since step {since}: there the held-out loss came within 0.5 % of its lowest value, {best:.3}."
+        );
         Verdict { tone: "plain", text, rule: TREND }
     }
 
@@ -128,12 +139,13 @@ impl Curves<'_> {
         ];
         let Some((line, name)) = named.into_iter().find(|(line, _)| now < *line) else {
             let text = format!(
-                "The held-out loss of {now:.3} is not below that of blind guessing, {uniform:.3}: the model has learnt nothing yet."
+                "The held-out loss of {now:.3} is not below that of blind guessing, {uniform:.3}: the model has \
+                 learnt nothing yet."
             );
             return Some(Verdict { tone: "bad", text, rule: COUNTS });
         };
         let above = self.held_out.iter().rposition(|e| e.1 >= line);
-        let since = self.held_out[above.map_or(0, |i| i + 1)].0;
+        let since = count(self.held_out[above.map_or(0, |i| i + 1)].0);
         let text = format!(
             "Better than {name} since step {since}: {now:.3} against {line:.3} nats per token."
         );
@@ -144,6 +156,16 @@ impl Curves<'_> {
     fn trained(&self) -> &[(u64, f64)] {
         &self.held_out[self.held_out.partition_point(|e| e.0 == 0)..]
     }
+}
+
+/// A number of steps with a comma before every three digits.
+fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let comma = |(i, c): (usize, char)| {
+        let is_group = i > 0 && (digits.len() - i).is_multiple_of(3);
+        is_group.then_some(',').into_iter().chain([c])
+    };
+    digits.chars().enumerate().flat_map(comma).collect()
 }
 
 /// The first lowest point.
