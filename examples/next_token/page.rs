@@ -78,7 +78,6 @@ impl RunRecord {
         let (start, sentence, prompt) = about(run, text, corpus, args, (&earlier, peak));
         let is_new = log.is_empty();
         let mut lines = earlier;
-        let threads = retrograd::tensor::threads();
         let verb = if is_new { "The program started" } else { "The program started again" };
         let changed = run.history.changed_steps.last().filter(|c| c.at == run.step && !is_new);
         let changed = changed.map_or(String::new(), |c| {
@@ -87,11 +86,7 @@ impl RunRecord {
         let event = Event {
             step: run.step,
             kind: if is_new { "start" } else { "resume" }.into(),
-            text: format!(
-                "{verb}, on {} of {threads} threads ({}){changed}.",
-                processes(run),
-                peak.level
-            ),
+            text: format!("{verb}, on {} ({}){changed}.", processes(run), peak.level),
         };
         lines.extend([looks::Line::Start(start), looks::Line::Event(event)]);
         let page = restored(&folder.name(), &lines, log);
@@ -309,12 +304,12 @@ fn maps(run: &Run, sentence: &Tensor<i64>) -> Vec<Tensor> {
     maps
 }
 
-/// The processes of a run, in words.
+/// The processes of a run and their threads, in words.
 fn processes(run: &Run) -> String {
-    match run.training.ranks.count() {
-        1 => "1 process".into(),
-        n => format!("{n} processes"),
-    }
+    let number =
+        |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    let threads = number(retrograd::tensor::threads(), "thread", "threads");
+    format!("{} with {threads}", number(run.training.ranks.count(), "process", "processes"))
 }
 
 /// What the page says about a run and its machine, with the tokens of the sentence and of the prompt. The
@@ -387,9 +382,8 @@ fn about(
         (
             "machine",
             format!(
-                "{} of {} threads; peak {:.0} GFLOP/s with {}, measured at the start on all threads",
+                "{}; peak {:.0} GFLOP/s with {}, measured at the start on all threads",
                 processes(run),
-                retrograd::tensor::threads(),
                 peak.gflops.all,
                 peak.level
             ),

@@ -263,6 +263,38 @@ fn a_page_loads_itself_again_and_keeps_its_state() {
 }
 
 #[test]
+fn a_drag_enlarges_a_range_and_escape_shows_all() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.view(VIEWS[0]);
+    let File(_folder, path) = &written("zoom", &run("zoom", 100, 10, vec![2]).page().html());
+    browser.open(path, "");
+    browser.until("a chart", "document.querySelector('#loss svg') !== null");
+    let ticks = |browser: &mut Browser| {
+        browser.evaluate(
+            "[...document.querySelectorAll('#loss svg text')].map(t => Number(t.textContent)).filter(x => x >= 20)",
+        )
+    };
+    let all = numbers(&ticks(&mut browser));
+    assert_eq!((all[0], all.last()), (20.0, Some(&100.0)), "{all:?}");
+    let [left, top, width, height] = browser.place("#loss svg");
+    let at = |part: f64| (left + part * width, top + height / 2.0);
+    browser.drag(at(0.5), at(0.75));
+    browser.until("a range in the address", "location.hash.includes('zoom=')");
+    let shown = numbers(&ticks(&mut browser));
+    assert!(shown.len() > 2 && shown.iter().all(|x| (40.0..80.0).contains(x)), "{shown:?}");
+    // It is there when the page is opened again, and Escape shows all.
+    let hash = browser.evaluate("location.hash.slice(1)").as_str().unwrap().to_string();
+    browser.open(path, &hash);
+    browser.until("a chart", "document.querySelector('#loss svg') !== null");
+    assert_eq!(numbers(&ticks(&mut browser)), shown);
+    browser.evaluate("document.querySelector('#loss svg').focus()");
+    browser.press("Escape");
+    browser.until("no range in the address", "!location.hash.includes('zoom=')");
+    assert_eq!(numbers(&ticks(&mut browser)), all);
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
 fn a_killed_run_says_so() {
     let Some(mut browser) = Browser::start() else { return };
     browser.view(VIEWS[0]);

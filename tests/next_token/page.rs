@@ -126,6 +126,8 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     let killed = page(&place, "run");
     assert_eq!(killed["status"]["state"], "running");
     assert!(killed["written"].as_f64().unwrap() > 1.7e12);
+    // What is left if it is killed while the page is written.
+    place.write("run/.run.html.1.partial", "<!doctype html>");
     // A part of a line, and one of a version to come.
     let path = place.path("run/looks.jsonl");
     let text = fs::read_to_string(&path).unwrap();
