@@ -265,6 +265,14 @@
       const w = head.pair("weight", i, j);
       return w === null ? `below the ${head.data.links.most} largest` : number(w, 3);
     };
+    // A query, with the key that was chosen, or with that of its largest weight if this one is masked.
+    function pairOf(query) {
+      const { head } = now;
+      if (!head || query >= head.mask.queries || head.mask.attends(query, now.j)) return { query };
+      let best = -1, key = now.j;
+      head.each(query, (j, at) => { if (head.value("weight", at) > best) { best = head.value("weight", at); key = j; } });
+      return { query, key };
+    }
     const message = text => h("p", { class: "soft" }, text);
     const select = (name, key, options, value) => h("label", {}, name, h("select", { "data-key": key, onchange(e) { kit.set({ [key]: e.target.value || null }, true); } },
       options.map(([v, title]) => h("option", { value: v, selected: String(v) === String(value) }, title))));
@@ -292,7 +300,7 @@
         if (now.upto !== null && labels.length > Math.max(prompt, 1)) {
           generated = kit.slider({ name: "generated tokens", min: Math.max(prompt, 1), max: labels.length, value: now.upto,
             text: v => v === prompt ? "the prompt" : `${v - prompt} of ${labels.length - prompt}: “${shown(labels[v - 1])}”, from the row of “${v > 1 ? shown(labels[v - 2]) : ""}”`,
-            change: v => kit.set({ upto: v, query: Math.max(0, v - (v === prompt ? 1 : 2)) }) });
+            change: v => kit.set({ upto: v, ...pairOf(Math.max(0, v - (v === prompt ? 1 : 2))) }) });
           controls.append(generated.element);
         }
       });
@@ -305,7 +313,7 @@
           ["text", text.sequences.length > 1 ? text.sequences.map(q => `${q.name}: ${q.labels.map(shown).join(" ").slice(0, 160)}`).join(" · ") : `${text.name}, ${count(text.sequences[0].labels.length)} tokens`],
           ["model", `${data.snapshots[look.snapshot]}: ${look.layers.length} layers of attention, ${look.layers.reduce((n, l) => n + l.heads.length, 0)} heads`],
           look.loss === null ? null : ["loss on the text", number(look.loss, 5)],
-        ]));
+        ]), ...look.notes.map(note => h("p", { class: "small" }, note)));
       });
       if (data.left_out.length) body.append(h("p", { class: "small" }, `Left out, because the page would be larger than its limit: ${data.left_out.join("; ")}.`));
     });
@@ -433,7 +441,7 @@
       // In one sequence the choice says what a token is; between two, its place does.
       const isOne = () => spans[0] === spans[1];
       const sideShown = which => isOne() ? (side() === "key" ? 1 : 0) : which;
-      function choose(which, t) { kit.set(sideShown(which) ? { key: t, side: isOne() ? "key" : null } : { query: t }); if (!isOne()) shade(which, t); }
+      function choose(which, t) { kit.set(sideShown(which) ? { key: t, side: isOne() ? "key" : null } : pairOf(t)); if (!isOne()) shade(which, t); }
       function shade(which, t) {
         const { head, upto } = now;
         if (!head) return;
@@ -459,7 +467,14 @@
           ? `Key ${named(1, t)} has the largest weights for ${top.map(i => `${named(0, i)} ${number(values[i], 3)}`).join(", ") || "no query"}.`
           : `Query ${named(0, t)} attends to ${top.map(j => `${named(1, j)} ${number(values[j], 3)}`).join(", ") || "nothing"}${rest > 0 ? `; keys that are not kept together ${number(rest, 3)}` : ""}.`;
       }
-      const rest = () => { if (now.head) { const asKey = side() === "key" && isOne(); shade(asKey ? 1 : 0, asKey ? now.j : now.i); } };
+      const rest = () => {
+        if (!now.head) return;
+        const asKey = side() === "key" && isOne(), t = asKey ? now.j : now.i;
+        shade(asKey ? 1 : 0, t);
+        // The chosen token is in sight.
+        const span = spans[asKey ? 1 : 0][t], box = span?.parentNode;
+        if (box && (span.offsetTop < box.scrollTop || span.offsetTop + span.offsetHeight > box.scrollTop + box.clientHeight)) box.scrollTop = span.offsetTop - box.clientHeight / 2;
+      };
       live(["head", "i", "j", "upto"], rest);
       let before = side();
       kit.on(() => { if (side() !== before) { before = side(); rest(); } });
@@ -512,17 +527,20 @@
           let left = few ? longest(0) + 8 : 0, top = few ? longest(1) + 8 : 0;
           const room = Math.min(width, 820) - 4;
           let cell = Math.min(24, (room - left) / keys);
-          if (cell < 13) { left = 0; top = 0; cell = Math.min(24, room / keys); }
+          if (cell < 10) { left = 0; top = 0; cell = Math.min(24, room / keys); }
           cell = cell >= 2 ? Math.floor(cell) : cell;
           const w = Math.max(1, Math.round(cell * keys)), tall = Math.max(1, Math.round(cell * queries));
           Object.assign(map.style, { width: `${left + w + 2}px`, height: `${top + tall + 2}px` });
           for (const [name, value] of Object.entries({ width: left + w + 2, height: top + tall + 2 })) labels.setAttribute(name, value);
           labels.replaceChildren();
           if (left) {
-            for (let t = 0; t < queries; t++) labels.append(s("text", { class: "soft", x: left - 5, y: top + (t + .5) * cell + 4, "text-anchor": "end" }, fitted(label(0, t, layer), 86)));
+            // Above the columns, labels of one character stand upright.
+            const style = `font-size: ${Math.min(12, Math.floor(cell))}px`, upright = Array.from({ length: keys }, (_, t) => label(1, t, layer)).every(text => kit.textWidth(text) < 14);
+            for (let t = 0; t < queries; t++) labels.append(s("text", { class: "soft", style, x: left - 5, y: top + (t + .5) * cell + 4, "text-anchor": "end" }, fitted(label(0, t, layer), 86)));
             for (let t = 0; t < keys; t++) {
               const x = left + (t + .5) * cell + 4, y = top - 5;
-              labels.append(s("text", { class: "soft", x, y, transform: `rotate(-90 ${x} ${y})` }, fitted(label(1, t, layer), 86)));
+              labels.append(upright ? s("text", { class: "soft", style, x: x - 4, y, "text-anchor": "middle" }, label(1, t, layer))
+                : s("text", { class: "soft", style, x, y, transform: `rotate(-90 ${x} ${y})` }, fitted(label(1, t, layer), 86)));
             }
           }
           const scale = Math.min(1, 1400 / Math.max(queries, keys));
@@ -594,7 +612,7 @@
         svg.append(group);
         for (let a = q0; a < q1; a++) head.each(a, (b, at) => {
           const value = head.value("weight", at);
-          if (!rowOf.has(b) || value < (a === i ? .001 : .01)) return;
+          if (!rowOf.has(b) || value < .01 && a !== i) return;
           const x = (left + right) / 2, ya = y(a - q0), yb = y(rowOf.get(b));
           const line = s("path", { d: `M${left} ${ya}C${x} ${ya} ${x} ${yb} ${right} ${yb}`, "stroke-width": .5 + 3.5 * value });
           group.append(line);

@@ -150,6 +150,7 @@ fn full(title: &str, labels: &[&str]) -> AttentionPage {
             text: first,
             loss: Some(2.0),
             layers,
+            notes: vec![],
         });
     }
     let layers = vec![layer("transformer.h.0.attn", [0, 0], [90, 90], true, 6)];
@@ -158,6 +159,7 @@ fn full(title: &str, labels: &[&str]) -> AttentionPage {
         text: second,
         loss: Some(1.0),
         layers,
+        notes: vec![],
     });
     page
 }
@@ -168,7 +170,13 @@ fn without_layers() -> AttentionPage {
     let sequences = vec![sequence("text", &["a"])];
     let text = AttentionText { name: "a".into(), sequences, prompt: None, pair: None };
     let text = page.text(text);
-    page.look(AttentionLook { snapshot: "now".into(), text, loss: None, layers: vec![] });
+    page.look(AttentionLook {
+        snapshot: "now".into(),
+        text,
+        loss: None,
+        layers: vec![],
+        notes: vec![],
+    });
     page
 }
 
@@ -212,7 +220,13 @@ fn long_texts_pass_the_test() {
         pair: Some((699, 3)),
     });
     let layers = vec![layer("transformer.h.0.attn", [0, 0], [700, 700], true, 3)];
-    page.look(AttentionLook { snapshot: "now".into(), text, loss: Some(2.0), layers });
+    page.look(AttentionLook {
+        snapshot: "now".into(),
+        text,
+        loss: Some(2.0),
+        layers,
+        notes: vec![],
+    });
     page.limit(700_000);
     let html = page.html();
     assert!(html.len() <= 700_000, "{}", html.len());

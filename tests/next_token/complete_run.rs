@@ -9,6 +9,24 @@ fn log(place: &Place, folder: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// A page of the attention during training, and one of a sample.
+#[test]
+fn attention_pages_of_a_run_and_of_a_sample() {
+    let place = Place::new();
+    let page = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let args = ["--preset", "tiny", "--steps", "20", "--eval-every", "10", "--tokens", "5"];
+    place.run(&[&args[..], &["--attention-page", "run.html"]].concat()).ok();
+    let html = page("run.html");
+    assert!(html.contains("\"snapshots\":[\"step 0\",\"step 10\",\"step 20\"]"));
+    assert!(html.contains("\"gradient\":{") && html.contains("\"without\":"));
+    assert!(html.len() <= 2_000_000);
+    let sample = ["--sample", "Once", "--tokens", "9", "--attention-page", "sample.html"];
+    place.run(&sample).ok();
+    assert!(page("sample.html").contains("\"prompt\":4"));
+    let nowhere = ["--sample", "Once", "--attention-page", "missing/page.html"];
+    place.run(&nowhere).failed(1, &["cannot write the attention page: missing/page.html"]);
+}
+
 /// The fields of the last line of a log.
 const DONE: [&str; 8] =
     ["accuracy", "bits_per_byte", "done", "params", "perplexity", "seconds", "steps", "val_loss"];

@@ -175,9 +175,6 @@ impl AttentionExplorer {
         let (place, pair) = self.place_of(text, &found, &observed);
         let of = |layer| layer_of(layer, &observed, text, gradients.as_ref(), pair);
         let mut layers: Vec<AttentionLayer> = no_grad(|| found.iter().map(of).collect());
-        for layer in &mut layers {
-            layer.notes.extend(notes.iter().cloned());
-        }
         if self.ablations && loss.is_some() {
             for (layer, found) in layers.iter_mut().zip(&found) {
                 let mut heads = layer.heads.iter_mut();
@@ -192,7 +189,7 @@ impl AttentionExplorer {
             }
         }
         let snapshot = snapshot.to_string();
-        self.page.look(AttentionLook { snapshot, text: place, loss, layers });
+        self.page.look(AttentionLook { snapshot, text: place, loss, layers, notes });
     }
 
     /// [`AttentionExplorer::record`] of a language model on one sequence of tokens `[1, L]`, with the mean

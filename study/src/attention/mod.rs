@@ -73,6 +73,8 @@ pub struct AttentionLook {
     pub loss: Option<f64>,
     /// The layers, in the order of their calls.
     pub layers: Vec<AttentionLayer>,
+    /// What is to be said of all layers.
+    pub notes: Vec<String>,
 }
 
 /// A page with the attention weights of a model: on texts, at several states of the training, or of
@@ -94,7 +96,7 @@ pub struct AttentionLook {
 ///     name: "attn".into(), kind: "Attention".into(), sequences: [0, 0], parts: "".into(),
 ///     heads: vec![head], scores: None, notes: vec![],
 /// };
-/// page.look(AttentionLook { snapshot: "now".into(), text, loss: None, layers: vec![layer] });
+/// page.look(AttentionLook { snapshot: "now".into(), text, loss: None, layers: vec![layer], notes: vec![] });
 /// assert!(page.html().contains("two"));
 /// ```
 #[derive(Clone, Debug)]
@@ -191,7 +193,7 @@ impl AttentionPage {
     ///
     /// ```should_panic
     /// # use retrograd_study::attention::{AttentionLook, AttentionPage};
-    /// let look = AttentionLook { snapshot: "now".into(), text: 3, loss: None, layers: vec![] };
+    /// let look = AttentionLook { snapshot: "now".into(), text: 3, loss: None, layers: vec![], notes: vec![] };
     /// AttentionPage::new("Heads").look(look);
     /// ```
     #[track_caller]
@@ -302,6 +304,7 @@ impl AttentionPage {
                     text: look.text,
                     snapshot,
                     loss: look.loss,
+                    notes: &look.notes,
                     layers: look
                         .layers
                         .iter()
@@ -386,6 +389,7 @@ struct LookData<'a> {
     text: usize,
     snapshot: usize,
     loss: Option<f64>,
+    notes: &'a [String],
     layers: Vec<LayerData<'a>>,
 }
 
