@@ -9,7 +9,7 @@ fn the_figure_shows_what_the_chapter_says() {
         (0..2 * CALLS).filter(|&i| is_a(i) == a).map(|i| time(i, a)).collect()
     };
     let after_each_other = |i: usize| i < CALLS;
-    let in_turns = |i: usize| i % 2 == 0;
+    let in_turns = |i: usize| i.is_multiple_of(2);
     let ratio = |is_a| median(&of(is_a, true)) / median(&of(is_a, false));
     assert!(ratio(after_each_other) < 0.95);
     assert!((ratio(in_turns) - 1.1).abs() < 0.06);

@@ -52,7 +52,7 @@ fn a_clone_takes_no_memory() {
     let after = pool_stats();
     assert!(after.fresh + after.reused > before.fresh + before.reused);
     assert!(!y.shares_storage(&x));
-    assert_eq!(y.as_slice().len() * size_of::<f32>(), 4_000_000);
+    assert_eq!(size_of_val(y.as_slice()), 4_000_000);
     assert_eq!((x.as_slice()[0], y.as_slice()[0]), (1.0, 2.0));
 }
 

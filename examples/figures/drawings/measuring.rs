@@ -27,7 +27,8 @@ pub(crate) fn median(times: &[f64]) -> f64 {
 pub(crate) fn turns() -> String {
     let mut svg =
         Svg::new(760.0, 560.0, "The same two programs measured one after the other, and in turns");
-    let orders: [(&str, fn(usize) -> bool); 2] =
+    type Order = (&'static str, fn(usize) -> bool);
+    let orders: [Order; 2] =
         [("all calls of A, then all of B", |i| i < CALLS), ("in turns: A B A B", |i| i % 2 == 0)];
     for (panel, (name, is_a)) in orders.into_iter().enumerate() {
         let times: Vec<f64> = (0..2 * CALLS).map(|i| time(i, is_a(i))).collect();
