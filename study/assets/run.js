@@ -24,8 +24,8 @@ const run = (() => {
     const steps = data.planned ? `step ${count(data.step)} of ${count(data.planned)}` : `step ${count(data.step)}`;
     const at = new Date(data.written).toLocaleString();
     if (state === "finished") return { state, text: `Finished: ${steps}, ${duration(data.seconds)} of training.`, note: `Written on ${at}.` };
-    if (state === "interrupted") return { state, text: `Stopped at ${steps}: ${text}`, note: `Written on ${at}.` };
-    if (state === "failed") return { state, text: `Failed at ${steps}: ${text}`, note: `Written on ${at}.` };
+    if (state === "interrupted") return { state, text: `Stopped at ${steps}, ${duration(data.seconds)} of training.`, note: `${text} (Written on ${at}.)` };
+    if (state === "failed") return { state, text: `Failed at ${steps}, ${duration(data.seconds)} of training.`, note: `${text} (Written on ${at}.)` };
     const patience = Math.max(60, 3 * (every ?? 60));
     if (silence > patience) return {
       state: "silent", text: `This run ended without a last word, at or after ${steps}.`,
