@@ -357,7 +357,7 @@ const run = (() => {
     let used = 0;
     for (const name of ["pointerdown", "pointermove", "keydown", "wheel", "touchmove"]) addEventListener(name, () => { used = Date.now(); }, { passive: true });
     setInterval(() => {
-      if (document.hidden || Date.now() - used < 1500 || document.querySelector("button.playing")) return;
+      if (document.hidden || Date.now() - used < 1500 || String(getSelection()) || document.querySelector("button.playing")) return;
       try { history.replaceState({ scroll: scrollY }, ""); } catch { /* the place is lost */ }
       location.reload();
     }, seconds * 1000);

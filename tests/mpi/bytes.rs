@@ -2,6 +2,7 @@
 
 use crate::launch::{checkpoint, run, setting};
 use crate::program::Place;
+use std::fs;
 
 #[test]
 fn any_number_of_ranks_writes_the_same_checkpoint() {
@@ -27,6 +28,16 @@ fn any_number_of_ranks_writes_the_same_checkpoint() {
     }
 }
 
+/// The lines of `looks.jsonl` about the model, and the steps of those about starts.
+fn looks(place: &Place, folder: &str) -> Vec<String> {
+    let text = fs::read_to_string(place.path(folder).join("looks.jsonl")).unwrap();
+    let kept = text.lines().filter_map(|line| match line.strip_prefix("{\"start\":{\"step\":") {
+        Some(start) => start.split(',').next().map(|step| format!("start at {step}")),
+        None => line.starts_with("{\"look\"").then(|| line.to_string()),
+    });
+    kept.collect()
+}
+
 #[test]
 fn another_number_of_ranks_resumes_a_run() {
     let place = Place::new();
@@ -42,6 +53,13 @@ fn another_number_of_ranks_resumes_a_run() {
     run(&place, 4, &["--resume", "--steps", "30", "--quiet", "--out", "parts"]).ok();
     place.run(&["--resume", "--steps", "30", "--quiet", "--out", "alone"]).ok();
     assert!(checkpoint(&place, "parts") == checkpoint(&place, "alone"));
+    // Rank 0 alone writes the page, which has the same gradients and updates.
+    let [parts, alone] = ["parts", "alone"].map(|folder| looks(&place, folder));
+    assert_eq!(parts, alone);
+    let starts: Vec<&String> = parts.iter().filter(|line| line.starts_with("start")).collect();
+    assert_eq!(starts, ["start at 0", "start at 10", "start at 20"]);
+    assert!(parts.len() > starts.len() + 10, "{} lines", parts.len());
+    assert!(place.path("parts/run.html").exists());
     let evaluated = run(&place, 3, &["--evaluate", "--out", "parts"]).ok();
     assert_eq!(evaluated, place.run(&["--evaluate", "--out", "parts"]).ok());
 }
