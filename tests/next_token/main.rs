@@ -34,3 +34,6 @@ mod tales;
 #[allow(dead_code)]
 #[path = "../../examples/next_token/text.rs"]
 mod text;
+#[allow(dead_code)]
+#[path = "../../examples/next_token/watch.rs"]
+mod watch;
