@@ -374,7 +374,7 @@
     function paint(canvas, head, what, rows, columns, most, upto) {
       const { queries, keys } = head.mask;
       canvas.width = columns; canvas.height = rows;
-      if (!queries || !keys) return 0;
+      if (!queries || !keys) return;
       const best = new Float64Array(rows * columns).fill(NaN);
       const size = what === "weight" ? x => x : Math.abs;
       for (let i = 0; i < Math.min(queries, upto); i++) {
@@ -388,17 +388,15 @@
           if (size(value) > size(best[cell])) best[cell] = value;
         });
       }
-      const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-      let painted = 0;
+      const context = canvas.getContext("2d"), image = context.createImageData(columns, rows), { data: pixels } = image;
+      const colors = Array.from({ length: 513 }, (_, at) => ramp(what === "weight" ? "sequential" : "diverging", at / 512));
       for (let cell = 0; cell < best.length; cell++) {
         if (Number.isNaN(best[cell])) continue;
-        const x = best[cell] / most;
-        const c = what === "weight" ? ramp("sequential", Math.sqrt(Math.max(0, x))) : ramp("diverging", .5 + .5 * Math.sign(x) * Math.sqrt(Math.abs(x)));
-        image.data.set([c[0], c[1], c[2], 255], 4 * cell);
-        painted++;
+        const x = Math.sqrt(Math.min(1, size(best[cell]) / most));
+        const c = colors[Math.round(512 * (what === "weight" ? x : .5 + .5 * Math.sign(best[cell]) * x))];
+        pixels[4 * cell] = c[0]; pixels[4 * cell + 1] = c[1]; pixels[4 * cell + 2] = c[2]; pixels[4 * cell + 3] = 255;
       }
       context.putImageData(image, 0, 0);
-      return painted;
     }
 
     // ---- Text ----
