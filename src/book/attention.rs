@@ -63,7 +63,9 @@
 //! let keep = Tensor::from_fn([6, 6], |i| i[1] <= i[0]);
 //! let weights = (q.matmul(&k.t()) * 0.5).masked_softmax(-1, &keep);
 //! let library = attend(&q, &k, &v, &Spec::new().causal());
-//! assert!((weights.matmul(&v).value() - library.value()).abs().max(..).item() < 1e-14);
+//! assert!(
+//!     (weights.matmul(&v).value() - library.value()).abs().max(..).item() < 1e-14
+//! );
 //! // The first output depends on the first value only.
 //! let g = library.i(0).sum(..).backward();
 //! assert_eq!(g.get(&v).unwrap().sum(1).to_vec(), [4.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
@@ -124,7 +126,8 @@
 //!         let mut o = Tensor::zeros([v.size(1)]);
 //!         for first in (0..k.size(0)).step_by(tile) {
 //!             let keys = tile.min(k.size(0) - first);
-//!             let s = k.narrow(0, first, keys).matmul(&q) / (q.numel() as f64).sqrt();
+//!             let s =
+//!                 k.narrow(0, first, keys).matmul(&q) / (q.numel() as f64).sqrt();
 //!             let new = max.max(s.max(..).item());
 //!             let (alpha, p) = ((max - new).exp(), (s - new).exp());
 //!             sum = alpha * sum + p.sum(..).item();
@@ -193,7 +196,8 @@
 //! let mut rng = Rng::new(4);
 //! let mut x = |l| Var::leaf(Tensor::<f64>::randn([l, 4], &mut rng));
 //! let (q, k, v) = (x(3), x(6), x(6));
-//! let g = Tensor::<f64>::ones([3, 4]) + Tensor::arange(0.0, 12.0, 1.0).reshape([3, 4]);
+//! let g =
+//!     Tensor::<f64>::ones([3, 4]) + Tensor::arange(0.0, 12.0, 1.0).reshape([3, 4]);
 //! let (o, lse) = attend_with_lse(&q, &k, &v, &Spec::new());
 //! let grads = o.backward_with(&g);
 //!
@@ -221,7 +225,8 @@
 //! # use retrograd::nn::attention::{Path, Spec, attend};
 //! # use retrograd::prelude::*;
 //! let mut rng = Rng::new(5);
-//! let mut x = || Var::constant(Tensor::<f64>::randn([2, 100, 16], &mut rng)); // 2 heads
+//! // 2 heads of 100 queries and keys.
+//! let mut x = || Var::constant(Tensor::<f64>::randn([2, 100, 16], &mut rng));
 //! let (q, k, v) = (x(), x(), x());
 //! let spec = Spec::new().causal();
 //! let by = |path| attend(&q, &k, &v, &spec.clone().path(path));

@@ -136,7 +136,8 @@
 //! # use retrograd::prelude::*;
 //! let x = Var::leaf(Tensor::from([1.0f64, 2.0, 6.0]));
 //! let v = x.var(.., 0);
-//! let slope: Vec<f64> = [1.0, 2.0, 6.0].iter().map(|x| 2.0 * (x - 3.0) / 3.0).collect();
+//! let slope: Vec<f64> =
+//!     [1.0, 2.0, 6.0].iter().map(|x| 2.0 * (x - 3.0) / 3.0).collect();
 //! for (a, b) in v.backward().get(&x).unwrap().to_vec().iter().zip(slope) {
 //!     assert!((a - b).abs() < 1e-15);
 //! }

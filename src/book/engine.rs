@@ -1,4 +1,4 @@
-//! Chapter 4: The engine, line by line: reverse mode on tensors in a hundred lines.
+//! Chapter 4: The engine, line by line: reverse mode on tensors, written from nothing.
 //!
 //! This chapter builds an engine as that of `autograd/src/engine.rs`, without what a library needs in
 //! addition. Then it compares the two. All listings of the chapter are one program: each can use the

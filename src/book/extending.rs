@@ -71,7 +71,7 @@
 //!         let x = x.save();
 //!         move |cx, g| {
 //!             InputGrads::of(&x, || {
-//!                 // Operations on variables: a recorded pass can differentiate the rule.
+//!                 // Operations on variables, so a recorded pass can differentiate it.
 //!                 let x = cx.input(&x);
 //!                 let length = x.square().sum_keepdim(-1).sqrt();
 //!                 let y = &x / &length;
@@ -194,7 +194,8 @@
 //!
 //! let mut rng = Rng::new(1);
 //! let projections = Projections::new(HeadSizes::new(8, 2), &mut rng);
-//! let layer = Tempered { projections, temperature: Param::new(Tensor::from([1.5])) };
+//! let layer =
+//!     Tempered { projections, temperature: Param::new(Tensor::from([1.5])) };
 //! let x = Var::constant(Tensor::<f64>::randn([1, 6, 8], &mut rng));
 //! let (spec, pass) = (Spec::new().causal(), &mut Pass::eval());
 //! let whole = layer.forward(&x, &spec, pass);
@@ -243,8 +244,10 @@
 //! }
 //!
 //! let mut rng = Rng::new(1);
-//! let (x, y) =
-//!     (Tensor::<f32>::randn([1003], &mut rng), Tensor::<f32>::randn([1003], &mut rng));
+//! let (x, y) = (
+//!     Tensor::<f32>::randn([1003], &mut rng),
+//!     Tensor::<f32>::randn([1003], &mut rng),
+//! );
 //! let distance = || f32::dispatch(level(), Distance(x.as_slice(), y.as_slice()));
 //! let wanted = (&x - &y).abs().sum(..).item();
 //! assert!((distance() - wanted).abs() < 1e-3);

@@ -36,7 +36,9 @@
 //! assert!(is_near(rate("reordered") / rate("naive"), 35.0));
 //! assert!(is_near(rate("vectorised") / rate("reordered"), 2.6));
 //! assert!(is_near(rate("tiled") / rate("vectorised"), 3.7));
-//! assert!(is_near(rate("tiled") / 251.0, 0.93) && is_near(rate("ours") / 251.0, 0.92));
+//! assert!(
+//!     is_near(rate("tiled") / 251.0, 0.93) && is_near(rate("ours") / 251.0, 0.92)
+//! );
 //! assert!(rate("blocked") < rate("reordered") && rate("packed") < rate("tiled"));
 //! let cycles = 2.0 * 3.95 / rate("naive"); // of one multiplication and addition
 //! assert!(is_near(cycles, 11.3));
@@ -110,7 +112,8 @@
 //!     #[inline(always)]
 //!     fn run<S: Lanes<f32>>(self, s: S) {
 //!         let x = s.splat(self.0);
-//!         for (y, c) in self.1.chunks_exact(S::N).zip(self.2.chunks_exact_mut(S::N)) {
+//!         for (y, c) in self.1.chunks_exact(S::N).zip(self.2.chunks_exact_mut(S::N))
+//!         {
 //!             s.store(s.fma(x, s.load(y), s.load(c)), c);
 //!         }
 //!     }
@@ -153,8 +156,10 @@
 //! use retrograd::prelude::*;
 //! let n = 48;
 //! let mut rng = Rng::new(1);
-//! let (a, b) =
-//!     (Tensor::<f32>::randn([n, n], &mut rng), Tensor::<f32>::randn([n, n], &mut rng));
+//! let (a, b) = (
+//!     Tensor::<f32>::randn([n, n], &mut rng),
+//!     Tensor::<f32>::randn([n, n], &mut rng),
+//! );
 //! let c = a.matmul(&b);
 //! // Rows 6 to 11, columns 32 to 47.
 //! let tile = micro_kernel(&a.as_slice()[6 * n..], b.as_slice(), n, 32);

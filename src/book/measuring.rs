@@ -36,7 +36,8 @@
 //! assert!(median(a) / median(b) < 0.9); // A seems to be faster
 //!
 //! // In turns: the ratio of each pair, and the median of the ratios.
-//! let ratios = (0..40).map(|i| time(2 * i, true) / time(2 * i + 1, false)).collect();
+//! let ratios =
+//!     (0..40).map(|i| time(2 * i, true) / time(2 * i + 1, false)).collect();
 //! assert!((median(ratios) - 1.1f64).abs() < 1e-9);
 //! ```
 //!
@@ -133,11 +134,11 @@
 //! [`Machine::least_seconds`](crate::machine::Machine::least_seconds) computes it from measured limits.
 //!
 //! ```
-//! let (peak, bandwidth) = (240e9, 40e9); // operations and bytes per second of some core
+//! let (peak, bandwidth) = (240e9, 40e9); // operations and bytes per second
 //! let least =
 //!     |operations: f64, bytes: f64| f64::max(operations / peak, bytes / bandwidth);
 //! let n = 1e6;
-//! // The sum of two vectors: n operations, 12 n bytes. Memory is the limit, by a factor of 72.
+//! // The sum of two vectors, 12 n bytes: memory is the limit, by a factor of 72.
 //! assert_eq!(least(n, 12.0 * n), 12.0 * n / bandwidth);
 //! // A matrix product of 1000 by 1000: arithmetic is the limit.
 //! assert_eq!(least(2e9, 12e6), 2e9 / peak);

@@ -10,7 +10,7 @@
 //! | 1. [Tensors](tensors) | What is a tensor in memory? |
 //! | 2. [Strides and views](strides) | How do many tensors share one storage, and what is the gradient of a view? |
 //! | 3. [The chain rule on a graph](chain_rule) | How are derivatives of a million inputs computed in one pass? |
-//! | 4. [The engine, line by line](engine) | How is reverse mode written in a hundred lines? |
+//! | 4. [The engine, line by line](engine) | How is reverse mode on tensors written, and what does a library add? |
 //! | 5. [Why topological order](order) | Why does naive recursion give a wrong gradient? |
 //! | 6. [Broadcasting](broadcasting) | What is the gradient of a repeated element? |
 //! | 7. [Safe softmax](softmax) | How is a quotient of exponentials computed without overflow? |

@@ -108,7 +108,7 @@
 //! let by_hand = y.value() * (&g - dot);
 //! let found = y.backward_with(&g).get(&x).unwrap().clone();
 //! assert!((by_hand - &found).abs().max(..).item() < 1e-14);
-//! assert!(found.sum(..).item().abs() < 1e-14); // adding a constant to x changes nothing
+//! assert!(found.sum(..).item().abs() < 1e-14); // x + c has the same softmax
 //!
 //! let dx = x.logsumexp(..).backward().get(&x).unwrap().clone();
 //! assert!((dx - x.softmax(-1).value()).abs().max(..).item() < 1e-15);

@@ -35,7 +35,10 @@
 //! assert_eq!(layout(&x.slice(1, 1..3)), (vec![3, 2], vec![4, 1], 1));
 //! assert_eq!(layout(&x.slice_step(1, .., 2)), (vec![3, 2], vec![4, 2], 0));
 //! assert_eq!(layout(&x.flip(0)), (vec![3, 4], vec![-4, 1], 8));
-//! assert_eq!(layout(&x.select(0, 1).broadcast_to([3, 4])), (vec![3, 4], vec![0, 1], 4));
+//! assert_eq!(
+//!     layout(&x.select(0, 1).broadcast_to([3, 4])),
+//!     (vec![3, 4], vec![0, 1], 4)
+//! );
 //! assert_eq!(layout(&x.diagonal(0, 1, 0)), (vec![3], vec![5], 0));
 //! assert_eq!(layout(&x.unfold(1, 2, 1)), (vec![3, 3, 2], vec![4, 1, 1], 0));
 //! assert!(x.flip(0).t().shares_storage(&x));

@@ -12,7 +12,7 @@
 //! assert_eq!((x.rank(), x.numel()), (2, 12));
 //! assert_eq!(x.at(&[1, 2]), 16.0);
 //! assert_eq!(Tensor::scalar(2.5f32).rank(), 0);
-//! assert_eq!(Tensor::<f32>::zeros([2, 0, 3]).numel(), 0); // an axis may have the size 0
+//! assert_eq!(Tensor::<f32>::zeros([2, 0, 3]).numel(), 0); // no elements
 //! ```
 //!
 //! # Storage and layout

@@ -42,7 +42,7 @@
 //! assert!((0.2..5.0).contains(&growth(|_| Init::KaimingNormal)));
 //! assert!(normal(1.0) < 1e-4); // near 2⁻²⁰
 //! assert!(normal(4.0) > 1e4); // near 2²⁰
-//! // PyTorch's default for linear layers, uniform within ±1/√n, has the variance 1 / (3 n).
+//! // PyTorch's default, uniform within ±1/√n, has the variance 1 / (3 n).
 //! assert!(growth(|_| Init::TorchLinear) < 1e-13); // near 6⁻²⁰
 //! ```
 //!
@@ -190,7 +190,9 @@
 //! // The inverse rotations make it diagonal again.
 //! let y = rotation(-0.4).matmul(&orthogonalize(&x, 5)).matmul(&rotation(-1.1));
 //! assert!(y.at(&[0, 1]).abs() < 1e-12 && y.at(&[1, 0]).abs() < 1e-12);
-//! assert!((0.6..1.25).contains(&y.at(&[0, 0])) && (0.6..1.25).contains(&y.at(&[1, 1])));
+//! assert!(
+//!     (0.6..1.25).contains(&y.at(&[0, 0])) && (0.6..1.25).contains(&y.at(&[1, 1]))
+//! );
 //! ```
 //!
 //! Muon is for the matrices of hidden layers. Embeddings, the head, norms and biases are left to AdamW.
@@ -202,8 +204,8 @@
 //!
 #![doc = include_str!("../../docs/figures/optimisers.svg")]
 //!
-//! It shows that the curves differ by orders of magnitude on the same model. It does not show which
-//! optimiser is best: one problem, one seed, and learning rates that were not tuned equally.
+//! It shows that the final losses differ by two orders of magnitude on the same model. It does not show
+//! which optimiser is best: one problem, one seed, and learning rates that were not tuned equally.
 //! `BENCHMARKS.md` compares recipes on a language model, with three seeds each.
 //!
 //! # Exercises

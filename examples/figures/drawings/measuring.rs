@@ -3,6 +3,9 @@
 use super::svg::{Anchor, BLUE, INK, ORANGE, Plot, Svg};
 use retrograd::tensor::random::Key;
 
+/// A name, and whether a call is one of A.
+type Order = (&'static str, fn(usize) -> bool);
+
 /// Calls of each program.
 pub(crate) const CALLS: usize = 40;
 
@@ -27,7 +30,6 @@ pub(crate) fn median(times: &[f64]) -> f64 {
 pub(crate) fn turns() -> String {
     let mut svg =
         Svg::new(760.0, 560.0, "The same two programs measured one after the other, and in turns");
-    type Order = (&'static str, fn(usize) -> bool);
     let orders: [Order; 2] =
         [("all calls of A, then all of B", |i| i < CALLS), ("in turns: A B A B", |i| i % 2 == 0)];
     for (panel, (name, is_a)) in orders.into_iter().enumerate() {

@@ -53,18 +53,23 @@ impl Var {
         if inputs.iter().all(|x| matches!(x.edge, Edge::Constant)) {
             return Var::constant(value);
         }
-        let inputs = inputs.iter().map(|x| (x.edge.clone(), *x.value.shape())).collect();
+        let inputs =
+            inputs.iter().map(|x| (x.edge.clone(), *x.value.shape())).collect();
         let node = Node { id: new_id(), inputs, rule: Box::new(rule) };
         Var { value, edge: Edge::Node(Rc::new(node)) }
     }
 
     fn add(&self, other: &Var) -> Var {
-        Var::from_op(self.value.add(&other.value), &[self, other], |g| vec![g.clone(), g.clone()])
+        Var::from_op(self.value.add(&other.value), &[self, other], |g| {
+            vec![g.clone(), g.clone()]
+        })
     }
 
     fn mul(&self, other: &Var) -> Var {
         let (a, b) = (self.value.clone(), other.value.clone());
-        Var::from_op(a.mul(&b), &[self, other], move |g| vec![g.mul(&b), g.mul(&a)])
+        Var::from_op(a.mul(&b), &[self, other], move |g| {
+            vec![g.mul(&b), g.mul(&a)]
+        })
     }
 
     fn matmul(&self, other: &Var) -> Var {
@@ -81,6 +86,8 @@ impl Var {
 
     fn sum(&self) -> Var {
         let shape = *self.value.shape();
-        Var::from_op(self.value.sum(..), &[self], move |g| vec![g.broadcast_to(shape)])
+        Var::from_op(self.value.sum(..), &[self], move |g| {
+            vec![g.broadcast_to(shape)]
+        })
     }
 }
