@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `[3, 4]` | `[4]` | `[3, 4]`: `y` is added to each row |
 //! | `[3, 1]` | `[4]` | `[3, 4]`: every pair |
-//! | `[3, 4]` | `[3]` | an error: 4 and 3. `[3, 1]` is what was meant |
+//! | `[3, 4]` | `[3]` | an error: 4 and 3. A `y` of shape `[3, 1]` is added to each column |
 //! | `[8, 1, 6, 1]` | `[7, 1, 5]` | `[8, 7, 6, 5]` |
 //! | `[0, 4]` | `[1, 4]` | `[0, 4]`: repeated 0 times |
 //!
@@ -77,9 +77,9 @@
 //! assert_eq!(*grads.get(&x).unwrap().shape(), [3, 1]); // the shape of the input
 //! ```
 //!
-//! In this library no rule sums. A rule returns the gradient with the shape of the *result*, and the
-//! engine applies `sum_to` if that is not the shape of the input (`Engine::run`; see [the
-//! engine](super::engine)). Thus the rule of `mul` is one line, and it is right for all shapes:
+//! In this library no rule of a pointwise operation sums. It returns the gradient with the shape of the
+//! *result*, and the engine applies `sum_to` if that is not the shape of the input (`Engine::run`; see
+//! [the engine](super::engine)). Thus the rule of `mul` is one line, and it is right for all shapes:
 //!
 //! ```
 //! # use retrograd::prelude::*;

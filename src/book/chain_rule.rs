@@ -28,8 +28,8 @@
 //! `b · 1 · 2v = 3 · 1 · 4 = 12`. If `a` were used twice, there would be two paths, and their products
 //! would be added.
 //!
-//! There can be very many paths. Written recursively from the result, with `ḡ(n)` for `∂y/∂n`, no path
-//! is followed twice:
+//! There can be very many paths. Written recursively from the result, with `ḡ(n)` for `∂y/∂n`, the
+//! parts that paths share are computed once:
 //!
 //! ```text
 //! ḡ(y) = 1
@@ -106,8 +106,8 @@
 //! `J[i, j] = ∂yᵢ/∂xⱼ`. The chain rule is then a product of matrices, and reverse mode multiplies from
 //! the left: a row vector `ȳ` (the *cotangent*, `∂L/∂y`) times `J` is the row vector `x̄ = ∂L/∂x`. Only
 //! this product is needed, the *vector-Jacobian product* (VJP), never `J` itself. For `y = exp(x)` of a
-//! million elements the Jacobian is a diagonal matrix with 10¹² entries, and the VJP is `ȳ · y`,
-//! elementwise.
+//! million elements the Jacobian is a diagonal matrix with 10¹² entries, of which a million are not 0,
+//! and the VJP is `ȳ · y`, elementwise.
 //!
 //! For the matrix product `C = A B`, with `L` a function of `C` and `G = ∂L/∂C`:
 //!
@@ -117,7 +117,7 @@
 //! ∂L/∂B[k, j] = Σᵢ G[i, j] A[i, k]                                     so  ∂L/∂B = Aᵀ G
 //! ```
 //!
-//! The shapes alone leave no other choice: `∂L/∂A` has the shape of `A`.
+//! The shapes are a check: `∂L/∂A` has the shape of `A`.
 //!
 //! ```
 //! # use retrograd::prelude::*;
@@ -145,10 +145,21 @@
 //! assert!(errors[0] > 1e-3 && errors[1] > 1e-7); // truncation
 //! assert!(errors[2] < 1e-9); // the best of these
 //! assert!(errors[3] > 1e-9 && errors[4] > 1e-6); // rounding
+//!
+//! // In f32, at eight points and with the best of sixteen h: errors of 10⁻⁵.
+//! let difference =
+//!     |x: f32, h: f32| ((x + h).exp() - (x - h).exp()) / ((x + h) - (x - h));
+//! let relative = |x: f32, h: f32| {
+//!     (f64::from(difference(x, h)) / f64::from(x).exp() - 1.0).abs()
+//! };
+//! let points = (0..8).map(|i| i as f32 * 0.3).collect::<Vec<_>>();
+//! let worst = |h: f32| points.iter().map(|&x| relative(x, h)).fold(0.0, f64::max);
+//! let best = (1..=16).map(|i| worst(0.5f32.powi(i))).fold(1.0, f64::min);
+//! assert!((3e-6..1e-4).contains(&best));
 //! ```
 //!
-//! In `f32` the best difference has an error of about 10⁻⁵, which hides many mistakes. `gradcheck`
-//! therefore requires `f64`. It finds a wrong factor at once:
+//! Errors of 10⁻⁵, as in `f32`, hide many mistakes. `gradcheck` therefore requires `f64`. It finds a
+//! wrong factor at once:
 //!
 //! ```
 //! # use retrograd::prelude::*;

@@ -57,8 +57,8 @@
 //! Why this is correct: let `n` be the operation with the largest pending id. Every operation that uses
 //! an output of `n` has a larger id. If it was reached at all, it has been processed already, because
 //! larger ids are taken out first, and processing adds only smaller ids. So the gradient of `n` is
-//! complete when `n` is processed, and each operation is processed once. There is no recursion, so a
-//! chain of a million operations does not overflow the stack.
+//! complete when `n` is processed, and each operation is processed once. There is no recursion in the
+//! pass, so it does not overflow the stack on a chain of a million operations.
 //!
 //! `sum_to` is the adjoint of [broadcasting](super::broadcasting): if an operand was repeated, its
 //! gradient is the sum over the repetitions. It is done here, once, so no rule has to do it.

@@ -1,8 +1,8 @@
 //! Chapter 12: Extending: an operation, an attention and a kernel of your own.
 //!
-//! All that the library's own operations use is public. This chapter adds one of each kind in a
-//! program; `CONTRIBUTING.md` and `ARCHITECTURE.md` say what is needed in addition for a part of the
-//! library: rows of test tables.
+//! The traits and constructors that the library's own operations are made of are public. This chapter
+//! adds one of each kind in a program; `CONTRIBUTING.md` and `ARCHITECTURE.md` say what is needed in
+//! addition for a part of the library: rows of test tables.
 //!
 //! # A pointwise operation
 //!

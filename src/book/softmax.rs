@@ -58,11 +58,19 @@
 //!
 //! It is a soft maximum: `max(x) ≤ lse(x) ≤ max(x) + ln n` for `n` numbers.
 //!
+//! ```
+//! # use retrograd::prelude::*;
+//! let lse = |c: f32| Tensor::from([c, c + 1.0, c + 2.0]).logsumexp(..).item();
+//! assert!((lse(0.0) - 2.4076).abs() < 1e-4);
+//! assert!((lse(1000.0) - 1002.4076).abs() < 1e-4);
+//! assert!(2.0 <= lse(0.0) && lse(0.0) <= 2.0 + 3f32.ln());
+//! ```
+//!
 //! # Logarithms of weights
 //!
 //! A classifier's loss is `-ln softmax(x)ₜ` for the target `t`. Computed as written, it is ∞ as soon as
 //! the weight of the target underflows, and its gradient is wrong. The logarithm of the quotient is a
-//! difference, which cannot fail:
+//! difference, in which nothing underflows:
 //!
 //! ```text
 //! -ln softmax(x)ₜ = lse(x) - xₜ

@@ -51,7 +51,7 @@
 //! `0 4 8 1 5 9 ..`, and no pair of strides visits these positions as two rows of six. `reshape` then
 //! copies.
 //!
-//! Two axes `a` and `a + 1` can be merged without a copy exactly if
+//! Two axes `a` and `a + 1` of more than one element each can be merged without a copy exactly if
 //! `stride(a) = size(a + 1) · stride(a + 1)`.
 //!
 //! ```
@@ -60,7 +60,7 @@
 //! assert!(x.reshape([2, 6]).shares_storage(&x));
 //! assert!(!x.t().reshape([2, 6]).shares_storage(&x)); // a copy
 //!
-//! // Only the last two axes are merged here, and they are adjacent in memory: a view.
+//! // The first two axes are not adjacent in this order: 4 is not 5 · 12. Merging them copies.
 //! let y = Tensor::<f32>::zeros([5, 3, 4]).transpose(0, 1); // strides [4, 12, 1]
 //! assert!(!y.reshape([15, 4]).shares_storage(&y));
 //! assert!(y.reshape([3, 5, 2, 2]).shares_storage(&y)); // a split axis: a view
@@ -122,7 +122,7 @@
 //! and merge axes that are adjacent in every operand (`tensor/src/loop_nest.rs`): a contiguous tensor
 //! of any rank is one loop. An operand that is not contiguous along the innermost axis is copied into a
 //! small contiguous block, one block at a time, and the vector loop reads the block
-//! (`tensor/src/kernels/elementwise.rs`). The result is always contiguous.
+//! (`tensor/src/kernels/elementwise.rs`). The result is contiguous.
 //!
 //! ```
 //! # use retrograd::prelude::*;

@@ -91,3 +91,13 @@ fn a_sink_is_another_start() {
         assert!((a - b).abs() < 1e-14);
     }
 }
+
+#[test]
+fn tiles_have_the_sizes_that_the_chapter_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tensor/src/kernels/attention/mod.rs");
+    let source = std::fs::read_to_string(path).unwrap();
+    assert!(
+        source.contains("const TILE: usize = 64;") && source.contains("const QUERIES: usize = 32;")
+    );
+    assert_eq!(32 * 64 * size_of::<f32>(), 8 << 10);
+}

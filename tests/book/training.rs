@@ -103,3 +103,16 @@ fn dropout_twice() {
     assert!((zeros_twice - 0.6).abs() < 0.01 && (zeros - 0.6).abs() < 0.01);
     assert!((max_twice - 2.5).abs() < 1e-12 && (max - 2.5).abs() < 1e-12);
 }
+
+#[test]
+fn the_final_losses_differ_by_two_orders_of_magnitude() {
+    use crate::drawings::training::losses;
+    use retrograd::nn::optim::{Muon, MuonConfig};
+    let last = |losses: Vec<f64>| losses[losses.len() - 1];
+    let sgd = SgdConfig { lr: 0.1, ..SgdConfig::default() };
+    let sgd = last(losses(300, |m| Sgd::new(m, sgd).unwrap()));
+    let adam = AdamConfig { lr: 0.01, ..AdamConfig::default() };
+    let muon =
+        last(losses(300, |m| Muon::new(m, MuonConfig { adam, ..MuonConfig::default() }).unwrap()));
+    assert!((50.0..200.0).contains(&(sgd / muon)));
+}

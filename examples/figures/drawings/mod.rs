@@ -7,7 +7,7 @@ pub(crate) mod measuring;
 mod memory;
 mod softmax;
 pub(crate) mod svg;
-mod training;
+pub(crate) mod training;
 
 /// The name and the text of every figure.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
