@@ -100,7 +100,7 @@
 //! |---|---|---|
 //! | `Arc`, `Mutex` | `Rc` | graphs are used by several threads |
 //! | `node.rule(self.retain)` takes the rule **out** of the node | the rule stays | saved tensors are freed as the pass proceeds, so the peak of memory is lower. A second pass is an error, unless `retain_graph` is set |
-//! | `Pending::grads` has one gradient for each output | one output | operations such as `sort` and `topk`; a missing gradient is replaced by zeros |
+//! | `Pending::grads` has one gradient for each output | one output | operations such as attention, which gives its output and the log-sum-exp; a missing gradient is replaced by zeros |
 //! | `input_grads.check(&node)` | nothing | a rule of a user may return a wrong shape or forget an input: that is an error with the name of the operation |
 //! | `keep` | leaves only | gradients of intermediate variables, on request |
 //! | `oldest` | nothing | operations older than everything that was asked for are not processed |

@@ -9,6 +9,7 @@ mod figures;
 mod gemm;
 mod measuring;
 mod order;
+mod scalar_engine;
 mod softmax;
 mod strides;
 mod tensors;
