@@ -111,6 +111,7 @@ impl<T: Real> Engine<T> {
             })?;
             let running = hooks::rule_begins(&node, &*rule, &grads);
             let mut input_grads = self.differentiate(&node, &*rule, grads)?;
+            hooks::rule_returned();
             drop(rule);
             hooks::rule_ended(&node);
             // Sums do not depend on the order in which a rule names its inputs.

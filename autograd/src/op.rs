@@ -26,6 +26,9 @@ impl<T: Real> Var<T> {
     /// ([`grad`](crate::grad)) they extend the graph. A rule that is a kernel on tensors is a
     /// [`Fused`] operation.
     ///
+    /// Tensors that the rule owns besides the values of inputs are to be named by
+    /// [`observe::saved`](crate::observe::saved), so that recordings list them.
+    ///
     /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
     /// alive, and gradients by it are not propagated.
     ///
@@ -314,8 +317,8 @@ impl<T: Real> Operand<'_, T> {
     /// assert_eq!(y.backward().get(&a).unwrap().item(), 2.0);
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
-        if condition && self.var.is_some() {
-            hooks::saved(self.at);
+        if let Some(var) = self.var.filter(|_| condition) {
+            hooks::saved_input(self.at, var.value());
         }
         Slot {
             op: self.op,
@@ -582,6 +585,18 @@ fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
     given
         .extend(inputs.iter().flatten().map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }));
     given
+}
+
+/// The result of an operation that is not recorded on the graph.
+#[track_caller]
+pub(crate) fn constant_result<T: Real>(
+    name: &'static str,
+    value: Tensor<T>,
+    inputs: &[Option<&Var<T>>],
+) -> Var<T> {
+    let result = Var::constant(value);
+    hooks::computed(name, inputs, slice::from_ref(&result));
+    result
 }
 
 /// Makes variables the outputs of a node.

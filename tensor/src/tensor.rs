@@ -436,12 +436,6 @@ impl<T: Element> Tensor<T> {
         self.storage.as_ptr().addr()
     }
 
-    /// The number of tensors that share the storage, this one included.
-    #[doc(hidden)]
-    pub fn storage_owners(&self) -> usize {
-        Arc::strong_count(&self.storage)
-    }
-
     /// The elements of a contiguous tensor.
     ///
     /// # Panics

@@ -2,17 +2,18 @@
 //! variable if the process has no observer.
 
 use super::recorder::{Call, Recorder};
+use super::recording::Which;
 use crate::graph::{Edge, Id, Node, Rule, Var};
 use retrograd_tensor::observe::{is_observed, report};
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::sync::Arc;
 
 thread_local! {
-    /// Inputs that the operation being recorded has saved so far.
-    static SAVED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Tensors that the operation being recorded has saved so far.
+    static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
     /// The operation whose rule runs on this thread, by the id of its node.
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
@@ -29,12 +30,57 @@ fn tell(f: impl FnOnce(&Recorder)) {
     });
 }
 
+/// A tensor that an operation saves.
+pub(super) struct Saved {
+    pub(super) which: Which,
+    pub(super) shape: Shape,
+    pub(super) bytes: usize,
+    pub(super) address: usize,
+}
+
+#[cold]
+fn note<E: Element>(which: Which, tensor: &Tensor<E>) {
+    let (shape, address) = (*tensor.shape(), tensor.storage_address());
+    let bytes = tensor.numel() * size_of::<E>();
+    SAVED.with_borrow_mut(|saved| saved.push(Saved { which, shape, bytes, address }));
+}
+
 /// An operation saves the value of an input, by its position among those that were given.
 #[inline]
-pub(crate) fn saved(input: usize) {
+pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
     if is_observed() {
-        SAVED.with_borrow_mut(|saved| saved.push(input));
+        note(Which::Input(input), tensor);
     }
+}
+
+/// The tensor, which an operation saves under this name besides its inputs. It is called where the operation is
+/// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that a
+/// [`Recording`](super::Recording) lists the tensor.
+///
+/// ```
+/// use retrograd_autograd::observe::{Which, record, saved};
+/// use retrograd_autograd::{InputGrads, Var};
+/// use retrograd_tensor::Tensor;
+///
+/// /// x where it is positive, else 0
+/// fn positive(x: &Var) -> Var {
+///     let mask = x.value().le(&Tensor::scalar(0.0));
+///     Var::from_op("positive", x.value().masked_fill(&mask, 0.0), [x], |[x]| {
+///         let (x, mask) = (x.slot(), saved("mask", mask));
+///         move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, 0.0))
+///     })
+/// }
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, -1.0]));
+/// let (_, recording) = record(|| positive(&x));
+/// assert_eq!(recording.operations[0].saved[0].which, Which::Other("mask"));
+/// ```
+#[inline]
+pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
+    if is_observed() {
+        note(Which::Other(name), &tensor);
+    }
+    tensor
 }
 
 /// An operation has computed its results.
@@ -109,6 +155,14 @@ impl Drop for RunningRule {
 pub(crate) fn pass_ended() {
     if is_observed() && RULE.get().is_none() {
         tell(Recorder::pass_ended);
+    }
+}
+
+/// A rule has returned, and is dropped next.
+#[inline]
+pub(crate) fn rule_returned() {
+    if is_observed() {
+        tell(Recorder::rule_returned);
     }
 }
 

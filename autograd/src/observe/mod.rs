@@ -34,6 +34,7 @@ mod recording;
 mod recursion;
 
 pub use formulas::{Formula, formula};
+pub use hooks::saved;
 pub use lane::{in_lane, lane};
 pub(crate) use nonfinite::search_if_requested;
 pub use nonfinite::{Extent, NonFinite, find_nonfinite};

@@ -1,10 +1,10 @@
 //! The observer that makes a [`Recording`].
 
 use super::definition::definition;
-use super::hooks::input_shapes;
+use super::hooks::{Saved, input_shapes};
 use super::lane::lane;
 use super::recording::{
-    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
+    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What,
 };
 use crate::graph::{Edge, Id, Node, Rule, Var};
 use retrograd_tensor::observe::{KernelCall, Observer, set_default_observer};
@@ -116,6 +116,8 @@ struct State {
     by_address: HashMap<usize, Made>,
     /// Addresses of saved tensors.
     kept: HashSet<usize>,
+    /// Operations, and the addresses of the tensors that they list.
+    listed: HashSet<(usize, usize)>,
     lanes: HashMap<(ThreadId, usize), Lane>,
 }
 
@@ -132,7 +134,8 @@ enum Made {
 struct Lane {
     since: Option<Instant>,
     kernels: Vec<KernelCall>,
-    freed: usize,
+    /// Addresses and sizes.
+    freed: Vec<(usize, usize)>,
 }
 
 /// An operation that has computed its results.
@@ -140,8 +143,7 @@ pub(super) struct Call<'a, T: Real> {
     pub(super) name: &'static str,
     pub(super) inputs: &'a [&'a Var<T>],
     pub(super) results: &'a [Var<T>],
-    /// Positions of saved inputs.
-    pub(super) saved: Vec<usize>,
+    pub(super) saved: Vec<Saved>,
     pub(super) location: &'static Location<'static>,
     /// The operation whose rule called it.
     pub(super) rule: Option<Id>,
@@ -311,6 +313,11 @@ impl Recorder {
         }
     }
 
+    /// What is freed from now on was saved by the operation.
+    pub(super) fn rule_returned(&self) {
+        self.state().lane().freed.clear();
+    }
+
     pub(super) fn rule_ended<T: Real>(&self, node: &Arc<Node<T>>) {
         let mut state = self.state();
         let operation = state.known(node);
@@ -318,7 +325,11 @@ impl Recorder {
         let record = &mut state.recording.operations[operation];
         record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
         record.rule_kernels.extend(kernels);
-        state.event(What::RuleEnded { operation, freed });
+        let is_listed = |address| state.listed.contains(&(operation, address));
+        let unlisted = freed.iter().filter(|(address, _)| !is_listed(*address));
+        let unlisted = unlisted.map(|(_, bytes)| bytes).sum();
+        let freed = freed.iter().map(|(_, bytes)| bytes).sum();
+        state.event(What::RuleEnded { operation, freed, unlisted });
     }
 
     pub(super) fn delivered<T: Real>(
@@ -362,6 +373,7 @@ impl State {
         self.recording.events.clear();
         self.by_id.clear();
         self.by_address.clear();
+        self.listed.clear();
     }
 
     fn lane(&mut self) -> &mut Lane {
@@ -382,7 +394,7 @@ impl State {
             .iter()
             .map(|x| OperandRecord { source: self.source(x), shape: *x.shape() })
             .collect();
-        let saved = self.saved(call);
+        let saved = self.saved(operation, &call.saved);
         let Lane { since, kernels, .. } = mem::take(self.lane());
         let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
         let id = call.results.first().and_then(Var::id);
@@ -419,28 +431,13 @@ impl State {
         operation
     }
 
-    /// The inputs that were saved, and the results that something besides the variable keeps.
-    fn saved<T: Real>(&mut self, call: &Call<'_, T>) -> Vec<SavedTensor> {
-        let tensor = |which, x: &Tensor<T>, is_shared| SavedTensor {
-            which,
-            shape: *x.shape(),
-            bytes: x.numel() * size_of::<T>(),
-            is_shared,
-        };
-        let mut all = Vec::new();
-        for &at in &call.saved {
-            let x = call.inputs[at].value();
-            let address = x.storage_address();
+    fn saved(&mut self, operation: usize, saved: &[Saved]) -> Vec<SavedTensor> {
+        let mut all = Vec::with_capacity(saved.len());
+        for &Saved { which, shape, bytes, address } in saved {
             let is_leaf = matches!(self.by_address.get(&address), Some(Made::Leaf(_)));
             let is_new = self.kept.insert(address);
-            all.push(tensor(Which::Input(at), x, is_leaf || !is_new));
-        }
-        for (i, y) in call.results.iter().map(Var::value).enumerate() {
-            let is_view = call.inputs.iter().any(|x| x.value().shares_storage(y));
-            if !is_view && y.storage_owners() > 1 && call.results[i].is_tracked() {
-                self.kept.insert(y.storage_address());
-                all.push(tensor(Which::Output(i), y, false));
-            }
+            self.listed.insert((operation, address));
+            all.push(SavedTensor { which, shape, bytes, is_shared: is_leaf || !is_new });
         }
         all
     }
@@ -536,7 +533,7 @@ impl Observer for Recorder {
         }
         let mut state = self.state();
         state.grown -= bytes as isize;
-        state.lane().freed += bytes;
+        state.lane().freed.push((address, bytes));
         state.by_address.remove(&address);
         state.kept.remove(&address);
     }

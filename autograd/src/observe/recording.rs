@@ -38,9 +38,8 @@ pub struct Operation {
     /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a
     /// fused operation.
     pub rule_of: Option<usize>,
-    /// The tensors that the operation keeps for its rule and that the recorder can name: inputs and
-    /// results. [`What::RuleEnded`] has the bytes that are freed in the end, those of other tensors
-    /// included.
+    /// The tensors that the operation keeps for its rule: inputs, and those that it names by
+    /// [`saved`](super::saved). [`What::RuleEnded`] has the bytes of tensors without a name.
     pub saved: Vec<SavedTensor>,
     /// A fused operation as ordinary operations on its inputs `x0`, `x1`, .., if its rule was called while
     /// values were watched.
@@ -112,8 +111,8 @@ pub struct SavedTensor {
 pub enum Which {
     /// An input, by its position.
     Input(usize),
-    /// A result, by its position.
-    Output(usize),
+    /// Another tensor, which was named by [`saved`](super::saved).
+    Other(&'static str),
 }
 
 /// Something that happened.
@@ -144,6 +143,8 @@ pub enum What {
         operation: usize,
         /// Bytes that were freed by that.
         freed: usize,
+        /// Those among them that are of none of the [tensors](Operation::saved) that the operation lists.
+        unlisted: usize,
     },
     /// A gradient that a rule returned was propagated.
     Delivered {

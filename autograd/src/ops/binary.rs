@@ -2,6 +2,7 @@
 //! sums every gradient to the shape of its input.
 
 use crate::graph::{InputGrads, Var};
+use crate::observe::saved;
 use retrograd_tensor::ops::binary::Operator;
 use retrograd_tensor::{Real, Tensor};
 use std::ops;
@@ -80,7 +81,7 @@ impl<T: Real> Var<T> {
         let value = self.value().div(other.value());
         let output = value.clone();
         Var::from_op("div", value, [self, other], |[a, b]| {
-            let y = b.needs_grad().then_some(output);
+            let y = b.needs_grad().then(|| saved("y", output));
             let (a, b) = (a.slot(), b.save());
             move |cx, g| {
                 let share = g.div(&cx.input(&b));
@@ -107,7 +108,7 @@ impl<T: Real> Var<T> {
         let value = self.value().pow(other.value());
         let y = value.clone();
         Var::from_op("pow", value, [self, other], |[a, b]| {
-            let (a, b) = (a.save(), b.save());
+            let (a, b, y) = (a.save(), b.save(), saved("y", y));
             move |cx, g| {
                 let zero = Tensor::scalar(T::ZERO);
                 let (a_is_0, b_is_0) = (a.value().eq(&zero), b.value().eq(&zero));
@@ -209,6 +210,7 @@ fn rest_of_division<T: Real>(
     let quotient = b.is_tracked().then(|| a.value().sub(&value).div(b.value()).round());
     Var::from_op(name, value, [a, b], |[a, b]| {
         let (a, b) = (a.slot(), b.slot());
+        let quotient = quotient.map(|quotient| saved("quotient", quotient));
         move |_, g| {
             let n = || Var::constant(quotient.clone().expect("saved for the gradient of b"));
             InputGrads::of(&a, || g.clone()).and(&b, || g.mul(&n()).neg())
@@ -227,6 +229,7 @@ fn selection<T: Real>(
 ) -> Var<T> {
     Var::from_op(name, value, inputs, |[a, b]| {
         let (a, b, [of_a, of_b]) = (a.slot(), b.slot(), selected());
+        let (of_a, of_b) = (saved("a is selected", of_a), saved("b is selected", of_b));
         move |_, g| {
             let half = || g.mul_scalar(T::from_f64(0.5));
             let shared = Var::where_(&(&of_a & &of_b), &half(), g);

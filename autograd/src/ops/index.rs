@@ -1,6 +1,7 @@
 //! Reading and adding by index. Each reading operation is the adjoint of an adding one.
 
 use crate::graph::{InputGrads, Var};
+use crate::observe::saved;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
@@ -14,7 +15,7 @@ fn zeros<T: Real>(shape: &Shape) -> Var<T> {
 fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: &Shape) -> Var<T> {
     let value = Tensor::embedding_vjp(g.value(), index, table[0]);
     Var::from_op("embedding_adjoint", value, [g], |[x]| {
-        let (x, index) = (x.slot(), index.clone());
+        let (x, index) = (x.slot(), saved("index", index.clone()));
         move |_, g| InputGrads::of(&x, || g.embedding(&index))
     })
 }
@@ -35,7 +36,7 @@ impl<T: Real> Var<T> {
     pub fn gather<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().gather(axis, index);
         Var::from_op("gather", value, [self], |[x]| {
-            let (x, index) = (x.slot(), index.clone());
+            let (x, index) = (x.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).scatter_add(axis, &index, g))
         })
     }
@@ -60,7 +61,7 @@ impl<T: Real> Var<T> {
     ) -> Var<T> {
         let value = self.value().scatter_add(axis, index, source.value());
         Var::from_op("scatter_add", value, [self, source], |[x, source]| {
-            let (x, source, index) = (x.slot(), source.slot(), index.clone());
+            let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
             move |_, g| InputGrads::of(&x, || g.clone()).and(&source, || g.gather(axis, &index))
         })
     }
@@ -79,7 +80,7 @@ impl<T: Real> Var<T> {
     pub fn index_select<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().index_select(axis, index);
         Var::from_op("index_select", value, [self], |[x]| {
-            let (x, index) = (x.slot(), index.clone());
+            let (x, index) = (x.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).index_add(axis, &index, g))
         })
     }
@@ -99,7 +100,7 @@ impl<T: Real> Var<T> {
     pub fn index_add<I: Integer>(&self, axis: isize, index: &Tensor<I>, source: &Var<T>) -> Var<T> {
         let value = self.value().index_add(axis, index, source.value());
         Var::from_op("index_add", value, [self, source], |[x, source]| {
-            let (x, source, index) = (x.slot(), source.slot(), index.clone());
+            let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
             move |_, g| {
                 InputGrads::of(&x, || g.clone()).and(&source, || g.index_select(axis, &index))
             }
@@ -120,7 +121,7 @@ impl<T: Real> Var<T> {
     pub fn embedding<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
         let value = self.value().embedding(index);
         Var::from_op("embedding", value, [self], |[table]| {
-            let (table, index) = (table.slot(), index.clone());
+            let (table, index) = (table.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&table, || embedding_adjoint(g, &index, cx.shape(&table)))
         })
     }

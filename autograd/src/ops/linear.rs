@@ -2,7 +2,8 @@
 //! are in [`retrograd_tensor::ops::linear`].
 
 use crate::graph::{Cx, InputGrads, Var};
-use crate::op::{Fused, Slot, is_recorded};
+use crate::observe::saved;
+use crate::op::{Fused, Slot, constant_result, is_recorded};
 use crate::ops::matmul::of_right_transposed;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::{Real, Tensor};
@@ -119,7 +120,7 @@ impl<T: Real> Var<T> {
             weight: weight.save(),
             bias: bias.save(),
             op,
-            derivative,
+            derivative: saved("derivative", derivative),
         });
         y
     }
@@ -186,7 +187,8 @@ impl<T: Real> Var<T> {
         let inputs = [Some(self), Some(up.0), up.1, Some(down.0), down.1, residual];
         if !is_recorded(&inputs) {
             let hidden = op.map(&self.value().linear(up.0.value(), up.1.map(Var::value)));
-            return Var::constant(project_down(&hidden, down, residual));
+            let value = project_down(&hidden, down, residual);
+            return constant_result("feed_forward", value, &inputs);
         }
         let (hidden, derivative) =
             op.linear_activation(self.value(), up.0.value(), up.1.map(Var::value));
@@ -201,8 +203,8 @@ impl<T: Real> Var<T> {
                     down_bias: down_bias.save(),
                     residual: residual.save(),
                     op,
-                    hidden,
-                    derivative,
+                    hidden: saved("hidden", hidden),
+                    derivative: saved("derivative", derivative),
                 }
             });
         y

@@ -1,7 +1,9 @@
 //! Losses of classes: cross-entropy, and the negative log-likelihood.
 
 use crate::graph::{Cx, InputGrads, Var};
-use crate::op::{Fused, Slot, is_recorded};
+use crate::observe::saved;
+use crate::op::{Fused, Slot, constant_result, is_recorded};
+use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums, Reduction};
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
 
@@ -141,6 +143,14 @@ fn definition<T: Real, I: Integer>(
     rows.loss(&logits.log_softmax(-1), weights, options)
 }
 
+/// The sums, whose tensors are saved.
+fn noted<T: Real>(sums: LogSums<T>) -> LogSums<T> {
+    if is_observed() {
+        sums.tensors().into_iter().for_each(|(name, tensor)| drop(saved(name, tensor.clone())));
+    }
+    sums
+}
+
 /// A node of cross-entropy, with class weights if there are any.
 #[track_caller]
 fn cross_entropy<T: Real, I: Integer>(
@@ -153,9 +163,9 @@ fn cross_entropy<T: Real, I: Integer>(
     let (targets, weights) = (targets.clone(), weights.cloned());
     let [y] = Var::from_fused([value], [logits], |[logits]| OfLogits {
         logits: logits.save(),
-        sums,
-        targets,
-        weights,
+        sums: noted(sums),
+        targets: saved("targets", targets),
+        weights: weights.map(|weights| saved("weights", weights)),
         options,
     });
     y
@@ -194,16 +204,18 @@ impl<T: Real> Var<T> {
             return self.linear(weight, None).cross_entropy(targets, options);
         }
         if !is_recorded(&[Some(self), Some(weight)]) {
-            return Var::constant(x.linear_cross_entropy(w, targets, options));
+            let value = x.linear_cross_entropy(w, targets, options);
+            let inputs = [Some(self), Some(weight)];
+            return constant_result("linear_cross_entropy", value, &inputs);
         }
         let (value, dx, dw) = x.linear_cross_entropy_with_gradients(w, targets, options);
         let targets = targets.clone();
         let [y] = Var::from_fused([value], [self, weight], |[x, weight]| OfLinear {
             x: x.save(),
             weight: weight.save(),
-            dx,
-            dw,
-            targets,
+            dx: saved("dx", dx),
+            dw: saved("dw", dw),
+            targets: saved("targets", targets),
             options,
         });
         y

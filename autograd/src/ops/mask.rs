@@ -2,6 +2,7 @@
 //! even if it is NaN, and gets a gradient of exactly 0.
 
 use crate::graph::{InputGrads, Var};
+use crate::observe::saved;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
@@ -23,7 +24,7 @@ impl<T: Real> Var<T> {
     pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
         let value = condition.where_(a.value(), b.value());
         Var::from_op("where", value, [a, b], |[a, b]| {
-            let (a, b, condition) = (a.slot(), b.slot(), condition.clone());
+            let (a, b, condition) = (a.slot(), b.slot(), saved("condition", condition.clone()));
             move |_, g| {
                 InputGrads::of(&a, || g.masked_fill(&!&condition, T::ZERO))
                     .and(&b, || g.masked_fill(&condition, T::ZERO))
@@ -46,7 +47,7 @@ impl<T: Real> Var<T> {
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
         Var::from_op("masked_fill", filled, [self], |[x]| {
-            let (x, mask) = (x.slot(), mask.clone());
+            let (x, mask) = (x.slot(), saved("mask", mask.clone()));
             move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, T::ZERO))
         })
     }

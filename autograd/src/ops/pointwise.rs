@@ -2,6 +2,7 @@
 
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
+use crate::observe::saved;
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
@@ -45,7 +46,7 @@ impl<T: Real> Var<T> {
         let output = value.clone();
         Var::from_op(P::NAME, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
-            let y = (P::SAVES == Saves::Output).then_some(output);
+            let y = (P::SAVES == Saves::Output).then(|| saved("y", output));
             move |cx, g| {
                 InputGrads::of(&x, || match P::SAVES {
                     Saves::Input => vjp(op, &cx.input(&x), g),

@@ -1,6 +1,7 @@
 //! Reductions.
 
 use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::saved;
 use crate::op::{Fused, Slot};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
@@ -97,7 +98,8 @@ fn selection<T: Real>(
 ) -> Var<T> {
     let input = x.value();
     Var::from_op(name, value, [x], |[x]| {
-        let (x, others) = (x.slot(), !&first_of_each(input, axes, arg));
+        let others = !&first_of_each(input, axes, arg);
+        let (x, others) = (x.slot(), saved("not selected", others));
         move |cx, g| {
             InputGrads::of(&x, || spread(g, cx.shape(&x), axes).masked_fill(&others, T::ZERO))
         }
@@ -393,7 +395,7 @@ impl<T: Real> Var<T> {
         let value = self.value().logsumexp(axes);
         let output = value.clone();
         Var::from_op("logsumexp", value, [self], |[x]| {
-            let x = x.save();
+            let (x, output) = (x.save(), saved("y", output));
             // d/dx = softmax(x) = e^(x - y), and 0 where y is -inf: every x is then -inf.
             move |cx, g| {
                 InputGrads::of(&x, || {
@@ -437,7 +439,7 @@ impl<T: Real> Var<T> {
         let value = self.value().norm(axes);
         let output = value.clone();
         Var::from_op("norm", value, [self], |[x]| {
-            let x = x.save();
+            let (x, output) = (x.save(), saved("y", output));
             // d/dx = x / norm, and 0 where the norm is 0.
             move |cx, g| {
                 InputGrads::of(&x, || {

@@ -2,6 +2,7 @@
 //! it was written.
 
 use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::saved;
 use crate::op::{Fused, Slot};
 use crate::ops::binary::VarOrNumber;
 use retrograd_tensor::error::OrPanic;
@@ -21,14 +22,14 @@ fn selection<T: Real, I: Integer>(
     inputs: [&Var<T>; 2],
 ) -> Var<T> {
     Var::from_op(name, value, inputs, |[x, source]| {
-        let (x, source, index) = (x.slot(), source.slot(), index.clone());
-        let replaced = from.ge(0);
+        let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
+        let replaced = saved("replaced", from.ge(0));
         // The position on the axis of each value.
         let mut dims = vec![1; index.rank()];
         let axis_of_values = index.shape().axis(name, axis).or_panic();
         dims[axis_of_values] = index.shape()[axis_of_values];
         let own = Tensor::<i64>::indices(dims[axis_of_values]).reshape(dims);
-        let unused = from.gather(axis, &index).ne(own);
+        let unused = saved("not used", from.gather(axis, &index).ne(own));
         move |_, g| {
             InputGrads::of(&x, || g.masked_fill(&replaced, T::ZERO))
                 .and(&source, || g.gather(axis, &index).masked_fill(&unused, T::ZERO))
@@ -212,7 +213,7 @@ impl<T: Real> Var<T> {
                     x: x.save(),
                     source: source.save(),
                     axis,
-                    index,
+                    index: saved("index", index),
                 });
                 y
             }

@@ -1,6 +1,7 @@
 //! Softmax and log-softmax.
 
 use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::saved;
 use crate::op::{Fused, Slot};
 use retrograd_tensor::{Real, Tensor};
 
@@ -72,7 +73,11 @@ impl<T: Real> Var<T> {
     pub fn softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().softmax(axis);
         let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
+        let [y] = Var::from_fused([value], [self], |[x]| Softmax {
+            x: x.slot(),
+            output: saved("y", output),
+            axis,
+        });
         y
     }
 
@@ -92,7 +97,11 @@ impl<T: Real> Var<T> {
     pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Var<T> {
         let value = self.value().masked_softmax(axis, keep);
         let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| Softmax { x: x.slot(), output, axis });
+        let [y] = Var::from_fused([value], [self], |[x]| Softmax {
+            x: x.slot(),
+            output: saved("y", output),
+            axis,
+        });
         y
     }
 
@@ -108,7 +117,11 @@ impl<T: Real> Var<T> {
     pub fn log_softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().log_softmax(axis);
         let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| LogSoftmax { x: x.slot(), output, axis });
+        let [y] = Var::from_fused([value], [self], |[x]| LogSoftmax {
+            x: x.slot(),
+            output: saved("y", output),
+            axis,
+        });
         y
     }
 }

@@ -63,6 +63,16 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
             return Err(format!("`{}` has no place in the source code", op.name));
         }
     }
+    // What a rule keeps is listed.
+    for event in &recording.events {
+        if let What::RuleEnded { operation, unlisted, .. } = event.what
+            && unlisted > 0
+            && is_own(recording.operations[operation].name)
+        {
+            let name = recording.operations[operation].name;
+            return Err(format!("`{name}` keeps {unlisted} bytes without a name (observe::saved)"));
+        }
+    }
     // Every tracked operation is differentiated at most once, and what it keeps is dropped.
     let mut rules = vec![0; recording.operations.len()];
     for event in &recording.events {

@@ -307,8 +307,8 @@ fn operation_node(
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
             Which::Input(i) => format!("input {i}"),
-            Which::Output(_) if op.shapes.len() == 1 => "the result".into(),
-            Which::Output(i) => format!("result {i}"),
+            Which::Other("y") => "the result".into(),
+            Which::Other(name) => name.into(),
         },
         shape: tensor.shape.to_vec(),
         bytes: tensor.bytes,

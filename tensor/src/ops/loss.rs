@@ -82,6 +82,14 @@ pub struct LogSums<T: Real> {
     weights: Option<Tensor<T>>,
 }
 
+impl<T: Real> LogSums<T> {
+    /// The tensors that it consists of, with names.
+    pub fn tensors(&self) -> Vec<(&'static str, &Tensor<T>)> {
+        let sums = [("maxima", &self.max), ("log-sums", &self.log_sum)];
+        sums.into_iter().chain(self.weights.as_ref().map(|weights| ("weights", weights))).collect()
+    }
+}
+
 /// The checked target classes of all rows.
 pub(crate) struct Classes {
     /// The class of each row; the number of classes if the row is ignored.

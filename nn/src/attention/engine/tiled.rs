@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::spec::Sink;
+use retrograd_autograd::observe::saved;
 use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::kernels::attention::{
     At, AttentionOptions, Vjp, backward, backward_packed, forward,
@@ -16,8 +17,8 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
         call: call.detached(),
         operands: [q.save(), k.save(), v.save()],
         sink: sink.save(),
-        out,
-        lse,
+        out: saved("output", out),
+        lse: saved("log-sum-exp", lse),
     })
 }
 
@@ -30,8 +31,8 @@ pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2
         call: call.detached(),
         qkv: qkv.save(),
         sink: sink.save(),
-        out,
-        lse,
+        out: saved("output", out),
+        lse: saved("log-sum-exp", lse),
     })
 }
 

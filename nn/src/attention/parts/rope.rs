@@ -15,6 +15,7 @@
 //! other; [`Rope::converted`] permutes weights.
 
 use crate::attention::engine::tap;
+use retrograd_autograd::observe::saved;
 use retrograd_autograd::{InputGrads, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -617,7 +618,8 @@ impl<T: Real> Rotation<T> {
     #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
         Var::from_op("rope", self.value(x.value()), [x], |[x]| {
-            let (x, rotation) = (x.slot(), self.clone());
+            let (cos, sin) = (saved("cos", self.cos.clone()), saved("sin", self.sin.clone()));
+            let (x, rotation) = (x.slot(), Rotation { cos, sin, ..self.clone() });
             move |_, g| {
                 let inverse = Rotation { sin: rotation.sin.neg(), ..rotation.clone() };
                 InputGrads::of(&x, || inverse.apply(g))
