@@ -73,6 +73,9 @@ impl Folder {
         if folder.checkpoint().exists() {
             return Ok(folder);
         }
+        if folder.is_in_use() {
+            return failed(format!("{}, and has not saved a checkpoint yet", folder.in_use()));
+        }
         if folder.has_log() {
             return failed(folder.log_alone());
         }
@@ -94,7 +97,19 @@ impl Folder {
         if self.try_lock()? {
             return Ok(());
         }
-        failed(format!("another process is training in {}", self.name()))
+        failed(self.in_use())
+    }
+
+    /// The error for a folder that another process has locked.
+    fn in_use(&self) -> String {
+        format!("another process is training in {}", self.name())
+    }
+
+    /// Whether another process has locked this folder.
+    fn is_in_use(&self) -> bool {
+        let path = self.path.join(LOCK);
+        let lock = check_regular(&path).and_then(|()| File::open(&path));
+        lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Whether the lock was acquired.

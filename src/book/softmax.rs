@@ -78,7 +78,7 @@
 //!
 //! ```
 //! # use retrograd::prelude::*;
-//! let x = Var::leaf(Tensor::from([[0.0f32, 200.0]])); // the weight of 0 is e⁻²⁰⁰
+//! let x = Var::leaf(Tensor::from([[0.0f32, 200.0]])); // class 0 has the weight e⁻²⁰⁰
 //! let naive = -x.softmax(-1).ln().i((0, 0));
 //! assert_eq!(naive.item(), f32::INFINITY);
 //! assert_ne!(naive.backward().get(&x).unwrap().to_vec(), [-1.0, 1.0]);

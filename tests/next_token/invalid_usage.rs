@@ -110,7 +110,9 @@ fn a_folder_in_use_is_rejected() {
     let said = ["another process is training in out/next_token"];
     place.run(&["--out", "out/next_token"]).failed(FAILED, &said);
     place.run(&["--resume"]).failed(FAILED, &said);
-    // Sampling from it is allowed, and a run without --out takes another folder.
+    // Sampling from it is allowed once it has a checkpoint, and a run without --out takes another
+    // folder.
+    wait_until(&mut first, || place.path("out/next_token/checkpoint.safetensors").exists());
     place.run(&["--sample", "The", "--tokens", "5"]).ok();
     let out = place.run(&["--preset", "tiny", "--steps", "1", "--quiet"]).ok();
     assert!(out.ends_with("in out/next_token-2\n"), "{out}");

@@ -104,7 +104,7 @@ pub(crate) fn online() -> String {
         let color = if rescale < 1.0 { ORANGE } else { INK };
         svg.text((x, 262.0), Anchor::Middle, t + 1);
         svg.text((x, 284.0), Anchor::Middle, format!("{max:.2}"));
-        svg.styled(((x, 306.0), Anchor::Middle), (13.0, color), format!("{rescale:.2}"));
+        svg.styled(((x, 306.0), Anchor::Middle), (13.0, color), format!("{rescale:.3}"));
         svg.text((x, 328.0), Anchor::Middle, format!("{sum:.2}"));
     }
     let end = format!("at the end m + ln ℓ = {:.4}, the log-sum-exp of all scores", max + sum.ln());

@@ -5,7 +5,7 @@ use retrograd::prelude::*;
 
 /// The log-sum-exp of `[c, c + 1, c + 2]`, minus `c`, in f32: from its definition and by the library.
 pub(crate) fn overflow() -> String {
-    let mut svg = Svg::new(700.0, 305.0, "Log-sum-exp by its definition overflows beyond 88");
+    let mut svg = Svg::new(700.0, 305.0, "Log-sum-exp by its definition overflows and underflows");
     let plot = Plot {
         at: (60.0, 40.0),
         size: (600.0, 200.0),
