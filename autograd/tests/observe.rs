@@ -6,7 +6,7 @@ use retrograd_autograd::observe::{
 use retrograd_autograd::{Gradients, Var, grad, no_grad, sharded, with_threads};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::storage::pool_stats;
+use retrograd_tensor::trace::trace;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -214,24 +214,28 @@ fn constants_have_a_reason() {
 }
 
 #[test]
-fn memory_is_that_of_the_pool() {
+fn an_outer_record_sees_what_an_inner_one_sees() {
     let net = Net::new();
-    // Blocks are counted by size classes, here as in the pool.
-    let before = pool_stats().live;
-    let (grads, recording) = record(|| net.loss(0).backward());
-    let after = pool_stats().live;
-    assert!(recording.peak() > recording.live);
-    drop(grads);
-    // Other tests run at the same time, so only the own part can be compared.
-    let _ = (before, after);
-    let ended: usize = recording
-        .events
-        .iter()
-        .map(|event| if let What::RuleEnded { freed, .. } = event.what { freed } else { 0 })
-        .sum();
-    assert!(ended > 0);
-    let saved = recording.operations.iter().flat_map(|op| &op.saved).filter(|t| !t.is_shared);
-    assert!(saved.map(|t| t.bytes).sum::<usize>() <= recording.peak() - recording.live);
+    let ((_, inner), outer) = record(|| record(|| net.loss(0).backward()));
+    let outline = |r: &Recording| -> Vec<_> {
+        let kernels = r.operations.iter().map(|op| (op.name, op.kernels.len(), op.saved.len()));
+        kernels.collect()
+    };
+    let events = |r: &Recording| r.events.iter().map(|event| event.what).collect::<Vec<_>>();
+    assert_eq!(outline(&inner), outline(&outer));
+    assert_eq!(events(&inner), events(&outer));
+    assert!(inner.operations.iter().any(|op| !op.kernels.is_empty()));
+    let ((_, trace), recording) = record(|| trace(|| net.w[0].exp()));
+    assert_eq!(recording.operations[0].kernels, trace.calls());
+    // What a watcher computes is recorded by nobody but itself.
+    let seen = Arc::new(Mutex::new(0));
+    let sink = seen.clone();
+    let recorder = Recorder::new().watching(move |_| {
+        let (_, own) = record(|| Var::leaf(Tensor::scalar(1.0f32)).exp());
+        *sink.lock().unwrap() += own.operations.len();
+    });
+    let (_, recording) = record(|| recorder.record(|| net.w[0].exp()));
+    assert_eq!((recording.operations.len(), *seen.lock().unwrap()), (1, 1));
 }
 
 #[test]
@@ -272,6 +276,29 @@ fn the_first_value_that_is_not_finite_is_found() {
     let (_, found) = find_nonfinite(|| zero.square().sqrt().sum(..).backward());
     let found = found.unwrap();
     assert_eq!((found.operation, found.is_backward, found.result.infinite), ("sqrt", true, 1));
+
+    // A NaN that was there before; here, in a constant.
+    let data = Var::constant(Tensor::from([[1.0f32, f32::NAN, 2.0]]));
+    let (_, found) = find_nonfinite(|| x.mul(&data).exp().sum(..).backward());
+    let found = found.unwrap();
+    assert_eq!((found.operation, found.input, found.result.nan), ("mul", Some(1), 1));
+    assert!(found.to_string().starts_with("the first NaN: in input 1 of `mul` at "), "{found}");
+
+    // Two finite gradients whose sum is not.
+    let (_, found) = find_nonfinite(|| {
+        let large = Var::leaf(Tensor::scalar(1.0f32));
+        (&large * 3e38 + &large * 3e38 * 0.9 - &large * 1e38).backward()
+    });
+    assert!(found.is_some_and(|found| found.result.infinite == 1));
+
+    // A row of scores without a key: its infinities are on purpose, the NaN is not.
+    let all = Tensor::from([[true, true, true]]);
+    let (_, found) = find_nonfinite(|| {
+        let masked = x.masked_fill(&all, f32::NEG_INFINITY);
+        (&masked - &masked).exp().sum(..).backward()
+    });
+    let found = found.unwrap();
+    assert_eq!((found.operation, found.inputs[0].infinite, found.result.nan), ("sub", 3, 3));
 
     // Masked scores are infinite on purpose.
     let mask = Tensor::from([[true, false, false]]);

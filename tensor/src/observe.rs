@@ -38,8 +38,16 @@ impl ObserverId {
     const NONE: ObserverId = ObserverId(NonZeroUsize::MAX);
 }
 
-/// The observers of the scopes that have not ended.
-static SCOPES: RwLock<Vec<Option<Arc<dyn Observer>>>> = RwLock::new(Vec::new());
+/// The observer of a scope, and those of the scopes around it.
+struct Scope {
+    observer: Arc<dyn Observer>,
+    outer: Option<Arc<Scope>>,
+    /// Whether it began where nothing is reported, so that only its own observer is told.
+    is_isolated: bool,
+}
+
+/// The scopes that have not ended.
+static SCOPES: RwLock<Vec<Option<Arc<Scope>>>> = RwLock::new(Vec::new());
 /// The observer of threads without one of their own.
 static DEFAULT: OnceLock<Arc<dyn Observer>> = OnceLock::new();
 /// The number of observers in the process; 1 more until the environment has been read, which may request
@@ -97,37 +105,68 @@ pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
     }
 }
 
-/// Tells the observer of this thread, if there is one.
+/// Tells the observers of this thread, if there are any: the innermost first, and that of the process last.
+///
+/// ```
+/// use retrograd_tensor::observe::{KernelCall, report};
+/// use retrograd_tensor::{DType, Shape, trace::trace};
+/// let call = KernelCall::new("mine", "loop", DType::F32, Shape::from([2]));
+/// let (_, trace) = trace(|| report(|observer| observer.kernel(&call)));
+/// assert_eq!(trace.calls()[0].operation, "mine");
+/// ```
 #[inline]
-pub fn report(f: impl FnOnce(&dyn Observer)) {
+pub fn report(f: impl Fn(&dyn Observer)) {
     if is_observed() {
-        report_to(current(), f);
+        report_to_all(f);
     }
 }
 
 #[cold]
-fn report_to(observer: Option<Arc<dyn Observer>>, f: impl FnOnce(&dyn Observer)) {
+fn report_to_all(f: impl Fn(&dyn Observer)) {
     struct Restore(Option<ObserverId>);
     impl Drop for Restore {
         fn drop(&mut self) {
             CURRENT.set(self.0);
         }
     }
-    let Some(observer) = observer else { return };
-    // Neither this thread nor those that it distributes work to report what the observer does.
+    let scope = innermost();
+    // Neither this thread nor those that it distributes work to report what the observers do.
     let _restore = Restore(CURRENT.replace(Some(ObserverId::NONE)));
-    f(&*observer);
+    let (mut next, mut is_isolated) = (scope.as_ref(), false);
+    while let Some(scope) = next {
+        f(&*scope.observer);
+        (next, is_isolated) = (scope.outer.as_ref(), scope.is_isolated);
+    }
+    if let Some(default) = DEFAULT.get().filter(|_| !is_isolated) {
+        f(&**default);
+    }
 }
 
-/// The observer of this thread.
-pub fn current() -> Option<Arc<dyn Observer>> {
+/// The innermost scope that this thread is in.
+fn innermost() -> Option<Arc<Scope>> {
     match CURRENT.get() {
-        None => DEFAULT.get().cloned(),
-        Some(ObserverId::NONE) => None,
+        None | Some(ObserverId::NONE) => None,
         Some(ObserverId(place)) => {
             let scopes = SCOPES.read().unwrap_or_else(PoisonError::into_inner);
             scopes[place.get() - 1].clone()
         }
+    }
+}
+
+/// The innermost observer of this thread.
+///
+/// ```
+/// use retrograd_tensor::observe::{Observer, current};
+/// use retrograd_tensor::settings::with_observer;
+/// use std::sync::Arc;
+/// struct Nothing;
+/// impl Observer for Nothing {}
+/// assert!(with_observer(Arc::new(Nothing), current).is_some());
+/// ```
+pub fn current() -> Option<Arc<dyn Observer>> {
+    match CURRENT.get() {
+        None => DEFAULT.get().cloned(),
+        Some(_) => innermost().map(|scope| scope.observer.clone()),
     }
 }
 
@@ -147,13 +186,15 @@ pub(crate) struct Open(ObserverId);
 
 impl Open {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Open {
+        let is_isolated = CURRENT.get() == Some(ObserverId::NONE);
+        let scope = Scope { observer, outer: innermost(), is_isolated };
         let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
         let free = scopes.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
             scopes.push(None);
             scopes.len() - 1
         });
-        scopes[place] = Some(observer);
+        scopes[place] = Some(Arc::new(scope));
         OBSERVERS.fetch_add(1, Relaxed);
         Open(ObserverId(NonZeroUsize::MIN.saturating_add(place)))
     }
@@ -166,10 +207,10 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
-        let observer = scopes[self.0.0.get() - 1].take();
+        let scope = scopes[self.0.0.get() - 1].take();
         drop(scopes);
         OBSERVERS.fetch_sub(1, Relaxed);
-        drop(observer);
+        drop(scope);
     }
 }
 
@@ -225,7 +266,8 @@ mod tests {
             assert!(is_observed());
             drop(Tensor::<f32>::zeros([32]));
         });
-        assert_eq!(all.each_ref().map(|o| o.freed.load(Relaxed)), [128, 64]);
+        // The outer one is told of both.
+        assert_eq!(all.each_ref().map(|o| o.freed.load(Relaxed)), [192, 64]);
         assert!(!is_observed());
         assert_eq!(Arc::strong_count(&all[0]), 1);
     }

@@ -189,7 +189,7 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `f`, and tells `observer` of the kernels that run in it and of the memory that they use, on this
-/// thread and on all that work is distributed to. An observer inside of it replaces it there.
+/// thread and on all that work is distributed to. Observers of scopes around it are told as well.
 ///
 /// ```
 /// use retrograd_tensor::observe::Observer;

@@ -18,10 +18,10 @@ thread_local! {
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// Calls `f` with the recorder of this thread, if there is one.
+/// Calls `f` with each recorder of this thread, the innermost first.
 #[cold]
 #[inline(never)]
-fn tell(f: impl FnOnce(&Recorder)) {
+fn tell(f: impl Fn(&Recorder)) {
     report(|observer| {
         let any: &dyn Any = observer;
         let recorder = any.downcast_ref::<Recorder>();
@@ -107,17 +107,10 @@ fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
 ) {
     let saved = SAVED.take();
     let results = results();
-    tell(|recorder| {
-        let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
-        recorder.computed(&Call {
-            name,
-            inputs: &inputs,
-            results: results.as_ref(),
-            saved,
-            location,
-            rule: RULE.get(),
-        });
-    });
+    let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
+    let (results, rule) = (results.as_ref(), RULE.get());
+    let call = Call { name, inputs: &inputs, results, saved, location, rule };
+    tell(|recorder| recorder.computed(&call));
 }
 
 /// A backward pass begins at a variable.

@@ -1,6 +1,7 @@
 //! Where a NaN or an infinity began.
 
 use super::recorder::{Recorder, Seen};
+use super::recording::{Constant, Source};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,16 +9,20 @@ use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-/// The first operation or rule whose result is not finite, although its inputs are.
+/// Where the first NaN or infinity came from: an operation or a rule, or a tensor that had it from the beginning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NonFinite {
     /// The name of the operation.
     pub operation: &'static str,
     /// Whether it was the rule of the operation, in a backward pass.
     pub is_backward: bool,
+    /// The position of the input that had it already, if no operation of the record computed that: a
+    /// parameter, or data.
+    pub input: Option<usize>,
     /// Where the operation was called.
     pub location: Option<&'static Location<'static>>,
-    /// The result; of a rule, the gradient that it delivered.
+    /// The result; of a rule, the gradient that it delivered, or the sum of that and earlier ones if only
+    /// the sum is not finite.
     pub result: Extent,
     /// The inputs of the operation. Of a rule: the gradient of the result, then the inputs.
     pub inputs: Vec<Extent>,
@@ -38,8 +43,8 @@ pub struct Extent {
     pub range: Option<(f64, f64)>,
 }
 
-/// Operations that write infinities on request.
-const FILLS: [&str; 3] = ["masked_fill", "where", "pad"];
+/// Operations that write infinities on request; and attention, whose log-sum-exp of no keys is -∞.
+const FILLS: [&str; 4] = ["masked_fill", "where", "pad", "attention"];
 
 impl Extent {
     fn of(name: String, tensor: &dyn Any) -> Option<Extent> {
@@ -90,7 +95,8 @@ impl Display for NonFinite {
             _ => "NaN and infinity",
         };
         let rule = if self.is_backward { "the backward rule of " } else { "" };
-        write!(f, "the first {kind}: {rule}`{}`", self.operation)?;
+        let input = self.input.map_or(String::new(), |i| format!("in input {i} of "));
+        write!(f, "the first {kind}: {input}{rule}`{}`", self.operation)?;
         if let Some(at) = self.location {
             write!(f, " at {at}")?;
         }
@@ -99,9 +105,12 @@ impl Display for NonFinite {
     }
 }
 
-/// Runs `f`, and finds the first operation or backward rule in it whose result has a NaN or an infinity,
-/// although its inputs have none. Infinities that an operation was asked to write, such as those of
-/// `masked_fill`, do not count.
+/// Runs `f`, and finds where the first NaN or infinity in it began:
+///
+/// * the first operation or backward rule whose result has a NaN, although its inputs have none;
+/// * or an infinity, although its inputs have neither (infinities that an operation was asked to write, such
+///   as those of `masked_fill`, do not count, nor do those of a constant);
+/// * or the first operation with a parameter or data that had it already ([`NonFinite::input`]).
 ///
 /// Every value is examined, so `f` takes several times as long as otherwise. PyTorch's
 /// `autograd.detect_anomaly` examines gradients only. The environment variable `RETROGRAD_NONFINITE=1` does the
@@ -179,6 +188,8 @@ struct Search {
     called: HashMap<usize, Called>,
     /// The gradients that rules were called with.
     gradients: HashMap<usize, Vec<Extent>>,
+    /// Whether a backward pass began with a gradient that is not finite.
+    is_seed_bad: bool,
     first: Option<NonFinite>,
 }
 
@@ -195,15 +206,34 @@ impl Search {
             tensors.filter_map(|(i, x)| Extent::of(format!("{what} {i}"), *x)).collect()
         };
         match seen {
-            Seen::Computed { operation, name, location, inputs, results, .. } => {
+            Seen::Computed { operation, name, location, sources, inputs, results } => {
                 let inputs = extents("input", inputs);
-                let is_bad = |y: &Extent| y.nan > 0 || (y.infinite > 0 && !FILLS.contains(name));
-                let result = extents("result", results).into_iter().find(is_bad);
+                let has_nan = inputs.iter().any(|x| x.nan > 0);
+                let has_infinity = inputs.iter().any(|x| x.infinite > 0);
                 // What was not finite before has begun elsewhere, or was asked for.
-                if let Some(result) = result.filter(|_| inputs.iter().all(Extent::is_finite)) {
+                let begins = |y: &Extent| {
+                    let infinity = y.infinite > 0 && !has_infinity && !FILLS.contains(name);
+                    !has_nan && (y.nan > 0 || infinity)
+                };
+                let results = extents("result", results);
+                let is_bad = results.iter().any(|y| !y.is_finite());
+                // An input that no operation of the record computed.
+                let had = |(source, x): (&Source, &Extent)| match source {
+                    Source::Leaf(_) | Source::Constant(Constant::DetachedLeaf(_)) => !x.is_finite(),
+                    Source::Constant(Constant::Made) => x.nan > 0,
+                    Source::Output(from, _) => x.nan > 0 && !self.called.contains_key(from),
+                    Source::Constant(_) => false,
+                };
+                let input = sources.iter().zip(&inputs).position(had).filter(|_| is_bad);
+                let result = match input {
+                    Some(input) => Some(inputs[input].clone()),
+                    None => results.into_iter().find(begins),
+                };
+                if let Some(result) = result {
                     self.first = Some(NonFinite {
                         operation: name,
                         is_backward: false,
+                        input,
                         location: Some(location),
                         result,
                         inputs: inputs.clone(),
@@ -214,12 +244,22 @@ impl Search {
             Seen::RuleBegan { operation, gradients } => {
                 self.gradients.insert(*operation, extents("gradient of result", gradients));
             }
-            Seen::Seeded { .. } => {}
+            Seen::Seeded { gradient, .. } => {
+                let seed = Extent::of("seed".into(), *gradient);
+                self.is_seed_bad |= seed.is_some_and(|g| !g.is_finite());
+            }
             Seen::Forgotten => *self = Search::default(),
-            Seen::Delivered { from, name, gradient, .. } => {
-                let result = Extent::of("gradient of an input".into(), *gradient);
+            Seen::Delivered { from, name, gradient, sum, .. } => {
+                let is_bad = |g: &Extent| !g.is_finite();
+                let delivered = Extent::of("gradient of an input".into(), *gradient);
+                let summed = || Extent::of("sum of the gradients of an input".into(), *sum);
+                let result = match delivered.filter(is_bad) {
+                    // Gradients that are finite may have a sum that is not.
+                    None => summed().filter(|sum| is_bad(sum) && !self.is_seed_bad),
+                    delivered => delivered,
+                };
                 let given = self.gradients.get(from).into_iter().flatten();
-                if let Some(result) = result.filter(|g| !g.is_finite())
+                if let Some(result) = result
                     && given.clone().all(Extent::is_finite)
                 {
                     let called = self.called.get(from);
@@ -227,6 +267,7 @@ impl Search {
                     self.first = Some(NonFinite {
                         operation: name,
                         is_backward: true,
+                        input: None,
                         location: called.map(|call| call.location),
                         result,
                         inputs: inputs.cloned().collect(),

@@ -212,6 +212,7 @@ impl Recorder {
     fn begin(&self) {
         let mut state = self.state();
         state.recording.live = pool_stats().live;
+        state.recording.highest = state.recording.live;
         state.began = Some(Instant::now());
     }
 
@@ -237,8 +238,8 @@ impl Recorder {
     /// Runs `f` and records it: what this thread does, and all work that it distributes. Results have the
     /// bits that they have without a record.
     ///
-    /// A record inside of a record is independent of it, and the outer one does not see what the inner
-    /// one sees.
+    /// A record inside of a record has its own numbers, and the outer one contains the same operations and
+    /// events. So do the lines of `RETROGRAD_TRACE`.
     pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
         let recorder = Arc::new(self);
         recorder.begin();
@@ -523,6 +524,8 @@ impl Observer for Recorder {
         }
         let mut state = self.state();
         state.grown += bytes as isize;
+        let live = state.recording.live.saturating_add_signed(state.grown);
+        state.recording.highest = state.recording.highest.max(live);
         state.by_address.remove(&address);
         state.kept.remove(&address);
     }

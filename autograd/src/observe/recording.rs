@@ -16,6 +16,8 @@ pub struct Recording {
     pub live: usize,
     /// The time from the beginning to the end, in seconds.
     pub seconds: f64,
+    /// The largest number of bytes in use.
+    pub(super) highest: usize,
 }
 
 /// An operation that was computed during the record, or differentiated in it.
@@ -169,7 +171,8 @@ pub enum Target {
 }
 
 impl Recording {
-    /// The largest number of bytes in use after any event.
+    /// The largest number of bytes in use at any time of the record, between events as well: what
+    /// [`pool_stats`](retrograd_tensor::storage::pool_stats) gives if nothing else runs in the process.
     ///
     /// ```
     /// use retrograd_autograd::{Var, observe::record};
@@ -179,6 +182,6 @@ impl Recording {
     /// assert!(recording.peak() >= recording.live + 1024); // at least that of the exponentials
     /// ```
     pub fn peak(&self) -> usize {
-        self.events.iter().map(|event| event.live).fold(self.live, usize::max)
+        self.highest
     }
 }

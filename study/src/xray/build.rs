@@ -188,7 +188,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         data.nodes.push(node);
     }
     for (i, op) in shown.iter().enumerate() {
-        let mut node = operation_node(&clock, op, attributed[i], roofline);
+        let mut node = operation_node(&clock, op, attributed[i], names, roofline);
         node.formula = formula(op.name).map(|f| {
             let row = FormulaRow { forward: f.forward, backward: f.backward };
             data.formulas.iter().position(|known| *known == row).unwrap_or_else(|| {
@@ -276,6 +276,7 @@ fn operation_node(
     shown: &Shown<'_>,
     op: &Operation,
     module: usize,
+    names: &Names,
     roofline: Option<&Roofline>,
 ) -> Node {
     let inputs = op.inputs.iter().map(|input| {
@@ -293,7 +294,14 @@ fn operation_node(
                     Constant::DetachedResult(from) => {
                         (shown.node(from), "detached: the value without its history")
                     }
-                    Constant::DetachedLeaf(id) => (shown.leaf(id), "frozen or detached"),
+                    Constant::DetachedLeaf(id) => (
+                        shown.leaf(id),
+                        match names.leaves.get(&id).map(|leaf| leaf.is_trainable) {
+                            Some(true) => "detached: the value without its history",
+                            Some(false) => "frozen",
+                            None => "frozen or detached",
+                        },
+                    ),
                     Constant::GradDisabled(from) => {
                         (shown.node(from), "computed while gradients were disabled")
                     }

@@ -88,7 +88,7 @@ impl Observer for Collector {
 }
 
 /// Runs `f`, and collects the calls of kernels in it, on this thread and on all that work is distributed to.
-/// It replaces an observer around it. The bits of results are those without a trace.
+/// Observers around it are told as well. The bits of results are those without a trace.
 ///
 /// ```
 /// use retrograd_tensor::random::Rng;

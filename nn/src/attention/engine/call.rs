@@ -4,6 +4,7 @@ use super::bias::Bias;
 use super::mask::Sizes;
 use super::spec::{Normalizer, Sink, Spec};
 use retrograd_autograd::Var;
+use retrograd_autograd::observe::saved;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 
@@ -56,6 +57,18 @@ impl<T: Real> Call<T> {
     /// The same call on constants, without a sink.
     pub fn detached(&self) -> Call<T> {
         self.with(&self.q.detach(), &self.k.detach(), &self.v.detach(), Sink::None)
+    }
+
+    /// [`Call::detached`] for the rule of an operation, which saves the tensors of the mask and of biases.
+    pub fn saved(&self) -> Call<T> {
+        let call = self.detached();
+        let mask = call.spec.mask.saved();
+        for bias in &call.spec.biases {
+            if let Bias::Additive(values) = bias {
+                drop(saved("bias", values.value().clone()));
+            }
+        }
+        Call { spec: Spec { mask, ..call.spec }, ..call }
     }
 
     /// The same call with other operands and another sink.

@@ -14,7 +14,7 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
     let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
     Var::from_fused([out.clone(), lse.clone()], inputs, |[q, k, v, sink]| Attention {
-        call: call.detached(),
+        call: call.saved(),
         operands: [q.save(), k.save(), v.save()],
         sink: sink.save(),
         out: saved("output", out),
@@ -28,7 +28,7 @@ pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2
     let (out, lse, sink) = kernel(call);
     let inputs = [Some(qkv), sink.as_ref()];
     Var::from_fused([out.clone(), lse.clone()], inputs, |[qkv, sink]| PackedAttention {
-        call: call.detached(),
+        call: call.saved(),
         qkv: qkv.save(),
         sink: sink.save(),
         out: saved("output", out),

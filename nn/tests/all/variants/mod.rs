@@ -7,9 +7,11 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
+use retrograd_autograd::observe::{What, find_nonfinite, formula, record};
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
 use retrograd_nn::testing::check_variant;
+use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
 mod rows_classic;
@@ -24,6 +26,7 @@ fn row<M: Module<f64> + Sync>(
     run: impl Fn(&M, &[Var<f64>]) -> Var<f64> + Sync,
 ) {
     let inputs: Vec<_> = (5..).zip(shapes).map(|(seed, shape)| randn(shape, seed)).collect();
+    check_record(name, &build(&mut Rng::new(1)), &inputs, &run);
     let r = check_variant(name, build, &inputs, run);
     let worst = |report: &Report| report.worst.as_ref().map_or(0.0, |w| w.error);
     println!(
@@ -34,6 +37,35 @@ fn row<M: Module<f64> + Sync>(
         r.second.compared,
         worst(&r.second)
     );
+}
+
+/// A record changes no bit, every operation has a formula, lists what it keeps for its rule, and begins no NaN.
+fn check_record<M: Module<f64>>(
+    name: &str,
+    module: &M,
+    inputs: &[Tensor<f64>],
+    run: &impl Fn(&M, &[Var<f64>]) -> Var<f64>,
+) {
+    let step = || {
+        let x: Vec<_> = inputs.iter().map(|x| Var::leaf(x.contiguous())).collect();
+        let grads = run(module, &x).square().sum(..).backward();
+        let of = |x: &Var<f64>| grads.get(x).map(|g| g.to_vec());
+        x.iter().map(of).collect::<Vec<_>>()
+    };
+    let plain = step();
+    let (recorded, recording) = record(step);
+    assert_eq!(plain, recorded, "{name}: a record changes the gradients");
+    for op in recording.operations.iter().filter(|op| op.id.is_some()) {
+        assert!(formula(op.name).is_some(), "{name}: `{}` has no formula", op.name);
+    }
+    for event in &recording.events {
+        if let What::RuleEnded { operation, unlisted, .. } = event.what {
+            let op = recording.operations[operation].name;
+            assert_eq!(unlisted, 0, "{name}: `{op}` keeps bytes without a name (observe::saved)");
+        }
+    }
+    let (_, found) = find_nonfinite(step);
+    assert!(found.is_none(), "{name}: {}", found.unwrap());
 }
 
 /// Projections of width 4 in 2 heads.

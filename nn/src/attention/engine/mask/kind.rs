@@ -1,5 +1,6 @@
 //! The kinds of masks, and their combinations.
 
+use retrograd_autograd::observe::saved;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::kernels::attention::At;
 use std::fmt;
@@ -90,6 +91,24 @@ impl Kind {
             Kind::Not(a) => !part(&a),
             Kind::ByHead(masks) => Kind::ByHead(masks.iter().map(part).collect()),
             _ => Kind::Shifted(Arc::new(self), shifts.clone()),
+        }
+    }
+
+    /// The mask, whose tensors an operation saves.
+    pub(super) fn saved(self) -> Kind {
+        let part = |kind: &Kind| Arc::new(kind.clone().saved());
+        match self {
+            Kind::Documents(ids) => Kind::Documents(saved("documents", ids)),
+            Kind::Blocks { size, layout } => Kind::Blocks { size, layout: saved("layout", layout) },
+            Kind::Dense { keep, offset } => Kind::Dense { keep: saved("keep", keep), offset },
+            Kind::ByHead(masks) => {
+                Kind::ByHead(masks.iter().map(|mask| mask.clone().saved()).collect())
+            }
+            Kind::Shifted(a, shifts) => Kind::Shifted(part(&a), shifts),
+            Kind::And(a, b) => Kind::And(part(&a), part(&b)),
+            Kind::Or(a, b) => Kind::Or(part(&a), part(&b)),
+            Kind::Not(a) => Kind::Not(part(&a)),
+            other => other,
         }
     }
 

@@ -452,6 +452,11 @@ impl Mask {
         self.0.counts()
     }
 
+    /// The mask, whose tensors an operation saves.
+    pub(crate) fn saved(self) -> Mask {
+        Mask(self.0.saved())
+    }
+
     /// A resolved mask as a tensor `[B or 1, H or 1, Lq, Lk]`, true where a pair attends; `None`
     /// if every pair does.
     pub(crate) fn dense(&self, sizes: Sizes, offset: isize) -> Option<Tensor<bool>> {
