@@ -3,7 +3,7 @@
 use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
-use crate::summary::{Call, Summary, Visited, short_type, summarize};
+use crate::summary::{Call, Summary, Visited, scope, short_type, summarize};
 use retrograd_autograd::{Gradients, Id, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
@@ -173,8 +173,9 @@ pub trait Module<T: Real = f32>: Send + Sync {
         summarize(self, &mut || (run.take().expect("called once"))(self))
     }
 
-    /// The result of `forward`, which is observed by [`Module::summary`]: the body of a forward pass, in a
-    /// module that other modules of your own call.
+    /// The result of `forward`, which is observed by [`Module::summary`] and by
+    /// [records](retrograd_autograd::observe): the body of a forward pass, in a module that other modules of
+    /// your own call.
     ///
     /// ```
     /// use retrograd_autograd::Var;
@@ -335,13 +336,13 @@ pub trait Layer<T: Real = f32>: Module<T> {
 /// perhaps another one with that of every submodule.
 pub struct Visitor<'a, T: Real = f32> {
     /// The dotted name of the module that is being visited.
-    path: String,
-    param: &'a mut dyn FnMut(&str, &Param<T>),
-    module: Option<OnModule<'a, T>>,
+    pub(crate) path: String,
+    pub(crate) param: &'a mut dyn FnMut(&str, &Param<T>),
+    pub(crate) module: Option<OnModule<'a, T>>,
 }
 
 /// A function of the dotted name of a module and the module.
-type OnModule<'a, T> = &'a mut dyn FnMut(&str, &dyn Module<T>);
+pub(crate) type OnModule<'a, T> = &'a mut dyn FnMut(&str, &dyn Module<T>);
 
 impl<T: Real> Visitor<'_, T> {
     /// Visits a parameter.
@@ -480,6 +481,7 @@ impl<T: Real> Module<T> for Sequential<T> {
 
 impl<T: Real> Layer<T> for Sequential<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
+        let _scope = scope(self);
         self.0.iter().fold(x.clone(), |x, layer| Call::start(layer).end(layer.forward(&x, pass)))
     }
 }

@@ -3,7 +3,7 @@
 mod calls;
 mod flops;
 
-pub(crate) use calls::{Call, is_recording};
+pub(crate) use calls::{Call, is_recording, scope};
 
 use crate::module::{Module, visit_modules};
 use crate::param::Param;

@@ -1,5 +1,6 @@
 //! The shards of a computation, which run at the same time.
 
+use super::module::outside;
 use std::cell::Cell;
 
 thread_local! {
@@ -16,7 +17,7 @@ pub fn in_lane<R>(lane: usize, f: impl FnOnce() -> R) -> R {
         }
     }
     let _restore = Restore(LANE.replace(lane));
-    f()
+    outside(f)
 }
 
 /// The lane of this thread.

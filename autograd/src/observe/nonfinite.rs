@@ -1,5 +1,6 @@
 //! Where a NaN or an infinity began.
 
+use super::module::{ModulePath, module_of, parameter};
 use super::recorder::{Recorder, Seen};
 use super::recording::{Constant, Source};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -21,6 +22,8 @@ pub struct NonFinite {
     pub input: Option<usize>,
     /// Where the operation was called.
     pub location: Option<&'static Location<'static>>,
+    /// The module whose forward pass computed the operation, if modules report theirs.
+    pub module: Option<ModulePath>,
     /// The result; of a rule, the gradient that it delivered, or the sum of that and earlier ones if only
     /// the sum is not finite.
     pub result: Extent,
@@ -31,7 +34,7 @@ pub struct NonFinite {
 /// The elements of a tensor, summarised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extent {
-    /// What the tensor is: `input 1`.
+    /// What the tensor is: `input 1`, or `input 1, 0.weight,`.
     pub name: String,
     /// Its shape.
     pub shape: Shape,
@@ -97,6 +100,9 @@ impl Display for NonFinite {
         let rule = if self.is_backward { "the backward rule of " } else { "" };
         let input = self.input.map_or(String::new(), |i| format!("in input {i} of "));
         write!(f, "the first {kind}: {input}{rule}`{}`", self.operation)?;
+        if let Some(module) = &self.module {
+            write!(f, " in {module}")?;
+        }
         if let Some(at) = self.location {
             write!(f, " at {at}")?;
         }
@@ -196,6 +202,7 @@ struct Search {
 /// An operation that was computed.
 struct Called {
     location: &'static Location<'static>,
+    module: Option<ModulePath>,
     inputs: Vec<Extent>,
 }
 
@@ -207,7 +214,13 @@ impl Search {
         };
         match seen {
             Seen::Computed { operation, name, location, sources, inputs, results } => {
-                let inputs = extents("input", inputs);
+                let mut inputs = extents("input", inputs);
+                for (input, source) in inputs.iter_mut().zip(sources) {
+                    if let Some(name) = parameter(*source) {
+                        input.name += &format!(", {name},");
+                    }
+                }
+                let module = module_of(sources.iter().copied());
                 let has_nan = inputs.iter().any(|x| x.nan > 0);
                 let has_infinity = inputs.iter().any(|x| x.infinite > 0);
                 // What was not finite before has begun elsewhere, or was asked for.
@@ -235,11 +248,12 @@ impl Search {
                         is_backward: false,
                         input,
                         location: Some(location),
+                        module: module.clone(),
                         result,
                         inputs: inputs.clone(),
                     });
                 }
-                self.called.insert(*operation, Called { location, inputs });
+                self.called.insert(*operation, Called { location, module, inputs });
             }
             Seen::RuleBegan { operation, gradients } => {
                 self.gradients.insert(*operation, extents("gradient of result", gradients));
@@ -269,6 +283,7 @@ impl Search {
                         is_backward: true,
                         input: None,
                         location: called.map(|call| call.location),
+                        module: called.and_then(|call| call.module.clone()),
                         result,
                         inputs: inputs.cloned().collect(),
                     });

@@ -3,6 +3,7 @@
 use super::definition::definition;
 use super::hooks::{Saved, input_shapes};
 use super::lane::lane;
+use super::module::module_of;
 use super::recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What,
 };
@@ -406,6 +407,10 @@ impl State {
             record.rule_seconds += seconds;
             record.rule_kernels.extend(kernels.iter().cloned());
         }
+        let module = match rule_of {
+            Some(rule_of) => self.recording.operations[rule_of].module.clone(),
+            None => module_of(inputs.iter().map(|input| input.source)),
+        };
         self.recording.operations.push(Operation {
             id,
             name: call.name,
@@ -413,6 +418,7 @@ impl State {
             dtype: T::DTYPE,
             inputs,
             location: Some(call.location),
+            module,
             lane: lane(),
             rule_of,
             saved,
@@ -504,6 +510,7 @@ impl State {
             dtype: T::DTYPE,
             inputs,
             location: None,
+            module: None,
             lane: lane(),
             rule_of: None,
             saved: Vec::new(),

@@ -1,5 +1,6 @@
 //! What a recorder has seen.
 
+use super::module::ModulePath;
 use crate::graph::Id;
 use retrograd_tensor::observe::KernelCall;
 use retrograd_tensor::{DType, Shape};
@@ -35,6 +36,9 @@ pub struct Operation {
     pub inputs: Vec<OperandRecord>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
+    /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
+    /// has reported its forward pass.
+    pub module: Option<ModulePath>,
     /// The shard that computed it, see [`sharded`](crate::sharded); 0 outside of shards.
     pub lane: usize,
     /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a

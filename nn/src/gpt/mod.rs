@@ -32,6 +32,7 @@ use crate::linear::Linear;
 use crate::module::{Layer, Module, Visitor};
 use crate::norm::Norm;
 use crate::pass::Pass;
+use crate::summary::scope;
 use retrograd_autograd::{Gradients, Var, no_grad, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, ShapeError, require};
 use retrograd_tensor::ops::loss::CrossEntropy;
@@ -414,6 +415,7 @@ impl<T: Real> Gpt<T> {
         targets: &Tensor<I>,
         pass: &mut Pass,
     ) -> Var<T> {
+        let _scope = scope(self);
         let options = self.cross_entropy();
         if self.config.vocab < LARGE_VOCAB || self.config.logit_softcap.is_some() {
             return self.forward(tokens, pass).cross_entropy(targets, options);
@@ -574,6 +576,7 @@ impl<T: Real> Gpt<T> {
         caches: Option<&mut [KvCache<T>]>,
         maps: Option<Maps<'_, T>>,
     ) -> Var<T> {
+        let _scope = scope(self);
         let x = self.hidden(tokens, start, pass, caches, maps);
         self.logits(&x, pass)
     }

@@ -1,7 +1,10 @@
 //! The calls of modules during a summary, recorded on the thread that makes it.
 
-use crate::module::Module;
+use super::short_type;
+use crate::module::{Module, Visitor};
 use retrograd_autograd::Var;
+use retrograd_autograd::observe::{ModuleNames, ModuleScope};
+use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -53,18 +56,49 @@ fn now() -> u64 {
     Var::leaf(Tensor::scalar(0.0f32)).id().map_or(0, |id| id.number())
 }
 
+/// The forward pass of a module until the result is dropped, for records of what is computed in it.
+#[inline]
+pub(crate) fn scope<T: Real, M: Module<T> + ?Sized>(module: &M) -> Option<ModuleScope> {
+    is_observed()
+        .then(|| ModuleScope::enter(key(module), || names(key(module), &|v| module.visit(v))))
+}
+
+/// The names of the parts of a model.
+#[cold]
+fn names<T: Real>(model: Key, visit: &dyn Fn(&mut Visitor<'_, T>)) -> ModuleNames {
+    let mut names = ModuleNames::default();
+    names.add(model, "", &short_type(model.1));
+    let mut params = Vec::new();
+    visit(&mut Visitor {
+        path: String::new(),
+        param: &mut |name, param| params.push((param.id(), name.to_string())),
+        module: Some(&mut |path, module| {
+            names.add(
+                (module.address(), module.type_name()),
+                path,
+                &short_type(module.type_name()),
+            );
+        }),
+    });
+    params.iter().for_each(|(id, name)| names.add_parameter(*id, name));
+    names
+}
+
 /// A call of a module's forward pass, from [`Call::start`] to [`Call::end`]. It costs next to nothing
 /// unless a summary is being made.
 ///
 /// It is no closure, in which a panic would not report the line of the caller.
 pub(crate) struct Call<T: Real> {
     started: Option<(Key, u64)>,
+    /// The call, for records of what is computed in it.
+    _scope: Option<ModuleScope>,
     of: PhantomData<T>,
 }
 
 impl<T: Real> Call<T> {
     pub fn start<M: Module<T> + ?Sized>(module: &M) -> Self {
-        Call { started: is_recording().then(|| (key(module), now())), of: PhantomData }
+        let started = is_recording().then(|| (key(module), now()));
+        Call { started, _scope: scope(module), of: PhantomData }
     }
 
     /// Records the output, and returns it.

@@ -20,6 +20,7 @@ mod gpt_parts;
 mod invalid_inputs;
 mod masked;
 mod modules;
+mod observe;
 mod optim;
 mod param;
 mod recording;
