@@ -62,6 +62,15 @@ thread_local! {
 /// Sets the observer of threads that are in no scope of [`with_observer`](crate::settings::with_observer),
 /// once in a process; `false` if it was set before. It is for observers that an environment variable
 /// requests.
+///
+/// ```standalone_crate
+/// use retrograd_tensor::observe::{Observer, is_observed, set_default_observer};
+/// use std::sync::Arc;
+/// struct Nothing;
+/// impl Observer for Nothing {}
+/// assert!(set_default_observer(Arc::new(Nothing)) && is_observed());
+/// assert!(!set_default_observer(Arc::new(Nothing)));
+/// ```
 pub fn set_default_observer(observer: Arc<dyn Observer>) -> bool {
     let is_first = DEFAULT.set(observer).is_ok();
     OBSERVERS.fetch_add(usize::from(is_first), Relaxed);

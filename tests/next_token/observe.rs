@@ -62,6 +62,11 @@ fn a_variable_records_the_first_backward_pass() {
     );
     ended.ok();
     check(&place, "step.html");
+    // Modules and parameters have the names that the model gives them.
+    let html = fs::read_to_string(place.path("step.html")).unwrap();
+    for name in ["\"transformer.h.0.attn\"", "\"transformer.h.0.ln_1.weight\"", "\"Gpt\""] {
+        assert!(html.contains(name), "{name}");
+    }
     let weights =
         |folder: &str| fs::read(place.path(&format!("{folder}/checkpoint.safetensors"))).unwrap();
     assert!(weights("plain") == weights("recorded"));

@@ -19,7 +19,8 @@
 //! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
 //! ```
 //!
-//! Recording changes no bit of a result. It works with operations of any kind, in
+//! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside of another
+//! one, which contains the same operations. Recording changes no bit of a result. It works with operations of any kind, in
 //! [`sharded`](crate::sharded) computations, whose shards are lanes, and in recorded backward passes
 //! ([`grad`](crate::grad)), whose operations name the operation that they differentiate. If nothing is
 //! recorded, an operation takes longer by one read of a static variable.

@@ -3,7 +3,7 @@
 use super::definition::definition;
 use super::hooks::{Saved, input_shapes};
 use super::lane::lane;
-use super::module::module_of;
+use super::module::{module_of, parameter};
 use super::recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What,
 };
@@ -396,6 +396,14 @@ impl State {
             .iter()
             .map(|x| OperandRecord { source: self.source(x), shape: *x.shape() })
             .collect();
+        for source in inputs.iter().map(|input| input.source) {
+            if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
+                && !self.recording.parameters.contains_key(&id)
+                && let Some(name) = parameter(source)
+            {
+                self.recording.parameters.insert(id, name);
+            }
+        }
         let saved = self.saved(operation, &call.saved);
         let Lane { since, kernels, .. } = mem::take(self.lane());
         let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());

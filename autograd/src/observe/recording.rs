@@ -4,6 +4,7 @@ use super::module::ModulePath;
 use crate::graph::Id;
 use retrograd_tensor::observe::KernelCall;
 use retrograd_tensor::{DType, Shape};
+use std::collections::BTreeMap;
 use std::panic::Location;
 
 /// A record of the operations and events of a closure, see [`record`](super::record).
@@ -13,6 +14,8 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     /// What happened, in the order of time. Events of several [lanes](Event::lane) are mixed.
     pub events: Vec<Event>,
+    /// The names of parameters that operations used, if [modules](Operation::module) reported their forward passes.
+    pub parameters: BTreeMap<Id, String>,
     /// Bytes of tensors that were in use when the record began.
     pub live: usize,
     /// The time from the beginning to the end, in seconds.

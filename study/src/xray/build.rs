@@ -168,10 +168,13 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     for (i, &id) in clock.leaves.iter().enumerate() {
         let leaf = names.leaves.get(&id);
         let result = seen.leaves.get(i).and_then(|id| collected.leaves.remove(id));
+        let recorded = || clock.recording.parameters.get(&id).cloned();
+        let name = leaf.map(|leaf| leaf.names[0].clone()).or_else(recorded);
+        let module = name.as_deref().map_or(0, |name| names.module_of(name));
         let mut node = Node {
             kind: "leaf",
-            name: leaf.map_or_else(|| format!("leaf {}", i + 1), |leaf| leaf.names[0].clone()),
-            module: leaf.map_or(0, |leaf| names.module_of(&leaf.names[0])),
+            name: name.unwrap_or_else(|| format!("leaf {}", i + 1)),
+            module,
             shapes: vec![leaf_shape(&shown, id)],
             trainable: leaf.map(|leaf| leaf.is_trainable),
             update: sources.updates.get(&id).copied(),

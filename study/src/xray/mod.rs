@@ -79,11 +79,29 @@ impl XRay {
     }
 
     /// Sets the title.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A step").title("A square").record(|| a.square().backward());
+    /// assert!(step.page().html().contains("A square"));
+    /// ```
     pub fn title(self, title: &str) -> XRay {
         XRay { title: title.into(), ..self }
     }
 
     /// Names a leaf.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A square").leaf("a", &a).record(|| a.square().backward());
+    /// assert!(step.tape(30).contains("square   scalar  a"));
+    /// ```
     ///
     /// # Panics
     /// If it is not tracked.
@@ -95,6 +113,17 @@ impl XRay {
 
     /// Names a parameter, which has no gradient if it is not trainable. Further names of the same
     /// parameter are those of other modules that use it.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let id = a.id().unwrap();
+    /// let xray = XRay::new("A step").parameter("scale", id, &a, true);
+    /// let step = xray.record(|| a.square().backward());
+    /// assert!(step.json().contains("scale"));
+    /// ```
     pub fn parameter<T: Real>(
         mut self,
         name: &str,
@@ -113,19 +142,50 @@ impl XRay {
         self
     }
 
-    /// Names a module. The first one is the model, whose path is empty.
+    /// Names a module. The first one is the model, whose path is empty. An operation that uses the parameter
+    /// `inner.scale` is shown in the module `inner`.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let xray = XRay::new("A step").module("", "Model").module("inner", "Scale");
+    /// let step = xray.leaf("inner.scale", &a).record(|| a.square().backward());
+    /// assert!(step.json().contains("Scale"));
+    /// ```
     pub fn module(mut self, path: &str, type_name: &str) -> XRay {
         self.names.add_module(path, type_name);
         self
     }
 
     /// Shows times relative to the limits of the machine.
+    ///
+    /// ```no_run
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// use retrograd_tensor::machine::Roofline;
+    /// let xray = XRay::new("A step").limits(Roofline::measure());
+    /// println!("{}", xray.record(|| a.square().backward()).costs());
+    /// ```
     pub fn limits(mut self, limits: impl Into<Roofline>) -> XRay {
         self.roofline = Some(limits.into());
         self
     }
 
     /// Shows the norm of the last update of a parameter, relative to the norm of the parameter before.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let xray = XRay::new("A step").leaf("a", &a).update(a.id().unwrap(), 0.5);
+    /// let step = xray.record(|| a.square().backward());
+    /// assert!(step.findings()[0].starts_with("a was changed by 0.5"));
+    /// ```
     pub fn update(mut self, parameter: Id, ratio: f64) -> XRay {
         self.updates.insert(parameter, ratio);
         self
@@ -163,7 +223,9 @@ impl XRay {
         recorder.record_first_backward(move |recording| {
             let collected =
                 std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
-            let step = self.clone().step(recording.clone(), recording, collected);
+            let mut xray = self.clone();
+            xray.names.add_recorded(&recording);
+            let step = xray.step(recording.clone(), recording, collected);
             match step.write(&path) {
                 Ok(()) => eprintln!("{VARIABLE}: the first backward pass is in {}", path.display()),
                 Err(why) => eprintln!("{VARIABLE}: cannot write the page: {why}"),
@@ -224,7 +286,16 @@ pub struct RecordedStep {
 }
 
 impl RecordedStep {
-    /// The page.
+    /// The page: one file of HTML, with the data and the scripts.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A square").record(|| a.square().backward());
+    /// assert!(step.page().html().ends_with("</html>\n"));
+    /// ```
     pub fn page(&self) -> Page {
         let page = Page::new(&self.data.title, &self.data).style(STYLE);
         SCRIPTS.iter().fold(page, |page, script| page.script(script))
@@ -239,11 +310,29 @@ impl RecordedStep {
     }
 
     /// The data of the page in JSON. There is no limit to its size but that of the page.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A square").record(|| a.square().backward());
+    /// assert!(step.json().starts_with("{\"xray\":1,"));
+    /// ```
     pub fn json(&self) -> String {
         serde_json::to_string(&self.data).expect("no map, and numbers are finite or null")
     }
 
     /// The record with times, of the second run.
+    ///
+    /// ```
+    /// # use retrograd_autograd::Var;
+    /// # use retrograd_study::XRay;
+    /// # use retrograd_tensor::Tensor;
+    /// let a = Var::leaf(Tensor::scalar(3.0f32));
+    /// let step = XRay::new("A square").record(|| a.square().backward());
+    /// assert_eq!(step.recording().operations[0].name, "square");
+    /// ```
     pub fn recording(&self) -> &Recording {
         &self.recording
     }

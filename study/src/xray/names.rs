@@ -2,7 +2,7 @@
 
 use super::values::Values;
 use retrograd_autograd::Id;
-use retrograd_autograd::observe::{Constant, Operation, Source};
+use retrograd_autograd::observe::{Constant, Operation, Recording, Source};
 use std::collections::BTreeMap;
 
 /// What is known of a model.
@@ -40,6 +40,25 @@ impl Names {
         self.modules.push(Module { path, type_name, parent });
     }
 
+    /// The modules whose forward passes were recorded, if none are known.
+    pub(super) fn add_recorded(&mut self, recording: &Recording) {
+        let found = recording.operations.iter().filter_map(|op| op.module.as_ref());
+        if !self.modules.is_empty() || found.clone().next().is_none() {
+            return;
+        }
+        let order = |path: &str| -> Vec<(usize, String)> {
+            let number = |part: &str| part.parse().unwrap_or(usize::MAX);
+            path.split('.').map(|part| (number(part), part.to_string())).collect()
+        };
+        let mut all: BTreeMap<_, (&str, &str)> = BTreeMap::new();
+        for module in found {
+            let key = (!module.path.is_empty()).then(|| order(&module.path));
+            all.entry(key).or_insert((&module.path, &module.type_name));
+        }
+        all.entry(None).or_insert(("", "program"));
+        all.into_values().for_each(|(path, type_name)| self.add_module(path, type_name));
+    }
+
     /// The innermost module around a path.
     pub(super) fn module_of(&self, path: &str) -> usize {
         let around = (0..self.modules.len()).filter(|&i| is_inside(path, &self.modules[i].path));
@@ -55,7 +74,8 @@ impl Names {
     }
 
     /// The module of each operation. An operation that uses a parameter belongs to the module of that;
-    /// one between two such operations to the innermost module around both.
+    /// one between two such operations to the innermost module around both, or to the one whose forward pass
+    /// computed it, whichever is inside of the other.
     pub(super) fn attribute(&self, operations: &[&Operation]) -> Vec<usize> {
         let mut uses = BTreeMap::<Id, usize>::new();
         let mut own = |op: &Operation| {
@@ -75,14 +95,26 @@ impl Names {
             }
             module
         };
+        let observed = |op: &Operation| {
+            let called = op.module.as_ref()?;
+            let is_it = |m: &Module| (&m.path, &m.type_name) == (&called.path, &called.type_name);
+            self.modules.iter().position(is_it)
+        };
+        let path = |m: usize| &self.modules[m].path[..];
         let owners: Vec<Option<usize>> = operations.iter().map(|op| own(op)).collect();
         let before = |i: usize| owners[..i].iter().rev().flatten().next().copied();
         let after = |i: usize| owners[i..].iter().flatten().next().copied();
         (0..owners.len())
             .map(|i| match (owners[i], before(i), after(i)) {
                 (Some(own), ..) => own,
-                (None, Some(before), Some(after)) => self.common(before, after),
-                _ => 0,
+                (None, before, after) => {
+                    let called = observed(operations[i]);
+                    let between = before.zip(after).map(|(a, b)| self.common(a, b));
+                    match (called, between) {
+                        (Some(m), Some(between)) if is_inside(path(between), path(m)) => between,
+                        (called, between) => called.or(between).unwrap_or(0),
+                    }
+                }
             })
             .collect()
     }
@@ -92,4 +124,33 @@ impl Names {
 fn is_inside(path: &str, module: &str) -> bool {
     let rest = path.strip_prefix(module);
     rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_autograd::Var;
+    use retrograd_autograd::observe::{ModulePath, record};
+    use retrograd_tensor::Tensor;
+
+    fn module(path: &str) -> Option<ModulePath> {
+        Some(ModulePath { path: path.into(), type_name: format!("T{path}") })
+    }
+
+    #[test]
+    fn recorded_modules_are_in_the_order_of_their_numbers() {
+        let x = Var::leaf(Tensor::scalar(1.0f32));
+        let (_, mut recording) = record(|| x.exp().exp().exp());
+        let mut names = Names::default();
+        names.add_recorded(&recording);
+        assert!(names.modules.is_empty());
+        for (op, path) in recording.operations.iter_mut().zip(["h.10", "h.2.a", "h.2"]) {
+            op.module = module(path);
+        }
+        names.add_recorded(&recording);
+        let paths: Vec<_> = names.modules.iter().map(|m| (&m.path[..], m.parent)).collect();
+        assert_eq!(paths, [("", None), ("h.2", Some(0)), ("h.2.a", Some(1)), ("h.10", Some(0))]);
+        let operations: Vec<&Operation> = recording.operations.iter().collect();
+        assert_eq!(names.attribute(&operations), [3, 2, 1]);
+    }
 }
