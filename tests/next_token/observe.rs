@@ -85,6 +85,11 @@ fn a_variable_finds_the_first_value_that_is_not_finite() {
     run(&place, Some(searched), "finite", &[]).ok();
     let ended = run(&place, Some(searched), "infinite", &["--lr", "1e30"]);
     assert!(ended.err.contains("RETROGRAD_NONFINITE: the first "), "{ended:?}");
+    // With the module, and the line of the program.
+    assert!(
+        ended.err.contains(" in transformer.") && ended.err.contains(") at examples/"),
+        "{ended:?}"
+    );
     assert_ne!(ended.code, Some(0));
     let ended = run(&place, Some(("RETROGRAD_NONFINITE", "yes")), "invalid", &[]);
     assert!(ended.err.contains("\"yes\" is neither 0 nor 1; nothing is searched"), "{ended:?}");

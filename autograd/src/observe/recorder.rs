@@ -184,6 +184,35 @@ impl Recorder {
         self
     }
 
+    /// Recognises the value of a leaf from the beginning. Without this, a leaf that is used as a constant
+    /// only (detached, or a frozen parameter) cannot be told from other constants.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_autograd::observe::{Constant, Recorder, Source};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
+    /// let (_, recording) = Recorder::new().leaf(&w).record(|| x.mul(&w.detach()));
+    /// let source = recording.operations[0].inputs[1].source;
+    /// assert_eq!(source, Source::Constant(Constant::DetachedLeaf(w.id().unwrap())));
+    /// ```
+    ///
+    /// # Panics
+    /// If the variable is a constant.
+    #[track_caller]
+    pub fn leaf<T: Real>(self, leaf: &Var<T>) -> Recorder {
+        let id = leaf.id().expect("Recorder::leaf: the variable is a constant");
+        self.leaf_at(id, leaf.value().storage_address())
+    }
+
+    /// [`Recorder::leaf`] by the address of its memory.
+    #[doc(hidden)]
+    pub fn leaf_at(self, id: Id, address: usize) -> Recorder {
+        self.state().by_address.insert(address, Made::Leaf(id));
+        self
+    }
+
     /// Records the process, from now to the end of its first backward pass, and passes the record to `end`: for
     /// environment variables. `false` if the process has an observer already.
     ///

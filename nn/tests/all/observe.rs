@@ -1,8 +1,10 @@
 //! Records of models: modules of operations, equal bits, and where a NaN began.
 
-use retrograd_autograd::Var;
 use retrograd_autograd::observe::{Recording, What, find_nonfinite, formula, record};
-use retrograd_nn::{Activation, Gpt, GptConfig, Layer, Linear, Module, Pass, Sequential};
+use retrograd_autograd::{Var, no_grad};
+use retrograd_nn::{
+    Activation, Gpt, GptConfig, Layer, Linear, Module, Pass, Sequential, Visitor, XRay,
+};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 use std::collections::BTreeMap;
@@ -126,4 +128,66 @@ fn the_module_of_a_nan_is_named() {
         "{text}"
     );
     assert!(text.contains("input 1, 1.0.weight, [4, 4]"), "{text}");
+}
+
+/// A linear layer, a cut, and another linear layer.
+struct Cut<F>(Linear, Linear, F);
+
+impl<F: Fn(&Var) -> Var + Send + Sync> Module for Cut<F> {
+    fn visit(&self, v: &mut Visitor<'_, f32>) {
+        v.module("first", &self.0);
+        v.module("second", &self.1);
+    }
+}
+
+#[test]
+fn a_missing_gradient_names_its_cut() {
+    let mut rng = Rng::new(1);
+    let mut linear = || Linear::<f32>::without_bias(3, 3, &mut rng);
+    let layers = [linear(), linear()];
+    let x = Var::constant(Tensor::ones([2, 3]));
+    let findings = |cut: &(dyn Fn(&Var) -> Var + Send + Sync)| {
+        let [first, second] = layers.clone();
+        let model = Cut(first, second, cut);
+        let step = XRay::of(&model).record(|| {
+            let pass = &mut Pass::eval();
+            let h = (model.2)(&model.0.forward(&x, pass).tanh());
+            model.1.forward(&h, pass).sum(..).backward()
+        });
+        step.findings()
+    };
+    assert_eq!(findings(&|h| h.clone()), [""; 0]);
+    let user = "first.weight has no gradient: `linear` (";
+    for (cut, reason) in [
+        (
+            &Var::detach as &(dyn Fn(&Var) -> Var + Send + Sync),
+            "uses `tanh` as a constant: detached",
+        ),
+        (&|h| Var::constant(h.value().clone()), "uses `tanh` as a constant: detached"),
+        (
+            &|h| no_grad(|| h.exp()),
+            "uses `exp` as a constant: computed while gradients were disabled",
+        ),
+    ] {
+        let found = findings(cut);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(reason), "{found:?}");
+        let begins = if reason.contains("exp") { "first.weight has no gradient: " } else { user };
+        assert!(found[0].starts_with(begins), "{found:?}");
+    }
+    // A weight that is frozen is no finding; one that is detached is.
+    layers[0].weight.set_trainable(false);
+    assert_eq!(findings(&|h| h.clone()), [""; 0]);
+    layers[0].weight.set_trainable(true);
+    let step = XRay::of(&layers[0]).record(|| {
+        let weight = layers[0].weight.to_var();
+        let scale = Var::leaf(Tensor::ones([3]));
+        x.matmul(&weight.detach()).mul(&scale).sum(..).backward()
+    });
+    let detached = step.findings();
+    assert_eq!(detached.len(), 1, "{detached:?}");
+    assert!(
+        detached[0].contains("`matmul`") && detached[0].contains("detached: the value"),
+        "{detached:?}"
+    );
 }

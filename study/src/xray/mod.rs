@@ -13,7 +13,7 @@ use build::{Shown, Sources, build};
 use collect::Collected;
 use data::Data;
 use names::{Leaf, Names};
-use retrograd_autograd::observe::{Recorder, Recording, record};
+use retrograd_autograd::observe::{Recorder, Recording};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
@@ -135,6 +135,7 @@ impl XRay {
         let new = || Leaf {
             names: Vec::new(),
             is_trainable,
+            address: value.storage_address(),
             shape: value.shape().to_vec(),
             values: Values::of(value),
         };
@@ -197,11 +198,11 @@ impl XRay {
     /// are those of the run with values, and the page says from which event on the runs differed.
     pub fn record<R>(self, mut f: impl FnMut() -> R) -> RecordedStep {
         drop(f());
-        let (result, clock) = record(&mut f);
+        let (result, clock) = self.recorder().record(&mut f);
         drop(result);
         let collected = Arc::new(Mutex::new(Collected::default()));
         let sink = collected.clone();
-        let recorder = Recorder::new().watching(move |seen| {
+        let recorder = self.recorder().watching(move |seen| {
             sink.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
         });
         let (result, values) = recorder.record(&mut f);
@@ -209,6 +210,12 @@ impl XRay {
         let collected =
             std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
         self.step(clock, values, collected)
+    }
+
+    /// A recorder that knows the leaves that have names.
+    fn recorder(&self) -> Recorder {
+        let leaves = self.names.leaves.iter();
+        leaves.fold(Recorder::new(), |recorder, (id, leaf)| recorder.leaf_at(*id, leaf.address))
     }
 
     /// Records the first backward pass of the process, with all that was computed before it, and writes the page

@@ -19,6 +19,8 @@ pub(super) struct Leaf {
     /// More than one if a parameter is used by several modules.
     pub(super) names: Vec<String>,
     pub(super) is_trainable: bool,
+    /// The address of its memory.
+    pub(super) address: usize,
     pub(super) shape: Vec<usize>,
     pub(super) values: Values,
 }
