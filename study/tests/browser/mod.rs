@@ -334,6 +334,17 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// A file that is removed with its folder.
+pub struct File(pub tempfile::TempDir, pub PathBuf);
+
+/// A page in a file of its own.
+pub fn written(name: &str, html: &str) -> File {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(format!("{name}.html"));
+    fs::write(&path, html).expect("a file");
+    File(folder, path)
+}
+
 /// Opens a page in all views, and lets it test itself; its console must stay empty.
 pub fn check_page(path: &Path) {
     let Some(mut browser) = Browser::start() else { return };
