@@ -117,6 +117,8 @@ const kit = (() => {
     const of = event => typeof text === "function" ? text(event) : text;
     element.addEventListener("pointermove", e => showTip(of(e), e.clientX, e.clientY));
     element.addEventListener("pointerleave", hideTip);
+    // A part of a picture that listens to the focus would be a stop of the tabulator.
+    if (element instanceof SVGElement && !element.hasAttribute("tabindex")) return element;
     element.addEventListener("focus", e => {
       const box = element.getBoundingClientRect();
       showTip(of(e), box.left, box.bottom - 12);
@@ -207,7 +209,7 @@ const kit = (() => {
   // Calls draw(width) as soon as the element is in the document, and whenever its width or the colours change.
   function drawn(element, draw) {
     let width = 0;
-    const again = () => { if (width > 0) draw(width); };
+    const again = () => { if (width > 0) guarded("a drawing", element, () => draw(width)); };
     const measure = () => {
       const now = Math.floor(element.clientWidth);
       if (now === width) return;
