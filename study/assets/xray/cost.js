@@ -6,6 +6,7 @@ xray.cost = step => {
   return kit.panel("cost", "Cost", [
     "Time in the kernels of each operation, forward and backward, and how that compares with what this machine can do. FLOPs are multiplications and additions. Bytes are those that must be read and written at least once. The roofline (Williams, Waterman, Patterson 2009) is the larger of FLOPs by the peak rate and bytes by the memory bandwidth: no implementation can be faster.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "How long each operation takes, and how that compares with what the machine can do."));
     const timed = operations.filter(n => nodes[n].seconds || nodes[n].backward_seconds);
     if (!timed.length) { body.append(h("p", { class: "soft" }, "No times were recorded.")); return; }
     const groups = new Map();
@@ -16,7 +17,7 @@ xray.cost = step => {
     }
     const rows = [...groups.values()], total = rows.reduce((sum, r) => sum + r.forward + r.backward, 0);
     const columns = [{ title: "operation", value: r => r.name }, { title: "calls", num: true, value: r => r.calls },
-      { title: "forward", num: true, value: r => r.forward, text: r => seconds(r.forward) }, { title: "backward", num: true, value: r => r.backward, text: r => seconds(r.backward) },
+      { title: "forward", num: true, value: r => r.forward, text: r => r.forward ? seconds(r.forward) : "–", help: "time in kernels; – if none ran" }, { title: "backward", num: true, value: r => r.backward, text: r => r.backward ? seconds(r.backward) : "–", help: "time in kernels; – if none ran" },
       { title: "share", num: true, value: r => r.forward + r.backward, text: r => percent((r.forward + r.backward) / total) },
       { title: "FLOPs", num: true, value: r => r.flops, text: r => r.flops ? kit.quantity(r.flops, "") : "–", help: "of the forward pass" }];
     if (rows.some(r => r.bytes)) columns.push({ title: "bytes", num: true, value: r => r.bytes, text: r => r.bytes ? bytes(r.bytes) : "–", help: "of the forward pass" });

@@ -4,9 +4,10 @@ xray.health = step => {
   const { h, number, count, percent } = kit;
   const { nodes, events, values, life, operations, firstBad, title, inModule, shape, sentence, go, choose } = step;
   return kit.panel("health", "Health of gradients", [
-    "For each parameter: the norm of its weights and of its gradient, their ratio, the ratio of the optimiser's update to the weights if the update was recorded (about 1e-3 is usual), and the share of zeros in its gradient.",
+    "For each parameter: the norm of its weights and of its gradient, their ratio, the ratio of the optimiser's update to the weights if the update was recorded (about 1e-3 is usual), and the share of zeros in its gradient. ‖·‖ is the norm: the square root of the sum of squares.",
     "The origin of a value that is not finite is the first event whose result has one although none of its inputs has.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "Whether all gradients are there, are finite, and have usable sizes."));
     const leaves = nodes.map((n, i) => i).filter(i => nodes[i].kind === "leaf");
     const gradientOf = n => { const last = life[n].arrivals.at(-1); return last === undefined ? null : values[events[last].value]; };
     if (firstBad >= 0) {
@@ -18,6 +19,11 @@ xray.health = step => {
     } else body.append(h("p", { class: "small" }, h("span", { class: "good" }, "All recorded values and gradients are finite.")));
     const missing = leaves.filter(n => nodes[n].no_gradient);
     if (missing.length) body.append(h("div", { class: "message" }, h("p", {}, h("strong", {}, `${missing.length} ${missing.length === 1 ? "parameter has" : "parameters have"} no gradient:`)), h("ul", {}, missing.map(n => h("li", {}, h("code", {}, nodes[n].name), `: ${nodes[n].no_gradient}`)))));
+    const checks = leaves.flatMap(n => (nodes[n].elements ?? []).map((one, i) => ({ n, i, one })).filter(({ one }) => one.check)), wrong = checks.filter(({ one }) => !one.check.agrees);
+    if (checks.length && !wrong.length) body.append(h("p", { class: "small" }, h("span", { class: "good" }, `${count(checks.length)} elements of gradients agree with central differences of the loss.`)));
+    if (wrong.length) body.append(h("div", { class: "message", id: "checks" }, h("p", {}, h("strong", { class: "bad" }, `${count(wrong.length)} of ${count(checks.length)} elements of gradients do not agree with central differences of the loss:`)),
+      h("ul", {}, wrong.slice(0, 20).map(({ n, i, one }) => h("li", {}, h("button", { class: "plain", onclick: () => { go(events.length - 1); step.element = i; choose(n); } }, `${nodes[n].name}${one.index.startsWith("[") ? one.index : ""}`), `: the rules give ${number(one.parts.reduce((sum, p) => sum + p[1], 0))}, the difference is ${number(one.check.difference)} ± ${number(one.check.error, 2)}`))),
+      h("p", {}, "A rule between these parameters and the loss is wrong, or the loss is not smooth at these values.")));
     const rows = leaves.filter(n => nodes[n].value !== undefined && nodes[n].value !== null).map(n => {
       const v = values[nodes[n].value], g = gradientOf(n);
       return { n, weight: v.norm, gradient: g?.norm ?? null, ratio: g && v.norm ? g.norm / v.norm : null, update: nodes[n].update ?? null, zeros: g ? g.zeros / g.count : null };
@@ -27,7 +33,9 @@ xray.health = step => {
       { title: "‖g‖ / ‖w‖", num: true, value: r => r.ratio, text: r => number(r.ratio, 3) }];
     if (rows.some(r => r.update !== null)) columns.push({ title: "update / ‖w‖", num: true, value: r => r.update, text: r => number(r.update, 3) });
     columns.push({ title: "zeros in g", num: true, value: r => r.zeros, text: r => percent(r.zeros) });
-    body.append(kit.table(columns, rows, { pick: r => choose(r.n) }));
+    const table = kit.table(columns, rows, { pick: r => choose(r.n) });
+    table.classList.add("long");
+    body.append(table);
     const dead = operations.filter(n => /relu|silu|gelu/.test(nodes[n].name) && nodes[n].value !== undefined && nodes[n].value !== null && values[nodes[n].value].zeros > .9 * values[nodes[n].value].count);
     if (dead.length) body.append(h("p", {}, `More than nine in ten results are 0 in: ${dead.map(n => `${title(n)}${inModule(n)}`).join(", ")}.`));
   });

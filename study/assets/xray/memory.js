@@ -4,9 +4,10 @@ xray.memory = step => {
   const { h, bytes, seconds, percent } = kit;
   const { nodes, events, modules, life, operations, title, path, shape, go, choose, watch, ancestors, NEVER } = step;
   const panel = kit.panel("memory", "Memory", [
-    "Bytes in use over the events of the step. Before it, these are parameters, data, and whatever else the program holds. Saved tensors are kept by operations for their rules, until they are differentiated. Gradients include those of parameters. The rest is temporary: values that later operations still use.",
+    "Bytes in use over the events of the step. Before it, these are parameters, data, and whatever else the program holds. Saved tensors are inputs and results that the rule of an operation needs; they are kept until it has run. Gradients include those of parameters. The rest is temporary: values that later operations still use.",
     "Check a module to see the step in which its operations are computed a second time in the backward pass instead of being kept (activation checkpointing: Chen et al. 2016, arXiv:1604.06174). The added time is that of its forward pass.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "Bytes in use after each event."));
     const live = events.map(e => e.live ?? 0), savedAt = new Float64Array(events.length);
     if (!live.some(x => x > 0)) { body.append(h("p", { class: "soft" }, "No memory was recorded.")); return; }
     const savedOf = n => (nodes[n].saved ?? []).filter(x => !x.shared).reduce((sum, x) => sum + x.bytes, 0);
@@ -38,7 +39,7 @@ xray.memory = step => {
       const a = x.map(() => base), b = a.map((v, i) => v + grads[i]), c = b.map((v, i) => Math.min(live[i], v + savedAt[i]));
       const series = [band("in use before the step", x.map(() => 0), a, "var(--c7)"), band("gradients", a, b, "var(--c1)"), band("saved for the backward pass", b, c, "var(--c0)"), band("temporary", c, live, "var(--c2)")];
       if (off.size) series.push({ name: "with recomputation", x, y: result, color: "var(--ink)", dash: "5 3" });
-      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at, pick: v => go(Math.round(v)), x: { title: "event", format: v => String(Math.round(v)) }, y: { title: "bytes in use", min: 0, format: bytes } });
+      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at, pick: v => go(Math.round(v)), x: { title: "event", format: v => String(Math.round(v) + 1) }, y: { title: "bytes in use", min: 0, format: bytes } });
       place.replaceChildren(chart.element);
       says.textContent = `The peak is ${bytes(peak)}, at event ${peakAt + 1}.` + (off.size ? ` With recomputation of ${off.size} ${off.size === 1 ? "module" : "modules"} it is ${bytes(other)} (${percent(1 - other / peak)} less), and the step takes about ${seconds(added)} longer${total ? ` (${percent(added / total)})` : ""}.` : "");
     }

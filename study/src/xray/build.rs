@@ -4,6 +4,7 @@ use super::collect::Collected;
 use super::data::*;
 use super::elements;
 use super::names::Names;
+use super::symbols::symbols;
 use super::values::Values;
 use retrograd_autograd::Id;
 use retrograd_autograd::observe::{
@@ -24,7 +25,7 @@ pub(super) struct Shown<'a> {
     operations: Vec<usize>,
     /// Numbers of events.
     pub(super) events: Vec<usize>,
-    leaves: Vec<Id>,
+    pub(super) leaves: Vec<Id>,
     /// The number of lanes.
     lanes: usize,
 }
@@ -146,9 +147,9 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     data.left_out = sources.warnings;
     if clock.lanes > 1 {
         data.left_out.push(format!(
-            "shards 2 to {} of the batch, which run the same operations at the same time (their memory is \
-             included)",
-            clock.lanes
+            "{} of the batch, which {} the same operations at the same time (memory is that of all shards)",
+            if clock.lanes == 2 { "shard 2".into() } else { format!("shards 2 to {}", clock.lanes) },
+            if clock.lanes == 2 { "runs" } else { "run" },
         ));
     }
     let all = &clock.recording.operations;
@@ -159,6 +160,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         level: settings::level().name().to_string(),
         threads: threads(),
         dtype: shown.first().map_or(String::new(), |op| op.dtype.to_string()),
+        shards: clock.lanes,
         loss: collected.loss,
     };
     data.modules = modules(names);
@@ -249,6 +251,7 @@ fn element_rows(elements: Vec<super::collect::Element>) -> Vec<ElementRow> {
         },
         forward: e.text,
         parts: Vec::new(),
+        check: None,
     };
     elements.into_iter().map(row).collect()
 }
@@ -278,8 +281,10 @@ fn operation_node(
     module: usize,
     roofline: Option<&Roofline>,
 ) -> Node {
-    let inputs = op.inputs.iter().map(|input| {
-        let mut row = Input { shape: input.shape.to_vec(), ..Input::default() };
+    let ranks: Vec<usize> = op.inputs.iter().map(|input| input.shape.rank()).collect();
+    let symbols = symbols(op.name, &ranks);
+    let inputs = op.inputs.iter().zip(&symbols).map(|(input, &symbol)| {
+        let mut row = Input { shape: input.shape.to_vec(), symbol, ..Input::default() };
         match input.source {
             Source::Leaf(id) => row.node = shown.leaf(id),
             Source::Output(from, output) => {
@@ -306,8 +311,11 @@ fn operation_node(
     });
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
-            Which::Input(i) => format!("input {i}"),
-            Which::Other("y") => "the result".into(),
+            Which::Input(i) => match symbols.get(i) {
+                Some(Some(symbol)) => symbol.to_string(),
+                _ => format!("input {i}"),
+            },
+            Which::Other("y") => "y".into(),
             Which::Other(name) => name.into(),
         },
         shape: tensor.shape.to_vec(),

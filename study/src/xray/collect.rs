@@ -9,7 +9,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 /// Elements of a tensor that are explained.
-const ELEMENTS: usize = 8;
+pub(super) const ELEMENTS: usize = 8;
 /// Larger graphs are not differentiated in the wrong order.
 const MOST_NAIVE_CALLS: usize = 400;
 

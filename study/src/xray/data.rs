@@ -29,6 +29,8 @@ pub(super) struct Made {
     pub(super) level: String,
     pub(super) threads: usize,
     pub(super) dtype: String,
+    /// The number of shards of the batch, of which the first is shown.
+    pub(super) shards: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f64>,
 }
@@ -99,6 +101,9 @@ pub(super) struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<usize>,
     pub(super) shape: Vec<usize>,
+    /// What it is called in the formula.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) symbol: Option<&'static str>,
     /// Why no gradient is propagated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
@@ -118,6 +123,29 @@ pub(super) struct ElementRow {
     pub(super) forward: String,
     /// What each delivery brings to its gradient: the node that delivers it, and the number.
     pub(super) parts: Vec<(usize, Option<f64>)>,
+    /// A central difference beside its gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) check: Option<CheckRow>,
+}
+
+impl ElementRow {
+    /// Its gradient, the sum of what was delivered; `None` if nothing was, or if it is not finite.
+    pub(super) fn gradient(&self) -> Option<f64> {
+        let sum = self.parts.iter().map(|(_, part)| *part).sum::<Option<f64>>();
+        sum.filter(|_| !self.parts.is_empty())
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CheckRow {
+    /// `(L(x + h) - L(x - h)) / 2h`
+    pub(super) difference: f64,
+    /// The error that is to be expected of it, from rounding and from the step.
+    pub(super) error: f64,
+    /// `h`
+    pub(super) step: f64,
+    /// Whether the gradient is no further from it than so many errors.
+    pub(super) agrees: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -209,18 +209,19 @@ impl<T: Real> Operation<'_, T> {
     }
 }
 
-/// The elements that are explained: the first one, the last one, the largest, and some between.
+/// The elements that are explained: the first one, the last one, and some between.
 pub(super) fn chosen<T: Real>(x: &Tensor<T>, most: usize) -> Vec<Vec<usize>> {
-    let n = x.numel();
-    if n == 0 {
-        return Vec::new();
+    chosen_places(x.numel(), most).into_iter().map(|i| unflat(i, x.shape())).collect()
+}
+
+/// The places in the flat tensor of `n` elements of those that are explained.
+pub(super) fn chosen_places(n: usize, most: usize) -> Vec<usize> {
+    if n <= most {
+        return (0..n).collect();
     }
     let mut places: BTreeSet<usize> = (0..most.saturating_sub(1)).map(|i| i * n / most).collect();
     places.insert(n - 1);
-    if n <= most {
-        places = (0..n).collect();
-    }
-    places.into_iter().map(|i| unflat(i, x.shape())).collect()
+    places.into_iter().collect()
 }
 
 /// `[0, 3]`, or nothing for a scalar.

@@ -215,6 +215,7 @@ impl Browser {
                 "Enter" => 13,
                 "Tab" => 9,
                 "Escape" => 27,
+                " " => 32,
                 _ => 0,
             };
             let params =
@@ -240,6 +241,11 @@ impl Browser {
 
     /// The left, top, width and height of an element in the window.
     pub fn place(&mut self, selector: &str) -> [f64; 4] {
+        // Charts are drawn before the next frame, and move what is below them.
+        self.evaluate(
+            "(async () => { for (let i = 0; i < 3; i++) \
+             await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 60); }); })()",
+        );
         let rect = self.evaluate(&format!(
             "(e => {{ e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
              return [r.left, r.top, r.width, r.height]; }})(document.querySelector({selector:?}))"
@@ -255,6 +261,17 @@ impl Browser {
         let found = self.call("DOM.querySelector", json!({ "nodeId": root, "selector": selector }));
         let params = json!({ "nodeId": found["nodeId"], "files": [path] });
         self.call("DOM.setFileInputFiles", params);
+    }
+
+    /// Drags a file from another program to an element, and drops it there.
+    pub fn drop_file(&mut self, selector: &str, path: &Path) {
+        let [left, top, width, height] = self.place(selector);
+        let data = json!({ "items": [], "files": [path], "dragOperationsMask": 1 });
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let (x, y) = (left + width / 2.0, top + height / 2.0);
+            let params = json!({ "type": kind, "x": x, "y": y, "data": data });
+            self.call("Input.dispatchDragEvent", params);
+        }
     }
 
     /// Writes a picture of the window, if `RETROGRAD_SCREENSHOTS` is set.
