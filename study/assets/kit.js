@@ -175,10 +175,8 @@ const kit = (() => {
   }
   function themeButton() {
     const root = document.documentElement;
-    const dark = () => getComputedStyle(root).colorScheme === "dark"
-      || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
     return h("button", { class: "plain", onclick() {
-      root.dataset.theme = dark() ? "light" : "dark";
+      root.dataset.theme = isDark() ? "light" : "dark";
       set({ theme: root.dataset.theme });
       redraw();
     } }, "light / dark");
@@ -223,14 +221,15 @@ const kit = (() => {
     return again;
   }
   const redraw = () => drawings.forEach(again => again());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  prefersDark.addEventListener("change", redraw);
 
   // ---- Colours --------------------------------------------------------------------------------
 
   const color = i => `var(--c${i % 8})`;
   const isDark = () => {
     const theme = document.documentElement.dataset.theme;
-    return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return theme ? theme === "dark" : prefersDark.matches;
   };
   const RAMPS = {
     // From nothing to much: the colour of the paper to a strong blue, and back from it on dark pages.
