@@ -18,7 +18,7 @@ xray.inspector = step => {
       list.push(kit.heatMap({ rows, columns, width: 220, size: 8, ramp: "diverging", low: -31, high: 31, name,
         value: (i, j) => level(i, j) === -32 ? NaN : level(i, j),
         label: (i, j) => level(i, j) === -32 ? "not finite" : `about ${number(level(i, j) / 31 * scale, 2)}` }).element,
-        h("p", { class: "soft small" }, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2)), note ? ` ${note}` : ""));
+        h("div", {}, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2))), note ? h("p", { class: "soft small" }, note) : "");
     }
     if (one.histogram && one.count >= 16) list.push(kit.histogram(one.histogram, one.min, one.max));
     list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], ["norm", digits(one.norm)],
@@ -83,12 +83,16 @@ xray.inspector = step => {
         };
         if (elements.length) showElement();
         const choice = elements.length > 1 ? h("select", { "aria-label": "element", onchange(e) { step.element = Number(e.target.value); showElement(); } }, elements.map((one, i) => h("option", { value: i, selected: i === step.element }, one.index))) : null;
+        // Formulas name inputs that are optional.
+        const here = (node.inputs ?? []).flatMap(input => input.symbol?.split(", ") ?? [null]), letterOf = line => /^d([a-z])\b/.exec(line)?.[1];
+        const lines = formula?.backward.split("\n") ?? [], isMissing = line => here.length > 0 && !here.includes(null) && letterOf(line) && !here.includes(letterOf(line));
+        const missing = lines.filter(isMissing).map(letterOf);
         const kind = node.kind !== "leaf" ? "" : node.trainable === undefined ? "leaf: a variable that no operation computed" : node.trainable ? "parameter" : "frozen parameter: it is not trained";
         const links = (list, more) => [list.map(u => h("button", { class: "plain", onclick: () => choose(u) }, title(u))), more > 0 ? ` and ${more} more` : null];
         place.replaceChildren(
           h("div", { class: "row" }, h("strong", {}, title(n)), h("span", { class: "soft" }, [modules[node.module]?.path, kind].filter(t => t).join(" · ")),
             step.chosen !== null ? h("button", { onclick: () => choose(null) }, "follow the current event") : null),
-          formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, formula.backward))
+          formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, lines.filter(line => !isMissing(line)).join("\n")), missing.length ? h("p", { class: "soft small" }, `Here without ${missing.join(" and ")}.`) : null)
             : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : "",
           kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, users.length ? ["used by", links(users.slice(0, 8), users.length - 8)] : null,
             node.no_gradient ? ["no gradient", h("span", { class: "bad" }, node.no_gradient)] : null]),

@@ -53,7 +53,7 @@ xray.step = data => {
   const title = n => nodes[n].kind === "leaf" ? isolated(nodes[n].name) : `${isolated(nodes[n].name)} #${placeOf.get(n)}`;
   const path = n => modules[nodes[n].module]?.path ?? "";
   const inModule = n => path(n) ? ` in ${isolated(path(n))}` : "";
-  const shape = dims => dims.length ? `[${dims.join(", ")}]` : "scalar";
+  const shape = dims => dims.length ? `[${dims.join(",\u00a0")}]` : "scalar";
   // The module by which nodes are coloured: h.0 of h.0.attn.c_attn, and ln_f of ln_f.
   const group = n => {
     const parts = path(n).split("."), block = parts.findIndex(part => /^\d+$/.test(part));
@@ -62,7 +62,7 @@ xray.step = data => {
   // Its last part, from the name of the list that it is in.
   const groupName = n => group(n).split(".").slice(/\d$/.test(group(n)) ? -2 : -1).join(".");
   const groups = [...new Set(nodes.map((_, n) => group(n)))].filter(g => g);
-  const moduleColor = n => group(n) ? kit.color(groups.indexOf(group(n))) : "var(--c7)";
+  const moduleColors = nodes.map((_, n) => group(n) ? kit.color(groups.indexOf(group(n))) : "var(--c7)"), moduleColor = n => moduleColors[n];
   const children = modules.map(() => []);
   modules.forEach((m, i) => { if (m.parent >= 0) children[m.parent].push(i); });
   // A module and those around it, from the outside in.
