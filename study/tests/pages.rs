@@ -195,6 +195,54 @@ fn a_wrong_rule_is_named() {
     assert!(text.contains("It does not agree with g."), "{text}");
 }
 
+/// A NaN in the middle of a forward pass, a branch that is detached, and an update that is too large.
+#[test]
+fn broken_steps_are_diagnosed() {
+    let Some(mut browser) = Browser::start() else { return };
+    let leaf = |seed: u64| Var::leaf(Tensor::<f32>::randn([4, 4], &mut Rng::new(seed)));
+    let [w, v] = [leaf(1), leaf(2)];
+    let scale = Var::leaf(Tensor::scalar(-0.5f32));
+    let x = Var::constant(Tensor::randn([3, 4], &mut Rng::new(3)));
+    let step = XRay::new("Broken")
+        .leaf("w", &w)
+        .leaf("scale", &scale)
+        .leaf("v", &v)
+        .update(w.id().unwrap(), 0.75)
+        .record(|| {
+            let h = x.linear(&w, None).tanh();
+            let branch = h.linear(&v, None).exp().detach();
+            (&(&h * &scale.ln()) + &branch).sum(..).backward()
+        });
+    let File(_folder, path) = &written("broken", &step.page().html());
+    check_page(path);
+    browser.view(VIEWS[0]);
+    browser.open(path, "");
+    let origin = browser.text("#origin");
+    for wanted in [
+        "1 NaN and 0 infinite of 1",
+        "Forward: ln #4 computes scalar",
+        "study/tests/pages.rs:",
+        "x, scale: from −0.5 to −0.5",
+    ] {
+        assert!(origin.contains(wanted), "{wanted}: {origin}");
+    }
+    browser.evaluate("document.querySelector('#origin button').click()");
+    assert!(browser.text(".player .what").contains("ln #4"));
+    let health = browser.text("#health");
+    assert!(
+        health.contains("1 parameter has no gradient:") && health.contains("v: `add`"),
+        "{health}"
+    );
+    assert!(health.contains("detached") && health.contains("0.75"), "{health}");
+    // The graph marks what is not finite, and where no gradient goes.
+    browser.press("End");
+    let bad = browser.evaluate("document.querySelectorAll('#graph .node.bad').length");
+    assert!(bad.as_u64().unwrap() >= 3, "{bad}");
+    assert!(
+        browser.evaluate("document.querySelectorAll('#graph path.cut').length").as_u64() >= Some(1)
+    );
+}
+
 /// `Σ factor · e^x` of a hundred numbers. The rule multiplies by `rule`.
 fn exponential(factor: f32, rule: f32) -> RecordedStep {
     let x = Var::leaf(Tensor::from_fn([100], |i| i[0] as f32 / 50.0));
