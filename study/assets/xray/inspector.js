@@ -21,7 +21,7 @@ xray.inspector = step => {
         h("div", {}, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2))), note ? h("p", { class: "soft small" }, note) : "");
     }
     if (one.histogram && one.count >= 16) list.push(kit.histogram(one.histogram, one.min, one.max));
-    list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], ["norm", digits(one.norm)],
+    list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], [one.nan || one.inf ? "norm of the finite" : "norm", digits(one.norm)],
       ["zeros", `${count(one.zeros)} of ${count(one.count)}`], one.nan || one.inf ? ["not finite", h("span", { class: "bad" }, `${count(one.nan)} NaN, ${count(one.inf)} infinite`)] : null]));
     return h("div", {}, list);
   }
@@ -39,7 +39,7 @@ xray.inspector = step => {
       const [left, right] = line.split(" = "), words = right?.match(/[\p{L}]+/gu) ?? [], part = same[i]?.parts.find(p => p[0] === n);
       if (!part || left !== ["dx", "dz"][i] || !words.every(w => WORDS.has(w) && known[w] !== null && (!"xyzg".includes(w) || known[w]))) return [];
       const plugged = right.replace(/(?<!\p{L})[gxyz](?!\p{L})/gu, (name, at) => known[name].startsWith("−") && at > 0 ? `(${known[name]})` : known[name]);
-      const result = number(part[1]);
+      const result = number(Number(part[1]));
       return [`${left} = ${right}${plugged === right ? "" : ` = ${plugged}`}${plugged === result ? "" : ` = ${result}`}, to ${title(inputs[i].node)}`];
     });
   }
@@ -52,7 +52,7 @@ xray.inspector = step => {
     body.append(h("p", { class: "soft small lead" }, "One operation or parameter: its formulas, its numbers, and its gradient at the current event."));
     const place = h("div");
     body.append(place);
-    let shown = null;
+    let shown = null, last = null;
     watch(() => {
       const n = subject(), node = nodes[n], gradients = life[n].arrivals.filter(i => i <= step.at), key = `${n} ${gradients.length} ${life[n].forward <= step.at} ${step.chosen} ${step.element}`;
       if (key === shown) return;
@@ -65,13 +65,16 @@ xray.inspector = step => {
         const users = [...new Set(operations.filter(o => (nodes[o].inputs ?? []).some(i => i.node === n)))];
         const final = gradients.length ? events[gradients.at(-1)] : null;
         const elements = node.elements ?? [];
+        // Of a node that was chosen now, an element with a central difference, if there is one.
+        if (n !== last && !elements[step.element]?.check) step.element = Math.max(0, elements.findIndex(one => one.check));
+        last = n;
         step.element = Math.min(step.element, Math.max(0, elements.length - 1));
         const plugged = h("div");
         const showElement = () => {
           const one = elements[step.element], parts = one.parts.slice(0, gradients.length), lines = [];
-          const g = parts.reduce((sum, p) => sum + p[1], 0), isComplete = gradients.length === life[n].arrivals.length;
+          const g = parts.reduce((sum, p) => sum + Number(p[1]), 0), isComplete = gradients.length === life[n].arrivals.length;
           if (life[n].forward <= step.at) lines.push(h("p", { class: "element" }, one.forward));
-          if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(p[1], parts.length)} (from ${title(p[0])})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
+          if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(Number(p[1]), parts.length)} (from ${title(p[0])})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
           if (life[n].rule <= step.at) lines.push(...delivered(n, one, g).map(text => h("p", { class: "element" }, text)));
           if (one.check && isComplete) {
             const { difference, error, step: by, agrees } = one.check;
@@ -82,7 +85,7 @@ xray.inspector = step => {
           plugged.replaceChildren(...lines);
         };
         if (elements.length) showElement();
-        const choice = elements.length > 1 ? h("select", { "aria-label": "element", onchange(e) { step.element = Number(e.target.value); showElement(); } }, elements.map((one, i) => h("option", { value: i, selected: i === step.element }, one.index))) : null;
+        const choice = elements.length > 1 ? h("select", { "aria-label": "element", onchange(e) { step.element = Number(e.target.value); showElement(); } }, elements.map((one, i) => h("option", { value: i, selected: i === step.element }, one.index, one.check ? " with a central difference" : ""))) : null;
         // Formulas name inputs that are optional.
         const here = (node.inputs ?? []).flatMap(input => input.symbol?.split(", ") ?? [null]), letterOf = line => /^d([a-z])\b/.exec(line)?.[1];
         const lines = formula?.backward.split("\n") ?? [], isMissing = line => here.length > 0 && !here.includes(null) && letterOf(line) && !here.includes(letterOf(line));
@@ -95,7 +98,7 @@ xray.inspector = step => {
           formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, lines.filter(line => !isMissing(line)).join("\n")), missing.length ? h("p", { class: "soft small" }, `Here without ${missing.join(" and ")}.`) : null)
             : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : "",
           kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, users.length ? ["used by", links(users.slice(0, 8), users.length - 8)] : null,
-            node.no_gradient ? ["no gradient", h("span", { class: "bad" }, node.no_gradient)] : null]),
+            node.no_gradient ? ["no gradient", h("span", { class: "bad" }, step.coded(node.no_gradient))] : null]),
           elements.length ? h("div", {}, h("h3", {}, "One element ", choice), plugged) : "",
           h("div", { class: "values" },
             life[n].forward <= step.at ? valueView(node.value, "Value") : h("p", { class: "soft" }, "The value is computed later."),

@@ -81,10 +81,13 @@ xray.step = data => {
     }
   }
 
+  // Text with names between backquotes.
+  const coded = text => text.split("`").map((part, i) => i % 2 ? kit.h("code", {}, part) : part);
+
   // The current event and the chosen node, which are in the address of the page.
   const watchers = [];
   const step = { data, nodes, events, values, modules, life, operations, placeOf, firstBad, half, NEVER, title, path, inModule, shape, group, groupName, moduleColor,
-    children, ancestors, stateOf, arrivedAt, isBad, sentence, at: 0, chosen: null, element: 0 };
+    children, ancestors, stateOf, arrivedAt, isBad, sentence, coded, at: 0, chosen: null, element: 0 };
   const within = event => Math.min(Math.max(Number.isFinite(event) ? event : half, 0), events.length - 1);
   const node = text => text !== undefined && nodes[Number(text)] ? Number(text) : null;
   function read() {

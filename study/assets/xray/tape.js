@@ -15,7 +15,7 @@ xray.tape = step => {
   }
   return kit.panel("tape", "Tape", [
     "The forward pass computes the loss, a single number that training makes smaller. Each column is an operation, in the order in which it ran; the upper row is this pass, from left to right. The backward pass computes the gradient of every result: how much the loss changes with it. It is the lower row, from right to left, because the gradient of a result is known only after those of everything computed from it.",
-    "A cell is pale until it is computed, and again when its operation is done. Arcs lead to the operations that computed the inputs of the current one: in the backward pass, its gradients go there. The colour is that of the module, a part of the model. matmul #3 is the operation number 3, counted from 0.",
+    "A cell is pale until it is computed, and again when its operation is done. Where the lower row has no cell, no gradient goes. A red bar marks a value that is not finite: NaN or infinite. Arcs lead to the operations that computed the inputs of the current one: in the backward pass, its gradients go there. The colour is that of the module, a part of the model. matmul #3 is the operation number 3, counted from 0.",
     "Click a column to choose its operation and to go to the moment it is computed (upper row) or differentiated (lower row). Arrow keys, Home, End and space move through the events.",
   ], body => {
     body.append(h("p", { class: "soft small lead" }, "All operations of the step, in the order in which they run: forward to the right, then backward to the left."));

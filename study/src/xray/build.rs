@@ -5,7 +5,7 @@ use super::data::*;
 use super::elements;
 use super::names::Names;
 use super::symbols::symbols;
-use super::values::Values;
+use super::values::{Number, Values};
 use retrograd_autograd::Id;
 use retrograd_autograd::observe::{
     Constant, Event, Operation, Recording, Source, Target, What, Which, formula,
@@ -222,7 +222,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         if let (Some(to), Some(found)) = (to, collected.gradients.remove(&seen.events[i])) {
             for (element, part) in data.nodes[to].elements.iter_mut().zip(&found.parts) {
                 let from = node.unwrap_or(to);
-                element.parts.push((from, part.is_finite().then_some(*part)));
+                element.parts.push((from, Number(*part)));
             }
             row.value = Some(push(&mut data.values, found.sum));
         }
@@ -493,6 +493,10 @@ fn lesson(data: &Data, collected: &Collected, seen: &Shown<'_>) -> Option<Lesson
             })
         })
         .collect();
+    let is_finite = |v: &Values| v.nan + v.inf == 0;
+    if !data.values.iter().all(is_finite) {
+        return None;
+    }
     let visits = data.events.iter().filter(|e| e.what == "rule").count();
     (!rows.is_empty()).then_some(Lesson { rows, visits, naive_visits: naive.calls })
 }

@@ -1,6 +1,6 @@
 //! The data of the page, as its script reads it.
 
-use super::values::Values;
+use super::values::{Number, Values};
 use serde::Serialize;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -122,7 +122,7 @@ pub(super) struct ElementRow {
     pub(super) index: String,
     pub(super) forward: String,
     /// What each delivery brings to its gradient: the node that delivers it, and the number.
-    pub(super) parts: Vec<(usize, Option<f64>)>,
+    pub(super) parts: Vec<(usize, Number)>,
     /// A central difference beside its gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) check: Option<CheckRow>,
@@ -131,8 +131,8 @@ pub(super) struct ElementRow {
 impl ElementRow {
     /// Its gradient, the sum of what was delivered; `None` if nothing was, or if it is not finite.
     pub(super) fn gradient(&self) -> Option<f64> {
-        let sum = self.parts.iter().map(|(_, part)| *part).sum::<Option<f64>>();
-        sum.filter(|_| !self.parts.is_empty())
+        let sum: f64 = self.parts.iter().map(|(_, part)| part.0).sum();
+        (!self.parts.is_empty() && sum.is_finite()).then_some(sum)
     }
 }
 
