@@ -21,7 +21,7 @@ xray.inspector = step => {
         h("div", {}, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2))), note ? h("p", { class: "soft small" }, note) : "");
     }
     if (one.histogram && one.count >= 16) list.push(kit.histogram(one.histogram, one.min, one.max));
-    list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], [one.nan || one.inf ? "norm of the finite" : "norm", digits(one.norm)],
+    if (one.count > 1) list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], [one.nan || one.inf ? "norm of the finite" : "norm", digits(one.norm)],
       ["zeros", `${count(one.zeros)} of ${count(one.count)}`], one.nan || one.inf ? ["not finite", h("span", { class: "bad" }, `${count(one.nan)} NaN, ${count(one.inf)} infinite`)] : null]));
     return h("div", {}, list);
   }
