@@ -2,7 +2,7 @@
 
 mod browser;
 
-use browser::{Browser, File, VIEWS, check_page, written};
+use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_study::Page;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -247,6 +247,20 @@ fn texts_have_contrast_to_their_background() {
     let fill = light_dark(fills[0].split_once(')').expect("an end").0);
     check("ink", "a complete gradient", colors["ink"], fill);
     check("soft", "a complete gradient", colors["soft"], fill);
+}
+
+#[test]
+fn texts_are_drawn_with_contrast() {
+    let Some(mut browser) = Browser::start() else { return };
+    let File(_folder, path) = &written("gallery", &gallery().html());
+    for view in [VIEWS[0], VIEWS[1]] {
+        browser.view(view);
+        browser.open(path, "help=texts");
+        assert_eq!(low_contrasts(&mut browser), [""; 0], "{view:?}");
+        browser.evaluate("document.querySelector('p').style.color = '#777777'");
+        let found = low_contrasts(&mut browser);
+        assert!(found.len() == 1 && found[0].contains("“Each part once.”"), "{found:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod browser;
 
-use browser::{Browser, File, VIEWS, check_page, written};
+use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_autograd::{InputGrads, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
 use retrograd_tensor::Tensor;
@@ -44,6 +44,19 @@ fn pages_of_steps_pass_their_tests() {
     for (name, step) in [("diamond", diamond()), ("network", network())] {
         let File(_folder, path) = &written(name, &step.page().html());
         check_page(path);
+    }
+}
+
+#[test]
+fn texts_of_steps_have_contrast() {
+    let Some(mut browser) = Browser::start() else { return };
+    let File(_folder, path) = &written("contrast", &network().page().html());
+    for view in [VIEWS[0], VIEWS[1]] {
+        browser.view(view);
+        for state in ["event=0", "event=999&node=7&help=tape,graph", "event=20"] {
+            browser.open(path, state);
+            assert_eq!(low_contrasts(&mut browser), [""; 0], "{state} in {view:?}");
+        }
     }
 }
 

@@ -362,6 +362,37 @@ pub fn written(name: &str, html: &str) -> File {
     File(folder, path)
 }
 
+/// The texts that have a contrast of less than 4.5 to 1 to the background behind them (WCAG 2.2), as they are
+/// drawn. Texts of pictures are not among them.
+pub fn low_contrasts(browser: &mut Browser) -> Vec<String> {
+    const SCRIPT: &str = "(() => {
+        const numbers = color => (color.match(/[\\d.]+/g) ?? []).map(Number);
+        const luminance = c => c.slice(0, 3).map(x => x / 255).map(x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4)
+            .reduce((sum, x, i) => sum + x * [.2126, .7152, .0722][i], 0);
+        const isOpaque = c => c.length === 3 || c[3] === 1;
+        function behind(e) {
+            for (; e; e = e.parentElement) {
+                const c = numbers(getComputedStyle(e).backgroundColor);
+                if (isOpaque(c)) return c;
+            }
+            return [255, 255, 255];
+        }
+        const found = new Map(), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        let texts = 0;
+        for (let node; (node = walker.nextNode());) {
+            const e = node.parentElement;
+            if (!node.data.trim() || e.closest('svg, script, style, noscript') || !e.checkVisibility()) continue;
+            texts++;
+            const text = numbers(getComputedStyle(e).color), [a, b] = [text, behind(e)].map(luminance);
+            const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+            if (!(ratio >= 4.5)) found.set(`${ratio.toFixed(2)} to 1: ${text} on ${behind(e)}`, node.data.trim().slice(0, 40));
+        }
+        if (texts < 20) found.set('there are only few texts', String(texts));
+        return [...found].map(([why, text]) => `${why}, as in “${text}”`);
+    })()";
+    serde_json::from_value(browser.evaluate(SCRIPT)).expect("a list of texts")
+}
+
 /// Opens a page in all views, and lets it test itself; its console must stay empty.
 pub fn check_page(path: &Path) {
     let Some(mut browser) = Browser::start() else { return };
