@@ -90,6 +90,14 @@ fn keys_and_drags_move_through_the_step() {
     let stopped = event(&mut browser);
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(event(&mut browser), stopped);
+    // The slider stays in the window.
+    for y in [0, 500, 100_000] {
+        browser.evaluate(&format!("scrollTo(0, {y})"));
+        let place = browser.evaluate(
+            "(r => r.top > innerHeight / 2 && r.bottom <= innerHeight)(document.querySelector('.player').getBoundingClientRect())",
+        );
+        assert_eq!(place, true, "{y}");
+    }
     let [left, top, width, height] = browser.place(".player input");
     let y = top + height / 2.0;
     let at = |part: f64| (left + 8.0 + part * (width - 16.0), y);

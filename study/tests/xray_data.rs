@@ -20,8 +20,16 @@ fn list(x: &Value) -> &[Value] {
     x.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A step of a network in which results are used several times, with what it returned.
-fn network() -> (RecordedStep, Gradients<f32>, Vec<(&'static str, Var<f32>)>, f64) {
+/// A recorded step, with what it computed.
+struct Network {
+    step: RecordedStep,
+    gradients: Gradients<f32>,
+    leaves: Vec<(&'static str, Var<f32>)>,
+    loss: f64,
+}
+
+/// A step of a network in which results are used several times.
+fn network() -> Network {
     let mut rng = Rng::new(5);
     let [w, v] = [[6, 4], [6, 6]].map(|shape| Var::leaf(Tensor::<f32>::randn(shape, &mut rng)));
     let b = Var::leaf(Tensor::<f32>::randn([6], &mut rng));
@@ -34,12 +42,12 @@ fn network() -> (RecordedStep, Gradients<f32>, Vec<(&'static str, Var<f32>)>, f6
         last.replace(Some((loss.item(), loss.backward())));
     });
     let (loss, gradients) = last.into_inner().unwrap();
-    (step, gradients, vec![("w", w), ("v", v), ("b", b)], loss.into())
+    Network { step, gradients, leaves: vec![("w", w), ("v", v), ("b", b)], loss: loss.into() }
 }
 
 #[test]
 fn gradients_on_the_page_are_those_of_the_step() {
-    let (step, gradients, leaves, loss) = network();
+    let Network { step, gradients, leaves, loss } = network();
     let data = data(&step);
     assert_eq!(number(&data["made"]["loss"]), loss);
     let nodes = list(&data["nodes"]);
@@ -72,7 +80,7 @@ fn gradients_on_the_page_are_those_of_the_step() {
 
 #[test]
 fn events_are_in_the_order_of_the_engine() {
-    let (step, ..) = network();
+    let step = network().step;
     let data = data(&step);
     let events = list(&data["events"]);
     let of = |what: &str| -> Vec<u64> {

@@ -49,8 +49,8 @@ xray.memory = step => {
     const peakAt = live.indexOf(Math.max(...live));
     const alive = operations.filter(n => life[n].forward <= peakAt && life[n].end > peakAt).flatMap(n => (nodes[n].saved ?? []).filter(x => !x.shared).map(x => ({ n, ...x }))).sort((p, q) => q.bytes - p.bytes);
     body.append(h("h3", {}, "Largest saved tensors at the peak"), alive.length ? kit.table([
-      { title: "operation", value: r => title(r.n) }, { title: "module", value: r => path(r.n) }, { title: "tensor", value: r => r.name }, { title: "shape", value: r => shape(r.shape) },
-      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: 4, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."));
+      { title: "operation", value: r => title(r.n) }, ...(modules.length > 1 ? [{ title: "module", value: r => path(r.n) }] : []), { title: "tensor", value: r => r.name }, { title: "shape", value: r => shape(r.shape) },
+      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: modules.length > 1 ? 4 : 3, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."));
     watch(() => chart?.moveTo(step.at + 1));
   });
   kit.test("recomputation can be tried", async ({ frames }) => {
