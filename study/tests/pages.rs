@@ -183,6 +183,13 @@ fn the_inspector_puts_numbers_into_formulas() {
         let text = browser.text("#inspector");
         assert!(text.contains(line), "{line}: {text}");
     }
+    // Another element, whose numbers are negative.
+    browser.open(path, "event=999&node=1");
+    browser.evaluate(
+        "(s => { s.value = 1; s.dispatchEvent(new Event('change')); })(document.querySelector('#inspector select'))",
+    );
+    let text = browser.text("#inspector");
+    assert!(text.contains("dx = g · 2 · x = 0.5 · 2 · (−0.5) = −0.5, to a"), "{text}");
     // Before the gradient arrives, it is not shown.
     browser.open(path, "event=3&node=1");
     let text = browser.text("#inspector");
@@ -303,7 +310,12 @@ fn another_recording_is_compared() {
         for is_drop in [false, true] {
             browser.open(path, "event=2");
             if is_drop {
+                // A browser would show the file instead of the page.
+                browser.evaluate(
+                    "addEventListener('drop', e => { globalThis.wasLeft = !e.defaultPrevented; })",
+                );
                 browser.drop_file("#compare .drop", file);
+                browser.until("a drop", "globalThis.wasLeft === false");
             } else {
                 browser.choose_file("#compare input", file);
             }
