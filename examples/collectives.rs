@@ -45,11 +45,15 @@ struct Network {
     latency: f64,
     /// In bytes per second.
     bandwidth: f64,
+    /// Whether messages are copied by the cores that compute, as on one machine. Else network adapters move
+    /// them while the cores compute.
+    is_copied: bool,
 }
 
 impl Network {
     fn new(name: &str, us: f64, gbit: f64) -> Network {
-        Network { name: name.into(), latency: us * 1e-6, bandwidth: gbit * 1e9 / 8.0 }
+        let (latency, bandwidth) = (us * 1e-6, gbit * 1e9 / 8.0);
+        Network { name: name.into(), latency, bandwidth, is_copied: false }
     }
 
     /// `messages` one after the other, with these bytes together.
@@ -88,8 +92,9 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let is_first = mpi.rank() == 0;
     if mpi.size() > 1 {
         let measured = measure(&mpi);
+        let is_copied = is_one_machine(&mpi);
         if is_first {
-            networks.insert(0, report(&measured, mpi.size()));
+            networks.insert(0, Network { is_copied, ..report(&measured, mpi.size()) });
         }
     } else {
         say!("One process has nobody to talk to: start several with mpiexec to measure.\n");
@@ -104,6 +109,13 @@ fn parse(text: &str) -> Option<Network> {
     let [name, us, gbit] = text.split(':').collect::<Vec<_>>()[..] else { return None };
     let (us, gbit) = (us.parse().ok()?, gbit.parse().ok()?);
     (us > 0.0 && gbit > 0.0).then(|| Network::new(name, us, gbit))
+}
+
+/// Whether all ranks are on one machine, by what Linux draws at each boot. Elsewhere: no.
+fn is_one_machine(mpi: &Mpi) -> bool {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boots = mpi.all_gather_bytes(&boot);
+    !boot.is_empty() && boots.iter().all(|other| *other == boot)
 }
 
 /// The times of operations in which each rank sends `bytes` to each other one.
@@ -156,7 +168,8 @@ fn report(measured: &[Measured], ranks: usize) -> Network {
     let points = measured.iter().flat_map(|m| [(m.bytes, m.all_to_all), (m.bytes, m.all_gather)]);
     let points = points.map(|(bytes, time)| (messages, messages * bytes as f64, time));
     let (latency, per_byte) = fit(&points.collect::<Vec<_>>());
-    let network = Network { name: "these processes".into(), latency, bandwidth: 1.0 / per_byte };
+    let bandwidth = 1.0 / per_byte;
+    let network = Network { name: "these processes".into(), latency, bandwidth, is_copied: false };
     say!(
         "\nFit: a latency of {:.1} µs and {:.2} GB/s per rank.\n",
         network.latency * 1e6,
@@ -221,8 +234,10 @@ impl Step {
         let buckets = (self.bytes / BUCKET).ceil();
         let exchange =
             buckets * (ranks - 1.0) * network.latency + self.bytes * part / network.bandwidth;
-        // The last bucket is complete at the end of the backward pass, the others are exchanged during it.
-        let window = BACKWARD * compute * (1.0 - 1.0 / buckets);
+        // The last bucket is complete at the end of the backward pass, the others are exchanged during it,
+        // unless the cores that compute copy them.
+        let others = if network.is_copied { 0.0 } else { 1.0 - 1.0 / buckets };
+        let window = BACKWARD * compute * others;
         let exposed = (exchange - window).max(exchange / buckets);
         let parameters = network.time(ranks - 1.0, self.bytes * part);
         let control = 3.0 * network.time(ranks.log2().ceil(), 0.0);

@@ -117,14 +117,12 @@ impl<T: Real> Engine<T> {
             // Sums do not depend on the order in which a rule names its inputs.
             input_grads.0.sort_by_key(|g| g.at);
             input_grads.check(&node)?;
-            for InputGrad { at, value, .. } in input_grads.0 {
-                let input = &node.inputs()[at];
-                let s = input.shape;
-                let g = if *value.shape() == s { value } else { value.sum_to(s) };
-                if is_observed() {
-                    self.propagate_observed(&node, at, g);
-                } else {
-                    self.propagate(&input.edge, g);
+            if is_observed() {
+                self.deliver_observed(&node, input_grads);
+            } else {
+                for InputGrad { at, value, .. } in input_grads.0 {
+                    let input = &node.inputs()[at];
+                    self.propagate(&input.edge, in_shape(input, value));
                 }
             }
             drop(running);
@@ -152,15 +150,18 @@ impl<T: Real> Engine<T> {
         Ok(rule.backward(&Cx { node, inputs, in_definition: false }, &grads))
     }
 
-    /// [`Engine::propagate`] of the gradient of an input, which the observer is told of.
+    /// Propagates the gradients of the inputs of an operation, and tells the observer of them.
     #[cold]
     #[inline(never)]
-    fn propagate_observed(&mut self, node: &Arc<Node<T>>, at: usize, g: Var<T>) {
-        let edge = &node.inputs()[at].edge;
-        let (gradient, is_added) = (g.value().clone(), self.received(edge).is_some());
-        self.propagate(edge, g);
-        if let Some(sum) = self.received(edge) {
-            hooks::delivered((node, at), edge, &gradient, sum.value(), is_added);
+    fn deliver_observed(&mut self, node: &Arc<Node<T>>, input_grads: InputGrads<T>) {
+        for InputGrad { at, value, .. } in input_grads.0 {
+            let input = &node.inputs()[at];
+            let g = in_shape(input, value);
+            let (gradient, is_added) = (g.value().clone(), self.received(&input.edge).is_some());
+            self.propagate(&input.edge, g);
+            if let Some(sum) = self.received(&input.edge) {
+                hooks::delivered((node, at), &input.edge, &gradient, sum.value(), is_added);
+            }
         }
     }
 
@@ -218,9 +219,13 @@ pub(crate) fn input_gradients<T: Real>(
     let engine = Engine::new(true, false, Vec::new(), None);
     let all = no_grad(|| engine.differentiate(node, &*rule, grads)).ok()?;
     all.check(node).ok()?;
-    let in_shape =
-        |InputGrad { at, value, .. }: InputGrad<T>| (at, value.sum_to(node.inputs()[at].shape));
-    Some(all.0.into_iter().map(in_shape).collect())
+    let inputs = node.inputs();
+    Some(all.0.into_iter().map(|g| (g.at, in_shape(&inputs[g.at], g.value))).collect())
+}
+
+/// The gradient of an input, summed over the axes along which the input was broadcast.
+fn in_shape<T: Real>(input: &Input<T>, g: Var<T>) -> Var<T> {
+    if *g.shape() == input.shape { g } else { g.sum_to(input.shape) }
 }
 
 /// The id of an input that is a leaf.

@@ -8,7 +8,6 @@ use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
 use std::array;
-use std::slice;
 use std::sync::Arc;
 
 /// # Operations of your own
@@ -67,16 +66,16 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let inputs = inputs.map(Into::into);
-        let mut result = Var::constant(value);
+        let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
             let id = Id::reserve(1);
             let rule = record(operands(id, &inputs));
-            let outputs = smallvec![*result.shape()];
+            let outputs = smallvec![*value.shape()];
             let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
-            result.edge = Edge::Node(node, 0);
+            edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &inputs, slice::from_ref(&result));
-        result
+        hooks::computed(name, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
+        Var { value, edge }
     }
 
     /// [`Var::from_op`] of an operation with several results: the rule gets the gradient of each,
@@ -121,7 +120,7 @@ impl<T: Real> Var<T> {
             });
             connect(&mut results, &node);
         }
-        hooks::computed(name, &inputs, &results);
+        hooks::computed(name, &inputs, || &*results);
         results
     }
 
@@ -154,17 +153,17 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
-        let mut result = Var::constant(value);
+        let mut edge = Edge::Constant;
         if is_recorded(&given) {
             let op = Id::reserve(1);
             let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
             let rule = record(operands.collect());
-            let outputs = smallvec![*result.shape()];
+            let outputs = smallvec![*value.shape()];
             let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
-            result.edge = Edge::Node(node, 0);
+            edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &given, slice::from_ref(&result));
-        result
+        hooks::computed(name, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
+        Var { value, edge }
     }
 
     /// The results `values` of a [`Fused`] operation on `inputs`. `record` is called as by
@@ -183,7 +182,7 @@ impl<T: Real> Var<T> {
             let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        hooks::computed(F::NAME, &inputs, &results);
+        hooks::computed(F::NAME, &inputs, || &results);
         results
     }
 }
@@ -594,9 +593,8 @@ pub(crate) fn constant_result<T: Real>(
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    let result = Var::constant(value);
-    hooks::computed(name, inputs, slice::from_ref(&result));
-    result
+    hooks::computed(name, inputs, || [Var::constant(value.clone())]);
+    Var::constant(value)
 }
 
 /// Makes variables the outputs of a node.

@@ -22,6 +22,7 @@ impl Layout {
     /// # use retrograd_tensor::layout::Layout;
     /// assert_eq!(Layout::contiguous([2, 3].into()).strides(), [3, 1]);
     /// ```
+    #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -39,6 +40,7 @@ impl Layout {
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert_eq!(*layout.shape(), [2, 3]);
     /// ```
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -50,6 +52,7 @@ impl Layout {
     /// let layout = Layout::contiguous([2, 3].into());
     /// assert_eq!(layout.transpose("t", 0, 1).unwrap().strides(), [1, 3]);
     /// ```
+    #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
@@ -80,6 +83,7 @@ impl Layout {
     /// assert!(layout.is_contiguous());
     /// assert!(!layout.transpose("t", 0, 1).unwrap().is_contiguous());
     /// ```
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for i in (0..self.shape.rank()).rev() {

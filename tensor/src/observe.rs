@@ -133,7 +133,8 @@ pub fn current() -> Option<Arc<dyn Observer>> {
 
 #[inline]
 pub(crate) fn current_id() -> Option<ObserverId> {
-    CURRENT.get()
+    // A thread is in the scope of an observer only if there is one.
+    if may_be_observed() { CURRENT.get() } else { None }
 }
 
 #[inline]

@@ -106,7 +106,7 @@ impl Settings {
 pub fn level() -> Level {
     static DEFAULT: OnceLock<Level> = OnceLock::new();
     let default = || Level::from_environment().unwrap_or_else(|error| panic!("{error}"));
-    Settings::current().level.unwrap_or_else(|| *DEFAULT.get_or_init(default))
+    CURRENT.get().level.unwrap_or_else(|| *DEFAULT.get_or_init(default))
 }
 
 /// Runs `f` with kernels of another SIMD level; for tests and comparisons. See [`settings`](self)
@@ -137,7 +137,7 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
 /// assert_eq!(matmul_precision(), MatmulPrecision::F32);
 /// ```
 pub fn matmul_precision() -> MatmulPrecision {
-    Settings::current().precision
+    CURRENT.get().precision
 }
 
 /// Runs `f` with `f32` matrices multiplied in `precision` where it is supported, including those of
@@ -166,7 +166,7 @@ pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> 
 /// ```
 #[inline]
 pub fn grad_enabled() -> bool {
-    Settings::current().grad
+    CURRENT.get().grad
 }
 
 /// Runs `f` with recording of operations on variables enabled or disabled: PyTorch's

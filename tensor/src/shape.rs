@@ -66,6 +66,7 @@ impl Shape {
     /// # use retrograd_tensor::Shape;
     /// assert_eq!(Shape::from([2, 3]).rank(), 2);
     /// ```
+    #[inline]
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
@@ -77,6 +78,7 @@ impl Shape {
     /// assert_eq!(Shape::from([2, 3]).numel(), 6);
     /// assert_eq!(Shape::from([2, 0]).numel(), 0);
     /// ```
+    #[inline]
     pub fn numel(&self) -> usize {
         self.iter().product()
     }
@@ -89,6 +91,7 @@ impl Shape {
     /// assert_eq!(shape.axis("sum", -1), Ok(1));
     /// assert!(shape.axis("sum", 2).is_err());
     /// ```
+    #[inline]
     pub fn axis(&self, op: &'static str, axis: isize) -> Result<usize> {
         let rank = self.rank() as isize;
         let resolved = if axis < 0 { axis + rank } else { axis };
@@ -237,6 +240,7 @@ impl Shape {
 
 impl Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.dims[..self.rank()]
     }
@@ -287,6 +291,7 @@ impl<const N: usize> From<[usize; N]> for Shape {
 }
 
 impl From<&Shape> for Shape {
+    #[inline]
     fn from(shape: &Shape) -> Shape {
         *shape
     }

@@ -352,6 +352,7 @@ impl<T: Element> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(*Tensor::<f32>::ones([2, 3]).shape(), [2, 3]);
     /// ```
+    #[inline]
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
@@ -362,6 +363,7 @@ impl<T: Element> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// assert_eq!(Tensor::<f32>::ones([2, 3]).rank(), 2);
     /// ```
+    #[inline]
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
@@ -374,6 +376,7 @@ impl<T: Element> Tensor<T> {
     /// ```
     #[doc(alias = "len")]
     #[doc(alias = "nelement")]
+    #[inline]
     pub fn numel(&self) -> usize {
         self.shape().numel()
     }
@@ -397,11 +400,13 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert_eq!((x.layout().strides(), x.t().layout().strides()), (&[3, 1][..], &[1, 3][..]));
     /// ```
+    #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The whole storage, which may have other elements as well.
+    #[inline]
     pub(crate) fn data(&self) -> &[T] {
         &self.storage
     }
@@ -413,6 +418,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::<f32>::ones([2, 3]);
     /// assert!(x.is_contiguous() && !x.t().is_contiguous());
     /// ```
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }

@@ -20,6 +20,7 @@ thread_local! {
 
 /// Calls `f` with the recorder of this thread, if there is one.
 #[cold]
+#[inline(never)]
 fn tell(f: impl FnOnce(&Recorder)) {
     report(|observer| {
         let any: &dyn Any = observer;
@@ -86,10 +87,10 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
-pub(crate) fn computed<T: Real>(
+pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
     name: &'static str,
     inputs: &[Option<&Var<T>>],
-    results: &[Var<T>],
+    results: impl FnOnce() -> R,
 ) {
     if is_observed() {
         tell_computed(name, inputs, results, Location::caller());
@@ -98,19 +99,20 @@ pub(crate) fn computed<T: Real>(
 
 #[cold]
 #[inline(never)]
-fn tell_computed<T: Real>(
+fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
     name: &'static str,
     inputs: &[Option<&Var<T>>],
-    results: &[Var<T>],
+    results: impl FnOnce() -> R,
     location: &'static Location<'static>,
 ) {
     let saved = SAVED.take();
+    let results = results();
     tell(|recorder| {
         let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
         recorder.computed(&Call {
             name,
             inputs: &inputs,
-            results,
+            results: results.as_ref(),
             saved,
             location,
             rule: RULE.get(),

@@ -7,7 +7,7 @@ use crate::error::OrPanic;
 use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
 use crate::loop_nest::{Cursor, LoopNest, gather};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -72,7 +72,38 @@ pub fn elementwise<T: Real, E: Elementwise<T, K>, const K: usize>(
 ) -> Tensor<T> {
     let level = settings::level();
     let apply = |runs: &mut Runs<'_, T, K>| T::dispatch(level, Apply { op, runs });
-    with_runs(name, E::COST, level, x, &apply, &|| T::operations(OnOnes { op }))
+    if observe::may_be_observed() {
+        return observed(name, E::COST, level, x, &apply, &|| T::operations(OnOnes { op }));
+    }
+    with_runs(name, E::COST, level, x, &apply)
+}
+
+/// [`with_runs`], and the report of it. (The way without an observer has nothing of this.)
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn observed<T: Real, const K: usize>(
+    name: &'static str,
+    cost: Cost,
+    level: Level,
+    x: [&Tensor<T>; K],
+    f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
+    operations: &dyn Fn() -> Option<u64>,
+) -> Tensor<T> {
+    let call = trace::begin();
+    let result = with_runs(name, cost, level, x, f);
+    trace::end(call, || {
+        let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
+        let kernel = match Access::of(&nest, &shape) {
+            Access::Contiguous => "contiguous",
+            Access::ShortRuns => "short runs copied",
+            Access::Strided => "strided runs copied",
+        };
+        let read = x.iter().map(|x| x.distinct_bytes()).sum();
+        let each = operations().unwrap_or(1);
+        describe::<T>(name, kernel, shape, level_of::<T>(level), each, read)
+    });
+    result
 }
 
 /// The formula on one vector of ones for each operand, to count its operations.
@@ -135,16 +166,13 @@ fn with_runs<T: Real, const K: usize>(
     level: Level,
     x: [&Tensor<T>; K],
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
-    operations: &dyn Fn() -> Option<u64>,
 ) -> Tensor<T> {
     let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
     let data = x.map(|t| t.data());
     // Costly formulas leave the hardware prefetchers enough time.
     let prefetches = needs_software_prefetch::<T>(K + 1, shape.numel()) && cost.0 <= Cost::CHEAP.0;
-    let call = trace::begin();
-    // A tensor that is one run is never short.
-    let short = nest.run_len() < SHORT_RUN.min(shape.numel());
-    let contiguous = !short && (0..K).all(|k| nest.stride(k) == 1);
+    let access = Access::of(&nest, &shape);
+    let (short, contiguous) = (access == Access::ShortRuns, access == Access::Contiguous);
     Tensor::build(name, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             let chunk = Chunk { nest: &nest, cursor: nest.cursor(first), data, short, out };
@@ -154,17 +182,32 @@ fn with_runs<T: Real, const K: usize>(
                 false => chunk.copied::<BUFFER>(level, f),
             }
         });
-        trace::end(call, || {
-            let kernel = match (contiguous, short) {
-                (true, _) => "contiguous",
-                (false, true) => "short runs copied",
-                (false, false) => "strided runs copied",
-            };
-            let read = x.iter().map(|x| x.distinct_bytes()).sum();
-            let each = operations().unwrap_or(1);
-            describe::<T>(name, kernel, shape, level_of::<T>(level), each, read)
-        });
     })
+}
+
+/// How the operands are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// In place.
+    Contiguous,
+    /// Several short runs at a time are copied to a buffer.
+    ShortRuns,
+    /// A run with strides is copied to a buffer.
+    Strided,
+}
+
+impl Access {
+    #[inline]
+    fn of<const K: usize>(nest: &LoopNest<K>, shape: &Shape) -> Access {
+        // A tensor that is one run is never short.
+        if nest.run_len() < SHORT_RUN.min(shape.numel()) {
+            Access::ShortRuns
+        } else if (0..K).all(|k| nest.stride(k) == 1) {
+            Access::Contiguous
+        } else {
+            Access::Strided
+        }
+    }
 }
 
 /// The report of an elementwise operation: of the operations on each element, and the bytes read.

@@ -12,6 +12,9 @@ use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
 use crate::trace;
 
+/// Batches of at least so many products are divided between threads product by product.
+const BATCH: usize = 4;
+
 /// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
 /// the row-major products one after the other.
 ///
@@ -34,12 +37,9 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     }
     let call = trace::begin();
     let precision = T::precision(k, n);
-    let cost = Cost::matmul(m, k, precision);
-    let mut division = Division::Whole;
-    if pairs.len() >= 4 {
-        let per_chunk = cost.products_per_chunk(m * n);
-        division = Division::Batch { per_chunk };
-        par::fill(out, per_chunk * m * n, cost, |first, out| {
+    if pairs.len() >= BATCH {
+        let cost = Cost::matmul(m, k, precision);
+        par::fill(out, cost.products_per_chunk(m * n) * m * n, cost, |first, out| {
             let pairs = &pairs[first / (m * n)..];
             for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
                 T::gemm_with_epilogue(*a, *b, accumulate, MatMut::new(out, m, n), None, precision);
@@ -47,10 +47,10 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
         });
     } else {
         for ((a, b), out) in pairs.iter().zip(out.chunks_exact_mut(m * n)) {
-            division = parallel_gemm(*a, *b, accumulate, out, None, precision);
+            parallel_gemm(*a, *b, accumulate, out, None, precision);
         }
     }
-    trace::end(call, || describe(pairs, accumulate, precision, division, None));
+    trace::end(call, || describe(pairs, accumulate, precision, None));
 }
 
 /// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
@@ -76,12 +76,35 @@ pub fn gemm_with_epilogue<T: Gemm>(
     let writes_aux = aux.is_some();
     let args = EpilogueArgs { epilogue, origin: (0, 0), aux };
     let precision = T::precision(k, n);
-    let division = parallel_gemm(a, b, false, out, Some(args), precision);
-    let described = Some((epilogue, writes_aux));
-    trace::end(call, || describe(&[(a, b)], false, precision, division, described));
+    parallel_gemm(a, b, false, out, Some(args), precision);
+    trace::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
 }
 
-/// One product, by several threads if it is large enough; returns how it was divided.
+/// How this thread divides products.
+pub(super) fn division<T: Gemm>(
+    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
+    precision: MatmulPrecision,
+) -> Division {
+    let (a, b) = &pairs[0];
+    if pairs.len() >= BATCH {
+        let cost = Cost::matmul(a.rows, a.cols, precision);
+        return Division::Batch { per_chunk: cost.products_per_chunk(a.rows * b.cols) };
+    }
+    partition(a, b, precision).map_or(Division::Whole, Division::Partition)
+}
+
+/// How this thread divides a product, if it is large enough.
+fn partition<T: Gemm>(
+    a: &MatRef<'_, T>,
+    b: &MatRef<'_, T>,
+    precision: MatmulPrecision,
+) -> Option<Partition> {
+    let cost = Cost::matmul(a.rows, a.cols, precision);
+    let is_divided = par::should_parallelize(cost, a.rows * b.cols);
+    is_divided.then(|| Problem::new(a, b, T::kc(a.cols), precision).partition(par::threads()))
+}
+
+/// One product, by several threads if it is large enough.
 fn parallel_gemm<T: Gemm>(
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -89,31 +112,24 @@ fn parallel_gemm<T: Gemm>(
     out: &mut [T],
     epilogue: Option<EpilogueArgs<'_, T>>,
     precision: MatmulPrecision,
-) -> Division {
+) {
     let (m, k, n) = (a.rows, a.cols, b.cols);
     let cost = Cost::matmul(m, k, precision);
-    let problem = || Problem::new(&a, &b, T::kc(k), precision);
-    if !par::should_parallelize(cost, m * n) {
+    let Some(partition) = partition(&a, &b, precision) else {
         let out = MatMut::new(out, m, n);
         let shares = || {
-            let problem = problem();
+            let problem = Problem::new(&a, &b, T::kc(k), precision);
             move |threads| problem.shares(threads)
         };
-        par::undivided(cost, m * n, shares, || {
+        return par::undivided(cost, m * n, shares, || {
             T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
         });
-        return Division::Whole;
-    }
-    let problem = problem();
-    let partition = problem.partition(par::threads());
+    };
     let (rows, cols) = match partition {
         Partition::Blocks { rows, cols } => (rows, cols),
         Partition::SplitK { depth } => {
             split_k(a, b, depth, accumulate, out, precision);
-            if let Some(epilogue) = epilogue {
-                epilogue.apply(MatMut::new(out, m, n));
-            }
-            return Division::Partition(partition);
+            return epilogue.map_or((), |epilogue| epilogue.apply(MatMut::new(out, m, n)));
         }
     };
     let blocks = MatMut::new(out, m, n).blocks(rows, cols);
@@ -126,7 +142,6 @@ fn parallel_gemm<T: Gemm>(
         let epilogue = epilogue.map(|epilogue| EpilogueArgs { epilogue, origin: (i, j), aux });
         T::gemm_with_epilogue(a, b, accumulate, out, epilogue, precision);
     });
-    Division::Partition(partition)
 }
 
 /// A small product of long rows and columns: partial products of `depth` terms each are computed in

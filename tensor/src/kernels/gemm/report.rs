@@ -1,6 +1,7 @@
 //! What is reported of a product: the kernel that computed it, and how it was divided among threads.
 
 use super::epilogue::Epilogue;
+use super::parallel::division;
 use super::params::blocks;
 use super::partition::Partition;
 use super::serial::Gemm;
@@ -62,14 +63,14 @@ pub(super) enum Division {
     Partition(Partition),
 }
 
-/// The report of a product: the kernel of most tasks, and in the detail the division and the others.
+/// The report, by the thread that called it, of a product: the kernel of most tasks, and in the detail the division and the others.
 pub(super) fn describe<T: Gemm>(
     pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
     accumulate: bool,
     precision: MatmulPrecision,
-    division: Division,
     epilogue: Option<(&dyn Epilogue<T>, bool)>,
 ) -> KernelCall {
+    let division = division(pairs, precision);
     let (m, k, n) = (pairs[0].0.rows, pairs[0].0.cols, pairs[0].1.cols);
     let mut kernels: Vec<(GemmKernel, usize)> = Vec::new();
     let mut task = |a: MatRef<'_, T>, b: MatRef<'_, T>| {
