@@ -183,6 +183,15 @@ fn the_inspector_puts_numbers_into_formulas() {
         let text = browser.text("#inspector");
         assert!(text.contains(line), "{line}: {text}");
     }
+    // The gradient of a weight is a sum over the rows.
+    let w = Var::leaf(Tensor::from([[3.0f64, -1.0]]));
+    let x = Var::constant(Tensor::from([[2.0f64, 5.0], [-4.0, 1.0]]));
+    let step =
+        XRay::new("").leaf("w", &w).record(|| x.linear(&w, None).square().sum(..).backward());
+    let File(_folder, product) = &written("product", &step.page().html());
+    browser.open(product, "event=999&node=0");
+    let text = browser.text("#inspector");
+    assert!(text.contains("from linear #0: 2 · 2 + (−26) · (−4) = 108"), "{text}");
     // Another element, whose numbers are negative.
     browser.open(path, "event=999&node=1");
     browser.evaluate(

@@ -45,7 +45,7 @@ xray.inspector = step => {
   }
   const panel = kit.panel("inspector", "Inspector", [
     "The chosen operation or parameter; without a choice, that of the current event. The first formula is the operation: x, z and w are inputs, y is the result. The second one is its rule, the vector-Jacobian product: from g, the gradient of the loss by y, it computes dx, the gradient of the loss by x.",
-    "Under “one element”, the numbers of one element stand in these formulas. Its gradient g is the sum of what each operation that uses it delivers. For some parameters, a central difference was computed when the page was made: the change of the loss by a small change of the element.",
+    "Under “one element”, the numbers of one element stand in these formulas. Its gradient g is the sum of what each operation that uses it delivers; of products, the sum behind it is shown, too. For some parameters, a central difference was computed when the page was made: the change of the loss by a small change of the element.",
     "How it ran: saved tensors are those that its rule needs; a kernel is the routine that computed it.",
     "Pictures show large tensors in at most 32 by 32 cells: blue is positive, orange is negative. Each cell is the element of largest magnitude in its part.",
   ], body => {
@@ -74,6 +74,7 @@ xray.inspector = step => {
           const one = elements[step.element], parts = one.parts.slice(0, gradients.length), lines = [];
           const g = parts.reduce((sum, p) => sum + Number(p[1]), 0), isComplete = gradients.length === life[n].arrivals.length;
           if (life[n].forward <= step.at) lines.push(h("p", { class: "element" }, one.forward));
+          for (const [k, terms] of one.terms ?? []) if (k < parts.length) lines.push(h("p", { class: "element" }, `from ${title(parts[k][0])}: ${terms} = ${number(Number(parts[k][1]))}`));
           if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(Number(p[1]), parts.length)} (from ${title(p[0])})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
           if (life[n].rule <= step.at) lines.push(...delivered(n, one, g).map(text => h("p", { class: "element" }, text)));
           if (one.check && isComplete) {

@@ -2,7 +2,7 @@
 
 use super::collect::Collected;
 use super::data::*;
-use super::elements;
+use super::elements::{self, Evaluated};
 use super::names::Names;
 use super::symbols::symbols;
 use super::values::{Number, Values};
@@ -220,8 +220,16 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
             row.value = node.and_then(|node| data.nodes[node].value);
         }
         if let (Some(to), Some(found)) = (to, collected.gradients.remove(&seen.events[i])) {
-            for (element, part) in data.nodes[to].elements.iter_mut().zip(&found.parts) {
+            let terms = terms(&seen, seen.events[i], &collected);
+            for (e, (element, part)) in
+                data.nodes[to].elements.iter_mut().zip(&found.parts).enumerate()
+            {
                 let from = node.unwrap_or(to);
+                // Not if the rule is that of another operation with this name.
+                let is_this = |(_, x): &&Evaluated| (x - part).abs() <= 0.01 * part.abs();
+                if let Some((text, _)) = terms.and_then(|terms| terms.get(e)).filter(is_this) {
+                    element.terms.push((element.parts.len(), text.clone()));
+                }
                 element.parts.push((from, Number(*part)));
             }
             row.value = Some(push(&mut data.values, found.sum));
@@ -238,6 +246,27 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     data
 }
 
+/// The explained elements of the gradient that an event delivered, if it is that of one input of a product.
+fn terms<'a>(
+    seen: &Shown<'_>,
+    event: usize,
+    collected: &'a Collected,
+) -> Option<&'a Vec<Evaluated>> {
+    let What::Delivered { from, to, .. } = seen.recording.events[event].what else { return None };
+    let is_to = |source| match (source, to) {
+        (Source::Leaf(leaf), Target::Leaf(id)) => leaf == id,
+        (Source::Output(op, i), Target::Output(to, j)) => (op, i) == (to, j),
+        _ => false,
+    };
+    let inputs = seen.recording.operations[from].inputs.iter().enumerate();
+    let places: Vec<usize> =
+        inputs.filter(|(_, input)| is_to(input.source)).map(|(i, _)| i).collect();
+    match places[..] {
+        [place] => collected.products.get(&from)?.get(place),
+        _ => None,
+    }
+}
+
 fn push(all: &mut Vec<Values>, values: Values) -> usize {
     all.push(values);
     all.len() - 1
@@ -251,6 +280,7 @@ fn element_rows(elements: Vec<super::collect::Element>) -> Vec<ElementRow> {
         },
         forward: e.text,
         parts: Vec::new(),
+        terms: Vec::new(),
         check: None,
     };
     elements.into_iter().map(row).collect()

@@ -123,6 +123,9 @@ pub(super) struct ElementRow {
     pub(super) forward: String,
     /// What each delivery brings to its gradient: the node that delivers it, and the number.
     pub(super) parts: Vec<(usize, Number)>,
+    /// How the parts are computed: the place of the part, and a sum.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) terms: Vec<(usize, String)>,
     /// A central difference beside its gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) check: Option<CheckRow>,

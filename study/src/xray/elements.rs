@@ -24,7 +24,7 @@ pub(super) struct Operation<'a, T: Real> {
 }
 
 /// A sum that was evaluated: its text, and its value.
-type Evaluated = (String, f64);
+pub(super) type Evaluated = (String, f64);
 
 impl<T: Real> Operation<'_, T> {
     /// How the element at `index` is computed, in one line.
@@ -311,13 +311,16 @@ fn factor(x: f64) -> String {
 }
 
 /// The first terms, and how many there are.
-fn listed(terms: &[f64], separator: &str) -> String {
+pub(super) fn listed(terms: &[f64], separator: &str) -> String {
     let shown: Vec<String> = terms.iter().take(TERMS).map(|x| factor(*x)).collect();
     let text = shown.join(separator);
     if terms.len() > TERMS { format!("{text}{separator}… ({} terms)", terms.len()) } else { text }
 }
 
-fn dot(products: impl Iterator<Item = Option<(f64, f64)>>, n: usize) -> Option<Evaluated> {
+pub(super) fn dot(
+    products: impl Iterator<Item = Option<(f64, f64)>>,
+    n: usize,
+) -> Option<Evaluated> {
     let (mut shown, mut sum) = (Vec::new(), 0.0);
     for product in products {
         let (a, b) = product?;

@@ -6,6 +6,7 @@ mod data;
 mod differences;
 mod elements;
 mod names;
+mod products;
 mod symbols;
 mod text;
 mod values;
