@@ -277,6 +277,11 @@ impl Browser {
     /// Writes a picture of the window, if `RETROGRAD_SCREENSHOTS` is set.
     pub fn screenshot(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("RETROGRAD_SCREENSHOTS") else { return };
+        // What stays at an edge of the window would be in the middle of the picture.
+        self.evaluate(
+            "for (const e of document.querySelectorAll('*')) \
+             if (getComputedStyle(e).position === 'sticky') e.style.position = 'static'",
+        );
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let picture = self.call("Page.captureScreenshot", params);
         let picture = base64(picture["data"].as_str().expect("a picture"));
