@@ -2,7 +2,7 @@
 //! custom operation, the detection of an incorrect rule, higher derivatives, and the graph.
 //!
 //! Run with `cargo run --release --example gradients`. With `-- --xray step.html` it also writes a page of the
-//! forward and backward pass of the custom operation in a small network.
+//! forward and backward pass of the custom operation in a small network, with central differences beside the gradients.
 
 #[path = "common/environment.rs"]
 mod environment;
@@ -94,7 +94,8 @@ fn network_with_cube() -> RecordedStep {
     let w = Var::leaf(Tensor::from([[0.1f64, -0.2], [0.4, 0.3], [-0.5, 0.2]]));
     XRay::new("A custom operation")
         .leaf("W", &w)
-        .record(|| cube(&x.matmul(&w).tanh(), 3.0).mean(..).backward())
+        .checked(w.shape().numel())
+        .record_at(&[w], |v| cube(&x.matmul(&v[0]).tanh(), 3.0).mean(..).backward())
 }
 
 /// `x³`. The factor of the derivative is an argument, so that it can be wrong.

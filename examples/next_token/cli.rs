@@ -210,6 +210,11 @@ pub struct Args {
     #[arg(conflicts_with_all = ["sample", "evaluate", "scaling", "grid"])]
     pub xray: Option<Vec<u64>>,
 
+    /// With --xray: compare N elements of the gradient of each parameter with central differences of the loss. Each
+    /// takes the time of about ten steps
+    #[arg(long, value_name = "N", help_heading = RUN, requires = "xray", default_value_t = 0)]
+    pub xray_check: usize,
+
     /// Also write a page that shows the attention of every head within a sentence of the held-out text, at
     /// several evaluations of the training; with --sample, within the sample
     #[arg(long, value_name = "FILE", help_heading = RUN)]

@@ -185,7 +185,7 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     }
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let xray = xray::steps(&args.xray, recipe.steps);
+    let xray = xray::Plan::of(&args.xray, args.xray_check, recipe.steps);
     let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
     if !args.no_page {
         let peak = page::peak(ranks);

@@ -31,7 +31,7 @@ pub struct Plan {
     /// Steps between looks at the model for the page of the run, if there is one.
     pub look_every: Option<u64>,
     /// The numbers of steps after which the next one is recorded as a page.
-    pub xray: Vec<u64>,
+    pub xray: xray::Plan,
     /// The attention page, on rank 0.
     pub attention: Option<AttentionLooks>,
 }
@@ -73,11 +73,11 @@ pub fn train(
         folder.copy_as_best()?;
     }
     let parts = Parts::of(&run.model);
-    let is_recorded = |step| ranks.is_first() && plan.xray.contains(&step);
+    let is_recorded = |step| ranks.is_first() && plan.xray.steps.contains(&step);
     let mut before = None;
     while run.step < last {
         if is_recorded(run.step) {
-            xray::write(run, before.as_ref(), corpus, folder);
+            plan.xray.write(run, before.as_ref(), corpus, folder);
         }
         let next = run.step + 1;
         before = is_recorded(next).then(|| run.model.state_dict());
@@ -148,7 +148,7 @@ pub fn train(
         plan.attention.iter().for_each(|looks| looks.record(run));
     }
     if is_recorded(last) {
-        xray::write(run, before.as_ref(), corpus, folder);
+        plan.xray.write(run, before.as_ref(), corpus, folder);
     }
     Ok(())
 }

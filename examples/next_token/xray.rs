@@ -11,35 +11,49 @@ use retrograd::prelude::*;
 use retrograd::study::RecordedStep;
 use retrograd::tensor::machine::Roofline;
 
-/// The steps of a run that are recorded.
-pub fn steps(chosen: &Option<Vec<u64>>, last: u64) -> Vec<u64> {
-    match chosen {
-        None => Vec::new(),
-        Some(steps) if steps.is_empty() => vec![0, last],
-        Some(steps) => steps.clone(),
-    }
+/// What is recorded of a run.
+pub struct Plan {
+    /// Numbers of steps taken before.
+    pub steps: Vec<u64>,
+    /// Elements of each gradient that are compared with central differences.
+    checks: usize,
 }
 
-/// Writes a page of the next step: its forward and backward pass, event by event, with values. It takes
-/// no step, and changes nothing in the run. A page that cannot be written does not end the training.
-///
-/// `before` are the parameters before the last step, whose update the page shows.
-pub fn write(run: &Run, before: Option<&StateDict>, corpus: &Corpus, folder: &Folder) {
-    let path = folder.xray(run.step);
-    match page(run, before, corpus).write(&path) {
-        Ok(()) => note!("X-ray of step {}: {}", run.step, path.display()),
-        Err(why) => {
-            note!("warning: cannot write the X-ray of step {}: {why}", run.step);
+impl Plan {
+    /// Of a run of `last` steps: the chosen ones, or the first one and the one after the last.
+    pub fn of(chosen: &Option<Vec<u64>>, checks: usize, last: u64) -> Plan {
+        let steps = match chosen {
+            None => Vec::new(),
+            Some(steps) if steps.is_empty() => vec![0, last],
+            Some(steps) => steps.clone(),
+        };
+        Plan { steps, checks }
+    }
+
+    /// Writes a page of the next step: its forward and backward pass, event by event, with values. It takes
+    /// no step, and changes nothing in the run. A page that cannot be written does not end the training.
+    ///
+    /// `before` are the parameters before the last step, whose update the page shows.
+    pub fn write(&self, run: &Run, before: Option<&StateDict>, corpus: &Corpus, folder: &Folder) {
+        let path = folder.xray(run.step);
+        match page(run, before, corpus, self.checks).write(&path) {
+            Ok(()) => note!("X-ray of step {}: {}", run.step, path.display()),
+            Err(why) => {
+                note!("warning: cannot write the X-ray of step {}: {why}", run.step);
+            }
         }
     }
 }
 
-fn page(run: &Run, before: Option<&StateDict>, corpus: &Corpus) -> RecordedStep {
+fn page(run: &Run, before: Option<&StateDict>, corpus: &Corpus, checks: usize) -> RecordedStep {
     let Recipe { batch, context, shards, .. } = run.recipe;
     let seed = |purpose| run.recipe.seed_for(purpose);
     let Batch { tokens, targets } = corpus.batch(seed(Purpose::Batches), run.step, batch, context);
-    let title = format!("Step {} of a run of {}", run.step + 1, run.recipe.steps);
-    let mut xray = XRay::of(&run.model).title(&title).limits(Roofline::measure());
+    let title = match run.step < run.recipe.steps {
+        true => format!("Step {} of a run of {}", run.step + 1, run.recipe.steps),
+        false => format!("The step after a run of {}", run.recipe.steps),
+    };
+    let mut xray = XRay::of(&run.model).title(&title).limits(Roofline::measure()).checked(checks);
     if let Some(before) = before {
         xray = xray.updates(&run.model, before);
     }

@@ -38,6 +38,9 @@ impl XRay {
         for (name, param) in &params {
             let leaf = param.leaf();
             xray = xray.parameter(name, param.id(), &leaf, param.is_trainable());
+            let (read, written) = (param.clone(), param.clone());
+            xray =
+                xray.adjustable(param.id(), move || read.value(), move |value| written.set(value));
         }
         XRay(xray)
     }
@@ -83,8 +86,64 @@ impl XRay {
         self
     }
 
+    /// Also compares `n` elements of the gradient of each parameter with a central difference of the recorded
+    /// closure, which is run again several times for each of them: see [`retrograd_study::XRay::checked`]. The
+    /// parameters have their values again afterwards.
+    ///
+    /// ```
+    /// use retrograd_nn::{Linear, Layer, Pass, XRay};
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Linear::<f64>::new(3, 2, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::ones([4, 3]));
+    /// let step = XRay::of(&model).checked(2).record(|| {
+    ///     model.forward(&x, &mut Pass::train(1)).square().mean(..).backward()
+    /// });
+    /// assert!(step.json().contains("\"check\":{\"difference\":") && step.findings().is_empty());
+    /// ```
+    pub fn checked(self, n: usize) -> XRay {
+        XRay(self.0.checked(n))
+    }
+
     /// Runs `f` three times, and records the third and the second: with values, and with times.
     pub fn record<R>(self, f: impl FnMut() -> R) -> RecordedStep {
         self.0.record(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Gpt, GptConfig, Pass};
+    use retrograd_tensor::Tensor;
+    use retrograd_tensor::random::Rng;
+
+    /// With dropout, which is the same in each run of a step.
+    #[test]
+    fn gradients_of_a_model_are_checked() {
+        let config = GptConfig {
+            layers: 1,
+            heads: 2,
+            width: 16,
+            vocab: 12,
+            context: 8,
+            dropout: 0.1,
+            ..GptConfig::default()
+        };
+        let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+        let tokens = Tensor::from_vec((0..16i64).map(|i| i * i % 12).collect(), [2, 8]);
+        let before = model.state_dict();
+        let step = XRay::of(&model)
+            .checked(1)
+            .record(|| model.loss(&tokens, &tokens, &mut Pass::train_step(5, 0)).backward());
+        let json = step.json();
+        let checks = json.matches("\"check\":{").count();
+        assert_eq!(checks, model.named_parameters().len());
+        assert!(json.matches("\"agrees\":true").count() == checks, "{:?}", step.findings());
+        let after = model.state_dict();
+        for (name, value) in before.iter() {
+            assert_eq!(value.to_vec(), after.get(name).unwrap().to_vec(), "{name}");
+        }
     }
 }

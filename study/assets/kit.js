@@ -117,6 +117,8 @@ const kit = (() => {
     const of = event => typeof text === "function" ? text(event) : text;
     element.addEventListener("pointermove", e => showTip(of(e), e.clientX, e.clientY));
     element.addEventListener("pointerleave", hideTip);
+    // A part of a picture that listens to the focus would be a stop of the tabulator.
+    if (element instanceof SVGElement && !element.hasAttribute("tabindex")) return element;
     element.addEventListener("focus", e => {
       const box = element.getBoundingClientRect();
       showTip(of(e), box.left, box.bottom - 12);
@@ -173,10 +175,8 @@ const kit = (() => {
   }
   function themeButton() {
     const root = document.documentElement;
-    const dark = () => getComputedStyle(root).colorScheme === "dark"
-      || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
     return h("button", { class: "plain", onclick() {
-      root.dataset.theme = dark() ? "light" : "dark";
+      root.dataset.theme = isDark() ? "light" : "dark";
       set({ theme: root.dataset.theme });
       redraw();
     } }, "light / dark");
@@ -200,28 +200,36 @@ const kit = (() => {
 
   // ---- Drawing again --------------------------------------------------------------------------
 
-  const drawings = new Set();
-  // Calls draw(width) now, and whenever the width of the element or the colours change.
+  // The drawings that can be seen, and what to do when an element has another size. An element that was replaced is
+  // in neither, so that it can be freed.
+  const drawings = new Set(), measures = new WeakMap();
+  const sizes = new ResizeObserver(entries => entries.forEach(({ target }) => measures.get(target).forEach(measure => measure())));
+  // Calls draw(width) as soon as the element is in the document, and whenever its width or the colours change.
   function drawn(element, draw) {
     let width = 0;
-    const again = () => { if (width > 0) draw(width); };
-    drawings.add(again);
-    new ResizeObserver(() => {
+    const again = () => { if (width > 0) guarded("a drawing", element, () => draw(width)); };
+    const measure = () => {
       const now = Math.floor(element.clientWidth);
-      if (now !== width) { width = now; again(); }
-    }).observe(element);
-    requestAnimationFrame(() => { if (width === 0 && element.clientWidth > 0) { width = Math.floor(element.clientWidth); again(); } });
+      if (now === width) return;
+      width = now;
+      if (width > 0) drawings.add(again); else drawings.delete(again);
+      again();
+    };
+    measures.set(element, [...measures.get(element) ?? [], measure]);
+    sizes.observe(element);
+    requestAnimationFrame(measure);
     return again;
   }
   const redraw = () => drawings.forEach(again => again());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  prefersDark.addEventListener("change", redraw);
 
   // ---- Colours --------------------------------------------------------------------------------
 
   const color = i => `var(--c${i % 8})`;
   const isDark = () => {
     const theme = document.documentElement.dataset.theme;
-    return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return theme ? theme === "dark" : prefersDark.matches;
   };
   const RAMPS = {
     // From nothing to much: the colour of the paper to a strong blue, and back from it on dark pages.
@@ -243,19 +251,18 @@ const kit = (() => {
     return stops[i].map((a, c) => Math.round(a + (at - i) * (stops[i + 1][c] - a)));
   }
   const rgb = c => `rgb(${c[0]} ${c[1]} ${c[2]})`;
-  // Black or white, whichever is legible on a colour.
-  const inkOn = c => .299 * c[0] + .587 * c[1] + .114 * c[2] > 140 ? "#14171c" : "#ffffff";
+  // Black or white, whichever has the larger contrast to a colour: at least 4.58, by its luminance (WCAG 2.2).
+  const luminance = c => c.map(x => x / 255).map(x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4).reduce((sum, x, i) => sum + x * [.2126, .7152, .0722][i], 0);
+  const inkOn = c => luminance(c) > .179 ? "#000000" : "#ffffff";
 
   // A legend of a ramp: its ends by name.
   function scale(name, low, high) {
     const canvas = h("canvas", { width: 64, height: 1, "aria-hidden": "true" });
     const element = h("span", { class: "scale" }, low, canvas, high);
-    const paint = () => {
+    drawn(canvas, () => {
       const context = canvas.getContext("2d");
       for (let i = 0; i < 64; i++) { context.fillStyle = rgb(ramp(name, i / 63)); context.fillRect(i, 0, 1, 1); }
-    };
-    drawings.add(paint);
-    paint();
+    });
     return element;
   }
 
@@ -563,29 +570,49 @@ const kit = (() => {
     for (let i = 0; i < n; i++) await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 60); });
   };
 
-  // What is wrong with the layout: text that leaves its box, texts of a picture that overlap, elements
-  // that leave the page. Elements marked data-box must not overlap their siblings with the mark.
+  // What is wrong with the layout: text that leaves its box or is cut off, texts that overlap, a page that is wider than
+  // the window. Elements marked data-box must not overlap their siblings with the mark.
   function layoutErrors(root = document.body) {
     const wrong = [];
     const name = e => `${e.tagName.toLowerCase()}${e.id ? "#" + e.id : ""} “${(e.textContent ?? "").trim().slice(0, 30)}”`;
-    const visible = e => e.getClientRects().length > 0;
+    const visible = e => e.checkVisibility({ checkVisibilityCSS: true }) && e.getClientRects().length > 0;
     if (document.documentElement.scrollWidth > innerWidth + 1) {
       wrong.push(`the page is ${document.documentElement.scrollWidth} wide in a window of ${innerWidth}`);
     }
     const overlap = (a, b, slack) => a.left < b.right - slack && b.left < a.right - slack && a.top < b.bottom - slack && b.top < a.bottom - slack;
-    for (const svg of root.querySelectorAll("svg")) {
-      if (!visible(svg)) continue;
-      const frame = svg.getBoundingClientRect();
-      const texts = [...svg.querySelectorAll("text")].filter(t => visible(t) && t.textContent.trim() && getComputedStyle(t).visibility === "visible").map(t => [t, t.getBoundingClientRect()]);
-      for (const [t, r] of texts) if (!svg.dataset.pans && (r.left < frame.left - 2 || r.right > frame.right + 2 || r.top < frame.top - 2 || r.bottom > frame.bottom + 2)) wrong.push(`${name(t)} leaves its picture`);
-      texts.sort((a, b) => a[1].left - b[1].left);
-      for (let i = 0; i < texts.length; i++) for (let j = i + 1; j < texts.length && texts[j][1].left < texts[i][1].right; j++) {
-        if (overlap(texts[i][1], texts[j][1], 2.5)) wrong.push(`${name(texts[i][0])} overlaps ${name(texts[j][0])}`);
+    const leaves = (a, b, slack) => a.left < b.left - slack || a.right > b.right + slack || a.top < b.top - slack || a.bottom > b.bottom + slack;
+    const common = (a, b) => ({ left: Math.max(a.left, b.left), top: Math.max(a.top, b.top), right: Math.min(a.right, b.right), bottom: Math.min(a.bottom, b.bottom) });
+    // The part of the page in which the texts of an element are seen, by the elements around it that clip what is in them;
+    // null if it floats over others.
+    const parts = new Map([[document.body, { left: -Infinity, top: -Infinity, right: Infinity, bottom: Infinity }]]);
+    function partOf(e) {
+      if (parts.has(e)) return parts.get(e);
+      const style = getComputedStyle(e);
+      let part = /sticky|fixed/.test(style.position) ? null : partOf(e.parentElement);
+      if (part && style.overflowX !== "visible") {
+        const box = e.getBoundingClientRect();
+        part = { ...common(part, box), cut: /hidden|clip/.test(style.overflowX) && style.textOverflow === "clip" ? box : null };
+      }
+      parts.set(e, part);
+      return part;
+    }
+    const texts = [], range = document.createRange(), walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode());) {
+      const e = node.parentElement, part = node.data.trim() && !e.closest("select, script, style, noscript") && visible(e) ? partOf(e) : null;
+      if (!part) continue;
+      const box = e.closest("button, th, td, dd, .box, .help, .message, .panel");
+      range.selectNodeContents(node);
+      for (const whole of range.getClientRects()) {
+        const r = { e, ...common(whole, part) };
+        if (part.cut && leaves(whole, part.cut, 2)) wrong.push(`${name(e)} is cut off`);
+        if (r.right - r.left < 1 || r.bottom - r.top < 1) continue;
+        if (box && leaves(r, box.getBoundingClientRect(), 3)) wrong.push(`${name(e)} leaves its box`);
+        texts.push(r);
       }
     }
-    for (const box of root.querySelectorAll("button, th, td, .box, dd, .help, h1, h2")) {
-      if (!visible(box) || box.closest(".scroll")) continue;
-      if (box.scrollWidth > box.clientWidth + 2 && getComputedStyle(box).overflowX === "visible" && box.clientWidth > 0) wrong.push(`the text of ${name(box)} is wider than its box`);
+    texts.sort((a, b) => a.top - b.top);
+    for (let i = 0; i < texts.length; i++) for (let j = i + 1; j < texts.length && texts[j].top < texts[i].bottom - 3; j++) {
+      if (texts[i].e !== texts[j].e && overlap(texts[i], texts[j], 3)) wrong.push(`${name(texts[i].e)} overlaps ${name(texts[j].e)}`);
     }
     const groups = new Map();
     for (const box of root.querySelectorAll("[data-box]")) if (visible(box)) {

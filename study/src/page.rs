@@ -141,6 +141,12 @@ mod tests {
     }
 
     #[test]
+    fn the_kit_is_small() {
+        let size = KIT_SCRIPT.len();
+        assert!(size <= 40_000, "kit.js has {size} bytes, of at most 40,000");
+    }
+
+    #[test]
     fn assets_contain_no_address() {
         for asset in [KIT_STYLE, KIT_SCRIPT] {
             let addresses = asset.matches("http").count();

@@ -2,23 +2,12 @@
 
 mod browser;
 
-use browser::{Browser, VIEWS, check_page};
+use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_autograd::{InputGrads, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use std::fs;
-use std::path::PathBuf;
-
-/// A file that is removed with its folder.
-struct File(tempfile::TempDir, PathBuf);
-
-fn written(name: &str, html: &str) -> File {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!("{name}.html"));
-    fs::write(&path, html).unwrap();
-    File(folder, path)
-}
+use serde_json::{Value, json};
 
 fn diamond() -> RecordedStep {
     let a = Var::leaf(Tensor::scalar(3.0f32));
@@ -59,14 +48,29 @@ fn pages_of_steps_pass_their_tests() {
 }
 
 #[test]
+fn texts_of_steps_have_contrast() {
+    let Some(mut browser) = Browser::start() else { return };
+    let File(_folder, path) = &written("contrast", &network().page().html());
+    for view in [VIEWS[0], VIEWS[1]] {
+        browser.view(view);
+        for state in ["event=0", "event=999&node=7&help=tape,graph", "event=20"] {
+            browser.open(path, state);
+            assert_eq!(low_contrasts(&mut browser), [""; 0], "{state} in {view:?}");
+        }
+    }
+}
+
+/// The number of the event that a page shows.
+fn event(browser: &mut Browser) -> u64 {
+    browser.evaluate("Number(document.querySelector('.player input').value)").as_u64().unwrap()
+}
+
+#[test]
 fn keys_and_drags_move_through_the_step() {
     let Some(mut browser) = Browser::start() else { return };
     let File(_folder, path) = &written("keys", &network().page().html());
     browser.view(VIEWS[0]);
     browser.open(path, "event=0");
-    let event = |browser: &mut Browser| {
-        browser.evaluate("Number(document.querySelector('.player input').value)").as_u64().unwrap()
-    };
     assert_eq!(event(&mut browser), 0);
     browser.press("ArrowRight");
     browser.press("ArrowRight");
@@ -76,9 +80,29 @@ fn keys_and_drags_move_through_the_step() {
     browser.press("End");
     let last = browser.evaluate("Number(document.querySelector('.player input').max)");
     assert_eq!(Some(event(&mut browser)), last.as_u64());
+    browser.press("ArrowRight");
+    assert_eq!(Some(event(&mut browser)), last.as_u64());
+    browser.press("Home");
+    assert_eq!(event(&mut browser), 0);
+    browser.press(" ");
+    browser.until("it plays", "Number(document.querySelector('.player input').value) > 1");
+    browser.press(" ");
+    let stopped = event(&mut browser);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(event(&mut browser), stopped);
+    // The slider stays in the window.
+    for y in [0, 500, 100_000] {
+        browser.evaluate(&format!("scrollTo(0, {y})"));
+        let place = browser.evaluate(
+            "(r => r.top > innerHeight / 2 && r.bottom <= innerHeight)(document.querySelector('.player').getBoundingClientRect())",
+        );
+        assert_eq!(place, true, "{y}");
+    }
     let [left, top, width, height] = browser.place(".player input");
     let y = top + height / 2.0;
-    browser.drag((left + width - 8.0, y), (left + width / 2.0, y));
+    let at = |part: f64| (left + 8.0 + part * (width - 16.0), y);
+    let part = stopped as f64 / last.as_f64().unwrap();
+    browser.drag(at(part), at(0.5));
     let middle = last.as_u64().unwrap() / 2;
     assert!(event(&mut browser).abs_diff(middle) <= 1 + middle / 20);
     // The choice is in the address, and the back button undoes it.
@@ -91,26 +115,257 @@ fn keys_and_drags_move_through_the_step() {
 }
 
 #[test]
+fn everything_is_reached_by_keys() {
+    let Some(mut browser) = Browser::start() else { return };
+    let File(_folder, path) = &written("keys", &network().page().html());
+    browser.view(VIEWS[0]);
+    browser.open(path, "event=0");
+    let all = "[...document.querySelectorAll('a[href], button:not([disabled]), input, select, [tabindex=\"0\"]')]\
+               .filter(e => e.checkVisibility())";
+    let n = browser.evaluate(&format!("{all}.length")).as_u64().unwrap();
+    assert!(n > 40, "{n}");
+    for _ in 0..n + 20 {
+        browser.press("Tab");
+        browser.evaluate("document.activeElement.setAttribute('data-reached', '1')");
+    }
+    let rest = browser.evaluate(&format!(
+        "{all}.filter(e => !e.dataset.reached).map(e => e.outerHTML.slice(0, 200)).join(' ')"
+    ));
+    assert_eq!(rest, "");
+    // Enter acts on what is no button: a box of the graph, and a row of a table.
+    for (selector, node) in
+        [("#graph .node[aria-label^=\"cube\"]", "cube #"), ("#health tbody tr", "w")]
+    {
+        browser.evaluate(&format!("document.querySelector({selector:?}).focus()"));
+        browser.press("Enter");
+        let title = browser.text("#inspector strong");
+        assert!(title.starts_with(node), "{title}");
+    }
+    // Arrows move in charts and pictures, not in the step; Escape ends it.
+    for selector in ["#memory svg[tabindex]", "#inspector .chart canvas"] {
+        browser.evaluate(&format!("document.querySelector({selector:?}).focus()"));
+        browser.press("ArrowRight");
+        browser.press("ArrowRight");
+        assert!(!browser.text("#tip").is_empty(), "{selector}");
+        assert_eq!(browser.evaluate("document.querySelector('#tip').hidden"), false, "{selector}");
+        browser.press("Escape");
+        assert_eq!(browser.evaluate("document.querySelector('#tip').hidden"), true, "{selector}");
+        assert_eq!(event(&mut browser), 0, "{selector}");
+    }
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
+fn the_inspector_puts_numbers_into_formulas() {
+    let Some(mut browser) = Browser::start() else { return };
+    let a = Var::leaf(Tensor::from([3.0f64, -0.5]));
+    let step = XRay::new("").leaf("a", &a).checked(1).record_at(&[a], |v| {
+        let b = v[0].square();
+        (&b + &(&b * &v[0])).sum(..).backward()
+    });
+    let File(_folder, path) = &written("numbers", &step.page().html());
+    browser.view(VIEWS[0]);
+    // Nodes: a, square, mul, add, sum.
+    let wanted = [
+        (1, "y[0] = square(3) = 9"),
+        (1, "g = 1 (from add #2) + 3 (from mul #1) = 4"),
+        (1, "dx = g · 2 · x = 4 · 2 · 3 = 24, to a"),
+        (2, "y[0] = 9 · 3 = 27"),
+        (2, "dx = g · z = 1 · 3 = 3, to square #0"),
+        (2, "dz = g · x = 1 · 9 = 9, to a"),
+        (3, "dx = g = 1, to square #0"),
+        (0, "g = 9 (from mul #1) + 24 (from square #0) = 33"),
+        (0, "central difference: (L(w + h) − L(w − h)) / 2h = 33 ±"),
+        (0, "It agrees with g."),
+    ];
+    for (node, line) in wanted {
+        browser.open(path, &format!("event=999&node={node}"));
+        let text = browser.text("#inspector");
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // The gradient of a weight is a sum over the rows.
+    let w = Var::leaf(Tensor::from([[3.0f64, -1.0]]));
+    let x = Var::constant(Tensor::from([[2.0f64, 5.0], [-4.0, 1.0]]));
+    let step =
+        XRay::new("").leaf("w", &w).record(|| x.linear(&w, None).square().sum(..).backward());
+    let File(_folder, product) = &written("product", &step.page().html());
+    browser.open(product, "event=999&node=0");
+    let text = browser.text("#inspector");
+    assert!(text.contains("from linear #0: 2 · 2 + (−26) · (−4) = 108"), "{text}");
+    // Another element, whose numbers are negative.
+    browser.open(path, "event=999&node=1");
+    browser.evaluate(
+        "(s => { s.value = 1; s.dispatchEvent(new Event('change')); })(document.querySelector('#inspector select'))",
+    );
+    let text = browser.text("#inspector");
+    assert!(text.contains("dx = g · 2 · x = 0.5 · 2 · (−0.5) = −0.5, to a"), "{text}");
+    // Before the gradient arrives, it is not shown.
+    browser.open(path, "event=3&node=1");
+    let text = browser.text("#inspector");
+    assert!(text.contains("y[0] = square(3) = 9") && !text.contains("g = 1"), "{text}");
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+#[test]
+fn a_wrong_rule_is_named() {
+    let Some(mut browser) = Browser::start() else { return };
+    let x = Var::leaf(Tensor::from([0.5f64, -1.0]));
+    let step = XRay::new("").leaf("x", &x).checked(1).record_at(&[x], |v| {
+        let value = v[0].value().powf(3.0);
+        let y = Var::from_op("cube", value, [&v[0]], |[x]| {
+            let x = x.save();
+            move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * 2.0)
+        });
+        y.sum(..).backward()
+    });
+    let File(_folder, path) = &written("wrong", &step.page().html());
+    check_page(path);
+    browser.open(path, "");
+    let text = browser.text("#checks");
+    assert!(
+        text.contains("1 of 1 elements of gradients do not agree")
+            && text.contains("x[1]: the rules give 2, the difference is 3 ±"),
+        "{text}"
+    );
+    browser.evaluate("document.querySelector('#checks button').click()");
+    let text = browser.text("#inspector");
+    assert!(text.contains("It does not agree with g."), "{text}");
+}
+
+/// A NaN in the middle of a forward pass, a branch that is detached, and an update that is too large.
+#[test]
+fn broken_steps_are_diagnosed() {
+    let Some(mut browser) = Browser::start() else { return };
+    let leaf = |seed: u64| Var::leaf(Tensor::<f32>::randn([4, 4], &mut Rng::new(seed)));
+    let [w, v] = [leaf(1), leaf(2)];
+    let scale = Var::leaf(Tensor::scalar(-0.5f32));
+    let x = Var::constant(Tensor::randn([3, 4], &mut Rng::new(3)));
+    let step = XRay::new("Broken")
+        .leaf("w", &w)
+        .leaf("scale", &scale)
+        .leaf("v", &v)
+        .update(w.id().unwrap(), 0.75)
+        .record(|| {
+            let h = x.linear(&w, None).tanh();
+            let branch = h.linear(&v, None).exp().detach();
+            (&(&h * &scale.ln()) + &branch).sum(..).backward()
+        });
+    let File(_folder, path) = &written("broken", &step.page().html());
+    check_page(path);
+    browser.view(VIEWS[0]);
+    browser.open(path, "");
+    let origin = browser.text("#origin");
+    for wanted in [
+        "1 NaN and 0 infinite of 1",
+        "Forward: ln #4 computes scalar",
+        "study/tests/pages.rs:",
+        "x, scale: from −0.5 to −0.5",
+    ] {
+        assert!(origin.contains(wanted), "{wanted}: {origin}");
+    }
+    browser.evaluate("document.querySelector('#origin button').click()");
+    assert!(browser.text(".player .what").contains("ln #4"));
+    let health = browser.text("#health");
+    assert!(
+        health.contains("1 parameter has no gradient:") && health.contains("v: add ("),
+        "{health}"
+    );
+    assert!(health.contains("detached"), "{health}");
+    assert_eq!(browser.text("#health td .bad"), "0.75");
+    // The graph marks what is not finite, and where no gradient goes.
+    browser.press("End");
+    let bad = browser.evaluate("document.querySelectorAll('#graph .node.bad').length");
+    assert!(bad.as_u64().unwrap() >= 3, "{bad}");
+    assert!(
+        browser.evaluate("document.querySelectorAll('#graph path.cut').length").as_u64() >= Some(1)
+    );
+}
+
+/// `Σ factor · e^x` of a hundred numbers. The rule multiplies by `rule`.
+fn exponential(factor: f32, rule: f32) -> RecordedStep {
+    let x = Var::leaf(Tensor::from_fn([100], |i| i[0] as f32 / 50.0));
+    XRay::new("").leaf("x", &x).record(|| {
+        let e = x.exp();
+        let value = e.value().mul_scalar(factor);
+        let y = Var::from_op("scaled", value, [&e], |[e]| {
+            let e = e.slot();
+            move |_, g| InputGrads::of(&e, || g * rule)
+        });
+        y.sum(..).backward()
+    })
+}
+
+#[test]
 fn another_recording_is_compared() {
     let Some(mut browser) = Browser::start() else { return };
-    let (here, same, other) = (network(), network(), diamond());
+    let here = exponential(2.0, 2.0);
     let File(_folder, path) = &written("here", &here.page().html());
     browser.view(VIEWS[0]);
-    for (page, wanted) in [(&same, "have equal bits"), (&other, "different operations")] {
+    // The number after 2.
+    let next = 2.0 + 2.0 * f32::EPSILON;
+    let cases = [
+        (exponential(2.0, 2.0), "results have equal bits", None),
+        (diamond(), "different operations from event 1 on: exp here, square there", Some(0)),
+        (exponential(next, 2.0), "bits differ: Forward: scaled #1 computes [100]", Some(1)),
+        (
+            exponential(2.0, next),
+            "bits differ: scaled #1 delivers its only gradient to exp #0",
+            None,
+        ),
+    ];
+    for (page, wanted, event_of) in cases {
         let File(_folder, file) = &written("there", &page.page().html());
-        browser.open(path, "");
-        browser.choose_file("#compare input", file);
-        browser.until("a comparison", "document.querySelector('#difference').textContent !== ''");
-        let text = browser.text("#difference");
-        assert!(text.contains(wanted), "{text}");
+        // By the button, and by a drop from another program.
+        for is_drop in [false, true] {
+            browser.open(path, "event=2");
+            if is_drop {
+                // A browser would show the file instead of the page.
+                browser.evaluate(
+                    "addEventListener('drop', e => { globalThis.wasLeft = !e.defaultPrevented; })",
+                );
+                browser.drop_file("#compare .drop", file);
+                browser.until("a drop", "globalThis.wasLeft === false");
+            } else {
+                browser.choose_file("#compare input", file);
+            }
+            browser.until(
+                &format!("a comparison, {wanted}, {is_drop}"),
+                "document.querySelector('#difference').textContent !== ''",
+            );
+            let text = browser.text("#difference");
+            assert!(text.contains(wanted), "{text}");
+        }
+        if let Some(wanted) = event_of {
+            browser.evaluate("document.querySelector('#difference button').click()");
+            assert_eq!(event(&mut browser), wanted);
+        }
     }
-    let File(_folder, file) = &written("text", "no page");
+    // The distances of the sample are counted: of 2 e^x and its neighbour, 1 or 2 units in the last place.
+    let File(_folder, file) = &written("there", &exponential(next, 2.0).page().html());
     browser.open(path, "");
     browser.choose_file("#compare input", file);
-    browser.until(
-        "a message",
-        "document.querySelector('#difference').textContent.includes('damaged')",
+    browser.until("a table", "document.querySelectorAll('#difference table').length === 2");
+    let rows = browser.evaluate(
+        "[...document.querySelectorAll('#difference table')[1].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => Number(c.textContent)))",
     );
+    let rows: Vec<[u64; 2]> = serde_json::from_value(rows).unwrap();
+    assert!(rows.iter().all(|[distance, _]| [1, 2].contains(distance)), "{rows:?}");
+    assert_eq!(rows.iter().map(|[_, n]| n).sum::<u64>(), 64);
+    for damaged in [
+        "no page",
+        "{\"xray\":1}",
+        "null",
+        "{\"xray\":1,\"nodes\":[{\"name\":\"exp\"}],\"events\":[{\"what\":\"forward\",\"node\":0,\"value\":7}],\"values\":[]}",
+    ] {
+        let File(_folder, file) = &written("damaged", damaged);
+        browser.open(path, "");
+        browser.choose_file("#compare input", file);
+        browser.until("a message", "document.querySelector('#difference').textContent !== ''");
+        let text = browser.text("#difference");
+        let wanted = ["damaged", "not the page of a recorded step", "different operations"];
+        assert!(wanted.iter().any(|w| text.contains(w)), "{damaged}: {text}");
+        assert!(browser.console.is_empty(), "{damaged}: {:?}", browser.console);
+    }
 }
 
 #[test]
@@ -141,15 +396,94 @@ fn damaged_pages_say_so() {
     }
 }
 
+/// Each part of the data missing, or of another kind: the page says so, or shows the rest.
+#[test]
+fn no_damage_leaves_a_blank_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    browser.view(VIEWS[0]);
+    let html = diamond().page().html();
+    let start = html.find("{\"xray\"").unwrap();
+    let end = start + html[start..].find("</script>").unwrap();
+    let whole: Value = serde_json::from_str(&html[start..end]).unwrap();
+    let mut cases = Vec::new();
+    for key in whole.as_object().unwrap().keys() {
+        for other in [
+            None,
+            Some(json!(null)),
+            Some(json!(7)),
+            Some(json!("x")),
+            Some(json!([null])),
+            Some(json!({})),
+        ] {
+            let mut data = whole.clone();
+            match &other {
+                None => drop(data.as_object_mut().unwrap().remove(key)),
+                Some(value) => data[key] = value.clone(),
+            }
+            cases.push((format!("{key} is {other:?}"), data));
+        }
+    }
+    let places = [
+        "/modules/0/parent",
+        "/nodes/1/inputs/0/node",
+        "/nodes/1/shapes",
+        "/nodes/1/name",
+        "/nodes/1/value",
+        "/nodes/1/module",
+        "/nodes/1/elements/0/parts/0/0",
+        "/events/4/node",
+        "/events/0/value",
+        "/values/0/count",
+        "/values/0/full",
+        "/values/1/norm",
+        "/made/version",
+    ];
+    for place in places {
+        for other in [json!(0), json!(99), json!(null), json!("x")] {
+            let mut data = whole.clone();
+            *data.pointer_mut(place).unwrap_or_else(|| panic!("no {place}")) = other.clone();
+            cases.push((format!("{place} is {other}"), data));
+        }
+    }
+    let mut said = 0;
+    for (what, data) in cases {
+        let data = data.to_string().replace('<', "\\u003c");
+        let html = format!("{}{data}{}", &html[..start], &html[end..]);
+        let File(_folder, path) = &written("damaged", &html);
+        browser.open(path, "event=6&node=1");
+        let text = browser.evaluate("document.body.innerText");
+        let text = text.as_str().unwrap();
+        said += usize::from(text.contains("cannot be shown"));
+        let tape =
+            browser.evaluate("document.querySelector('#tape .body')?.textContent.length > 20");
+        assert!(text.contains("cannot be shown") || tape == true, "{what}: {text}");
+        assert!(text.len() > 100, "{what}: {text}");
+        assert!(browser.console.is_empty(), "{what}: {:?}", browser.console);
+    }
+    assert!(said > 30, "{said}");
+}
+
 #[test]
 fn names_do_no_harm() {
-    let name = "</script><b onclick=alert(1)>&amp;\u{202e}שלום 🦀";
+    const NAME: &str = "</script><b onclick=alert(1)>&amp;\u{202e}שלום 🦀";
     let a = Var::leaf(Tensor::scalar(3.0f32));
-    let step = XRay::new(name).leaf(name, &a).record(|| a.square().backward());
+    let names = XRay::new(NAME).module("", NAME).module(NAME, NAME);
+    let step = names.leaf(&format!("{NAME}.{NAME}"), &a).record(|| {
+        let value = a.value().square();
+        let y = Var::from_op(NAME, value, [&a], |[a]| {
+            let a = a.save();
+            move |cx, g| InputGrads::of(&a, || g * &cx.input(&a) * 2.0)
+        });
+        y.exp().backward()
+    });
     let File(_folder, path) = &written("names", &step.page().html());
     check_page(path);
     let Some(mut browser) = Browser::start() else { return };
-    browser.open(path, "");
-    assert_eq!(browser.text("h1"), name);
+    browser.open(path, "selftest");
+    browser.until("the self-test", "document.querySelector('output#selftest') !== null");
+    assert_eq!(browser.text("h1"), NAME);
+    assert_eq!(browser.evaluate("document.querySelectorAll('b').length"), 0);
+    browser.open(path, "node=1&event=0");
+    assert_eq!(browser.text("#inspector strong"), format!("\u{2068}{NAME}\u{2069} #0"));
     assert_eq!(browser.evaluate("document.querySelectorAll('b').length"), 0);
 }

@@ -1,5 +1,6 @@
 //! `--xray`, `RETROGRAD_XRAY` and `RETROGRAD_NONFINITE`.
 
+use crate::browser::check_page;
 use crate::program::{Ended, Place};
 use std::fs;
 use std::process::Stdio;
@@ -38,8 +39,42 @@ fn steps_are_recorded_as_pages_and_the_run_is_the_same() {
         |folder: &str| fs::read(place.path(&format!("{folder}/checkpoint.safetensors"))).unwrap();
     assert!(weights("plain") == weights("first-and-last") && weights("plain") == weights("chosen"));
     // After a step, the page shows its update.
+    check_page(&place.path("chosen/xray-1.html"));
     let html = fs::read_to_string(place.path("chosen/xray-1.html")).unwrap();
     assert!(html.contains("\"update\":"));
+}
+
+/// All parts of the recipe `modern`, in a small model, whose gradients are also compared with central differences.
+#[test]
+fn pages_of_modern_models_pass_their_tests() {
+    let place = Place::new();
+    let flags =
+        ["--preset", "modern", "--steps", "1", "--layers", "2", "--width", "64", "--batch", "2"];
+    let flags = [&flags[..], &["--xray", "0", "--xray-check", "1", "--out", "run"]].concat();
+    let mut command = place.example("next_token", &flags);
+    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).ok();
+    let html = fs::read_to_string(place.path("run/xray-0.html")).unwrap();
+    let checks = html.matches("\"agrees\":").count();
+    assert!(checks > 15 && html.matches("\"agrees\":true").count() == checks, "{checks}");
+    check_page(&place.path("run/xray-0.html"));
+}
+
+#[test]
+fn the_page_of_a_custom_operation_passes_its_test() {
+    let place = Place::new();
+    let mut command = place.example("gradients", &["--xray", "custom.html"]);
+    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).ok();
+    let html = fs::read_to_string(place.path("custom.html")).unwrap();
+    assert_eq!(html.matches("\"agrees\":true").count(), 6);
+    check_page(&place.path("custom.html"));
+}
+
+#[test]
+fn checks_need_a_page() {
+    let place = Place::new();
+    let ended = run(&place, None, "run", &["--xray-check", "1"]);
+    assert!(ended.err.contains("--xray"), "{ended:?}");
+    assert_eq!(ended.code, Some(2));
 }
 
 #[test]

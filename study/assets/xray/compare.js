@@ -5,12 +5,14 @@ xray.compare = step => {
   const { events, values, sentence, go, choose } = step;
   function difference(other) {
     if (!other || other.xray === undefined) throw new Error("the file is not the page of a recorded step");
+    if (![other.nodes, other.events, other.values].every(Array.isArray)) throw new Error("the file is damaged");
     const mine = events.filter(e => e.value !== undefined && e.value !== null), theirs = (other.events ?? []).filter(e => e.value !== undefined && e.value !== null);
     const same = Math.min(mine.length, theirs.length);
     for (let i = 0; i < same; i++) {
       const a = mine[i], b = theirs[i], name = e => e.d.nodes[e.e.node]?.name;
       if (a.what !== b.what || name({ d: step.data, e: a }) !== name({ d: other, e: b })) return { text: `The recordings contain different operations from event ${events.indexOf(a) + 1} on: ${name({ d: step.data, e: a })} here, ${name({ d: other, e: b })} there.`, event: events.indexOf(a) };
       const va = values[a.value], vb = other.values[b.value];
+      if (!va || !vb) throw new Error("the file is damaged, or not the page of a recorded step");
       if (va.digest !== vb.digest) return { text: `The first result whose bits differ: ${sentence(events.indexOf(a))}`, event: events.indexOf(a), va, vb };
     }
     if (mine.length !== theirs.length) return { text: `The first ${same} results have equal bits; one recording has ${Math.abs(mine.length - theirs.length)} more.`, event: null };
@@ -21,6 +23,7 @@ xray.compare = step => {
   return kit.panel("compare", "Compare with another recording", [
     "Drop the page of another recording here: of another number of threads, instruction set, precision, version, or of yesterday. The panel names the first event whose result has other bits. The histogram counts a sample of its elements by their distance in units in the last place (ULP).",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "The first result whose bits differ from those of another recording of the same code."));
     const result = h("div", { id: "difference" });
     const read = file => file.text().then(text => {
       const found = /<script type="application\/json" id="data">([\s\S]*?)<\/script>/.exec(text);

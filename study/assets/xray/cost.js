@@ -6,6 +6,7 @@ xray.cost = step => {
   return kit.panel("cost", "Cost", [
     "Time in the kernels of each operation, forward and backward, and how that compares with what this machine can do. FLOPs are multiplications and additions. Bytes are those that must be read and written at least once. The roofline (Williams, Waterman, Patterson 2009) is the larger of FLOPs by the peak rate and bytes by the memory bandwidth: no implementation can be faster.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "How long each operation takes, and how that compares with what the machine can do."));
     const timed = operations.filter(n => nodes[n].seconds || nodes[n].backward_seconds);
     if (!timed.length) { body.append(h("p", { class: "soft" }, "No times were recorded.")); return; }
     const groups = new Map();
@@ -16,23 +17,25 @@ xray.cost = step => {
     }
     const rows = [...groups.values()], total = rows.reduce((sum, r) => sum + r.forward + r.backward, 0);
     const columns = [{ title: "operation", value: r => r.name }, { title: "calls", num: true, value: r => r.calls },
-      { title: "forward", num: true, value: r => r.forward, text: r => seconds(r.forward) }, { title: "backward", num: true, value: r => r.backward, text: r => seconds(r.backward) },
+      { title: "forward", num: true, value: r => r.forward, text: r => r.forward ? seconds(r.forward) : "–", help: "time in kernels; – if none ran" }, { title: "backward", num: true, value: r => r.backward, text: r => r.backward ? seconds(r.backward) : "–", help: "time in kernels; – if none ran" },
       { title: "share", num: true, value: r => r.forward + r.backward, text: r => percent((r.forward + r.backward) / total) },
       { title: "FLOPs", num: true, value: r => r.flops, text: r => r.flops ? kit.quantity(r.flops, "") : "–", help: "of the forward pass" }];
     if (rows.some(r => r.bytes)) columns.push({ title: "bytes", num: true, value: r => r.bytes, text: r => r.bytes ? bytes(r.bytes) : "–", help: "of the forward pass" });
     if (rows.some(r => r.least)) columns.push({ title: "of the limit", num: true, value: r => r.least && r.forward ? r.least / r.forward : null, text: r => r.least && r.forward ? percent(r.least / r.forward) : "–", help: "the least possible time of the forward pass, by the time that it took" });
-    body.append(h("p", { class: "small" }, `Operations take ${seconds(rows.reduce((a, r) => a + r.forward, 0))} forward and ${seconds(rows.reduce((a, r) => a + r.backward, 0))} backward.`), kit.table(columns, rows, { by: 4 }));
+    const sides = h("div", { class: "pair" });
+    body.append(h("p", { class: "small" }, `Operations take ${seconds(rows.reduce((a, r) => a + r.forward, 0))} forward and ${seconds(rows.reduce((a, r) => a + r.backward, 0))} backward.`), sides);
+    sides.append(kit.table(columns, rows, { by: 4 }));
     const machine = step.data.machine, points = timed.filter(n => nodes[n].flops && nodes[n].traffic && nodes[n].seconds);
     if (machine?.gflops && machine?.bandwidth && points.length) {
       const of = n => [nodes[n].flops / nodes[n].traffic, nodes[n].flops / nodes[n].seconds / 1e9];
       const xs = points.map(n => of(n)[0]), low = Math.min(.1, ...xs) / 2, high = Math.max(100, ...xs) * 2;
       const roof = x => Math.min(machine.gflops, x * machine.bandwidth), rx = [...Array(60).keys()].map(i => low * (high / low) ** (i / 59));
       const names = [...new Set(points.map(n => nodes[n].name))];
-      body.append(h("h3", {}, "Roofline"), kit.lineChart({ height: 300, legend: true, x: { title: "FLOPs per byte", log: true, format: v => number(v, 2) }, y: { title: "GFLOP/s", log: true, format: v => number(v, 3) },
+      sides.append(h("div", {}, h("h3", {}, "Roofline"), kit.lineChart({ height: 300, legend: true, x: { title: "FLOPs per byte", log: true, format: v => number(v, 2) }, y: { title: "GFLOP/s", log: true, format: v => number(v, 3) },
         series: [{ name: "limit of the machine", x: rx, y: rx.map(roof), color: "var(--soft)" }, ...names.map((name, i) => {
           const own = points.filter(n => nodes[n].name === name).map(of).sort((p, q) => p[0] - q[0]);
           return { name, x: own.map(p => p[0]), y: own.map(p => p[1]), color: kit.color(i), points: true, bare: true };
-        })] }).element);
+        })] }).element));
     }
   });
 };

@@ -16,13 +16,14 @@ xray.graph = step => {
   let drawGraph = () => {};
   const BOX_WIDTH = 150, BOX_HEIGHT = 40;
   const panel = kit.panel("graph", "Graph", [
-    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Click a folded module to unfold it. The tree folds and unfolds modules, too.",
-    "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: differentiated, and what it saved is freed. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
+    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too.",
+    "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: done, and what it kept for the backward pass is freed. Blue: the current event. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "What is computed from what, and what exists at the current event."));
     const box = (cls) => s("svg", { width: 22, height: 12, class: "graph" }, s("g", { class: `node ${cls}` }, s("rect", { class: "box-of", x: 1.5, y: 1.5, width: 19, height: 9, rx: 2 })));
     const states = h("div", { class: "states" }, [["waiting", "not computed"], ["value", "value"], ["arriving", "gradient arriving"], ["complete", "gradient complete"], ["done", "freed"]].map(([c, text]) => h("span", {}, box(c), " ", text)));
     const treePlace = h("div", { class: "scroll" }), place = h("div", { class: "scroll", tabindex: "0", "aria-label": "Graph" });
-    body.append(states, h("div", { class: "graph" }, treePlace, place));
+    body.append(states, h("div", { class: `graph${modules.length > 1 ? "" : " flat"}` }, modules.length > 1 ? treePlace : null, place));
     const inside = modules.map(() => 0);
     for (const i of operations) for (const m of ancestors(nodes[i].module ?? 0)) inside[m]++;
     // The path from the module around it.
@@ -60,7 +61,7 @@ xray.graph = step => {
       }
       const list = [...edges.values()];
       const { places, lines, width, height } = xray.layered(items, list.map(e => e.ends), item => item?.[0] === "n" && nodes[Number(item.slice(1))].kind === "leaf", BOX_WIDTH, BOX_HEIGHT);
-      const svg = s("svg", { width, height, "data-pans": "1", role: "img", "aria-label": `${items.length} boxes` });
+      const svg = s("svg", { width, height, role: "img", "aria-label": `${items.length} boxes` });
       const drawnEdges = list.map((edge, i) => {
         const line = lines[i];
         let d = `M${line[0].x} ${line[0].y + BOX_HEIGHT / 2}`;

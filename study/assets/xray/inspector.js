@@ -18,61 +18,98 @@ xray.inspector = step => {
       list.push(kit.heatMap({ rows, columns, width: 220, size: 8, ramp: "diverging", low: -31, high: 31, name,
         value: (i, j) => level(i, j) === -32 ? NaN : level(i, j),
         label: (i, j) => level(i, j) === -32 ? "not finite" : `about ${number(level(i, j) / 31 * scale, 2)}` }).element,
-        h("p", { class: "soft small" }, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2)), note ? ` ${note}` : ""));
+        h("div", {}, kit.scale("diverging", `−${number(scale, 2)}`, number(scale, 2))), note ? h("p", { class: "soft small" }, note) : "");
     }
-    if (one.histogram) list.push(kit.histogram(one.histogram, one.min, one.max));
-    list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], ["norm", digits(one.norm)],
+    if (one.histogram && one.count >= 16) list.push(kit.histogram(one.histogram, one.min, one.max));
+    if (one.count > 1) list.push(kit.facts([["from, to", `${digits(one.min)}, ${digits(one.max)}`], ["mean, deviation", `${digits(one.mean)}, ${digits(one.std)}`], [one.nan || one.inf ? "norm of the finite" : "norm", digits(one.norm)],
       ["zeros", `${count(one.zeros)} of ${count(one.count)}`], one.nan || one.inf ? ["not finite", h("span", { class: "bad" }, `${count(one.nan)} NaN, ${count(one.inf)} infinite`)] : null]));
     return h("div", {}, list);
   }
-  let element = 0;
+  const factor = (x, n) => n > 1 && x < 0 ? `(${number(x)})` : number(x);
+  // What the rule of a pointwise operation delivers to its inputs from one element, whose gradient is g, with the numbers in
+  // the formula. Formulas that contain more than inputs, result and gradient are left out.
+  const WORDS = new Set(["g", "x", "y", "z", "e", "ln", "sin", "cos", "tanh", "erf", "sign", "σ", "π", "if", "else"]);
+  function delivered(n, one, g) {
+    const node = nodes[n], formula = step.data.formulas?.[node.formula], inputs = node.inputs ?? [];
+    // Elements of the same index are those of the same place only in tensors of the same shape.
+    const same = inputs.map(input => input.node === undefined || shape(nodes[input.node].shapes[input.output ?? 0]) !== shape(node.shapes[0]) ? null : nodes[input.node].elements?.find(e => e.index === one.index));
+    if (!formula || inputs.length > 2 || node.shapes.length > 1) return [];
+    const value = e => e.forward.split(" = ").at(-1), known = { g: number(g), y: value(one), x: same[0] && value(same[0]), z: same[1] && value(same[1]) };
+    return formula.backward.split("\n").flatMap((line, i) => {
+      const [left, right] = line.split(" = "), words = right?.match(/[\p{L}]+/gu) ?? [], part = same[i]?.parts.find(p => p[0] === n);
+      if (!part || left !== ["dx", "dz"][i] || !words.every(w => WORDS.has(w) && known[w] !== null && (!"xyzg".includes(w) || known[w]))) return [];
+      const plugged = right.replace(/(?<!\p{L})[gxyz](?!\p{L})/gu, (name, at) => known[name].startsWith("−") && at > 0 ? `(${known[name]})` : known[name]);
+      const result = number(Number(part[1]));
+      return [`${left} = ${right}${plugged === right ? "" : ` = ${plugged}`}${plugged === result ? "" : ` = ${result}`}, to ${title(inputs[i].node)}`];
+    });
+  }
   const panel = kit.panel("inspector", "Inspector", [
-    "The chosen operation or parameter; without a choice, that of the current event. The second formula is the vector-Jacobian product as it was recorded: the operations that its rule ran, where g is the gradient of the result.",
-    "Under “one element”, the numbers of one element stand in the formula. The gradient of an element is the sum of what each operation that uses it delivers.",
+    "The chosen operation or parameter; without a choice, that of the current event. The first formula is the operation: x, z and w are inputs, y is the result. The second one is its rule, the vector-Jacobian product: from g, the gradient of the loss by y, it computes dx, the gradient of the loss by x.",
+    "Under “one element”, the numbers of one element stand in these formulas. Its gradient g is the sum of what each operation that uses it delivers; of products, the sum behind it is shown, too. For some parameters, a central difference was computed when the page was made: the change of the loss by a small change of the element.",
+    "How it ran: saved tensors are those that its rule needs; a kernel is the routine that computed it.",
     "Pictures show large tensors in at most 32 by 32 cells: blue is positive, orange is negative. Each cell is the element of largest magnitude in its part.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "One operation or parameter: its formulas, its numbers, and its gradient at the current event."));
     const place = h("div");
     body.append(place);
-    let shown = null;
+    let shown = null, last = null;
     watch(() => {
-      const n = subject(), node = nodes[n], gradients = life[n].arrivals.filter(i => i <= step.at), key = `${n} ${gradients.length} ${life[n].forward <= step.at} ${step.chosen}`;
+      const n = subject(), node = nodes[n], gradients = life[n].arrivals.filter(i => i <= step.at), key = `${n} ${gradients.length} ${life[n].forward <= step.at} ${step.chosen} ${step.element}`;
       if (key === shown) return;
       shown = key;
       kit.guarded("inspector", place, () => {
         const formula = step.data.formulas?.[node.formula];
         const inputs = (node.inputs ?? []).map((input, i) => [input.symbol ?? `input ${i}`, input.node !== undefined
           ? h("span", {}, h("button", { class: "plain", onclick: () => choose(input.node) }, title(input.node)), ` ${shape(input.shape ?? nodes[input.node].shapes[input.output ?? 0])}`)
-          : `constant${input.shape ? " " + shape(input.shape) : ""}${input.reason ? `: ${input.reason}` : ""}`]);
+          : `a constant${input.shape ? " " + shape(input.shape) : ""}${input.reason && input.reason !== "made as a constant" ? `: ${input.reason}` : ""}`]);
         const users = [...new Set(operations.filter(o => (nodes[o].inputs ?? []).some(i => i.node === n)))];
         const final = gradients.length ? events[gradients.at(-1)] : null;
         const elements = node.elements ?? [];
-        element = Math.min(element, Math.max(0, elements.length - 1));
+        // Of a node that was chosen now, an element with a central difference, if there is one.
+        if (n !== last && !elements[step.element]?.check) step.element = Math.max(0, elements.findIndex(one => one.check));
+        last = n;
+        step.element = Math.min(step.element, Math.max(0, elements.length - 1));
         const plugged = h("div");
         const showElement = () => {
-          const one = elements[element];
-          plugged.replaceChildren(h("p", { class: "element" }, one.forward),
-            ...(gradients.length ? [h("p", { class: "element" }, `gradient: ${one.parts.slice(0, gradients.length).map(p => `${number(p[1])}${one.parts.length > 1 ? ` (from ${title(p[0])})` : ""}`).join(" + ")}${one.parts.length > 1 ? ` = ${number(one.parts.slice(0, gradients.length).reduce((sum, p) => sum + p[1], 0))}` : ""}`)] : []),
-            ...(one.check !== undefined && one.check !== null && gradients.length === life[n].arrivals.length ? [h("p", { class: "element" }, `central difference: ${number(one.check, 6)}; by the rules: ${number(one.gradient, 6)}`)] : []));
+          const one = elements[step.element], parts = one.parts.slice(0, gradients.length), lines = [];
+          const g = parts.reduce((sum, p) => sum + Number(p[1]), 0), isComplete = gradients.length === life[n].arrivals.length;
+          if (life[n].forward <= step.at) lines.push(h("p", { class: "element" }, one.forward));
+          for (const [k, terms] of one.terms ?? []) if (k < parts.length) lines.push(h("p", { class: "element" }, `from ${title(parts[k][0])}: ${terms} = ${number(Number(parts[k][1]))}`));
+          if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(Number(p[1]), parts.length)} (from ${title(p[0])})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
+          if (life[n].rule <= step.at) lines.push(...delivered(n, one, g).map(text => h("p", { class: "element" }, text)));
+          if (one.check && isComplete) {
+            const { difference, error, step: by, agrees } = one.check;
+            lines.push(h("p", { class: "element" }, `central difference: (L(w + h) − L(w − h)) / 2h = ${number(difference)} ± ${number(error, 2)}, h = ${number(by, 2)}. `,
+              h("strong", { class: agrees ? "good" : "bad" }, agrees ? "It agrees with g." : "It does not agree with g.")),
+              h("p", { class: "soft small" }, `L is the loss of the recorded code, run again with this element changed by h. The error that is to be expected comes from rounding (${step.data.made?.dtype ?? "the type"}) and from the size of h.`));
+          }
+          plugged.replaceChildren(...lines);
         };
         if (elements.length) showElement();
-        const choice = elements.length > 1 ? h("select", { "aria-label": "element", onchange(e) { element = Number(e.target.value); showElement(); } }, elements.map((one, i) => h("option", { value: i, selected: i === element }, one.index))) : null;
+        const choice = elements.length > 1 ? h("select", { "aria-label": "element", onchange(e) { step.element = Number(e.target.value); showElement(); } }, elements.map((one, i) => h("option", { value: i, selected: i === step.element }, one.index, one.check ? " with a central difference" : ""))) : null;
+        // Formulas name inputs that are optional.
+        const here = (node.inputs ?? []).flatMap(input => input.symbol?.split(", ") ?? [null]), letterOf = line => /^d([a-z])\b/.exec(line)?.[1];
+        const lines = formula?.backward.split("\n") ?? [], isMissing = line => here.length > 0 && !here.includes(null) && letterOf(line) && !here.includes(letterOf(line));
+        const missing = lines.filter(isMissing).map(letterOf);
+        const kind = node.kind !== "leaf" ? "" : node.trainable === undefined ? "leaf: a variable that no operation computed" : node.trainable ? "parameter" : "frozen parameter: it is not trained";
+        const links = (list, more) => [list.map(u => h("button", { class: "plain", onclick: () => choose(u) }, title(u))), more > 0 ? ` and ${more} more` : null];
         place.replaceChildren(
-          h("div", { class: "row" }, h("strong", {}, title(n)), h("span", { class: "soft" }, `${modules[node.module]?.path ?? ""} ${node.kind === "leaf" ? node.trainable === false ? "frozen parameter" : "leaf" : ""}`),
+          h("div", { class: "row" }, h("strong", {}, title(n)), h("span", { class: "soft" }, [modules[node.module]?.path, kind].filter(t => t).join(" · ")),
             step.chosen !== null ? h("button", { onclick: () => choose(null) }, "follow the current event") : null),
-          h("div", {}, formula ? [h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, formula.backward)]
-            : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : null),
-          h("div", { class: "columns" },
-            h("div", {}, kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, node.line ? ["source", h("code", {}, node.line)] : null,
-              users.length ? ["used by", users.slice(0, 8).map(u => h("button", { class: "plain", onclick: () => choose(u) }, title(u)))] : null,
-              node.kind === "op" ? ["saved", node.saved?.length ? node.saved.map(x => `${x.name} ${shape(x.shape)} ${bytes(x.bytes)}`).join("; ") : "nothing"] : null,
-              node.kernel ? ["kernel", node.kernel] : null, node.flops ? ["FLOPs", kit.quantity(node.flops, "FLOP")] : null,
-              node.seconds ? ["time in kernels", `${seconds(node.seconds)}${node.backward_seconds ? `, backward ${seconds(node.backward_seconds)}` : ""}`] : null,
-              node.no_gradient ? ["no gradient", h("span", { class: "bad" }, node.no_gradient)] : null]),
-              elements.length ? h("div", {}, h("h3", {}, "One element ", choice), plugged) : null,
-              node.rule?.length ? h("p", { class: "small soft" }, `Its rule ran: ${node.rule.join(", ")}.`) : null,
-              node.inside ? h("details", {}, h("summary", {}, "As a composition of ordinary operations"), h("div", { class: "formula" }, node.inside)) : null),
+          formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, lines.filter(line => !isMissing(line)).join("\n")), missing.length ? h("p", { class: "soft small" }, `Here without ${missing.join(" and ")}.`) : null)
+            : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : "",
+          kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, users.length ? ["used by", links(users.slice(0, 8), users.length - 8)] : null,
+            node.no_gradient ? ["no gradient", h("span", { class: "bad" }, step.coded(node.no_gradient))] : null]),
+          elements.length ? h("div", {}, h("h3", {}, "One element ", choice), plugged) : "",
+          h("div", { class: "values" },
             life[n].forward <= step.at ? valueView(node.value, "Value") : h("p", { class: "soft" }, "The value is computed later."),
-            final ? valueView(final.value, gradients.length < life[n].arrivals.length ? `Gradient so far (${gradients.length} of ${life[n].arrivals.length})` : "Gradient") : h("p", { class: "soft" }, life[n].arrivals.length ? "The gradient arrives later." : "No gradient arrives here.")));
+            final ? valueView(final.value, gradients.length < life[n].arrivals.length ? `Gradient so far (${gradients.length} of ${life[n].arrivals.length})` : "Gradient") : h("p", { class: "soft" }, life[n].arrivals.length ? "The gradient arrives later." : "No gradient arrives here.")),
+          node.kind === "op" ? h("h3", {}, "How it ran") : "",
+          kit.facts([node.line ? ["source", h("code", {}, node.line)] : null, node.kind === "op" ? ["saved", node.saved?.length ? node.saved.map(x => `${x.name} ${shape(x.shape)} ${bytes(x.bytes)}`).join("; ") : "nothing"] : null,
+            node.rule?.length ? ["its rule called", node.rule.join(", ")] : null,
+            node.kernel ? ["kernel", node.kernel] : null, node.flops ? ["FLOPs", kit.quantity(node.flops, "FLOP")] : null,
+            node.seconds ? ["time in kernels", `${seconds(node.seconds)}${node.backward_seconds ? `, backward ${seconds(node.backward_seconds)}` : ""}`] : null]),
+          node.inside ? h("details", {}, h("summary", {}, "As a composition of ordinary operations"), h("div", { class: "formula" }, node.inside)) : "");
       });
     });
   });

@@ -4,9 +4,10 @@ xray.memory = step => {
   const { h, bytes, seconds, percent } = kit;
   const { nodes, events, modules, life, operations, title, path, shape, go, choose, watch, ancestors, NEVER } = step;
   const panel = kit.panel("memory", "Memory", [
-    "Bytes in use over the events of the step. Before it, these are parameters, data, and whatever else the program holds. Saved tensors are kept by operations for their rules, until they are differentiated. Gradients include those of parameters. The rest is temporary: values that later operations still use.",
+    "Bytes in use over the events of the step. Before it, these are parameters, data, and whatever else the program holds. Saved tensors are inputs and results that the rule of an operation needs; they are kept until it has run. Gradients include those of parameters. The rest is temporary: values that later operations still use.",
     "Check a module to see the step in which its operations are computed a second time in the backward pass instead of being kept (activation checkpointing: Chen et al. 2016, arXiv:1604.06174). The added time is that of its forward pass.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "Bytes in use after each event."));
     const live = events.map(e => e.live ?? 0), savedAt = new Float64Array(events.length);
     if (!live.some(x => x > 0)) { body.append(h("p", { class: "soft" }, "No memory was recorded.")); return; }
     const savedOf = n => (nodes[n].saved ?? []).filter(x => !x.shared).reduce((sum, x) => sum + x.bytes, 0);
@@ -14,7 +15,7 @@ xray.memory = step => {
     const change = new Float64Array(events.length + 1);
     for (const n of operations) { const size = savedOf(n); if (!size) continue; change[Math.max(0, life[n].forward)] += size; if (life[n].end !== NEVER) change[life[n].end] -= size; }
     for (let i = 0; i < events.length; i++) { now += change[i]; savedAt[i] = now; }
-    const base = step.data.memory?.before ?? 0, grads = events.map(e => e.gradients ?? 0), x = events.map((_, i) => i);
+    const base = step.data.memory?.before ?? 0, grads = events.map(e => e.gradients ?? 0), x = events.map((_, i) => i + 1);
     const off = new Set();
     const place = h("div"), says = h("p");
     const candidates = modules.map((m, i) => i).filter(m => m > 0 && /\.\d+$/.test(modules[m].path) && operations.some(o => ancestors(nodes[o].module ?? 0).includes(m)));
@@ -38,7 +39,7 @@ xray.memory = step => {
       const a = x.map(() => base), b = a.map((v, i) => v + grads[i]), c = b.map((v, i) => Math.min(live[i], v + savedAt[i]));
       const series = [band("in use before the step", x.map(() => 0), a, "var(--c7)"), band("gradients", a, b, "var(--c1)"), band("saved for the backward pass", b, c, "var(--c0)"), band("temporary", c, live, "var(--c2)")];
       if (off.size) series.push({ name: "with recomputation", x, y: result, color: "var(--ink)", dash: "5 3" });
-      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at, pick: v => go(Math.round(v)), x: { title: "event", format: v => String(Math.round(v)) }, y: { title: "bytes in use", min: 0, format: bytes } });
+      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at + 1, pick: v => go(Math.round(v) - 1), x: { title: "event", format: v => String(Math.round(v)) }, y: { title: "bytes in use", min: 0, format: bytes } });
       place.replaceChildren(chart.element);
       says.textContent = `The peak is ${bytes(peak)}, at event ${peakAt + 1}.` + (off.size ? ` With recomputation of ${off.size} ${off.size === 1 ? "module" : "modules"} it is ${bytes(other)} (${percent(1 - other / peak)} less), and the step takes about ${seconds(added)} longer${total ? ` (${percent(added / total)})` : ""}.` : "");
     }
@@ -48,9 +49,9 @@ xray.memory = step => {
     const peakAt = live.indexOf(Math.max(...live));
     const alive = operations.filter(n => life[n].forward <= peakAt && life[n].end > peakAt).flatMap(n => (nodes[n].saved ?? []).filter(x => !x.shared).map(x => ({ n, ...x }))).sort((p, q) => q.bytes - p.bytes);
     body.append(h("h3", {}, "Largest saved tensors at the peak"), alive.length ? kit.table([
-      { title: "operation", value: r => title(r.n) }, { title: "module", value: r => path(r.n) }, { title: "tensor", value: r => r.name }, { title: "shape", value: r => shape(r.shape) },
-      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: 4, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."));
-    watch(() => chart?.moveTo(step.at));
+      { title: "operation", value: r => title(r.n) }, ...(modules.length > 1 ? [{ title: "module", value: r => path(r.n) }] : []), { title: "tensor", value: r => r.name }, { title: "shape", value: r => shape(r.shape) },
+      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: modules.length > 1 ? 4 : 3, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."));
+    watch(() => chart?.moveTo(step.at + 1));
   });
   kit.test("recomputation can be tried", async ({ frames }) => {
     for (const box of panel.querySelectorAll("input[type=checkbox]")) { box.click(); await frames(1); box.click(); }

@@ -3,23 +3,28 @@
 xray.tape = step => {
   const { h, seconds } = kit;
   const { nodes, events, life, operations, placeOf, title, groupName, inModule, shape, moduleColor, stateOf, isBad, go, choose, watch, NEVER } = step;
+  // The colours of variables, which a canvas does not know. They are found again when the page is light or dark.
+  const colors = new Map();
   function resolved(color) {
-    resolved.probe ??= document.body.appendChild(h("span", { hidden: true }));
-    resolved.probe.style.color = color;
-    return getComputedStyle(resolved.probe).color;
+    if (!colors.has(color)) {
+      resolved.probe ??= document.body.appendChild(h("span", { hidden: true }));
+      resolved.probe.style.color = color;
+      colors.set(color, getComputedStyle(resolved.probe).color);
+    }
+    return colors.get(color);
   }
   return kit.panel("tape", "Tape", [
-    "Each column is an operation, in the order in which the forward pass ran it. The upper row is the forward pass, from left to right. The lower row is the backward pass, which goes through the same operations from right to left.",
-    "A filled cell has been computed, an outlined one not yet. Arcs show where the gradient of the current operation goes: to the operations that computed its inputs. The colour is that of the module.",
+    "The forward pass computes the loss, a single number that training makes smaller. Each column is an operation, in the order in which it ran; the upper row is this pass, from left to right. The backward pass computes the gradient of every result: how much the loss changes with it. It is the lower row, from right to left, because the gradient of a result is known only after those of everything computed from it.",
+    "A cell is pale until it is computed, and again when its operation is done. Where the lower row has no cell, no gradient goes. A red bar marks a value that is not finite: NaN or infinite. Arcs lead to the operations that computed the inputs of the current one: in the backward pass, its gradients go there. The colour is that of the module, a part of the model. matmul #3 is the operation number 3, counted from 0.",
     "Click a column to choose its operation and to go to the moment it is computed (upper row) or differentiated (lower row). Arrow keys, Home, End and space move through the events.",
   ], body => {
+    body.append(h("p", { class: "soft small lead" }, "All operations of the step, in the order in which they run: forward to the right, then backward to the left."));
     const canvas = h("canvas", { height: 150, role: "img", "aria-label": "The events of the step" });
     const place = h("div", { class: "tape" }, canvas);
     body.append(place);
     const n = operations.length, ROW = 26, TOP = 20, ARCS = 52;
     const geometry = width => ({ cell: width / n, forward: TOP, backward: TOP + ROW + ARCS });
     let width = 0;
-    const colors = new Map();
     function draw(w) {
       if (w !== undefined) { width = w; colors.clear(); }
       if (!width) return;
@@ -28,11 +33,7 @@ xray.tape = step => {
       const c = canvas.getContext("2d");
       c.scale(density, density);
       const { cell, forward, backward } = geometry(width), gap = cell > 5 ? 1 : 0;
-      const color = i => {
-        const name = moduleColor(i);
-        if (!colors.has(name)) colors.set(name, resolved(name));
-        return colors.get(name);
-      };
+      const color = i => resolved(moduleColor(i));
       c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
       // Names of modules over their operations, where there is room.
       let free = 0;
@@ -54,6 +55,14 @@ xray.tape = step => {
         c.globalAlpha = life[node].rule <= step.at ? 1 : life[node].rule === NEVER ? 0 : .14;
         c.fillRect(x, backward, w, ROW);
         c.globalAlpha = 1;
+        // Its name, where there is room.
+        const name = nodes[node].name, room = (cell - c.measureText(name).width) / 2;
+        if (room > 4) {
+          c.fillStyle = resolved(state === "waiting" ? "var(--soft)" : state === "done" ? "var(--ink)" : "var(--panel)");
+          c.fillText(name, x + room, forward + ROW / 2);
+          c.fillStyle = resolved(life[node].rule <= step.at ? "var(--panel)" : "var(--soft)");
+          if (life[node].rule !== NEVER) c.fillText(name, x + room, backward + ROW / 2);
+        }
         if (isBad(nodes[node].value)) { c.fillStyle = resolved("var(--bad)"); c.fillRect(x, forward + ROW - 5, Math.max(2, w), 5); }
       });
       const e = events[step.at], current = placeOf.get(e.node);

@@ -2,9 +2,10 @@
 
 use super::collect::Collected;
 use super::data::*;
-use super::elements;
+use super::elements::{self, Evaluated};
 use super::names::Names;
-use super::values::Values;
+use super::symbols::symbols;
+use super::values::{Number, Values};
 use retrograd_autograd::Id;
 use retrograd_autograd::observe::{
     Constant, Event, Operation, Recording, Source, Target, What, Which, formula,
@@ -24,7 +25,7 @@ pub(super) struct Shown<'a> {
     operations: Vec<usize>,
     /// Numbers of events.
     pub(super) events: Vec<usize>,
-    leaves: Vec<Id>,
+    pub(super) leaves: Vec<Id>,
     /// The number of lanes.
     lanes: usize,
 }
@@ -146,9 +147,9 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     data.left_out = sources.warnings;
     if clock.lanes > 1 {
         data.left_out.push(format!(
-            "shards 2 to {} of the batch, which run the same operations at the same time (their memory is \
-             included)",
-            clock.lanes
+            "{} of the batch, which {} the same operations at the same time (memory is that of all shards)",
+            if clock.lanes == 2 { "shard 2".into() } else { format!("shards 2 to {}", clock.lanes) },
+            if clock.lanes == 2 { "runs" } else { "run" },
         ));
     }
     let all = &clock.recording.operations;
@@ -159,6 +160,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         level: settings::level().name().to_string(),
         threads: threads(),
         dtype: shown.first().map_or(String::new(), |op| op.dtype.to_string()),
+        shards: clock.lanes,
         loss: collected.loss,
     };
     data.modules = modules(names);
@@ -221,9 +223,17 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
             row.value = node.and_then(|node| data.nodes[node].value);
         }
         if let (Some(to), Some(found)) = (to, collected.gradients.remove(&seen.events[i])) {
-            for (element, part) in data.nodes[to].elements.iter_mut().zip(&found.parts) {
+            let terms = terms(&seen, seen.events[i], &collected);
+            for (e, (element, part)) in
+                data.nodes[to].elements.iter_mut().zip(&found.parts).enumerate()
+            {
                 let from = node.unwrap_or(to);
-                element.parts.push((from, part.is_finite().then_some(*part)));
+                // Not if the rule is that of another operation with this name.
+                let is_this = |(_, x): &&Evaluated| (x - part).abs() <= 0.01 * part.abs();
+                if let Some((text, _)) = terms.and_then(|terms| terms.get(e)).filter(is_this) {
+                    element.terms.push((element.parts.len(), text.clone()));
+                }
+                element.parts.push((from, Number(*part)));
             }
             row.value = Some(push(&mut data.values, found.sum));
         }
@@ -239,6 +249,27 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     data
 }
 
+/// The explained elements of the gradient that an event delivered, if it is that of one input of a product.
+fn terms<'a>(
+    seen: &Shown<'_>,
+    event: usize,
+    collected: &'a Collected,
+) -> Option<&'a Vec<Evaluated>> {
+    let What::Delivered { from, to, .. } = seen.recording.events[event].what else { return None };
+    let is_to = |source| match (source, to) {
+        (Source::Leaf(leaf), Target::Leaf(id)) => leaf == id,
+        (Source::Output(op, i), Target::Output(to, j)) => (op, i) == (to, j),
+        _ => false,
+    };
+    let inputs = seen.recording.operations[from].inputs.iter().enumerate();
+    let places: Vec<usize> =
+        inputs.filter(|(_, input)| is_to(input.source)).map(|(i, _)| i).collect();
+    match places[..] {
+        [place] => collected.products.get(&from)?.get(place),
+        _ => None,
+    }
+}
+
 fn push(all: &mut Vec<Values>, values: Values) -> usize {
     all.push(values);
     all.len() - 1
@@ -252,6 +283,8 @@ fn element_rows(elements: Vec<super::collect::Element>) -> Vec<ElementRow> {
         },
         forward: e.text,
         parts: Vec::new(),
+        terms: Vec::new(),
+        check: None,
     };
     elements.into_iter().map(row).collect()
 }
@@ -282,8 +315,10 @@ fn operation_node(
     names: &Names,
     roofline: Option<&Roofline>,
 ) -> Node {
-    let inputs = op.inputs.iter().map(|input| {
-        let mut row = Input { shape: input.shape.to_vec(), ..Input::default() };
+    let ranks: Vec<usize> = op.inputs.iter().map(|input| input.shape.rank()).collect();
+    let symbols = symbols(op.name, &ranks);
+    let inputs = op.inputs.iter().zip(&symbols).map(|(input, &symbol)| {
+        let mut row = Input { shape: input.shape.to_vec(), symbol, ..Input::default() };
         match input.source {
             Source::Leaf(id) => row.node = shown.leaf(id),
             Source::Output(from, output) => {
@@ -317,8 +352,11 @@ fn operation_node(
     });
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
-            Which::Input(i) => format!("input {i}"),
-            Which::Other("y") => "the result".into(),
+            Which::Input(i) => match symbols.get(i) {
+                Some(Some(symbol)) => symbol.to_string(),
+                _ => format!("input {i}"),
+            },
+            Which::Other("y") => "y".into(),
             Which::Other(name) => name.into(),
         },
         shape: tensor.shape.to_vec(),
@@ -496,6 +534,10 @@ fn lesson(data: &Data, collected: &Collected, seen: &Shown<'_>) -> Option<Lesson
             })
         })
         .collect();
+    let is_finite = |v: &Values| v.nan + v.inf == 0;
+    if !data.values.iter().all(is_finite) {
+        return None;
+    }
     let visits = data.events.iter().filter(|e| e.what == "rule").count();
     (!rows.is_empty()).then_some(Lesson { rows, visits, naive_visits: naive.calls })
 }

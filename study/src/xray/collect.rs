@@ -1,6 +1,7 @@
 //! Values of a recorded step, summarised at the moment of their event.
 
-use super::elements::{self, Operation};
+use super::elements::{self, Evaluated, Operation};
+use super::products::{self, PRODUCTS};
 use super::values::Values;
 use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
 use retrograd_autograd::{Gradients, Id, Var};
@@ -9,7 +10,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 /// Elements of a tensor that are explained.
-const ELEMENTS: usize = 8;
+pub(super) const ELEMENTS: usize = 8;
 /// Larger graphs are not differentiated in the wrong order.
 const MOST_NAIVE_CALLS: usize = 400;
 
@@ -22,6 +23,11 @@ pub(super) struct Collected {
     pub(super) leaves: BTreeMap<Id, Observed>,
     /// Of gradients, by the number of the event.
     pub(super) gradients: BTreeMap<usize, Gradient>,
+    /// Explained elements of the gradients that the rules of products delivered, by the number of the operation
+    /// and of its input.
+    pub(super) products: BTreeMap<usize, Vec<Vec<Evaluated>>>,
+    /// The name and the operands (a `Vec<Tensor<T>>`) of products whose rule has not run.
+    operands: BTreeMap<usize, (&'static str, Box<dyn Any + Send>)>,
     pub(super) naive: Option<Naive>,
     /// The value of the variable from which the first backward pass began, if it is a scalar.
     pub(super) loss: Option<f64>,
@@ -70,7 +76,16 @@ impl Collected {
                 self.seeded::<f32>(*root);
                 self.seeded::<f64>(*root);
             }
-            Seen::RuleBegan { .. } | Seen::Forgotten => {}
+            Seen::RuleBegan { operation, gradients } => {
+                let gradient = gradients.first().copied();
+                if let (Some(g), Some((name, inputs))) = (gradient, self.operands.remove(operation))
+                {
+                    let found = products_of::<f32>(name, &*inputs, g)
+                        .or_else(|| products_of::<f64>(name, &*inputs, g));
+                    self.products.extend(found.map(|found| (*operation, found)));
+                }
+            }
+            Seen::Forgotten => {}
             Seen::Delivered { event, gradient, sum, .. } => {
                 self.delivered::<f32>(*event, *gradient, *sum);
                 self.delivered::<f64>(*event, *gradient, *sum);
@@ -80,7 +95,7 @@ impl Collected {
 
     fn computed<T: Real>(
         &mut self,
-        (operation, name): (usize, &str),
+        (operation, name): (usize, &'static str),
         sources: &[Source],
         inputs: &[&dyn Any],
         results: &[&dyn Any],
@@ -93,6 +108,10 @@ impl Collected {
             if let Source::Leaf(id) = source {
                 self.leaves.entry(*id).or_insert_with(|| leaf(x));
             }
+        }
+        if PRODUCTS.contains(&name) {
+            let operands: Vec<Tensor<T>> = inputs.iter().map(|&x| x.clone()).collect();
+            self.operands.insert(operation, (name, Box::new(operands)));
         }
         let call = Operation { name, inputs: &inputs, output };
         let explain = |index: Vec<usize>| Element { text: call.explain(&index), index };
@@ -118,6 +137,16 @@ impl Collected {
             self.naive = Some(Naive { calls, gradients: summaries(&gradients) });
         }
     }
+}
+
+fn products_of<T: Real>(
+    name: &str,
+    inputs: &dyn Any,
+    gradient: &dyn Any,
+) -> Option<Vec<Vec<Evaluated>>> {
+    let (inputs, g) =
+        (inputs.downcast_ref::<Vec<Tensor<T>>>()?, gradient.downcast_ref::<Tensor<T>>()?);
+    Some(products::gradients(name, inputs, g))
 }
 
 fn summaries<T: Real>(gradients: &Gradients<T>) -> BTreeMap<Id, Values> {

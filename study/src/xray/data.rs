@@ -1,6 +1,6 @@
 //! The data of the page, as its script reads it.
 
-use super::values::Values;
+use super::values::{Number, Values};
 use serde::Serialize;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -29,6 +29,8 @@ pub(super) struct Made {
     pub(super) level: String,
     pub(super) threads: usize,
     pub(super) dtype: String,
+    /// The number of shards of the batch, of which the first is shown.
+    pub(super) shards: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f64>,
 }
@@ -99,6 +101,9 @@ pub(super) struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<usize>,
     pub(super) shape: Vec<usize>,
+    /// What it is called in the formula.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) symbol: Option<&'static str>,
     /// Why no gradient is propagated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
@@ -117,7 +122,33 @@ pub(super) struct ElementRow {
     pub(super) index: String,
     pub(super) forward: String,
     /// What each delivery brings to its gradient: the node that delivers it, and the number.
-    pub(super) parts: Vec<(usize, Option<f64>)>,
+    pub(super) parts: Vec<(usize, Number)>,
+    /// How the parts are computed: the place of the part, and a sum.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) terms: Vec<(usize, String)>,
+    /// A central difference beside its gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) check: Option<CheckRow>,
+}
+
+impl ElementRow {
+    /// Its gradient, the sum of what was delivered; `None` if nothing was, or if it is not finite.
+    pub(super) fn gradient(&self) -> Option<f64> {
+        let sum: f64 = self.parts.iter().map(|(_, part)| part.0).sum();
+        (!self.parts.is_empty() && sum.is_finite()).then_some(sum)
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CheckRow {
+    /// `(L(x + h) - L(x - h)) / 2h`
+    pub(super) difference: f64,
+    /// The error that is to be expected of it, from rounding and from the step.
+    pub(super) error: f64,
+    /// `h`
+    pub(super) step: f64,
+    /// Whether the gradient is no further from it than so many errors.
+    pub(super) agrees: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

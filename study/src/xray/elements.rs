@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 const TERMS: usize = 4;
 /// Sums of more terms are not computed.
 const MOST_TERMS: usize = 1 << 20;
+/// Products of queries and keys that are computed for one element of attention.
+const MOST_PRODUCTS: usize = 1 << 18;
 
 /// An operation, the values of its inputs (constants included) and its first result.
 pub(super) struct Operation<'a, T: Real> {
@@ -22,7 +24,7 @@ pub(super) struct Operation<'a, T: Real> {
 }
 
 /// A sum that was evaluated: its text, and its value.
-type Evaluated = (String, f64);
+pub(super) type Evaluated = (String, f64);
 
 impl<T: Real> Operation<'_, T> {
     /// How the element at `index` is computed, in one line.
@@ -56,6 +58,7 @@ impl<T: Real> Operation<'_, T> {
             ("softmax" | "log_softmax", None) => self.softmax(first, index),
             ("layer_norm" | "rms_norm", _) => self.norm(first, index),
             ("embedding", None) => self.row(first, index),
+            ("attention", _) => self.attention(index),
             ("reshape", None) => {
                 let from = unflat(flat(index, self.output.shape()), first.shape());
                 Some((format!("x{}", bracketed(&from)), first.at(&from).to_f64()))
@@ -199,6 +202,58 @@ impl<T: Real> Operation<'_, T> {
         Some((format!("w[{row}, {column}]"), table.at(&[row, *column]).to_f64()))
     }
 
+    /// A row of `softmax(q kᵀ / √d)` by a column of `v`, over the keys up to the query or over all keys,
+    /// whichever is the result. Heads of keys may be shared; `q`, `k` and `v` may be parts of one input, whose
+    /// last axis they divide. Attention with other scores is not explained.
+    fn attention(&self, index: &[usize]) -> Option<Evaluated> {
+        let y = self.output.at(index).to_f64();
+        let shape = self.output.shape();
+        let (&[row, column], lead) = index.split_last_chunk().map(|(l, r)| (r, l))?;
+        let (rows, width) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);
+        // An element of the query, a key or a value at a position.
+        let at = |part: usize, position: usize, c: usize| -> Option<f64> {
+            let x = self.inputs.get(if self.inputs.len() == 1 { 0 } else { part })?;
+            let place = match (self.inputs.len(), lead, x.rank()) {
+                (1, &[batch, head], 3) => {
+                    vec![batch, position, (part * shape[1] + head) * width + c]
+                }
+                (3, _, rank) if rank == shape.rank() => {
+                    let shared = |(axis, &i): (usize, &usize)| i * x.shape()[axis] / shape[axis];
+                    let lead = lead.iter().enumerate().map(shared);
+                    lead.chain([position, c]).collect()
+                }
+                _ => return None,
+            };
+            let fits = place.iter().zip(x.shape().iter()).all(|(i, n)| i < n);
+            fits.then(|| x.at(&place).to_f64())
+        };
+        let k = self.inputs.get(1);
+        let keys = k.map_or(rows, |k| k.shape()[k.rank().saturating_sub(2)]);
+        let dims = k.map_or(width, |k| k.shape()[k.rank() - 1]);
+        if keys * dims > MOST_PRODUCTS {
+            return None;
+        }
+        let score = |j: usize| -> Option<f64> {
+            let products = (0..dims).map(|c| Some(at(0, row, c)? * at(1, j, c)?));
+            Some(products.sum::<Option<f64>>()? / (dims as f64).sqrt())
+        };
+        let scores: Vec<f64> = (0..keys).map(score).collect::<Option<_>>()?;
+        let mixed = |seen: usize| {
+            let scores = &scores[..seen];
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+            let weights = scores.iter().enumerate().map(|(j, s)| (j, (s - max).exp() / sum));
+            dot(weights.map(|(j, p)| Some((p, at(2, j, column)?))), seen)
+        };
+        let up_to_query =
+            (row + 1 + keys).checked_sub(rows).filter(|seen| (1..keys).contains(seen));
+        let candidates = [up_to_query, Some(keys)].into_iter().flatten();
+        candidates
+            .filter_map(mixed)
+            .find(|(_, x)| (x - y).abs() <= 1e-3 * y.abs().max(1e-3))
+            .map(|(text, x)| (format!("p v = {text}"), x))
+    }
+
     fn row_of(&self, x: &Tensor<T>, index: &[usize]) -> Option<Vec<f64>> {
         let (_, before) = index.split_last()?;
         if x.shape() != self.output.shape() {
@@ -209,18 +264,20 @@ impl<T: Real> Operation<'_, T> {
     }
 }
 
-/// The elements that are explained: the first one, the last one, the largest, and some between.
+/// The elements that are explained: the first one, the last one, and some between.
 pub(super) fn chosen<T: Real>(x: &Tensor<T>, most: usize) -> Vec<Vec<usize>> {
-    let n = x.numel();
-    if n == 0 {
-        return Vec::new();
-    }
-    let mut places: BTreeSet<usize> = (0..most.saturating_sub(1)).map(|i| i * n / most).collect();
-    places.insert(n - 1);
+    chosen_places(x.numel(), most).into_iter().map(|i| unflat(i, x.shape())).collect()
+}
+
+/// The places in the flat tensor of `n` elements of those that are explained.
+pub(super) fn chosen_places(n: usize, most: usize) -> Vec<usize> {
     if n <= most {
-        places = (0..n).collect();
+        return (0..n).collect();
     }
-    places.into_iter().map(|i| unflat(i, x.shape())).collect()
+    // In equal parts of the tensor, at places that differ: the first of each would often be in the first column.
+    let part = n / most;
+    let place = |i: usize| i * part + i.wrapping_mul(0x9e37_79b1) % part;
+    (0..most - 1).map(place).chain([n - 1]).collect()
 }
 
 /// `[0, 3]`, or nothing for a scalar.
@@ -254,13 +311,16 @@ fn factor(x: f64) -> String {
 }
 
 /// The first terms, and how many there are.
-fn listed(terms: &[f64], separator: &str) -> String {
+pub(super) fn listed(terms: &[f64], separator: &str) -> String {
     let shown: Vec<String> = terms.iter().take(TERMS).map(|x| factor(*x)).collect();
     let text = shown.join(separator);
     if terms.len() > TERMS { format!("{text}{separator}… ({} terms)", terms.len()) } else { text }
 }
 
-fn dot(products: impl Iterator<Item = Option<(f64, f64)>>, n: usize) -> Option<Evaluated> {
+pub(super) fn dot(
+    products: impl Iterator<Item = Option<(f64, f64)>>,
+    n: usize,
+) -> Option<Evaluated> {
     let (mut shown, mut sum) = (Vec::new(), 0.0);
     for product in products {
         let (a, b) = product?;
@@ -394,9 +454,51 @@ mod tests {
     }
 
     #[test]
+    fn attention_is_weights_by_values() {
+        let mut rng = retrograd_tensor::random::Rng::new(2);
+        let q = Tensor::<f64>::randn([1, 4, 3, 2], &mut rng);
+        let [k, v] = [0, 1].map(|_| Tensor::<f64>::randn([1, 2, 3, 2], &mut rng));
+        // Two heads of queries share one of keys.
+        let shared = |x: &Tensor<f64>| {
+            Tensor::from_fn([1, 4, 3, 2], |i| x.at(&[i[0], i[1] / 2, i[2], i[3]]))
+        };
+        let scores = q.matmul(&shared(&k).transpose(-1, -2)) / 2f64.sqrt();
+        let masked = Tensor::from_fn([1, 4, 3, 3], |i| {
+            if i[3] > i[2] { f64::NEG_INFINITY } else { scores.at(i) }
+        });
+        let (all, causal) = (scores.softmax(-1), masked.softmax(-1));
+        let mix = |p: &Tensor<f64>| p.matmul(&shared(&v));
+        let n = |x: &Tensor<f64>, i: [usize; 4]| number(x.at(&i));
+        let f = |x: &Tensor<f64>, i: [usize; 4]| factor(x.at(&i));
+        for (weights, keys) in [(&all, 3), (&causal, 2)] {
+            let y = mix(weights);
+            let index = [0, 3, 1, 1];
+            let terms: Vec<String> = (0..keys)
+                .map(|j| format!("{} · {}", n(weights, [0, 3, 1, j]), f(&v, [0, 1, j, 1])))
+                .collect();
+            let wanted = format!("y[0, 3, 1, 1] = p v = {} = {}", terms.join(" + "), n(&y, index));
+            assert_eq!(explain("attention", &[&q, &k, &v], &y, &index), wanted);
+        }
+        // Queries, keys and values in one input, whose heads are side by side.
+        let packed = Tensor::from_fn([1, 3, 24], |i| {
+            let (part, head, c) = (i[2] / 8, i[2] % 8 / 2, i[2] % 2);
+            [&q, &shared(&k), &shared(&v)][part].at(&[i[0], head, i[1], c])
+        });
+        let text = explain("attention", &[&packed], &mix(&causal), &[0, 3, 1, 1]);
+        assert_eq!(text, explain("attention", &[&q, &k, &v], &mix(&causal), &[0, 3, 1, 1]));
+        // Another scale.
+        let text =
+            explain("attention", &[&q, &k, &v], &mix(&(scores * 3.0).softmax(-1)), &[0, 3, 1, 1]);
+        assert!(!text.contains("p v"), "{text}");
+    }
+
+    #[test]
     fn every_element_of_a_small_tensor_is_chosen() {
         assert_eq!(chosen(&Tensor::<f32>::ones([2, 2]), 8).len(), 4);
         assert_eq!(chosen(&Tensor::<f32>::ones([]), 8), [Vec::<usize>::new()]);
+        assert_eq!(chosen_places(9, 8), [0, 1, 2, 3, 4, 5, 6, 8]);
+        let columns = chosen(&Tensor::<f32>::ones([64, 128]), 8).into_iter().map(|at| at[1]);
+        assert_eq!(columns.collect::<BTreeSet<usize>>().len(), 8);
         let some = chosen(&Tensor::<f32>::ones([100, 10]), 8);
         assert_eq!((some.len(), &some[0], some.last().unwrap()), (8, &vec![0, 0], &vec![99, 9]));
         assert!(chosen(&Tensor::<f32>::ones([0]), 8).is_empty());

@@ -3,8 +3,11 @@
 mod build;
 mod collect;
 mod data;
+mod differences;
 mod elements;
 mod names;
+mod products;
+mod symbols;
 mod text;
 mod values;
 
@@ -12,6 +15,7 @@ use crate::page::Page;
 use build::{Shown, Sources, build};
 use collect::Collected;
 use data::Data;
+use differences::Adjustable;
 use names::{Leaf, Names};
 use retrograd_autograd::observe::{Recorder, Recording};
 use retrograd_autograd::{Id, Var};
@@ -65,6 +69,9 @@ pub struct XRay {
     names: Names,
     roofline: Option<Roofline>,
     updates: BTreeMap<Id, f64>,
+    /// The elements of each parameter whose gradient is compared with a central difference.
+    checks: usize,
+    adjustable: BTreeMap<Id, Adjustable>,
 }
 
 impl XRay {
@@ -75,6 +82,8 @@ impl XRay {
             names: Names::default(),
             roofline: None,
             updates: BTreeMap::new(),
+            checks: 0,
+            adjustable: BTreeMap::new(),
         }
     }
 
@@ -195,7 +204,8 @@ impl XRay {
     /// Runs `f` three times: to fill caches and the memory pool, with times and memory, and with values.
     ///
     /// `f` should do the same each time. If it does not (it takes other random numbers, say), times and memory
-    /// are those of the run with values, and the page says from which event on the runs differed.
+    /// are those of the run with values, and the page says from which event on the runs differed. With
+    /// [`XRay::checked`], `f` runs more often.
     pub fn record<R>(self, mut f: impl FnMut() -> R) -> RecordedStep {
         drop(f());
         let (result, clock) = self.recorder().record(&mut f);
@@ -209,7 +219,11 @@ impl XRay {
         drop(result);
         let collected =
             std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
-        self.step(clock, values, collected)
+        let (mut data, leaves) = self.data(&clock, &values, collected);
+        if self.checks > 0 {
+            self.check(&mut data, &leaves, &mut f);
+        }
+        RecordedStep { data: fitted(data), recording: clock }
     }
 
     /// A recorder that knows the leaves that have names.
@@ -232,7 +246,8 @@ impl XRay {
                 std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
             let mut xray = self.clone();
             xray.names.add_recorded(&recording);
-            let step = xray.step(recording.clone(), recording, collected);
+            let (data, _) = xray.data(&recording, &recording, collected);
+            let step = RecordedStep { data: fitted(data), recording };
             match step.write(&path) {
                 Ok(()) => eprintln!("{VARIABLE}: the first backward pass is in {}", path.display()),
                 Err(why) => eprintln!("{VARIABLE}: cannot write the page: {why}"),
@@ -240,16 +255,18 @@ impl XRay {
         })
     }
 
-    fn step(self, clock: Recording, values: Recording, collected: Collected) -> RecordedStep {
+    /// The data of the page, and its leaves, which are its first nodes.
+    fn data(&self, clock: &Recording, values: &Recording, collected: Collected) -> (Data, Vec<Id>) {
         let mut warnings = Vec::new();
-        let (mut shown, seen) = (Shown::of(&clock), Shown::of(&values));
+        let (mut shown, seen) = (Shown::of(clock), Shown::of(values));
         if let Some(event) = shown.difference(&seen) {
             warnings.push(format!(
                 "undisturbed times, because the recorded code did something else in each run, from event {} on",
                 event + 1
             ));
-            shown = Shown::of(&values);
+            shown = Shown::of(values);
         }
+        let leaves = shown.leaves.clone();
         let data = build(Sources {
             title: &self.title,
             names: &self.names,
@@ -260,7 +277,7 @@ impl XRay {
             updates: &self.updates,
             warnings,
         });
-        RecordedStep { data: fitted(data), recording: clock }
+        (data, leaves)
     }
 }
 

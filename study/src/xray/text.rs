@@ -2,6 +2,7 @@
 
 use super::RecordedStep;
 use super::data::{Data, EventRow, Node};
+use super::differences;
 use retrograd_autograd::observe::What;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -120,8 +121,9 @@ impl RecordedStep {
     }
 
     /// What is wrong with the step, a finding in a line: where the first value that is not finite began, parameters
-    /// without a gradient and where their way to the result is cut, and updates of more than a tenth of the
-    /// norm of a parameter. Empty if nothing was found.
+    /// without a gradient and where their way to the result is cut, updates of more than a tenth of the norm of a
+    /// parameter, and, with [`XRay::checked`](crate::XRay::checked), gradients that are not the central difference
+    /// of the loss. Empty if nothing was found.
     ///
     /// ```
     /// use retrograd_autograd::Var;
@@ -174,6 +176,7 @@ impl RecordedStep {
                 ));
             }
         }
+        findings.extend(differences::findings(data));
         findings
     }
 

@@ -215,6 +215,7 @@ impl Browser {
                 "Enter" => 13,
                 "Tab" => 9,
                 "Escape" => 27,
+                " " => 32,
                 _ => 0,
             };
             let params =
@@ -240,6 +241,11 @@ impl Browser {
 
     /// The left, top, width and height of an element in the window.
     pub fn place(&mut self, selector: &str) -> [f64; 4] {
+        // Charts are drawn before the next frame, and move what is below them.
+        self.evaluate(
+            "(async () => { for (let i = 0; i < 3; i++) \
+             await new Promise(done => { requestAnimationFrame(done); setTimeout(done, 60); }); })()",
+        );
         let rect = self.evaluate(&format!(
             "(e => {{ e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
              return [r.left, r.top, r.width, r.height]; }})(document.querySelector({selector:?}))"
@@ -257,9 +263,25 @@ impl Browser {
         self.call("DOM.setFileInputFiles", params);
     }
 
+    /// Drags a file from another program to an element, and drops it there.
+    pub fn drop_file(&mut self, selector: &str, path: &Path) {
+        let [left, top, width, height] = self.place(selector);
+        let data = json!({ "items": [], "files": [path], "dragOperationsMask": 1 });
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let (x, y) = (left + width / 2.0, top + height / 2.0);
+            let params = json!({ "type": kind, "x": x, "y": y, "data": data });
+            self.call("Input.dispatchDragEvent", params);
+        }
+    }
+
     /// Writes a picture of the window, if `RETROGRAD_SCREENSHOTS` is set.
     pub fn screenshot(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("RETROGRAD_SCREENSHOTS") else { return };
+        // What stays at an edge of the window would be in the middle of the picture.
+        self.evaluate(
+            "for (const e of document.querySelectorAll('*')) \
+             if (getComputedStyle(e).position === 'sticky') e.style.position = 'static'",
+        );
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let picture = self.call("Page.captureScreenshot", params);
         let picture = base64(picture["data"].as_str().expect("a picture"));
@@ -332,6 +354,48 @@ fn base64(text: &str) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// A file that is removed with its folder.
+pub struct File(pub tempfile::TempDir, pub PathBuf);
+
+/// A page in a file of its own.
+pub fn written(name: &str, html: &str) -> File {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(format!("{name}.html"));
+    fs::write(&path, html).expect("a file");
+    File(folder, path)
+}
+
+/// The texts that have a contrast of less than 4.5 to 1 to the background behind them (WCAG 2.2), as they are
+/// drawn. Texts of pictures are not among them.
+pub fn low_contrasts(browser: &mut Browser) -> Vec<String> {
+    const SCRIPT: &str = "(() => {
+        const numbers = color => (color.match(/[\\d.]+/g) ?? []).map(Number);
+        const luminance = c => c.slice(0, 3).map(x => x / 255).map(x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4)
+            .reduce((sum, x, i) => sum + x * [.2126, .7152, .0722][i], 0);
+        const isOpaque = c => c.length === 3 || c[3] === 1;
+        function behind(e) {
+            for (; e; e = e.parentElement) {
+                const c = numbers(getComputedStyle(e).backgroundColor);
+                if (isOpaque(c)) return c;
+            }
+            return [255, 255, 255];
+        }
+        const found = new Map(), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        let texts = 0;
+        for (let node; (node = walker.nextNode());) {
+            const e = node.parentElement;
+            if (!node.data.trim() || e.closest('svg, script, style, noscript') || !e.checkVisibility()) continue;
+            texts++;
+            const text = numbers(getComputedStyle(e).color), [a, b] = [text, behind(e)].map(luminance);
+            const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+            if (!(ratio >= 4.5)) found.set(`${ratio.toFixed(2)} to 1: ${text} on ${behind(e)}`, node.data.trim().slice(0, 40));
+        }
+        if (texts < 20) found.set('there are only few texts', String(texts));
+        return [...found].map(([why, text]) => `${why}, as in “${text}”`);
+    })()";
+    serde_json::from_value(browser.evaluate(SCRIPT)).expect("a list of texts")
 }
 
 /// Opens a page in all views, and lets it test itself; its console must stay empty.

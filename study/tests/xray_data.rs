@@ -1,0 +1,117 @@
+//! What is on the page of a step is what the step computed.
+
+use retrograd_autograd::{Gradients, Var};
+use retrograd_study::{RecordedStep, XRay};
+use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Rng;
+use serde_json::Value;
+use std::cell::RefCell;
+
+fn data(step: &RecordedStep) -> Value {
+    serde_json::from_str(&step.json()).unwrap()
+}
+
+/// A number, which JSON has only if it is finite.
+fn number(x: &Value) -> f64 {
+    x.as_f64().unwrap_or_else(|| x.as_str().unwrap().parse().unwrap())
+}
+
+fn list(x: &Value) -> &[Value] {
+    x.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A recorded step, with what it computed.
+struct Network {
+    step: RecordedStep,
+    gradients: Gradients<f32>,
+    leaves: Vec<(&'static str, Var<f32>)>,
+    loss: f64,
+}
+
+/// A step of a network in which results are used several times.
+fn network() -> Network {
+    let mut rng = Rng::new(5);
+    let [w, v] = [[6, 4], [6, 6]].map(|shape| Var::leaf(Tensor::<f32>::randn(shape, &mut rng)));
+    let b = Var::leaf(Tensor::<f32>::randn([6], &mut rng));
+    let x = Var::constant(Tensor::randn([5, 4], &mut rng));
+    let last = RefCell::new(None);
+    let step = XRay::new("").leaf("w", &w).leaf("v", &v).leaf("b", &b).record(|| {
+        let h = x.linear(&w, Some(&b)).tanh();
+        let y = &(&h.linear(&v, Some(&b)).sigmoid() * &h) + &h;
+        let loss = y.square().mean(..);
+        last.replace(Some((loss.item(), loss.backward())));
+    });
+    let (loss, gradients) = last.into_inner().unwrap();
+    Network { step, gradients, leaves: vec![("w", w), ("v", v), ("b", b)], loss: loss.into() }
+}
+
+#[test]
+fn gradients_on_the_page_are_those_of_the_step() {
+    let Network { step, gradients, leaves, loss } = network();
+    let data = data(&step);
+    assert_eq!(number(&data["made"]["loss"]), loss);
+    let nodes = list(&data["nodes"]);
+    for (name, leaf) in leaves {
+        let n = nodes.iter().position(|node| node["name"] == name).unwrap();
+        let arrivals: Vec<&Value> = list(&data["events"])
+            .iter()
+            .filter(|e| e["to"] == n && ["moved", "added"].contains(&e["what"].as_str().unwrap()))
+            .collect();
+        let wanted = gradients.get(&leaf).unwrap();
+        let last = &data["values"][arrivals.last().unwrap()["value"].as_u64().unwrap() as usize];
+        let shown: Vec<f32> = list(&last["full"]).iter().map(|x| number(x) as f32).collect();
+        assert_eq!(shown, wanted.to_vec(), "{name}");
+        assert!((number(&last["norm"]) - f64::from(wanted.norm(..).item())).abs() < 1e-5);
+        // The parts of the explained elements sum to their gradients.
+        let elements = list(&nodes[n]["elements"]);
+        assert_eq!(elements.len(), wanted.numel().min(8), "{name}");
+        for element in elements {
+            let index: Vec<usize> =
+                serde_json::from_str(element["index"].as_str().unwrap()).unwrap();
+            let parts = list(&element["parts"]);
+            assert_eq!(parts.len(), arrivals.len());
+            let sum: f64 = parts.iter().map(|part| number(&part[1])).sum();
+            let wanted = f64::from(wanted.at(&index));
+            assert!((sum - wanted).abs() <= 1e-6 * wanted.abs().max(1.0), "{name}{index:?}");
+        }
+    }
+    assert_eq!(list(&data["events"]).iter().filter(|e| e["what"] == "added").count(), 3);
+}
+
+#[test]
+fn events_are_in_the_order_of_the_engine() {
+    let step = network().step;
+    let data = data(&step);
+    let events = list(&data["events"]);
+    let of = |what: &str| -> Vec<u64> {
+        events.iter().filter(|e| e["what"] == what).map(|e| e["node"].as_u64().unwrap()).collect()
+    };
+    let (forward, rules, ends) = (of("forward"), of("rule"), of("end"));
+    assert!(forward.is_sorted() && rules.iter().rev().is_sorted());
+    assert_eq!((&rules, rules.len()), (&ends, forward.len()));
+    // A rule runs after all gradients of its result have arrived.
+    for (i, e) in events.iter().enumerate().filter(|(_, e)| e["what"] == "rule") {
+        assert!(events[i..].iter().all(|later| later["to"] != e["node"]), "{e}");
+    }
+    let peak = events.iter().map(|e| e["live"].as_u64().unwrap()).max().unwrap();
+    assert_eq!(peak as usize, step.recording().peak());
+}
+
+/// For b = a² and y = b + b a at 3, the gradient is 2 a + 3 a² = 33. By recursion, the rule of b runs for each
+/// gradient that arrives: with 1, and then with the sum of 1 and 3. So a receives 6, 24, and 9 from the product.
+#[test]
+fn the_lesson_shows_what_recursion_computes() {
+    let a = Var::leaf(Tensor::scalar(3.0f64));
+    let step = XRay::new("").leaf("a", &a).record(|| {
+        let b = a.square();
+        (&b + &(&b * &a)).backward()
+    });
+    let lesson = &data(&step)["lesson"];
+    let row = &lesson["rows"][0];
+    assert_eq!((number(&row["right"]), number(&row["wrong"])), (33.0, 6.0 + 24.0 + 9.0));
+    assert_eq!(row["equal"], false);
+    assert_eq!((lesson["visits"].as_u64(), lesson["naive_visits"].as_u64()), (Some(3), Some(4)));
+    // A step with a NaN has no right gradients.
+    let step = XRay::new("").leaf("a", &a).record(|| (&a * -1.0).ln().backward());
+    assert!(data(&step)["lesson"].is_null());
+}
