@@ -3,7 +3,7 @@
 use crate::cli::Args;
 use crate::files;
 use crate::folder::Folder;
-use crate::log::Line;
+use crate::log::{Line, Step};
 use crate::looks::{self, Looks, Start};
 use crate::output::{note, say};
 use crate::page::restored;
@@ -81,6 +81,22 @@ fn run(path: &Path, notes: &mut Vec<String>) -> std::result::Result<RunPage, Str
     }
     if damaged > 0 {
         notes.push(format!("{name}: {damaged} damaged lines of log.jsonl are left out."));
+    }
+    let mut last = 0;
+    let before = log.len();
+    log.retain(|line| match line {
+        Line::Step(Step { step, .. }) => {
+            let is_next = *step > last;
+            last = last.max(*step);
+            is_next
+        }
+        _ => true,
+    });
+    if log.len() < before {
+        let count = before - log.len();
+        notes.push(format!(
+            "{name}: {count} lines of log.jsonl are left out, whose steps are there already."
+        ));
     }
     let (mut lines, damaged) = Looks::read(&folder, u64::MAX).unwrap_or_else(|e| {
         notes.push(format!("{name}: its looks.jsonl cannot be read: {e}."));

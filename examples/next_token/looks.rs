@@ -18,6 +18,7 @@ pub enum Line {
     Start(Start),
     Look(RunLook),
     Event(Event),
+    Memory(Memory),
 }
 
 /// A start of the program: what the page says about the run and the machine. Older and later versions may have
@@ -53,12 +54,21 @@ pub struct Event {
     pub text: String,
 }
 
+/// Bytes of the tensors of rank 0 after a step, and the most since its process started.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Memory {
+    pub step: u64,
+    pub live: usize,
+    pub peak: usize,
+}
+
 impl Line {
     fn step(&self) -> u64 {
         match self {
             Line::Start(start) => start.step,
             Line::Look(look) => look.step,
             Line::Event(event) => event.step,
+            Line::Memory(memory) => memory.step,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::Args;
 use crate::folder::Folder;
 use crate::log::{Line, Step};
-use crate::looks::{self, Event, Looks, Start};
+use crate::looks::{self, Event, Looks, Memory, Start};
 use crate::output::note;
 use crate::plots::sentence_tokens;
 use crate::progress::duration;
@@ -14,13 +14,17 @@ use crate::samples::prompts;
 use crate::stop::Stop;
 use crate::text::Text;
 use crate::watch::{Norms, Parts};
+use retrograd::autograd::observe::{Operation, Recorder, Seen};
 use retrograd::machine::Peak;
 use retrograd::nn::Sampler;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
 use retrograd::study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep};
+use retrograd::tensor::storage::{PoolStats, pool_stats};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most looks of a run: of more evaluations, only some have one.
@@ -138,6 +142,9 @@ impl RunRecord {
     pub fn evaluated(&mut self, run: &Run, folder: &Folder, norms: Option<Norms>) {
         let start = Instant::now();
         if let Some(norms) = norms {
+            let PoolStats { live, peak, .. } = pool_stats();
+            self.page.memory(run.step, live, peak);
+            self.append(folder, &looks::Line::Memory(Memory { step: run.step, live, peak }));
             let Norms { grad_norms, updates } = norms;
             let look = RunLook {
                 step: run.step,
@@ -145,6 +152,7 @@ impl RunRecord {
                 heads: self.heads(run),
                 grad_norms,
                 updates,
+                scales: scales(&run.model, &self.sentence),
             };
             let line = looks::Line::Look(look);
             self.append(folder, &line);
@@ -304,6 +312,33 @@ fn maps(run: &Run, sentence: &Tensor<i64>) -> Vec<Tensor> {
     maps
 }
 
+/// For each layer, the root of the mean square of its output for the sentence, where it is finite.
+fn scales(model: &Gpt, sentence: &Tensor<i64>) -> Vec<Option<f64>> {
+    let seen = Arc::new(Mutex::new(BTreeMap::new()));
+    let squares = seen.clone();
+    let recorder = Recorder::new().watching(move |event| {
+        if let Seen::Computed { operation, results, .. } = event
+            && let Some(value) = results.first().and_then(|x| x.downcast_ref::<Tensor>())
+        {
+            let mean = f64::from(value.square().mean(..).item());
+            squares.lock().unwrap_or_else(PoisonError::into_inner).insert(*operation, mean);
+        }
+    });
+    let forward = || no_grad(|| model.forward(sentence, &mut Pass::eval()));
+    let (_, recording) = recorder.record(forward);
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_layer = |layer: usize| {
+        let block = format!("transformer.h.{layer}");
+        let is_inside = |op: &Operation| {
+            let path = op.module.as_ref().and_then(|module| module.path.strip_prefix(&block));
+            path.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let last = recording.operations.iter().rposition(is_inside)?;
+        seen.get(&last).map(|mean| mean.sqrt()).filter(|x| x.is_finite())
+    };
+    (0..model.config().layers).map(of_layer).collect()
+}
+
 /// The processes of a run and their threads, in words.
 fn processes(run: &Run) -> String {
     let number =
@@ -447,14 +482,25 @@ pub fn restored(title: &str, looks: &[looks::Line], log: &[Line]) -> RunPage {
         }
     }
     starts.reverse();
+    let memory = looks.iter().filter_map(|line| match line {
+        looks::Line::Memory(memory) => Some(*memory),
+        _ => None,
+    });
+    let mut memory = memory.peekable();
     for line in log {
         if let Line::Step(step) = line {
+            while let Some(Memory { step, live, peak }) = memory.next_if(|m| m.step < step.step) {
+                page.memory(step, live, peak);
+            }
             // The machine may have been another one each time.
             while let Some(start) = starts.pop_if(|start| start.step < step.step) {
                 start.peak.into_iter().for_each(|peak| page.peak(peak));
             }
         }
         add(&mut page, line);
+    }
+    for Memory { step, live, peak } in memory {
+        page.memory(step, live, peak);
     }
     for start in starts.into_iter().rev() {
         start.peak.into_iter().for_each(|peak| page.peak(peak));
@@ -464,6 +510,7 @@ pub fn restored(title: &str, looks: &[looks::Line], log: &[Line]) -> RunPage {
             looks::Line::Start(_) => {}
             looks::Line::Look(look) => page.look(look.clone()),
             looks::Line::Event(event) => page.event(event.step, &event.kind, &event.text),
+            looks::Line::Memory(_) => {}
         }
     }
     page
@@ -494,5 +541,44 @@ fn add(page: &mut RunPage, line: &Line) {
             }
             page.fact("all held-out text", &text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_of_the_last_layer_is_that_of_the_input_of_the_last_norm() {
+        let config = GptConfig {
+            vocab: 7,
+            context: 4,
+            layers: 11,
+            heads: 2,
+            width: 8,
+            ..GptConfig::default()
+        };
+        let model = Gpt::new(config, &mut Rng::new(1)).unwrap();
+        let tokens = Tensor::from([[1i64, 2, 3]]);
+        let found = scales(&model, &tokens);
+        assert_eq!(found.len(), 11);
+        // Layer 1 is another one than layer 10.
+        assert!(found.iter().all(|x| x.is_some()) && found[1] != found[10], "{found:?}");
+        let inputs = Arc::new(Mutex::new(BTreeMap::new()));
+        let seen = inputs.clone();
+        let recorder = Recorder::new().watching(move |event| {
+            if let Seen::Computed { operation, inputs, .. } = event
+                && let Some(x) = inputs[0].downcast_ref::<Tensor>()
+            {
+                seen.lock().unwrap().insert(*operation, x.clone());
+            }
+        });
+        let (_, recording) = recorder.record(|| model.forward(&tokens, &mut Pass::eval()));
+        let of_norm = |op: &Operation| {
+            op.module.as_ref().is_some_and(|module| module.path == "transformer.ln_f")
+        };
+        let norm = recording.operations.iter().position(of_norm).unwrap();
+        let x = f64::from(inputs.lock().unwrap()[&norm].square().mean(..).item()).sqrt();
+        assert!((found[10].unwrap() / x - 1.0).abs() < 1e-6, "{found:?}, not {x}");
     }
 }

@@ -311,7 +311,7 @@ const kit = (() => {
       const xs = zoom ?? limits(options.x, shown.map(one => one.x));
       const ys = limits(options.y, [...shown.flatMap(one => [one.y, one.low, one.high].map(l => l?.filter(inX(one)))), (options.levels ?? []).map(l => l.y)]);
       if (!xs || !ys) { place.replaceChildren(h("p", { class: "soft" }, options.empty ?? "There are no values to draw.")); return; }
-      const yTicks = (options.y?.log ? logTicks : ticks)(...ys, Math.max(2, Math.floor(height / 48)));
+      const yTicks = (options.y?.log ? logTicks : ticks)(...ys, Math.max(2, Math.floor(height / 42)));
       const left = Math.ceil(Math.max(...yTicks.map(t => textWidth(format(options.y)(t))))) + 12;
       const top = 22, bottom = 40, right = 14;
       const w = Math.max(40, width - left - right), hgt = height - top - bottom;
@@ -322,7 +322,7 @@ const kit = (() => {
       const xTicks = (options.x?.ticks ?? (options.x?.log ? logTicks : ticks))(...xs, Math.max(2, Math.floor(w / 90)));
       const clip = `clip${Math.random().toString(36).slice(2)}`;
       const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0",
-        "aria-label": `${options.y?.title ?? ""} over ${options.x?.title ?? ""}` },
+        "aria-label": `${options.y?.title ?? series[0]?.name} over ${options.x?.title ?? ""}` },
         s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: left - 5, y: top - 5, width: w + 10, height: hgt + 10 }))));
       for (const t of yTicks) svg.append(s("line", { class: "grid", x1: left, x2: left + w, y1: py(t), y2: py(t) }),
         s("text", { class: "soft", x: left - 6, y: py(t) + 4, "text-anchor": "end" }, format(options.y)(t)));
@@ -350,7 +350,7 @@ const kit = (() => {
         const y = level.y - 4 - last < 13 ? Math.min(level.y + 13, top + hgt - 2) : level.y - 4;
         if (y - last < 13) continue;
         last = y;
-        svg.append(s("text", { class: "soft", x: left + w - 4, y, "text-anchor": "end" }, level.name));
+        svg.append(s("text", { class: "soft level", x: left + w - 4, y, "text-anchor": "end" }, level.name));
       }
       for (const one of shown) {
         const ok = i => readable(options.x)(one.x[i]) && readable(options.y)(one.y[i]);

@@ -131,7 +131,8 @@ const run = (() => {
   function rates(data) {
     return kit.panel("rates", "Steps", [
       "Learning rate: that of the schedule. Gradient norm: √Σg² over all parameters, before clipping; above the dashed line gradients are scaled down to it. Time of a step: batch, forward, backward, update, without evaluations.",
-      "MFU, model FLOP utilisation: the floating-point operations that a step requires (matrix products only, forward once and backward twice that), divided by its time and by the peak of this machine, which was measured when the run started: independent multiply-adds in registers, on all threads of the run (Chowdhery et al. 2022).",
+      "MFU, model FLOP utilisation: the floating-point operations that a step requires (matrix products only, forward once and backward twice that), divided by its time and by the peak of this machine, which was measured when the run started: independent f32 multiply-adds in registers, on all threads of the run (Chowdhery et al. 2022). Products with fewer bits, such as bf16, may exceed it.",
+      "Memory: the bytes of all tensors of the process at each evaluation, and the most at once since the program started, which is during a step. Bytes in use that grow from evaluation to evaluation are tensors that something keeps.",
     ], body => {
       const { series } = data;
       if (!series.step.length) return body.append(h("p", { class: "soft" }, "No step has been taken yet."));
@@ -145,6 +146,7 @@ const run = (() => {
         }).element);
         const usual = series.step_seconds.mean.filter(x => x !== null).sort((a, b) => a - b)[series.step.length >> 1];
         const slow = usual > 0 ? cut(series.step_seconds.high ?? series.step_seconds.mean, 4 * usual) : null;
+        const memory = data.memory ?? { step: [] };
         const hasPeak = series.utilisation.mean.some(x => x !== null);
         return [
           chart("Learning rate", series.lr, { y: { min: 0, format: x => number(x, 3) } }, 0),
@@ -153,6 +155,10 @@ const run = (() => {
           chart("Time of a step", series.step_seconds, { y: { min: 0, max: slow?.most, format: x => kit.seconds(x) } }, 3),
           slow && cutNote("Steps took", slow, kit.seconds),
           hasPeak && chart("MFU", series.utilisation, { y: { min: 0, format: percent } }, 5),
+          memory.step.length > 0 && h("div", {}, h("h3", {}, "Memory of tensors"), kit.lineChart({
+            ...shared(), height: 190, y: { min: 0, format: kit.bytes },
+            series: [["in use", "live", 4], ["peak", "peak", 0]].map(([name, key, color]) => ({ name, x: axis().of(memory, data), y: memory[key], color: `var(--c${color})`, width: 1.6, points: memory.step.length <= 60 })),
+          }).element),
         ].filter(Boolean);
       };
       place.append(...draw());
@@ -163,10 +169,10 @@ const run = (() => {
     });
   }
 
-  // Rows over the looks, as colours. value(row, look) in the units of low and high.
+  // Rows over looks, as colours. value(row, index of a look) in the units of low and high.
   // groups [[name, rows]] are labels of several rows each, for many rows.
-  function overTime(data, names, value, { ramp, low, high, text, name, groups }) {
-    const looks = data.looks.at, tall = groups ? Math.max(4, Math.ceil(16 / Math.max(1, ...groups.map(g => g[1])))) : 17;
+  function overTime(looks, names, value, { ramp, low, high, text, name, groups }) {
+    const tall = groups ? Math.max(4, Math.ceil(16 / Math.max(1, ...groups.map(g => g[1])))) : 17;
     const map = kit.heatMap({
       rows: names.length, columns: looks.length, height: tall, size: 9999, stretch: true, ramp, low, high, name,
       value, label: (i, j) => `${names[i]}, step ${count(looks[j].step)}: ${text(i, j)}`,
@@ -181,18 +187,25 @@ const run = (() => {
   function layers(data) {
     return kit.panel("layers", "Layers", [
       "One row for each part of the model, one column for each evaluation. Update to weight: the norm of the change of the weights by that step, divided by their norm. About 10⁻³ is usual with AdamW when a run learns well (pale on light pages, dark on dark ones); much less means that the part hardly moves, much more that it forgets what it knew. Muon moves matrices more, by 10⁻² and above at the peak of its schedule. Gradient norm: that of the part, before clipping.",
-      "A column without colours: no step was observed, as before the first one. Click on a cell to see the model at that step below.",
+      "Output scale: the root of the mean square of what each layer passes on to the next one (of the residual stream), for the sentence below. It usually grows from layer to layer. A jump in time, or a layer far above the one before it, is where numbers become too large.",
+      "Click on a cell to see the model at that step below.",
     ], body => {
-      const looks = data.looks.at, parts = data.looks.parts;
-      if (!parts.length || !looks.some(look => look.updates.length)) return body.append(h("p", { class: "soft" }, "No step has been observed yet."));
+      // No step was observed before the first one.
+      const parts = data.looks.parts, looks = data.looks.at.filter(look => look.updates.length);
+      const scaled = data.looks.at.filter(look => look.scales?.length), scales = scaled.flatMap(look => look.scales).filter(x => x !== null);
+      if (!parts.length || !looks.length) return body.append(h("p", { class: "soft" }, "No step has been observed yet."));
       const log = (list, i) => list[i] > 0 ? Math.log10(list[i]) : null;
       const norms = looks.flatMap(look => look.grad_norms.map((_, i) => log(look.grad_norms, i))).filter(x => x !== null);
       const low = Math.min(...norms), high = Math.max(...norms, low + 1e-3);
       body.append(h("div", { class: "columns" },
         h("div", {}, h("h3", {}, "Update to weight"), legend("diverging", "10⁻⁵", "band at 10⁻³", "10⁻¹"),
-          overTime(data, parts, (i, j) => log(looks[j].updates, i), { ramp: "diverging", low: -5, high: -1, name: "update to weight ratio of each part over time", text: (i, j) => number(looks[j].updates[i] ?? null, 3) })),
+          overTime(looks, parts, (i, j) => log(looks[j].updates, i), { ramp: "diverging", low: -5, high: -1, name: "update to weight ratio of each part over time", text: (i, j) => number(looks[j].updates[i] ?? null, 3) })),
         h("div", {}, h("h3", {}, "Gradient norm"), legend("sequential", number(10 ** low, 2), null, number(10 ** high, 2)),
-          overTime(data, parts, (i, j) => log(looks[j].grad_norms, i), { ramp: "sequential", low, high, name: "gradient norm of each part over time", text: (i, j) => number(looks[j].grad_norms[i] ?? null, 3) }))));
+          overTime(looks, parts, (i, j) => log(looks[j].grad_norms, i), { ramp: "sequential", low, high, name: "gradient norm of each part over time", text: (i, j) => number(looks[j].grad_norms[i] ?? null, 3) }))));
+      if (!scales.length) return;
+      const most = largest(scales), names = scaled[scaled.length - 1].scales.map((_, l) => `layer ${l + 1}`);
+      body.append(h("h3", {}, "Output scale"), legend("sequential", "0", null, number(most, 3)),
+        overTime(scaled, names, (i, j) => scaled[j].scales[i] ?? null, { ramp: "sequential", low: 0, high: most || 1, name: "root mean square of the output of each layer over time", text: (i, j) => number(scaled[j].scales[i] ?? null, 3) }));
     });
   }
 
@@ -202,13 +215,18 @@ const run = (() => {
   }
 
   function entropies(data) {
-    return kit.panel("entropy", "Attention entropy", [
-      "How widely each head spreads its attention within the sentence below: the entropy of the weights of a query, divided by the logarithm of the number of tokens it may attend to; the mean over queries. 0: every query attends to a single token. 1: it attends to all equally. A head that specialises goes down; a sudden fall of all heads to 0 is a sign of too high a learning rate.",
+    return kit.panel("entropy", "Attention over time", [
+      "Entropy: how widely each head spreads its attention within the sentence below: the entropy of the weights of a query, divided by the logarithm of the number of tokens it may attend to; the mean over queries. 0: every query attends to a single token. 1: it attends to all equally. A head that specialises goes down; a sudden fall of all heads to 0 is a sign of too high a learning rate.",
+      "Distance: how many tokens back each head looks, the mean of the distance by the weights, over queries. 0: every query attends to its own token. 1: to the previous one, if the entropy is 0 too. A head that goes up reads what is far away.",
     ], body => {
       const looks = data.looks.at, all = heads(data);
       if (!all.length || !looks.some(look => look.entropy.length)) return body.append(h("p", { class: "soft" }, "This model has no attention weights to show."));
-      body.append(legend("sequential", "0: one token", null, "1: all equally"),
-        overTime(data, all.map(head => head.name), (i, j) => looks[j].entropy[i] ?? null, { ramp: "sequential", low: 0, high: 1, name: "attention entropy of each head over time", groups: all.length > 24 ? data.looks.layers.map((n, l) => [`layer ${l + 1}`, n]) : undefined, text: (i, j) => number(looks[j].entropy[i] ?? null, 3) }));
+      const groups = all.length > 24 ? data.looks.layers.map((n, l) => [`layer ${l + 1}`, n]) : undefined, names = all.map(head => head.name);
+      const far = largest(looks.flatMap(look => look.distance ?? []));
+      const map = (key, high, name, what) => overTime(looks, names, (i, j) => looks[j][key]?.[i] ?? null, { ramp: "sequential", low: 0, high, name, groups, text: (i, j) => `${what(number(looks[j][key]?.[i] ?? null, 3))}` });
+      body.append(h("div", { class: "columns" },
+        h("div", {}, h("h3", {}, "Entropy"), legend("sequential", "0: one token", null, "1: all equally"), map("entropy", 1, "attention entropy of each head over time", x => x)),
+        far > -Infinity ? h("div", {}, h("h3", {}, "Distance"), legend("sequential", "0: the token itself", null, `${number(far, 3)} tokens back`), map("distance", far || 1, "attention distance of each head over time", x => `${x} tokens back`)) : null));
     });
   }
 
@@ -271,9 +289,10 @@ const run = (() => {
       const withWeights = i => { for (let k = i; k >= 0; k--) if (at[k].weights) return k; return at.findIndex(look => look.weights); };
       function build() {
         const chosen = all.map((head, i) => ({ ...head, i })).filter(head => few || head.layer === layer());
-        // One row of matrices, or two, where the window is wide enough.
-        const across = chosen.length > 6 ? Math.ceil(chosen.length / 2) : Math.max(chosen.length, 3);
-        const each = (Math.min(innerWidth, 1560) - 70) / across - 16;
+        // One row of matrices, or several of the same length.
+        const room = Math.min(innerWidth, 1560) - 70, fits = Math.max(1, Math.floor(room / 144));
+        const rows = Math.max(chosen.length > 6 ? 2 : 1, Math.ceil(chosen.length / fits));
+        const each = room / Math.max(Math.ceil(chosen.length / rows), 3) - 16;
         const size = Math.max(4, Math.min(10, Math.floor(each / Math.max(1, tokens.length))));
         drawnLayer = layer();
         drawnMaps = chosen.map(head => {
@@ -284,6 +303,7 @@ const run = (() => {
           return { head, map, caption, figure: h("figure", { style: { width: `max(${size * tokens.length}px, 8rem)` } }, caption, map.element) };
         });
         maps.replaceChildren(...drawnMaps.map(m => m.figure));
+        maps.style.maxWidth = rows > 1 ? `${Math.ceil(chosen.length / rows) * (Math.max(128, size * tokens.length) + 15)}px` : "";
       }
       function update() {
         const i = index(), look = at[i], k = withWeights(i);

@@ -48,7 +48,7 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
         .baselines(Baselines { uniform: 4.2, unigram: 3.3, bigram: 2.5 })
         .clip(1.0)
         .flops(3e9)
-        .looks_at(tokens.map(String::from).to_vec(), "Once </script>", parts, layers);
+        .looks_at(tokens.map(String::from).to_vec(), "Once </script>", parts, layers.clone());
     page.fact("text", "words");
     page.peak(1e11);
     page.event(0, "start", "The program started.");
@@ -68,6 +68,7 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
                 .map(|i| Some(1e-5 * 10f64.powf(f64::from(i) / 3.0)).filter(|_| i != 5))
                 .collect()
         },
+        scales: (0..layers.len()).map(|i| Some(1.0 + i as f64).filter(|_| i != 7)).collect(),
     };
     page.evaluation(0, 4.2);
     page.look(look(0));
@@ -86,6 +87,7 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
         if step % every == 0 {
             page.evaluation(step, loss - noise + 0.05);
             page.look(look(step));
+            page.memory(step, 2_200_000, 40_000_000 + step as usize);
         }
     }
     page
@@ -121,6 +123,8 @@ fn a_million_steps_fit_into_three_megabytes() {
         assert!(low[i] <= mean[i] && mean[i] <= high[i], "point {i}");
     }
     assert!((1000..=2000).contains(&numbers(&data["evaluations"]["step"]).len()));
+    let peak = numbers(&data["memory"]["peak"]);
+    assert!((1000..=2000).contains(&peak.len()) && peak.last() == Some(&41_000_000.0), "{peak:?}");
     let looks = data["looks"]["at"].as_array().unwrap();
     assert!((50..=200).contains(&looks.len()), "{} looks", looks.len());
     assert_eq!(
@@ -133,6 +137,50 @@ fn a_million_steps_fit_into_three_megabytes() {
     assert!(gaps.iter().max().unwrap() <= &(2 * gaps.iter().min().unwrap() + 250), "{gaps:?}");
     // What is left out is said.
     assert!(data["left_out"].as_array().unwrap().len() >= 2, "{}", data["left_out"]);
+}
+
+/// A process that writes the page again and again is killed at different moments.
+#[cfg(unix)]
+#[test]
+fn a_killed_writer_leaves_a_whole_page() {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+    const PATH: &str = "RETROGRAD_TEST_WRITES_PAGES";
+    if let Some(path) = std::env::var_os(PATH) {
+        let pages = [400, 40].map(|steps| run("killed", steps, 10, vec![6; 6]).page());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            pages.iter().for_each(|page| page.write(&path).unwrap());
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.html");
+    let mut lengths = Vec::new();
+    for round in 0..12 {
+        let _ = fs::remove_file(&path);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_killed_writer_leaves_a_whole_page"])
+            .env(PATH, &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while !path.exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no page was written");
+            assert!(child.try_wait().unwrap().is_none(), "the writer has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(3700 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let html = fs::read_to_string(&path).unwrap();
+        assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+        let step = data(&html)["step"].as_u64().unwrap();
+        assert!(step == 400 || step == 40, "{step}");
+        lengths.push(html.len());
+    }
+    assert!(lengths.iter().all(|&n| n > 100_000), "{lengths:?}");
 }
 
 #[test]

@@ -74,6 +74,9 @@ fn a_run_has_a_page() {
     for (i, look) in at.iter().enumerate() {
         assert_eq!(look["weights"].as_array().unwrap().len(), 4);
         assert!(numbers(&look["entropy"]).iter().all(|x| (0.0..=1.0001).contains(x)), "{look}");
+        assert!(numbers(&look["distance"]).iter().all(|x| (0.0..36.0).contains(x)), "{look}");
+        let scales = numbers(&look["scales"]);
+        assert!(scales.len() == 2 && scales.iter().all(|x| *x > 0.0), "{look}");
         assert!(!look["sample"].as_str().unwrap().is_empty());
         // Before the first step, no step was observed.
         let norms =
@@ -84,6 +87,15 @@ fn a_run_has_a_page() {
     let norm = numbers(&at[4]["grad_norms"]).iter().map(|g| g * g).sum::<f64>().sqrt();
     let logged = steps.clone().next_back().unwrap()["grad_norm"].as_f64().unwrap();
     assert!((norm / logged - 1.0).abs() < 1e-3, "{norm}, not {logged}");
+    // Of equal weights over i + 1 tokens, the mean distance is i / 2; the sentence has at most 32 tokens.
+    let far = numbers(&at[0]["distance"]);
+    assert!(far.iter().all(|x| (4.0..9.0).contains(x)), "{far:?}");
+    // Weights and moments, and at the peak the activations of a step.
+    assert_eq!(numbers(&page["memory"]["step"]), [0.0, 10.0, 20.0, 30.0, 40.0]);
+    let params = log.last().unwrap()["params"].as_f64().unwrap();
+    let (live, peak) = (numbers(&page["memory"]["live"]), numbers(&page["memory"]["peak"]));
+    assert!(live.iter().all(|x| *x >= 2.0 * 4.0 * params), "{live:?} of {params} parameters");
+    assert!(peak.is_sorted() && live[4] < peak[4], "{live:?}, {peak:?}");
     // A new model attends to everything equally.
     assert!(numbers(&at[0]["entropy"]).iter().all(|&x| x > 0.95));
     assert_ne!(at[0]["sample"], at[4]["sample"]);
@@ -126,6 +138,12 @@ fn a_killed_run_leaves_a_page_that_a_resumed_run_continues() {
     let killed = page(&place, "run");
     assert_eq!(killed["status"]["state"], "running");
     assert!(killed["written"].as_f64().unwrap() > 1.7e12);
+    // A run that has not ended can be compared, too.
+    place.run(&["--compare", "run", "whole", "--out", "both.html"]).ok();
+    let both = data(place.path("both.html"));
+    let states: Vec<&Value> =
+        both["runs"].as_array().unwrap().iter().map(|run| &run["status"]["state"]).collect();
+    assert_eq!(states, ["running", "finished"]);
     // What is left if it is killed while the page is written.
     place.write("run/.run.html.1.partial", "<!doctype html>");
     // A part of a line, and one of a version to come.
@@ -261,6 +279,15 @@ fn runs_are_compared() {
         assert_eq!(run["status"]["state"], "finished");
     }
     assert!(runs[0]["looks"]["at"][0]["sample"].is_string() && runs[2]["looks"]["at"] == json!([]));
+
+    // Two logs in one file.
+    let path = place.path("b/log.jsonl");
+    fs::write(&path, format!("{log}{log}")).unwrap();
+    let ended = place.run(&["--compare", "b", "--out", "one.html"]);
+    assert!(ended.err.contains("b: 20 lines of log.jsonl are left out"), "{ended:?}");
+    let one = data(place.path("one.html"));
+    let steps = numbers(&one["runs"][0]["series"]["step"]);
+    assert_eq!(steps, (1..=20).map(f64::from).collect::<Vec<_>>());
 
     place
         .run(&["--compare", "empty"])

@@ -55,7 +55,7 @@ impl<const N: usize> Point<N> {
 
     /// The step in the middle.
     pub fn step(&self) -> u64 {
-        self.first + (self.last - self.first) / 2
+        self.first.midpoint(self.last)
     }
 
     /// The time since the beginning of training, in seconds: the mean over the steps.

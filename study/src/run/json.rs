@@ -84,11 +84,13 @@ impl RunPage {
         let steps = self.steps.reduced(size.points);
         let smoothed = self.smoothed.reduced(size.points);
         let evaluations = self.evaluations.reduced(size.points);
+        let memory = self.memory.reduced(size.points);
+        let moments = memory.points();
         let points = steps.points();
         let held_out = evaluations.points();
         let (looks, mut left_out) = self.looks_json(size);
         if steps.is_reduced() {
-            let each = points[0].last - points[0].first + 1;
+            let each = points[0].last.abs_diff(points[0].first) + 1;
             let text = format!(
                 "Each point of a series stands for {each} steps: the line is their mean, and the band reaches \
                  from the least to the largest value."
@@ -137,6 +139,12 @@ impl RunPage {
                 "loss": column(&evaluations, 0),
                 "last": self.ends.map(|e| json!([e[0].0, e[0].1])),
                 "best": self.ends.map(|e| json!([e[1].0, e[1].1])),
+            },
+            "memory": {
+                "step": moments.iter().map(|p| p.step()).collect::<Vec<_>>(),
+                "seconds": list(moments.iter().map(|p| p.seconds())),
+                "live": list(moments.iter().map(|p| p.extremes(0).1)),
+                "peak": list(moments.iter().map(|p| p.extremes(1).1)),
             },
             "looks": looks,
             "events": events,
@@ -251,6 +259,8 @@ impl RunPage {
                 "step": look.step,
                 "sample": cut(&look.sample, SAMPLE),
                 "entropy": list(look.heads.iter().map(|head| head.entropy)),
+                "distance": look.heads.iter().map(|head| optional(&head.distance)).collect::<Vec<_>>(),
+                "scales": look.scales.iter().map(optional).collect::<Vec<_>>(),
                 "weights": weights,
                 "grad_norms": look.grad_norms.iter().map(optional).collect::<Vec<_>>(),
                 "updates": look.updates.iter().map(optional).collect::<Vec<_>>(),

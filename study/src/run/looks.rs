@@ -1,5 +1,6 @@
 //! What a model does at an evaluation: attention to a sentence, a sample, gradients and updates.
 
+use crate::base64::encode;
 use serde::{Deserialize, Serialize};
 
 /// The most characters of a sample on a page.
@@ -22,6 +23,9 @@ pub struct RunLook {
     /// For each part, the norm of its update by that of its weights before the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub updates: Vec<Option<f64>>,
+    /// For each layer, the root of the mean square of its output for the sentence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scales: Vec<Option<f64>>,
 }
 
 /// The attention weights of a head within a sentence.
@@ -31,6 +35,11 @@ pub struct HeadLook {
     /// logarithm of the number of tokens that it may attend to; the mean over queries. 0 if every query attends
     /// to one token, 1 if to all equally.
     pub entropy: f64,
+    /// How far back the weights reach: for each query but the first, the mean of the distance to the token that
+    /// is attended to, in tokens, by the weights; the mean over queries. 0 if every query attends to its own
+    /// token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
     /// The lower triangle row by row, a byte `round(255 √w)` for each weight, in base64.
     pub weights: String,
 }
@@ -49,6 +58,7 @@ impl HeadLook {
     /// assert_eq!(first.entropy, 0.0);
     /// let both = HeadLook::new(&[1.0, 0.0, 0.5, 0.5], 2);
     /// assert!((both.entropy - 1.0).abs() < 1e-6);
+    /// assert_eq!((first.distance, both.distance), (Some(1.0), Some(0.5)));
     /// ```
     #[track_caller]
     pub fn new(weights: &[f32], tokens: usize) -> HeadLook {
@@ -59,10 +69,13 @@ impl HeadLook {
         );
         let rows = || (0..tokens).map(|i| &weights[i * tokens..=i * tokens + i]);
         let bytes = rows().flatten().map(|&w| (255.0 * w.max(0.0).sqrt()).round().min(255.0) as u8);
-        let weights = base64(&bytes.collect::<Vec<u8>>());
-        let entropies = rows().skip(1).map(relative_entropy);
-        let entropy = entropies.sum::<f64>() / tokens.saturating_sub(1).max(1) as f64;
-        HeadLook { entropy: (entropy * 1e4).round() / 1e4, weights }
+        let weights = encode(&bytes.collect::<Vec<u8>>());
+        let mean = |of: fn(&[f32]) -> f64| {
+            let sum = rows().skip(1).map(of).sum::<f64>();
+            (sum / tokens.saturating_sub(1).max(1) as f64 * 1e4).round() / 1e4
+        };
+        let distance = Some(mean(distance)).filter(|x| x.is_finite());
+        HeadLook { entropy: mean(relative_entropy), distance, weights }
     }
 }
 
@@ -76,34 +89,16 @@ fn relative_entropy(weights: &[f32]) -> f64 {
     weights.iter().map(part).sum::<f64>() / (weights.len() as f64).ln()
 }
 
-/// Base64 with padding (RFC 4648).
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let value =
-            group.iter().fold(0u32, |v, &b| v << 8 | u32::from(b)) << (8 * (3 - group.len()));
-        for i in 0..4 {
-            let digit = DIGITS[(value >> (18 - 6 * i)) as usize & 63];
-            text.push(if i <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
+/// The mean distance of the keys to the query, which is the last one, by weights that are scaled to the sum 1.
+fn distance(weights: &[f32]) -> f64 {
+    let sum: f64 = weights.iter().map(|&w| f64::from(w)).sum();
+    let far = weights.iter().rev().enumerate().map(|(d, &w)| d as f64 * f64::from(w)).sum::<f64>();
+    if sum == 0.0 { 0.0 } else { far / sum }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_standard() {
-        let pairs =
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
-        for (bytes, text) in pairs {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xfb, 0xff]), "+/8=");
-    }
 
     #[test]
     fn entropies_are_relative_to_equal_weights() {
@@ -117,9 +112,15 @@ mod tests {
         assert!((HeadLook::new(&half, 7).entropy - 1.0).abs() < 1e-4);
         let own: Vec<f32> = (0..49).map(|k| f32::from(u8::from(k / 7 == k % 7))).collect();
         assert_eq!(HeadLook::new(&own, 7).entropy, 0.0);
+        assert_eq!(HeadLook::new(&own, 7).distance, Some(0.0));
+        // Of i + 1 equal weights the mean distance is i / 2; over i = 1 to 6 that is 1.75, also beside a sink.
+        assert_eq!(HeadLook::new(&equal(7), 7).distance, Some(1.75));
+        assert_eq!(HeadLook::new(&half, 7).distance, Some(1.75));
+        assert_eq!(HeadLook::new(&[f32::NAN; 4], 2).distance, None);
         // One token, none at all, and rows without weights.
         assert_eq!(HeadLook::new(&[1.0], 1).entropy, 0.0);
         assert_eq!(HeadLook::new(&[], 0).weights, "");
         assert_eq!(HeadLook::new(&[0.0; 9], 3).entropy, 0.0);
+        assert_eq!(HeadLook::new(&[0.0; 9], 3).distance, Some(0.0));
     }
 }

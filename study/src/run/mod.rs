@@ -110,6 +110,8 @@ pub struct RunPage {
     last: Option<RunStep>,
     seconds: f64,
     clipped: Envelope<1>,
+    /// Bytes in use and their peak.
+    memory: Envelope<2>,
     evaluations: Envelope<1>,
     /// The last evaluation, and the one with the lowest loss.
     ends: Option<[(u64, f64); 2]>,
@@ -283,6 +285,17 @@ impl RunPage {
         let now = (step, loss);
         let best = self.ends.map_or(now, |[_, best]| if loss < best.1 { now } else { best });
         self.ends = Some([now, best]);
+    }
+
+    /// Adds the bytes of tensors that are in use after a step, and the most that were in use at once so far.
+    ///
+    /// ```
+    /// let mut page = retrograd_study::RunPage::new("a run");
+    /// page.memory(100, 2_200_000, 48_000_000);
+    /// assert!(page.page().html().contains("48000000"));
+    /// ```
+    pub fn memory(&mut self, step: u64, live: usize, peak: usize) {
+        self.memory.push(step, self.seconds, [live as f64, peak as f64]);
     }
 
     /// Adds a look at the model. Looks are added in their order. When there are many, they are thinned evenly;

@@ -41,7 +41,8 @@ const TREND: &str = "With at least four evaluations after the first step: the he
 const COUNTS: &str = "The held-out loss is compared with the horizontal lines of the chart of the loss: the first \
     evaluation from which on it stays below the line.";
 const CLIPPED: &str = "Clipping counts as frequent if more than half of the steps in the last quarter of the run \
-    were clipped: the learning rate of those steps is then, in effect, lower than the one shown.";
+    were clipped. With SGD, the learning rate of those steps is in effect lower than the one shown. AdamW and Muon \
+    divide by the size of gradients: clipping all of them by much the same factor changes little there.";
 
 impl Curves<'_> {
     pub fn verdicts(&self) -> Vec<Verdict> {
