@@ -29,6 +29,7 @@ a page of such files.
 """
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -67,6 +68,19 @@ def positive(text):
     return value
 
 
+def seconds(text):
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time in seconds")
+    return value
+
+
+def fail(text):
+    """Ends with the exit code of errors."""
+    print(f"compare: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
 def arguments():
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("compare", description=__doc__, formatter_class=form)
@@ -79,9 +93,9 @@ def arguments():
     avx512 = "make PyTorch's MKL take its AVX-512 path on CPUs that are not Intel's; requires cc"
     parser.add_argument("--mkl-as-intel", action="store_true", help=avx512)
     parser.add_argument("--turns", type=positive, help="turns per case and program [5; 15 with --against]")
-    parser.add_argument("--seconds", type=float, default=0.2, help="seconds of a turn")
+    parser.add_argument("--seconds", type=seconds, default=0.2, help="seconds of a turn")
     wait = "seconds, all turns together, to wait for other processes to leave the cores alone"
-    parser.add_argument("--wait", type=float, default=60.0, help=wait)
+    parser.add_argument("--wait", type=seconds, default=60.0, help=wait)
     parser.add_argument("--against", metavar="COMMIT", help="compare the working tree with this commit")
     least = "the least difference that is called faster or slower, as a fraction [0.01]"
     parser.add_argument("--least", type=float, default=0.01, help=least)
@@ -207,6 +221,16 @@ def merge_limits(earlier, now):
     return now | {"gflops": max(earlier["gflops"], now["gflops"]), "memory": memory}
 
 
+def results_in(folder):
+    """The results of an earlier run."""
+    try:
+        return read(folder)
+    except FileNotFoundError:
+        fail(f"there are no results in {folder}")
+    except (OSError, ValueError) as error:
+        fail(f"the results in {folder} cannot be read: {error}")
+
+
 def here():
     """The commit of the working tree, or None where there is no repository."""
     try:
@@ -231,8 +255,9 @@ def main():
     wanted = args.only.split(",")
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]
-    if not chosen:
-        sys.exit(f"no group or case starts with {args.only}; --list lists all cases")
+    unknown = [start for start in wanted if not any(c.named(start, groups) for c in cases())]
+    if unknown:
+        fail(f"no group or case starts with {', '.join(unknown)}; --list lists all cases")
     if args.list:
         for case in chosen:
             print(f"{case.group:24} {case.name}")
@@ -242,11 +267,11 @@ def main():
         names = [c.name for c in chosen]
         sys.exit(pit(args, [c for i, c in enumerate(chosen) if c.name not in names[:i]]))
     if args.show:
-        print(report(read(args.out)))
+        print(report(results_in(args.out)))
         return
     unknown = set(args.programs.split(",")) - set(PROGRAMS)
     if unknown:
-        sys.exit(f"unknown programs: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
+        fail(f"unknown programs: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
     chosen_programs = {*args.programs.split(","), "ours"}
     programs = Programs(chosen_programs, args.threads, args.precision, args.mkl_as_intel)
     needed = {"ours", *(r.program for c in chosen for r in c.rivals)}
@@ -259,15 +284,15 @@ def main():
         os.sched_setaffinity(0, args.cores)
     watch, commit = Watch(args.wait), here()
     if not programs.get("ours"):
-        sys.exit("the driver of retrograd did not build or start")
+        fail("the driver of retrograd did not build or start")
     machine = conditions.machine(watch, programs.about["ours"], args.threads)
     earlier = args.add and (args.out / "results.json").exists()
-    results = read(args.out) if earlier else dict(about={}, rows=[])
+    results = results_in(args.out) if earlier else dict(about={}, rows=[])
     before = results["about"].get("ours")
     if before and before.get("precision", "f32") != args.precision:
-        sys.exit(f"{args.out} contains results with another precision")
+        fail(f"{args.out} contains results with another precision")
     if earlier and results.get("mkl_as_intel", False) != args.mkl_as_intel:
-        sys.exit(f"{args.out} contains results with the other setting of --mkl-as-intel")
+        fail(f"{args.out} contains results with the other setting of --mkl-as-intel")
     results["mkl_as_intel"] = args.mkl_as_intel
     limits = merge_limits(before, programs.about["ours"])
     order = {(c.group, c.name): i for i, c in enumerate(cases())}
@@ -296,7 +321,7 @@ def main():
         print("interrupted", file=sys.stderr)
     programs.end()
     if not results["rows"]:
-        sys.exit("no other library is available: see benches/peers/README.md")
+        fail("no other library is available: see benches/peers/README.md")
     print(report(results))
     print(f"\nwritten to {args.out}: results.json, results.csv, ratios.svg, roofline.svg")
     if commit:

@@ -13,6 +13,7 @@ host, user or folder.
 `seconds` is the median of the turns, `low` and `high` their quartiles.
 """
 
+import datetime
 import json
 import math
 import statistics
@@ -51,11 +52,17 @@ def append(path, records):
 
 
 def is_number(x):
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+    try:
+        return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+    except OverflowError:  # an integer that is no float
+        return False
 
 
 def is_date(x):
-    return isinstance(x, str) and len(x) == 20 and x[4:5] == "-" and x.endswith("Z")
+    try:
+        return isinstance(x, str) and len(x) == 20 and bool(datetime.datetime.strptime(x, "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        return False
 
 
 def fault(r):
@@ -102,7 +109,7 @@ def read(paths):
             try:
                 found = json.loads(line.decode())
                 why = fault(found)
-            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # also of bytes, and of integers with too many digits
                 why = "it is damaged or cut off"
             if why:
                 faults.append(f"{path.name}, line {number} is left out: {why}")
