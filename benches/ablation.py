@@ -13,7 +13,12 @@ import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
+import conditions  # noqa: E402
+from load import warn_if_busy  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "target/release/examples/next_token"
@@ -65,6 +70,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
+    print(f"{conditions.now()}, {conditions.cpu()}, {args.threads} threads, load average {conditions.load_average():.2f}\n")
+    warn_if_busy()
     print("| configuration | ms a step | steps | loss, mean | range |\n|---|---:|---:|---:|---|")
     every = set(PARTS)
     measure(args, "fast", every)

@@ -3,6 +3,10 @@
 
 #[path = "../study/tests/browser/mod.rs"]
 mod browser;
+#[path = "../benches/common/conditions.rs"]
+mod conditions;
+#[path = "../benches/common/load.rs"]
+mod load;
 
 use browser::{Browser, File, VIEWS, written};
 use retrograd::nn::XRay;
@@ -48,6 +52,8 @@ fn numbers(value: &Value) -> Vec<f64> {
 #[test]
 #[ignore = "a benchmark"]
 fn first_paint_and_scrubbing() {
+    println!("{}", conditions::sentence());
+    load::warn_if_busy();
     let Some(mut browser) = Browser::start() else { return };
     let config =
         GptConfig { layers: 12, heads: 12, width: 768, context: 64, ..GptConfig::default() };

@@ -35,6 +35,14 @@ def cpu_model(text):
     return "unknown CPU"
 
 
+def cpu():
+    """The name of the CPU of this machine."""
+    try:
+        return cpu_model(Path("/proc/cpuinfo").read_text())
+    except OSError:
+        return cpu_model("")
+
+
 def governor(cores, cpus=CPUS):
     """The frequency governors of the cores, or None if they are not readable, as on virtual machines."""
     found = {first_line(cpus / f"cpu{core}" / "cpufreq" / "scaling_governor") for core in cores}
@@ -52,12 +60,8 @@ def turbo(cpus=CPUS):
 
 def machine(watch, about, threads):
     """What a record says of the machine; `about` is the answer of retrograd's driver."""
-    try:
-        info = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        info = ""
     return dict(
-        cpu=cpu_model(info),
+        cpu=cpu(),
         cores=len(watch.cores),
         threads=threads,
         level=about.get("level"),
@@ -73,6 +77,10 @@ def load_average():
     return round(os.getloadavg()[0], 2)
 
 
+def many(n, name):
+    return f"{n} {name}" + ("" if n == 1 else "s")
+
+
 def sentence(date, commit, machine, average):
     """The conditions in a line."""
     clock = [f"governor {machine['governor']}" if machine["governor"] else "governor not readable"]
@@ -81,5 +89,5 @@ def sentence(date, commit, machine, average):
     else:
         clock.append("turbo not readable")
     parts = [date, commit, machine["cpu"], machine["level"] or "unknown level"]
-    parts += [f"{machine['threads']} threads on {machine['cores']} cores", f"load average {average:.2f}", *clock]
+    parts += [f"{many(machine['threads'], 'thread')} on {many(machine['cores'], 'core')}", f"load average {average:.2f}", *clock]
     return ", ".join(parts)

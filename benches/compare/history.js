@@ -13,15 +13,16 @@ kit.start(data => {
   const time = seconds => kit.seconds(seconds);
   const minute = date => date.replace("T", " ").replace(/:\d\dZ$/, " UTC");
   const ratioText = r => r.toFixed(3);
+  const many = (n, name) => `${n} ${name}${n === 1 ? "" : "s"}`;
   const machineName = m => [m.cpu, m.level, m.precision && m.precision !== "f32" ? m.precision : null,
-    `${m.threads} threads on ${m.cores} cores`, m.governor ? `governor ${m.governor}` : null,
+    `${many(m.threads, "thread")} on ${many(m.cores, "core")}`, m.governor ? `governor ${m.governor}` : null,
     m.turbo === true ? "turbo on" : m.turbo === false ? "turbo off" : null].filter(x => x).join(", ");
 
   // A name with what differs between the machines.
   const differs = key => machines.some(m => m[key] !== machines[0][key]);
   const nickname = m => [differs("cpu") || !["level", "precision", "threads", "cores"].some(differs) ? m.cpu : null,
-    ...["level", "precision"].filter(differs).map(key => m[key]), differs("threads") ? `${m.threads} threads` : null,
-    differs("cores") ? `${m.cores} cores` : null].filter(x => x).join(", ");
+    ...["level", "precision"].filter(differs).map(key => m[key]), differs("threads") ? many(m.threads, "thread") : null,
+    differs("cores") ? many(m.cores, "core") : null].filter(x => x).join(", ");
 
   function describe(p) {
     const commit = commits[p.commit];
@@ -96,8 +97,12 @@ kit.start(data => {
       // A line would join ratios to different commits, and a band needs two points.
       bars: quantity === "ratio" || points.length === 1, bare: quantity === "ratio",
     }));
+    // Room above and below, so that the ends of bars can be seen.
+    const all = lines.flatMap(l => l.points).flatMap(p => [p.y, p.low, p.high]).concat(quantity === "ratio" ? [1] : []).filter(y => y !== null);
+    const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
+    const room = high > low ? { min: Math.max(low - .06 * (high - low), 0), max: high + .06 * (high - low) } : {};
     return kit.lineChart({
-      series, x: axes[axis], y: quantities[quantity], height: 230,
+      series, x: axes[axis], y: { ...quantities[quantity], ...room }, height: 230,
       levels: quantity === "ratio" && series.length ? [{ y: 1, name: "" }] : [],
       empty: quantity === "ratio" ? "No commit was compared with another." : undefined,
       // A text of the point at this place; none of a machine that has no point there.
@@ -137,7 +142,8 @@ kit.start(data => {
       machines.map((m, i) => h("li", {}, h("span", { class: "swatch", style: { background: kit.color(i) } }), machineName(m))),
       h("li", {}, marker(false), "measured"),
       h("li", {}, marker(true), "disturbed by other processes, or with uncommitted changes"),
-      h("li", {}, band, "middle half of the turns"), h("li", {}, bar, "99 % interval of the ratio")));
+      h("li", {}, band, "middle half of the turns"), h("li", {}, bar, "99 % interval of the ratio")),
+      h("p", { class: "soft small" }, "Vertical axes do not begin at 0, so that small differences can be seen: their numbers say how small."));
   });
 
   const latest = kit.panel("latest", "Latest results", "The last measurement of each case on each machine. A verdict compares two commits that were measured in alternating turns. A click on a heading sorts; a click on a row shows the chart of that case.", body => {

@@ -13,6 +13,8 @@
 
 #[path = "../common/environment.rs"]
 mod environment;
+#[path = "../../benches/common/load.rs"]
+mod load;
 mod names;
 #[allow(dead_code, reason = "its main program")]
 #[path = "../scalar.rs"]
@@ -90,6 +92,7 @@ fn positive(text: &str) -> Result<f64, String> {
 fn main() -> ExitCode {
     let args = Args::parse();
     environment::check("close other programs");
+    load::warn_if_busy();
     output::end(match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
