@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::read_to_string;
+use std::io::Write;
 use std::ops::AddAssign;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -72,7 +73,10 @@ pub fn warn_if_busy() {
     sleep(Duration::from_millis(200));
     let others = before.since();
     if others.disturb() {
-        eprintln!("warning: {others}; times that are measured now are not to be trusted");
+        // A closed standard error is no reason to end.
+        let text =
+            format!("warning: {others}; times that are measured now are not to be trusted\n");
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 
