@@ -18,6 +18,9 @@ mod fine_tune;
 mod finish;
 mod folder;
 mod grid;
+#[allow(dead_code, reason = "benchmarks print a warning")]
+#[path = "../../benches/common/load.rs"]
+mod load;
 mod log;
 mod looks;
 mod loss_curve;
@@ -188,10 +191,10 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     let xray = xray::Plan::of(&args.xray, args.xray_check, recipe.steps);
     let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
     if !args.no_page {
-        let peak = page::peak(ranks);
+        let limit = page::limit(ranks);
         if let Some(log) = &mut log {
             let record =
-                page::RunRecord::start(&run, (&text, &corpus), (&folder, &log.lines), args, peak);
+                page::RunRecord::start(&run, (&text, &corpus), (&folder, &log.lines), args, limit);
             log.page = Some(record);
         }
     }

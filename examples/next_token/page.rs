@@ -2,6 +2,7 @@
 
 use crate::cli::Args;
 use crate::folder::Folder;
+use crate::load::{Others, Reading};
 use crate::log::{Line, Step};
 use crate::looks::{self, Event, Looks, Memory, Start};
 use crate::output::note;
@@ -65,13 +66,13 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// The page of a run, with what the log and the file of looks have of it. `peak` is that of all ranks.
+    /// The page of a run, with what the log and the file of looks have of it. `limit` is that of all ranks.
     pub fn start(
         run: &Run,
         (text, corpus): (&Text, &Corpus),
         (folder, log): (&Folder, &[Line]),
         args: &Args,
-        peak: Peak,
+        limit: Limit,
     ) -> RunRecord {
         let began = Instant::now();
         let (earlier, unreadable) = match log.is_empty() {
@@ -79,7 +80,7 @@ impl RunRecord {
             false => Looks::read(folder, run.step)
                 .map_or_else(|e| (Vec::new(), Err(e)), |(lines, n)| (lines, Ok(n))),
         };
-        let (start, sentence, prompt) = about(run, text, corpus, args, (&earlier, peak));
+        let (start, sentence, prompt) = about(run, text, corpus, args, (&earlier, limit));
         let is_new = log.is_empty();
         let mut lines = earlier;
         let verb = if is_new { "The program started" } else { "The program started again" };
@@ -90,7 +91,7 @@ impl RunRecord {
         let event = Event {
             step: run.step,
             kind: if is_new { "start" } else { "resume" }.into(),
-            text: format!("{verb}, on {} ({}){changed}.", processes(run), peak.level),
+            text: format!("{verb}, on {} ({}){changed}.", processes(run), limit.peak.level),
         };
         lines.extend([looks::Line::Start(start), looks::Line::Event(event)]);
         let page = restored(&folder.name(), &lines, log);
@@ -287,13 +288,26 @@ impl RunRecord {
     }
 }
 
-/// The FMA peak of all ranks together, measured on all at the same time for some hundredths of a second.
-pub fn peak(ranks: &Ranks) -> Peak {
+/// The limit of the machine that MFU is a part of.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    peak: Peak,
+    /// What other processes used meanwhile.
+    others: Others,
+}
+
+/// The FMA peak of all ranks together, measured on all at the same time: the best of three measurements of some
+/// hundredths of a second, since other processes only lower it.
+pub fn limit(ranks: &Ranks) -> Limit {
     // So that all begin together.
     ranks.share(&());
-    let mut peak = Peak::measure();
+    let before = Reading::now();
+    let better = |a: Peak, b: Peak| if b.gflops.all > a.gflops.all { b } else { a };
+    let mut peak = (0..2).map(|_| Peak::measure()).fold(Peak::measure(), better);
+    // Other ranks may be processes of the same machine.
+    let others = if ranks.count() == 1 { before.since() } else { Others::default() };
     peak.gflops.all = ranks.share(&peak.gflops.all).into_iter().sum();
-    peak
+    Limit { peak, others }
 }
 
 /// The floating-point operations of a step: the matrix products of the forward pass, and twice as many of the
@@ -339,6 +353,14 @@ fn scales(model: &Gpt, sentence: &Tensor<i64>) -> Vec<Option<f64>> {
     (0..model.config().layers).map(of_layer).collect()
 }
 
+/// What is said of a peak that other processes have disturbed.
+fn disturbance(others: Others) -> String {
+    match others.disturb() {
+        true => format!("; {others} meanwhile, so it may be too low, and MFU too high"),
+        false => String::new(),
+    }
+}
+
 /// The processes of a run and their threads, in words.
 fn processes(run: &Run) -> String {
     let number =
@@ -354,7 +376,7 @@ fn about(
     text: &Text,
     corpus: &Corpus,
     args: &Args,
-    (earlier, peak): (&[looks::Line], Peak),
+    (earlier, limit): (&[looks::Line], Limit),
 ) -> (Start, Tensor<i64>, Vec<i64>) {
     let first = earlier.iter().find_map(|line| match line {
         looks::Line::Start(start) => Some(start),
@@ -417,10 +439,11 @@ fn about(
         (
             "machine",
             format!(
-                "{}; peak {:.0} GFLOP/s with {}, measured at the start on all threads",
+                "{}; peak {:.0} GFLOP/s with {}, measured at the start on all threads{}",
                 processes(run),
-                peak.gflops.all,
-                peak.level
+                limit.peak.gflops.all,
+                limit.peak.level,
+                disturbance(limit.others)
             ),
         ),
         ("version", format!("retrograd {}", env!("CARGO_PKG_VERSION"))),
@@ -439,7 +462,7 @@ fn about(
         facts: facts.into_iter().map(|(name, text)| (name.to_string(), text)).collect(),
         baselines: Some([baselines.uniform, baselines.unigram, baselines.bigram]),
         flops: Some(flops(run)),
-        peak: Some(peak.gflops.all * 1e9),
+        peak: Some(limit.peak.gflops.all * 1e9),
         sentence: labels,
         prompt: prompt_text,
         parts: Parts::of(&run.model).names,

@@ -198,7 +198,7 @@ const run = (() => {
       const norms = looks.flatMap(look => look.grad_norms.map((_, i) => log(look.grad_norms, i))).filter(x => x !== null);
       const low = Math.min(...norms), high = Math.max(...norms, low + 1e-3);
       body.append(h("div", { class: "columns" },
-        h("div", {}, h("h3", {}, "Update to weight"), legend("diverging", "10⁻⁵", "band at 10⁻³", "10⁻¹"),
+        h("div", {}, h("h3", {}, "Update to weight"), legend("diverging", "10⁻⁵", "middle: 10⁻³", "10⁻¹"),
           overTime(looks, parts, (i, j) => log(looks[j].updates, i), { ramp: "diverging", low: -5, high: -1, name: "update to weight ratio of each part over time", text: (i, j) => number(looks[j].updates[i] ?? null, 3) })),
         h("div", {}, h("h3", {}, "Gradient norm"), legend("sequential", number(10 ** low, 2), null, number(10 ** high, 2)),
           overTime(looks, parts, (i, j) => log(looks[j].grad_norms, i), { ramp: "sequential", low, high, name: "gradient norm of each part over time", text: (i, j) => number(looks[j].grad_norms[i] ?? null, 3) }))));
