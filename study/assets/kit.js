@@ -319,7 +319,7 @@ const kit = (() => {
         ? v => (Math.log(v) - Math.log(a)) / (Math.log(b) - Math.log(a)) : v => (v - a) / (b - a);
       const fx = at(options.x, xs), fy = at(options.y, ys);
       const px = v => left + w * fx(v), py = v => top + hgt * (1 - fy(v));
-      const xTicks = (options.x?.ticks ?? (options.x?.log ? logTicks : ticks))(...xs, Math.max(2, Math.floor(w / 90)));
+      const xTicks = (options.x?.ticks ?? (options.x?.log ? logTicks : ticks))(...xs, Math.max(2, Math.floor(w / 75)));
       const clip = `clip${Math.random().toString(36).slice(2)}`;
       const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0",
         "aria-label": `${options.y?.title ?? series[0]?.name} over ${options.x?.title ?? ""}` },
