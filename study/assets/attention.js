@@ -119,7 +119,7 @@
     decoded(name, list, h) {
       this.cache ??= new Map();
       const key = `${name} ${h}`;
-      if (!this.cache.has(key)) this.cache.set(key, name === "constants" ? doubles(list[h]) : floats(list[h]));
+      if (!this.cache.has(key)) this.cache.set(key, name === "constants" || name === "thresholds" ? doubles(list[h]) : floats(list[h]));
       return this.cache.get(key);
     }
     // The score of a pair, step by step: products by dimension, what is added, and the weight.
@@ -142,16 +142,19 @@
       if (this.softcap) step("softcap", `${number(this.softcap)} · tanh(s / ${number(this.softcap)})`, this.softcap * Math.tanh(score / this.softcap));
       for (const [name, x] of added("score")) step(name, x < 0 ? `− ${number(-x)}` : `+ ${number(x)}`, score + x);
       const constant = this.decoded("constants", this.constants, head)[r];
-      return { after, before, steps, score, constant, ...this.weight(score, constant) };
+      const threshold = this.thresholds && this.decoded("thresholds", this.thresholds, head)[r];
+      return { after, before, steps, score, constant, ...this.weight(score, constant, threshold) };
     }
     // The normaliser: its formula with the numbers of this row.
-    weight(x, c) {
+    weight(x, c, threshold) {
       const n = number(c, 5), t = number(x, 5), { name, bias, k } = this.normalizer;
       if (name === "sigmoid") return { weight: 1 / (1 + Math.exp(-(x + bias))), text: `1 / (1 + exp(−(${t} + ${number(bias)})))` };
       if (name === "sparsemax") return { weight: Math.max(x - c, 0), text: `max(${t} − ${n}, 0)` };
       if (name === "entmax15") return { weight: Math.max(x / 2 - c, 0) ** 2, text: `max(${t} / 2 − ${n}, 0)²` };
       if (name === "linear") return { weight: x / c, text: `${t} / ${n}` };
-      if (name === "top_k") return { weight: Math.exp(x - c), text: `exp(${t} − ${n}), if it is one of the ${k} largest scores` };
+      if (name === "top_k") return x < threshold
+        ? { weight: 0, text: `0: it is not one of the ${k} largest scores` }
+        : { weight: Math.exp(x - c), text: `exp(${t} − ${n}): it is one of the ${k} largest scores` };
       return { weight: Math.exp(x - c), text: `exp(${t} − ${n})` };
     }
   }
@@ -316,12 +319,13 @@
         ]), ...look.notes.map(note => h("p", { class: "small" }, note)));
       });
       if (data.left_out.length) body.append(h("p", { class: "small" }, `Left out, because the page would be larger than its limit: ${data.left_out.join("; ")}.`));
+      if (data.exceeded) body.append(h("p", { class: "small" }, `This page is larger than its limit of ${count(data.exceeded)} bytes: nothing else can be left out.`));
     });
 
     // ---- Heads ----
 
     const heads = kit.panel("heads", "Layers and heads", [
-      "Each square is the matrix of weights of one head: a row for each query, a column for each key, dark where the weight is large. Hatched pairs are masked. The number below it is the chosen average; its formula is at the end of the page.",
+      "Each square is the matrix of weights of one head: a row for each query, a column for each key, dark where the weight is large. Hatched pairs are masked. The number below it is the chosen average, whose formula stands above; all formulas are at the end of the page.",
       "Sort by a pattern to find heads that attend to the previous token, to the same token elsewhere, behind an earlier occurrence (induction), or to the first token.",
     ], body => {
       const controls = h("div", { class: "controls" }), place = h("div", { class: "heads" });
@@ -339,6 +343,8 @@
         sorted = order();
         controls.replaceChildren(select("average", "by", options(look), by), select("order", "order", [["layer", "by layer"], ["value", "by this average"]], sorted));
         buttons.clear();
+        const [, , formula, source] = PATTERNS.find(([key]) => key === by) ?? [null, null, "The loss with the output of the head set to 0, minus the loss.", ""];
+        controls.append(h("p", { class: "small soft wide" }, formula, source ? ` ${source}.` : ""));
         const all = look.layers.flatMap((layer, l) => layer.heads.map((head, n) => ({ layer, l, head, n })));
         const cell = ({ l, head, n }, full) => {
           const canvas = h("canvas", { "aria-hidden": "true" });
@@ -654,7 +660,7 @@
         const { head, layer, l, n, i, j } = now;
         if (!head) { place.replaceChildren(message("This layer has no attention weights.")); return; }
         const title = h("p", {}, `Query ${named(0, i)}, key ${named(1, j)}, ${nameOf(l, n)} (${layer.name})`);
-        if (!head.mask.attends(i, j)) { place.replaceChildren(title, message("This pair is masked: its score is −∞ and its weight 0. Choose another pair in the matrix.")); return; }
+        const attends = head.mask.attends(i, j);
         if (!layer.scores) { place.replaceChildren(title, message("The parts of the scores of this layer are not on the page.")); return; }
         if (!layer.scores.has(i, j)) {
           const { pair } = now.text;
@@ -665,9 +671,9 @@
         const found = layer.scores.of(n, i, j);
         const rows = found.steps.map(({ name, formula, from, to }) => h("tr", {}, h("td", {}, name), h("td", {}, formula), h("td", { class: "num" }, number(to, 5)), h("td", { class: "num soft change" }, name === "q·k" ? "" : `${to >= from ? "+" : "−"}${number(Math.abs(to - from), 4)}`)));
         const { sinks, normalizer } = layer.scores;
-        rows.push(h("tr", {}, h("td", {}, "mask"), h("td", {}, "the pair attends"), h("td", { class: "num" }, number(found.score, 5)), h("td", { class: "change" })));
-        rows.push(h("tr", {}, h("td", {}, `weight (${normalizer.name.replace("_", "-")})`), h("td", {}, found.text), h("td", { class: "num" }, number(found.weight, 5)), h("td", { class: "change" })));
-        const sink = sinks ? h("p", { class: "small soft" }, `The denominator has a sink with the logit ${number(sinks[n], 4)}: its share is ${percent(Math.exp(sinks[n] - found.constant))}.`) : null;
+        rows.push(h("tr", {}, h("td", {}, "mask"), h("td", {}, attends ? "the query attends to the key" : "the pair is masked"), h("td", { class: "num" }, number(attends ? found.score : -Infinity, 5)), h("td", { class: "change" })));
+        rows.push(h("tr", {}, h("td", {}, `weight (${normalizer.name.replace("_", "-")})`), h("td", {}, attends ? found.text : "0, because of the mask"), h("td", { class: "num" }, number(attends ? found.weight : 0, 5)), h("td", { class: "change" })));
+        const sink = sinks && Number.isFinite(found.constant) ? h("p", { class: "small soft" }, `The denominator has a sink with the logit ${number(sinks[n], 4)}: its share is ${percent(Math.exp(sinks[n] - found.constant))}.`) : null;
         place.replaceChildren(title, h("div", { class: "columns" },
           h("div", {}, products(found)),
           h("div", {}, waterfall(found.steps), h("div", { class: "scroll" }, h("table", { class: "steps" }, h("thead", {}, h("tr", {}, h("th", {}, "step"), h("th", {}, "formula"), h("th", { class: "num" }, "score"), h("th", { class: "num change" }, "change"))), h("tbody", {}, rows))), sink ?? "")));
@@ -816,7 +822,7 @@
             if (layer.scores) for (const i of [layer.scores.queries[0], layer.scores.queries.at(-1)]) for (const j of [layer.scores.keys[0], layer.scores.keys.at(-1)]) {
               if (i === undefined || j === undefined || !head.mask.attends(i, j)) continue;
               const { weight } = layer.scores.of(n, i, j), kept = head.pair("weight", i, j);
-              if (kept !== null && layer.scores.normalizer.name !== "top_k") assert(Math.abs(weight - kept) <= 1 / 255 + 1e-3, `the score of ${i}, ${j} in head ${n} of layer ${l} gives ${weight}, not ${kept}`);
+              if (kept !== null) assert(Math.abs(weight - kept) <= 1 / 255 + 1e-3, `the score of ${i}, ${j} in head ${n} of layer ${l} gives ${weight}, not ${kept}`);
               kit.set({ query: i, key: j });
             }
             done++;

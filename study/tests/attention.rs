@@ -105,6 +105,7 @@ fn layer(
             added: vec![AddedPart { name: "a tensor [2, 3]".into(), to: AddedTo::Score, values: bias }],
             normalizer: ScoreNormalizer::Softmax,
             constants,
+            thresholds: None,
             sinks: Some(sinks),
         }),
         notes: vec![],

@@ -78,6 +78,9 @@ pub(super) fn digest<T: Real>(
                 for &i in queries.iter().filter(|i| block.contains(i)) {
                     let (s, w) = (row(&logits, h, i - start), row(&weights, h, i - start));
                     scores.constants[h].push(constant(call.spec.normalizer, &s, &w));
+                    if let Some(thresholds) = &mut scores.thresholds {
+                        thresholds[h].push(threshold(&s, &w));
+                    }
                 }
             }
             for (part, values) in added(&rows, &logits).into_iter().enumerate() {
@@ -188,6 +191,8 @@ fn operands<T: Real>(
             Normalizer::Linear => ScoreNormalizer::Linear,
         },
         constants: vec![Vec::new(); heads],
+        thresholds: matches!(call.spec.normalizer, Normalizer::TopK(_))
+            .then(|| vec![Vec::new(); heads]),
         sinks: match &call.spec.sink {
             Sink::None => None,
             Sink::Zero => Some(vec![0.0; heads]),
@@ -209,6 +214,18 @@ fn constant(normalizer: Normalizer, scores: &[f64], weights: &[f64]) -> f64 {
         Normalizer::Entmax15 => s / 2.0 - w.sqrt(),
         Normalizer::Linear => s / w,
     }
+}
+
+/// The mean of the smallest score with a weight and the largest one without: scores on the page are rounded
+/// in another way. `-∞` if no score was dropped.
+fn threshold(scores: &[f64], weights: &[f64]) -> f64 {
+    let of = |kept: bool| {
+        let pairs = scores.iter().zip(weights).filter(move |(_, w)| (**w > 0.0) == kept);
+        pairs.map(|(s, _)| *s)
+    };
+    let (least, most) =
+        (of(true).fold(f64::INFINITY, f64::min), of(false).fold(f64::NEG_INFINITY, f64::max));
+    if most.is_finite() { (least + most) / 2.0 } else { f64::NEG_INFINITY }
 }
 
 /// The score parts of several calls as those of one layer; `None` if they differ in more than the
@@ -241,6 +258,9 @@ pub(super) fn joined(parts: Vec<ScoreParts>) -> Option<ScoreParts> {
             part.values.extend(more.values);
         }
         all.constants.extend(next.constants);
+        if let (Some(thresholds), Some(more)) = (&mut all.thresholds, next.thresholds) {
+            thresholds.extend(more);
+        }
         if let (Some(sinks), Some(more)) = (&mut all.sinks, next.sinks) {
             sinks.extend(more);
         }

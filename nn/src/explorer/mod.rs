@@ -168,6 +168,13 @@ impl AttentionExplorer {
         let found = layers(&observed, &modules);
         let loss = (output.value().numel() == 1).then(|| output.item().to_f64());
         let mut notes = Vec::new();
+        if found.is_empty() {
+            notes.push(
+                "No call of attention was observed. Those of other threads (in shards), of another element \
+                 type than the model's, and products that are written without the attention engine are not."
+                    .to_string(),
+            );
+        }
         let gradients = match (loss, self.gradients) {
             (Some(_), true) => gradients(&observed, &mut notes, &mut run),
             _ => None,

@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use retrograd_autograd::Var;
-use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig, attend, attend_all};
+use retrograd_nn::attention::{
+    Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
+};
 use retrograd_nn::{
     AttentionExplorer, AttentionKind, CrossEntropy, ExplorerText, Gpt, GptConfig, Layer, Linear,
     Module, Pass, Positions, RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
@@ -146,10 +148,13 @@ fn weight_of_score(layer: &Value, head: usize, i: usize, j: usize) -> Option<(f6
     let c = doubles(&parts["constants"][head])[row];
     let normalizer = &parts["normalizer"];
     let weight = match normalizer["name"].as_str().unwrap() {
-        "softmax" | "top_k" => (s - c).exp(),
+        "softmax" => (s - c).exp(),
+        "top_k" if s < doubles(&parts["thresholds"][head])[row] => 0.0,
+        "top_k" => (s - c).exp(),
         "sigmoid" => 1.0 / (1.0 + (-(s + normalizer["bias"].as_f64().unwrap())).exp()),
         "sparsemax" => (s - c).max(0.0),
         "entmax15" => (s / 2.0 - c).max(0.0).powi(2),
+        "linear" => s / c,
         other => panic!("{other}"),
     };
     Some((s, weight))
@@ -185,12 +190,10 @@ fn weights_and_scores_are_those_of_the_model() {
                     let exact = left[i * LENGTH + j];
                     assert!((w - exact).abs() <= 1.0 / 255.0, "{kind}: {w}, not {exact}");
                     left[i * LENGTH + j] = 0.0;
-                    if let Some((_, computed)) = weight_of_score(layer, h, i, j)
-                        && (kind != AttentionKind::TopK || exact > 0.0)
-                    {
-                        let difference = (computed - exact).abs();
-                        assert!(difference < 1e-6, "{kind}: {computed} by scores, not {exact}");
-                    }
+                    let (_, computed) =
+                        weight_of_score(layer, h, i, j).expect("all pairs have scores");
+                    let difference = (computed - exact).abs();
+                    assert!(difference < 1e-6, "{kind}: {computed} by scores, not {exact}");
                 }
                 assert!(left.iter().all(|&w| w == 0.0), "{kind}: a weight is not on the page");
                 let sum = head["patterns"]["sum"].as_f64().unwrap();
@@ -227,10 +230,30 @@ fn rotary_positions_have_products_before_and_after() {
     assert_eq!(list(&layer["scores"]["k"]).len(), 2);
 }
 
-/// The loss without a head equals that of a model whose output projection ignores the head.
+/// The loss without a head equals that of a model whose output projection ignores the head, for each variant
+/// whose output projection has a block of columns for each head.
 #[test]
 fn ablations_equal_a_direct_run() {
-    let model = sharp::<f64>(config(AttentionKind::Causal));
+    let has_no_such_projection = |kind: &AttentionKind| !ablations_are_direct(*kind);
+    let others: Vec<&str> =
+        AttentionKind::ALL.iter().filter(|k| has_no_such_projection(k)).map(|k| k.name()).collect();
+    let expected = [
+        "single-head",
+        "plain",
+        "renormalized",
+        "additive",
+        "luong",
+        "longformer",
+        "differential",
+        "mla",
+        "linear",
+    ];
+    assert_eq!(others, expected);
+}
+
+/// Whether there is such a projection; panics if a loss differs.
+fn ablations_are_direct(kind: AttentionKind) -> bool {
+    let model = sharp::<f64>(config(kind));
     let tokens = tokens(LENGTH);
     let loss = || {
         let targets = tokens.narrow(1, 1, LENGTH - 1);
@@ -243,23 +266,34 @@ fn ablations_equal_a_direct_run() {
     let look = &page["looks"][0];
     assert!((look["loss"].as_f64().unwrap() - loss()).abs() < 1e-12);
     for layer in 0..2 {
-        let name = format!("transformer.h.{layer}.attn.c_proj.weight");
+        let inside = format!("transformer.h.{layer}.attn.");
+        let is_projection = |name: &str| {
+            ["c_proj", "o_proj", "out_proj", "o"]
+                .iter()
+                .any(|last| name.strip_prefix(&inside) == Some(&format!("{last}.weight")))
+        };
         let params = model.named_parameters();
-        let weight = &params.iter().find(|(n, _)| *n == name).expect("the projection").1;
+        let projection = params.iter().find(|(n, p)| is_projection(n) && p.shape() == [16, 16]);
+        let Some((_, weight)) = projection else { return false };
+        if list(&look["layers"][layer]["heads"]).len() != 4 {
+            return false;
+        }
         let whole = weight.value();
         for head in 0..4 {
             let inside = |column: usize| (4 * head..4 * head + 4).contains(&column);
             let without = |i: &[usize]| if inside(i[1]) { 0.0 } else { whole.at(i) };
             weight.set(Tensor::from_fn(whole.shape(), without));
             let found = look["layers"][layer]["heads"][head]["without"].as_f64().unwrap();
-            assert!((found - loss()).abs() < 1e-12, "layer {layer}, head {head}");
-            assert!((found - look["loss"].as_f64().unwrap()).abs() > 1e-6);
+            assert!((found - loss()).abs() < 1e-12, "{kind}: layer {layer}, head {head}");
+            assert!((found - look["loss"].as_f64().unwrap()).abs() > 1e-6, "{kind}");
             weight.set(whole.clone());
         }
     }
+    true
 }
 
-/// Two layers of attention with one head each, in which a weight can be changed.
+/// Two layers of attention with two heads each, which share their keys and have a sink, in which a weight can be
+/// changed.
 struct TwoLayers([Linear<f64>; 6]);
 
 impl Module<f64> for TwoLayers {
@@ -277,9 +311,12 @@ impl TwoLayers {
     /// The loss, by the engine or with weights that are changed by a matrix.
     fn loss(&self, x: &Var<f64>, changes: Option<&[Tensor<f64>; 2]>) -> Var<f64> {
         let mut x = x.clone();
+        let n = x.size(0);
         for layer in 0..2 {
             let [q, k, v] = [0, 1, 2].map(|i| self.0[3 * layer + i].forward(&x, &mut eval()));
-            let spec = Mask::causal().into();
+            let q = q.reshape([n, 2, 2]).transpose(0, 1);
+            let [k, v] = [k, v].map(|x| x.narrow(1, 0, 2).reshape([1, n, 2]));
+            let spec = Spec::new().causal().sink(Sink::Zero);
             let y = match changes {
                 None => attend(&q, &k, &v, &spec),
                 Some(changes) => {
@@ -287,7 +324,7 @@ impl TwoLayers {
                     (weights + &Var::constant(changes[layer].clone())).matmul(&v)
                 }
             };
-            x = (&x + &y).tanh();
+            x = (&x + &y.transpose(0, 1).reshape([n, 4])).tanh();
         }
         x.square().mean(..)
     }
@@ -307,27 +344,31 @@ fn gradients_by_weights_are_those_of_finite_differences() {
     let layers = list(&page["looks"][0]["layers"]);
     assert_eq!(layers.len(), 2);
     for (l, layer) in layers.iter().enumerate() {
-        let head = &layer["heads"][0];
-        let scale = head["gradient"]["scale"].as_f64().unwrap();
-        let slopes = bytes(&head["gradient"]["bytes"]);
-        let mut largest = 0.0f64;
-        for ((i, j, _), byte) in weights(&page, head).into_iter().zip(slopes) {
-            let at = |e: f64| {
-                let one = |r: &[usize]| if r == [i, j] { e } else { 0.0 };
-                let mut changes = [(); 2].map(|()| Tensor::zeros([N, N]));
-                changes[l] = Tensor::from_fn([N, N], one);
-                model.loss(&x, Some(&changes)).item()
-            };
-            let e = 1e-5;
-            let exact = (at(e) - at(-e)) / (2.0 * e);
-            let part = (f64::from(byte) - 128.0) / 127.0;
-            let found = scale * part.signum() * part * part;
-            // One byte of the square root.
-            let tolerance = scale / 127.0;
-            assert!((found - exact).abs() <= tolerance, "layer {l}, {i}, {j}: {found}, {exact}");
-            largest = largest.max(exact.abs());
+        for (h, head) in list(&layer["heads"]).iter().enumerate() {
+            let scale = head["gradient"]["scale"].as_f64().unwrap();
+            let slopes = bytes(&head["gradient"]["bytes"]);
+            let mut largest = 0.0f64;
+            for ((i, j, _), byte) in weights(&page, head).into_iter().zip(slopes) {
+                let at = |e: f64| {
+                    let one = |r: &[usize]| if r == [h, i, j] { e } else { 0.0 };
+                    let mut changes = [(); 2].map(|()| Tensor::zeros([2, N, N]));
+                    changes[l] = Tensor::from_fn([2, N, N], one);
+                    model.loss(&x, Some(&changes)).item()
+                };
+                let e = 1e-5;
+                let exact = (at(e) - at(-e)) / (2.0 * e);
+                let part = (f64::from(byte) - 128.0) / 127.0;
+                let found = scale * part.signum() * part * part;
+                // One byte of the square root.
+                let tolerance = scale / 127.0;
+                assert!(
+                    (found - exact).abs() <= tolerance,
+                    "layer {l}, {h}, {i}, {j}: {found}, {exact}"
+                );
+                largest = largest.max(exact.abs());
+            }
+            assert!((largest - scale).abs() < 1e-8 * scale.max(1.0), "{largest}, {scale}");
         }
-        assert!((largest - scale).abs() < 1e-8 * scale.max(1.0), "{largest}, {scale}");
     }
 }
 
@@ -371,6 +412,21 @@ fn keys_without_a_token_are_noted() {
     assert!(notes(1).contains("3 queries and 4 keys"), "{}", notes(1));
     let head = &page["looks"][0]["layers"][0]["heads"][0];
     assert_eq!(weights(&page, head).iter().filter(|(_, j, _)| *j == 3).count(), 3);
+}
+
+/// A page without attention, and one that is larger than its limit, say so.
+#[test]
+fn what_is_missing_is_said() {
+    let model = Linear::<f64>::new(4, 4, &mut Rng::new(1));
+    let mut explorer = AttentionExplorer::new("Test").limit(10);
+    let x = constant(&[3, 4], 2);
+    let text = ExplorerText::new("t", ["a", "b", "c"]);
+    explorer.record("now", &model, &text, || model.forward(&x, &mut eval()));
+    let page = data(&explorer);
+    let note = page["looks"][0]["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("No call of attention was observed"), "{note}");
+    assert_eq!(page["exceeded"], 10);
+    assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
 }
 
 /// Observing changes no bit of the output, and ends with the recording.

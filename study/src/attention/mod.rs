@@ -1,7 +1,7 @@
 //! The attention explorer: what the heads of a model attend to, as a page.
 //!
 //! [`AttentionPage`] takes plain data: texts, and the weights of heads as rows of numbers. A model's are
-//! collected by `nn::attention::Explorer`.
+//! collected by `AttentionExplorer` of the nn crate.
 
 mod head;
 mod pairs;
@@ -162,7 +162,7 @@ impl AttentionPage {
     /// Sets the largest size in bytes. Without it, it is 2 MB if no sequence has more than 512 tokens,
     /// else 6 MB. What is left out beyond it is said on the page: first the queries and keys of pairs
     /// that are not the chosen one, then gradients, then the smaller weights of each query; each time
-    /// first of the snapshots before the last.
+    /// first of the snapshots before the last. If that is not enough, the page is larger, and says so.
     ///
     /// ```
     /// # use retrograd_study::attention::AttentionPage;
@@ -227,7 +227,7 @@ impl AttentionPage {
         });
         let mut without = Without::default();
         let mut left_out = Vec::new();
-        let mut page = self.page_without(without, &left_out);
+        let mut page = self.page_without(without, &left_out, None);
         type Step = (fn(&mut Without), &'static str);
         let steps: [Step; 7] = [
             (
@@ -248,7 +248,7 @@ impl AttentionPage {
             }
             step(&mut without);
             left_out.push(what);
-            let smaller = self.page_without(without, &left_out);
+            let smaller = self.page_without(without, &left_out, None);
             match smaller.html().len() < size {
                 true => page = smaller,
                 false => {
@@ -256,7 +256,10 @@ impl AttentionPage {
                 }
             }
         }
-        page
+        match page.html().len() > limit {
+            true => self.page_without(without, &left_out, Some(limit)),
+            false => page,
+        }
     }
 
     /// The document.
@@ -285,7 +288,12 @@ impl AttentionPage {
         self.page().write(path)
     }
 
-    fn page_without(&self, without: Without, left_out: &[&'static str]) -> Page {
+    fn page_without(
+        &self,
+        without: Without,
+        left_out: &[&'static str],
+        exceeded: Option<usize>,
+    ) -> Page {
         let mut snapshots: Vec<&str> = Vec::new();
         for look in &self.looks {
             if !snapshots.contains(&look.snapshot.as_str()) {
@@ -324,6 +332,7 @@ impl AttentionPage {
             masks: masks.iter().map(|mask| MaskData::of(mask)).collect(),
             looks,
             left_out,
+            exceeded,
         };
         Page::new(&self.title, &data).style(STYLE).script(SCRIPT)
     }
@@ -382,6 +391,9 @@ struct Data<'a> {
     masks: Vec<MaskData<'a>>,
     looks: Vec<LookData<'a>>,
     left_out: &'a [&'static str],
+    /// The limit, if the page is larger although all that can be left out was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exceeded: Option<usize>,
 }
 
 #[derive(Serialize)]

@@ -51,7 +51,7 @@ pub struct AddedPart {
 /// Queries, keys and all other parts of the scores of a layer, for some queries and some keys.
 ///
 /// With these the page computes `s = scale · (Σ q[d] k[d] + products)`, `s = c · tanh(s / c)` if there
-/// is a softcap, `s = s + biases`, and the weight.
+/// is a softcap, `s = s + biases`, and the weight, which is 0 if the pair is masked.
 #[derive(Clone, Debug)]
 pub struct ScoreParts {
     /// The rows of queries that are kept.
@@ -76,6 +76,9 @@ pub struct ScoreParts {
     pub normalizer: ScoreNormalizer,
     /// By head, the constant `c` of each kept query in the formula of the normaliser.
     pub constants: Vec<Vec<f64>>,
+    /// Of [`ScoreNormalizer::TopK`] by head, the score of each kept query from which on a weight is not 0:
+    /// the mean of the smallest score that is kept and the largest one that is dropped.
+    pub thresholds: Option<Vec<Vec<f64>>>,
     /// By head, the logit of the sink, if there is one.
     pub sinks: Option<Vec<f64>>,
 }
@@ -99,7 +102,9 @@ impl ScoreParts {
             values: part.values.iter().map(pairs).collect(),
             ..part.clone()
         });
-        let constants = self.constants.iter().map(|c| i.iter().map(|&i| c[i]).collect());
+        let kept = |all: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            all.iter().map(|x| i.iter().map(|&i| x[i]).collect()).collect()
+        };
         ScoreParts {
             queries: i.iter().map(|&i| self.queries[i]).collect(),
             keys: j.iter().map(|&j| self.keys[j]).collect(),
@@ -108,7 +113,8 @@ impl ScoreParts {
             k: rows(&self.k, &j),
             before: self.before.as_ref().map(|[q, k]| [rows(q, &i), rows(k, &j)]),
             added: added.collect(),
-            constants: constants.collect(),
+            constants: kept(&self.constants),
+            thresholds: self.thresholds.as_deref().map(kept),
             sinks: self.sinks.clone(),
             ..*self
         }
@@ -138,6 +144,7 @@ impl ScoreParts {
             added: self.added.iter().map(added).collect(),
             normalizer: self.normalizer,
             constants: self.constants.iter().map(doubles).collect(),
+            thresholds: self.thresholds.as_ref().map(|all| all.iter().map(doubles).collect()),
             sinks: self.sinks.clone(),
         }
     }
@@ -159,6 +166,8 @@ pub(super) struct ScoreData {
     added: Vec<AddedData>,
     normalizer: ScoreNormalizer,
     constants: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thresholds: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sinks: Option<Vec<f64>>,
 }
