@@ -249,13 +249,10 @@ impl Recorder {
     /// A backward pass has ended.
     pub(super) fn pass_ended(&self) {
         let Some(end) = &self.end else { return };
-        if self.has_ended.swap(true, Relaxed) {
-            return;
-        }
         let recording = {
-            let mut state = self.state();
-            let seconds = state.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
-            Recording { seconds, ..mem::take(&mut state.recording) }
+            let Some(mut state) = self.open_state() else { return };
+            self.has_ended.store(true, Relaxed);
+            state.take()
         };
         end(recording);
     }
@@ -274,9 +271,7 @@ impl Recorder {
         let recorder = Arc::new(self);
         recorder.begin();
         let result = with_observer(recorder.clone(), f);
-        let mut state = recorder.state();
-        let mut recording = mem::take(&mut state.recording);
-        recording.seconds = state.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        let recording = recorder.state().take();
         (result, recording)
     }
 
@@ -284,9 +279,15 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, unless the record has ended, which may happen while another thread is in a pass.
+    fn open_state(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state();
+        (!self.has_ended()).then_some(state)
+    }
+
     pub(super) fn computed<T: Real>(&self, call: &Call<'_, T>) {
         let (operation, sources) = {
-            let mut state = self.state();
+            let Some(mut state) = self.open_state() else { return };
             if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
                 state.forget();
                 if let Some(watch) = &self.watch {
@@ -312,7 +313,7 @@ impl Recorder {
 
     pub(super) fn seeded<T: Real>(&self, root: &Var<T>, g: &Var<T>) {
         let event = {
-            let mut state = self.state();
+            let Some(mut state) = self.open_state() else { return };
             let Some(to) = state.target(&root.edge) else { return };
             state.event(What::Seeded(to));
             state.recording.events.len() - 1
@@ -331,7 +332,7 @@ impl Recorder {
     ) {
         let definition = self.watch.is_some().then(|| definition(node, rule)).flatten();
         let operation = {
-            let mut state = self.state();
+            let Some(mut state) = self.open_state() else { return };
             let operation = state.known(node);
             state.recording.operations[operation].definition = definition;
             state.event(What::RuleBegan(operation));
@@ -350,7 +351,7 @@ impl Recorder {
     }
 
     pub(super) fn rule_ended<T: Real>(&self, node: &Arc<Node<T>>) {
-        let mut state = self.state();
+        let Some(mut state) = self.open_state() else { return };
         let operation = state.known(node);
         let Lane { since, kernels, freed } = mem::take(state.lane());
         let record = &mut state.recording.operations[operation];
@@ -372,7 +373,7 @@ impl Recorder {
         is_added: bool,
     ) {
         let (event, from) = {
-            let mut state = self.state();
+            let Some(mut state) = self.open_state() else { return };
             let from = state.known(node);
             let Some(to) = state.target(edge) else { return };
             // Additions are work of the backward pass of this operation.
@@ -398,6 +399,14 @@ impl Lane {
 }
 
 impl State {
+    /// The record until now. What follows would begin another one.
+    fn take(&mut self) -> Recording {
+        let seconds = self.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        let recording = mem::take(&mut self.recording);
+        self.forget();
+        Recording { seconds, ..recording }
+    }
+
     /// Forgets all operations and events.
     fn forget(&mut self) {
         self.recording.operations.clear();
