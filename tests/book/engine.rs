@@ -111,3 +111,29 @@ fn detach_cuts_the_graph() {
     assert!(node.inputs().iter().all(|input| input.node().is_none()));
     assert_eq!(y.backward().get(&x).unwrap().item(), 1.0);
 }
+
+/// What the chapter says of the library's engine is in its source: names in the first column of the table.
+#[test]
+fn the_table_names_what_is_in_the_source() {
+    let source = concat!(
+        include_str!("../../autograd/src/engine.rs"),
+        include_str!("../../autograd/src/graph.rs")
+    );
+    let chapter = include_str!("../../src/book/engine.rs");
+    let rows = chapter.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let first = rows.map(|row| row.split(" |").next().unwrap_or("")).skip(1);
+    let is_there = |code: &str| match code {
+        "Pending::grads" => source.contains("struct Pending") && source.contains("grads:"),
+        "impl Drop for Node" => source.contains("Drop for Node"),
+        "graph.rs" => true, // The file itself: included above.
+        code => source.contains(code),
+    };
+    let mut names = 0;
+    for cell in first {
+        for code in cell.split('`').skip(1).step_by(2) {
+            assert!(is_there(code), "{code} is not in the engine");
+            names += 1;
+        }
+    }
+    assert!(names >= 9, "{names} names");
+}
