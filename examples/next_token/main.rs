@@ -188,7 +188,7 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     }
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let xray = xray::Plan::of(&args.xray, args.xray_check, recipe.steps);
+    let xray = xray::Plan::of(args, run.step, recipe.steps)?;
     let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
     if !args.no_page {
         let limit = page::limit(ranks);
@@ -208,6 +208,9 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
         let trained =
             train::train(&mut run, &corpus, &folder, log.as_mut(), &plan, &mut progress, &request);
         progress.end();
+        if trained.is_err() && ranks.is_first() {
+            plan.xray.note_missing(run.step);
+        }
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
         let state = run.optimizer_state();
@@ -272,6 +275,8 @@ fn asked(args: &Args) -> Result<Asked> {
     let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
     let mut recipe = args.recipe(&base);
     recipe.check()?;
+    // Before there is a folder.
+    xray::Plan::of(args, 0, recipe.steps)?;
     if let Some(parent) = &parent {
         parent.check(&recipe, args)?;
         recipe.tokenizer = base.tokenizer;

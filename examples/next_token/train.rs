@@ -66,6 +66,9 @@ pub fn train(
             page.evaluated(run, folder, Some(Norms::default()));
         }
         ranks.agree(logged)?;
+    }
+    // Before the first step, or if there is none.
+    if run.step == 0 || run.step == last {
         plan.attention.iter().for_each(|looks| looks.record(run));
     }
     // The program may have been killed between the checkpoint and its copy.
