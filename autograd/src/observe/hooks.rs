@@ -1,6 +1,7 @@
 //! The places of the library from which a recorder is told what happens. Each costs one read of a static
 //! variable if the process has no observer.
 
+use super::lane::shard_depth;
 use super::recorder::{Call, Recorder};
 use super::recording::Which;
 use crate::graph::{Edge, Id, Node, Rule, Var};
@@ -9,7 +10,7 @@ use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 thread_local! {
     /// Tensors that the operation being recorded has saved so far.
@@ -17,6 +18,9 @@ thread_local! {
     /// The operation whose rule runs on this thread, by the id of its node.
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
+
+/// Completed when `RETROGRAD_XRAY` has been read, or the first backward pass has ended.
+static PAGE_REQUEST: Once = Once::new();
 
 /// Calls `f` with each recorder of this thread, the innermost first.
 #[cold]
@@ -145,11 +149,41 @@ impl Drop for RunningRule {
     }
 }
 
-/// A backward pass has ended. Those that a rule runs itself do not count.
+/// A backward pass has ended. Those of shards, and those that a rule runs itself, are parts of another
+/// computation.
 #[inline]
 pub(crate) fn pass_ended() {
-    if is_observed() && RULE.get().is_none() {
-        tell(Recorder::pass_ended);
+    tell_ended(None);
+    if !PAGE_REQUEST.is_completed() {
+        PAGE_REQUEST.call_once(say_page_request_was_not_read);
+    }
+}
+
+/// Notes that `RETROGRAD_XRAY` has been read: nobody who records the first backward pass reads it later.
+#[doc(hidden)]
+pub fn page_request_was_read() {
+    PAGE_REQUEST.call_once(|| ());
+}
+
+#[cold]
+fn say_page_request_was_not_read() {
+    if std::env::var_os("RETROGRAD_XRAY").is_some_and(|value| value != *"" && value != *"0") {
+        eprintln!(
+            "RETROGRAD_XRAY: nothing is recorded, because no `nn::Param` was made before the first backward pass (hint: \
+             `study::record_if_requested` begins the record without one)"
+        );
+    }
+}
+
+/// The backward passes of all shards have ended; their loss.
+#[doc(hidden)]
+pub fn shards_ended<T: Real>(loss: T) {
+    tell_ended(Some(loss.to_f64()));
+}
+
+fn tell_ended(loss: Option<f64>) {
+    if is_observed() && RULE.get().is_none() && shard_depth() == 0 {
+        tell(|recorder| recorder.pass_ended(loss));
     }
 }
 

@@ -16,6 +16,9 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// The names of parameters that operations used, if [modules](Operation::module) reported their forward passes.
     pub parameters: BTreeMap<Id, String>,
+    /// The loss: the single number at which the first backward pass began, that of all shards if it was in one
+    /// ([`sharded`](crate::sharded)).
+    pub loss: Option<f64>,
     /// Bytes of tensors that were in use when the record began.
     pub live: usize,
     /// The time from the beginning to the end, in seconds.
@@ -42,7 +45,8 @@ pub struct Operation {
     /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
     /// has reported its forward pass.
     pub module: Option<ModulePath>,
-    /// The shard that computed it, see [`sharded`](crate::sharded); 0 outside of shards.
+    /// The shard that computed it, among those that are computed (see [`sharded`](crate::sharded)); 0 outside of
+    /// shards.
     pub lane: usize,
     /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a
     /// fused operation.

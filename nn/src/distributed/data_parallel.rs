@@ -10,6 +10,7 @@ use crate::module::Module;
 use crate::optim::Optimizer;
 use crate::param::Param;
 use crate::state::StateDict;
+use retrograd_autograd::observe::{in_lane, shards_ended};
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor, par};
@@ -243,7 +244,10 @@ impl<T: Real> DataParallel<T> {
             let (mut sender, mut losses) = (Some(sender), None);
             let mut passes = |progress: &mut dyn FnMut()| {
                 let sender = sender.take().expect("called once");
-                let all = || (0..mine.len()).map(|k| pass(k, &sender, progress)).collect();
+                let all = || {
+                    let shards = 0..mine.len();
+                    shards.map(|k| in_lane(k, || pass(k, &sender, progress))).collect()
+                };
                 losses = Some(catch_unwind(AssertUnwindSafe(all)));
             };
             let exchange = exchange.run(messages, Some(&mut passes));
@@ -253,7 +257,8 @@ impl<T: Real> DataParallel<T> {
         } else {
             thread::scope(|scope| {
                 let exchange = scope.spawn(move || exchange.run(messages, None));
-                let losses = par::shards(mine.len(), |k| pass(k, &sender, &mut || {}));
+                let losses =
+                    par::shards(mine.len(), |k| in_lane(k, || pass(k, &sender, &mut || {})));
                 drop(sender);
                 (losses, exchange.join().unwrap_or_else(|panic| resume_unwind(panic)))
             })
@@ -264,7 +269,9 @@ impl<T: Real> DataParallel<T> {
         let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count()).collect();
         let mut all = vec![T::ZERO; lens.iter().sum()];
         self.comm.all_gather(&losses, &mut all, &lens);
-        (all.into_iter().sum(), sums.into_iter().collect())
+        let loss = all.into_iter().sum();
+        shards_ended::<T>(loss);
+        (loss, sums.into_iter().collect())
     }
 
     /// The time of the exchange in the last call of [`DataParallel::gradients`].

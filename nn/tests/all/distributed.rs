@@ -2,12 +2,14 @@
 
 use crate::common::*;
 use crate::optim::two;
+use retrograd_autograd::observe::record;
 use retrograd_autograd::{Var, sharded, with_threads};
 use retrograd_nn::distributed::{Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 
@@ -94,7 +96,20 @@ fn by_ranks(ranks: usize, threads: usize, dropout: f64, make: Make) -> End {
         for step in 0..3 {
             let (x, y) = batch(step);
             let shards = model.shards(&x, &y, Some(SHARDS), &mut Pass::train_step(5, step));
-            let (loss, mut grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
+            let gradients = || parallel.gradients(shards.counts(), |i| shards.loss(i));
+            let (loss, mut grads) = if step == 0 {
+                // Its lanes are the shards of this rank, its loss is that of all.
+                let (result, record) = record(gradients);
+                let lanes: BTreeSet<usize> = record.events.iter().map(|event| event.lane).collect();
+                assert!(
+                    (SHARDS / ranks..=SHARDS.div_ceil(ranks)).contains(&lanes.len()),
+                    "{lanes:?}"
+                );
+                assert_eq!(record.loss, Some(result.0.into()));
+                result
+            } else {
+                gradients()
+            };
             metrics.push((loss.to_bits(), parallel.clip_norm(&mut grads, CLIP).to_bits()));
             optimizer.step(&grads).unwrap();
             parallel.share_parameters();

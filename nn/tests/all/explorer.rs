@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use retrograd_autograd::Var;
+use retrograd_autograd::observe::in_lane;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
 };
@@ -9,8 +10,8 @@ use retrograd_nn::{
     AttentionExplorer, AttentionKind, CrossEntropy, ExplorerText, Gpt, GptConfig, Layer, Linear,
     Module, Pass, Positions, RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
 };
-use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, par};
 use serde_json::Value;
 
 const LENGTH: usize = 11;
@@ -426,6 +427,12 @@ fn what_is_missing_is_said() {
     let note = page["looks"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("No call of attention was observed"), "{note}");
     assert_eq!(page["exceeded"], 10);
+    // Calls in shards are never those of this thread.
+    let model = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(4, 2), &mut Rng::new(1));
+    let shard = |lane| in_lane(lane, || model.forward(&x, &x, &x, Mask::causal(), &mut eval()));
+    let mut sharded = AttentionExplorer::new("Test");
+    sharded.record("now", &model, &text, || par::shards(2, shard).remove(0));
+    assert_eq!(data(&sharded)["looks"][0]["notes"][0].as_str().unwrap(), note);
     assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
 }
 

@@ -8,7 +8,7 @@ kit.start(data => {
   if (data.lesson) panels.push(pair(xray.cost(step), xray.order(step)), xray.compare(step)); else panels.push(xray.cost(step), xray.compare(step));
   const threads = made.threads && `${made.threads} ${made.threads === 1 ? "thread" : "threads"}`;
   const facts = [made.version && `retrograd ${made.version}`, made.cpu, made.level, threads, made.dtype, `${step.operations.length} operations, ${step.events.length} events`,
-    made.loss !== undefined && `loss ${kit.number(made.loss, 6)}${made.shards > 1 ? ` in shard 1 of ${made.shards}` : ""}`];
+    made.loss !== undefined && `loss ${kit.number(made.loss, 6)}${made.shards > 1 ? ` of ${made.shards} shards` : ""}`];
   const page = kit.page(data.title ?? "One recorded step", facts.filter(f => f).join(" · "), panels);
   if (leftOut.length) page.append(kit.h("p", { class: "soft small" }, `Not on this page: ${leftOut.join("; ")}.`));
   // The last element of the page stays at the lower edge of the window.

@@ -161,7 +161,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         threads: threads(),
         dtype: shown.first().map_or(String::new(), |op| op.dtype.to_string()),
         shards: clock.lanes,
-        loss: collected.loss,
+        loss: seen.recording.loss,
     };
     data.modules = modules(names);
     let attributed = names.attribute(&shown);

@@ -29,7 +29,7 @@ pub(super) struct Collected {
     /// The name and the operands (a `Vec<Tensor<T>>`) of products whose rule has not run.
     operands: BTreeMap<usize, (&'static str, Box<dyn Any + Send>)>,
     pub(super) naive: Option<Naive>,
-    /// The value of the variable from which the first backward pass began, if it is a scalar.
+    /// The value of the variable from which the first backward pass began, if it is a scalar: that of the shard.
     pub(super) loss: Option<f64>,
 }
 

@@ -20,6 +20,9 @@ pub(super) struct Data {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lesson: Option<Lesson>,
     pub(super) left_out: Vec<String>,
+    /// How the runs of the recorded code differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) difference: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,6 +34,7 @@ pub(super) struct Made {
     pub(super) dtype: String,
     /// The number of shards of the batch, of which the first is shown.
     pub(super) shards: usize,
+    /// That of all shards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f64>,
 }
