@@ -8,6 +8,7 @@ xray.health = step => {
     "The origin of a value that is not finite is the first event whose result has one although none of its inputs has.",
   ], body => {
     body.append(h("p", { class: "soft small lead" }, "Whether all gradients are there, are finite, and have usable sizes."));
+    if (step.data.difference) body.append(h("div", { class: "message", id: "runs" }, h("p", {}, h("strong", { class: "bad" }, `${step.data.difference}.`))));
     const leaves = nodes.map((n, i) => i).filter(i => nodes[i].kind === "leaf");
     const gradientOf = n => { const last = life[n].arrivals.at(-1); return last === undefined ? null : values[events[last].value]; };
     if (firstBad >= 0) {

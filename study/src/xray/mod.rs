@@ -17,7 +17,7 @@ use collect::Collected;
 use data::Data;
 use differences::Adjustable;
 use names::{Leaf, Names};
-use retrograd_autograd::observe::{Recorder, Recording};
+use retrograd_autograd::observe::{Recorder, Recording, page_request_was_read};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
@@ -203,9 +203,9 @@ impl XRay {
 
     /// Runs `f` three times: to fill caches and the memory pool, with times and memory, and with values.
     ///
-    /// `f` should do the same each time. If it does not (it takes other random numbers, say), times and memory
-    /// are those of the run with values, and the page says from which event on the runs differed. With
-    /// [`XRay::checked`], `f` runs more often.
+    /// `f` should do the same each time. If it does not (it takes other random numbers, say), it is a
+    /// [finding](RecordedStep::findings): from which event on the runs differed, and times and memory are then those of
+    /// the run with values; or that their losses differ. With [`XRay::checked`], `f` runs more often.
     pub fn record<R>(self, mut f: impl FnMut() -> R) -> RecordedStep {
         drop(f());
         let (result, clock) = self.recorder().record(&mut f);
@@ -267,7 +267,7 @@ impl XRay {
             shown = Shown::of(values);
         }
         let leaves = shown.leaves.clone();
-        let data = build(Sources {
+        let mut data = build(Sources {
             title: &self.title,
             names: &self.names,
             clock: shown,
@@ -277,6 +277,7 @@ impl XRay {
             updates: &self.updates,
             warnings,
         });
+        data.difference = differences::of_runs(&[clock], values);
         (data, leaves)
     }
 }
@@ -284,7 +285,8 @@ impl XRay {
 const VARIABLE: &str = "RETROGRAD_XRAY";
 
 /// Records the first backward pass of the process as a page, if the environment variable `RETROGRAD_XRAY` is the
-/// name of a file. Models of the nn crate call it when they are made.
+/// name of a file (a path with a `/` or a `.`), or 1 for `xray.html`; 0 requests nothing. Parameters of the nn crate
+/// call it when they are made. What is recorded, and where the page is, is said on standard error.
 ///
 /// ```
 /// retrograd_study::record_if_requested();
@@ -292,12 +294,26 @@ const VARIABLE: &str = "RETROGRAD_XRAY";
 pub fn record_if_requested() {
     static READ: Once = Once::new();
     READ.call_once(|| {
-        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+        page_request_was_read();
+        let value = std::env::var_os(VARIABLE).unwrap_or_default();
+        let path: PathBuf = match &*value.to_string_lossy() {
+            "" | "0" => return,
+            "1" => "xray.html".into(),
+            path if path.contains(['/', '.', '\\']) => value.into(),
+            other => {
+                let expected =
+                    "neither 0, nor 1 for xray.html, nor a file (a path with a / or a .)";
+                return eprintln!("{VARIABLE}: {other:?} is {expected}; nothing is recorded");
+            }
+        };
         let program = std::env::args().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
         let xray = XRay::new(&format!("The first backward pass of {program}"));
-        if !xray.write_first_backward(path.into()) {
-            eprintln!("{VARIABLE}: the process has another observer; nothing is recorded");
+        // That nothing follows, nobody could say at the end of the process.
+        let name = path.display().to_string();
+        match xray.write_first_backward(path) {
+            true => eprintln!("{VARIABLE}: the first backward pass is going to be in {name}"),
+            false => eprintln!("{VARIABLE}: the process has another observer; nothing is recorded"),
         }
     });
 }

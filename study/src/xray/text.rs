@@ -122,8 +122,8 @@ impl RecordedStep {
 
     /// What is wrong with the step, a finding in a line: where the first value that is not finite began, parameters
     /// without a gradient and where their way to the result is cut, updates of more than a tenth of the norm of a
-    /// parameter, and, with [`XRay::checked`](crate::XRay::checked), gradients that are not the central difference
-    /// of the loss. Empty if nothing was found.
+    /// parameter, runs of the recorded code that differ, and, with [`XRay::checked`](crate::XRay::checked), gradients
+    /// that are not the central difference of the loss. Empty if nothing was found.
     ///
     /// ```
     /// use retrograd_autograd::Var;
