@@ -432,7 +432,9 @@ fn what_is_missing_is_said() {
     let shard = |lane| in_lane(lane, || model.forward(&x, &x, &x, Mask::causal(), &mut eval()));
     let mut sharded = AttentionExplorer::new("Test");
     sharded.record("now", &model, &text, || par::shards(2, shard).remove(0));
-    assert_eq!(data(&sharded)["looks"][0]["notes"][0].as_str().unwrap(), note);
+    let page = data(&sharded.start(3, 1));
+    assert_eq!(page["looks"][0]["notes"][0].as_str().unwrap(), note);
+    assert!(page["start"].is_null() && page["note"].to_string().contains("no head 1 of layer 3"));
     assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
 }
 
