@@ -11,7 +11,7 @@ use retrograd_nn::{
     Module, Pass, Positions, RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
 };
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Tensor, par};
+use retrograd_tensor::{Tensor, par, with_threads};
 use serde_json::Value;
 
 const LENGTH: usize = 11;
@@ -431,7 +431,8 @@ fn what_is_missing_is_said() {
     let model = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(4, 2), &mut Rng::new(1));
     let shard = |lane| in_lane(lane, || model.forward(&x, &x, &x, Mask::causal(), &mut eval()));
     let mut sharded = AttentionExplorer::new("Test");
-    sharded.record("now", &model, &text, || par::shards(2, shard).remove(0));
+    let run = || par::shards(2, shard).remove(0);
+    with_threads(1, || sharded.record("now", &model, &text, run)); // which computes all shards
     let page = data(&sharded.start(3, 1));
     assert_eq!(page["looks"][0]["notes"][0].as_str().unwrap(), note);
     assert!(page["start"].is_null() && page["note"].to_string().contains("no head 1 of layer 3"));
