@@ -36,7 +36,7 @@ mod recording;
 mod recursion;
 
 pub use formulas::{Formula, formula};
-pub use hooks::saved;
+pub use hooks::{constants, saved};
 pub use lane::{in_lane, lane};
 pub use module::{ModuleNames, ModulePath, ModuleScope};
 pub(crate) use nonfinite::search_if_requested;
