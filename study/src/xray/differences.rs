@@ -205,7 +205,7 @@ impl XRay {
             (None, _) | (_, None) => {
                 Some("the recorded code runs no backward pass of a scalar, or several")
             }
-            (Some(recorded), Some((again, _))) if recorded.to_bits() != again.to_bits() => {
+            (Some(recorded), Some((again, _))) if recorded.0.to_bits() != again.to_bits() => {
                 Some("the recorded code computed another loss when it was repeated")
             }
             _ if self.adjustable.is_empty() => Some("no parameter can be changed between two runs"),
