@@ -132,7 +132,7 @@ fn note_if_worse_than_uniform(run: &Run, val_loss: f64) {
     if val_loss > uniform {
         note!(
             "note: uniform predictions have a loss of {uniform:.4}, so this model has learnt nothing; try \
-             a --lr below {:?}, or more --steps",
+             a --lr below {}, or more --steps",
             run.recipe.lr
         );
     }

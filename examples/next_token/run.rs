@@ -166,7 +166,7 @@ impl Run {
             Err(e) => format!("What was saved cannot be read: {e}"),
         };
         failed(format!(
-            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {:?}",
+            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {}",
             self.step, self.recipe.lr
         ))
     }

@@ -15,6 +15,8 @@ use std::sync::{Arc, Once};
 thread_local! {
     /// Tensors that the operation being recorded has saved so far.
     static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
+    /// The constants of the operation being recorded.
+    static CONSTANTS: RefCell<Vec<(&'static str, f64)>> = const { RefCell::new(Vec::new()) };
     /// The operation whose rule runs on this thread, by the id of its node.
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
@@ -88,6 +90,23 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
     tensor
 }
 
+/// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
+/// is called right before [`Var::from_op`](crate::Var::from_op) and the like, so that a
+/// [`Recording`](super::Recording) lists the numbers.
+///
+/// ```
+/// use retrograd_autograd::{Var, observe::record};
+/// let x = Var::leaf(retrograd_tensor::Tensor::scalar(1.0f32)); // `x * 0.5` calls `constants`
+/// let (_, recording) = record(|| &x * 0.5);
+/// assert_eq!(recording.operations[0].constants, [("c", 0.5)]);
+/// ```
+#[inline]
+pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
+    if is_observed() {
+        CONSTANTS.set(named());
+    }
+}
+
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
@@ -109,11 +128,11 @@ fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
     results: impl FnOnce() -> R,
     location: &'static Location<'static>,
 ) {
-    let saved = SAVED.take();
+    let (saved, constants) = (SAVED.take(), CONSTANTS.take());
     let results = results();
     let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
     let (results, rule) = (results.as_ref(), RULE.get());
-    let call = Call { name, inputs: &inputs, results, saved, location, rule };
+    let call = Call { name, inputs: &inputs, constants, results, saved, location, rule };
     tell(|recorder| recorder.computed(&call));
 }
 

@@ -36,7 +36,7 @@ mod recording;
 mod recursion;
 
 pub use formulas::{Formula, formula};
-pub use hooks::{page_request_was_read, saved, shards_ended};
+pub use hooks::{constants, page_request_was_read, saved, shards_ended};
 pub use lane::{in_lane, lane, shard_depth};
 pub use module::{ModuleNames, ModulePath, ModuleScope};
 pub(crate) use nonfinite::search_if_requested;

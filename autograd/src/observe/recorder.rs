@@ -68,6 +68,8 @@ pub enum Seen<'a> {
         sources: Vec<Source>,
         /// The values of its inputs, constants included.
         inputs: Vec<&'a dyn Any>,
+        /// The numbers in its formula, by name.
+        constants: &'a [(&'static str, f64)],
         /// Its results.
         results: Vec<&'a dyn Any>,
     },
@@ -145,6 +147,7 @@ struct Lane {
 pub(super) struct Call<'a, T: Real> {
     pub(super) name: &'static str,
     pub(super) inputs: &'a [&'a Var<T>],
+    pub(super) constants: Vec<(&'static str, f64)>,
     pub(super) results: &'a [Var<T>],
     pub(super) saved: Vec<Saved>,
     pub(super) location: &'static Location<'static>,
@@ -311,6 +314,7 @@ impl Recorder {
                 location: call.location,
                 sources,
                 inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
+                constants: &call.constants,
                 results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
             });
             self.state().lane().rest();
@@ -472,6 +476,7 @@ impl State {
             shapes: call.results.iter().map(|y| *y.shape()).collect(),
             dtype: T::DTYPE,
             inputs,
+            constants: call.constants.clone(),
             location: Some(call.location),
             module,
             lane: lane(),
@@ -564,6 +569,7 @@ impl State {
             shapes: node.outputs().to_vec(),
             dtype: T::DTYPE,
             inputs,
+            constants: Vec::new(),
             location: None,
             module: None,
             lane: lane(),

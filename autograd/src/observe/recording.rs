@@ -40,6 +40,8 @@ pub struct Operation {
     pub dtype: DType,
     /// The inputs, without optional ones that were not given.
     pub inputs: Vec<OperandRecord>,
+    /// The numbers in its formula, by name, see [`constants`](super::constants).
+    pub constants: Vec<(&'static str, f64)>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
     /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module

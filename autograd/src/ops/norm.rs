@@ -1,6 +1,7 @@
 //! Normalisation along the last axis, or the last axes.
 
 use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::constants;
 use crate::op::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -68,6 +69,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Var<T>>, bias: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().layer_norm(weight.map(Var::value), bias.map(Var::value), eps);
+        constants(|| vec![("ε", eps)]);
         let [y] = Var::from_fused([value], [Some(self), weight, bias], |[x, weight, bias]| {
             LayerNorm { x: x.save(), weight: weight.save(), bias: bias.save(), eps }
         });
@@ -85,6 +87,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().rms_norm(weight.map(Var::value), eps);
+        constants(|| vec![("ε", eps)]);
         let [y] = Var::from_fused([value], [Some(self), weight], |[x, weight]| RmsNorm {
             x: x.save(),
             weight: weight.save(),

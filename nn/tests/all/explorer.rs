@@ -161,6 +161,20 @@ fn weight_of_score(layer: &Value, head: usize, i: usize, j: usize) -> Option<(f6
     Some((s, weight))
 }
 
+#[test]
+fn the_first_pair_is_in_the_row_that_made_the_last_token() {
+    let model = sharp::<f64>(config(AttentionKind::Causal));
+    let tokens = tokens(LENGTH);
+    let query = |text: ExplorerText| {
+        let mut explorer = AttentionExplorer::new("Test");
+        explorer.record_gpt("now", &model, &text, &tokens);
+        data(&explorer)["texts"][0]["pair"][0].as_u64().unwrap() as usize
+    };
+    assert_eq!(query(letters(&tokens)), LENGTH - 1);
+    assert_eq!(query(letters(&tokens).generated_after(3)), LENGTH - 2);
+    assert_eq!(query(letters(&tokens).generated_after(LENGTH)), LENGTH - 1); // nothing was generated
+}
+
 /// Every variant: the weights are those of `attention_maps`, no pair is drawn that is masked, and scores
 /// give the weights.
 #[test]
@@ -175,6 +189,15 @@ fn weights_and_scores_are_those_of_the_model() {
         for (layer, map) in layers.iter().zip(&maps) {
             let heads = list(&layer["heads"]);
             assert_eq!(heads.len(), map.size(1), "{kind}");
+            // Words, and the name of a variant: no text of a Rust value or of a part of a layer.
+            let type_name = layer["kind"].as_str().unwrap();
+            assert!(
+                type_name.contains("Attention") || type_name == "MultiHeadWrapper",
+                "{kind}: {type_name}"
+            );
+            let parts = layer["parts"].as_str().unwrap();
+            let debug = ["{", "Some(", "None", "BottomRight", "Softmax", "TopK"];
+            assert!(debug.iter().all(|text| !parts.contains(text)), "{kind}: {parts}");
             if heads.is_empty() {
                 silent.push(kind.name());
                 assert!(layer["notes"][0].as_str().unwrap().contains("no matrix of weights"));

@@ -65,10 +65,10 @@ impl Collected {
             return;
         }
         match seen {
-            Seen::Computed { operation, name, sources, inputs, results, .. } => {
+            Seen::Computed { operation, name, sources, inputs, constants, results, .. } => {
                 // f32 or f64.
-                self.computed::<f32>((*operation, name), sources, inputs, results);
-                self.computed::<f64>((*operation, name), sources, inputs, results);
+                self.computed::<f32>((*operation, name), sources, (inputs, constants), results);
+                self.computed::<f64>((*operation, name), sources, (inputs, constants), results);
             }
             Seen::Seeded { event, root, gradient } => {
                 self.delivered::<f32>(*event, *gradient, *gradient);
@@ -97,7 +97,7 @@ impl Collected {
         &mut self,
         (operation, name): (usize, &'static str),
         sources: &[Source],
-        inputs: &[&dyn Any],
+        (inputs, constants): (&[&dyn Any], &[(&'static str, f64)]),
         results: &[&dyn Any],
     ) {
         let Some(output) = results.first().and_then(|y| y.downcast_ref::<Tensor<T>>()) else {
@@ -113,7 +113,7 @@ impl Collected {
             let operands: Vec<Tensor<T>> = inputs.iter().map(|&x| x.clone()).collect();
             self.operands.insert(operation, (name, Box::new(operands)));
         }
-        let call = Operation { name, inputs: &inputs, output };
+        let call = Operation { name, inputs: &inputs, constants, output };
         let explain = |index: Vec<usize>| Element { text: call.explain(&index), index };
         let elements = elements::chosen(output, ELEMENTS).into_iter().map(explain).collect();
         self.results.insert(operation, Observed { values: Values::of(output), elements });
