@@ -278,6 +278,16 @@ fn a_wrong_rule_is_named() {
     browser.evaluate("document.querySelector('#checks button').click()");
     let text = browser.text("#inspector");
     assert!(text.contains("It does not agree with g."), "{text}");
+    // A closure whose runs differ.
+    let mut run = 0.0;
+    let step = XRay::new("").record(|| {
+        run += 1.0;
+        (&Var::leaf(Tensor::scalar(1.0f64)) * run).backward()
+    });
+    let File(_folder, path) = &written("differs", &step.page().html());
+    check_page(path);
+    browser.open(path, "");
+    assert!(browser.text("#runs").contains("code differ (the loss was 2.0, then"));
 }
 
 /// A NaN in the middle of a forward pass, a branch that is detached, and an update that is too large.
