@@ -9,6 +9,7 @@
 pub mod attention;
 mod base64;
 mod page;
+pub mod replacing;
 mod run;
 mod xray;
 
