@@ -9,11 +9,6 @@ const BEGINNING: usize = 100;
 
 /// The path of a temporary file in the folder of `path`: `before`, the name of the file, `after`. A long
 /// name is cut, so that the temporary name is valid if the name is.
-///
-/// ```
-/// use retrograd_study::replacing::temporary_path;
-/// assert_eq!(temporary_path("a/b.html".as_ref(), ".", ".tmp"), std::path::Path::new("a/.b.html.tmp"));
-/// ```
 pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fits = |&(at, c): &(usize, char)| at + c.len_utf8() <= BEGINNING;
@@ -71,7 +66,7 @@ pub fn create_like(temporary: &Path, path: &Path) -> io::Result<File> {
     options.open(temporary)
 }
 
-/// The error where a regular file is needed.
+/// The error where there is something else than a regular file.
 pub fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

@@ -217,7 +217,7 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
         for file in files {
             fs::set_permissions(path(file), fs::Permissions::from_mode(0o600)).unwrap();
         }
-        place.run(&["--out", "run", "--resume", "--steps", "240"]).ok();
+        place.run(&["--out", "run", "--resume", "--steps", "240", "--keep", "3"]).ok();
         for file in files.into_iter().chain(["checkpoint-240.safetensors"]) {
             let mode = fs::metadata(path(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");

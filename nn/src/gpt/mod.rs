@@ -152,12 +152,13 @@ impl<T: Real> Gpt<T> {
         config.check()?;
         let normal = Init::Normal { std: 0.02 };
         let (vocab, width) = (config.vocab, config.width);
+        let block = |layer| check_memory::<T>(&format!("block {layer}"), config.block_elements());
+        // Before time is spent on the tables.
+        block(0)?;
         let table = |name: &str, rows: usize| {
             // It is sampled, scaled and replaced.
-            check_memory::<T>(
-                &format!("{name} [{rows}, {width}]"),
-                3.0 * rows as f64 * width as f64,
-            )
+            let elements = 3.0 * rows as f64 * width as f64;
+            check_memory::<T>(&format!("{name} [{rows}, {width}]"), elements)
         };
         table("the token embedding", vocab)?;
         let wte = Embedding::new(vocab, width, rng).init(normal, rng);
@@ -178,7 +179,7 @@ impl<T: Real> Gpt<T> {
         let mut blocks = Vec::new();
         // A loop: in a closure, a panic would not report the line of the caller.
         for layer in 0..config.layers {
-            check_memory::<T>(&format!("block {layer}"), config.block_elements())?;
+            block(layer)?;
             let attn = match &mut attention {
                 Some(attention) => attention(layer, rng),
                 None => variants::attention(&config, layer, rng),
