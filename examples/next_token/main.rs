@@ -74,7 +74,11 @@ use train::Plan;
 fn main() -> ExitCode {
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {
-            Some(args) => with_threads(ranks.threads(args.threads), || begin(&args, &ranks)),
+            Some(args) => {
+                let threads = ranks.threads(args.threads);
+                environment::check_memory(threads);
+                with_threads(threads, || begin(&args, &ranks))
+            }
             None => Ok(()),
         });
         ranks.agree(done)

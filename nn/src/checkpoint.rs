@@ -28,6 +28,7 @@ pub(crate) use reader::TORCH_HINT;
 
 use crate::state::{StateDict, list_first};
 use header::{FORMAT, Growing, byte_len, in_file_order};
+pub(crate) use header::{UniqueNames, check_memory};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -341,10 +342,13 @@ impl Checkpoint {
                 return Err(damaged());
             }
             None => {
-                let note = |(name, text): &(String, String)| {
-                    (name.clone(), Note(serde_json::Value::from(text.as_str()).to_string().into()))
-                };
-                out.notes = metadata.iter().map(note).collect();
+                for (name, text) in &metadata {
+                    let note = Note(serde_json::Value::from(text.as_str()).to_string().into());
+                    if out.notes.insert(name.clone(), note).is_some() {
+                        let why = format!("duplicate entry `{name}` in `__metadata__`");
+                        return Err(CheckpointError::Malformed(path.into(), why));
+                    }
+                }
             }
         }
         let summed = sums.is_some();
@@ -381,7 +385,7 @@ impl Checkpoint {
             if found.value() != sum {
                 return Err(damaged());
             }
-            let notes: BTreeMap<String, Box<RawValue>> = serde_json::from_str(notes)
+            let UniqueNames(notes) = serde_json::from_str::<UniqueNames<Box<RawValue>>>(notes)
                 .map_err(|e| CheckpointError::Malformed(path.into(), e.to_string()))?;
             out.notes = notes.into_iter().map(|(name, raw)| (name, Note(raw.into()))).collect();
         }

@@ -10,6 +10,7 @@ pub mod attention;
 mod base64;
 mod number;
 mod page;
+pub mod replacing;
 mod run;
 mod xray;
 

@@ -208,6 +208,21 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     place
         .run(&["--out", "run", "--resume", "--checkpoint", "best"])
         .failed(USAGE, &["--checkpoint is for --sample and --evaluate"]);
+    // Private files remain private when the run goes on, and so do copies of them.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let path = |file: &str| place.path("run").join(file);
+        let files = ["checkpoint.safetensors", "best.safetensors", "log.jsonl", "run.html"];
+        for file in files {
+            fs::set_permissions(path(file), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        place.run(&["--out", "run", "--resume", "--steps", "240", "--keep", "3"]).ok();
+        for file in files.into_iter().chain(["checkpoint-240.safetensors"]) {
+            let mode = fs::metadata(path(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+    }
     // Without --keep, only the last and the best one.
     train(&place, "two", &["--data", "text", "--steps", "4", "--context", "8"]);
     assert!(steps("two").is_empty() && place.path("two/best.safetensors").exists());

@@ -1,10 +1,10 @@
 //! Reading a file part by part.
 
 use super::any_tensor::{AnyTensor, ReadError};
-use super::atomic::not_a_file;
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
 use super::stored::Stored;
+use retrograd_study::replacing::not_a_file;
 use retrograd_tensor::ErrorKind;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

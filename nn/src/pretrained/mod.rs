@@ -46,6 +46,7 @@ use crate::state::{LoadError, StateDict};
 use crate::state_map::StateMap;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Shape};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -114,10 +115,14 @@ impl From<CheckpointError> for PretrainedError {
 /// assert_eq!(config.unwrap(), gpt2);
 /// ```
 pub fn config_from_json(text: &str) -> Result<GptConfig, ConfigError> {
-    let json: Value = json::parse(text)?;
-    let config = match json.get("model_type").and_then(Value::as_str) {
-        Some("gpt2") => gpt2::config(json)?,
-        Some("llama") => llama::config(json)?,
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: Option<String>,
+    }
+    let Kind { model_type } = json::parse(text)?;
+    let config = match model_type.as_deref() {
+        Some("gpt2") => gpt2::config(text)?,
+        Some("llama") => llama::config(text)?,
         Some(other) => {
             return Err(ConfigError(format!("model_type is {other:?}, not gpt2 or llama")));
         }
@@ -203,10 +208,8 @@ impl<T: Storable> Gpt<T> {
     ///
     /// # Errors
     /// If a file cannot be read, the configuration is not supported, or the weights do not fit it:
-    /// then the error lists all names and shapes that differ, and nothing is loaded.
-    ///
-    /// # Panics
-    /// If there is no memory for a parameter.
+    /// then the error lists all names and shapes that differ, and nothing is loaded. If there is no
+    /// memory for a parameter.
     ///
     /// ```
     /// use retrograd_nn::{Gpt, GptConfig, Module};
