@@ -125,13 +125,10 @@ fn invalid_batches_are_reported_at_the_line_of_the_caller() {
     let model = model::<f32>();
     let [tokens, targets] = batch(8, 100);
     let wrong = only(&targets, -1, |row, _| row > 0);
-    let (none, empty) = (Tensor::zeros([0, 4]), Tensor::zeros([4, 0]));
     with_threads(3, || {
         for (tokens, targets, said) in [
             (&tokens, &wrong, "target"),
             (&wrong, &targets, "gpt: token -1 at position 0 is outside"),
-            (&none, &none, "gpt: a batch of 0 sequences of 4 tokens"),
-            (&empty, &empty, "gpt: a batch of 4 sequences of 0 tokens"),
         ] {
             assert_panics_here(said, || {
                 model.loss_and_gradients(tokens, targets, &mut Pass::eval())
