@@ -275,7 +275,7 @@ fn losses_of_no_targets_are_0_on_every_path() {
         |x, t, how| x.cross_entropy(t, how),
         |x, t, how| x.weighted_cross_entropy(t, &Tensor::ones([x.size(-1)]), how),
         |x, t, how| x.nll_loss(t, how),
-        |x, t, how| x.weighted_nll_loss(&(t * 0), &Tensor::zeros([x.size(-1)]), how),
+        |x, t, how| x.weighted_nll_loss(&t.zeros_like(), &Tensor::zeros([x.size(-1)]), how),
         |x, t, how| x.linear_cross_entropy(&Var::leaf(Tensor::eye(x.size(-1))), t, how),
     ];
     let reductions = [Reduction::None, Reduction::Sum, Reduction::Mean, Reduction::BatchMean];
@@ -543,7 +543,7 @@ fn statistics_of_numbers_of_any_size() {
         [y.value(), &first, recorded.value(), second.value()]
             .map(|t| t.to_vec().into_iter().map(T::to_f64).collect())
     }
-    let usual = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 } * (1.0 - i as f64 / 64.0);
+    let usual = |i: usize| (1.0 - i as f64 / 64.0) * [1.0, -1.0][i & 1];
     let second: Vec<f64> = (0..8).map(usual).collect();
     // Where the numbers are subnormal, 1 / √var overflows: no layer norm with an eps of 0.
     for (size, tested) in [(1e20, 13), (1e-30, 13), (1e38, 13), (1e-37, 13), (1e-40, 8)] {

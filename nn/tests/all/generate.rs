@@ -246,7 +246,8 @@ fn options_at_their_limits() {
     let [half, third, quarter, e] = [0.5, 1.0 / 3.0, 0.25, (-2f64).exp()];
     // Of equal tokens, whose probabilities have exact sums; of masked ones, which have no probability at
     // any temperature; and of logits whose difference overflows. The first tokens have the others.
-    let cases: [(Sampler, &[f64], &[i64], &[f64]); 17] = [
+    type Case<'a> = (Sampler, &'a [f64], &'a [i64], &'a [f64]);
+    let cases: [Case; 17] = [
         (top_p(0.25), &[0.0; 4], &[0], &[1.0]),
         (top_p(0.5), &[0.0; 4], &[0, 1], &[half; 2]),
         (top_p(0.75), &[0.0; 4], &[0, 1, 2], &[third; 3]),

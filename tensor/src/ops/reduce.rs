@@ -330,7 +330,7 @@ impl<T: Real> Tensor<T> {
         let kept = self.shape().reduced(axes, true);
         let tops = reduce(op, Max, &self.abs(), axes).reshape(kept);
         let scales = zip_with(op, &tops, &sums.reshape(kept), move |top, sum| {
-            let is_kept = is_exact(sum) || top == T::ZERO || !(top <= T::MAX);
+            let is_kept = is_exact(sum) || top == T::ZERO || !top.to_f64().is_finite();
             let e = if is_kept { 0 } else { exponent(top) };
             let most = -exponent(T::MIN_POSITIVE);
             power_of_two((e.clamp(-toward, toward) - e).clamp(-most, most))
