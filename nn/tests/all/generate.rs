@@ -245,7 +245,7 @@ fn options_at_their_limits() {
     let masked = [1e308, -1e308, -INF, 0.0];
     let [half, third, quarter, e] = [0.5, 1.0 / 3.0, 0.25, (-2f64).exp()];
     // Of equal tokens, whose probabilities have exact sums; of masked ones, which have no probability at
-    // any temperature; and of logits whose difference overflows. The first tokens have the others.
+    // any temperature; and of logits whose difference overflows.
     type Case<'a> = (Sampler, &'a [f64], &'a [i64], &'a [f64]);
     let cases: [Case; 17] = [
         (top_p(0.25), &[0.0; 4], &[0], &[1.0]),
