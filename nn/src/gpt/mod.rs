@@ -453,7 +453,7 @@ impl<T: Real> Gpt<T> {
     /// of dropout.
     ///
     /// # Panics
-    /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
+    /// As [`Gpt::loss`], or if tokens have another rank than 2.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Module, Pass};
@@ -514,16 +514,12 @@ impl<T: Real> Gpt<T> {
             )
         })
         .or_panic();
-        let [sequences, length] = tokens.shape()[..] else { unreachable!("rank 2") };
-        require(tokens.numel() > 0, "gpt", ErrorKind::Mismatch, || {
-            format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
-        })
-        .or_panic();
+        let sequences = tokens.size(0);
         let _span = span("cut into shards");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));
-        require((1..=sequences).contains(&number), "gpt", ErrorKind::Value, || {
+        require((1..=sequences.max(1)).contains(&number), "gpt", ErrorKind::Value, || {
             format!("a batch of {sequences} sequences cannot be split into {number} shards")
         })
         .or_panic();
