@@ -5,6 +5,7 @@
 //! |---|---|
 //! | text to tokens and back | [`Tokenizer`]: characters, bytes, and with the feature `tokenizers` BPE and `tokenizer.json` |
 //! | printing while tokens are generated | [`DecodeStream`] |
+//! | printing names and texts of files | [`Printable`] |
 //! | a file or a folder | [`Documents`] |
 //! | a training part and a held-out part | [`Corpus`], whose batches are a function of (seed, step) |
 //! | documents in rows of one length | [`PackedDocuments`] |
@@ -47,6 +48,7 @@ mod error;
 mod hugging_face;
 mod metrics;
 mod packed;
+mod printable;
 mod tokenizer;
 
 pub use byte_vocabulary::ByteVocabulary;
@@ -59,4 +61,5 @@ pub use error::TextError;
 pub use hugging_face::HuggingFace;
 pub use metrics::TextMetrics;
 pub use packed::{PackedBatch, PackedDocuments};
+pub use printable::Printable;
 pub use tokenizer::{Encoding, SEPARATOR, Tokenizer};
