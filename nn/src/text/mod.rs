@@ -42,8 +42,12 @@ mod byte_vocabulary;
 mod char_vocabulary;
 mod corpus;
 mod decode_stream;
+#[cfg(feature = "tokenizers")]
+mod decoder;
 mod documents;
 mod error;
+#[cfg(feature = "tokenizers")]
+mod file_checks;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
 mod metrics;
