@@ -33,6 +33,7 @@
 //!     let batch = window.batch();
 //!     let logits = model.forward(&batch.tokens, &mut Pass::eval());
 //!     metrics.add(logits.value(), &batch.targets, window.bytes);
+//!     metrics.lost += window.lost;
 //! }
 //! assert_eq!(metrics.tokens, corpus.held_out().len() as u64 - 1);
 //! assert!(metrics.bits_per_byte() > 0.0);
