@@ -93,7 +93,10 @@ fn parse(ranks: &Ranks) -> Result<Option<Args>> {
         Ok(args) => args,
         Err(e) => {
             if ranks.is_first() {
-                let _ = e.print();
+                match e.use_stderr() {
+                    true => output::fault(e.render().to_string().trim_end()),
+                    false => drop(e.print()),
+                }
             }
             // Of help and version it is 0.
             let code = e.exit_code() as u8;

@@ -174,9 +174,10 @@ impl RunRecord {
     fn sample(&self, run: &Run) -> String {
         let sampler = Sampler { temperature: TEMPERATURE, ..Sampler::default() };
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
-        let tokens: Vec<i64> =
-            run.model.generate(&self.prompt, sampler, &mut rng).take(SAMPLE).collect();
-        run.tokenizer.decode(&tokens)
+        let mut stream = run.tokenizer.decode_stream_after(&self.prompt);
+        let tokens = run.model.generate(&self.prompt, sampler, &mut rng).take(SAMPLE);
+        let text: String = tokens.map(|token| stream.step(token)).collect();
+        text + &stream.finish()
     }
 
     /// The attention weights within the sentence.
@@ -390,7 +391,7 @@ fn about(
     let sentence = sentence_tokens(run, &beginnings[0]).unwrap_or_default();
     let prompt_text = prompts(run, &beginnings).swap_remove(0);
     let prompt = run.encode(&prompt_text).unwrap_or_else(|_| sentence.clone());
-    let labels = sentence.iter().map(|&token| run.tokenizer.decode(&[token])).collect();
+    let labels = sentence.iter().map(|&token| run.tokenizer.label(token)).collect();
     let sentence = Tensor::from_vec(sentence.clone(), [1, sentence.len()]);
     let layers = maps(run, &sentence).iter().map(|map| map.size(1)).collect();
     let (preset, recipe) = match (args.preset, first) {
@@ -562,8 +563,8 @@ fn add(page: &mut RunPage, line: &Line) {
             let mut text = format!("{:.4}", done.val_loss);
             if let Some(metrics) = done.metrics {
                 text += &format!(
-                    "; {:.4} bits per byte, perplexity {:.4}, accuracy {:.2} %",
-                    metrics.bits_per_byte,
+                    "; {}, perplexity {:.4}, accuracy {:.2} %",
+                    metrics.per_byte,
                     metrics.perplexity,
                     100.0 * metrics.accuracy
                 );

@@ -5,7 +5,7 @@ use crate::attention_page::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
-use crate::log::{Evaluation, Line, Log, Step};
+use crate::log::{Evaluation, Line, Log, PerByte, Step};
 use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
 
@@ -226,8 +226,7 @@ fn evaluation(
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
-    let bits_per_byte = Some(metrics.bits_per_byte());
-    let evaluation = Evaluation { step: run.step, val_loss, bits_per_byte };
+    let evaluation = Evaluation { step: run.step, val_loss, per_byte: PerByte::of(&metrics) };
     progress.evaluation(&evaluation);
     Ok(evaluation)
 }

@@ -24,9 +24,11 @@ pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
 pub use convert::ConvertError;
 pub use error::CheckpointError;
-pub(crate) use reader::TORCH_HINT;
+pub use reader::read;
+pub(crate) use reader::{TORCH_HINT, read_json};
 
 use crate::state::{StateDict, list_first};
+use crate::text::Printable;
 use header::{FORMAT, Growing, byte_len, in_file_order};
 pub(crate) use header::{UniqueNames, check_memory};
 use reader::Reader;
@@ -34,7 +36,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::Path;
 use stored::Stored;
@@ -97,7 +99,7 @@ pub struct Unsupported {
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}, {}", self.dtype, self.shape, self.reason)
+        write!(Printable(f), "{} {:?}, {}", self.dtype, self.shape, self.reason)
     }
 }
 

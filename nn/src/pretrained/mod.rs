@@ -38,19 +38,21 @@ mod weights;
 pub use gpt2::{gpt2, nanogpt};
 pub use llama::{llama, llama_meta};
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Storable, write_atomically};
+use crate::checkpoint::{Checkpoint, CheckpointError, Storable, read_json, write_atomically};
 use crate::config_error::ConfigError;
 use crate::gpt::{Gpt, GptConfig, Names};
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use crate::state_map::StateMap;
+use crate::text::Printable;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Shape};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 /// The sizes of parameters, by their names here.
 type Shapes = BTreeMap<String, Vec<usize>>;
@@ -72,10 +74,10 @@ pub enum PretrainedError {
 impl fmt::Display for PretrainedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PretrainedError::Io(path, e) => write!(f, "{}: {e}", path.display()),
-            PretrainedError::Config(path, e) => write!(f, "{}: {e}", path.display()),
+            PretrainedError::Io(path, e) => write!(Printable(f), "{}: {e}", path.display()),
+            PretrainedError::Config(path, e) => write!(Printable(f), "{}: {e}", path.display()),
             PretrainedError::Weights(e) => e.fmt(f),
-            PretrainedError::Load(path, e) => write!(f, "{}: {e:#}", path.display()),
+            PretrainedError::Load(path, e) => write!(Printable(f), "{}: {e:#}", path.display()),
         }
     }
 }
@@ -228,7 +230,7 @@ impl<T: Storable> Gpt<T> {
     #[track_caller]
     pub fn from_pretrained(folder: &Path) -> Result<Gpt<T>, PretrainedError> {
         let path = folder.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
+        let text = read_json(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
         let config =
             config_from_json(&text).map_err(|e| PretrainedError::Config(path.clone(), e))?;
         let file = weights::load(folder)?;

@@ -2,11 +2,10 @@
 
 use super::PretrainedError;
 use super::json;
-use crate::checkpoint::{Checkpoint, CheckpointError, TORCH_HINT, UniqueNames};
+use crate::checkpoint::{Checkpoint, CheckpointError, TORCH_HINT, UniqueNames, read_json};
 use crate::config_error::ConfigError;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Component, Path};
 
@@ -34,7 +33,7 @@ pub(super) fn load(folder: &Path) -> Result<Checkpoint, PretrainedError> {
         return Err(PretrainedError::Io(path, error));
     }
     let invalid = |e| PretrainedError::Config(index.clone(), e);
-    let text = fs::read_to_string(&index).map_err(|e| PretrainedError::Io(index.clone(), e))?;
+    let text = read_json(&index).map_err(|e| PretrainedError::Io(index.clone(), e))?;
     let Index { weight_map: UniqueNames(weight_map) } = json::parse(&text).map_err(invalid)?;
     let mut all = Checkpoint::new();
     for name in weight_map.values().collect::<BTreeSet<_>>() {
