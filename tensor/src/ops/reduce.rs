@@ -255,7 +255,7 @@ impl<T: Real> Tensor<T> {
     /// # use retrograd_tensor::Tensor;
     /// let x = Tensor::from([1.0f32, 3.0]);
     /// assert_eq!(x.std(.., 0).item(), 1.0);
-    /// assert_eq!(Tensor::from([1e30f32, 3e30]).std(.., 0).item(), 1e30); // the squares overflow
+    /// assert_eq!(Tensor::from([1e30f32, -1e30]).std(.., 0).item(), 1e30); // the squares overflow
     /// ```
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
