@@ -1,5 +1,6 @@
 //! A training step that is divided among ranks.
 
+use super::agreed::Agreed;
 use super::communicator::Collectives;
 use super::exchange::{Buffers, Exchange, Reporter, is_large};
 use super::idle::Idle;
@@ -165,6 +166,12 @@ impl<T: Real> DataParallel<T> {
     /// The optimiser of this rank, which `make` makes for the parameters of this rank. If it has none, the
     /// optimiser only counts steps.
     ///
+    /// All ranks call `step`. If a gradient is missing or not finite on one of them, none takes the step: its
+    /// owner returns the error, the others [`StepError::OtherRank`](crate::optim::StepError::OtherRank). An
+    /// optimiser that `make` made without `DataParallel`, or that has no
+    /// [`check`](Optimizer::check), fails on the owner alone; that rank must then end (see
+    /// [`Communicator`](super::Communicator)).
+    ///
     /// # Errors
     /// As `make`.
     ///
@@ -185,7 +192,9 @@ impl<T: Real> DataParallel<T> {
         make: impl FnOnce(&Owned<T>) -> Result<Box<dyn Optimizer<T>>, ConfigError>,
     ) -> Result<Box<dyn Optimizer<T>>, ConfigError> {
         let owned = self.owned();
-        if owned.0.is_empty() { Ok(Box::new(Idle::default())) } else { make(&owned) }
+        let own = if owned.0.is_empty() { Box::new(Idle::default()) } else { make(&owned)? };
+        let comm = self.comm.clone();
+        Ok(if comm.size() == 1 { own } else { Box::new(Agreed { own, comm }) })
     }
 
     /// The loss of [`sharded`](retrograd_autograd::sharded), on every rank, and of its gradients those of the
@@ -220,6 +229,7 @@ impl<T: Real> DataParallel<T> {
         if ranks == 1 {
             return sharded(counts, mean);
         }
+        self.comm.begin("gradients");
         let weights = shard_weights(counts);
         let computed: Vec<bool> = weights.iter().map(|&weight| weight > 0.0).collect();
         let of_rank = |rank| shards_of(rank, ranks, shards).filter(|&i| computed[i]);
@@ -307,6 +317,7 @@ impl<T: Real> DataParallel<T> {
         if self.comm.size() == 1 {
             return grads.clip_norm(max);
         }
+        self.comm.begin("clip_norm");
         let mine: BTreeMap<_, f64> = grads.norms();
         let ids = self.plan.params.iter().map(|(_, param)| param.id());
         // 0 for the gradients of others, and for parameters without a gradient: neither changes a norm.
@@ -339,6 +350,7 @@ impl<T: Real> DataParallel<T> {
         if ranks == 1 {
             return;
         }
+        self.comm.begin("share_parameters");
         let plan = &self.plan;
         let is_large = |&i: &usize| is_large(plan.numel(i));
         let of_rank = |rank| -> (Vec<usize>, Vec<usize>) {
@@ -413,6 +425,7 @@ impl<T: Real> DataParallel<T> {
         if self.comm.size() == 1 {
             return Some(mine.clone());
         }
+        self.comm.begin("gather_state");
         let entries: Vec<(&str, Vec<usize>)> =
             mine.iter().map(|(name, x)| (name.as_str(), x.shape().to_vec())).collect();
         let json = serde_json::to_vec(&entries).expect("names and sizes");

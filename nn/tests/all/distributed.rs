@@ -3,24 +3,38 @@
 use crate::common::*;
 use crate::optim::two;
 use retrograd_autograd::observe::record;
-use retrograd_autograd::{Var, sharded, with_threads};
+use retrograd_autograd::{Gradients, Var, sharded, with_threads};
 use retrograd_nn::distributed::{Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// Runs `f` on every rank of a group, each with so many threads; the results in order.
 fn on_ranks<R: Send>(ranks: usize, threads: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let f = &f;
+        let (sender, ends) = mpsc::channel::<()>();
         let threads: Vec<_> = Local::group(ranks)
             .into_iter()
-            .map(|rank| scope.spawn(move || with_threads(threads, || f(Arc::new(rank)))))
+            .map(|rank| {
+                let end = sender.clone();
+                scope.spawn(move || {
+                    let _end = end;
+                    with_threads(threads, || f(Arc::new(rank)))
+                })
+            })
             .collect();
+        drop(sender);
+        if ends.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("ranks wait for ever");
+            std::process::exit(1);
+        }
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -220,11 +234,13 @@ fn more_ranks_than_shards_are_an_error() {
     }
 }
 
+const NAMES: [&str; 3] = ["rare", "usual", "frozen"];
+
 struct Three([Param<f32>; 3]);
 
 impl Module<f32> for Three {
     fn visit(&self, v: &mut Visitor<'_, f32>) {
-        ["rare", "usual", "frozen"].iter().zip(&self.0).for_each(|(name, p)| v.param(name, p));
+        NAMES.iter().zip(&self.0).for_each(|(name, p)| v.param(name, p));
     }
 }
 
@@ -298,6 +314,118 @@ fn a_panic_of_one_rank_ends_all() {
         assert!(texts[1].contains("no loss"), "{}", texts[1]);
         for text in [&texts[0], &texts[2]] {
             assert!(text.contains("another rank panicked"), "{text}");
+        }
+    }
+}
+
+fn panic_of(f: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(f)).err();
+    panic.map(|text| *text.downcast::<String>().expect("a text"))
+}
+
+fn sgd(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
+    Ok(Box::new(Sgd::new(module, SgdConfig { lr: 0.1, momentum: 0.9, ..SgdConfig::default() })?))
+}
+
+/// The gradients of a step on [`two`], of six shards.
+fn gradients_of(parallel: &DataParallel, model: &crate::optim::Two<f32>) -> Gradients {
+    let squares = |p: &Param<f32>| p.to_var().square().mean(..);
+    let loss = |i| (squares(&model.matrix) + squares(&model.vector)) * (i as f32 + 1.0);
+    let mut grads = parallel.gradients(&[1; 6], loss).1;
+    parallel.clip_norm(&mut grads, 1.0);
+    grads
+}
+
+#[test]
+fn a_rank_that_leaves_ends_the_others() {
+    // What rank 1 does in place of three steps (s), and what the others are told: it leaves, also between
+    // clipping (c) and the step, or gathers the state (g).
+    let cases = [
+        ("", "rank 1 left before its first call"),
+        ("c", "rank 1 left after call 1 of clip_norm"),
+        ("ss", "rank 1 left after call 2 of share_parameters"),
+        ("sg", "rank 1 in call 1 of gather_state (all_gather_bytes)"),
+        ("ssss", "left after call 3 of share_parameters"),
+    ];
+    for (actions, expected) in cases {
+        for (threads, reduction) in [(1, Reduction::Ordered), (2, Reduction::AllReduce)] {
+            let ends = on_ranks(3, threads, |rank| {
+                let number = rank.rank();
+                let run = move || {
+                    let model = two::<f32>();
+                    let parallel = DataParallel::new(&model, rank).with_reduction(reduction);
+                    let mut sgd = parallel.optimizer(sgd).unwrap();
+                    for action in if number == 1 { actions } else { "sss" }.chars() {
+                        if action == 'g' {
+                            parallel.gather_state(&sgd.state_dict());
+                            continue;
+                        }
+                        let grads = gradients_of(&parallel, &model);
+                        if action == 's' {
+                            sgd.step(&grads).unwrap();
+                            parallel.share_parameters();
+                        }
+                    }
+                };
+                panic_of(run)
+            });
+            // Ranks 0 and 2 have a step more than rank 1, or rank 1 has.
+            let waits = |rank: usize| (rank == 1) == (actions == "ssss");
+            for (rank, end) in ends.into_iter().enumerate() {
+                let text = end.unwrap_or_default();
+                let expected = if waits(rank) { expected } else { "" };
+                assert!(text.contains(expected), "{actions:?}, rank {rank}: {text:?}");
+                assert_eq!(
+                    text.starts_with(&format!("rank {rank} waits in call ")),
+                    waits(rank) || !text.is_empty()
+                );
+            }
+        }
+    }
+}
+
+/// Gradients that are no longer the same on all ranks: of each parameter, by its owner.
+#[test]
+fn a_step_fails_on_all_ranks_or_on_none() {
+    for ranks in 1..=3 {
+        for (wrong, owner) in [("matrix", 0), ("vector", 1 % ranks)] {
+            let of_owner = [
+                StepError::NotFinite(vec![wrong.into()]),
+                StepError::MissingGradient(vec![wrong.into()]),
+            ];
+            let ends = on_ranks(ranks, 1, |rank| {
+                let model = two::<f32>();
+                let parallel = DataParallel::new(&model, rank.clone());
+                let mut sgd = parallel.optimizer(sgd).unwrap();
+                let param = if wrong == "matrix" { &model.matrix } else { &model.vector };
+                let before = bits_by_name(&model.state_dict());
+                let errors = [Some(f32::NAN), None].map(|value| {
+                    let mut grads = gradients_of(&parallel, &model);
+                    if let Some(g) = grads.remove(param).filter(|_| rank.rank() == owner)
+                        && let Some(value) = value
+                    {
+                        let all = grads.iter().map(|(id, g)| (id, g.clone()));
+                        grads = all.chain([(param.id(), g * value)]).collect();
+                    }
+                    sgd.step(&grads).unwrap_err()
+                });
+                assert_eq!(errors[0].to_string().contains("rank"), rank.rank() != owner);
+                assert_eq!((bits_by_name(&model.state_dict()), sgd.steps()), (before, 0));
+                for _ in 0..2 {
+                    sgd.step(&gradients_of(&parallel, &model)).unwrap();
+                    parallel.share_parameters();
+                }
+                assert_eq!(sgd.steps(), 2);
+                (errors, bits_by_name(&model.state_dict()))
+            });
+            for (rank, (errors, weights)) in ends.iter().enumerate() {
+                let told = |e: StepError| match rank == owner {
+                    true => e,
+                    false => StepError::OtherRank(owner, Box::new(e)),
+                };
+                assert_eq!(*errors, of_owner.clone().map(told), "{wrong}, rank {rank} of {ranks}");
+                assert_eq!(*weights, ends[0].1);
+            }
         }
     }
 }
