@@ -14,6 +14,7 @@ use crate::state::StateDict;
 use retrograd_autograd::observe::{in_lane, shards_ended};
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::settings::arithmetic;
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -201,7 +202,8 @@ impl<T: Real> DataParallel<T> {
     /// parameters that this rank owns.
     ///
     /// # Panics
-    /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards.
+    /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards, or ranks differ in
+    /// [`arithmetic`]: the bits would depend on which rank computes what.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -249,7 +251,7 @@ impl<T: Real> DataParallel<T> {
             });
             value.item()
         };
-        let (losses, exchange) = if par::threads() == 1 {
+        let (mut losses, exchange) = if par::threads() == 1 {
             // One thread does both: a second one would only compete for the core.
             let (mut sender, mut losses) = (Some(sender), None);
             let mut passes = |progress: &mut dyn FnMut()| {
@@ -276,10 +278,23 @@ impl<T: Real> DataParallel<T> {
         let (sums, timing) = exchange.sums();
         *locked(&self.timing) = timing;
 
-        let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count()).collect();
+        // After the losses of each rank a number that says how it computes.
+        let arithmetic = arithmetic::<T>();
+        losses.push(T::from_f64(checksum(&arithmetic)));
+        let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count() + 1).collect();
         let mut all = vec![T::ZERO; lens.iter().sum()];
         self.comm.all_gather(&losses, &mut all, &lens);
-        let loss = all.into_iter().sum();
+        let mut rest = &all[..];
+        let of_ranks = lens.iter().map(|&n| rest.split_off(..n).and_then(|part| part.split_last()));
+        let (codes, losses): (Vec<T>, Vec<&[T]>) =
+            of_ranks.map(|part| part.expect("one at least")).unzip();
+        if let Some(other) = codes.iter().position(|&code| code != codes[0]) {
+            panic!(
+                "gradients: rank {other} computes other bits than rank 0; rank {rank} has {arithmetic} (hint: the \
+                 same RETROGRAD_SIMD and precision on all ranks)"
+            );
+        }
+        let loss = losses.into_iter().flatten().copied().sum();
         shards_ended::<T>(loss);
         (loss, sums.into_iter().collect())
     }
@@ -488,6 +503,13 @@ impl<T: Real> DataParallel<T> {
         let entries = whole.iter().filter(|(name, _)| is_mine(name));
         entries.map(|(name, x)| (name.clone(), x.clone())).collect()
     }
+}
+
+/// FNV-1a, the lowest 24 bits, which every element type represents.
+fn checksum(text: &str) -> f64 {
+    let sum =
+        text.bytes().fold(0x811c_9dc5_u32, |sum, b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    f64::from(sum & 0xff_ffff)
 }
 
 /// A panic elsewhere leaves nothing half done in these.

@@ -10,6 +10,8 @@ use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, 
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use std::collections::BTreeSet;
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -426,6 +428,26 @@ fn a_step_fails_on_all_ranks_or_on_none() {
                 assert_eq!(*errors, of_owner.clone().map(told), "{wrong}, rank {rank} of {ranks}");
                 assert_eq!(*weights, ends[0].1);
             }
+        }
+    }
+}
+
+#[test]
+fn ranks_with_other_bits_are_refused() {
+    let levels = Level::available();
+    for (&first, &second) in levels.iter().flat_map(|a| levels.iter().map(move |b| (a, b))) {
+        let texts = on_ranks(2, 1, |rank| {
+            let level = [first, second][rank.rank()];
+            let model = two::<f32>();
+            let parallel = DataParallel::new(&model, rank);
+            let step = || with_level(level, || drop(gradients_of(&parallel, &model)));
+            panic_of(step)
+        });
+        let same = (first == Level::Scalar) == (second == Level::Scalar);
+        for text in texts {
+            assert_eq!(text.is_none(), same, "{first} and {second}: {text:?}");
+            let text = text.unwrap_or_default();
+            assert!(same || text.contains("rank 1 computes other bits than rank 0"), "{text}");
         }
     }
 }
