@@ -317,6 +317,9 @@ impl<T: Real> DataParallel<T> {
 
     /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
     ///
+    /// # Panics
+    /// If `max` is negative or NaN.
+    ///
     /// ```
     /// # use retrograd_nn::Linear;
     /// # use retrograd_nn::distributed::{DataParallel, Local};
@@ -328,6 +331,7 @@ impl<T: Real> DataParallel<T> {
     /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
     /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
     /// ```
+    #[track_caller]
     pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
         if self.comm.size() == 1 {
             return grads.clip_norm(max);
