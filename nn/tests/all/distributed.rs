@@ -4,14 +4,14 @@ use crate::common::*;
 use crate::optim::two;
 use retrograd_autograd::observe::record;
 use retrograd_autograd::{Gradients, Var, sharded, with_threads};
-use retrograd_nn::distributed::{Communicator, DataParallel, Local, Owned, Reduction};
+use retrograd_nn::distributed::{Collectives, Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use std::collections::BTreeSet;
 use retrograd_tensor::settings::with_level;
 use retrograd_tensor::simd::Level;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -198,6 +198,7 @@ fn parameters_without_gradients_and_empty_shards() {
     // `matrix` is frozen in turn, `vector` is used in one shard only, and shard 1 has nothing to count.
     let counts = [2, 0, 1, 3];
     let loss = |m: &crate::optim::Two<f32>, i: usize| -> Var<f32> {
+        assert_ne!(i, 1, "it is not computed");
         let part = m.matrix.to_var().square().mean(..) * (i as f32 + 1.0);
         if i == 3 { part + m.vector.to_var().exp().mean(..) } else { part }
     };
@@ -225,10 +226,14 @@ fn parameters_without_gradients_and_empty_shards() {
 }
 
 #[test]
-fn more_ranks_than_shards_are_an_error() {
+fn arguments_that_ranks_cannot_use_are_errors() {
     let texts = on_ranks(3, 1, |rank| {
         let model = two::<f32>();
         let parallel = DataParallel::new(&model, rank);
+        for max in [-1.0, f64::NAN] {
+            let text = panic_here(|| parallel.clip_norm(&mut Gradients::empty(), max));
+            assert!(text.contains("the largest norm must be at least 0"), "{text}");
+        }
         panic_text(|| drop(parallel.gradients(&[1, 1], |_| model.vector.to_var().mean(..))))
     });
     for text in texts {
@@ -430,6 +435,121 @@ fn a_step_fails_on_all_ranks_or_on_none() {
             }
         }
     }
+}
+
+fn three(shape: &[usize]) -> Three {
+    Three([1.0, 2.0, 3.0].map(|x| Param::new(Tensor::full(shape, x))))
+}
+
+/// Gradients of whole numbers, which any order of additions gives: a negative zero in the last shard only, one in
+/// all shards, and none.
+#[test]
+fn a_gradient_that_no_rank_has_is_missing() {
+    let loss = |Three([rare, usual, _]): &Three, i: usize| {
+        let part = usual.to_var().sum(..) * (8.0 * i as f32 - 8.0);
+        if i == 7 { part + (rare.to_var() * -0.0).sum(..) } else { part }
+    };
+    let reductions = [Reduction::Ordered, Reduction::AllReduce];
+    // Together in one message, apart, and in several buckets.
+    for shape in [&[3][..], &[90, 110], &[512, 513]] {
+        let model = three(shape);
+        let (_, mut expected) = sharded(&[1; 8], |i| loss(&model, i));
+        let norm = expected.clip_norm(1e9);
+        for (ranks, reduction) in (2..=4).flat_map(|n| reductions.map(|r| (n, r))) {
+            let owned = on_ranks(ranks, 1, |rank| {
+                let model_here = three(shape);
+                let parallel = DataParallel::new(&model_here, rank).with_reduction(reduction);
+                let (_, mut grads) = parallel.gradients(&[1; 8], |i| loss(&model_here, i));
+                assert_eq!(parallel.clip_norm(&mut grads, 1e9), norm);
+                let error = parallel.optimizer(sgd).unwrap().step(&grads).unwrap_err();
+                assert!(error.to_string().contains("no gradient for frozen ("), "{error}");
+                let owned: Vec<_> =
+                    parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
+                for (i, name) in NAMES.into_iter().enumerate() {
+                    let wanted =
+                        expected.get(&model.0[i]).filter(|_| owned.iter().any(|n| n == name));
+                    let found = grads.get(&model_here.0[i]);
+                    assert_eq!(found, wanted, "{name} {shape:?}, {ranks} ranks, {reduction:?}");
+                    let signs = |g: Option<&Tensor>| {
+                        g.map(|g| g.to_vec().iter().all(|x| x.is_sign_negative()))
+                    };
+                    assert!(reduction == Reduction::AllReduce || signs(found) == signs(wanted));
+                }
+                owned.len()
+            });
+            assert_eq!(owned.iter().sum::<usize>(), 3);
+        }
+    }
+}
+
+/// The fourth rank has no parameter.
+#[test]
+fn states_of_optimisers_are_divided_among_ranks() {
+    // `usual`, of rank 1 if there is one, has a step less than the others.
+    let train = |model: &Three, sgd: &mut dyn Optimizer| {
+        for step in 0..2 {
+            model.0[1].set_trainable(step == 0);
+            let trained = model.0.iter().filter(|p| p.is_trainable());
+            sgd.step(&trained.map(|p| (p.id(), p.value() * 0.5)).collect()).unwrap();
+        }
+    };
+    let model = three(&[3]);
+    let mut alone = sgd(&model).unwrap();
+    train(&model, &mut *alone);
+    let whole = alone.state_dict();
+    assert!(whole.contains_key("step.usual"));
+    let mut unknown = whole.clone();
+    for name in ["velocity.other", "other"] {
+        unknown.insert(name.into(), Tensor::zeros([1]));
+    }
+    for ranks in 1..=4 {
+        let parts = on_ranks(ranks, 1, |rank| {
+            let model = three(&[3]);
+            let parallel = DataParallel::new(&model, rank.clone());
+            let mut sgd = parallel.optimizer(sgd).unwrap();
+            let owned = parallel.owned().named_parameters();
+            assert_eq!(owned.is_empty(), rank.rank() == 3);
+            train(&model, &mut *sgd);
+            assert_eq!(sgd.steps(), 2);
+            let gathered = parallel.gather_state(&sgd.state_dict());
+            assert_eq!(
+                gathered.as_ref().map(bits_by_name),
+                (rank.rank() == 0).then(|| bits_by_name(&whole))
+            );
+
+            // A part has the entries of its parameters, and rank 0 those that nobody knows.
+            let loaded = sgd.load_state_dict(7, &parallel.own_state(&unknown));
+            assert_eq!(
+                loaded.map_err(|e| e.unexpected).err(),
+                (rank.rank() == 0).then(|| vec!["other".into(), "velocity.other".into()])
+            );
+            let own = parallel.own_state(&whole);
+            sgd.load_state_dict(7, &own).unwrap();
+            assert_eq!(bits_by_name(&sgd.state_dict()), bits_by_name(&own));
+            if ranks > 1 {
+                assert!(sgd.load_state_dict(9, &whole).is_err(), "entries of others");
+            }
+            sgd.set_lr(0.25);
+            assert_eq!((sgd.steps(), sgd.lr()), (7, 0.25));
+            own.into_keys().collect::<Vec<_>>()
+        });
+        let mut all = parts.concat();
+        all.sort();
+        assert_eq!(all, whole.keys().cloned().collect::<Vec<_>>(), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn every_rank_sends_to_every_rank() {
+    on_ranks(3, 1, |rank| {
+        let (me, comm): (_, &dyn Collectives<f32>) = (rank.rank(), &*rank);
+        // From rank a to rank b go b elements: 10 a + b.
+        let send = [1.0, 2.0, 2.0].map(|b| 10.0 * me as f32 + b);
+        let mut receive = vec![0.0; 3 * me];
+        comm.all_to_all(&send, &[0, 1, 2], &mut receive, &[me; 3]);
+        let from = |a: usize| vec![(10 * a + me) as f32; me];
+        assert_eq!(receive, [from(0), from(1), from(2)].concat());
+    });
 }
 
 #[test]
