@@ -240,7 +240,7 @@ impl Step {
         let window = BACKWARD * compute * others;
         let exposed = (exchange - window).max(exchange / buckets);
         let parameters = network.time(ranks - 1.0, self.bytes * part);
-        let control = 3.0 * network.time(ranks.log2().ceil(), 0.0);
+        let control = 4.0 * network.time(ranks.log2().ceil(), 0.0);
         compute + exposed + parameters + control
     }
 

@@ -95,6 +95,7 @@ pub fn evaluate(args: &Args, ranks: &Ranks) -> Result<()> {
         Ok((run, text, corpus, StopRequest::watch()?))
     };
     let (run, text, corpus, request) = ranks.agree(prepare())?;
+    ranks.check_same(&[("arithmetic", run.recipe.arithmetic())])?;
     let windows = corpus.windows(run.recipe.context);
     let metrics = with_matmul_precision(run.recipe.precision, || {
         metrics(&run.model, &windows, ranks, &request)

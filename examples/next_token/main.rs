@@ -63,6 +63,8 @@ use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
 use retrograd::nn::distributed::Reduction;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
+use retrograd::tensor::settings::arithmetic;
+use retrograd::tensor::simd::Level;
 use run::{Purpose, Run};
 use signals::StopRequest;
 use std::process::ExitCode;
@@ -122,6 +124,11 @@ fn program(ranks: &Ranks) -> Result<Vec<(&'static str, String)>> {
         ("version", env!("CARGO_PKG_VERSION").to_string()),
         ("program", format!("{} bytes with checksum {:08x}", file.len(), checksum(&file))),
         ("flags", flags.join(" ")),
+        // An invalid level is an error later, on all ranks.
+        (
+            "arithmetic",
+            Level::from_environment().map_or_else(|e| e.to_string(), |_| arithmetic::<f32>()),
+        ),
     ])
 }
 
@@ -264,6 +271,7 @@ fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
         ("text", format!("fingerprint {:016x}", text.source.fingerprint)),
         ("recipe", serde_json::to_string(&run.recipe).expect("has a JSON form")),
         ("step", run.step.to_string()),
+        ("arithmetic", run.recipe.arithmetic()),
     ]
 }
 
@@ -339,6 +347,14 @@ fn earlier(args: &Args, ranks: &Ranks) -> Result<Beginning> {
         folder.lock()?;
     }
     let mut run = Run::load(&folder, ranks)?;
+    let (before, now) = (run.history.arithmetic.clone(), run.recipe.arithmetic());
+    if !before.is_empty() && before != now {
+        note!(
+            "note: the run was trained with {before}, and goes on with {now}: its last bits will differ from those \
+             of a run on one machine"
+        );
+    }
+    run.history.arithmetic = now;
     let asked = args.recipe(&run.recipe);
     let free: &[&str] = if args.steps.is_some() { &["steps"] } else { &[] };
     let changed = run.recipe.differences(&asked, free);

@@ -187,7 +187,8 @@ pub fn take_step(
     let stepped = optimizer.step(&grads);
     parallel.share_parameters();
     let exchange = parallel.timing();
-    match stepped {
+    // The same text on all ranks.
+    match stepped.map_err(|e| if let StepError::OtherRank(_, e) = e { *e } else { e }) {
         Ok(()) => {}
         Err(StepError::NotFinite(names)) => {
             let all = names.len();

@@ -4,8 +4,11 @@ use crate::invalid_usage::USAGE;
 use crate::program::{Ended, Place};
 use crate::resume::lines;
 use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::tensor::settings::level;
+use retrograd::tensor::simd::Level;
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 const TINY: [&str; 5] = ["--preset", "tiny", "--quiet", "--dropout", "0.1"];
 
@@ -23,6 +26,21 @@ fn evaluations(log: &[Value]) -> Vec<(u64, f64)> {
 
 fn train(place: &Place, folder: &str, more: &[&str]) {
     place.run(&[&TINY[..], &["--out", folder], more].concat()).ok();
+}
+
+#[test]
+fn a_run_that_goes_on_with_other_bits_says_so() {
+    let place = Place::new();
+    train(&place, "run", &["--steps", "2"]);
+    for (steps, is_told) in [("3", level() != Level::Scalar), ("4", false)] {
+        let resume = ["--resume", "--quiet", "--out", "run", "--steps", steps];
+        let mut command = place.example("next_token", &resume);
+        command.env("RETROGRAD_SIMD", "scalar").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = Ended::of(command.spawn().unwrap());
+        let text = "the run was trained with fused multiply-adds, matrix products in f32, and goes on with separate";
+        assert_eq!(ended.err.contains(text), is_told, "{ended:?}");
+        ended.ok();
+    }
 }
 
 /// The number after a word in what `--evaluate` prints.

@@ -273,9 +273,7 @@ impl<T: Real> Update<T, 1, 1> for Decayed<T> {
 impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let _span = par::span("muon");
-        if let Some(matrices) = &self.matrices {
-            matrices.check(grads)?;
-        }
+        self.check(grads)?;
         if let Some(rest) = &mut self.rest {
             rest.step(grads)?;
         }
@@ -301,6 +299,11 @@ impl<T: Real> Optimizer<T> for Muon<T> {
             update_all("muon", items.collect());
         });
         Ok(())
+    }
+
+    fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
+        self.matrices.as_ref().map_or(Ok(()), |matrices| matrices.check(grads))?;
+        self.rest.as_ref().map_or(Ok(()), |rest| rest.check(grads))
     }
 
     fn lr(&self) -> f64 {
