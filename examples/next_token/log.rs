@@ -119,11 +119,11 @@ pub struct PerByte {
 }
 
 impl PerByte {
-    pub fn of(metrics: &TextMetrics) -> PerByte {
-        let is_whole = metrics.lost == 0;
+    pub fn of(metrics: &TextMetrics, lost_share: f64) -> PerByte {
+        let is_whole = lost_share == 0.0;
         PerByte {
             bits_per_byte: is_whole.then(|| metrics.bits_per_byte()),
-            lost_share: (!is_whole).then(|| metrics.lost_share()),
+            lost_share: (!is_whole).then_some(lost_share),
         }
     }
 }

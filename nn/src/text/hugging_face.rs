@@ -1,6 +1,5 @@
 //! Tokenizers of Hugging Face's library.
 
-use super::decoder::Stages;
 use super::error::TextError;
 use super::file_checks as checks;
 use super::tokenizer::{Encoding, SEPARATOR};
@@ -9,6 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
+use tokenizers::decoders::DecoderWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::models::{ModelWrapper, TrainerWrapper};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -147,11 +147,12 @@ impl HuggingFace {
     }
 
     pub(super) fn decode(&self, tokens: &[i64]) -> String {
-        let mut stages = self.stages();
-        let tokens = tokens.iter().filter_map(|&token| self.token(token));
-        let mut text: String = tokens.map(|token| stages.next(Some(token))).collect();
-        text += &stages.next(None);
-        text
+        let ids: Vec<u32> = tokens.iter().map(|&token| token as u32).collect();
+        // Some decoders panic, without tokens or if a piece is shorter than what they strip.
+        match guarded(|| self.tokenizer.decode(&ids, false)) {
+            Ok(Ok(text)) => text,
+            _ => tokens.iter().filter_map(|&token| self.token(token)).collect(),
+        }
     }
 
     /// The text of a token in the vocabulary. Some numbers may have none.
@@ -159,8 +160,58 @@ impl HuggingFace {
         self.tokenizer.id_to_token(token as u32)
     }
 
-    pub(super) fn stages(&self) -> Stages<'_> {
-        Stages::new(self.tokenizer.get_decoder())
+    fn decoders(&self) -> Vec<&DecoderWrapper> {
+        fn parts(decoder: &DecoderWrapper) -> Vec<&DecoderWrapper> {
+            match decoder {
+                DecoderWrapper::Sequence(list) => {
+                    list.get_decoders().iter().flat_map(parts).collect()
+                }
+                decoder => vec![decoder],
+            }
+        }
+        self.tokenizer.get_decoder().map(parts).unwrap_or_default()
+    }
+
+    /// Whether the next token may change the text of tokens before it. What a run of bytes means is known when
+    /// it has ended; some decoders, and unusual sequences of them, need the whole text.
+    pub(super) fn is_open(&self, tokens: &[i64]) -> bool {
+        use DecoderWrapper as D;
+        let decoders = self.decoders();
+        // From here on there is one piece, of the whole text.
+        let joined = decoders.iter().position(|d| matches!(d, D::Fuse(_) | D::ByteLevel(_)));
+        let joined = joined.unwrap_or(decoders.len());
+        let no_byte = |d: &&D| matches!(d, D::Replace(replace) if replace.content.contains(' '));
+        let is_streamed = |(i, decoder): (usize, &&D)| match decoder {
+            D::Fuse(_) => true,
+            D::Strip(strip) => strip.stop == 0,
+            D::ByteLevel(_) => i == joined,
+            D::BPE(_) => i < joined && i + 1 == decoders.len(),
+            D::ByteFallback(_) => decoders[..i].iter().all(no_byte),
+            _ => i < joined,
+        };
+        let mut last = tokens.iter().rev().filter_map(|&token| self.token(token));
+        !decoders.iter().enumerate().all(is_streamed)
+            || decoders.iter().any(|d| matches!(d, D::ByteFallback(_)))
+                && last.next().is_some_and(|last| last.len() == 6 && last.starts_with("<0x"))
+    }
+
+    /// Whether a token is decoded otherwise if it is the last one.
+    pub(super) fn decodes_last_otherwise(&self) -> bool {
+        matches!(self.decoders().last(), Some(DecoderWrapper::BPE(_)))
+    }
+
+    /// The bytes of a token, if the tokenizer has a token for each byte of the text. Each is a character, as in
+    /// GPT-2: printable ones stand for themselves, and the others are the characters from `U+0100` on. A token
+    /// with other characters is its text.
+    pub(super) fn bytes(&self, token: &str) -> Option<Vec<u8>> {
+        let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..);
+        let byte = |c: char| match u32::from(c).checked_sub(256) {
+            None => u8::try_from(c).ok().filter(is_printable),
+            Some(n) => (0..=255).filter(|byte| !is_printable(byte)).nth(n as usize),
+        };
+        let is_level = |d: &&DecoderWrapper| matches!(d, DecoderWrapper::ByteLevel(_));
+        let bytes = || token.chars().map(byte).collect::<Option<_>>();
+        self.decoders().iter().any(is_level).then(|| bytes().unwrap_or_else(|| token.into()))
     }
 }
 
