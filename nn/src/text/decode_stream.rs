@@ -23,9 +23,6 @@ pub struct DecodeStream<'a> {
     known: String,
 }
 
-/// With more tokens than the first number, as many as the second are kept.
-const TOKENS: (usize, usize) = (48, 16);
-
 impl<'a> DecodeStream<'a> {
     #[track_caller]
     pub(super) fn new(tokenizer: &'a Tokenizer, prompt: &[i64]) -> Self {
@@ -54,23 +51,14 @@ impl<'a> DecodeStream<'a> {
         }
         let text = self.tokenizer.decode(&self.tokens);
         // The next token may complete a character at the end.
-        let mut stable = text.strip_suffix('\u{fffd}').unwrap_or(&text);
-        #[cfg(feature = "tokenizers")]
-        if let Tokenizer::HuggingFace(tokenizer) = self.tokenizer
-            && tokenizer.decodes_last_otherwise()
-        {
-            let longer = tokenizer.decode(&[&self.tokens[..], &[token]].concat());
-            stable = &stable[..same(stable, &longer)];
-        }
-        let new = self.next(stable);
-        // The time for a token does not depend on how many there were.
-        if self.tokens.len() > TOKENS.0 && self.known == text {
-            let last = self.tokens.split_off(self.tokens.len() - TOKENS.1);
-            let known = self.tokenizer.decode(&last);
-            if known.is_empty() {
-                self.tokens.extend(last);
-            } else {
-                (self.tokens, self.known) = (last, known);
+        let new = self.next(text.strip_suffix('\u{fffd}').unwrap_or(&text));
+        // The last 16 tokens are enough, so that the time for a token does not depend on their number.
+        let first = self.tokens.len().saturating_sub(16);
+        if first > 32 && self.known == text {
+            let known = self.tokenizer.decode(&self.tokens[first..]);
+            if !known.is_empty() {
+                self.tokens.drain(..first);
+                self.known = known;
             }
         }
         new

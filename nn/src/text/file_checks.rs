@@ -3,35 +3,28 @@
 use super::error::TextError;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tokenizers::Tokenizer;
+use std::fmt::Display;
 
 /// Numbers of tokens are below it: the library lists all numbers between them that have no token.
 const MOST_TOKENS: u64 = 1 << 24;
 /// The most times that a text may become longer.
 const MOST_GROWTH: f64 = 1024.0;
 
-fn wrong(why: String) -> TextError {
-    TextError::NotATokenizer(why)
+pub(super) fn wrong(why: impl Display) -> TextError {
+    TextError::NotATokenizer(why.to_string())
 }
 
 /// Checks a file before the library reads it.
 pub(super) fn file(json: &Value) -> Result<(), TextError> {
-    let model = &json["model"];
-    let ids = model["vocab"].as_object().into_iter().flat_map(|vocab| vocab.values());
-    if let Some(id) = ids.filter_map(Value::as_u64).find(|&id| id >= MOST_TOKENS) {
-        return Err(wrong(format!("the number {id} of a token is not below {MOST_TOKENS}")));
-    }
-    // The library cuts the second part of a merge at the length of the prefix, whatever it begins with.
-    let prefix = model["continuing_subword_prefix"].as_str().unwrap_or_default();
-    for merge in model["merges"].as_array().into_iter().flatten() {
-        let parts = match merge.as_str() {
-            Some(line) => line.split_once(' '),
-            None => merge[0].as_str().zip(merge[1].as_str()),
-        };
-        if let Some((a, b)) = parts.filter(|(_, b)| !b.starts_with(prefix)) {
-            return Err(wrong(format!(
-                "the merge of {a:?} and {b:?} lacks the continuing_subword_prefix {prefix:?}"
-            )));
+    let mut known = BTreeMap::new();
+    for (token, id) in json["model"]["vocab"].as_object().into_iter().flatten() {
+        let id = id.as_u64().unwrap_or_default();
+        if id >= MOST_TOKENS {
+            return Err(wrong(format!("the number {id} of a token is not below {MOST_TOKENS}")));
+        }
+        // Only one of them would be saved.
+        if let Some(other) = known.insert(id, token) {
+            return Err(wrong(format!("the tokens {other:?} and {token:?} have the number {id}")));
         }
     }
     charsmaps(&json["normalizer"])
@@ -50,19 +43,6 @@ fn charsmaps(normalizer: &Value) -> Result<(), TextError> {
         }
     }
     normalizer["normalizers"].as_array().into_iter().flatten().try_for_each(charsmaps)
-}
-
-/// Checks that no two tokens have one number: only one of them would be saved.
-pub(super) fn ids(tokenizer: &Tokenizer) -> Result<(), TextError> {
-    let mut tokens: Vec<(String, u32)> = tokenizer.get_vocab(true).into_iter().collect();
-    tokens.sort();
-    let mut known = BTreeMap::new();
-    for (token, id) in &tokens {
-        if let Some(other) = known.insert(id, token) {
-            return Err(wrong(format!("the tokens {other:?} and {token:?} have the number {id}")));
-        }
-    }
-    Ok(())
 }
 
 /// Checks how much longer a text can become, of the JSON as the library writes it.
