@@ -18,7 +18,7 @@ pub(super) fn wrong(why: impl Display) -> TextError {
 pub(super) fn file(json: &Value) -> Result<(), TextError> {
     let mut known = BTreeMap::new();
     for (token, id) in json["model"]["vocab"].as_object().into_iter().flatten() {
-        let id = id.as_u64().unwrap_or_default();
+        let Some(id) = id.as_u64() else { continue };
         if id >= MOST_TOKENS {
             return Err(wrong(format!("the number {id} of a token is not below {MOST_TOKENS}")));
         }

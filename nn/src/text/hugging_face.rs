@@ -81,9 +81,8 @@ impl HuggingFace {
             }
         }
         checks::file(&value)?;
-        let read = |json: &str| {
-            guarded(|| Tokenizer::from_bytes(json)).map_err(wrong)?.map_err(wrong)
-        };
+        let read =
+            |json: &str| guarded(|| Tokenizer::from_bytes(json)).map_err(wrong)?.map_err(wrong);
         let mut tokenizer = read(&value.to_string())?;
         let saved = tokenizer.to_string(false).map_err(wrong)?;
         // What is used is what will be loaded again.
