@@ -227,7 +227,7 @@ fn evaluation(
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
-    let per_byte = PerByte::of(&metrics, *lost_share);
+    let per_byte = Some(PerByte::of(&metrics, *lost_share));
     let evaluation = Evaluation { step: run.step, val_loss, per_byte };
     progress.evaluation(&evaluation);
     Ok(evaluation)

@@ -178,7 +178,7 @@ fn sequence(list: &[&str]) -> String {
 proptest! {
     #[test]
     fn streams_give_the_text_of_the_whole_after_any_prompt(
-        ids in prop::collection::vec(0..22i64, 0..10),
+        ids in prop::collection::vec(0..22i64, 1..10),
         more in prop::collection::vec(0..22i64, 0..100),
         prompt in 0usize..120,
     ) {
@@ -189,12 +189,9 @@ proptest! {
             let json = file("decoder", &decoder);
             let tokenizer = Tokenizer::from_json(&json).unwrap();
             let whole = tokenizer.decode(&ids);
-            // The library panics without tokens.
-            if !ids.is_empty() {
-                let original = tokenizers::Tokenizer::from_bytes(&json).unwrap();
-                let ids: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
-                prop_assert_eq!(&original.decode(&ids, false).unwrap(), &whole, "{}", decoder);
-            }
+            let original = tokenizers::Tokenizer::from_bytes(&json).unwrap();
+            let numbers: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
+            prop_assert_eq!(&original.decode(&numbers, false).unwrap(), &whole, "{}", decoder);
             prop_assert_eq!(&rest_of(tokenizer.decode_stream(), &ids), &whole, "{}", decoder);
             // What differs from the text of the prompt, which was printed before.
             let printed = tokenizer.decode(before);
@@ -238,7 +235,7 @@ fn hostile_files_are_refused_or_harmless() {
     for (part, json, said) in [
         ("normalizer", map(""), panicked),
         ("normalizer", map("AAAAAA=="), panicked),
-        ("normalizer", map("/////w=="), "should have a table of 4294967295"),
+        ("normalizer", map("/////w=="), "a table of 4294967295"),
         ("normalizer", many("normalizers", double), long),
         ("normalizer", many("normalizers", r#"{"type":"ByteLevel"}"#), long),
         ("normalizer", many("normalizers", r#"{"type":"NFKD"}"#), ""),

@@ -34,12 +34,11 @@ pub(super) fn file(json: &Value) -> Result<(), TextError> {
 fn charsmaps(normalizer: &Value) -> Result<(), TextError> {
     if let Some(map) = normalizer["precompiled_charsmap"].as_str() {
         let bytes = base64::decode(map).unwrap_or_default();
-        let size = bytes.first_chunk().map_or(0, |&first| u32::from_le_bytes(first) as usize);
-        if size > bytes.len() {
-            return Err(wrong(format!(
-                "the precompiled_charsmap of {} bytes should have a table of {size}",
-                bytes.len()
-            )));
+        let (all, first) = (bytes.len(), bytes.first_chunk().copied().unwrap_or_default());
+        let size = u32::from_le_bytes(first) as usize;
+        if size > all {
+            let why = "the precompiled_charsmap should have a table of";
+            return Err(wrong(format!("{why} {size} bytes, and has {all}")));
         }
     }
     normalizer["normalizers"].as_array().into_iter().flatten().try_for_each(charsmaps)
