@@ -27,6 +27,15 @@ pub(super) fn file(json: &Value) -> Result<(), TextError> {
             return Err(wrong(format!("the tokens {other:?} and {token:?} have the number {id}")));
         }
     }
+    // The library cuts the second part of a merge at the length of the prefix, unchecked.
+    let prefix = json["model"]["continuing_subword_prefix"].as_str().unwrap_or_default();
+    for merge in json["model"]["merges"].as_array().into_iter().flatten() {
+        let line = || merge.as_str().and_then(|line| Some(line.split_once(' ')?.1));
+        if let Some(second) = merge[1].as_str().or_else(line).filter(|b| !b.starts_with(prefix)) {
+            let why = "lacks the continuing_subword_prefix";
+            return Err(wrong(format!("{second:?}, the second part of a merge, {why} {prefix:?}")));
+        }
+    }
     charsmaps(&json["normalizer"])
 }
 
