@@ -5,7 +5,6 @@
 //! operations must be read.
 
 use crate::table::ROWS;
-use std::collections::BTreeSet;
 
 /// Public functions that are not differentiable operations, with reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
