@@ -1,6 +1,6 @@
 //! Values of a recorded step, summarised at the moment of their event.
 
-use super::elements::{self, Evaluated, Operation};
+use super::elements::{self, ELEMENTS, Evaluated, Operation};
 use super::values::Values;
 use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
 use retrograd_autograd::{Call, Gradients, Id, Kind, Var};
@@ -8,8 +8,6 @@ use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::collections::BTreeMap;
 
-/// Elements of a tensor that are explained.
-pub(super) const ELEMENTS: usize = 8;
 /// Larger graphs are not differentiated in the wrong order.
 const MOST_NAIVE_CALLS: usize = 400;
 

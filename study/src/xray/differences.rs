@@ -1,9 +1,9 @@
 //! Central differences of a recorded closure, beside the gradients that its rules gave.
 
+use super::XRay;
 use super::build::Shown;
 use super::data::{CheckRow, Data};
-use super::elements::{chosen_places, number};
-use super::{XRay, collect::ELEMENTS};
+use super::elements::{ELEMENTS, chosen_places, number};
 use retrograd_autograd::observe::{Recorder, Recording, Seen, lane};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::{Real, Tensor};

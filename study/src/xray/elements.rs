@@ -3,12 +3,13 @@
 //! The terms are computed from the inputs in f64. They are shown only if their sum is the element that was
 //! recorded, so an operation of another meaning with a known name is not explained wrongly.
 
-use super::collect::ELEMENTS;
 use crate::grouped;
 use retrograd_autograd::{Attribute, Call, Kind};
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor};
 use std::collections::BTreeMap;
 
+/// Elements of a tensor that are explained.
+pub(super) const ELEMENTS: usize = 8;
 /// Terms of a sum that are written out.
 const TERMS: usize = 4;
 /// Sums of more terms are not computed.
