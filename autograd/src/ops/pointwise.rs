@@ -15,7 +15,8 @@ impl<T: Real> Var<T> {
     /// ```
     /// use retrograd_autograd::{Var, grad};
     /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-    /// use retrograd_tensor::{Real, Tensor, cost::Cost, simd::Algebra};
+    /// use retrograd_tensor::formula::{Algebra, Expr};
+    /// use retrograd_tensor::{Real, Tensor, cost::Cost};
     ///
     /// /// f(x) = x³
     /// #[derive(Clone, Copy, Debug)]
@@ -25,11 +26,11 @@ impl<T: Real> Var<T> {
     ///     const NAME: &'static str = "cube";
     ///     const SAVES: Saves = Saves::Input;
     ///     const COST: Cost = Cost::CHEAP;
-    ///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-    ///         a.mul(x, a.mul(x, x))
+    ///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+    ///         x * x * x
     ///     }
-    ///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-    ///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+    ///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+    ///         3.0 * x * x * g
     ///     }
     /// }
     ///

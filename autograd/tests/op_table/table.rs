@@ -9,8 +9,9 @@ use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost, simd::Algebra};
+use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost};
 
 /// An operation as called on operands of one type.
 pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;
@@ -85,12 +86,12 @@ impl<T: Real> Pointwise<T> for Cube {
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.mul(x, x))
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+        x * x * x
     }
     #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+    fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+        3.0 * x * x * g
     }
 }
 

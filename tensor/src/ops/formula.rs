@@ -1,7 +1,7 @@
 //! Formulas of pointwise operations as text.
 
 use crate::ops::pointwise::{Pointwise, Saves};
-use crate::simd::Algebra;
+use crate::formula::{Algebra, Expr};
 use std::cell::RefCell;
 use std::fmt::{self, Display};
 
@@ -32,10 +32,10 @@ impl Formula {
     pub fn of<P: Pointwise<f64>>(op: P) -> Formula {
         let terms = Terms::default();
         let a = Text(&terms);
-        let [x, y, g] = ["x", "y", "g"].map(|name| a.term(name.into(), ATOM));
+        let [x, y, g] = ["x", "y", "g"].map(|name| Expr::new(a, a.term(name.into(), ATOM)));
         let saved = if P::SAVES == Saves::Output { y } else { x };
-        let (f, vjp) = (op.f(a, x), op.vjp(a, saved, g));
-        Formula { name: P::NAME, f: a.text(f, ANY), vjp: a.text(vjp, ANY) }
+        let [f, vjp] = [op.f(x), op.vjp(saved, g)].map(|y| a.text(y.value(), ANY));
+        Formula { name: P::NAME, f, vjp }
     }
 }
 

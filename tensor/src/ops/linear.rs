@@ -9,6 +9,7 @@ use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
 use crate::kernels::rows::write_rows;
 use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
+use crate::formula::Expr;
 use crate::ops::pointwise::Pointwise;
 use crate::settings;
 use crate::shape::Shape;
@@ -339,7 +340,7 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for OnOne<P> {
     type Out = ();
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        self.op.value_and_derivative(s, s.splat(T::ONE));
+        self.op.value_and_derivative(Expr::new(s, s.splat(T::ONE)));
     }
 }
 
@@ -359,7 +360,10 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
                 [],
                 [self.block.row(i), self.derivatives.row(i)],
                 #[inline(always)]
-                |[], [x, _]| self.op.value_and_derivative(s, x).into(),
+                |[], [x, _]| {
+                    let (y, derivative) = self.op.value_and_derivative(Expr::new(s, x));
+                    [y.value(), derivative.value()]
+                },
             );
         }
     }

@@ -1,9 +1,10 @@
 //! Pointwise operations: differentiable functions of one number.
 
 use crate::cost::Cost;
+use crate::formula::{Algebra, Expr};
 use crate::kernels::Real;
 use crate::kernels::elementwise::{Elementwise, elementwise};
-use crate::simd::{Algebra, Lanes};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 use std::fmt::Debug;
 
@@ -22,7 +23,7 @@ pub enum Saves {
 ///
 /// ```
 /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::simd::Algebra;
+/// use retrograd_tensor::formula::{Algebra, Expr};
 /// use retrograd_tensor::{Real, Tensor, cost::Cost};
 ///
 /// /// f(x) = x³
@@ -33,11 +34,11 @@ pub enum Saves {
 ///     const NAME: &'static str = "cube";
 ///     const SAVES: Saves = Saves::Input;
 ///     const COST: Cost = Cost::CHEAP;
-///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-///         a.mul(x, a.mul(x, x))
+///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+///         x * x * x
 ///     }
-///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+///         3.0 * x * x * g
 ///     }
 /// }
 ///
@@ -53,27 +54,28 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A>;
     /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
     /// [`Saves::Nothing`]).
-    fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
+    fn vjp<A: Algebra<T>>(self, saved: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A>;
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
-    fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
-        let y = self.f(a, x);
+    fn value_and_derivative<A: Algebra<T>>(self, x: Expr<T, A>) -> (Expr<T, A>, Expr<T, A>) {
+        let y = self.f(x);
         let saved = if Self::SAVES == Saves::Output { y } else { x };
-        (y, self.vjp(a, saved, a.splat(T::ONE)))
+        (y, self.vjp(saved, x.constant(1.0)))
     }
 }
 
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
-/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them.
+/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
+/// formulas, parameters are numbers of type `f64`.
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
 /// Softsign = "softsign", saves Input, costs CHEAP;
-/// f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
-/// vjp(self, a, x, g) { .. }
+/// f(x) { x / (1.0 + x.abs()) }
+/// vjp(x, g) { let d = 1.0 + x.abs(); g / d / d }
 /// ```
 macro_rules! pointwise {
     (
@@ -81,8 +83,8 @@ macro_rules! pointwise {
             $(#[$doc:meta])*
             $Op:ident $({ $($(#[$field_doc:meta])* $field:ident),+ $(,)? })?
                 = $name:literal, saves $saves:ident, costs $cost:ident;
-            f($self:ident, $a:pat_param, $x:pat_param) $f:block
-            vjp($self_:ident, $a_:pat_param, $saved:pat_param, $g:pat_param) $vjp:block
+            f($x:pat_param) $f:block
+            vjp($saved:pat_param, $g:pat_param) $vjp:block
         )+
     ) => {
         $(
@@ -93,9 +95,21 @@ macro_rules! pointwise {
                 const SAVES: Saves = Saves::$saves;
                 const COST: Cost = Cost::$cost;
                 #[inline(always)]
-                fn f<A: Algebra<T>>($self, $a: A, $x: A::V) -> A::V $f
+                fn f<A: Algebra<T>>(self, $x: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)] // A formula may not need every parameter.
+                        let $field = self.$field.to_f64();
+                    )+)?
+                    $f
+                }
                 #[inline(always)]
-                fn vjp<A: Algebra<T>>($self_, $a_: A, $saved: A::V, $g: A::V) -> A::V $vjp
+                fn vjp<A: Algebra<T>>(self, $saved: Expr<T, A>, $g: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)]
+                        let $field = self.$field.to_f64();
+                    )+)?
+                    $vjp
+                }
             }
         )+
 
@@ -137,7 +151,7 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 1> for Forward<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
     fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1]) -> S::V {
-        self.0.f(s, x)
+        self.0.f(Expr::new(s, x)).value()
     }
 }
 
@@ -148,7 +162,7 @@ impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
     fn f<S: Lanes<T>>(self, s: S, [saved, g]: [S::V; 2]) -> S::V {
-        self.0.vjp(s, saved, g)
+        self.0.vjp(Expr::new(s, saved), Expr::new(s, g)).value()
     }
 }
 

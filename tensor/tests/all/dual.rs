@@ -2,12 +2,13 @@
 //! shares only the formula of the function with `vjp`.
 
 use retrograd_tensor::Real;
+use retrograd_tensor::formula::{Dual, Expr};
 use retrograd_tensor::ops::activation::{self, *};
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, Saves};
 use retrograd_tensor::ops::unary::{self, *};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::level;
-use retrograd_tensor::simd::{Dual, Kernel, Lanes};
+use retrograd_tensor::simd::{Kernel, Lanes};
 use retrograd_tensor::{Shape, Tensor};
 
 /// Value and derivative at every point.
@@ -22,7 +23,7 @@ impl<P: Pointwise<f64>> Kernel<f64> for Forward<'_, P> {
     #[inline(always)]
     fn run<S: Lanes<f64>>(self, s: S) -> Self::Out {
         let number = |v| s.max_lane(v);
-        let at = |&x| self.op.f(Dual(s), (s.splat(x), s.splat(1.0)));
+        let at = |&x| self.op.f(Expr::new(Dual(s), (s.splat(x), s.splat(1.0)))).value();
         self.x.iter().map(at).map(|(y, slope)| (number(y), number(slope))).collect()
     }
 }

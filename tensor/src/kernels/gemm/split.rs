@@ -17,7 +17,8 @@ use crate::matrix::{MatMut, MatRef};
 use crate::precision::MatmulPrecision;
 use crate::settings::level;
 use crate::simd::avx512::Avx512;
-use crate::simd::{Algebra, Lanes};
+use crate::formula::Algebra;
+use crate::simd::Lanes;
 use std::arch::x86_64::__m512;
 use std::cell::Cell;
 

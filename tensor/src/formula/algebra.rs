@@ -3,25 +3,13 @@
 /// The algebra of formulas: arithmetic, comparisons and elementary functions of numbers of type
 /// `T`.
 ///
-/// A formula is written once, generic over its algebra, and evaluated in several: on vectors of
-/// every instruction set ([`Lanes`](super::Lanes)), on dual numbers ([`Dual`](super::Dual)), on the
-/// variables of a graph, and as text ([`Formula`](crate::ops::formula::Formula)). The algebra is a
-/// value that is passed along; the numbers are of type [`Algebra::V`].
+/// An algebra is a value; its numbers are of type [`Algebra::V`]. Formulas are functions of
+/// [`Expr`](super::Expr)s, which hold both.
 ///
 /// On vectors of `f32` the elementary functions have documented error bounds in units in the last
 /// place (ULP), over all arguments from subnormal to infinite; on `f64` they are those of the
 /// standard library. NaN gives NaN (but see [`Algebra::powf`]), and odd functions keep the sign of
 /// zero. The result in a lane depends on the argument in that lane only.
-///
-/// ```
-/// use retrograd_tensor::Real;
-/// use retrograd_tensor::simd::Algebra;
-///
-/// /// x³ + 2x
-/// fn cubic<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
-///     a.fma(a.mul(x, x), x, a.mul(a.splat(T::from_f64(2.0)), x))
-/// }
-/// ```
 pub trait Algebra<T: Copy>: Copy {
     /// A number, or a vector of numbers.
     type V: Copy;
