@@ -9,8 +9,8 @@
 
 use rayon::prelude::*;
 use retrograd_tensor::Real;
-use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::formula::Expr;
+use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::{Kernel, Lanes, Level};
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};

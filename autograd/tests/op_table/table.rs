@@ -7,9 +7,9 @@
 
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
-use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost};
 

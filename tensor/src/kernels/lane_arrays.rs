@@ -3,6 +3,7 @@
 //! The arrays are filled by loops: `array::from_fn` may remain a call inside a function with target
 //! features, even if its closure is inlined. `K` is a constant, so the loops are unrolled.
 
+use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::simd::Lanes;
 use std::ops::Deref;
@@ -45,4 +46,14 @@ pub fn load_rest<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
         v[k] = s.load_or(&x[k][at..], fill[k]);
     }
     v
+}
+
+/// The vectors as numbers of a formula.
+#[inline(always)]
+pub fn exprs<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K]) -> [Expr<T, S>; K] {
+    let mut x = [Expr::new(s, s.splat(T::ZERO)); K];
+    for k in 0..K {
+        x[k] = Expr::new(s, v[k]);
+    }
+    x
 }

@@ -2,6 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
+use crate::formula::{Algebra, Expr};
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::kernels::update::{Update, update};
 use crate::kernels::{Case, Number, Real, integers};
@@ -381,8 +382,8 @@ struct Accumulate;
 impl<T: Real> Update<T, 1, 1> for Accumulate {
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [w]: [S::V; 1], [x]: [S::V; 1]) -> [S::V; 1] {
-        [s.add(w, x)]
+    fn f<A: Algebra<T>>(self, [w]: [Expr<T, A>; 1], [x]: [Expr<T, A>; 1]) -> [Expr<T, A>; 1] {
+        [w + x]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Formulas of pointwise operations as text.
 
-use crate::ops::pointwise::{Pointwise, Saves};
 use crate::formula::{Algebra, Expr};
+use crate::ops::pointwise::{Pointwise, Saves};
 use std::cell::RefCell;
 use std::fmt::{self, Display};
 

@@ -4,12 +4,12 @@
 //! [`Epilogue`] of the matrix multiplication: it works on each block while it is in the cache.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
+use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
 use crate::kernels::rows::write_rows;
 use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
-use crate::formula::Expr;
 use crate::ops::pointwise::Pointwise;
 use crate::settings;
 use crate::shape::Shape;
