@@ -17,7 +17,7 @@ mod output;
 
 use clap::Parser;
 use output::say;
-use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::nn::checkpoint::{Checkpoint, read};
 use retrograd::nn::default_shards;
 use retrograd::nn::distributed::{Collectives, Communicator, Mpi};
 use std::error::Error;
@@ -212,9 +212,9 @@ const BUCKET: f64 = 1048576.0;
 impl Step {
     fn read(folder: &Path) -> Result<Step, Box<dyn Error>> {
         let log = folder.join("log.jsonl");
-        let text = std::fs::read_to_string(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        let lines: Vec<serde_json::Value> =
-            text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let text = read(&log, 1 << 32).map_err(|e| format!("{}: {e}", log.display()))?;
+        let lines = serde_json::Deserializer::from_slice(&text).into_iter::<serde_json::Value>();
+        let lines = lines.collect::<Result<Vec<_>, _>>()?;
         let mut ms: Vec<f64> = lines.iter().filter_map(|line| line["ms"].as_f64()).collect();
         let params = lines.iter().find_map(|line| line["params"].as_u64());
         let params = params.ok_or(format!("{}: the run is not finished", log.display()))?;
@@ -240,7 +240,7 @@ impl Step {
         let window = BACKWARD * compute * others;
         let exposed = (exchange - window).max(exchange / buckets);
         let parameters = network.time(ranks - 1.0, self.bytes * part);
-        let control = 3.0 * network.time(ranks.log2().ceil(), 0.0);
+        let control = 4.0 * network.time(ranks.log2().ceil(), 0.0);
         compute + exposed + parameters + control
     }
 

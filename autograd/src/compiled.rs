@@ -5,7 +5,7 @@
 //! programs that use them.
 
 use crate::backprop::{Backprop, grad};
-use crate::draw::{to_dot, to_svg};
+use crate::draw::to_dot;
 use crate::graph::Var;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::ops::activation::{self, Gelu};
@@ -110,5 +110,5 @@ fn passes<T: Real>(x: &Var<T>) {
     gradients.accumulate(x.backward());
     gradients.scale(T::ONE);
     let _ = (gradients.clip_norm(1.0), gradients.is_finite(), gradients.not_finite());
-    let _ = (grad(&[(x, None)], &[x]), to_dot(&[x]), to_svg(&[x], &[]));
+    let _ = (grad(&[(x, None)], &[x]), to_dot(&[x]));
 }

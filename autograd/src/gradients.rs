@@ -275,10 +275,6 @@ impl<T: Real> Gradients<T> {
     #[track_caller]
     #[inline(never)]
     pub fn clip_norm(&mut self, max: f64) -> f64 {
-        require(max >= 0.0, "clip_norm", ErrorKind::Value, || {
-            format!("the largest norm must be at least 0, got {max}")
-        })
-        .or_panic();
         let _span = span("clip_norm");
         let norm = self.norm();
         self.clip_to(max, norm);
@@ -288,6 +284,9 @@ impl<T: Real> Gradients<T> {
     /// Scales all as [`Gradients::clip_norm`], where `norm` is that of all gradients, of which these may be
     /// a part.
     ///
+    /// # Panics
+    /// If `max` is negative or NaN.
+    ///
     /// ```
     /// # use retrograd_autograd::Var;
     /// # use retrograd_tensor::Tensor;
@@ -296,7 +295,12 @@ impl<T: Real> Gradients<T> {
     /// grads.clip_to(1.0, 10.0);
     /// assert!((grads.norm() - 0.6).abs() < 1e-6);
     /// ```
+    #[track_caller]
     pub fn clip_to(&mut self, max: f64, norm: f64) {
+        require(max >= 0.0, "clip_norm", ErrorKind::Value, || {
+            format!("the largest norm must be at least 0, got {max}")
+        })
+        .or_panic();
         let factor = max / (norm + 1e-6);
         if norm.is_finite() && factor < 1.0 {
             self.scale(T::from_f64(factor));

@@ -20,7 +20,7 @@
 //!
 //! | subject | items |
 //! |---|---|
-//! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`], [`to_svg`] |
+//! | variables and the graph | [`Var`], [`Node`], [`Input`], [`Id`], [`to_dot`] |
 //! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`] |
 //! | their result | [`Gradients`] |
 //! | operations | methods of [`Var`], implemented in [`ops`] |
@@ -45,7 +45,7 @@ mod shards;
 mod var;
 
 pub use backprop::{Backprop, grad};
-pub use draw::{to_dot, to_svg};
+pub use draw::to_dot;
 pub use gradients::{GradientKey, Gradients, norm_of_parts};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Fused, Operand, Slot, is_recorded};

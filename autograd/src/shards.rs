@@ -3,7 +3,7 @@
 use crate::backprop::Backprop;
 use crate::gradients::Gradients;
 use crate::graph::Var;
-use crate::observe::in_lane;
+use crate::observe::{in_lane, shards_ended};
 use retrograd_tensor::{Real, par};
 
 /// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, with all
@@ -63,7 +63,7 @@ pub fn sharded<T: Real>(
     };
     let mut losses = Vec::with_capacity(parts.len());
     let mut gradients = vec![None; counts.len()];
-    let computed = par::shards(parts.len(), |k| in_lane(parts[k], || part(k)));
+    let computed = par::shards(parts.len(), |k| in_lane(k, || part(k)));
     let _span = par::span("sum of gradients");
     for (&i, part) in parts.iter().zip(computed) {
         match part {
@@ -74,7 +74,9 @@ pub fn sharded<T: Real>(
             Err(why) => panic!("{why}"),
         }
     }
-    (losses.into_iter().sum(), Gradients::pairwise_sum(gradients))
+    let (loss, gradients) = (losses.into_iter().sum(), Gradients::pairwise_sum(gradients));
+    shards_ended::<T>(loss);
+    (loss, gradients)
 }
 
 /// The weights of the means of the parts of a batch, see [`sharded`]; 0 for a part that is not computed.

@@ -1,8 +1,10 @@
-//! The record of the first backward pass of a process; in a process of its own, which has one such observer.
+//! The record of the first backward pass of a process; each in a process of its own, which has one such observer.
 
 use retrograd_autograd::observe::{Recorder, What};
-use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
-use retrograd_tensor::Tensor;
+use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var, sharded};
+use retrograd_tensor::settings::with_grad_enabled;
+use retrograd_tensor::{Tensor, with_threads};
+use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
@@ -64,4 +66,56 @@ fn a_record_ends_while_another_thread_is_in_a_pass() {
         records[0].events.iter().filter(|event| matches!(event.what, What::RuleEnded { .. }));
     // The operations of both threads, and the rules of the pass that has ended.
     assert_eq!((records[0].operations.len(), rules.count()), (4, 2));
+}
+
+/// Prints what is recorded of the first pass of this process: that of five shards, of which the first is not computed
+/// since it counts nothing, or with 0 threads of no shards. A rule computes shards, too.
+fn print_record(threads: usize) {
+    Recorder::new().record_first_backward(|record| {
+        let mut lanes = [0; 5];
+        for event in &record.events {
+            if let What::Computed(op) | What::RuleEnded { operation: op, .. } = event.what
+                && ["outer", "matmul", "tanh"].contains(&record.operations[op].name)
+            {
+                lanes[event.lane] += 1;
+            }
+        }
+        print!("\nrecord: {lanes:?}, loss {:?}", record.loss.unwrap());
+    });
+    let w = Var::leaf(Tensor::<f64>::ones([64, 64]));
+    let mean = |i: usize| {
+        let y = Var::from_op("outer", w.value() * (i as f64 * 1e-3), [&w], |[w]| {
+            let w = w.slot();
+            move |_, g| {
+                let x = Var::leaf(g.value().clone());
+                let inner = || sharded(&[1, 1], |_| x.square().mean(..)).1;
+                let inner = with_grad_enabled(true, inner);
+                InputGrads::of(&w, || Var::constant(inner.get(&x).unwrap().clone()))
+            }
+        });
+        y.matmul(&w).tanh().mean(..)
+    };
+    let alone = || mean(1).backward();
+    let (loss, lanes) = match threads {
+        0 => (drop(alone()), (mean(1).item(), [8, 0, 0, 0, 0])).1,
+        n => (with_threads(n, || sharded(&[0, 1, 2, 3, 4], mean)).0, [8, 8, 8, 8, 0]),
+    };
+    println!("\nresult: {lanes:?}, loss {loss:?}");
+    alone(); // is not recorded
+}
+
+#[test]
+fn a_record_has_the_passes_of_all_shards() {
+    if let Ok(threads) = std::env::var("FIRST_BACKWARD_THREADS") {
+        return print_record(threads.parse().unwrap());
+    }
+    for threads in ["0", "1", "2", "2", "2", "2", "2", "3", "5"] {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["a_record_has_the_passes_of_all_shards", "--exact", "--nocapture"]);
+        let output = again.env("FIRST_BACKWARD_THREADS", threads).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+        assert!(line("result: ").is_some(), "{text}");
+        assert_eq!(line("record: "), line("result: "), "{threads} threads");
+    }
 }

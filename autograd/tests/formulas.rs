@@ -1,7 +1,7 @@
 //! The formulas of pointwise operations, as text, give what the kernels compute.
 
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::formula;
+use retrograd_autograd::observe::{formula, record};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::{activation, unary};
@@ -36,8 +36,8 @@ const OPERATIONS: &[Operation] = &[
     ("mul_scalar", |x| x * -1.3, &[("c", -1.3)]),
     ("relu", |x| x.relu(), &[]),
     ("relu_squared", |x| x.relu_squared(), &[]),
-    ("leaky_relu", |x| x.leaky_relu(0.2), &[("s", 0.2)]),
-    ("elu", |x| x.elu(1.5), &[("α", 1.5)]),
+    ("leaky_relu", |x| x.leaky_relu(0.2), &[("slope", 0.2)]),
+    ("elu", |x| x.elu(1.5), &[("alpha", 1.5)]),
     ("sigmoid", |x| x.sigmoid(), &[]),
     ("tanh", |x| x.tanh(), &[]),
     ("silu", |x| x.silu(), &[]),
@@ -211,7 +211,8 @@ fn formulas_give_what_kernels_compute() {
         let text = formula(name).unwrap_or_else(|| panic!("{name} has no formula"));
         for x in POINTS {
             let leaf = Var::leaf(Tensor::scalar(x));
-            let y = f(&leaf);
+            let (y, recording) = record(|| f(&leaf));
+            assert_eq!(recording.operations[0].constants, *constants, "{name}");
             if !y.item().is_finite() {
                 continue; // outside of the domain
             }

@@ -2,7 +2,6 @@
 
     PYTHON=python-with-torch python3 benches/compare
     python3 benches/compare --against COMMIT
-    python3 benches/compare --history FILES.. --out history.html
 
 Every case is measured in alternating turns: retrograd, the other library, retrograd, .., while all
 other programs are idle. The result of a turn is the median time of its calls. The ratio is the other
@@ -24,8 +23,7 @@ The table says of each case whether the working tree is faster, slower, or no di
 benches/README.md explains the verdicts. The exit code is 0, or 1 if a case is slower than --fail-below, or 2
 after an error.
 
-Both append a record of each case, with date, commit, CPU and load, to a file of JSON lines. --history makes
-a page of such files.
+Both append a record of each case, with date, commit, CPU and load, to a file of JSON lines.
 """
 
 import argparse
@@ -36,7 +34,6 @@ import time
 from pathlib import Path
 
 import conditions
-import history
 from against import pit
 from cases import cases
 from commits import CommitError, working_tree
@@ -103,9 +100,7 @@ def arguments():
     parser.add_argument("--fail-below", type=float, metavar="RATIO", help=fail)
     save = "file of JSON lines to append to [target/benches/results/DATE.jsonl]"
     parser.add_argument("--save", type=Path, metavar="FILE", help=save)
-    page = "write a page of the results in these files to --out [history.html], and exit"
-    parser.add_argument("--history", type=Path, nargs="+", metavar="FILE", help=page)
-    parser.add_argument("--out", type=Path, help="output folder [target/compare..], or page of --history")
+    parser.add_argument("--out", type=Path, help="output folder [target/compare..]")
     parser.add_argument("--add", action="store_true", help="add to the results in that folder")
     parser.add_argument("--build", action="store_true", help="build the required programs and exit")
     parser.add_argument("--show", action="store_true", help="print the results in that folder and exit")
@@ -118,10 +113,9 @@ def arguments():
     args.turns = args.turns or (15 if args.against else 5)
     if args.save is None:
         args.save = TARGET / "benches" / "results" / f"{conditions.now().replace(':', '')}.jsonl"
-    if not args.history:
-        suffix = "" if args.precision == "f32" else f"-{args.precision}"
-        suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
-        args.out = args.out or TARGET / f"compare{suffix}"
+    suffix = "" if args.precision == "f32" else f"-{args.precision}"
+    suffix += "-mkl-as-intel" if args.mkl_as_intel else ""
+    args.out = args.out or TARGET / f"compare{suffix}"
     return args
 
 
@@ -250,8 +244,6 @@ def record_of(case, row, commit, conditions_of, average):
 
 def main():
     args = arguments()
-    if args.history:
-        sys.exit(history.make(args.history, args.out or Path("history.html")))
     wanted = args.only.split(",")
     groups = {c.group for c in cases()}
     chosen = [c for c in cases() if any(c.named(start, groups) for start in wanted)]

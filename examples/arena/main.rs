@@ -6,7 +6,6 @@
 
 #[path = "../common/environment.rs"]
 mod environment;
-mod notes;
 #[path = "../common/output.rs"]
 mod output;
 mod picture;

@@ -1,11 +1,13 @@
 //! The results as text, Markdown and CSV.
 
-use crate::notes::note;
 use crate::tasks::Task;
 use crate::train::Score;
 use retrograd::nn::AttentionKind;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// The accuracy from which on a task counts as learned.
+const LEARNED: f64 = 0.99;
 
 /// The results of a variant.
 pub struct Row {
@@ -30,6 +32,14 @@ impl Table {
             scores: (0..Task::ALL.len()).map(|t| score((k, t))).collect(),
         };
         Table { rows: kinds.iter().enumerate().map(row).collect() }
+    }
+
+    /// The tasks that a variant has learned.
+    fn learned(row: &Row) -> String {
+        let all = Task::ALL.iter().zip(&row.scores).filter(|(task, _)| **task != Task::Text);
+        let is_learned = |score: &Score| score.accuracy >= LEARNED;
+        let learned = all.filter(|(_, score)| score.as_ref().is_ok_and(is_learned));
+        learned.map(|(task, _)| task.name()).collect::<Vec<_>>().join(", ")
     }
 
     fn header() -> Vec<String> {
@@ -64,12 +74,12 @@ impl Table {
     pub fn markdown(&self) -> String {
         let header = Table::header();
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let mut text = line([&header[..], &["what to see".to_string()]].concat());
+        let mut text = line([&header[..], &["learned".to_string()]].concat());
         text += &format!("|---|{}---|\n", "---:|".repeat(header.len() - 1));
         for row in &self.rows {
             let mut cells = Table::cells(row);
             cells[0] = format!("`{}`", cells[0]);
-            cells.push(note(row.kind).to_string());
+            cells.push(Table::learned(row));
             text += &line(cells);
         }
         text
@@ -99,13 +109,33 @@ impl fmt::Display for Table {
             for cell in &cells[1..] {
                 write!(f, "{cell:>8}")?;
             }
-            let note = i.checked_sub(1).map_or("", |i| note(self.rows[i].kind));
+            let note = i.checked_sub(1).map_or("learned".into(), |i| Table::learned(&self.rows[i]));
             writeln!(f, "  {note}")?;
         }
         write!(
             f,
             "\nAccuracy in percent on held-out sequences; for text the loss in nats per character. \
-             params,\nms/step and cache (bytes per token) are those of the text task."
+             params,\nms/step and cache (bytes per token) are those of the text task. A task is learned from {:.0} % on.",
+            100.0 * LEARNED
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_learned_follows_from_the_numbers() {
+        let learned = |percent: [f64; 5]| {
+            let score = |x| {
+                Ok(Score { accuracy: x / 100.0, loss: 1.0, parameters: 1, ms: 1.0, cache: None })
+            };
+            let mut row = Row { kind: AttentionKind::Alibi, scores: percent.map(score).into() };
+            row.scores[3] = Err("diverged".into());
+            Table::learned(&row)
+        };
+        assert_eq!(learned([12.0, 32.6, 26.0, 100.0, 100.0]), "");
+        assert_eq!(learned([99.0, 98.9, 100.0, 9.0, 50.0]), "copy, induction");
     }
 }

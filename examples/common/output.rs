@@ -2,6 +2,7 @@
 //! then; here printing stops, the work continues, and the exit code reports the error.
 #![allow(dead_code, unused_imports, unused_macros)] // No example needs all of it.
 
+use retrograd::nn::text::Printable;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -24,12 +25,12 @@ fn error() -> MutexGuard<'static, Option<io::Error>> {
     ERROR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints and flushes, until the first error.
+/// Prints and flushes, until the first error. Control characters are escaped, here and below.
 pub fn print(text: Arguments<'_>) {
     let mut error = error();
     if error.is_none() && !SILENT.load(Relaxed) {
         let mut out = io::stdout().lock();
-        *error = out.write_fmt(text).and_then(|()| out.flush()).err();
+        *error = write!(out, "{}", Printable(text)).and_then(|()| out.flush()).err();
     }
 }
 
@@ -54,14 +55,14 @@ pub fn silently<R>(f: impl FnOnce() -> R) -> R {
 /// Prints to standard error. A failure is ignored, because it cannot be reported.
 pub fn remark(text: Arguments<'_>) {
     if !SILENT.load(Relaxed) {
-        let _ = io::stderr().write_fmt(text);
+        let _ = write!(io::stderr(), "{}", Printable(text));
     }
 }
 
 /// Prints an error to standard error, in any case.
 #[allow(dead_code, reason = "not all examples have silent processes")]
 pub fn fault(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", Printable(text));
 }
 
 /// Whether printing has not failed so far.

@@ -112,7 +112,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let without = study::accuracy_without(&model, &vocabulary, &held_out, best);
 
     say!(
-        "The head that attends from \"it\" to its noun is {best}. Its weights in the row of \"it\":\n"
+        "The head that attends most from \"it\" to its noun is {best}. Its weights in the row of \"it\":\n"
     );
     let ours = &shown[0];
     let row = |maps: &[Vec<Tensor>]| study::row(&maps[0], best, ours.it);

@@ -2,8 +2,9 @@
 
 use crate::names::NAMES;
 use crate::sizes::CONTEXT;
+use retrograd::nn::checkpoint;
 use retrograd::tensor::random::Key;
-use std::fs;
+use std::io::{Error, ErrorKind::InvalidData};
 use std::path::Path;
 
 /// Names, and the characters in them. Token `i` is character `i`; the last token begins and ends a name.
@@ -32,8 +33,9 @@ impl Names {
     /// # Errors
     /// If it cannot be read, or has no name.
     pub(crate) fn read(path: &Path) -> Result<Names, String> {
-        let text =
-            fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let text = checkpoint::read(path, 1 << 30)
+            .and_then(|text| String::from_utf8(text).map_err(|e| Error::new(InvalidData, e)))
+            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let names = Names::new(text.lines().map(str::trim).filter(|line| !line.is_empty()));
         if names.len() == 0 {
             return Err(format!("{} has no names", path.display()));

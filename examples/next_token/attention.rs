@@ -4,6 +4,7 @@ use crate::svg::{Drawing, INK, MUTED, text};
 use crate::weights::{cells, scale};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use retrograd::nn::text::Printable;
 use retrograd::prelude::*;
 
 /// Side of a cell, in pixels.
@@ -86,10 +87,11 @@ fn shown(token: &str) -> String {
         ' ' => '␣',
         '\n' => '⏎',
         '\t' => '⇥',
-        c if c.is_control() => '\u{fffd}',
         c => c,
     };
-    let mut label: String = token.chars().take(LONGEST).map(shown).collect();
+    let token: String = token.chars().map(shown).collect();
+    let token = Printable(token).to_string();
+    let mut label: String = token.chars().take(LONGEST).collect();
     if token.chars().count() > LONGEST {
         label.pop();
         label.push('…');

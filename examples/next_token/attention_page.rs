@@ -74,6 +74,6 @@ fn explorer(title: &str) -> AttentionExplorer {
 }
 
 fn text_of<O>(run: &Run<O>, name: &str, tokens: &[i64]) -> ExplorerText {
-    let labels = tokens.iter().map(|&token| run.tokenizer.decode(&[token]));
+    let labels = tokens.iter().map(|&token| run.tokenizer.label(token));
     ExplorerText::new(name, labels).tokens(tokens.iter().copied())
 }

@@ -2,6 +2,7 @@
 
 use crate::folder::Folder;
 use crate::stop::{OrFailed, Result, usage};
+use retrograd::study::replacing::{create_like, temporary_path};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -87,14 +88,13 @@ impl Folder {
     }
 }
 
-/// Copies a file; the copy is complete or is not there. It is not forced to the disk, as its original
-/// was.
+/// Copies a file; the copy is complete or is not there, with the mode of the file that it replaces, or of
+/// its original. It is not forced to the disk, as its original was.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut name = to.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = to.with_file_name(name);
+    let temporary = temporary_path(to, "", &format!(".{}.tmp", std::process::id()));
     let copied = || -> io::Result<()> {
-        fs::copy(from, &temporary)?;
+        let mut file = create_like(&temporary, if to.exists() { to } else { from })?;
+        io::copy(&mut fs::File::open(from)?, &mut file)?;
         fs::rename(&temporary, to)
     };
     copied().or_failed(format!("cannot write {}", to.display())).inspect_err(|_| {

@@ -204,8 +204,8 @@ pub struct Args {
     pub compare: Vec<PathBuf>,
 
     /// Also record steps, without taking them: a page in the folder of the run that shows the forward and the
-    /// backward pass, event by event, with values. STEPS are numbers of steps taken before, as 0,100 [default:
-    /// the first step, and the one after the last]
+    /// backward pass, event by event, with values. STEPS are numbers of steps taken before, as 0,100, up to --steps
+    /// [default: the first step, and the one after the last]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, value_delimiter = ',', help_heading = RUN)]
     #[arg(conflicts_with_all = ["sample", "evaluate", "scaling", "grid"])]
     pub xray: Option<Vec<u64>>,

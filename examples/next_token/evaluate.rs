@@ -2,6 +2,7 @@
 
 use crate::cli::Args;
 use crate::folder::Folder;
+use crate::log::PerByte;
 use crate::output::say;
 use crate::ranks::Ranks;
 use crate::run::Run;
@@ -44,21 +45,22 @@ pub fn metrics(
         let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
         let mut of_group = TextMetrics::default();
         of_group.add(logits.value(), &targets, group.iter().map(|window| window.bytes).sum());
+        of_group.lost = group.iter().map(|window| window.lost).sum();
         mine.get_or_insert_default().push(encoded(of_group));
     }
-    let all: Option<Vec<Vec<[u64; 4]>>> = ranks.share(&mine).into_iter().collect();
+    let all: Option<Vec<Vec<[u64; 5]>>> = ranks.share(&mine).into_iter().collect();
     let all = all?;
     let in_order = (0..groups.len()).map(|i| all[i % ranks.count()][i / ranks.count()]);
     Some(in_order.fold(TextMetrics::default(), |sum, x| sum + decoded(x)))
 }
 
 /// Metrics as integers: JSON has no NaN.
-fn encoded(m: TextMetrics) -> [u64; 4] {
-    [m.nats.to_bits(), m.tokens, m.correct, m.bytes]
+fn encoded(m: TextMetrics) -> [u64; 5] {
+    [m.nats.to_bits(), m.tokens, m.correct, m.bytes, m.lost]
 }
 
-fn decoded([nats, tokens, correct, bytes]: [u64; 4]) -> TextMetrics {
-    TextMetrics { nats: f64::from_bits(nats), tokens, correct, bytes }
+fn decoded([nats, tokens, correct, bytes, lost]: [u64; 5]) -> TextMetrics {
+    TextMetrics { nats: f64::from_bits(nats), tokens, correct, bytes, lost }
 }
 
 /// The windows of all evaluations during a run: at most 64, evenly spread.
@@ -70,8 +72,8 @@ pub fn spread<'a>(windows: &[Window<'a>]) -> Vec<Window<'a>> {
 /// The metrics as text, without the loss.
 pub fn described(metrics: &TextMetrics) -> String {
     format!(
-        "{:.4} bits per byte, perplexity {:.4}, next-token accuracy {:.2} %",
-        metrics.bits_per_byte(),
+        "{}, perplexity {:.4}, next-token accuracy {:.2} %",
+        PerByte::of(metrics),
         metrics.perplexity(),
         100.0 * metrics.accuracy()
     )
@@ -93,6 +95,7 @@ pub fn evaluate(args: &Args, ranks: &Ranks) -> Result<()> {
         Ok((run, text, corpus, StopRequest::watch()?))
     };
     let (run, text, corpus, request) = ranks.agree(prepare())?;
+    ranks.check_same(&[("arithmetic", run.recipe.arithmetic())])?;
     let windows = corpus.windows(run.recipe.context);
     let metrics = with_matmul_precision(run.recipe.precision, || {
         metrics(&run.model, &windows, ranks, &request)

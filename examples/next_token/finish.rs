@@ -3,7 +3,7 @@
 use crate::cli::{Args, COMMAND, quoted};
 use crate::evaluate::{described, metrics};
 use crate::folder::Folder;
-use crate::log::{Done, Evaluation, Line, Log, Metrics, Step};
+use crate::log::{Done, Evaluation, Line, Log, Metrics, PerByte, Step};
 use crate::output::{note, say};
 use crate::plots::{draw_attention, draw_loss_curve};
 use crate::progress::duration;
@@ -49,7 +49,7 @@ pub fn finish(
     }
     let (steps, params) = (run.step, run.model.num_parameters());
     let others = Some(Metrics {
-        bits_per_byte: metrics.bits_per_byte(),
+        per_byte: PerByte::of(&metrics),
         perplexity: metrics.perplexity(),
         accuracy: metrics.accuracy(),
     });
@@ -132,7 +132,7 @@ fn note_if_worse_than_uniform(run: &Run, val_loss: f64) {
     if val_loss > uniform {
         note!(
             "note: uniform predictions have a loss of {uniform:.4}, so this model has learnt nothing; try \
-             a --lr below {:?}, or more --steps",
+             a --lr below {}, or more --steps",
             run.recipe.lr
         );
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::Args;
 use crate::compare;
+use crate::files;
 use crate::folder::Folder;
 use crate::log::{Done, Line};
 use crate::output::{note, say, silently};
@@ -156,8 +157,8 @@ fn run(args: &Args) -> Result<Done> {
 
 /// The result of a finished run.
 fn finished(folder: &Path) -> Option<Done> {
-    let text = fs::read_to_string(Folder::from(folder.to_path_buf()).log()).ok()?;
-    text.lines().rev().find_map(|line| match Line::read(line) {
+    let log = files::read(&Folder::from(folder.to_path_buf()).log()).ok()?;
+    String::from_utf8(log).ok()?.lines().rev().find_map(|line| match Line::read(line) {
         Ok(Line::Done(done)) => Some(done),
         _ => None,
     })
@@ -177,7 +178,9 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
                 let mark = if done.val_loss == best { " *" } else { "" };
                 let (time, params) = (duration(done.seconds), done.params);
                 say!("{name:<width$}  {:>13.4}   {params:>10}   {time}{mark}", done.val_loss);
-                let bits = done.metrics.map_or(f64::NAN, |metrics| metrics.bits_per_byte);
+                let bits = done
+                    .metrics
+                    .map_or(f64::NAN, |metrics| metrics.per_byte.bits_per_byte.unwrap_or(f64::NAN));
                 csv += &format!(
                     "\"{name}\",{},{bits},{},{params},{},\n",
                     done.val_loss, done.steps, done.seconds

@@ -6,8 +6,10 @@ use crate::output::note;
 use crate::page::RunRecord;
 use crate::stop::{OrFailed, Result};
 use retrograd::nn::checkpoint::write_atomically;
+use retrograd::nn::text::TextMetrics;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -78,8 +80,8 @@ pub struct Evaluation {
     /// In nats per token, on windows that are the same in all evaluations.
     pub val_loss: f64,
     /// Older logs lack it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bits_per_byte: Option<f64>,
+    #[serde(flatten)]
+    pub per_byte: PerByte,
 }
 
 /// The end of the run.
@@ -101,9 +103,43 @@ pub struct Done {
 /// Metrics of the held-out text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    pub bits_per_byte: f64,
+    #[serde(flatten)]
+    pub per_byte: PerByte,
     pub perplexity: f64,
     pub accuracy: f64,
+}
+
+/// Bits per byte, or the part of the bytes that the tokenizer loses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerByte {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_byte: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_share: Option<f64>,
+}
+
+impl PerByte {
+    pub fn of(metrics: &TextMetrics) -> PerByte {
+        let is_whole = metrics.lost == 0;
+        PerByte {
+            bits_per_byte: is_whole.then(|| metrics.bits_per_byte()),
+            lost_share: (!is_whole).then(|| metrics.lost_share()),
+        }
+    }
+}
+
+impl fmt::Display for PerByte {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.bits_per_byte, self.lost_share) {
+            (Some(bits), _) => write!(f, "{bits:.4} bits per byte"),
+            (_, Some(lost)) => write!(
+                f,
+                "no bits per byte, since {:.2} % of the bytes do not come back from the tokens",
+                100.0 * lost
+            ),
+            _ => f.write_str("bits per byte unknown"),
+        }
+    }
 }
 
 /// The log of a run, opened for appending.

@@ -5,7 +5,7 @@ use crate::files;
 use crate::folder::Folder;
 use crate::recipe::Recipe;
 use retrograd::nn::checkpoint::write_atomically;
-use retrograd::study::RunLook;
+use retrograd::study::{RunLook, grouped};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
@@ -126,29 +126,35 @@ fn json(line: &Line) -> String {
     serde_json::to_string(line).expect("has a JSON form") + "\n"
 }
 
-/// The fields of a recipe as names of flags and texts of values.
+/// The fields of a recipe as names of flags and texts of values. A seed is a name, not a quantity.
 pub fn fields(recipe: &Value) -> Vec<(String, String)> {
     let fields = recipe.as_object().into_iter().flatten();
-    fields.map(|(name, value)| (name.replace('_', "-"), text(value))).collect()
+    let text = |name: &str, value: &Value| match name {
+        "seed" => value.to_string(),
+        _ => words(value),
+    };
+    fields.map(|(name, value)| (name.replace('_', "-"), text(name, value))).collect()
 }
 
-/// A value as text; one with parts as `rope (base 10000.0, pairing Half)`.
-fn text(value: &Value) -> String {
+/// A value in words; one with parts as `rope (base 10,000, pairing half)`, without parts that are not set.
+fn words(value: &Value) -> String {
+    let lower = |name: &str| name.to_ascii_lowercase().replace('_', " ");
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "default".into(),
+        Value::Number(n) => match n.as_f64() {
+            Some(x) if x >= 0.0 && x.fract() == 0.0 && x < 1e15 => grouped(x as u64),
+            _ => n.to_string(),
+        },
         Value::Object(fields) => {
-            let parts = fields.iter().map(|(name, value)| match value {
-                Value::Object(inner) => {
-                    let inner: Vec<String> = inner
-                        .iter()
-                        .map(|(name, value)| format!("{name} {}", text(value)))
-                        .collect();
-                    format!("{name} ({})", inner.join(", "))
-                }
-                other => format!("{name} {}", text(other)),
-            });
-            parts.collect::<Vec<_>>().join(", ")
+            let is_set = |value: &Value| !value.is_null() && value.as_str() != Some("None");
+            let part = |(name, value): (&String, &Value)| match value {
+                Value::Object(_) => format!("{} ({})", lower(name), words(value)),
+                Value::String(text) => format!("{} {}", lower(name), lower(text)),
+                other => format!("{} {}", lower(name), words(other)),
+            };
+            let set = fields.iter().filter(|(_, value)| is_set(value));
+            set.map(part).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }

@@ -63,6 +63,8 @@ use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
 use retrograd::nn::distributed::Reduction;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
+use retrograd::tensor::settings::arithmetic;
+use retrograd::tensor::simd::Level;
 use run::{Purpose, Run};
 use signals::StopRequest;
 use std::process::ExitCode;
@@ -74,7 +76,11 @@ use train::Plan;
 fn main() -> ExitCode {
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {
-            Some(args) => with_threads(ranks.threads(args.threads), || begin(&args, &ranks)),
+            Some(args) => {
+                let threads = ranks.threads(args.threads);
+                environment::check_memory(threads);
+                with_threads(threads, || begin(&args, &ranks))
+            }
             None => Ok(()),
         });
         ranks.agree(done)
@@ -89,7 +95,10 @@ fn parse(ranks: &Ranks) -> Result<Option<Args>> {
         Ok(args) => args,
         Err(e) => {
             if ranks.is_first() {
-                let _ = e.print();
+                match e.use_stderr() {
+                    true => output::fault(e.render().to_string().trim_end()),
+                    false => drop(e.print()),
+                }
             }
             // Of help and version it is 0.
             let code = e.exit_code() as u8;
@@ -115,6 +124,11 @@ fn program(ranks: &Ranks) -> Result<Vec<(&'static str, String)>> {
         ("version", env!("CARGO_PKG_VERSION").to_string()),
         ("program", format!("{} bytes with checksum {:08x}", file.len(), checksum(&file))),
         ("flags", flags.join(" ")),
+        // An invalid level is an error later, on all ranks.
+        (
+            "arithmetic",
+            Level::from_environment().map_or_else(|e| e.to_string(), |_| arithmetic::<f32>()),
+        ),
     ])
 }
 
@@ -188,7 +202,7 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
     }
     let start = Instant::now();
     let eval_every = args.eval_every.unwrap_or((recipe.steps / 8).clamp(1, 250));
-    let xray = xray::Plan::of(&args.xray, args.xray_check, recipe.steps);
+    let xray = xray::Plan::of(args, run.step, recipe.steps)?;
     let look_every = (!args.no_page).then(|| page::look_every(recipe.steps, eval_every));
     if !args.no_page {
         let limit = page::limit(ranks);
@@ -208,6 +222,9 @@ fn train_run(args: &Args, ranks: &Ranks) -> Result<()> {
         let trained =
             train::train(&mut run, &corpus, &folder, log.as_mut(), &plan, &mut progress, &request);
         progress.end();
+        if trained.is_err() && ranks.is_first() {
+            plan.xray.note_missing(run.step);
+        }
         trained?;
         let seconds = seconds_before + start.elapsed().as_secs_f64();
         let state = run.optimizer_state();
@@ -254,6 +271,7 @@ fn same(run: &Run, text: &Text) -> Vec<(&'static str, String)> {
         ("text", format!("fingerprint {:016x}", text.source.fingerprint)),
         ("recipe", serde_json::to_string(&run.recipe).expect("has a JSON form")),
         ("step", run.step.to_string()),
+        ("arithmetic", run.recipe.arithmetic()),
     ]
 }
 
@@ -272,6 +290,8 @@ fn asked(args: &Args) -> Result<Asked> {
     let base = parent.as_ref().map_or_else(|| Preset::Tales.recipe(), |p| p.run.recipe.clone());
     let mut recipe = args.recipe(&base);
     recipe.check()?;
+    // Before there is a folder.
+    xray::Plan::of(args, 0, recipe.steps)?;
     if let Some(parent) = &parent {
         parent.check(&recipe, args)?;
         recipe.tokenizer = base.tokenizer;
@@ -327,6 +347,14 @@ fn earlier(args: &Args, ranks: &Ranks) -> Result<Beginning> {
         folder.lock()?;
     }
     let mut run = Run::load(&folder, ranks)?;
+    let (before, now) = (run.history.arithmetic.clone(), run.recipe.arithmetic());
+    if !before.is_empty() && before != now {
+        note!(
+            "note: the run was trained with {before}, and goes on with {now}: its last bits will differ from those \
+             of a run on one machine"
+        );
+    }
+    run.history.arithmetic = now;
     let asked = args.recipe(&run.recipe);
     let free: &[&str] = if args.steps.is_some() { &["steps"] } else { &[] };
     let changed = run.recipe.differences(&asked, free);

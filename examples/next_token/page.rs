@@ -20,7 +20,7 @@ use retrograd::machine::Peak;
 use retrograd::nn::Sampler;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
-use retrograd::study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep};
+use retrograd::study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, grouped};
 use retrograd::tensor::storage::{PoolStats, pool_stats};
 use std::collections::BTreeMap;
 use std::io;
@@ -86,7 +86,7 @@ impl RunRecord {
         let verb = if is_new { "The program started" } else { "The program started again" };
         let changed = run.history.changed_steps.last().filter(|c| c.at == run.step && !is_new);
         let changed = changed.map_or(String::new(), |c| {
-            format!("; the run has {} steps now, not {}", c.after, c.before)
+            format!("; the run has {} steps now, not {}", grouped(c.after), grouped(c.before))
         });
         let event = Event {
             step: run.step,
@@ -174,9 +174,10 @@ impl RunRecord {
     fn sample(&self, run: &Run) -> String {
         let sampler = Sampler { temperature: TEMPERATURE, ..Sampler::default() };
         let mut rng = Rng::new(run.recipe.seed_for(Purpose::Samples));
-        let tokens: Vec<i64> =
-            run.model.generate(&self.prompt, sampler, &mut rng).take(SAMPLE).collect();
-        run.tokenizer.decode(&tokens)
+        let mut stream = run.tokenizer.decode_stream_after(&self.prompt);
+        let tokens = run.model.generate(&self.prompt, sampler, &mut rng).take(SAMPLE);
+        let text: String = tokens.map(|token| stream.step(token)).collect();
+        text + &stream.finish()
     }
 
     /// The attention weights within the sentence.
@@ -361,10 +362,13 @@ fn disturbance(others: Others) -> String {
     }
 }
 
+/// A number of things, by the name of one and of many.
+fn number(n: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n as u64), if n == 1 { one } else { many })
+}
+
 /// The processes of a run and their threads, in words.
 fn processes(run: &Run) -> String {
-    let number =
-        |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
     let threads = number(retrograd::tensor::threads(), "thread", "threads");
     format!("{} with {threads}", number(run.training.ranks.count(), "process", "processes"))
 }
@@ -387,7 +391,7 @@ fn about(
     let sentence = sentence_tokens(run, &beginnings[0]).unwrap_or_default();
     let prompt_text = prompts(run, &beginnings).swap_remove(0);
     let prompt = run.encode(&prompt_text).unwrap_or_else(|_| sentence.clone());
-    let labels = sentence.iter().map(|&token| run.tokenizer.decode(&[token])).collect();
+    let labels = sentence.iter().map(|&token| run.tokenizer.label(token)).collect();
     let sentence = Tensor::from_vec(sentence.clone(), [1, sentence.len()]);
     let layers = maps(run, &sentence).iter().map(|map| map.size(1)).collect();
     let (preset, recipe) = match (args.preset, first) {
@@ -402,16 +406,19 @@ fn about(
     let vocab = run.tokenizer.vocab_size();
     let baselines = Baselines::of(corpus.train(), corpus.held_out(), vocab);
     let r = &run.recipe;
+    let count = |n: usize| grouped(n as u64);
     let all = corpus.train().len() + corpus.held_out().len();
     let parts = r.parts();
     let mut facts = vec![
         (
             "text",
             format!(
-                "{}: {all} tokens of {vocab} different ones ({}), of which the last {} are held out",
+                "{}: {} tokens of {} different ones ({}), of which the last {} are held out",
                 run.source.name(),
+                count(all),
+                count(vocab),
                 r.tokenizer,
-                corpus.held_out().len()
+                count(corpus.held_out().len())
             ),
         ),
         (
@@ -420,19 +427,19 @@ fn about(
                 "{} layers, {} heads, {} wide, context {}: {} parameters{}{parts}",
                 r.layers,
                 r.heads,
-                r.width,
-                r.context,
-                run.model.num_parameters(),
+                count(r.width),
+                count(r.context),
+                count(run.model.num_parameters()),
                 if parts.is_empty() { "" } else { "; " }
             ),
         ),
         (
             "step",
             format!(
-                "{} sequences of {} tokens in {} shards; {}",
-                r.batch,
-                r.context,
-                r.number_of_shards(),
+                "{} of {} tokens in {}; {}",
+                number(r.batch, "sequence", "sequences"),
+                count(r.context),
+                number(r.number_of_shards(), "shard", "shards"),
                 r.schedule_in_words()
             ),
         ),
@@ -451,7 +458,7 @@ fn about(
     if let Some(origin) = &run.history.init_from {
         facts.push((
             "weights",
-            format!("begun with those of {} after step {}", origin.run, origin.step),
+            format!("begun with those of {} after step {}", origin.run, grouped(origin.step)),
         ));
     }
     let start = Start {
@@ -556,8 +563,8 @@ fn add(page: &mut RunPage, line: &Line) {
             let mut text = format!("{:.4}", done.val_loss);
             if let Some(metrics) = done.metrics {
                 text += &format!(
-                    "; {:.4} bits per byte, perplexity {:.4}, accuracy {:.2} %",
-                    metrics.bits_per_byte,
+                    "; {}, perplexity {:.4}, accuracy {:.2} %",
+                    metrics.per_byte,
                     metrics.perplexity,
                     100.0 * metrics.accuracy
                 );

@@ -23,7 +23,7 @@ pub fn draw_loss_curve(folder: &Folder, log: &Log) -> Result<()> {
 /// Writes a map for each layer of the attention within a sentence; returns the number of layers.
 pub fn draw_attention(run: &Run, sentence: &str, folder: &Folder) -> Result<usize> {
     let tokens = sentence_tokens(run, sentence)?;
-    let labels: Vec<String> = tokens.iter().map(|&token| run.tokenizer.decode(&[token])).collect();
+    let labels: Vec<String> = tokens.iter().map(|&token| run.tokenizer.label(token)).collect();
     let tokens = Tensor::from_vec(tokens.clone(), [1, tokens.len()]);
     let maps = run.model.attention_maps(&tokens);
     // Some variants of attention have no weights.

@@ -7,6 +7,7 @@ use retrograd::nn::optim::{Muon, MuonConfig};
 use retrograd::nn::schedule::Schedule;
 use retrograd::nn::{AttentionKind, ConfigError, MlpKind, NormKind, Positions, default_shards};
 use retrograd::prelude::*;
+use retrograd::study::grouped;
 use serde::{Deserialize, Serialize};
 
 /// The decay rates of AdamW's moving averages.
@@ -390,18 +391,22 @@ impl Recipe {
 
     /// The learning rate schedule in words.
     pub fn schedule_in_words(&self) -> String {
+        let count = |n| format!("{} {}", grouped(n), if n == 1 { "step" } else { "steps" });
         let words = match self.schedule() {
             Schedule::WarmupCosine { lr, min_lr, warmup, steps } => format!(
-                "{warmup} steps of warm-up to {}, then half a cosine to {} at step {steps}",
+                "{} of warm-up to {}, then half a cosine to {} at step {}",
+                count(warmup),
                 rounded(lr),
-                rounded(min_lr)
+                rounded(min_lr),
+                grouped(steps)
             ),
             Schedule::WarmupStableDecay { lr, min_lr, warmup, decay, steps } => format!(
-                "{warmup} steps of warm-up to {}, constant until step {}, then linear to {} at step \
-                 {steps}",
+                "{} of warm-up to {}, constant until step {}, then linear to {} at step {}",
+                count(warmup),
                 rounded(lr),
-                steps.saturating_sub(decay).max(warmup),
-                rounded(min_lr)
+                grouped(steps.saturating_sub(decay).max(warmup)),
+                rounded(min_lr),
+                grouped(steps)
             ),
             other => format!("{other:?}"),
         };

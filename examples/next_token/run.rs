@@ -13,6 +13,7 @@ use retrograd::nn::text::{TextError, Tokenizer};
 use retrograd::nn::{ConfigError, StateDict};
 use retrograd::prelude::*;
 use retrograd::tensor::random::Key;
+use retrograd::tensor::settings::arithmetic;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
@@ -55,6 +56,9 @@ pub struct History {
     pub init_from: Option<Origin>,
     /// Changes of the number of steps, by `--resume --steps`.
     pub changed_steps: Vec<ChangedSteps>,
+    /// That of the last start; empty in older checkpoints.
+    #[serde(default)]
+    pub arithmetic: String,
 }
 
 /// The run whose weights were the first ones of another run.
@@ -85,6 +89,11 @@ pub enum Purpose {
 impl Recipe {
     pub fn seed_for(&self, purpose: Purpose) -> u64 {
         Key::new(self.seed, u64::MAX).bits(purpose as u64)
+    }
+
+    /// What the bits of a run depend on, beside the recipe and the text.
+    pub fn arithmetic(&self) -> String {
+        with_matmul_precision(self.precision, arithmetic::<f32>)
     }
 }
 
@@ -166,7 +175,7 @@ impl Run {
             Err(e) => format!("What was saved cannot be read: {e}"),
         };
         failed(format!(
-            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {:?}",
+            "stopped at step {}: {why}. {kept}. {LR_TOO_HIGH}: try a --lr below {}",
             self.step, self.recipe.lr
         ))
     }
@@ -181,7 +190,7 @@ impl Run<()> {
     ) -> std::result::Result<Run<()>, ConfigError> {
         let mut rng = Rng::new(recipe.seed_for(Purpose::Weights));
         let model = Gpt::new(recipe.model(tokenizer.vocab_size()), &mut rng)?;
-        let history = History::default();
+        let history = History { arithmetic: recipe.arithmetic(), ..History::default() };
         Ok(Run { recipe, source, tokenizer, model, training: (), step: 0, best: None, history })
     }
 

@@ -83,7 +83,7 @@ pub fn print_sample<O>(
     let mut speed = Speed::default();
     let begin = Instant::now();
     let generated = run.model.generate(&tokens, args.sampler(), rng).take(count);
-    let mut stream = Some(run.tokenizer.decode_stream());
+    let mut stream = Some(run.tokenizer.decode_stream_after(&tokens));
     // At the end, what is left of an incomplete character.
     let texts = generated.inspect(|&token| all.push(token)).map(Some).chain([None]);
     let texts = texts.map(|token| match (token, &mut stream) {

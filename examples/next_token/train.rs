@@ -5,7 +5,7 @@ use crate::attention_page::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
-use crate::log::{Evaluation, Line, Log, Step};
+use crate::log::{Evaluation, Line, Log, PerByte, Step};
 use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
 
@@ -66,6 +66,9 @@ pub fn train(
             page.evaluated(run, folder, Some(Norms::default()));
         }
         ranks.agree(logged)?;
+    }
+    // Before the first step, or if there is none.
+    if run.step == 0 || run.step == last {
         plan.attention.iter().for_each(|looks| looks.record(run));
     }
     // The program may have been killed between the checkpoint and its copy.
@@ -184,7 +187,8 @@ pub fn take_step(
     let stepped = optimizer.step(&grads);
     parallel.share_parameters();
     let exchange = parallel.timing();
-    match stepped {
+    // The same text on all ranks.
+    match stepped.map_err(|e| if let StepError::OtherRank(_, e) = e { *e } else { e }) {
         Ok(()) => {}
         Err(StepError::NotFinite(names)) => {
             let all = names.len();
@@ -223,8 +227,7 @@ fn evaluation(
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
-    let bits_per_byte = Some(metrics.bits_per_byte());
-    let evaluation = Evaluation { step: run.step, val_loss, bits_per_byte };
+    let evaluation = Evaluation { step: run.step, val_loss, per_byte: PerByte::of(&metrics) };
     progress.evaluation(&evaluation);
     Ok(evaluation)
 }

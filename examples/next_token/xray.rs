@@ -1,9 +1,11 @@
 //! X-rays of training steps: `--xray`.
 
+use crate::cli::Args;
 use crate::folder::Folder;
 use crate::output::note;
 use crate::recipe::Recipe;
 use crate::run::{Purpose, Run};
+use crate::stop::{Result, usage};
 use retrograd::autograd::sharded;
 use retrograd::nn::text::{Batch, Corpus};
 use retrograd::nn::{StateDict, XRay};
@@ -20,14 +22,27 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Of a run of `last` steps: the chosen ones, or the first one and the one after the last.
-    pub fn of(chosen: &Option<Vec<u64>>, checks: usize, last: u64) -> Plan {
-        let steps = match chosen {
+    /// Of a run that goes on after `first` steps, and ends after `last`: the chosen ones, all of which must come, or
+    /// the first one and the one after the last.
+    pub fn of(args: &Args, first: u64, last: u64) -> Result<Plan> {
+        let steps = match &args.xray {
             None => Vec::new(),
-            Some(steps) if steps.is_empty() => vec![0, last],
+            Some(steps) if steps.is_empty() => vec![first, last],
             Some(steps) => steps.clone(),
         };
-        Plan { steps, checks }
+        match steps.iter().find(|step| !(first..=last).contains(step)) {
+            Some(step) => usage(format!(
+                "--xray {step} is no step of this run, which has taken {first}, and ends after {last}"
+            )),
+            None => Ok(Plan { steps, checks: args.xray_check }),
+        }
+    }
+
+    /// Says which pages are missing, of a run that has ended early.
+    pub fn note_missing(&self, step: u64) {
+        for planned in self.steps.iter().filter(|&&planned| planned > step) {
+            note!("No X-ray of step {planned}: the run has ended after {step}");
+        }
     }
 
     /// Writes a page of the next step: its forward and backward pass, event by event, with values. It takes

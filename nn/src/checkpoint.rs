@@ -24,16 +24,19 @@ pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
 pub use convert::ConvertError;
 pub use error::CheckpointError;
-pub(crate) use reader::TORCH_HINT;
+pub use reader::read;
+pub(crate) use reader::{TORCH_HINT, read_json};
 
 use crate::state::{StateDict, list_first};
+use crate::text::Printable;
 use header::{FORMAT, Growing, byte_len, in_file_order};
+pub(crate) use header::{UniqueNames, check_memory};
 use reader::Reader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::Path;
 use stored::Stored;
@@ -96,7 +99,7 @@ pub struct Unsupported {
 
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}, {}", self.dtype, self.shape, self.reason)
+        write!(Printable(f), "{} {:?}, {}", self.dtype, self.shape, self.reason)
     }
 }
 
@@ -341,10 +344,13 @@ impl Checkpoint {
                 return Err(damaged());
             }
             None => {
-                let note = |(name, text): &(String, String)| {
-                    (name.clone(), Note(serde_json::Value::from(text.as_str()).to_string().into()))
-                };
-                out.notes = metadata.iter().map(note).collect();
+                for (name, text) in &metadata {
+                    let note = Note(serde_json::Value::from(text.as_str()).to_string().into());
+                    if out.notes.insert(name.clone(), note).is_some() {
+                        let why = format!("duplicate entry `{name}` in `__metadata__`");
+                        return Err(CheckpointError::Malformed(path.into(), why));
+                    }
+                }
             }
         }
         let summed = sums.is_some();
@@ -381,7 +387,7 @@ impl Checkpoint {
             if found.value() != sum {
                 return Err(damaged());
             }
-            let notes: BTreeMap<String, Box<RawValue>> = serde_json::from_str(notes)
+            let UniqueNames(notes) = serde_json::from_str::<UniqueNames<Box<RawValue>>>(notes)
                 .map_err(|e| CheckpointError::Malformed(path.into(), e.to_string()))?;
             out.notes = notes.into_iter().map(|(name, raw)| (name, Note(raw.into()))).collect();
         }

@@ -1,5 +1,6 @@
 //! Invalid configurations.
 
+use crate::text::Printable;
 use std::fmt;
 
 /// The reason why the configuration of a model, an optimiser or a schedule is invalid.
@@ -8,7 +9,7 @@ pub struct ConfigError(pub(crate) String);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        Printable(&self.0).fmt(f)
     }
 }
 

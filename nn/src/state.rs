@@ -1,11 +1,12 @@
 //! State dicts: parameter values by name, and loading them.
 
 use crate::param::Param;
+use crate::text::Printable;
 use retrograd_autograd::Id;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Parameter values by dotted name.
 pub type StateDict<T = f32> = BTreeMap<String, Tensor<T>>;
@@ -54,8 +55,9 @@ impl fmt::Display for LoadError {
             ("of another shape", self.mismatched.iter().map(shape).collect()),
             ("tied, but different", self.conflicting.iter().map(tie).collect()),
         ];
-        write!(f, "the state dict does not fit; nothing was loaded")?;
         let shown = if f.alternate() { usize::MAX } else { SHOWN };
+        let f = &mut Printable(f);
+        write!(f, "the state dict does not fit; nothing was loaded")?;
         for (kind, lines) in &kinds {
             for line in lines.iter().take(shown) {
                 write!(f, "\n  {line}")?;

@@ -10,6 +10,7 @@ use crate::param::Param;
 use calls::{Key, Recorded};
 use flops::products;
 use retrograd_autograd::{Id, Node, Var, with_grad_enabled};
+use retrograd_study::grouped;
 use retrograd_tensor::{Real, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -393,19 +394,6 @@ fn clipped(text: &str, most: usize) -> String {
     }
 }
 
-/// A number with a comma before every three digits.
-fn grouped(n: usize) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A table with a row per module, indented by depth, and a line with the sums. A module that was not
 /// observed has no output: `-`. Parameters in parentheses are tied to those of a row above.
 impl fmt::Display for Summary {
@@ -428,8 +416,8 @@ impl fmt::Display for Summary {
             });
             let parameters = match (row.parameters, row.tied) {
                 (0, _) => "-".into(),
-                (n, true) => format!("({})", grouped(n)),
-                (n, false) => grouped(n),
+                (n, true) => format!("({})", grouped(n as u64)),
+                (n, false) => grouped(n as u64),
             };
             table.push([
                 format!("{}{name}", "  ".repeat(row.depth)),
@@ -464,12 +452,12 @@ impl fmt::Display for Summary {
         let total = self.total();
         let frozen = match total.parameters - self.trainable {
             0 => String::new(),
-            n => format!(", {} of them frozen", grouped(n)),
+            n => format!(", {} of them frozen", grouped(n as u64)),
         };
         write!(
             f,
             "total: {} parameters{frozen} ({}); {} FLOPs; outputs of innermost modules: {}",
-            grouped(total.parameters),
+            grouped(total.parameters as u64),
             scaled((total.parameters * self.element_size) as u64, "B"),
             scaled(total.flops, ""),
             scaled(self.output_bytes as u64, "B"),

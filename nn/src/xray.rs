@@ -106,7 +106,7 @@ impl XRay {
         XRay(self.0.checked(n))
     }
 
-    /// Runs `f` three times, and records the third and the second: with values, and with times.
+    /// Runs `f` several times, and records it with times and with values: see [`retrograd_study::XRay::record`].
     pub fn record<R>(self, f: impl FnMut() -> R) -> RecordedStep {
         self.0.record(f)
     }

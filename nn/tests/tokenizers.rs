@@ -1,8 +1,9 @@
 //! Tokenizers of Hugging Face's library against its Python version, and BPE.
 
+use proptest::prelude::*;
 use retrograd_nn::checkpoint::Checkpoint;
-use retrograd_nn::text::{Corpus, Documents, SEPARATOR, TextError, Tokenizer};
-use serde_json::Value;
+use retrograd_nn::text::{Corpus, DecodeStream, Documents, SEPARATOR, TextError, Tokenizer};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 fn fixture(name: &str) -> PathBuf {
@@ -35,10 +36,16 @@ fn encodes_and_decodes_as_in_python() {
             assert_eq!(encoding.tokens, ids, "{name}: {text:?}");
             assert_eq!(encoding.bytes.iter().sum::<u32>() as usize, text.len(), "{name}: {text:?}");
             assert_eq!(case["back"], tokenizer.decode(&ids), "{name}: {text:?}");
+            // Tokens that begin with whole characters stand for the bytes of their text.
+            let mut at = 0;
+            let starts = encoding.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+            for (i, &bytes) in starts.filter(|_| name == "byte_level") {
+                let rest = tokenizer.decode_stream_after(&ids[..i]);
+                assert_eq!(rest_of(rest, &ids[i..]), text[at..], "{name}: {text:?}");
+                at += bytes as usize;
+            }
             // Token by token it is the same text.
-            let mut stream = tokenizer.decode_stream();
-            let mut parts: String = ids.iter().map(|&id| stream.step(id)).collect();
-            parts += &stream.finish();
+            let parts = rest_of(tokenizer.decode_stream(), &ids);
             assert_eq!(case["back"], parts, "{name}: {text:?}");
         }
     }
@@ -116,4 +123,174 @@ fn corpora_of_any_tokenizer_have_the_same_held_out_bytes() {
     let bytes = byte_counts(&Tokenizer::bytes().with_separator());
     assert_eq!(byte_counts(&Tokenizer::chars(documents.texts()).with_separator()), bytes);
     assert_eq!(byte_counts(&trained(300)), bytes);
+}
+
+fn rest_of(mut stream: DecodeStream<'_>, ids: &[i64]) -> String {
+    ids.iter().map(|&id| stream.step(id)).collect::<String>() + &stream.finish()
+}
+
+/// Marked words, bytes of `語` in two forms, other bytes, `U+FFFD` in two forms, and no text.
+const PIECES: [&str; 22] = [
+    "[UNK]", "▁the", "the", "##s", "cats", "end</w>", "<0xE8>", "<0xAA>", "<0x9E>", "<0xFF>", "è",
+    "ª", "ŀ", "ï¿½", "\u{fffd}", "<pad>", "|", "▁", "Ġa", " ", "", "é",
+];
+
+/// A `tokenizer.json` of these pieces as words, with another part.
+fn file(part: &str, json: &str) -> String {
+    let vocab: Value = PIECES.iter().zip(0..).map(|(piece, id)| (piece.to_string(), id)).collect();
+    let mut file = json!({"version": "1.0", "added_tokens": []});
+    file["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
+    file["model"] = json!({"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"});
+    file[part] = serde_json::from_str(json).unwrap();
+    file.to_string()
+}
+
+const MARKS: &str = r#"{"type":"Replace","pattern":{"String":"▁"},"content":" "}"#;
+const STRIP: &str = r#"{"type":"Strip","content":" ","start":1,"stop":0}"#;
+const PIECE: &str = r###"{"type":"WordPiece","prefix":"##","cleanup":true}"###;
+const SPACE: &str = r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"always"}"#;
+const LEVEL: &str =
+    r#"{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}"#;
+const SUFFIX: &str = r#"{"type":"BPEDecoder","suffix":"</w>"}"#;
+const CTC: &str = r#"{"type":"CTC","pad_token":"<pad>","word_delimiter_token":"|","cleanup":true}"#;
+const BYTES: &str = r#"{"type":"ByteFallback"}"#;
+const FUSE: &str = r#"{"type":"Fuse"}"#;
+const REGEX: &str = r#"{"type":"Replace","pattern":{"Regex":"s+$|^"},"content":"x"}"#;
+
+/// Decoders in use, and unusual sequences of them.
+const DECODERS: [&[&str]; 16] = [
+    &[],
+    &[PIECE],
+    &[SPACE],
+    &[LEVEL],
+    &[SUFFIX],
+    &[CTC],
+    &[MARKS],
+    &[BYTES],
+    &[FUSE],
+    &[STRIP],
+    &[MARKS, BYTES, FUSE, STRIP],
+    &[BYTES, SPACE],
+    &[FUSE, REGEX],
+    &[CTC, PIECE, CTC],
+    &[SUFFIX, PIECE],
+    &[MARKS, LEVEL, STRIP, STRIP, FUSE, SPACE],
+];
+
+proptest! {
+    #[test]
+    fn streams_give_the_text_of_the_whole_after_any_prompt(
+        ids in prop::collection::vec(0..PIECES.len() as i64, 0..10),
+        prompt in 0usize..10,
+    ) {
+        let (before, new) = ids.split_at(prompt.min(ids.len()));
+        let of = |list: &[&str]| {
+            format!(r#"{{"type":"Sequence","decoders":[{}]}}"#, list.join(","))
+        };
+        for decoder in DECODERS.iter().map(|list| of(list)).chain(["null".into()]) {
+            let json = file("decoder", &decoder);
+            let tokenizer = Tokenizer::from_json(&json).unwrap();
+            let whole = tokenizer.decode(&ids);
+            // The library panics without tokens.
+            if !ids.is_empty() {
+                let original = tokenizers::Tokenizer::from_bytes(&json).unwrap();
+                let ids: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
+                prop_assert_eq!(&original.decode(&ids, false).unwrap(), &whole, "{}", decoder);
+            }
+            prop_assert_eq!(&rest_of(tokenizer.decode_stream(), &ids), &whole, "{}", decoder);
+            // What differs from the text of the prompt, which was printed before.
+            let printed = if before.is_empty() { String::new() } else { tokenizer.decode(before) };
+            let same = printed.chars().zip(whole.chars()).take_while(|(a, b)| a == b);
+            let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
+            let stream = tokenizer.decode_stream_after(before);
+            prop_assert_eq!(rest_of(stream, new), &whole[same..], "{} {:?}", decoder, before);
+        }
+    }
+}
+
+#[test]
+fn hostile_files_are_refused_or_harmless() {
+    let many = |list: &str, part: &str| {
+        format!(r#"{{"type":"Sequence","{list}":[{}]}}"#, [part; 24].join(","))
+    };
+    let map = |map| format!(r#"{{"type":"Precompiled","precompiled_charsmap":"{map}"}}"#);
+    let bpe = |vocab: &str, prefix: &str| {
+        format!(
+            r#"{{"type":"BPE","vocab":{vocab},"merges":[["a","b"]],
+                "continuing_subword_prefix":"{prefix}"}}"#
+        )
+    };
+    let double = r#"{"type":"Replace","pattern":{"String":"a"},"content":"aa"}"#;
+    let spaces = r#"{"type":"BPEDecoder","suffix":""}"#;
+    let prepend = format!(r#"{{"type":"Prepend","prepend":"{}"}}"#, "a".repeat(2000));
+    let (long, panicked) = ("times as long", "the library `tokenizers` failed");
+    for (part, json, said) in [
+        ("normalizer", map(""), panicked),
+        ("normalizer", map("AAAAAA=="), panicked),
+        ("normalizer", map("/////w=="), "should have a table of 4294967295"),
+        ("normalizer", many("normalizers", double), long),
+        ("normalizer", many("normalizers", r#"{"type":"ByteLevel"}"#), long),
+        ("normalizer", many("normalizers", r#"{"type":"NFKD"}"#), ""),
+        ("normalizer", prepend, long),
+        ("pre_tokenizer", many("pretokenizers", LEVEL), long),
+        ("pre_tokenizer", r#"{"type":"FixedLength","length":0}"#.into(), panicked),
+        ("decoder", many("decoders", double), long),
+        ("decoder", many("decoders", spaces), long),
+        ("decoder", STRIP.replace('0', "5"), ""),
+        ("decoder", SUFFIX.into(), ""),
+        ("model", bpe(r#"{"a":0,"b":1,"ab":2}"#, "##"), r#"the merge of "a" and "b" lacks"#),
+        ("model", bpe(r#"{"a":0,"b":1,"ab":1}"#, ""), r#""ab" and "b" have the number 1"#),
+        ("model", bpe(r#"{"a":0,"b":1,"ab":4000000000}"#, ""), "4000000000"),
+    ] {
+        let made = Tokenizer::from_json(&file(part, &json));
+        let error = made.as_ref().err().map(TextError::to_string).unwrap_or_default();
+        assert!(error.contains(said) && made.is_ok() == said.is_empty(), "{said}: {error}");
+        if let Ok(tokenizer) = made {
+            let texts = [&[][..], &[20], &[19, 20, 2]].map(|ids| tokenizer.decode(ids));
+            assert!(texts[0].is_empty() && texts[2].ends_with("the"), "{texts:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_saved_encodes_the_same() {
+    let mut json: Value = serde_json::from_str(&trained(300).to_json()).unwrap();
+    json["model"]["dropout"] = 0.5.into();
+    let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+    assert_eq!(Tokenizer::from_json(&tokenizer.to_json()).unwrap(), tokenizer);
+    assert_eq!(tokenizer.encode(&text()).unwrap(), trained(300).encode(&text()).unwrap());
+}
+
+#[test]
+fn labels_show_marks_and_bytes() {
+    let labels = |json: &str| {
+        let tokenizer = Tokenizer::from_json(json).unwrap();
+        [1, 2, 3, 6, 10, 18].map(|id| tokenizer.label(id))
+    };
+    assert_eq!(labels(&file("decoder", SPACE)), ["▁the", "the", "##s", "<0xE8>", "è", "Ġa"]);
+    assert_eq!(labels(&file("decoder", LEVEL)), ["▁the", "the", "##s", "<0xE8>", "<0xE8>", " a"]);
+}
+
+#[test]
+fn bits_per_byte_need_a_text_that_comes_back() {
+    let words = file("decoder", PIECE);
+    let small = file("normalizer", r#"{"type":"Lowercase"}"#);
+    let mut drops: Value = serde_json::from_str(&file("decoder", FUSE)).unwrap();
+    drops["pre_tokenizer"] = Value::Null;
+    drops["model"] =
+        json!({"type": "BPE", "vocab": {"t": 0, "h": 1, "e": 2, " ": 3}, "merges": []});
+    let load = |json: &str| Tokenizer::from_json(json).unwrap();
+    let level = Tokenizer::load(&fixture("byte_level.json")).unwrap();
+    for (tokenizer, text, lost) in [
+        (level, text(), 0),
+        (Tokenizer::load(&fixture("metaspace.json")).unwrap(), text(), 0),
+        (load(&words), "the cats the cats".into(), 0),
+        (load(&words), "the dogs the  cats".into(), " dogs  cats".len()),
+        (load(&small), "the The the".into(), " The".len()),
+        (load(&drops.to_string()), "the axe".into(), "axe".len()),
+    ] {
+        let corpus = Corpus::new(&Documents::of(text.as_str()), 1.0, &tokenizer).unwrap();
+        let sum = corpus.windows(3).iter().map(|window| window.lost).sum::<u64>();
+        assert_eq!(sum, lost as u64, "{tokenizer:?}: {text}");
+    }
 }

@@ -211,6 +211,7 @@
       return Number.isInteger(value) && value >= low && value <= high ? value : otherwise;
     };
     const lookAt = (text, snapshot) => looks.find(look => look.text === text && look.snapshot === snapshot);
+    const rowOf = (upto, prompt) => Math.max(0, upto - (upto <= prompt ? 1 : 2));
     function selection() {
       const text = integer("text", 0, data.texts.length - 1, looks[0].text);
       const of = looks.filter(look => look.text === text);
@@ -226,15 +227,17 @@
       const most = Math.max(0, (layer?.heads.length ?? 0) - 1);
       const n = integer("head", 0, most, l === first ? Math.min(second, most) : 0);
       const head = layer?.heads[n];
-      const pair = data.texts[look.text].pair ?? [0, 0];
+      const { prompt, pair: given } = data.texts[look.text];
+      const length = data.texts[look.text].sequences[0].labels.length, isGenerated = prompt !== null && prompt !== undefined;
+      // The query is a row that the slider can name: from the last one, no token was generated.
+      const made = rowOf(length, prompt), pair = isGenerated ? [Math.min(given?.[0] ?? made, made), given?.[1] ?? 0] : given ?? [0, 0];
+      const latest = kit.get("query") === undefined ? Math.min(Math.max(pair[0] + 2, prompt, 1), length) : length;
       const within = (value, size) => Math.max(0, Math.min(value, size - 1));
       const i = head ? within(integer("query", 0, head.mask.queries - 1, pair[0]), head.mask.queries) : 0;
       const j = head ? within(integer("key", 0, head.mask.keys - 1, pair[1]), head.mask.keys) : 0;
       const other = integer("compare", 0, data.snapshots.length - 1, null);
       const against = other === null || other === look.snapshot ? null : lookAt(look.text, other);
-      const { prompt } = data.texts[look.text];
-      const length = data.texts[look.text].sequences[0].labels.length;
-      const upto = prompt === null || prompt === undefined ? null : integer("upto", Math.max(prompt, 1), length, length);
+      const upto = isGenerated ? integer("upto", Math.max(prompt, 1), length, latest) : null;
       return { look, l, layer, n, head, i, j, upto, text: data.texts[look.text], against, what: kit.get("value", "weight"), by: kit.get("by", "previous") };
     }
     let now = selection();
@@ -303,7 +306,7 @@
         if (now.upto !== null && labels.length > Math.max(prompt, 1)) {
           generated = kit.slider({ name: "generated tokens", min: Math.max(prompt, 1), max: labels.length, value: now.upto,
             text: v => v === prompt ? "the prompt" : `${v - prompt} of ${labels.length - prompt}: “${shown(labels[v - 1])}”, from the row of “${v > 1 ? shown(labels[v - 2]) : ""}”`,
-            change: v => kit.set({ upto: v, ...pairOf(Math.max(0, v - (v === prompt ? 1 : 2))) }) });
+            change: v => kit.set({ upto: v, ...pairOf(rowOf(v, prompt)) }) });
           controls.append(generated.element);
         }
       });
@@ -800,6 +803,11 @@
 
     // ---- Self-test ----
 
+    kit.test("the page opens with the row of the last token", ({ assert }) => {
+      const { upto, i, layer, text } = now;
+      if (upto === null || upto === text.prompt || layer?.sequences[0] !== 0) return 0;
+      assert(i === rowOf(upto, text.prompt), `the slider names row ${rowOf(upto, text.prompt)}, the query is ${i}`);
+    });
     kit.test("every look, layer and head", async ({ assert, frames, layoutErrors }) => {
       let done = 0;
       for (const look of looks) {

@@ -35,7 +35,7 @@ const kit = (() => {
     const text = size >= 1e6 || size < 1e-3
       ? x.toExponential(Math.max(0, digits - 2))
       : String(Number(x.toPrecision(digits)));
-    return text.replace(/-/g, "−");
+    return text.replace(/-/g, "−").replace(/^−?\d+/, count);
   }
 
   // A quantity with a prefix of its unit: 12.3 kB.
@@ -525,17 +525,19 @@ const kit = (() => {
     return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads)), body));
   }
 
-  // A foldable tree. nodes {name, note, children, open}; pick(node).
-  function tree(nodes, pick) {
+  // A foldable tree. nodes {name, note, children, open}; pick(node); folded(node, open) is called by a click on a triangle.
+  // node.show(open) folds or unfolds a node.
+  function tree(nodes, pick, folded) {
     const list = nodes => h("ul", { class: "tree" }, nodes.map(node => {
       const inner = node.children?.length ? list(node.children) : null;
-      if (inner) inner.hidden = !node.open;
-      const fold = h("button", { class: "fold", "aria-expanded": inner ? String(!inner.hidden) : null, "aria-label": inner ? `unfold ${node.name}` : null,
-        disabled: inner ? null : true, onclick() {
-          inner.hidden = !inner.hidden;
-          fold.textContent = inner.hidden ? "▸" : "▾";
-          fold.setAttribute("aria-expanded", String(!inner.hidden));
-        } }, inner ? inner.hidden ? "▸" : "▾" : "");
+      const fold = h("button", { class: "fold", "aria-label": inner ? `unfold ${node.name}` : null, disabled: !inner, onclick() { node.show(inner.hidden); folded?.(node, !inner.hidden); } });
+      node.show = open => {
+        if (!inner) return;
+        inner.hidden = !open;
+        fold.textContent = open ? "▾" : "▸";
+        fold.setAttribute("aria-expanded", String(!!open));
+      };
+      node.show(node.open);
       return h("li", {}, h("div", { class: "item" }, fold, h("button", { class: "name", onclick() { pick?.(node); } }, node.name), node.note ? h("span", { class: "soft small" }, node.note) : null), inner);
     }));
     return list(nodes);

@@ -36,11 +36,12 @@ const run = (() => {
 
   // ---- Axes -----------------------------------------------------------------------------------
 
+  const wholeTicks = (low, high, n) => kit.ticks(low, high, n).filter(Number.isInteger);
   // The axes of series, for points with steps and seconds.
   const AXES = {
-    step: { title: "step", format: x => big(x), of: points => points.step },
+    step: { title: "step", format: x => big(x), of: points => points.step, ticks: wholeTicks },
     time: { title: "training time", format: clock, of: points => points.seconds, ticks: timeTicks },
-    tokens: { title: "tokens", format: x => big(x), of: (points, data) => points.step.map(step => step * data.tokens_per_step) },
+    tokens: { title: "tokens", format: x => big(x), of: (points, data) => points.step.map(step => step * data.tokens_per_step), ticks: wholeTicks },
   };
   // Round numbers of seconds, minutes or hours.
   function timeTicks(low, high, n) {
@@ -140,10 +141,10 @@ const run = (() => {
       const rate = x => x > 0 ? data.tokens_per_step / x : null;
       const perSecond = data.tokens_per_step > 0 && { mean: series.step_seconds.mean.map(rate), low: series.step_seconds.high?.map(rate), high: series.step_seconds.low?.map(rate) };
       const draw = () => {
-        const chart = (title, column, options, color) => h("div", {}, h("h3", {}, title), kit.lineChart({
+        const chart = (title, column, options, color, note) => h("div", {}, h("h3", {}, title), kit.lineChart({
           ...shared(), height: 190, ...options,
           series: [{ name: title, x: axis().of(series, data), y: column.mean, low: column.low, high: column.high, color: `var(--c${color})`, width: 1.4 }],
-        }).element);
+        }).element, note);
         const usual = series.step_seconds.mean.filter(x => x !== null).sort((a, b) => a - b)[series.step.length >> 1];
         const slow = usual > 0 ? cut(series.step_seconds.high ?? series.step_seconds.mean, 4 * usual) : null;
         const memory = data.memory ?? { step: [] };
@@ -152,8 +153,7 @@ const run = (() => {
           chart("Learning rate", series.lr, { y: { min: 0, format: x => number(x, 3) } }, 0),
           chart("Gradient norm", series.grad_norm, { y: { log: true, format: x => number(x, 3) }, levels: data.clip ? [{ y: data.clip, name: `clipped above ${number(data.clip, 3)}` }] : [] }, 1),
           perSecond && chart("Tokens per second", perSecond, { y: { min: 0, format: big } }, 2),
-          chart("Time of a step", series.step_seconds, { y: { min: 0, max: slow?.most, format: x => kit.seconds(x) } }, 3),
-          slow && cutNote("Steps took", slow, kit.seconds),
+          chart("Time of a step", series.step_seconds, { y: { min: 0, max: slow?.most, format: x => kit.seconds(x) } }, 3, slow && cutNote("Steps took", slow, kit.seconds)),
           hasPeak && chart("MFU", series.utilisation, { y: { min: 0, format: percent } }, 5),
           memory.step.length > 0 && h("div", {}, h("h3", {}, "Memory of tensors"), kit.lineChart({
             ...shared(), height: 190, y: { min: 0, format: kit.bytes },
@@ -164,6 +164,9 @@ const run = (() => {
       place.append(...draw());
       kit.on((now, before) => { if (now.x !== before.x || now.whole !== before.whole) place.replaceChildren(...draw()); });
       body.append(place);
+      kit.test("every cell of the grid is a chart", ({ assert }) => {
+        for (const cell of place.children) assert(cell.querySelector("h3"), `a cell is “${cell.textContent.slice(0, 40)}”`);
+      });
       const peaks = data.peaks.map(([from, flops]) => `${kit.quantity(flops, "FLOP/s")}${data.peaks.length > 1 ? ` from step ${count(from)}` : ""}`);
       if (peaks.length && data.flops) body.append(h("p", { class: "soft small" }, `A step requires ${kit.quantity(data.flops, "FLOP")}; the measured peak is ${peaks.join(", ")}.`));
     });
@@ -186,7 +189,7 @@ const run = (() => {
 
   function layers(data) {
     return kit.panel("layers", "Layers", [
-      "One row for each part of the model, one column for each evaluation. Update to weight: the norm of the change of the weights by that step, divided by their norm. About 10⁻³ is usual with AdamW when a run learns well (pale on light pages, dark on dark ones); much less means that the part hardly moves, much more that it forgets what it knew. Muon moves matrices more, by 10⁻² and above at the peak of its schedule. Gradient norm: that of the part, before clipping.",
+      "One row for each part of the model, one column for each evaluation. Update to weight: the norm of the change of the weights by that step, divided by their norm. About 10⁻³ is usual with AdamW when a run learns well (pale on light pages, dark on dark ones); much less, in blue, means that the part hardly moves, as at the end of a schedule; much more, in orange, that it forgets what it knew. A cell without a colour: no update, as with a learning rate of 0. Muon moves matrices more, by 10⁻² and above at the peak of its schedule. Gradient norm: that of the part, before clipping.",
       "Output scale: the root of the mean square of what each layer passes on to the next one (of the residual stream), for the sentence below. It usually grows from layer to layer. A jump in time, or a layer far above the one before it, is where numbers become too large.",
       "Click on a cell to see the model at that step below.",
     ], body => {
@@ -198,8 +201,8 @@ const run = (() => {
       const norms = looks.flatMap(look => look.grad_norms.map((_, i) => log(look.grad_norms, i))).filter(x => x !== null);
       const low = Math.min(...norms), high = Math.max(...norms, low + 1e-3);
       body.append(h("div", { class: "columns" },
-        h("div", {}, h("h3", {}, "Update to weight"), legend("diverging", "10⁻⁵", "middle: 10⁻³", "10⁻¹"),
-          overTime(looks, parts, (i, j) => log(looks[j].updates, i), { ramp: "diverging", low: -5, high: -1, name: "update to weight ratio of each part over time", text: (i, j) => number(looks[j].updates[i] ?? null, 3) })),
+        h("div", {}, h("h3", {}, "Update to weight"), legend("diverging", "10⁻¹", "middle: 10⁻³", "10⁻⁵"),
+          overTime(looks, parts, (i, j) => log(looks[j].updates, i), { ramp: "diverging", low: -1, high: -5, name: "update to weight ratio of each part over time", text: (i, j) => number(looks[j].updates[i] ?? null, 3) })),
         h("div", {}, h("h3", {}, "Gradient norm"), legend("sequential", number(10 ** low, 2), null, number(10 ** high, 2)),
           overTime(looks, parts, (i, j) => log(looks[j].grad_norms, i), { ramp: "sequential", low, high, name: "gradient norm of each part over time", text: (i, j) => number(looks[j].grad_norms[i] ?? null, 3) }))));
       if (!scales.length) return;
@@ -401,13 +404,33 @@ const run = (() => {
       assert(status(killed, 20e3).state === "running", "20 s after the last write it does not run");
       assert(status(killed, 3600e3).text.includes("without a last word"), "after an hour it runs still");
     });
+    kit.test("the curve of the loss is on the first screen", ({ assert }) => {
+      const { top } = document.getElementById("loss").getBoundingClientRect();
+      assert(document.querySelector(".panel").id === "loss", `the first panel is ${document.querySelector(".panel").id}`);
+      assert(innerWidth < 900 || top + scrollY < innerHeight / 2, `it begins at ${top + scrollY}`);
+    });
+    kit.test("small updates do not look like an alarm", ({ assert }) => {
+      const canvas = document.querySelector('canvas[aria-label^="update"]'), looks = data.looks.at.filter(look => look.updates.length);
+      if (!canvas) return 0;
+      const { width, height } = canvas, pixels = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+      looks.forEach(({ updates, step }, j) => updates.forEach((update, i) => {
+        const at = 4 * (Math.floor((i + .5) * height / updates.length) * width + Math.floor((j + .5) * width / looks.length)), [r, , b, a] = pixels.slice(at, at + 4);
+        if (update === 0) assert(a === 0, `no update in step ${step} has a colour`);
+        else if (update !== null && update < 1e-4) assert(b > r, `an update of ${update} in step ${step} is red`);
+      }));
+      return looks.length;
+    });
+    kit.test("a short axis of steps has whole numbers", ({ assert }) => {
+      const ticks = AXES.step.ticks(0, 1, 10).map(AXES.step.format);
+      assert(ticks.join() === "0,1", `they are ${ticks}`);
+    });
     kit.test("every axis can be chosen", ({ assert }) => {
       for (const x of Object.keys(AXES)) { kit.set({ x, whole: 1 }); kit.set({ whole: null }); }
       kit.set({ x: null });
       assert(axis() === AXES.step, "the axis is not that of steps");
       return 3;
     });
-    const sections = [overview(data), losses(data), rates(data), layers(data), entropies(data), looks(data), events(data), recipe(data)];
+    const sections = [losses(data), overview(data), rates(data), layers(data), entropies(data), looks(data), events(data), recipe(data)];
     const element = kit.page(data.title, "A training run", sections);
     element.querySelector("header").after(box);
     return element;

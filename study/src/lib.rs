@@ -8,10 +8,13 @@
 
 pub mod attention;
 mod base64;
+mod number;
 mod page;
+pub mod replacing;
 mod run;
 mod xray;
 
+pub use number::grouped;
 pub use page::Page;
 pub use run::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
 pub use xray::{RecordedStep, XRay, record_if_requested};

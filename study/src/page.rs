@@ -1,8 +1,9 @@
 //! A page: its data, and the script that draws it, in one file.
 
+use crate::replacing::{create_like, temporary_path};
 use serde::Serialize;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 const KIT_STYLE: &str = include_str!("../assets/kit.css");
@@ -95,9 +96,10 @@ impl Page {
 /// Writes a file by renaming a complete one, so that readers never see a part of it. A loss of power may
 /// lose the file, which is no loss: a program can make the page again.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
+    let partial = temporary_path(path, ".", &format!(".{}.partial", std::process::id()));
+    let written = create_like(&partial, path)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&partial, path));
     written.map_err(|e| {
         // What is left of a failed attempt is of no use; that it cannot be removed, neither.
         let _ = fs::remove_file(&partial);
@@ -138,6 +140,24 @@ mod tests {
         assert!(error.to_string().contains("page.html"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A name of the greatest length, twice, and a device, which a rename would replace.
+        let path = folder.path().join("é".repeat(127));
+        replace(&path, b"old").and_then(|()| replace(&path, b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            replace(&path, b"newer").unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert!(replace(Path::new("/dev/null"), b"page").is_err());
+            // What is at the temporary path is not written through.
+            let temporary = temporary_path(&path, "", ".tmp");
+            std::os::unix::fs::symlink(&path, &temporary).unwrap();
+            create_like(&temporary, &path).unwrap().write_all(b"other").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"newer");
+        }
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn numbers_are_legible() {
         ("kit.number(1/3)", json!("0.3333")),
         ("kit.number(-0.000123456)", json!("−1.23e−4")),
         ("kit.number(1234567)", json!("1.23e+6")),
-        ("kit.number(123456)", json!("123500")),
+        ("kit.number(123456)", json!("123,500")),
         ("kit.number(null)", json!("–")),
         ("kit.number(NaN)", json!("NaN")),
         ("kit.number(-Infinity)", json!("−∞")),

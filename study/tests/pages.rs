@@ -6,7 +6,9 @@ use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
 use retrograd_autograd::{InputGrads, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
 use retrograd_tensor::Tensor;
+use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::simd::Level;
 use serde_json::{Value, json};
 
 fn diamond() -> RecordedStep {
@@ -39,9 +41,41 @@ fn network() -> RecordedStep {
     })
 }
 
+/// Modules in modules with long names, updates, and the limits of a machine.
+fn model() -> RecordedStep {
+    let (gflops, name) = (Rate { one: 50.0, all: 100.0 }, "transformer.layers");
+    let level = |name, bytes, rate| {
+        let read = Rate { one: rate, all: 2.0 * rate };
+        Memory { name, bytes, per_core: true, read, copy: read }
+    };
+    let memory = vec![level("L1", 1 << 15, 200.0), level("DRAM", usize::MAX, 8.0)];
+    let peak = Peak { level: Level::Scalar, gflops };
+    let mut xray = XRay::new("A model")
+        .limits(Roofline { threads: 2, peak, memory })
+        .module("", "Model")
+        .module("transformer", "Transformer");
+    let mut rng = Rng::new(1);
+    let mut leaves = Vec::new();
+    for layer in 0..2 {
+        xray = xray.module(&format!("{name}.{layer}"), "Block");
+        for part in ["attention.output_projection", "feed_forward.output_projection"] {
+            let leaf = Var::leaf(Tensor::<f32>::randn([16, 16], &mut rng));
+            let path = format!("{name}.{layer}.{part}");
+            xray = xray.module(&path, "Linear").leaf(&format!("{path}.weight"), &leaf);
+            xray = xray.update(leaf.id().unwrap(), 0.001234);
+            leaves.push(leaf);
+        }
+    }
+    let x = Var::constant(Tensor::randn([8, 16], &mut rng));
+    xray.record(|| {
+        let y = leaves.iter().fold(x.clone(), |x, w| x.linear(w, None).tanh());
+        (y.square().mean(..) * 0.5).backward()
+    })
+}
+
 #[test]
 fn pages_of_steps_pass_their_tests() {
-    for (name, step) in [("diamond", diamond()), ("network", network())] {
+    for (name, step) in [("diamond", diamond()), ("network", network()), ("model", model())] {
         let File(_folder, path) = &written(name, &step.page().html());
         check_page(path);
     }
@@ -183,6 +217,20 @@ fn the_inspector_puts_numbers_into_formulas() {
         let text = browser.text("#inspector");
         assert!(text.contains(line), "{line}: {text}");
     }
+    // The numbers of a formula, and a gradient that the caller gave.
+    let a = Var::leaf(Tensor::scalar(2.384f64));
+    let step = XRay::new("").leaf("a", &a).record(|| (&a * 0.5).backward());
+    let File(_folder, scaled) = &written("scaled", &step.page().html());
+    browser.open(scaled, "event=999&node=1");
+    let text = browser.text("#inspector");
+    for line in [
+        "c0.5",
+        "y = mul_scalar(2.384, c = 0.5) = 1.192",
+        "g = 1 (given)",
+        "dx = g · c = 1 · 0.5 = 0.5, to a",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     // The gradient of a weight is a sum over the rows.
     let w = Var::leaf(Tensor::from([[3.0f64, -1.0]]));
     let x = Var::constant(Tensor::from([[2.0f64, 5.0], [-4.0, 1.0]]));
@@ -230,6 +278,16 @@ fn a_wrong_rule_is_named() {
     browser.evaluate("document.querySelector('#checks button').click()");
     let text = browser.text("#inspector");
     assert!(text.contains("It does not agree with g."), "{text}");
+    // A closure whose runs differ.
+    let mut run = 0.0;
+    let step = XRay::new("").record(|| {
+        run += 1.0;
+        (&Var::leaf(Tensor::scalar(1.0f64)) * run).backward()
+    });
+    let File(_folder, path) = &written("differs", &step.page().html());
+    check_page(path);
+    browser.open(path, "");
+    assert!(browser.text("#runs").contains("code differ (the loss was 2.0, then"));
 }
 
 /// A NaN in the middle of a forward pass, a branch that is detached, and an update that is too large.
@@ -265,12 +323,18 @@ fn broken_steps_are_diagnosed() {
     }
     browser.evaluate("document.querySelector('#origin button').click()");
     assert!(browser.text(".player .what").contains("ln #4"));
-    let health = browser.text("#health");
-    assert!(
-        health.contains("1 parameter has no gradient:") && health.contains("v: add ("),
-        "{health}"
-    );
-    assert!(health.contains("detached"), "{health}");
+    let subtitle = browser.text("header p");
+    assert!(subtitle.ends_with("loss NaN"), "{subtitle}");
+    let findings = browser.text(".panel");
+    for wanted in [
+        "1 NaN and 0 infinite",
+        "1 parameter has no gradient:",
+        "v: add (",
+        "detached",
+        "1 parameter was changed by more than a tenth of the norm in one update:w: 0.75",
+    ] {
+        assert!(findings.contains(wanted), "{wanted}: {findings}");
+    }
     assert_eq!(browser.text("#health td .bad"), "0.75");
     // The graph marks what is not finite, and where no gradient goes.
     browser.press("End");

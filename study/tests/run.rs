@@ -66,6 +66,8 @@ fn run(title: &str, steps: u64, every: u64, layers: Vec<usize>) -> RunPage {
         } else {
             (0..12)
                 .map(|i| Some(1e-5 * 10f64.powf(f64::from(i) / 3.0)).filter(|_| i != 5))
+                // The learning rate of the last step is 0.
+                .map(|update| update.map(|x| if step < steps { x } else { 0.0 }))
                 .collect()
         },
         scales: (0..layers.len()).map(|i| Some(1.0 + i as f64).filter(|_| i != 7)).collect(),

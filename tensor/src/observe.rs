@@ -77,6 +77,11 @@ pub fn set_default_observer(observer: Arc<dyn Observer>) -> bool {
     is_first
 }
 
+/// Whether the observer of the process was set.
+pub(crate) fn has_default_observer() -> bool {
+    DEFAULT.get().is_some()
+}
+
 /// Whether this thread has an observer.
 ///
 /// ```
@@ -91,7 +96,7 @@ pub fn is_observed() -> bool {
 fn has_observer() -> bool {
     match CURRENT.get() {
         Some(id) => id != ObserverId::NONE,
-        None => DEFAULT.get().is_some(),
+        None => has_default_observer(),
     }
 }
 

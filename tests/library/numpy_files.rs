@@ -169,6 +169,10 @@ fn damaged_arrays_are_refused() {
     let huge = "(4294967296, 4294967296, 0, 4294967296)";
     assert!(with("(2, 3, 2)", huge).ends_with("4294967296] is too large"));
     assert_eq!(with("'shape'", "'form'"), "its header has no `shape`");
+    for key in ["'descr': '<f4', ", "'fortran_order': False, ", "'shape': (2, 3, 2), "] {
+        let name = key.split('\'').nth(1).unwrap();
+        assert_eq!(with(key, &key.repeat(2)), format!("its header has `{name}` twice"));
+    }
     assert_eq!(with("'<f4'", "4"), "its header has a `descr` that is no text");
     assert_eq!(with("'<f4'", "'x'"), "it is x [2, 3, 2], which is not supported");
     assert_eq!(with("'<f4'", "''"), "it is  [2, 3, 2], which is not supported");
@@ -211,6 +215,74 @@ fn archives_of_numpy_are_read() {
     );
     assert_eq!(file.tensors["x"].to_float::<f64>().unwrap().to_vec(), [1.0, 1.0]);
     assert!(npz::load(&files.write(&files.bytes("npz.none"))).unwrap().tensors.is_empty());
+}
+
+/// A zip archive of files that are not compressed, with a directory of names and numbers of files.
+fn archive(files: &[(&str, &[u8])], directory: &[(&str, usize)]) -> Vec<u8> {
+    let (mut out, mut starts, mut central) = (Vec::new(), Vec::new(), Vec::new());
+    let fields = |name: &str, bytes: &[u8]| {
+        let bit = |sum: u32| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 };
+        let byte = |sum: u32, &byte: &u8| (0..8).fold(sum ^ u32::from(byte), |sum, _| bit(sum));
+        let sum = !bytes.iter().fold(!0, byte);
+        let [size, name] = [bytes.len(), name.len()].map(|n| (n as u32).to_le_bytes());
+        // Version, flags, method, time, date; then the checksum, both sizes, and no extra field.
+        let start = [20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
+        [&start[..], &sum.to_le_bytes(), &size, &size, &name[..2], &[0, 0]].concat()
+    };
+    for (name, bytes) in files {
+        starts.push((out.len() as u32).to_le_bytes());
+        out.extend([b"PK\x03\x04", &fields(name, bytes)[..], name.as_bytes(), bytes].concat());
+    }
+    for &(name, file) in directory {
+        let fields = fields(name, files[file].1);
+        let start = [&b"PK\x01\x02\x14\0"[..], &fields, &[0; 10], &starts[file]].concat();
+        central.extend([&start[..], name.as_bytes()].concat());
+    }
+    let count = &(directory.len() as u32).to_le_bytes()[..2];
+    let [size, start] = [central.len(), out.len()].map(|n| (n as u32).to_le_bytes());
+    let end = [b"PK\x05\x06\0\0\0\0", count, count, &size, &start, &[0, 0]].concat();
+    [out, central, end].concat()
+}
+
+#[test]
+fn archives_with_other_entries_are_read_and_shared_bytes_refused() {
+    let files = Files::new();
+    let (array, other) = (&files.bytes("vector")[..], &files.bytes("scalar")[..]);
+    let load = |entries: &[(&str, &[u8])], directory: &[(&str, usize)]| {
+        let path = files.write(&archive(entries, directory));
+        npz::load(&path)
+            .map_err(|e| e.to_string().split_once("cannot be read: ").unwrap().1.to_string())
+    };
+    let all = |entries: &[(&str, &[u8])]| {
+        let directory: Vec<_> = entries.iter().enumerate().map(|(i, e)| (e.0, i)).collect();
+        load(entries, &directory)
+    };
+    // As `zip -r` and Finder write a folder.
+    let (folder, text) = (("a/", &b""[..]), ("a/README", &b"text"[..]));
+    let file = all(&[folder, ("a/x.npy", array), text, ("__MACOSX/a/._x.npy", b"x")]).unwrap();
+    assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["a/x"]);
+    assert_eq!(exact(&file.tensors["a/x"]), [0, 1, 2, 3, 4]);
+    assert!(all(&[folder]).unwrap().tensors.is_empty());
+    assert_eq!(all(&[folder, text]).unwrap_err(), "its entry \"a/README\" is no .npy file");
+    // Names that differ by the suffix only are not the same.
+    let file = all(&[("x.npy", array), ("x", b"text"), ("x.npy.npy", other)]).unwrap();
+    assert_eq!(file.tensors.keys().collect::<Vec<_>>(), ["x", "x.npy"]);
+    let both = all(&[("x.npy", array), ("x", other)]);
+    assert_eq!(both.unwrap_err(), "two of its arrays have the name \"x\"");
+    let twice = all(&[("x.npy", array), ("y.npy", other), ("x.npy", other)]);
+    assert_eq!(twice.unwrap_err(), "two of its entries have the same name");
+    // Many names of one array would take many times the memory; part of an array is no file, either.
+    let shared = "two of its entries share bytes of the file";
+    let names: Vec<String> = (0..2000).map(|i| format!("{i}.npy")).collect();
+    let directory: Vec<_> = names.iter().map(|name| (&name[..], 0)).collect();
+    assert_eq!(load(&[("0.npy", array)], &directory).unwrap_err(), shared);
+    let inner = archive(&[("y.npy", array)], &[]);
+    let mut bytes = archive(&[("x.npy", &inner), ("y.npy", array)], &[("x.npy", 0), ("y.npy", 1)]);
+    // The second entry begins inside the first, after a header of 30 bytes and a name.
+    let at = bytes.len() - 22 - 5 - 4;
+    bytes[at..at + 4].copy_from_slice(&35u32.to_le_bytes());
+    let said = npz::load(&files.write(&bytes)).unwrap_err().to_string();
+    assert!(said.ends_with(shared), "{said}");
 }
 
 #[test]

@@ -163,6 +163,99 @@ fn llama_gives_the_logits_of_transformers() {
     }
 }
 
+/// Entries of config.json, and how the configuration differs from that of the entries before `{}`. The
+/// defaults are those of `GPT2Config()` and `LlamaConfig()` of transformers 5.24.
+const CONFIGURATIONS: &str = r#"
+gpt2 {} | {"vocab":50257,"context":1024,"layers":12,"heads":12,"width":768,"dropout":0.1,"bias":true,"tied":true,"attention":"causal","key_heads":null,"head_width":null,"qk_norm":false,"windows":[],"norm":"layer-norm","norm_eps":1e-5,"mlp":"gelu-tanh","hidden":null,"positions":"learned","logit_softcap":null,"names":"gpt2"}
+gpt2 {"vocab_size":3,"n_positions":4,"n_embd":24,"n_layer":5,"n_head":6,"n_inner":7,"layer_norm_epsilon":1e-3,"tie_word_embeddings":false} | {"vocab":3,"context":4,"layers":5,"heads":6,"width":24,"hidden":7,"norm_eps":1e-3,"tied":false}
+gpt2 {"resid_pdrop":0.5,"embd_pdrop":0.5,"attn_pdrop":0.5,"n_inner":3072} | {"dropout":0.5}
+gpt2 {"activation_function":"gelu_new"} | {}
+gpt2 {"activation_function":"gelu_pytorch_tanh"} | {}
+gpt2 {"activation_function":"gelu_fast"} | {}
+gpt2 {"activation_function":"gelu"} | {"mlp":"gelu"}
+gpt2 {"activation_function":"relu"} | {"mlp":"relu"}
+gpt2 {"activation_function":"relu2"} | {"mlp":"relu-squared"}
+llama {} | {"vocab":32000,"context":2048,"layers":32,"heads":32,"width":4096,"dropout":0.0,"bias":false,"tied":false,"attention":"causal","key_heads":null,"head_width":null,"qk_norm":false,"windows":[],"norm":"rms-norm","norm_eps":1e-6,"mlp":"swiglu","hidden":11008,"positions":{"rope":{"base":10000.0,"width":null,"pairing":"Half","scaling":"None"}},"logit_softcap":null,"names":"llama"}
+llama {"vocab_size":3,"max_position_embeddings":4,"hidden_size":24,"num_hidden_layers":5,"num_attention_heads":6,"num_key_value_heads":2,"head_dim":8,"intermediate_size":7,"rms_norm_eps":1e-3,"tie_word_embeddings":true,"attention_bias":true,"mlp_bias":true} | {"vocab":3,"context":4,"layers":5,"heads":6,"width":24,"key_heads":2,"head_width":8,"hidden":7,"norm_eps":1e-3,"tied":true,"bias":true}
+llama {"intermediate_size":10928,"num_key_value_heads":32,"head_dim":128,"hidden_act":"silu","partial_rotary_factor":1.0} | {"hidden":null}
+llama {"hidden_act":"swish"} | {}
+llama {"hidden_act":"gelu"} | {"mlp":"geglu"}
+llama {"hidden_act":"relu"} | {"mlp":"reglu"}
+llama {"rope_theta":5.0} | {"positions":{"rope":{"base":5.0}}}
+llama {"rope_theta":5.0,"rope_parameters":{"rope_theta":7.0}} | {"positions":{"rope":{"base":7.0}}}
+llama {"rope_theta":5.0,"rope_parameters":{"rope_type":"linear","factor":2.0}} | {"positions":{"rope":{"base":5.0,"scaling":{"Linear":{"factor":2.0}}}}}
+llama {"rope_scaling":{"type":"linear","factor":2.0},"rope_parameters":{"rope_theta":7.0}} | {"positions":{"rope":{"scaling":{"Linear":{"factor":2.0}}}}}
+llama {"rope_scaling":{},"rope_parameters":{"rope_theta":7.0}} | {"positions":{"rope":{"base":7.0}}}
+llama {"rope_scaling":null,"rope_parameters":{"rope_theta":7.0}} | {"positions":{"rope":{"base":7.0}}}
+llama {"rope_scaling":{"type":"linear","rope_type":"linear","factor":2.0}} | {"positions":{"rope":{"scaling":{"Linear":{"factor":2.0}}}}}
+llama {"rope_scaling":{"type":"linear","rope_type":"default","factor":2.0}} | {}
+llama {"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0}} | {"positions":{"rope":{"scaling":{"Llama3":{"factor":8.0,"context":2048,"low":1.0,"high":4.0}}}}}
+llama {"rope_parameters":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":512}} | {"positions":{"rope":{"scaling":{"Llama3":{"factor":8.0,"context":512,"low":1.0,"high":4.0}}}}}
+llama {"rope_parameters":{"rope_type":"yarn","factor":1.0}} | {"positions":{"rope":{"scaling":{"Yarn":{"factor":1.0,"context":2048,"beta_fast":32.0,"beta_slow":1.0,"rounded":true,"attention":1.0}}}}}
+llama {"rope_parameters":{"rope_type":"yarn","factor":4.0}} | {"positions":{"rope":{"scaling":{"Yarn":{"factor":4.0,"context":2048,"beta_fast":32.0,"beta_slow":1.0,"rounded":true,"attention":1.138629436111989}}}}}
+llama {"rope_parameters":{"rope_type":"yarn","factor":4.0,"beta_fast":8.0,"beta_slow":2.0,"attention_factor":0.5,"original_max_position_embeddings":512}} | {"positions":{"rope":{"scaling":{"Yarn":{"factor":4.0,"context":512,"beta_fast":8.0,"beta_slow":2.0,"rounded":true,"attention":0.5}}}}}"#;
+
+/// Replaces the entries of an object, and those of objects in it.
+fn change(json: &mut Value, changes: Value) {
+    match (json, changes) {
+        (Value::Object(json), Value::Object(changes)) => {
+            changes.into_iter().for_each(|(name, to)| change(&mut json[&name], to));
+        }
+        (json, to) => *json = to,
+    }
+}
+
+#[test]
+fn defaults_are_those_of_transformers_and_every_entry_has_its_effect() {
+    let mut default = BTreeMap::new();
+    for line in CONFIGURATIONS.trim().lines() {
+        let (entries, changes) = line.split_once(" | ").unwrap();
+        let (kind, entries) = entries.split_once(' ').unwrap();
+        let [mut entries, changes]: [Value; 2] =
+            [entries, changes].map(|json| serde_json::from_str(json).unwrap());
+        let mut want = default.entry(kind).or_insert(changes.clone()).clone();
+        change(&mut want, changes);
+        entries["model_type"] = kind.into();
+        let got = pretrained::config_from_json(&entries.to_string()).unwrap();
+        assert_eq!(serde_json::to_value(got).unwrap(), want, "{line}");
+    }
+    let preset = |kind: &str, changes: Value| {
+        let mut preset = default[kind].clone();
+        let nanogpt =
+            json!({ "vocab": 50304, "context": 1024, "layers": 12, "heads": 12, "width": 768 });
+        [nanogpt, json!({ "dropout": 0.0, "hidden": null }), changes]
+            .into_iter()
+            .for_each(|changes| change(&mut preset, changes));
+        serde_json::from_value::<GptConfig>(preset).unwrap()
+    };
+    assert_eq!(GptConfig::default(), preset("gpt2", json!({ "mlp": "gelu" })));
+    assert_eq!(GptConfig::llama(), preset("llama", json!({ "norm_eps": 1e-5 })));
+    let modern = json!({ "tied": true, "names": "gpt2", "qk_norm": true, "mlp": "relu-squared" });
+    let modern = GptConfig { attention: AttentionKind::GroupedQuery, ..preset("llama", modern) };
+    assert_eq!(GptConfig::modern(), modern);
+}
+
+#[test]
+fn a_name_given_twice_is_refused() {
+    for (text, field) in [
+        (r#"{ "model_type": "gpt2", "model_type": "llama" }"#, "model_type"),
+        (r#"{ "model_type": "gpt2", "n_layer": 1, "n_layer": 2 }"#, "n_layer"),
+        (
+            r#"{ "model_type": "llama", "rope_parameters": { "rope_theta": 2, "rope_theta": 3 } }"#,
+            "rope_theta",
+        ),
+    ] {
+        let said = pretrained::config_from_json(text).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("duplicate field `{field}`")), "{said}");
+    }
+    let folder = Folder::of("gpt2");
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let index = r#"{ "weight_map": { "w": "a.safetensors", "w": "b.safetensors" } }"#;
+    fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    let said = folder.refused();
+    assert!(said.contains("index.json: duplicate name \"w\""), "{said}");
+}
+
 #[test]
 fn a_tied_head_may_be_absent_or_present() {
     let file = logits_file("llama");
@@ -364,7 +457,10 @@ fn configurations_that_are_not_supported_are_refused() {
     assert_eq!(dropout, of("attention_dropout = 0.5 is not supported"));
     let bias = llama(json!({ "attention_bias": true }));
     assert_eq!(bias, of("attention_bias, mlp_bias = true, false is not supported"));
+    let partial = of("partial_rotary_factor = 0.5 is not supported");
+    assert_eq!(llama(json!({ "partial_rotary_factor": 0.5 })), partial);
     let rope = |parameters: Value| llama(json!({ "rope_parameters": parameters }));
+    assert_eq!(rope(json!({ "partial_rotary_factor": 0.5 })), partial);
     assert!(
         rope(json!({ "rope_type": "dynamic" })).contains("rope_type \"dynamic\" is not supported")
     );

@@ -121,6 +121,15 @@ fn ranks_that_differ_are_refused() {
     two(&same, &other).failed(2, &["rank 1 differs from rank 0 in flags", "\"4\""]);
     assert!(!place.path("run").exists());
 
+    // Other bits: multiply-adds that are not fused.
+    let mut command = mpiexec(&place, &["-n", "1"]);
+    command.arg(program).args(same).args([":", "-n", "1", "env", "RETROGRAD_SIMD=scalar"]);
+    Ended::of(command.arg(program).args(same).spawn().unwrap()).failed(
+        2,
+        &["rank 1 differs from rank 0 in arithmetic", "rank 1: separate multiplications"],
+    );
+    assert!(!place.path("run").exists());
+
     // Another text under the same name.
     for (folder, text) in [("a", "one text ".repeat(100)), ("b", "another text ".repeat(100))] {
         fs::create_dir(place.path(folder)).unwrap();

@@ -11,4 +11,5 @@ mod program;
 mod bytes;
 mod faults;
 mod launch;
+mod leave;
 mod sweep;

@@ -4,8 +4,11 @@ use crate::invalid_usage::USAGE;
 use crate::program::{Ended, Place};
 use crate::resume::lines;
 use retrograd::nn::checkpoint::Checkpoint;
+use retrograd::tensor::settings::level;
+use retrograd::tensor::simd::Level;
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 const TINY: [&str; 5] = ["--preset", "tiny", "--quiet", "--dropout", "0.1"];
 
@@ -23,6 +26,21 @@ fn evaluations(log: &[Value]) -> Vec<(u64, f64)> {
 
 fn train(place: &Place, folder: &str, more: &[&str]) {
     place.run(&[&TINY[..], &["--out", folder], more].concat()).ok();
+}
+
+#[test]
+fn a_run_that_goes_on_with_other_bits_says_so() {
+    let place = Place::new();
+    train(&place, "run", &["--steps", "2"]);
+    for (steps, is_told) in [("3", level() != Level::Scalar), ("4", false)] {
+        let resume = ["--resume", "--quiet", "--out", "run", "--steps", steps];
+        let mut command = place.example("next_token", &resume);
+        command.env("RETROGRAD_SIMD", "scalar").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = Ended::of(command.spawn().unwrap());
+        let text = "the run was trained with fused multiply-adds, matrix products in f32, and goes on with separate";
+        assert_eq!(ended.err.contains(text), is_told, "{ended:?}");
+        ended.ok();
+    }
 }
 
 /// The number after a word in what `--evaluate` prints.
@@ -208,6 +226,21 @@ fn the_last_checkpoints_and_the_best_one_are_kept() {
     place
         .run(&["--out", "run", "--resume", "--checkpoint", "best"])
         .failed(USAGE, &["--checkpoint is for --sample and --evaluate"]);
+    // Private files remain private when the run goes on, and so do copies of them.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let path = |file: &str| place.path("run").join(file);
+        let files = ["checkpoint.safetensors", "best.safetensors", "log.jsonl", "run.html"];
+        for file in files {
+            fs::set_permissions(path(file), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        place.run(&["--out", "run", "--resume", "--steps", "240", "--keep", "3"]).ok();
+        for file in files.into_iter().chain(["checkpoint-240.safetensors"]) {
+            let mode = fs::metadata(path(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+    }
     // Without --keep, only the last and the best one.
     train(&place, "two", &["--data", "text", "--steps", "4", "--context", "8"]);
     assert!(steps("two").is_empty() && place.path("two/best.safetensors").exists());

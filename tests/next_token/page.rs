@@ -38,7 +38,7 @@ fn looks(place: &Place, folder: &str, key: &str) -> Vec<Value> {
 #[test]
 fn a_run_has_a_page() {
     let place = Place::new();
-    train(&place, "run", &["--steps", "40", "--lr", "0.005"]);
+    train(&place, "run", &["--steps", "40", "--lr", "0.005", "--positions", "rope"]);
     let page = page(&place, "run");
     assert_eq!((&page["status"]["state"], &page["step"]), (&json!("finished"), &json!(40)));
     assert_eq!(numbers(&page["series"]["step"]), (1..=40).map(f64::from).collect::<Vec<_>>());
@@ -104,7 +104,16 @@ fn a_run_has_a_page() {
     assert_eq!(page["recipe"]["base"], "tiny");
     let changed: Vec<&Value> =
         rows.iter().filter(|row| row[1] != row[2]).map(|row| &row[0]).collect();
-    assert_eq!(changed, ["dropout", "lr", "steps"]);
+    assert_eq!(changed, ["dropout", "lr", "positions", "steps"]);
+    // Values are in words, and numbers in groups; a seed is a name.
+    let value = |name: &str| rows.iter().find(|row| row[0] == name).unwrap()[1].clone();
+    assert_eq!(value("positions"), "rope (base 10,000, pairing half)");
+    assert_eq!((value("seed"), value("dropout")), (json!("1337"), json!("0.1")));
+    let facts = page["facts"].to_string();
+    for text in ["401,212 tokens", "last 40,122", "26,752 parameters", "in 1 shard;", "4 steps of"]
+    {
+        assert!(facts.contains(text), "{text}: {facts}");
+    }
     let kinds: Vec<&Value> = page["events"].as_array().unwrap().iter().map(|e| &e[1]).collect();
     assert_eq!(kinds, ["start", "best", "end"]);
 }

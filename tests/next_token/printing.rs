@@ -100,12 +100,39 @@ fn a_model_larger_than_memory_is_an_error() {
     ];
     for args in large {
         let place = Place::new();
-        let large = place.example("next_token", &args);
-        // `ulimit` holds for the shell, and for the program that replaces it.
-        let mut limited = Command::new("sh");
-        limited.args(["-c", r#"ulimit -v 3000000; exec "$0" "$@""#]).arg(large.get_program());
-        limited.args(large.get_args()).current_dir(place.path("")).stdout(Stdio::piped());
-        run(&mut limited).failed(1, &["no memory for ", "a smaller --width, --layers"]);
+        limited(place.example("next_token", &args), &place, 3_000_000)
+            .failed(1, &["no memory for ", "a smaller --width, --layers"]);
+        assert!(!place.path("out").exists());
+    }
+}
+
+/// Runs a command with so much address space, in kB.
+#[cfg(target_os = "linux")]
+fn limited(command: Command, place: &Place, kilobytes: usize) -> Ended {
+    // `ulimit` holds for the shell, and for the program that replaces it.
+    let mut limited = Command::new("sh");
+    let shell = format!(r#"ulimit -v {kilobytes}; exec "$0" "$@""#);
+    limited.args(["-c", &shell]).arg(command.get_program()).args(command.get_args());
+    run(limited.current_dir(place.path("")).stdout(Stdio::piped()))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_for_the_program_is_an_error_at_the_start() {
+    let said = ["error: no memory for the ", " MB that a program with ", "`ulimit -v` shows"];
+    for (name, args, _) in &EXAMPLES[1..] {
+        let place = Place::new();
+        limited(place.example(name, args), &place, 30_000).failed(1, &said);
+    }
+    let threads = ["--preset", "tiny", "--threads", "64"];
+    for (kilobytes, args) in [
+        (20_000, &threads[..2]),
+        (60_000, &threads[..2]),
+        (90_000, &threads[..2]),
+        (200_000, &threads),
+    ] {
+        let place = Place::new();
+        limited(place.example("next_token", args), &place, kilobytes).failed(1, &said);
         assert!(!place.path("out").exists());
     }
 }

@@ -100,6 +100,12 @@ fn a_text_may_be_a_pipe_but_not_a_device() {
         let said = format!("cannot read {device}: it is not a regular file");
         place.run(&learn(device)).failed(FAILED, &[&said]);
     }
+    for kind in ["pipe", "/dev/zero"] {
+        put(&place, "tokenizer.json", kind);
+        let tokenizer = [&SHORT[..], &["--tokenizer", "tokenizer.json"]].concat();
+        place.run(&tokenizer).failed(FAILED, &["tokenizer.json: it is not a regular file"]);
+        remove(&place, "tokenizer.json");
+    }
     assert!(!place.path("run").exists());
     // A shell passes <(command) as a pipe.
     make_pipe(&place, "pipe");

@@ -162,3 +162,67 @@ fn a_bpe_model_trains_resumes_samples_and_starts_others() {
         assert!(fs::read_to_string(place.path("run").join(file)).unwrap().contains("</svg>"));
     }
 }
+
+/// A `tokenizer.json` of words, with spaces before those that do not begin with `##`.
+#[cfg(feature = "tokenizers")]
+fn words(words: &[&str]) -> String {
+    let vocab: Value = words.iter().zip(0..).map(|(word, id)| (word.to_string(), id)).collect();
+    serde_json::json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": false},
+        "model": {"type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+    })
+    .to_string()
+}
+
+#[cfg(feature = "tokenizers")]
+#[test]
+fn samples_follow_the_prompt_and_lost_text_has_no_bits_per_byte() {
+    let place = Place::new();
+    place.write("the.json", words(&["[UNK]", "the"]));
+    let learn = |out: &str, data: &str| {
+        let args = ["--data", data, "--tokenizer", "the.json", "--out", out];
+        place.run(&[&SHORT[..7], &["8"], &args].concat())
+    };
+    place.write("the", "the ".repeat(400).trim_end());
+    learn("run", "the").ok();
+    let sample = ["--out", "run", "--sample", "the the", "--tokens", "2", "--temperature", "0"];
+    assert_eq!(place.run(&sample).ok(), "the the the the\n");
+    assert!(done(&place, "run")["lost_share"].is_null());
+    // Of " cat the" the first word is lost.
+    place.write("cat", "the cat ".repeat(400).trim_end());
+    let said = "no bits per byte, since 50.63 % of the bytes do not come back from the tokens";
+    let ended = learn("lossy", "cat");
+    assert!(ended.out.contains(said) && ended.err.contains(said), "{ended:?}");
+    assert!(place.run(&["--out", "lossy", "--evaluate"]).ok().contains(said));
+    let line = done(&place, "lossy");
+    assert!(
+        line["bits_per_byte"].is_null()
+            && (number(&line, "lost_share") - 160.0 / 316.0).abs() < 1e-9
+    );
+    assert!(fs::read_to_string(place.path("lossy/run.html")).unwrap().contains(said));
+    // No panic of the library is printed.
+    let bad = words(&["[UNK]"]).replace(r#"WhitespaceSplit""#, r#"FixedLength","length":0"#);
+    place.write("bad.json", bad);
+    place.run(&["--tokenizer", "bad.json"]).failed(1, &["no tokenizer: bad.json: the library"]);
+}
+
+#[test]
+fn control_characters_are_printed_escaped() {
+    let place = Place::new();
+    place.write("text", "\u{1b}[31m\r\n\tred ".repeat(100));
+    let ended = place.run(&[&SHORT[..], &["\u{1b}run", "--data", "text"]].concat());
+    let sample = ["--out", "\u{1b}run", "--sample", "\u{1b}[31m\r\n\t", "--tokens", "40"];
+    let (sample, missing) = (place.run(&sample), place.run(&["--data", "\u{1b}[31m"]));
+    let usage = place.run(&["--steps", "\u{1b}[31m"]);
+    assert!(sample.out.starts_with("\\u{1b}[31m\\r\n\t"), "{sample:?}");
+    let shown = r"\u{1b}";
+    for (ended, said) in [(ended, shown), (sample, shown), (missing, shown), (usage, "--steps")] {
+        let text = ended.out + &ended.err;
+        let is_raw = |c: char| c.is_control() && c != '\n' && c != '\t';
+        assert!(!text.contains(is_raw) && text.contains(said), "{text:?}");
+    }
+    let plot = fs::read_to_string(place.path("\u{1b}run/attention-1.svg")).unwrap();
+    assert!(!plot.contains('\u{1b}') && plot.contains(r"\u{1b}"));
+}

@@ -65,8 +65,8 @@ const FORMULAS: &[(&str, &str, &str)] = &[
     ("square", "y = x²", "dx = g · 2 · x"),
     (
         "huber",
-        "y = x²/2 if |x| ≤ δ else δ · (|x| − δ/2)",
-        "dx = g · x if |x| ≤ δ else g · δ · sign(x)",
+        "y = x²/2 if |x| ≤ delta else delta · (|x| − delta/2)",
+        "dx = g · x if |x| ≤ delta else g · delta · sign(x)",
     ),
     ("sqrt", "y = √(x)", "dx = g / (2 · y)"),
     ("rsqrt", "y = 1 / √(x)", "dx = −g · y · y² / 2"),
@@ -90,8 +90,8 @@ const FORMULAS: &[(&str, &str, &str)] = &[
     // Activations.
     ("relu", "y = x if x > 0 else 0", "dx = g if y > 0 else 0"),
     ("relu_squared", "y = x² if x > 0 else 0", "dx = g · 2 · x if x > 0 else 0"),
-    ("leaky_relu", "y = x if x > 0 else s · x", "dx = g if x > 0 else g · s"),
-    ("elu", "y = x if x > 0 else α · (e^(x) − 1)", "dx = g if x > 0 else g · α · e^(x)"),
+    ("leaky_relu", "y = x if x > 0 else slope · x", "dx = g if x > 0 else g · slope"),
+    ("elu", "y = x if x > 0 else alpha · (e^(x) − 1)", "dx = g if x > 0 else g · alpha · e^(x)"),
     ("sigmoid", "y = σ(x)", "dx = g · y · (1 − y)"),
     ("tanh", "y = tanh(x)", "dx = g · (1 − y²)"),
     ("silu", "y = x · σ(x)", "dx = g · σ(x) · (1 + x · (1 − σ(x)))"),

@@ -1,6 +1,7 @@
 //! The places of the library from which a recorder is told what happens. Each costs one read of a static
 //! variable if the process has no observer.
 
+use super::lane::shard_depth;
 use super::recorder::{Call, Recorder};
 use super::recording::Which;
 use crate::graph::{Edge, Id, Node, Rule, Var};
@@ -9,14 +10,19 @@ use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 thread_local! {
     /// Tensors that the operation being recorded has saved so far.
     static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
+    /// The constants of the operation being recorded.
+    static CONSTANTS: RefCell<Vec<(&'static str, f64)>> = const { RefCell::new(Vec::new()) };
     /// The operation whose rule runs on this thread, by the id of its node.
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
+
+/// Completed when `RETROGRAD_XRAY` has been read, or the first backward pass has ended.
+static PAGE_REQUEST: Once = Once::new();
 
 /// Calls `f` with each recorder of this thread, the innermost first.
 #[cold]
@@ -84,6 +90,23 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
     tensor
 }
 
+/// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
+/// is called right before [`Var::from_op`](crate::Var::from_op) and the like, so that a
+/// [`Recording`](super::Recording) lists the numbers.
+///
+/// ```
+/// use retrograd_autograd::{Var, observe::record};
+/// let x = Var::leaf(retrograd_tensor::Tensor::scalar(1.0f32)); // `x * 0.5` calls `constants`
+/// let (_, recording) = record(|| &x * 0.5);
+/// assert_eq!(recording.operations[0].constants, [("c", 0.5)]);
+/// ```
+#[inline]
+pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
+    if is_observed() {
+        CONSTANTS.set(named());
+    }
+}
+
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
@@ -105,11 +128,11 @@ fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
     results: impl FnOnce() -> R,
     location: &'static Location<'static>,
 ) {
-    let saved = SAVED.take();
+    let (saved, constants) = (SAVED.take(), CONSTANTS.take());
     let results = results();
     let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
     let (results, rule) = (results.as_ref(), RULE.get());
-    let call = Call { name, inputs: &inputs, results, saved, location, rule };
+    let call = Call { name, inputs: &inputs, constants, results, saved, location, rule };
     tell(|recorder| recorder.computed(&call));
 }
 
@@ -145,11 +168,41 @@ impl Drop for RunningRule {
     }
 }
 
-/// A backward pass has ended. Those that a rule runs itself do not count.
+/// A backward pass has ended. Those of shards, and those that a rule runs itself, are parts of another
+/// computation.
 #[inline]
 pub(crate) fn pass_ended() {
-    if is_observed() && RULE.get().is_none() {
-        tell(Recorder::pass_ended);
+    tell_ended(None);
+    if !PAGE_REQUEST.is_completed() {
+        PAGE_REQUEST.call_once(say_page_request_was_not_read);
+    }
+}
+
+/// Notes that `RETROGRAD_XRAY` has been read: nobody who records the first backward pass reads it later.
+#[doc(hidden)]
+pub fn page_request_was_read() {
+    PAGE_REQUEST.call_once(|| ());
+}
+
+#[cold]
+fn say_page_request_was_not_read() {
+    if std::env::var_os("RETROGRAD_XRAY").is_some_and(|value| value != *"" && value != *"0") {
+        eprintln!(
+            "RETROGRAD_XRAY: nothing is recorded, because no `nn::Param` was made before the first backward pass (hint: \
+             `study::record_if_requested` begins the record without one)"
+        );
+    }
+}
+
+/// The backward passes of all shards have ended; their loss.
+#[doc(hidden)]
+pub fn shards_ended<T: Real>(loss: T) {
+    tell_ended(Some(loss.to_f64()));
+}
+
+fn tell_ended(loss: Option<f64>) {
+    if is_observed() && RULE.get().is_none() && shard_depth() == 0 {
+        tell(|recorder| recorder.pass_ended(loss));
     }
 }
 

@@ -36,8 +36,8 @@ mod recording;
 mod recursion;
 
 pub use formulas::{Formula, formula};
-pub use hooks::saved;
-pub use lane::{in_lane, lane};
+pub use hooks::{constants, page_request_was_read, saved, shards_ended};
+pub use lane::{in_lane, lane, shard_depth};
 pub use module::{ModuleNames, ModulePath, ModuleScope};
 pub(crate) use nonfinite::search_if_requested;
 pub use nonfinite::{Extent, NonFinite, find_nonfinite};

@@ -213,7 +213,7 @@ impl Search {
             tensors.filter_map(|(i, x)| Extent::of(format!("{what} {i}"), *x)).collect()
         };
         match seen {
-            Seen::Computed { operation, name, location, sources, inputs, results } => {
+            Seen::Computed { operation, name, location, sources, inputs, results, .. } => {
                 let mut inputs = extents("input", inputs);
                 for (input, source) in inputs.iter_mut().zip(sources) {
                     if let Some(name) = parameter(*source) {

@@ -44,7 +44,7 @@ use std::time::Instant;
 pub struct Recorder {
     state: Mutex<State>,
     watch: Option<Box<Watch>>,
-    /// Called when the first backward pass has ended, after which nothing is recorded.
+    /// Called when the first backward pass has ended, with all shards, after which nothing is recorded.
     end: Option<Box<End>>,
     has_ended: AtomicBool,
     /// The most operations that are kept. Then all are forgotten.
@@ -68,6 +68,8 @@ pub enum Seen<'a> {
         sources: Vec<Source>,
         /// The values of its inputs, constants included.
         inputs: Vec<&'a dyn Any>,
+        /// The numbers in its formula, by name.
+        constants: &'a [(&'static str, f64)],
         /// Its results.
         results: Vec<&'a dyn Any>,
     },
@@ -120,6 +122,8 @@ struct State {
     /// Operations, and the addresses of the tensors that they list.
     listed: HashSet<(usize, usize)>,
     lanes: HashMap<(ThreadId, usize), Lane>,
+    /// Whether a backward pass, or those of all shards, have ended.
+    is_loss_known: bool,
 }
 
 /// Who wrote the memory of a tensor.
@@ -143,6 +147,7 @@ struct Lane {
 pub(super) struct Call<'a, T: Real> {
     pub(super) name: &'static str,
     pub(super) inputs: &'a [&'a Var<T>],
+    pub(super) constants: Vec<(&'static str, f64)>,
     pub(super) results: &'a [Var<T>],
     pub(super) saved: Vec<Saved>,
     pub(super) location: &'static Location<'static>,
@@ -213,8 +218,9 @@ impl Recorder {
         self
     }
 
-    /// Records the process, from now to the end of its first backward pass, and passes the record to `end`: for
-    /// environment variables. `false` if the process has an observer already.
+    /// Records the process, from now to the end of its first backward pass, or that of all shards if it is in one
+    /// ([`sharded`](crate::sharded)), and passes the record to `end`: for environment variables. `false` if the
+    /// process has an observer already.
     ///
     /// ```no_run
     /// use retrograd_autograd::observe::Recorder;
@@ -246,13 +252,16 @@ impl Recorder {
         state.began = Some(Instant::now());
     }
 
-    /// A backward pass has ended.
-    pub(super) fn pass_ended(&self) {
-        let Some(end) = &self.end else { return };
-        let recording = {
+    /// A backward pass has ended, or those of all shards, whose loss is given.
+    pub(super) fn pass_ended(&self, loss: Option<f64>) {
+        let (end, recording) = {
             let Some(mut state) = self.open_state() else { return };
+            if !mem::replace(&mut state.is_loss_known, true) && loss.is_some() {
+                state.recording.loss = loss;
+            }
+            let Some(end) = &self.end else { return };
             self.has_ended.store(true, Relaxed);
-            state.take()
+            (end, state.take())
         };
         end(recording);
     }
@@ -305,6 +314,7 @@ impl Recorder {
                 location: call.location,
                 sources,
                 inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
+                constants: &call.constants,
                 results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
             });
             self.state().lane().rest();
@@ -316,6 +326,9 @@ impl Recorder {
             let Some(mut state) = self.open_state() else { return };
             let Some(to) = state.target(&root.edge) else { return };
             state.event(What::Seeded(to));
+            if lane() == 0 && state.recording.loss.is_none() && root.value().numel() == 1 {
+                state.recording.loss = Some(root.item().to_f64());
+            }
             state.recording.events.len() - 1
         };
         if let Some(watch) = &self.watch {
@@ -463,6 +476,7 @@ impl State {
             shapes: call.results.iter().map(|y| *y.shape()).collect(),
             dtype: T::DTYPE,
             inputs,
+            constants: call.constants.clone(),
             location: Some(call.location),
             module,
             lane: lane(),
@@ -555,6 +569,7 @@ impl State {
             shapes: node.outputs().to_vec(),
             dtype: T::DTYPE,
             inputs,
+            constants: Vec::new(),
             location: None,
             module: None,
             lane: lane(),

@@ -16,6 +16,9 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// The names of parameters that operations used, if [modules](Operation::module) reported their forward passes.
     pub parameters: BTreeMap<Id, String>,
+    /// The loss: the single number at which the first backward pass began, that of all shards if it was in one
+    /// ([`sharded`](crate::sharded)).
+    pub loss: Option<f64>,
     /// Bytes of tensors that were in use when the record began.
     pub live: usize,
     /// The time from the beginning to the end, in seconds.
@@ -37,12 +40,15 @@ pub struct Operation {
     pub dtype: DType,
     /// The inputs, without optional ones that were not given.
     pub inputs: Vec<OperandRecord>,
+    /// The numbers in its formula, by name, see [`constants`](super::constants).
+    pub constants: Vec<(&'static str, f64)>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
     /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
     /// has reported its forward pass.
     pub module: Option<ModulePath>,
-    /// The shard that computed it, see [`sharded`](crate::sharded); 0 outside of shards.
+    /// The shard that computed it, among those that are computed (see [`sharded`](crate::sharded)); 0 outside of
+    /// shards.
     pub lane: usize,
     /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a
     /// fused operation.

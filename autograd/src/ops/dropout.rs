@@ -1,6 +1,7 @@
 //! Dropout, which keeps its key and not its mask.
 
 use crate::graph::{InputGrads, Var};
+use crate::observe::constants;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Key;
 
@@ -22,7 +23,9 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn dropout(&self, p: f64, key: Key) -> Var<T> {
-        Var::from_op("dropout", self.value().dropout(p, key), [self], |[x]| {
+        let value = self.value().dropout(p, key);
+        constants(|| vec![("p", p)]);
+        Var::from_op("dropout", value, [self], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || g.dropout(p, key))
         })

@@ -1,6 +1,7 @@
 //! Joining and padding.
 
 use crate::graph::{InputGrads, Var};
+use crate::observe::constants;
 use retrograd_tensor::{Real, Tensor};
 
 /// # Joining and padding
@@ -70,6 +71,7 @@ impl<T: Real> Var<T> {
     pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Var<T> {
         let padded = self.value().pad(axis, before, after, value);
         let axis = if axis < 0 { axis + self.rank() as isize } else { axis };
+        constants(|| vec![("c", value.to_f64())]);
         Var::from_op("pad", padded, [self], |[x]| {
             let x = x.slot();
             move |cx, g| InputGrads::of(&x, || g.narrow(axis, before, cx.shape(&x)[axis as usize]))

@@ -106,10 +106,12 @@ impl Rows {
         let losses = if options.label_smoothing == 0.0 && classes > 0 {
             let index = |i: &[usize]| self.classes[i[0]].unwrap_or(0) as i64;
             let index = Tensor::from_fn([self.classes.len(), 1], index);
-            let factor = |i: &[usize]| T::from_f64(self.classes[i[0]].map_or(0.0, weight));
+            // 0, and not -0, where nothing counts.
+            let negative = |class| 0.0 - weight(class);
+            let factor = |i: &[usize]| T::from_f64(self.classes[i[0]].map_or(0.0, negative));
             let factors = Tensor::from_fn([self.classes.len()], factor);
             let picked = logs.gather(1, &index).squeeze(1);
-            picked.masked_fill(&factors.eq(T::ZERO), T::ZERO).mul(&Var::constant(factors.neg()))
+            picked.masked_fill(&factors.eq(T::ZERO), T::ZERO).mul(&Var::constant(factors))
         } else {
             // The wanted distribution of every row times the weights; 0 where the row does not count.
             let spread = options.label_smoothing / classes as f64;

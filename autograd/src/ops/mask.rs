@@ -2,7 +2,7 @@
 //! even if it is NaN, and gets a gradient of exactly 0.
 
 use crate::graph::{InputGrads, Var};
-use crate::observe::saved;
+use crate::observe::{constants, saved};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
@@ -46,6 +46,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
+        constants(|| vec![("c", value.to_f64())]);
         Var::from_op("masked_fill", filled, [self], |[x]| {
             let (x, mask) = (x.slot(), saved("mask", mask.clone()));
             move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, T::ZERO))

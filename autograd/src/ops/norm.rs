@@ -1,9 +1,10 @@
 //! Normalisation along the last axis, or the last axes.
 
 use crate::graph::{Cx, InputGrads, Var};
+use crate::observe::constants;
 use crate::op::{Fused, Slot};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
-use retrograd_tensor::{Real, Shape, Tensor};
+use retrograd_tensor::{Axes, Real, Shape, Tensor};
 
 struct LayerNorm<T: Real> {
     x: Slot<T>,
@@ -22,9 +23,12 @@ impl<T: Real> Fused<T> for LayerNorm<T> {
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let x = cx.input(&self.x);
-        let centred = x.sub(&x.mean_keepdim(-1));
-        let var = centred.square().mean_keepdim(-1);
-        let y = centred.mul(&(var + T::from_f64(self.eps)).rsqrt());
+        let mut centred = x.clone();
+        let (_, root, _) = over_root(&x, self.eps, |x| {
+            centred = x.sub(&x.mean_keepdim(-1));
+            centred.square().mean_keepdim(-1)
+        });
+        let y = centred.mul(&root);
         let y = cx.optional(&self.weight).map_or(y.clone(), |weight| y.mul(&weight));
         [cx.optional(&self.bias).map_or(y.clone(), |bias| y.add(&bias))]
     }
@@ -46,10 +50,31 @@ impl<T: Real> Fused<T> for RmsNorm<T> {
 
     fn definition(&self, cx: &Cx<'_, T>) -> [Var<T>; 1] {
         let x = cx.input(&self.x);
-        let mean_square = x.square().mean_keepdim(-1);
-        let y = x.mul(&(mean_square + T::from_f64(self.eps)).rsqrt());
+        let (x, root, _) = over_root(&x, self.eps, |x| x.square().mean_keepdim(-1));
+        let y = x.mul(&root);
         [cx.optional(&self.weight).map_or(y.clone(), |weight| y.mul(&weight))]
     }
+}
+
+/// `x` and `1 / √(square(x) + eps)` over the last axis, whose product neither overflows nor vanishes: of
+/// elements multiplied by powers of two, which are returned, where squares overflow or vanish.
+#[doc(hidden)]
+#[track_caller]
+pub fn over_root<T: Real>(
+    x: &Var<T>,
+    eps: f64,
+    mut square: impl FnMut(&Var<T>) -> Var<T>,
+) -> (Var<T>, Var<T>, Option<Var<T>>) {
+    let squares = square(x) + T::from_f64(eps);
+    let axes = (-1).resolve("over_root", x.shape()).or_panic();
+    let Some(scales) = x.value().scales_of_powers("over_root", squares.value(), axes, 32) else {
+        return (x.clone(), squares.rsqrt(), None);
+    };
+    let eps = scales.mul_scalar(T::from_f64(eps)).mul(&scales);
+    let scales = Var::constant(scales);
+    let x = x.mul(&scales);
+    let root = square(&x).add(&Var::constant(eps)).rsqrt();
+    (x, root, Some(scales))
 }
 
 /// # Normalisation
@@ -68,6 +93,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Var<T>>, bias: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().layer_norm(weight.map(Var::value), bias.map(Var::value), eps);
+        constants(|| vec![("ε", eps)]);
         let [y] = Var::from_fused([value], [Some(self), weight, bias], |[x, weight, bias]| {
             LayerNorm { x: x.save(), weight: weight.save(), bias: bias.save(), eps }
         });
@@ -85,6 +111,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().rms_norm(weight.map(Var::value), eps);
+        constants(|| vec![("ε", eps)]);
         let [y] = Var::from_fused([value], [Some(self), weight], |[x, weight]| RmsNorm {
             x: x.save(),
             weight: weight.save(),
@@ -148,7 +175,8 @@ impl<T: Real> Var<T> {
         let y = self.layer_norm_over(normalized_shape, weight, bias, eps);
         let over = Over::new("layer_norm_with_stats", self, normalized_shape);
         let x = over.flat(self);
-        let inverse = (x.var_keepdim(-1, 0) + T::from_f64(eps)).rsqrt();
+        let (_, root, scales) = over_root(&x, eps, |x| x.var_keepdim(-1, 0));
+        let inverse = scales.map_or(root.clone(), |scales| root.mul(&scales));
         let kept = over.kept();
         (y, x.mean_keepdim(-1).reshape(kept), inverse.reshape(kept))
     }

@@ -2,7 +2,7 @@
 
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
-use crate::observe::saved;
+use crate::observe::{constants, saved};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
@@ -45,6 +45,7 @@ impl<T: Real> Var<T> {
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();
+        constants(|| op.constants());
         Var::from_op(P::NAME, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));

@@ -323,12 +323,25 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("var", self.shape()).or_panic();
-        let n = self.value().count(axes).saturating_sub(correction);
+        let all = self.value().count(axes);
+        let n = all.saturating_sub(correction) as f64;
+        let squares = self.squared_deviations(axes);
+        // A sum of squares, or of the mean, overflows where the variance may not.
+        if squares.value().contiguous().as_slice().iter().all(|&sum| sum <= T::MAX) {
+            return squares / T::from_f64(n);
+        }
+        let scale = 1.0 / all.next_power_of_two() as f64;
+        let squares = self.mul_scalar(T::from_f64(scale)).squared_deviations(axes);
+        squares / T::from_f64(n * scale * scale)
+    }
+
+    /// `Σ(x - mean)²` over axes.
+    #[track_caller]
+    fn squared_deviations(&self, axes: AxisSet) -> Var<T> {
         let off = self.sub(&self.mean_keepdim(axes));
         // The mean is rounded. Its rounding error is the mean of the deviations, which is
         // subtracted.
-        let off = off.sub(&off.mean_keepdim(axes));
-        off.square().sum(axes) / T::from_f64(n as f64)
+        off.sub(&off.mean_keepdim(axes)).square().sum(axes)
     }
 
     /// [`Var::var`] that keeps the reduced axes, with size 1.
@@ -359,10 +372,20 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Var<T> {
         let axes = axes.resolve("std", self.shape()).or_panic();
-        let var = self.var(axes, correction);
+        let mut squares = self.squared_deviations(axes);
+        let scales = self.value().scales_of_powers("std", squares.value(), axes, 32);
+        if let Some(scales) = &scales {
+            squares = self.mul(&Var::constant(scales.clone())).squared_deviations(axes);
+        }
+        let n = self.value().count(axes).saturating_sub(correction);
+        let var = squares / T::from_f64(n as f64);
         // The derivative of the square root is infinite at 0.
         let zero = var.value().eq(T::ZERO);
-        var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO)
+        let std = var.masked_fill(&zero, T::ONE).sqrt().masked_fill(&zero, T::ZERO);
+        match scales {
+            None => std,
+            Some(scales) => std.div(&Var::constant(scales.reshape(std.shape()))),
+        }
     }
 
     /// [`Var::std`] that keeps the reduced axes, with size 1.
@@ -436,17 +459,22 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
-        let value = self.value().norm(axes);
+        let (value, scales) = self.value().norm_and_scales(axes);
         let output = value.clone();
         Var::from_op("norm", value, [self], |[x]| {
             let (x, output) = (x.save(), saved("y", output));
+            let scales = scales.map(|scales| saved("scales", scales));
             // d/dx = x / norm, and 0 where the norm is 0.
             move |cx, g| {
                 InputGrads::of(&x, || {
                     let zero = output.eq(T::ZERO);
-                    let y = cx.output(&output).masked_fill(&zero, T::ONE);
-                    let share = g.masked_fill(&zero, T::ZERO).div(&y);
-                    spread(&share, cx.shape(&x), axes).mul(&cx.input(&x))
+                    let (mut x, mut y) = (cx.input(&x), cx.output(&output));
+                    if let Some(scales) = &scales {
+                        x = x.mul(&Var::constant(scales.clone()));
+                        y = y.mul(&Var::constant(scales.reshape(output.shape())));
+                    }
+                    let share = g.masked_fill(&zero, T::ZERO).div(&y.masked_fill(&zero, T::ONE));
+                    spread(&share, x.shape(), axes).mul(&x)
                 })
             }
         })

@@ -2,7 +2,7 @@
 
 use super::reduce::spread;
 use crate::graph::{InputGrads, Var};
-use crate::observe::saved;
+use crate::observe::{constants, saved};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::ops::vector_norm::{check_normalize, check_vector_norm};
 use retrograd_tensor::{Axes, AxisSet, Real, Tensor};
@@ -33,6 +33,7 @@ impl<T: Real> Var<T> {
         }
         let value = self.value().vector_norm(axes, p);
         let output = value.clone();
+        constants(|| vec![("p", p)]);
         Var::from_op("vector_norm", value, [self], |[x]| {
             let (x, output) = (x.save(), saved("y", output));
             move |cx, g| {

@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex};
 /// Operations that are defined in these tests, as a user would.
 const OF_USERS: [&str; 3] = ["cube", "times_square", "wrong"];
 
+/// Letters and words of formulas that stand for numbers, if they are no input.
+const CONSTANTS: [&str; 8] = ["c", "p", "lo", "hi", "slope", "alpha", "delta", "ε"];
+
 /// Runs a row with and without a record.
 pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String> {
     let run = || {
@@ -56,8 +59,15 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
     }
     let is_own = |name: &str| !OF_USERS.contains(&name);
     for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name)) {
-        if formula(op.name).is_none() {
+        let Some(formula) = formula(op.name) else {
             return Err(format!("`{}` has no formula (autograd/src/observe/formulas.rs)", op.name));
+        };
+        let is_missing = |word: &&str| {
+            let is_input = formula.backward.contains(&format!("d{word} "));
+            CONSTANTS.contains(word) && !is_input && op.constants.iter().all(|(c, _)| c != word)
+        };
+        if let Some(word) = formula.forward.split(|c: char| !c.is_alphanumeric()).find(is_missing) {
+            return Err(format!("`{}` does not say its {word} (observe::constants)", op.name));
         }
         if op.location.is_none() {
             return Err(format!("`{}` has no place in the source code", op.name));

@@ -253,10 +253,6 @@ fn ignored_targets_have_no_influence() {
     assert_eq!(y.item(), 0.0);
     assert_eq!(recorded.value().to_vec(), [0.0; 9]);
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 9]);
-    // No rows at all.
-    let x = Var::leaf(Tensor::<f64>::zeros([0, 3]));
-    let y = x.cross_entropy(&Tensor::<i64>::zeros([0]), how);
-    assert_eq!((y.item(), y.backward().get(&x).unwrap().numel()), (0.0, 0));
     // A class with a logit of -inf, to second order.
     let x = Var::leaf(Tensor::from([[0.0f64, -INF, 0.0]]));
     let y = x.cross_entropy(&Tensor::from([0i64]), how);
@@ -270,6 +266,39 @@ fn ignored_targets_have_no_influence() {
     let y = x.cross_entropy(&Tensor::from([0i64, 0]), how);
     assert_eq!(y.item(), 0.0);
     assert_eq!(y.backward().get(&x).unwrap().to_vec(), [0.0; 4]);
+}
+
+#[test]
+fn losses_of_no_targets_are_0_on_every_path() {
+    type Path = fn(&Var<f64>, &Tensor<i64>, CrossEntropy) -> Var<f64>;
+    let paths: [Path; 5] = [
+        |x, t, how| x.cross_entropy(t, how),
+        |x, t, how| x.weighted_cross_entropy(t, &Tensor::ones([x.size(-1)]), how),
+        |x, t, how| x.nll_loss(t, how),
+        |x, t, how| x.weighted_nll_loss(&t.zeros_like(), &Tensor::zeros([x.size(-1)]), how),
+        |x, t, how| x.linear_cross_entropy(&Var::leaf(Tensor::eye(x.size(-1))), t, how),
+    ];
+    let reductions = [Reduction::None, Reduction::Sum, Reduction::Mean, Reduction::BatchMean];
+    for (rows, classes) in [(&[0][..], 3), (&[0], 0), (&[0, 2], 3), (&[2], 3)] {
+        for (i, path) in paths.iter().enumerate() {
+            for (reduction, label_smoothing) in
+                reductions.map(|r| [(r, 0.0), (r, 0.1)]).as_flattened()
+            {
+                let how = CrossEntropy {
+                    reduction: *reduction,
+                    label_smoothing: *label_smoothing,
+                    ..CrossEntropy::default()
+                };
+                let x = Var::leaf(Tensor::zeros([rows, &[classes]].concat()));
+                let y = path(&x, &Tensor::full(rows, -100), how);
+                let bits: Vec<u64> = y.value().to_vec().iter().map(|y| y.to_bits()).collect();
+                let len = if how.reduction == Reduction::None { rows.iter().product() } else { 1 };
+                assert_eq!(bits, vec![0; len], "path {i}, {rows:?} {classes} {how:?}");
+                assert!(check::definition(&y, 1e-12).is_ok(), "path {i}, {rows:?} {how:?}");
+                assert_eq!(y.sum(..).backward().get(&x), Some(x.value()));
+            }
+        }
+    }
 }
 
 #[test]
@@ -454,4 +483,94 @@ fn operators_equal_the_methods() {
         assert_eq!(x.get(&a).unwrap(), y.get(&a).unwrap(), "{i}");
         assert_eq!(x.get(&b), y.get(&b), "{i}");
     }
+}
+
+/// Functions of variables, and of tensors or of variables of another type.
+macro_rules! of_both {
+    ($X:ty, $Y:ty: $($x:expr),* $(,)?) => {[$(($x as fn(&$X) -> $X, $x as fn(&$Y) -> $Y, stringify!($x))),*]};
+}
+
+/// A NaN anywhere makes the result of its row NaN, and changes neither other rows nor their gradients.
+#[test]
+fn reductions_of_nan_are_nan() {
+    let all = of_both!(Var<f64>, Tensor<f64>:
+        |x| x.sum(-1), |x| x.mean(-1), |x| x.prod(-1), |x| x.max(-1), |x| x.min(-1), |x| x.var(-1, 1),
+        |x| x.std(-1, 0), |x| x.norm(-1), |x| x.vector_norm(-1, 1.0), |x| x.vector_norm(-1, 3.0),
+        |x| x.vector_norm(-1, -1.0), |x| x.vector_norm(-1, INF), |x| x.vector_norm(-1, -INF),
+        |x| x.logsumexp(-1), |x| x.median(-1), |x| x.t().median(0), |x| x.quantile(-1, 0.0),
+        |x| x.quantile(-1, 0.3), |x| x.quantile(-1, 0.7), |x| x.quantile(-1, 1.0), |x| x.t().max(0),
+    );
+    for (of_var, of_tensor, name) in all {
+        for (n, at) in [(1, 0), (2, 0), (2, 1), (5, 0), (5, 2), (5, 4), (70, 33), (70, 69)] {
+            let clean = Tensor::from_fn([3, n], |i| 0.3 + ((7 * i[0] + 3 * i[1]) % 11) as f64);
+            let bad = Tensor::from_fn([3, n], |i| if *i == [1, at] { NAN } else { clean.at(i) });
+            let [(y, dx), (want, slopes)] = [bad, clean].map(|x| {
+                let x = Var::leaf(x);
+                let y = of_var(&x);
+                assert!(equal(&y.value().to_vec(), &of_tensor(x.value()).to_vec()), "{name}");
+                let dx = y.backward_with(&Tensor::ones([3])).remove(&x).unwrap().to_vec();
+                (y.value().to_vec(), dx)
+            });
+            assert!(y[1].is_nan(), "{name} of {n}, NaN at {at}: {y:?}");
+            assert!(
+                [0, 2].iter().all(|&row| equal(&y[row..=row], &want[row..=row])
+                    && equal(&dx[row * n..][..n], &slopes[row * n..][..n])),
+                "{name}: {y:?} {dx:?}"
+            );
+        }
+    }
+}
+
+/// Statistics of numbers whose squares overflow or vanish in `f32`, compared with those in `f64`.
+#[test]
+fn statistics_of_numbers_of_any_size() {
+    let all = of_both!(Var<f32>, Var<f64>:
+        |x| x.std(-1, 1), |x| x.t().std(0, 0), |x| x.var(-1, 1), |x| x.norm(-1), |x| x.t().norm(0),
+        |x| x.vector_norm(-1, 1.5), |x| x.vector_norm(-1, 3.0), |x| x.normalize(-1, 2.0, 0.0),
+        |x| x.layer_norm(None, None, 0.0), |x| x.layer_norm(None, None, 1e-5), |x| x.rms_norm(None, 0.0),
+        |x| x.rms_norm(None, 1e-6), |x| x.layer_norm_with_stats(&[8], None, None, 0.0).2,
+    );
+    /// The value, its gradient by a first-order and by a recorded pass, and the gradient of that one.
+    fn derived<T: Real>(f: fn(&Var<T>) -> Var<T>, x: &[f64]) -> [Vec<f64>; 4] {
+        let x = Tensor::from_vec(x.iter().map(|&x| T::from_f64(x)).collect(), [x.len() / 8, 8]);
+        let x = Var::leaf(x);
+        let weight = |i: &[usize]| n::<T>((2.0 + *i.get(1).unwrap_or(&0) as f64).sin());
+        let (y, k) = (f(&x), Var::constant(Tensor::from_fn(x.shape(), weight)));
+        let g = Tensor::from_fn(y.shape(), weight);
+        let recorded = grad(&[(&y, Some(&Var::constant(g.clone())))], &[&x])[0].clone().unwrap();
+        let second = grad(&[(&recorded, Some(&k))], &[&x])[0].clone().unwrap();
+        let first = y.backward_with(&g).remove(&x).unwrap();
+        [y.value(), &first, recorded.value(), second.value()]
+            .map(|t| t.to_vec().into_iter().map(T::to_f64).collect())
+    }
+    let usual = |i: usize| (1.0 - i as f64 / 64.0) * [1.0, -1.0][i & 1];
+    let second: Vec<f64> = (0..8).map(usual).collect();
+    // Where the numbers are subnormal, 1 / √var overflows: no layer norm with an eps of 0.
+    for (size, tested) in [(1e20, 13), (1e-30, 13), (1e38, 13), (1e-37, 13), (1e-40, 8)] {
+        let first = second.iter().map(|x| f64::from((x * size) as f32));
+        let x: Vec<f64> = first.chain(second.clone()).collect();
+        for (of_f32, of_f64, name) in &all[..tested] {
+            let (got, want, alone) =
+                (derived(*of_f32, &x), derived(*of_f64, &x), derived(*of_f32, &second));
+            for (order, (got, want)) in got.iter().zip(&want).enumerate() {
+                let (n, case) = (got.len() / 2, format!("{name} of {size:e}, result {order}"));
+                assert_eq!(got[n..], alone[order], "{case}: a row of usual numbers keeps its bits");
+                let top = want[..n].iter().fold(0.0f64, |top, x| top.max(x.abs()));
+                if top > f64::from(f32::MAX) {
+                    // Where the result overflows, so may its derivatives.
+                    assert!(order > 0 || got[..n] == [INF], "{case}");
+                    break;
+                }
+                // Of second derivatives, the parts may be subnormal.
+                let rounding = if order == 3 { 1.2e-38 } else { 1e-43 };
+                let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 3e-5 * top + rounding;
+                assert!(got.iter().zip(want).take(n).all(close), "{case}: {got:?}, not {want:?}");
+            }
+        }
+    }
+    // A sum of squares overflows where the variance does not.
+    let x = Var::leaf(Tensor::from_fn([100], |i| 1e19f32 * usual(i[0] % 2) as f32));
+    let (var, exact) = (x.var(.., 0), x.value().var(.., 0).item());
+    assert!(exact > 9e37 && exact < 1e38 && var.item() == exact, "{exact:e}");
+    assert!((var.backward().get(&x).unwrap().at(&[0]) / 2e17 - 1.0).abs() < 0.02);
 }

@@ -15,7 +15,6 @@ from against import Sides, blocks, run, turns_of
 from cases import Case
 from commits import Commit
 from interval import LEAST_TURNS
-from records import fault
 
 FAKE = str(Path(__file__).with_name("fake_driver.py"))
 COMMITS = {
@@ -68,7 +67,6 @@ class Runs(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("faster", printed)
         (found,) = records
-        self.assertIsNone(fault(found))
         self.assertAlmostEqual(found["ratio"]["median"], 1.2, delta=0.01)
         self.assertEqual(found["ratio"]["verdict"], "faster")
         self.assertEqual((found["now"]["commit"], found["now"]["dirty"]), ("a" * 40, True))

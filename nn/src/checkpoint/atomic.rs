@@ -1,12 +1,14 @@
 //! Atomic replacement of a file: a crash at any time leaves the old contents or the new.
 
+use retrograd_study::replacing::{create_like, temporary_path};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Writes a file so that a crash leaves the old contents or the new. A symbolic link is
-/// replaced by the file.
+/// Writes a file so that a crash leaves the old contents or the new. A file that is replaced gives
+/// the new one its mode and, where the system permits it, its owner and group. A symbolic link is
+/// replaced by the file, which has the mode of the link's target.
 ///
 /// # Errors
 /// If the operating system reports an error, or the path is not that of a file but of a folder or a
@@ -21,8 +23,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(super) trait Disk {
     /// An open file.
     type File: Write;
-    /// A new file, or an old one emptied.
-    fn create(&self, path: &Path) -> io::Result<Self::File>;
+    /// A new file that is as accessible as the file at `path`, if there is one; see [`create_like`].
+    fn create(&self, temporary: &Path, path: &Path) -> io::Result<Self::File>;
     /// Returns when the contents of a file are on disk.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
     /// Renames a file, replacing the file of the new name if there is one.
@@ -39,8 +41,8 @@ pub(super) struct System;
 impl Disk for System {
     type File = File;
 
-    fn create(&self, path: &Path) -> io::Result<File> {
-        File::create(path)
+    fn create(&self, temporary: &Path, path: &Path) -> io::Result<File> {
+        create_like(temporary, path)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -74,19 +76,13 @@ pub(super) fn replace<D: Disk>(
     write: impl FnOnce(&mut D::File) -> io::Result<()>,
 ) -> io::Result<()> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a path to a file"))?;
-    // A rename would replace even a device such as /dev/null, given the rights.
-    if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
-        return Err(not_a_file());
+    if path.file_name().is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a path to a file"));
     }
     let count = COUNTER.fetch_add(1, Relaxed);
-    let mut temporary = name.to_os_string();
-    temporary.push(format!(".{}-{count}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
+    let temporary = temporary_path(path, "", &format!(".{}-{count}.tmp", std::process::id()));
     let result = (|| {
-        let mut file = disk.create(&temporary)?;
+        let mut file = disk.create(&temporary, path)?;
         write(&mut file)?;
         disk.sync(&file)?;
         disk.rename(&temporary, path)?;
@@ -98,10 +94,6 @@ pub(super) fn replace<D: Disk>(
         let _ = disk.remove(&temporary);
     }
     result
-}
-
-pub(super) fn not_a_file() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 #[cfg(test)]
@@ -127,23 +119,36 @@ mod tests {
     struct Failing {
         names: RefCell<Names>,
         names_on_disk: RefCell<Names>,
-        operations_left: Rc<Cell<usize>>,
+        power: Rc<Power>,
+    }
+
+    #[derive(Default)]
+    struct Power {
+        operations_left: Cell<usize>,
+        /// Whether it is back after one operation that failed.
+        returns: Cell<bool>,
+        /// The operations so far.
+        log: RefCell<Vec<String>>,
+    }
+
+    impl Power {
+        fn operate(&self, operation: String) -> io::Result<()> {
+            self.log.borrow_mut().push(operation);
+            let left = self.operations_left.get();
+            let restored = if self.returns.get() { usize::MAX } else { 0 };
+            self.operations_left.set(left.checked_sub(1).unwrap_or(restored));
+            if left > 0 { Ok(()) } else { Err(io::Error::other("no power")) }
+        }
     }
 
     struct OpenFile {
         contents: Rc<Contents>,
-        operations_left: Rc<Cell<usize>>,
-    }
-
-    fn operate(left: &Cell<usize>) -> io::Result<()> {
-        let now = left.get().checked_sub(1).ok_or_else(|| io::Error::other("no power"))?;
-        left.set(now);
-        Ok(())
+        power: Rc<Power>,
     }
 
     impl Write for OpenFile {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            operate(&self.operations_left)?;
+            self.power.operate(format!("write {}", bytes.len()))?;
             self.contents.written.borrow_mut().extend(bytes);
             Ok(bytes.len())
         }
@@ -156,21 +161,21 @@ mod tests {
     impl Disk for Failing {
         type File = OpenFile;
 
-        fn create(&self, path: &Path) -> io::Result<OpenFile> {
-            operate(&self.operations_left)?;
+        fn create(&self, temporary: &Path, path: &Path) -> io::Result<OpenFile> {
+            self.power.operate(format!("create {temporary:?} like {path:?}"))?;
             let contents = Rc::new(Contents::default());
-            self.names.borrow_mut().insert(path.into(), contents.clone());
-            Ok(OpenFile { contents, operations_left: self.operations_left.clone() })
+            self.names.borrow_mut().insert(temporary.into(), contents.clone());
+            Ok(OpenFile { contents, power: self.power.clone() })
         }
 
         fn sync(&self, file: &OpenFile) -> io::Result<()> {
-            operate(&self.operations_left)?;
+            self.power.operate("sync".into())?;
             file.contents.on_disk.replace(file.contents.written.borrow().clone());
             Ok(())
         }
 
         fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            operate(&self.operations_left)?;
+            self.power.operate(format!("rename {from:?} to {to:?}"))?;
             let mut names = self.names.borrow_mut();
             let contents = names.remove(from).ok_or(io::ErrorKind::NotFound)?;
             names.insert(to.into(), contents);
@@ -178,7 +183,7 @@ mod tests {
         }
 
         fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-            operate(&self.operations_left)?;
+            self.power.operate(format!("sync folder {folder:?}"))?;
             let names = self.names.borrow();
             let inside = names.iter().filter(|(path, _)| path.parent() == Some(folder));
             let mut on_disk = self.names_on_disk.borrow_mut();
@@ -188,7 +193,7 @@ mod tests {
         }
 
         fn remove(&self, path: &Path) -> io::Result<()> {
-            operate(&self.operations_left)?;
+            self.power.operate(format!("remove {path:?}"))?;
             self.names.borrow_mut().remove(path);
             Ok(())
         }
@@ -214,11 +219,11 @@ mod tests {
         let (mut old, mut new) = (0, 0);
         for operations in 0.. {
             let disk = Failing::default();
-            disk.operations_left.set(usize::MAX);
+            disk.power.operations_left.set(usize::MAX);
             save(&disk, [b"old ", b"contents"]).unwrap();
             assert_eq!(disk.afterwards(path), [b"old contents"; 2]);
 
-            disk.operations_left.set(operations);
+            disk.power.operations_left.set(operations);
             let saved = save(&disk, [b"new ", b"contents"]);
             for found in disk.afterwards(path) {
                 match &found[..] {
@@ -232,7 +237,7 @@ mod tests {
             }
             if saved.is_ok() {
                 // Create, two writes, sync, rename and sync of the folder, and no more.
-                assert_eq!((operations, disk.operations_left.get()), (6, 0));
+                assert_eq!((operations, disk.power.operations_left.get()), (6, 0));
                 break;
             }
         }
@@ -240,9 +245,58 @@ mod tests {
     }
 
     #[test]
+    fn the_operations_are_those_of_a_safe_replacement_and_any_may_fail() {
+        for (path, folder) in [("/a/file", "/a"), ("file", "."), ("a/file", "a")] {
+            for failing in (0..=6).rev() {
+                let disk = Failing::default();
+                disk.names.borrow_mut().insert(path.into(), Rc::default());
+                disk.power.operations_left.set(failing);
+                disk.power.returns.set(true);
+                let saved = replace(&disk, Path::new(path), |file| {
+                    file.write_all(b"new ").and_then(|()| file.write_all(b"contents"))
+                });
+                let log = disk.power.log.borrow();
+                let temporary = log[0].split('"').nth(1).unwrap();
+                assert_eq!(Path::new(temporary).parent(), Path::new(path).parent());
+                let mut want = vec![
+                    format!("create {temporary:?} like {path:?}"),
+                    "write 4".into(),
+                    "write 8".into(),
+                    "sync".into(),
+                    format!("rename {temporary:?} to {path:?}"),
+                    format!("sync folder {folder:?}"),
+                ];
+                if failing < 6 {
+                    want.truncate(failing + 1);
+                    want.push(format!("remove {temporary:?}"));
+                }
+                assert_eq!(*log, want);
+                assert_eq!(saved.is_ok(), failing == 6);
+                let names = disk.names.borrow();
+                assert_eq!(names.keys().collect::<Vec<_>>(), [Path::new(path)], "{failing}");
+                let new = names[Path::new(path)].written.borrow().len() == 12;
+                assert_eq!(new, failing >= 5, "{failing}");
+            }
+        }
+    }
+
+    /// What cannot be synced is an error, so that a sync that is left out is found.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_file_system_is_asked_to_sync() {
+        let device = Path::new("/dev/null");
+        let kind = |result: io::Result<()>| result.map_err(|e| e.kind());
+        assert_eq!(kind(System.sync_folder(device)), Err(io::ErrorKind::InvalidInput));
+        assert_eq!(
+            kind(System.sync(&File::open(device).unwrap())),
+            Err(io::ErrorKind::InvalidInput)
+        );
+        assert_eq!(kind(System.sync_folder(Path::new("."))), Ok(()));
+    }
+    #[test]
     fn what_cannot_be_written_leaves_nothing_behind() {
         let disk = Failing::default();
-        disk.operations_left.set(usize::MAX);
+        disk.power.operations_left.set(usize::MAX);
         let error = replace(&disk, Path::new("/x/file"), |_| Err(io::Error::other("full")));
         assert_eq!(error.unwrap_err().to_string(), "full");
         assert!(disk.names.borrow().is_empty());

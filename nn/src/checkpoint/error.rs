@@ -1,6 +1,8 @@
 //! Errors of checkpoints.
 
 use super::header::FORMAT;
+use crate::text::Printable;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -35,6 +37,7 @@ pub enum CheckpointError {
 
 impl fmt::Display for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Printable(f);
         match self {
             CheckpointError::Io(path, e) => write!(f, "{}: {e}", path.display()),
             CheckpointError::Malformed(path, why) => {

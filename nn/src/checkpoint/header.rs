@@ -9,8 +9,10 @@ use super::stored::Stored;
 use retrograd_tensor::{DType, MAX_RANK};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::marker::PhantomData;
 
 /// Version of the metadata this build writes, and the newest that it reads.
 pub(super) const FORMAT: u32 = 1;
@@ -55,7 +57,7 @@ impl Part {
 
 /// The reason why a header is rejected.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     Malformed(String),
     /// There is no memory for so many bytes.
     OutOfMemory(usize),
@@ -187,7 +189,7 @@ fn check_order(parts: &mut [Part], data: u64) -> Result<(), Problem> {
 }
 
 /// Checks that `bytes` bytes can be allocated, and frees them.
-pub(super) fn check_memory(bytes: usize) -> Result<(), Problem> {
+pub(crate) fn check_memory(bytes: usize) -> Result<(), Problem> {
     let mut memory = Vec::<u8>::new();
     let result = memory.try_reserve_exact(bytes);
     // Without it the compiler removes the allocation and its failure.
@@ -287,6 +289,34 @@ impl<'de, F: FnMut(String, &RawValue) -> bool> Visitor<'de> for ForEach<F> {
             }
         }
         Ok(())
+    }
+}
+
+/// An object as a map. A name that it has twice is an error, where [`BTreeMap`] has the last value.
+pub(crate) struct UniqueNames<V>(pub BTreeMap<String, V>);
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueNames<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
+            type Value = UniqueNames<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut all = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry::<String, V>()? {
+                    if all.contains_key(&name) {
+                        return Err(A::Error::custom(format!("duplicate name {name:?}")));
+                    }
+                    all.insert(name, value);
+                }
+                Ok(UniqueNames(all))
+            }
+        }
+        deserializer.deserialize_map(Entries(PhantomData))
     }
 }
 

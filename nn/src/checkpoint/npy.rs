@@ -256,8 +256,12 @@ fn parse(text: &str) -> Result<Header, Problem> {
     let entries = python::dictionary(text.trim())
         .ok_or_else(|| malformed("is no dictionary in Python's syntax"))?;
     let entry = |name: &str| {
-        let found = entries.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value).ok_or_else(|| malformed(&format!("has no `{name}`")))
+        let mut found = entries.iter().filter(|(key, _)| key == name);
+        match (found.next(), found.next()) {
+            (Some((_, value)), None) => Ok(value),
+            (Some(_), Some(_)) => Err(malformed(&format!("has `{name}` twice"))),
+            (None, _) => Err(malformed(&format!("has no `{name}`"))),
+        }
     };
     let shape = match entry("shape")? {
         python::Value::List(sizes) => {

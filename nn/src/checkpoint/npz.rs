@@ -22,11 +22,13 @@ const LARGEST_RATIO: u64 = 1100;
 /// Reads all tensors of an archive, compressed (`numpy.savez_compressed`) or not.
 ///
 /// Arrays that are no tensors, of strings or complex numbers, say, are in
-/// [`Checkpoint::unsupported`]. There are no notes.
+/// [`Checkpoint::unsupported`]. There are no notes. Folders and other files than `.npy` files, as
+/// `zip -r` adds them, are left out.
 ///
 /// # Errors
-/// If the file cannot be read, is no zip file of `.npy` files, or is damaged; if there is no memory
-/// for an array; or if a file contains no array, as for [`npy::load`](super::npy::load).
+/// If the file cannot be read, is no zip file, is damaged, or has files but no `.npy` file; if two
+/// entries or arrays have one name, or entries share bytes of the file; if there is no memory for an array; or if a
+/// `.npy` file contains no array, as for [`npy::load`](super::npy::load).
 ///
 /// ```
 /// use retrograd_nn::{npz, checkpoint::Checkpoint};
@@ -50,28 +52,40 @@ pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
     };
     let (file, _) = open_file(path).map_err(|e| CheckpointError::Io(path.into(), e))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(failed)?;
-    let names: Result<Vec<String>, ZipError> =
-        archive.file_names().map(|name| name.map(|name| name.into_owned())).collect();
-    let mut others = names.map_err(failed)?;
-    others.retain(|name| !name.ends_with(".npy"));
-    if let Some(name) = others.first() {
-        let hint = match others.iter().any(|name| name.ends_with("data.pkl")) {
-            true => format!(": torch.save has written the archive {TORCH_HINT}"),
-            false => String::new(),
-        };
-        let why = format!("its entry {name:?} is no .npy file{hint}");
-        return Err(CheckpointError::Unreadable(path.into(), why));
+    let unreadable = |why: String| CheckpointError::Unreadable(path.into(), why);
+    if archive.has_duplicate_names() {
+        return Err(unreadable("two of its entries have the same name".into()));
     }
-    let mut out = Checkpoint::new();
+    // Without overlaps, the bound of each ratio is a bound of all sizes together.
+    if archive.has_overlapping_entries().map_err(failed)? {
+        return Err(unreadable("two of its entries share bytes of the file".into()));
+    }
+    let (mut out, mut others) = (Checkpoint::new(), Vec::new());
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(failed)?;
         let (file_name, size) = (entry.name().map_err(failed)?.into_owned(), entry.size());
+        if file_name.ends_with('/') {
+            continue;
+        }
+        // As in NumPy, contents decide: with the name alone, a damaged one would hide an array.
+        let mut start = Vec::new();
+        let _ = entry.by_ref().take(npy::MAGIC.len() as u64).read_to_end(&mut start);
+        // What Finder adds to a file has its name, too.
+        let is_named = file_name.ends_with(".npy") && !file_name.starts_with("__MACOSX/");
+        if start != npy::MAGIC && !is_named {
+            others.push(file_name);
+            continue;
+        }
         let name = file_name.strip_suffix(".npy").unwrap_or(&file_name);
-        if size / LARGEST_RATIO > entry.compressed_size() {
-            let why = format!("{size} bytes cannot be compressed to {}", entry.compressed_size());
+        if out.tensors.contains_key(name) || out.unsupported.contains_key(name) {
+            return Err(unreadable(format!("two of its arrays have the name {name:?}")));
+        }
+        let compressed = entry.compressed_size();
+        if size / LARGEST_RATIO > compressed {
+            let why = format!("{size} bytes cannot be compressed to {compressed}");
             return Err(Problem::Malformed(why).at(path, Some(name)));
         }
-        match whole(&mut entry, size) {
+        match whole(&mut start.as_slice().chain(entry), size) {
             Ok(tensor) => drop(out.tensors.insert(name.to_string(), tensor)),
             Err(Problem::Unsupported(tensor)) => {
                 out.unsupported.insert(name.to_string(), tensor);
@@ -79,7 +93,16 @@ pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
             Err(problem) => return Err(problem.at(path, Some(name))),
         }
     }
-    Ok(out)
+    match others.first() {
+        Some(name) if out.tensors.is_empty() && out.unsupported.is_empty() => {
+            let hint = match others.iter().any(|name| name.ends_with("data.pkl")) {
+                true => format!(": torch.save has written the archive {TORCH_HINT}"),
+                false => String::new(),
+            };
+            Err(unreadable(format!("its entry {name:?} is no .npy file{hint}")))
+        }
+        _ => Ok(out),
+    }
 }
 
 /// Reads the array of an entry to the end, where its checksum is compared.

@@ -1,10 +1,10 @@
 //! Reading a file part by part.
 
 use super::any_tensor::{AnyTensor, ReadError};
-use super::atomic::not_a_file;
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
 use super::stored::Stored;
+use retrograd_study::replacing::not_a_file;
 use retrograd_tensor::ErrorKind;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -143,6 +143,37 @@ impl Reader {
         self.at += bytes.len() as u64;
         Ok(())
     }
+}
+
+/// Reads a file of at most `most` bytes. Devices, pipes and sockets are refused without opening them: reading
+/// one may never end, and opening a pipe blocks until its other end is open.
+///
+/// # Errors
+/// If it is one of them, is larger, or cannot be read.
+///
+/// ```
+/// let error = retrograd_nn::checkpoint::read("/dev/zero".as_ref(), 100).unwrap_err();
+/// assert_eq!(error.to_string(), "it is not a regular file");
+/// ```
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let (file, length) = open_file(path)?;
+    let mut bytes = Vec::new();
+    // Some files of the system have no length, and do not end.
+    if length <= most {
+        bytes.try_reserve_exact(length as usize)?;
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    }
+    if length.max(bytes.len() as u64) > most {
+        let why = format!("it has more than {most} bytes, which is the limit for such files");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(bytes)
+}
+
+/// [`read`] for JSON that a program has written.
+pub(crate) fn read_json(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read(path, LIMIT)?);
+    text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
 }
 
 /// A regular file, and its length.

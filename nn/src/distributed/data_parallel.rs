@@ -1,5 +1,6 @@
 //! A training step that is divided among ranks.
 
+use super::agreed::Agreed;
 use super::communicator::Collectives;
 use super::exchange::{Buffers, Exchange, Reporter, is_large};
 use super::idle::Idle;
@@ -10,8 +11,10 @@ use crate::module::Module;
 use crate::optim::Optimizer;
 use crate::param::Param;
 use crate::state::StateDict;
+use retrograd_autograd::observe::{in_lane, shards_ended};
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::settings::arithmetic;
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -164,6 +167,12 @@ impl<T: Real> DataParallel<T> {
     /// The optimiser of this rank, which `make` makes for the parameters of this rank. If it has none, the
     /// optimiser only counts steps.
     ///
+    /// All ranks call `step`. If a gradient is missing or not finite on one of them, none takes the step: its
+    /// owner returns the error, the others [`StepError::OtherRank`](crate::optim::StepError::OtherRank). An
+    /// optimiser that `make` made without `DataParallel`, or that has no
+    /// [`check`](Optimizer::check), fails on the owner alone; that rank must then end (see
+    /// [`Communicator`](super::Communicator)).
+    ///
     /// # Errors
     /// As `make`.
     ///
@@ -184,14 +193,17 @@ impl<T: Real> DataParallel<T> {
         make: impl FnOnce(&Owned<T>) -> Result<Box<dyn Optimizer<T>>, ConfigError>,
     ) -> Result<Box<dyn Optimizer<T>>, ConfigError> {
         let owned = self.owned();
-        if owned.0.is_empty() { Ok(Box::new(Idle::default())) } else { make(&owned) }
+        let own = if owned.0.is_empty() { Box::new(Idle::default()) } else { make(&owned)? };
+        let comm = self.comm.clone();
+        Ok(if comm.size() == 1 { own } else { Box::new(Agreed { own, comm }) })
     }
 
     /// The loss of [`sharded`](retrograd_autograd::sharded), on every rank, and of its gradients those of the
     /// parameters that this rank owns.
     ///
     /// # Panics
-    /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards.
+    /// As [`sharded`](retrograd_autograd::sharded); if there are more ranks than shards, or ranks differ in
+    /// [`arithmetic`]: the bits would depend on which rank computes what.
     ///
     /// ```
     /// # use retrograd_nn::Linear;
@@ -219,6 +231,7 @@ impl<T: Real> DataParallel<T> {
         if ranks == 1 {
             return sharded(counts, mean);
         }
+        self.comm.begin("gradients");
         let weights = shard_weights(counts);
         let computed: Vec<bool> = weights.iter().map(|&weight| weight > 0.0).collect();
         let of_rank = |rank| shards_of(rank, ranks, shards).filter(|&i| computed[i]);
@@ -238,12 +251,15 @@ impl<T: Real> DataParallel<T> {
             });
             value.item()
         };
-        let (losses, exchange) = if par::threads() == 1 {
+        let (mut losses, exchange) = if par::threads() == 1 {
             // One thread does both: a second one would only compete for the core.
             let (mut sender, mut losses) = (Some(sender), None);
             let mut passes = |progress: &mut dyn FnMut()| {
                 let sender = sender.take().expect("called once");
-                let all = || (0..mine.len()).map(|k| pass(k, &sender, progress)).collect();
+                let all = || {
+                    let shards = 0..mine.len();
+                    shards.map(|k| in_lane(k, || pass(k, &sender, progress))).collect()
+                };
                 losses = Some(catch_unwind(AssertUnwindSafe(all)));
             };
             let exchange = exchange.run(messages, Some(&mut passes));
@@ -253,7 +269,8 @@ impl<T: Real> DataParallel<T> {
         } else {
             thread::scope(|scope| {
                 let exchange = scope.spawn(move || exchange.run(messages, None));
-                let losses = par::shards(mine.len(), |k| pass(k, &sender, &mut || {}));
+                let losses =
+                    par::shards(mine.len(), |k| in_lane(k, || pass(k, &sender, &mut || {})));
                 drop(sender);
                 (losses, exchange.join().unwrap_or_else(|panic| resume_unwind(panic)))
             })
@@ -261,10 +278,25 @@ impl<T: Real> DataParallel<T> {
         let (sums, timing) = exchange.sums();
         *locked(&self.timing) = timing;
 
-        let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count()).collect();
+        // After the losses of each rank a number that says how it computes.
+        let arithmetic = arithmetic::<T>();
+        losses.push(T::from_f64(checksum(&arithmetic)));
+        let lens: Vec<usize> = (0..ranks).map(|rank| of_rank(rank).count() + 1).collect();
         let mut all = vec![T::ZERO; lens.iter().sum()];
         self.comm.all_gather(&losses, &mut all, &lens);
-        (all.into_iter().sum(), sums.into_iter().collect())
+        let mut rest = &all[..];
+        let of_ranks = lens.iter().map(|&n| rest.split_off(..n).and_then(|part| part.split_last()));
+        let (codes, losses): (Vec<T>, Vec<&[T]>) =
+            of_ranks.map(|part| part.expect("one at least")).unzip();
+        if let Some(other) = codes.iter().position(|&code| code != codes[0]) {
+            panic!(
+                "gradients: rank {other} computes other bits than rank 0; rank {rank} has {arithmetic} (hint: the \
+                 same RETROGRAD_SIMD and precision on all ranks)"
+            );
+        }
+        let loss = losses.into_iter().flatten().copied().sum();
+        shards_ended::<T>(loss);
+        (loss, sums.into_iter().collect())
     }
 
     /// The time of the exchange in the last call of [`DataParallel::gradients`].
@@ -285,6 +317,9 @@ impl<T: Real> DataParallel<T> {
 
     /// [`Gradients::clip_norm`] of the gradients of all ranks, with the same bits; returns their norm.
     ///
+    /// # Panics
+    /// If `max` is negative or NaN.
+    ///
     /// ```
     /// # use retrograd_nn::Linear;
     /// # use retrograd_nn::distributed::{DataParallel, Local};
@@ -296,10 +331,12 @@ impl<T: Real> DataParallel<T> {
     /// let mut grads = model.weight.to_var().sum(..).backward(); // six ones
     /// assert_eq!(parallel.clip_norm(&mut grads, 1.0), 6f64.sqrt());
     /// ```
+    #[track_caller]
     pub fn clip_norm(&self, grads: &mut Gradients<T>, max: f64) -> f64 {
         if self.comm.size() == 1 {
             return grads.clip_norm(max);
         }
+        self.comm.begin("clip_norm");
         let mine: BTreeMap<_, f64> = grads.norms();
         let ids = self.plan.params.iter().map(|(_, param)| param.id());
         // 0 for the gradients of others, and for parameters without a gradient: neither changes a norm.
@@ -332,6 +369,7 @@ impl<T: Real> DataParallel<T> {
         if ranks == 1 {
             return;
         }
+        self.comm.begin("share_parameters");
         let plan = &self.plan;
         let is_large = |&i: &usize| is_large(plan.numel(i));
         let of_rank = |rank| -> (Vec<usize>, Vec<usize>) {
@@ -406,6 +444,7 @@ impl<T: Real> DataParallel<T> {
         if self.comm.size() == 1 {
             return Some(mine.clone());
         }
+        self.comm.begin("gather_state");
         let entries: Vec<(&str, Vec<usize>)> =
             mine.iter().map(|(name, x)| (name.as_str(), x.shape().to_vec())).collect();
         let json = serde_json::to_vec(&entries).expect("names and sizes");
@@ -468,6 +507,13 @@ impl<T: Real> DataParallel<T> {
         let entries = whole.iter().filter(|(name, _)| is_mine(name));
         entries.map(|(name, x)| (name.clone(), x.clone())).collect()
     }
+}
+
+/// FNV-1a, the lowest 24 bits, which every element type represents.
+fn checksum(text: &str) -> f64 {
+    let sum =
+        text.bytes().fold(0x811c_9dc5_u32, |sum, b| (sum ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    f64::from(sum & 0xff_ffff)
 }
 
 /// A panic elsewhere leaves nothing half done in these.

@@ -1,6 +1,6 @@
 //! Ranks that are threads of one process.
 
-use super::communicator::{Collectives, Communicator, Messages};
+use super::communicator::{Calls, Collectives, Communicator, Messages};
 use retrograd_tensor::Real;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,8 +40,12 @@ struct Meeting {
     sent: BTreeMap<(usize, usize), VecDeque<Box<dyn Any + Send>>>,
     arrived: usize,
     number: u64,
-    /// A rank has ended before the others.
-    broken: bool,
+    /// What each rank has called.
+    calls: Vec<Calls>,
+    /// Which ranks have left.
+    left: Vec<bool>,
+    /// Why no rank can go on.
+    broken: Option<String>,
 }
 
 impl Local {
@@ -55,7 +59,11 @@ impl Local {
     pub fn group(size: usize) -> Vec<Local> {
         let shared = Arc::new(Shared {
             given: (0..size).map(|_| Mutex::new(None)).collect(),
-            meeting: Mutex::default(),
+            meeting: Mutex::new(Meeting {
+                calls: vec![Calls::default(); size],
+                left: vec![false; size],
+                ..Meeting::default()
+            }),
             changed: Condvar::new(),
         });
         (0..size).map(|rank| Local { rank, shared: shared.clone() }).collect()
@@ -65,14 +73,43 @@ impl Local {
         self.shared.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Begins a method that exchanges data.
+    fn enter(&self, method: &'static str) {
+        let mut meeting = self.meeting();
+        meeting.calls[self.rank].enter(method);
+        let mine = &meeting.calls[self.rank];
+        let differs = |other: &Calls| other.count == mine.count && other.last != mine.last;
+        if let Some(other) = meeting.calls.iter().position(differs) {
+            let is_in = |rank: usize| {
+                let calls = &meeting.calls[rank];
+                format!("rank {rank} in {calls} ({})", calls.last[1])
+            };
+            let error = format!("ranks differ: {}, {}", is_in(self.rank), is_in(other));
+            self.fail(meeting, Some(error));
+        }
+    }
+
+    /// # Panics
+    /// With the first error of the group.
+    fn fail(&self, mut meeting: MutexGuard<'_, Meeting>, error: Option<String>) -> ! {
+        let first = meeting.broken.clone().or(error).expect("an error");
+        let text = format!("rank {} waits in {}: {first}", self.rank, meeting.calls[self.rank]);
+        meeting.broken = Some(first);
+        drop(meeting);
+        self.shared.changed.notify_all();
+        panic!("{text}")
+    }
+
     /// Waits for a change.
     ///
     /// # Panics
-    /// If a rank panicked.
+    /// If a rank panicked, or left before the call that this one waits in.
     fn wait<'a>(&self, meeting: MutexGuard<'a, Meeting>) -> MutexGuard<'a, Meeting> {
-        if meeting.broken {
-            drop(meeting);
-            panic!("rank {}: another rank panicked", self.rank);
+        let count = meeting.calls[self.rank].count;
+        let has_left = |&rank: &usize| meeting.left[rank] && meeting.calls[rank].count < count;
+        let left = (0..self.size()).find(has_left).map(|rank| meeting.calls[rank].left(rank));
+        if left.is_some() || meeting.broken.is_some() {
+            self.fail(meeting, left);
         }
         self.shared.changed.wait(meeting).unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,14 +142,26 @@ impl Local {
         }
         self.meet();
     }
+
+    fn sum<T: Real>(&self, send: &[T], receive: &mut [T]) {
+        self.exchange(send.to_vec(), |rank, send| {
+            for (sum, &x) in receive.iter_mut().zip(send) {
+                *sum = if rank == 0 { x } else { *sum + x };
+            }
+        });
+    }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
+        let mut meeting = self.meeting();
+        meeting.left[self.rank] = true;
         if std::thread::panicking() {
-            self.meeting().broken = true;
-            self.shared.changed.notify_all();
+            let calls = &meeting.calls[self.rank];
+            let error = format!("another rank panicked: rank {}, in {calls}", self.rank);
+            meeting.broken.get_or_insert(error);
         }
+        self.shared.changed.notify_all();
     }
 }
 
@@ -125,7 +174,12 @@ impl Communicator for Local {
         self.shared.given.len()
     }
 
+    fn begin(&self, operation: &'static str) {
+        self.meeting().calls[self.rank].begin(operation);
+    }
+
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        self.enter("all_gather_bytes");
         let mut all = Vec::new();
         self.exchange(mine.to_vec(), |_, given| all.push(given.clone()));
         all
@@ -140,6 +194,7 @@ impl<T: Real> Collectives<T> for Local {
         receive: &mut [T],
         receive_counts: &[usize],
     ) {
+        self.enter("all_to_all");
         let mut rest = receive;
         self.exchange((send.to_vec(), send_counts.to_vec()), |rank, (send, counts)| {
             assert_eq!(counts[self.rank], receive_counts[rank], "counts of two ranks must match");
@@ -151,6 +206,7 @@ impl<T: Real> Collectives<T> for Local {
     }
 
     fn all_gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
+        self.enter("all_gather");
         let mut rest = receive;
         self.exchange(send.to_vec(), |rank, send| {
             let (here, after) = std::mem::take(&mut rest).split_at_mut(counts[rank]);
@@ -160,6 +216,7 @@ impl<T: Real> Collectives<T> for Local {
     }
 
     fn gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
+        self.enter("gather");
         let mut rest = receive;
         self.exchange(send.to_vec(), |rank, send| {
             if self.rank == 0 {
@@ -171,14 +228,12 @@ impl<T: Real> Collectives<T> for Local {
     }
 
     fn all_reduce(&self, send: &[T], receive: &mut [T]) {
-        self.exchange(send.to_vec(), |rank, send| {
-            for (sum, &x) in receive.iter_mut().zip(send) {
-                *sum = if rank == 0 { x } else { *sum + x };
-            }
-        });
+        self.enter("all_reduce");
+        self.sum(send, receive);
     }
 
     fn messages<'a>(&self, f: &mut dyn FnMut(&mut dyn Messages<'a, T>)) {
+        self.enter("messages");
         let mut messages = Expected { local: self, receive: VecDeque::new() };
         f(&mut messages);
         messages.wait();
@@ -220,7 +275,7 @@ impl<'a, T: Real> Messages<'a, T> for Expected<'_, 'a, T> {
     }
 
     fn all_reduce(&mut self, send: &'a [T], receive: &'a mut [T]) {
-        self.local.all_reduce(send, receive);
+        self.local.sum(send, receive);
     }
 
     fn progress(&mut self) -> bool {

@@ -3,6 +3,7 @@
 //! [`DataParallel`] divides a training step. It needs [`Collectives`], which the processes of an MPI job have
 //! (`Mpi`, with the feature `mpi`) and threads of one process ([`Local`]).
 
+mod agreed;
 mod communicator;
 mod data_parallel;
 mod exchange;

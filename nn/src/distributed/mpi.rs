@@ -1,16 +1,17 @@
 //! Ranks that are processes of an MPI job.
 
-use super::communicator::{Collectives, Communicator, Messages};
+use super::communicator::{Calls, Collectives, Communicator, Messages};
 use mpi::collective::SystemOperation;
 use mpi::datatype::{Equivalence, Partition, PartitionMut};
 use mpi::environment::{Universe, initialize_with_threading};
-use mpi::point_to_point::{Destination as _, Source as _};
+use mpi::point_to_point::{Destination as _, MatchedReceiveVec as _, Source as _};
 use mpi::request::{LocalScope, Request, Scope, scope};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives as _;
 use mpi::{Count, Threading};
 use retrograd_tensor::Real;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -18,12 +19,28 @@ use std::{fmt, thread};
 /// only one.
 ///
 /// While it waits for others, a process leaves the core to other threads, and sleeps if it takes long.
+///
+/// A process leaves when this is dropped: it tells the others, and waits until they have left, too. A process that
+/// waits for one that has left ends the job with an error, as MPI does for errors of its own, and so does the drop
+/// during a panic. A process that ends without the drop (`process::exit`) is a matter of `mpiexec`.
 pub struct Mpi {
     rank: usize,
     size: usize,
+    history: Mutex<History>,
     /// Dropping it ends MPI, which waits for all processes.
     _universe: Universe,
 }
+
+/// What this rank has called, and how many calls the ranks made that have left, with the error for those they left.
+#[derive(Default)]
+struct History {
+    calls: Calls,
+    left: BTreeMap<usize, (u64, String)>,
+}
+
+/// The tags of data, and of the last message of a rank.
+const DATA: i32 = 0;
+const LEFT: i32 = 1;
 
 /// Why MPI cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +92,7 @@ impl Mpi {
         }
         let world = universe.world();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
-        Ok(Mpi { rank, size, _universe: universe })
+        Ok(Mpi { rank, size, history: Mutex::default(), _universe: universe })
     }
 
     /// The number of processes of the job on this machine.
@@ -85,6 +102,8 @@ impl Mpi {
 
     /// Ends all processes of the job, without waiting for them. MPI must be running.
     pub fn abort(code: i32) -> ! {
+        // Otherwise mpiexec ends before it has passed on what this process wrote.
+        thread::sleep(Duration::from_millis(500));
         world().abort(code)
     }
 
@@ -113,29 +132,91 @@ fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     (counts.iter().map(|&n| count(n)).collect(), offsets)
 }
 
-/// Repeats `poll` until it gives true. Short operations end while it yields the core; then it sleeps in between.
-fn poll_until(mut poll: impl FnMut() -> bool) {
-    const YIELDS: u64 = 10_000;
-    const PAUSE: Duration = Duration::from_micros(100);
-    for polls in 0.. {
-        if poll() {
-            return;
+impl Mpi {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, method: &'static str) {
+        self.history().calls.enter(method);
+    }
+
+    /// Receives the last messages of ranks that have left.
+    fn notice_left(&self) {
+        while let Some(found) = world().any_process().immediate_matched_probe_with_tag(LEFT) {
+            let from = found.1.source_rank() as usize;
+            let (bytes, _) = found.matched_receive_vec::<u8>();
+            let (count, error) = bytes.split_at(8);
+            let count = u64::from_le_bytes(count.try_into().expect("eight bytes"));
+            let error = String::from_utf8_lossy(error).into_owned();
+            self.history().left.insert(from, (count, error));
         }
-        if polls < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
+    }
+
+    /// Repeats `poll` until it gives true. Short operations end while it yields the core; then it sleeps in
+    /// between, and ends the job if a rank has left before the call that this one waits in.
+    fn poll_until(&self, mut poll: impl FnMut() -> bool) {
+        const YIELDS: u64 = 10_000;
+        const PAUSE: Duration = Duration::from_micros(100);
+        for polls in 0.. {
+            if poll() {
+                return;
+            }
+            if polls < YIELDS {
+                thread::yield_now();
+                continue;
+            }
+            self.notice_left();
+            let history = self.history();
+            let calls = &history.calls;
+            if let Some((_, error)) = history.left.values().find(|left| left.0 < calls.count) {
+                eprintln!("error: rank {} waits in {calls}: {error}", self.rank);
+                Mpi::abort(1);
+            }
+            drop(history);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits for an operation.
+    fn wait<'a, D: ?Sized, S: Scope<'a>>(&self, request: Request<'a, D, S>) {
+        let mut unfinished = Some(request);
+        self.poll_until(|| {
+            unfinished = unfinished.take().and_then(|request| request.test().err());
+            unfinished.is_none()
+        });
     }
 }
 
-/// Waits for an operation.
-fn wait<'a, D: ?Sized, S: Scope<'a>>(request: Request<'a, D, S>) {
-    let mut unfinished = Some(request);
-    poll_until(|| {
-        unfinished = unfinished.take().and_then(|request| request.test().err());
-        unfinished.is_none()
-    });
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        if self.size == 1 {
+            return;
+        }
+        let calls = self.history().calls.clone();
+        if thread::panicking() {
+            eprintln!("error: rank {} panicked in {calls}", self.rank);
+            Mpi::abort(101);
+        }
+        let last = [&calls.count.to_le_bytes(), calls.left(self.rank).as_bytes()].concat();
+        let world = world();
+        scope(|scope| {
+            for other in (0..self.size).filter(|&other| other != self.rank) {
+                let other = world.process_at_rank(other as i32);
+                self.wait(other.immediate_send_with_tag(scope, &last[..], LEFT));
+            }
+        });
+        // MPI may not end before all messages have been received.
+        self.poll_until(|| {
+            self.notice_left();
+            self.history().left.len() == self.size - 1
+        });
+    }
 }
 
 /// Operations that have been started.
 struct UnderWay<'s, 'a, T> {
+    mpi: &'s Mpi,
     scope: &'s LocalScope<'a>,
     /// The oldest first. All make progress when one is tested.
     requests: VecDeque<Request<'a, [T], &'s LocalScope<'a>>>,
@@ -145,13 +226,13 @@ impl<'a, T: Real + Equivalence> Messages<'a, T> for UnderWay<'_, 'a, T> {
     fn send(&mut self, data: &'a [T], to: usize) {
         let world = world();
         let to = world.process_at_rank(to as i32);
-        self.requests.push_back(to.immediate_send(self.scope, data));
+        self.requests.push_back(to.immediate_send_with_tag(self.scope, data, DATA));
     }
 
     fn receive(&mut self, data: &'a mut [T], from: usize) {
         let world = world();
         let from = world.process_at_rank(from as i32);
-        self.requests.push_back(from.immediate_receive_into(self.scope, data));
+        self.requests.push_back(from.immediate_receive_into_with_tag(self.scope, data, DATA));
     }
 
     fn all_reduce(&mut self, send: &'a [T], receive: &'a mut [T]) {
@@ -170,7 +251,8 @@ impl<'a, T: Real + Equivalence> Messages<'a, T> for UnderWay<'_, 'a, T> {
     }
 
     fn wait(&mut self) {
-        poll_until(|| self.progress());
+        let mpi = self.mpi;
+        mpi.poll_until(|| self.progress());
     }
 }
 
@@ -183,7 +265,12 @@ impl Communicator for Mpi {
         self.size
     }
 
+    fn begin(&self, operation: &'static str) {
+        self.history().calls.begin(operation);
+    }
+
     fn all_gather_bytes(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        self.enter("all_gather_bytes");
         // The length and the first bytes; a second operation for what is left. Most data are short.
         const FIRST: usize = 1024;
         let mut first = (mine.len() as u64).to_le_bytes().to_vec();
@@ -215,7 +302,7 @@ impl Mpi {
         let (counts, offsets) = layout(counts);
         let mut receive = PartitionMut::new(receive, counts, offsets);
         scope(|scope| {
-            wait(world().immediate_all_gather_varcount_into(scope, send, &mut receive));
+            self.wait(world().immediate_all_gather_varcount_into(scope, send, &mut receive));
         });
     }
 }
@@ -228,21 +315,24 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
         receive: &mut [T],
         receive_counts: &[usize],
     ) {
+        self.enter("all_to_all");
         let (counts, offsets) = layout(send_counts);
         let send = Partition::new(send, counts, offsets);
         let (counts, offsets) = layout(receive_counts);
         let mut receive = PartitionMut::new(receive, counts, offsets);
         scope(|scope| {
-            wait(world().immediate_all_to_all_varcount_into(scope, &send, &mut receive));
+            self.wait(world().immediate_all_to_all_varcount_into(scope, &send, &mut receive));
         });
     }
 
     fn all_gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
+        self.enter("all_gather");
         self.gather_all(send, receive, counts);
     }
 
     fn gather(&self, send: &[T], receive: &mut [T], counts: &[usize]) {
         use mpi::traits::Root as _;
+        self.enter("gather");
         let world = world();
         let first = world.process_at_rank(0);
         if self.rank == 0 {
@@ -250,23 +340,25 @@ impl<T: Real + Equivalence> Collectives<T> for Mpi {
             let mut receive = PartitionMut::new(receive, counts, offsets);
             scope(|scope| {
                 let request = first.immediate_gather_varcount_into_root(scope, send, &mut receive);
-                wait(request);
+                self.wait(request);
             });
         } else {
-            scope(|scope| wait(first.immediate_gather_varcount_into(scope, send)));
+            scope(|scope| self.wait(first.immediate_gather_varcount_into(scope, send)));
         }
     }
 
     fn all_reduce(&self, send: &[T], receive: &mut [T]) {
+        self.enter("all_reduce");
         let sum = SystemOperation::sum();
         scope(|scope| {
-            wait(world().immediate_all_reduce_into(scope, send, receive, sum));
+            self.wait(world().immediate_all_reduce_into(scope, send, receive, sum));
         });
     }
 
     fn messages<'a>(&self, f: &mut dyn FnMut(&mut dyn Messages<'a, T>)) {
+        self.enter("messages");
         scope(|scope| {
-            let mut messages = UnderWay { scope, requests: VecDeque::new() };
+            let mut messages = UnderWay { mpi: self, scope, requests: VecDeque::new() };
             f(&mut messages);
             messages.wait();
         });

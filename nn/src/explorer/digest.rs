@@ -103,9 +103,15 @@ pub(super) fn digest<T: Real>(
     Digest { heads: maps, scores }
 }
 
-/// The last query, and of the other keys the one with the largest weights in all heads together.
-pub(super) fn default_pair<T: Real>(seen: &Seen<T>, is_self: bool) -> Option<(usize, usize)> {
-    let query = seen.call.sizes.lq.checked_sub(1)?;
+/// The last query, or the one from whose row the last token was generated after a prompt; and of the other keys
+/// the one with the largest weights in all heads together.
+pub(super) fn default_pair<T: Real>(
+    seen: &Seen<T>,
+    is_self: bool,
+    prompt: Option<usize>,
+) -> Option<(usize, usize)> {
+    let last = seen.call.sizes.lq.checked_sub(1)?;
+    let query = last - usize::from(prompt.is_some_and(|prompt| last >= prompt.max(1)));
     let weights = seen.call.rows(query, 1).composed_all().weights;
     let sums = doubles(&weights.value().select(0, 0).select(1, 0).sum(0));
     let others = (0..sums.len()).filter(|&j| !is_self || j != query);

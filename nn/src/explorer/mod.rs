@@ -290,7 +290,7 @@ impl AttentionExplorer {
                 (queries == Some(0)).then_some((seen, keys == Some(0)))
             });
             let (seen, is_self) = chosen?;
-            no_grad(|| default_pair(seen, is_self))
+            no_grad(|| default_pair(seen, is_self, text.text.prompt))
         });
         let place = self.page.text(AttentionText { pair, ..text.text.clone() });
         self.texts.push((text.clone(), place, pair));

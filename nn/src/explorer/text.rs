@@ -75,7 +75,8 @@ impl ExplorerText {
     }
 
     /// The pair of a query and a key that is shown first, and whose score can be opened in a page of
-    /// any size. By default it is the last query and, of the other tokens, the key with the largest
+    /// any size. By default it is the last query (the one before it, from whose row the last token was generated, after
+    /// [`ExplorerText::generated_after`]) and, of the other tokens, the key with the largest
     /// weights in all heads together.
     ///
     /// ```

@@ -132,6 +132,7 @@ pub fn attention_layer<T: Real, A: Incremental<T> + 'static>(
         caching: Caching::Rolling,
         scores: Scores::default(),
         dropout: Dropout::new(0.0),
+        type_name: None,
     })
 }
 
@@ -196,6 +197,8 @@ pub(super) struct Variant<M, T: Real> {
     pub scores: Scores<T>,
     /// Dropout of the output.
     pub dropout: Dropout,
+    /// The name of the variant, if `inner` is only a part of it.
+    pub type_name: Option<&'static str>,
 }
 
 impl<T: Real, M: Module<T>> Module<T> for Variant<M, T> {
@@ -206,7 +209,7 @@ impl<T: Real, M: Module<T>> Module<T> for Variant<M, T> {
         }
     }
     fn type_name(&self) -> &'static str {
-        self.inner.type_name()
+        self.type_name.unwrap_or_else(|| self.inner.type_name())
     }
 }
 

@@ -330,6 +330,25 @@ impl GptConfig {
         Ok(())
     }
 
+    /// About the number of elements that a block takes while it is initialised, and hardly fewer: its
+    /// parameters, and two more of its largest matrix, which is sampled, scaled and replaced. In f64 it
+    /// cannot overflow.
+    pub(super) fn block_elements(&self) -> f64 {
+        let [width, context, heads, key_heads, hidden] =
+            [self.width, self.context, self.heads, self.key_heads(), self.hidden()]
+                .map(|n| n as f64);
+        let all_heads = (heads + key_heads) * self.head_width() as f64;
+        // Variants have at most ten matrices of the width, and small tables for each element of a head.
+        let matrices = (2.0 * all_heads + 5.0 * hidden).max(12.0 * width) * width;
+        let tables = match self.attention {
+            AttentionKind::TalkingHeads => 2.0 * heads * heads,
+            // Its mask.
+            AttentionKind::BigBird => heads * context * context / 4.0,
+            _ => 0.0,
+        };
+        matrices + 128.0 * (all_heads + width) + hidden + tables
+    }
+
     /// Checks the options that the attention variant may not support.
     fn check_attention(&self) -> Result<(), ConfigError> {
         let support = self.attention.support();

@@ -24,6 +24,7 @@ pub use names::Names;
 pub use shards::{Shards, default_shards};
 
 use crate::attention::{Capture, KvCache, Past, SinusoidalPositions};
+use crate::checkpoint;
 use crate::config_error::ConfigError;
 use crate::dropout::Dropout;
 use crate::embedding::Embedding;
@@ -45,6 +46,18 @@ use std::sync::Arc;
 fn find_first<I: Integer>(x: &Tensor<I>, property: impl Fn(I) -> bool) -> Option<(usize, I)> {
     let x = x.contiguous();
     x.as_slice().iter().copied().enumerate().find(|&(_, element)| property(element))
+}
+
+/// An error if memory for so many elements of a part of a model cannot be allocated at once. What is
+/// built from them then can, unless another part of the program takes the memory.
+fn check_memory<T: Real>(part: &str, elements: f64) -> Result<(), ConfigError> {
+    let bytes = elements * size_of::<T>() as f64;
+    checkpoint::check_memory(bytes as usize).map_err(|_| {
+        ConfigError(format!(
+            "no memory for {part}, which takes {bytes:.1e} bytes (hint: a smaller vocab, context or \
+             width takes less)"
+        ))
+    })
 }
 
 /// From this vocabulary on, the loss does not store the logits of a whole batch.
@@ -88,10 +101,7 @@ impl<T: Real> Gpt<T> {
     /// A model with randomly initialised parameters.
     ///
     /// # Errors
-    /// As [`GptConfig::check`].
-    ///
-    /// # Panics
-    /// If there is no memory for a parameter.
+    /// As [`GptConfig::check`], or if there is no memory for a parameter.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig};
@@ -112,10 +122,7 @@ impl<T: Real> Gpt<T> {
     /// and biases of positions have no effect.
     ///
     /// # Errors
-    /// As [`GptConfig::check`].
-    ///
-    /// # Panics
-    /// If there is no memory for a parameter.
+    /// As [`GptConfig::check`], or if there is no memory for a parameter.
     ///
     /// ```
     /// use retrograd_nn::attention::{HeadSizes, Projections, QuietAttention};
@@ -145,13 +152,26 @@ impl<T: Real> Gpt<T> {
         config.check()?;
         let normal = Init::Normal { std: 0.02 };
         let (vocab, width) = (config.vocab, config.width);
+        let block = |layer| check_memory::<T>(&format!("block {layer}"), config.block_elements());
+        // Before time is spent on the tables.
+        block(0)?;
+        let table = |name: &str, rows: usize| {
+            // It is sampled, scaled and replaced.
+            let elements = 3.0 * rows as f64 * width as f64;
+            check_memory::<T>(&format!("{name} [{rows}, {width}]"), elements)
+        };
+        table("the token embedding", vocab)?;
         let wte = Embedding::new(vocab, width, rng).init(normal, rng);
         let lm_head = match config.tied {
             true => Linear::tied(&wte.weight),
-            false => Linear::without_bias(width, vocab, rng).init(normal, rng),
+            false => {
+                table("the head", vocab)?;
+                Linear::without_bias(width, vocab, rng).init(normal, rng)
+            }
         };
         let wpe = match config.positions {
             Positions::Learned => {
+                table("the positions", config.context)?;
                 Some(Embedding::new(config.context, width, rng).init(normal, rng))
             }
             _ => None,
@@ -159,6 +179,7 @@ impl<T: Real> Gpt<T> {
         let mut blocks = Vec::new();
         // A loop: in a closure, a panic would not report the line of the caller.
         for layer in 0..config.layers {
+            block(layer)?;
             let attn = match &mut attention {
                 Some(attention) => attention(layer, rng),
                 None => variants::attention(&config, layer, rng),
@@ -432,7 +453,7 @@ impl<T: Real> Gpt<T> {
     /// of dropout.
     ///
     /// # Panics
-    /// As [`Gpt::loss`], or if tokens have another rank than 2, or there is no sequence.
+    /// As [`Gpt::loss`], or if tokens have another rank than 2.
     ///
     /// ```
     /// # use retrograd_nn::{Gpt, GptConfig, Module, Pass};
@@ -493,16 +514,12 @@ impl<T: Real> Gpt<T> {
             )
         })
         .or_panic();
-        let [sequences, length] = tokens.shape()[..] else { unreachable!("rank 2") };
-        require(tokens.numel() > 0, "gpt", ErrorKind::Mismatch, || {
-            format!("a batch of {sequences} sequences of {length} tokens has no mean loss")
-        })
-        .or_panic();
+        let sequences = tokens.size(0);
         let _span = span("cut into shards");
         self.check_tokens(tokens, 0);
         self.check_targets(targets);
         let number = number.unwrap_or_else(|| default_shards(sequences, tokens.numel()));
-        require((1..=sequences).contains(&number), "gpt", ErrorKind::Value, || {
+        require((1..=sequences.max(1)).contains(&number), "gpt", ErrorKind::Value, || {
             format!("a batch of {sequences} sequences cannot be split into {number} shards")
         })
         .or_panic();

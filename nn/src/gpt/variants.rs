@@ -252,7 +252,16 @@ impl Builder<'_> {
             _ => ScoreBias::None,
         };
         let dropout = Dropout::new(self.config.dropout);
-        Arc::new(Variant { inner, run, caching, scores: Scores { window, bias }, dropout })
+        let type_name = match self.config.attention {
+            Kind::Causal => Some("CausalSelfAttention"),
+            Kind::GroupedQuery => Some("GroupedQueryAttention"),
+            Kind::MultiQuery => Some("MultiQueryAttention"),
+            Kind::BigBird => Some("BigBirdAttention"),
+            Kind::ValueResidual => Some("ValueResidualAttention"),
+            _ => None,
+        };
+        let scores = Scores { window, bias };
+        Arc::new(Variant { inner, run, caching, scores, dropout, type_name })
     }
 }
 

@@ -206,6 +206,13 @@ impl<T: Real> Moments<T> {
         }
     }
 
+    fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
+        match &self.states {
+            States::Two(states) => states.check(grads),
+            States::Three(states) => states.check(grads),
+        }
+    }
+
     fn steps(&self) -> u64 {
         match &self.states {
             States::Two(states) => states.steps(),
@@ -281,6 +288,10 @@ macro_rules! adam {
         impl<T: Real> Optimizer<T> for $name<T> {
             fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
                 self.0.step(grads, $decoupled)
+            }
+
+            fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
+                self.0.check(grads)
             }
 
             fn lr(&self) -> f64 {

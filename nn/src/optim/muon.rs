@@ -12,7 +12,7 @@ use retrograd_autograd::Gradients;
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
-use retrograd_tensor::{Real, Shape, Tensor, par};
+use retrograd_tensor::{AxisSet, Real, Shape, Tensor, par};
 use std::cmp::Reverse;
 
 /// Hyperparameters of [`Muon`].
@@ -241,8 +241,12 @@ pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
     // The product of the shorter side with itself is the smaller one.
     let is_tall = x.size(0) > x.size(1);
     let x = if is_tall { x.t().contiguous() } else { x.clone() };
-    let norm = x.square().sum(..).item().to_f64().sqrt();
-    let mut x = x * T::from_f64(1.0 / (norm + 1e-7));
+    let (mut x, mut squares, mut eps) = (x.clone(), x.square().sum(..), 1e-7);
+    if let Some(scale) = x.scales_of_powers("orthogonalize", &squares, AxisSet::all(2), 32) {
+        x = x.mul(&scale);
+        (squares, eps) = (x.square().sum(..), eps * scale.to_vec()[0].to_f64());
+    }
+    let mut x = x * T::from_f64(1.0 / (squares.item().to_f64().sqrt() + eps));
     for _ in 0..iterations {
         let gram = x.matmul(&x.t());
         let polynomial = &gram * b + gram.matmul(&gram) * c;
@@ -269,9 +273,7 @@ impl<T: Real> Update<T, 1, 1> for Decayed {
 impl<T: Real> Optimizer<T> for Muon<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let _span = par::span("muon");
-        if let Some(matrices) = &self.matrices {
-            matrices.check(grads)?;
-        }
+        self.check(grads)?;
         if let Some(rest) = &mut self.rest {
             rest.step(grads)?;
         }
@@ -296,6 +298,11 @@ impl<T: Real> Optimizer<T> for Muon<T> {
             update_all("muon", items.collect());
         });
         Ok(())
+    }
+
+    fn check(&self, grads: &Gradients<T>) -> Result<(), StepError> {
+        self.matrices.as_ref().map_or(Ok(()), |matrices| matrices.check(grads))?;
+        self.rest.as_ref().map_or(Ok(()), |rest| rest.check(grads))
     }
 
     fn lr(&self) -> f64 {

@@ -16,6 +16,15 @@ pub trait Optimizer<T: Real = f32> {
     /// If a gradient is missing or not finite; then no parameter has been changed.
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError>;
 
+    /// The error that [`Optimizer::step`] would return; changes nothing.
+    /// [`DataParallel`](crate::distributed::DataParallel) calls it, so that all ranks take a step or none.
+    ///
+    /// # Errors
+    /// As `step`. The default never returns one.
+    fn check(&self, _grads: &Gradients<T>) -> Result<(), StepError> {
+        Ok(())
+    }
+
     /// The learning rate.
     fn lr(&self) -> f64;
 
@@ -131,6 +140,18 @@ pub enum StepError {
     MissingGradient(Vec<String>),
     /// Parameters whose gradient contains NaN or an infinity.
     NotFinite(Vec<String>),
+    /// Another rank of a [`DataParallel`](crate::distributed::DataParallel) has this error.
+    OtherRank(usize, Box<StepError>),
+}
+
+impl StepError {
+    /// The parameters.
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            StepError::MissingGradient(names) | StepError::NotFinite(names) => names,
+            StepError::OtherRank(_, error) => error.names(),
+        }
+    }
 }
 
 impl fmt::Display for StepError {
@@ -145,6 +166,7 @@ impl fmt::Display for StepError {
             StepError::NotFinite(names) => {
                 write!(f, "no step was taken: the gradient is not finite for {}", names.join(", "))
             }
+            StepError::OtherRank(rank, error) => write!(f, "rank {rank}: {error}"),
         }
     }
 }
@@ -155,6 +177,10 @@ impl std::error::Error for StepError {}
 /// learning rate) and `states`.
 macro_rules! common_methods {
     ($type:ty) => {
+        fn check(&self, grads: &Gradients<$type>) -> Result<(), StepError> {
+            self.states.check(grads)
+        }
+
         fn lr(&self) -> f64 {
             self.config.lr
         }

@@ -116,8 +116,8 @@ const ACTIVATIONS: [(&str, MlpKind); 6] = [
     ("relu2", MlpKind::ReluSquared),
 ];
 
-pub(super) fn config(json: Value) -> Result<GptConfig, ConfigError> {
-    let c: Gpt2Json = json::from_value(json)?;
+pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
+    let c: Gpt2Json = json::parse(text)?;
     json::supported(&[
         ("scale_attn_weights", c.scale_attn_weights, "false".into()),
         ("scale_attn_by_inverse_layer_idx", !c.scale_attn_by_inverse_layer_idx, "true".into()),

@@ -4,14 +4,15 @@ use crate::config_error::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The value of a text.
-pub(super) fn parse(text: &str) -> Result<Value, ConfigError> {
-    serde_json::from_str(text).map_err(|e| ConfigError(format!("it is no JSON: {e}")))
-}
-
-/// The entries of an object as a struct.
-pub(super) fn from_value<C: DeserializeOwned>(json: Value) -> Result<C, ConfigError> {
-    serde_json::from_value(json).map_err(|e| ConfigError(e.to_string()))
+/// The entries of an object as a struct. A field given twice is an error.
+pub(super) fn parse<C: DeserializeOwned>(text: &str) -> Result<C, ConfigError> {
+    use serde_json::error::Category::{Eof, Syntax};
+    serde_json::from_str(text).map_err(|e| {
+        ConfigError(match e.classify() {
+            Syntax | Eof => format!("it is no JSON: {e}"),
+            _ => e.to_string(),
+        })
+    })
 }
 
 /// The text, as `transformers` writes it.

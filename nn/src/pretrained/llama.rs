@@ -100,9 +100,11 @@ struct LlamaJson {
     tie_word_embeddings: bool,
     /// From version 5 of `transformers` on.
     rope_parameters: Option<RopeJson>,
-    /// Before.
-    rope_theta: Option<f64>,
+    /// Before; this one also takes the place of the new parameters.
     rope_scaling: Option<RopeJson>,
+    /// Before; for parameters without a value of their own.
+    rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
     attention_bias: bool,
     mlp_bias: bool,
     attention_dropout: f64,
@@ -123,8 +125,9 @@ impl Default for LlamaJson {
             rms_norm_eps: 1e-6,
             tie_word_embeddings: false,
             rope_parameters: None,
-            rope_theta: None,
             rope_scaling: None,
+            rope_theta: None,
+            partial_rotary_factor: None,
             attention_bias: false,
             mlp_bias: false,
             attention_dropout: 0.0,
@@ -133,12 +136,13 @@ impl Default for LlamaJson {
 }
 
 /// The parameters of rotary positions.
-#[derive(Default, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct RopeJson {
     rope_theta: Option<f64>,
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// The old name of `rope_type`, which some versions write beside it.
+    r#type: Option<String>,
     factor: Option<f64>,
     original_max_position_embeddings: Option<usize>,
     attention_factor: Option<f64>,
@@ -154,7 +158,8 @@ struct RopeJson {
 
 impl RopeJson {
     fn scaling(&self, context: usize) -> Result<Scaling, ConfigError> {
-        let kind = self.rope_type.as_deref().unwrap_or("default");
+        let kind =
+            self.rope_type.as_ref().or(self.r#type.as_ref()).map_or("default", String::as_str);
         let given = |name: &str, value: Option<f64>| {
             value.ok_or_else(|| ConfigError(format!("rope_type {kind:?} needs a {name}")))
         };
@@ -201,10 +206,11 @@ const ACTIVATIONS: [(&str, MlpKind); 4] = [
     ("relu", MlpKind::ReGlu),
 ];
 
-pub(super) fn config(json: Value) -> Result<GptConfig, ConfigError> {
-    let c: LlamaJson = json::from_value(json)?;
-    let rope = c.rope_parameters.or(c.rope_scaling).unwrap_or_default();
-    let partial = rope.partial_rotary_factor.unwrap_or(1.0);
+pub(super) fn config(text: &str) -> Result<GptConfig, ConfigError> {
+    let c: LlamaJson = json::parse(text)?;
+    let scaling = c.rope_scaling.filter(|scaling| *scaling != RopeJson::default());
+    let rope = scaling.or(c.rope_parameters).unwrap_or_default();
+    let partial = rope.partial_rotary_factor.or(c.partial_rotary_factor).unwrap_or(1.0);
     json::supported(&[
         // Dropout here is also that of embeddings and outputs.
         ("attention_dropout", c.attention_dropout == 0.0, c.attention_dropout.to_string()),

@@ -38,18 +38,21 @@ mod weights;
 pub use gpt2::{gpt2, nanogpt};
 pub use llama::{llama, llama_meta};
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Storable, write_atomically};
+use crate::checkpoint::{Checkpoint, CheckpointError, Storable, read_json, write_atomically};
 use crate::config_error::ConfigError;
 use crate::gpt::{Gpt, GptConfig, Names};
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use crate::state_map::StateMap;
+use crate::text::Printable;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Shape};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 /// The sizes of parameters, by their names here.
 type Shapes = BTreeMap<String, Vec<usize>>;
@@ -71,10 +74,10 @@ pub enum PretrainedError {
 impl fmt::Display for PretrainedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PretrainedError::Io(path, e) => write!(f, "{}: {e}", path.display()),
-            PretrainedError::Config(path, e) => write!(f, "{}: {e}", path.display()),
+            PretrainedError::Io(path, e) => write!(Printable(f), "{}: {e}", path.display()),
+            PretrainedError::Config(path, e) => write!(Printable(f), "{}: {e}", path.display()),
             PretrainedError::Weights(e) => e.fmt(f),
-            PretrainedError::Load(path, e) => write!(f, "{}: {e:#}", path.display()),
+            PretrainedError::Load(path, e) => write!(Printable(f), "{}: {e:#}", path.display()),
         }
     }
 }
@@ -114,10 +117,14 @@ impl From<CheckpointError> for PretrainedError {
 /// assert_eq!(config.unwrap(), gpt2);
 /// ```
 pub fn config_from_json(text: &str) -> Result<GptConfig, ConfigError> {
-    let json: Value = json::parse(text)?;
-    let config = match json.get("model_type").and_then(Value::as_str) {
-        Some("gpt2") => gpt2::config(json)?,
-        Some("llama") => llama::config(json)?,
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: Option<String>,
+    }
+    let Kind { model_type } = json::parse(text)?;
+    let config = match model_type.as_deref() {
+        Some("gpt2") => gpt2::config(text)?,
+        Some("llama") => llama::config(text)?,
         Some(other) => {
             return Err(ConfigError(format!("model_type is {other:?}, not gpt2 or llama")));
         }
@@ -203,10 +210,8 @@ impl<T: Storable> Gpt<T> {
     ///
     /// # Errors
     /// If a file cannot be read, the configuration is not supported, or the weights do not fit it:
-    /// then the error lists all names and shapes that differ, and nothing is loaded.
-    ///
-    /// # Panics
-    /// If there is no memory for a parameter.
+    /// then the error lists all names and shapes that differ, and nothing is loaded. If there is no
+    /// memory for a parameter.
     ///
     /// ```
     /// use retrograd_nn::{Gpt, GptConfig, Module};
@@ -225,7 +230,7 @@ impl<T: Storable> Gpt<T> {
     #[track_caller]
     pub fn from_pretrained(folder: &Path) -> Result<Gpt<T>, PretrainedError> {
         let path = folder.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
+        let text = read_json(&path).map_err(|e| PretrainedError::Io(path.clone(), e))?;
         let config =
             config_from_json(&text).map_err(|e| PretrainedError::Config(path.clone(), e))?;
         let file = weights::load(folder)?;

@@ -2,11 +2,10 @@
 
 use super::PretrainedError;
 use super::json;
-use crate::checkpoint::{Checkpoint, CheckpointError, TORCH_HINT};
+use crate::checkpoint::{Checkpoint, CheckpointError, TORCH_HINT, UniqueNames, read_json};
 use crate::config_error::ConfigError;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path};
 
@@ -17,7 +16,7 @@ pub(super) const FILE: &str = "model.safetensors";
 #[derive(Deserialize)]
 struct Index {
     /// The name of the file that contains a tensor, by the name of the tensor.
-    weight_map: BTreeMap<String, String>,
+    weight_map: UniqueNames<String>,
 }
 
 /// Reads all tensors.
@@ -34,9 +33,8 @@ pub(super) fn load(folder: &Path) -> Result<Checkpoint, PretrainedError> {
         return Err(PretrainedError::Io(path, error));
     }
     let invalid = |e| PretrainedError::Config(index.clone(), e);
-    let text = fs::read_to_string(&index).map_err(|e| PretrainedError::Io(index.clone(), e))?;
-    let json = json::parse(&text).map_err(invalid)?;
-    let Index { weight_map } = json::from_value(json).map_err(invalid)?;
+    let text = read_json(&index).map_err(|e| PretrainedError::Io(index.clone(), e))?;
+    let Index { weight_map: UniqueNames(weight_map) } = json::parse(&text).map_err(invalid)?;
     let mut all = Checkpoint::new();
     for name in weight_map.values().collect::<BTreeSet<_>>() {
         // Nothing outside of the folder is read.

@@ -3,7 +3,7 @@
 use super::short_type;
 use crate::module::{Module, Visitor};
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::{ModuleNames, ModuleScope};
+use retrograd_autograd::observe::{ModuleNames, ModuleScope, shard_depth};
 use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::RefCell;
@@ -28,27 +28,27 @@ pub(super) struct Recorded {
 }
 
 thread_local! {
-    /// The calls so far, while a summary is being made.
-    static CALLS: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+    /// The calls so far, while a summary is being made, and the shards around it: calls in shards are not its own.
+    static CALLS: RefCell<Option<(usize, Vec<Recorded>)>> = const { RefCell::new(None) };
 }
 
 /// Whether a summary is being made on this thread.
 pub(crate) fn is_recording() -> bool {
-    CALLS.with_borrow(Option::is_some)
+    CALLS.with_borrow(|calls| calls.as_ref().is_some_and(|(depth, _)| *depth == shard_depth()))
 }
 
 /// Runs `f`, and returns the calls of modules during it.
 pub(super) fn record<R>(f: impl FnOnce() -> R) -> (R, Vec<Recorded>) {
     /// Restores the outer summary, also after a panic.
-    struct Outer(Option<Vec<Recorded>>);
+    struct Outer(Option<(usize, Vec<Recorded>)>);
     impl Drop for Outer {
         fn drop(&mut self) {
             CALLS.set(self.0.take());
         }
     }
-    let _outer = Outer(CALLS.replace(Some(Vec::new())));
+    let _outer = Outer(CALLS.replace(Some((shard_depth(), Vec::new()))));
     let result = f();
-    (result, CALLS.take().unwrap_or_default())
+    (result, CALLS.take().unwrap_or_default().1)
 }
 
 /// The creation index of what is created next.
@@ -106,7 +106,7 @@ impl<T: Real> Call<T> {
         if let Some((key, start)) = self.started {
             let call = Recorded { key, ids: (start, now()), output: *output.shape() };
             CALLS.with_borrow_mut(|calls| {
-                let Some(calls) = calls else { return };
+                let Some((_, calls)) = calls else { return };
                 // The caller and the module may both observe it.
                 calls.retain(|inner| inner.key != key || inner.ids.0 < start);
                 calls.push(call);

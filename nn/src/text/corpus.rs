@@ -20,6 +20,8 @@ use retrograd_tensor::random::Rng;
 pub struct Corpus {
     train: Vec<i64>,
     held_out: Encoding,
+    /// The bytes of each held-out token that do not come back.
+    lost: Vec<u32>,
 }
 
 impl Corpus {
@@ -64,8 +66,10 @@ impl Corpus {
         held_out: &Documents,
         tokenizer: &Tokenizer,
     ) -> Result<Corpus, TextError> {
-        let train = encode(train, tokenizer)?.tokens;
-        Ok(Corpus { train, held_out: encode(held_out, tokenizer)? })
+        let train = encode(train, tokenizer, None)?.tokens;
+        let mut lost = Vec::new();
+        let held_out = encode(held_out, tokenizer, Some(&mut lost))?;
+        Ok(Corpus { train, held_out, lost })
     }
 
     /// The tokens for training.
@@ -158,24 +162,37 @@ impl Corpus {
         let predicted = tokens.len().saturating_sub(1);
         let window = |start: usize| {
             let end = (start + context).min(predicted);
-            let bytes = bytes[start + 1..=end].iter().map(|&n| u64::from(n)).sum();
-            Window { tokens: &tokens[start..=end], bytes }
+            let sum = |of: &[u32]| of[start + 1..=end].iter().map(|&n| u64::from(n)).sum();
+            Window { tokens: &tokens[start..=end], bytes: sum(bytes), lost: sum(&self.lost) }
         };
         (0..predicted).step_by(context).map(window).collect()
     }
 }
 
-/// The tokens of documents, with separators between them.
-fn encode(documents: &Documents, tokenizer: &Tokenizer) -> Result<Encoding, TextError> {
+/// The tokens of documents, with separators between them, and the bytes of each that are lost.
+fn encode(
+    documents: &Documents,
+    tokenizer: &Tokenizer,
+    mut lost: Option<&mut Vec<u32>>,
+) -> Result<Encoding, TextError> {
     let mut all = Encoding::default();
     for (i, text) in documents.texts().enumerate() {
         if let Some(separator) = tokenizer.separator().filter(|_| i > 0) {
             all.tokens.push(separator);
             all.bytes.push(0);
+            lost.iter_mut().for_each(|lost| lost.push(0));
         }
-        let Encoding { tokens, bytes } = tokenizer.encode_with_bytes(text)?;
-        all.tokens.extend(tokens);
-        all.bytes.extend(bytes);
+        let encoding = tokenizer.encode_with_bytes(text)?;
+        lost.iter_mut().for_each(|lost| lost.extend(tokenizer.lost(text, &encoding)));
+        // A text that the tokenizer drops.
+        if let Some(last) = all.bytes.last_mut().filter(|_| encoding.tokens.is_empty()) {
+            *last += text.len() as u32;
+            lost.iter_mut()
+                .filter_map(|lost| lost.last_mut())
+                .for_each(|n| *n += text.len() as u32);
+        }
+        all.tokens.extend(encoding.tokens);
+        all.bytes.extend(encoding.bytes);
     }
     Ok(all)
 }
@@ -187,6 +204,9 @@ pub struct Window<'a> {
     pub tokens: &'a [i64],
     /// The bytes of the targets.
     pub bytes: u64,
+    /// The bytes of targets whose text does not come back from the tokens, as with unknown words, or if a
+    /// tokenizer makes capitals small.
+    pub lost: u64,
 }
 
 impl Window<'_> {
@@ -194,7 +214,7 @@ impl Window<'_> {
     ///
     /// ```
     /// # use retrograd_nn::text::Window;
-    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2 }.batch();
+    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2, lost: 0 }.batch();
     /// assert_eq!((batch.tokens.to_vec(), batch.targets.to_vec()), (vec![5, 6], vec![6, 7]));
     /// ```
     pub fn batch(&self) -> Batch {

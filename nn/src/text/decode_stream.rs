@@ -1,12 +1,13 @@
 //! The text of tokens, as they come.
 
 use super::Tokenizer;
-
-/// The longest character in UTF-8, in bytes and so in tokens.
-const LONGEST: usize = 4;
+#[cfg(feature = "tokenizers")]
+use super::decoder::Stages;
+use super::tokenizer::SEPARATOR;
 
 /// The text of tokens that come one at a time, as while text is generated. A token of bytes or of BPE may
-/// be a part of a character only; its text comes with the token that completes the character.
+/// be a part of a character only; its text comes with the token that completes the character. All texts
+/// together are the text that [`Tokenizer::decode`] returns.
 ///
 /// ```
 /// use retrograd_nn::text::Tokenizer;
@@ -21,16 +22,32 @@ pub struct DecodeStream<'a> {
     tokenizer: &'a Tokenizer,
     /// Bytes that are a part of a character, of the vocabulary of bytes.
     bytes: Vec<u8>,
-    /// In the other vocabularies, the tokens of the last text that was returned, and those after it.
-    /// Some decoders depend on the token before.
-    tokens: Vec<i64>,
-    /// The first of these tokens whose text was not returned yet.
-    fresh: usize,
+    #[cfg(feature = "tokenizers")]
+    stages: Stages<'a>,
+    /// Text that comes, and was known before.
+    known: String,
 }
 
 impl<'a> DecodeStream<'a> {
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
-        DecodeStream { tokenizer, bytes: Vec::new(), tokens: Vec::new(), fresh: 0 }
+    #[track_caller]
+    pub(super) fn new(tokenizer: &'a Tokenizer, prompt: &[i64]) -> Self {
+        #[cfg(feature = "tokenizers")]
+        let stages = match tokenizer {
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.stages(),
+            _ => Stages::default(),
+        };
+        let mut new = DecodeStream {
+            tokenizer,
+            bytes: Vec::new(),
+            #[cfg(feature = "tokenizers")]
+            stages,
+            known: String::new(),
+        };
+        for &token in prompt {
+            new.step(token);
+        }
+        new.take_held();
+        new
     }
 
     /// The text that one more token completes; empty if that is a part of a character only.
@@ -45,42 +62,23 @@ impl<'a> DecodeStream<'a> {
     /// ```
     #[track_caller]
     pub fn step(&mut self, token: i64) -> String {
-        if let Tokenizer::Byte(_) = self.tokenizer {
-            return self.byte(token);
-        }
-        self.tokens.push(token);
-        let text = self.fresh_text();
-        if text.ends_with('\u{fffd}') && self.tokens.len() - self.fresh < LONGEST {
-            return String::new();
-        }
-        self.tokens.drain(..self.fresh);
-        self.fresh = self.tokens.len();
-        text
-    }
-
-    /// The text that one more byte completes.
-    #[track_caller]
-    fn byte(&mut self, token: i64) -> String {
-        let Ok(byte) = u8::try_from(token) else {
-            let before = String::from_utf8_lossy(&self.bytes).into_owned();
-            self.bytes.clear();
-            return before + &self.tokenizer.decode(&[token]);
+        self.tokenizer.check_tokens(&[token]);
+        let text = match self.tokenizer {
+            Tokenizer::Char(vocabulary) => vocabulary.decode(&[token]),
+            Tokenizer::Byte(_) => {
+                match u8::try_from(token) {
+                    Ok(byte) => self.bytes.push(byte),
+                    Err(_) => self.bytes.extend(SEPARATOR.bytes()),
+                }
+                complete(&mut self.bytes)
+            }
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => {
+                let token = tokenizer.token(token);
+                token.map_or_else(String::new, |token| self.stages.next(Some(token)))
+            }
         };
-        self.bytes.push(byte);
-        let mut text = String::new();
-        loop {
-            let Err(e) = std::str::from_utf8(&self.bytes) else {
-                text += &String::from_utf8_lossy(&self.bytes);
-                self.bytes.clear();
-                return text;
-            };
-            let valid: Vec<u8> = self.bytes.drain(..e.valid_up_to()).collect();
-            text += &String::from_utf8_lossy(&valid);
-            // The rest may be the beginning of a character.
-            let Some(wrong) = e.error_len() else { return text };
-            self.bytes.drain(..wrong);
-            text.push('\u{fffd}');
-        }
+        self.unknown(text)
     }
 
     /// The text of the tokens that completed no character, with `U+FFFD` for what is missing.
@@ -92,20 +90,51 @@ impl<'a> DecodeStream<'a> {
     /// assert_eq!(stream.step(195), "");
     /// assert_eq!(stream.finish(), "\u{fffd}");
     /// ```
-    #[track_caller]
-    pub fn finish(self) -> String {
-        match self.tokenizer {
-            Tokenizer::Byte(_) => String::from_utf8_lossy(&self.bytes).into_owned(),
-            _ => self.fresh_text(),
-        }
+    pub fn finish(mut self) -> String {
+        let text = match self.tokenizer {
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(_) => self.stages.next(None),
+            _ => String::from_utf8_lossy(&self.bytes).into_owned(),
+        };
+        self.unknown(text)
     }
 
-    #[track_caller]
-    fn fresh_text(&self) -> String {
-        let before = self.tokenizer.decode(&self.tokens[..self.fresh]);
-        let all = self.tokenizer.decode(&self.tokens);
-        let same = before.chars().zip(all.chars()).take_while(|(a, b)| a == b);
-        let known: usize = same.map(|(c, _)| c.len_utf8()).sum();
-        all[known..].to_string()
+    /// The text that would end the stream here, of which only what differs comes later.
+    pub(super) fn take_held(&mut self) -> String {
+        let rest = self.clone().finish();
+        self.known.clear();
+        self.known = self.clone().finish();
+        rest
     }
+
+    /// The text from the first character on that is not the known one.
+    fn unknown(&mut self, text: String) -> String {
+        let same = self.known.chars().zip(text.chars()).take_while(|(a, b)| a == b);
+        let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
+        let differs = same < self.known.len().min(text.len());
+        self.known.drain(..if differs { self.known.len() } else { same });
+        text[same..].into()
+    }
+}
+
+/// Takes the characters that are complete from bytes, with `U+FFFD` for what is not UTF-8. The beginning of a
+/// character is left.
+pub(super) fn complete(bytes: &mut Vec<u8>) -> String {
+    let mut text = String::new();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let (valid, wrong) = match std::str::from_utf8(rest) {
+            Ok(valid) => (valid.len(), Some(0)),
+            Err(e) => (e.valid_up_to(), e.error_len()),
+        };
+        text += &String::from_utf8_lossy(&rest[..valid]);
+        rest = &rest[valid..];
+        let Some(wrong) = wrong else { break };
+        if wrong > 0 {
+            text.push('\u{fffd}');
+        }
+        rest = &rest[wrong..];
+    }
+    *bytes = rest.to_vec();
+    text
 }

@@ -1,9 +1,10 @@
 //! Texts from a file or a folder.
 
 use super::error::TextError;
+use crate::checkpoint::read;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// A text and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,16 +226,11 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), TextError> {
     Ok(())
 }
 
-/// The text of a file. Devices are refused without opening them, since reading one may never end, and
-/// so are pipes in a folder.
+/// The text of a regular file, or of a pipe.
 fn read_text(path: &Path, pipe: bool) -> Result<String, TextError> {
     let failed = |e| TextError::Read(path.into(), e);
-    let kind = fs::metadata(path).map_err(failed)?.file_type();
-    if !kind.is_file() && !pipe {
-        let e = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(failed(e));
-    }
-    String::from_utf8(fs::read(path).map_err(failed)?).map_err(|e| {
+    let bytes = if pipe { fs::read(path) } else { read(path, u64::MAX) };
+    String::from_utf8(bytes.map_err(failed)?).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         TextError::NotUtf8 { path: path.into(), at, byte: e.as_bytes()[at] }
     })

@@ -1,5 +1,7 @@
 //! Errors of texts and tokenizers.
 
+use super::Printable;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -57,6 +59,7 @@ pub enum TextError {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Printable(f);
         match self {
             TextError::Read(path, e) => write!(f, "cannot read {}: {e}", path.display()),
             TextError::Write(path, e) => write!(f, "cannot write {}: {e}", path.display()),

@@ -1,9 +1,14 @@
 //! Tokenizers of Hugging Face's library.
 
+use super::decoder::Stages;
 use super::error::TextError;
+use super::file_checks as checks;
 use super::tokenizer::{Encoding, SEPARATOR};
+use serde_json::Value;
+use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::models::{ModelWrapper, TrainerWrapper};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -40,14 +45,6 @@ fn failed(e: tokenizers::Error) -> TextError {
 }
 
 impl HuggingFace {
-    fn new(mut tokenizer: Tokenizer) -> Result<HuggingFace, TextError> {
-        tokenizer.with_padding(None).with_truncation(None).map_err(failed)?;
-        let ids = tokenizer.get_vocab(true);
-        let vocab_size = ids.values().max().map_or(0, |&id| id as usize + 1);
-        let json = tokenizer.to_string(false).map_err(failed)?.into();
-        Ok(HuggingFace { tokenizer: Arc::new(tokenizer), json, vocab_size })
-    }
-
     pub(super) fn train_bpe<'a>(
         texts: impl IntoIterator<Item = &'a str>,
         vocab_size: usize,
@@ -76,8 +73,38 @@ impl HuggingFace {
     }
 
     pub(super) fn from_json(json: &str) -> Result<HuggingFace, TextError> {
-        let wrong = |e: tokenizers::Error| TextError::NotATokenizer(e.to_string());
-        HuggingFace::new(Tokenizer::from_bytes(json).map_err(wrong)?)
+        let wrong = |e: &dyn fmt::Display| TextError::NotATokenizer(e.to_string());
+        let mut value: Value = serde_json::from_str(json).map_err(|e| wrong(&e))?;
+        // Encoding is a function of the text.
+        for (pointer, of) in [("", "padding"), ("", "truncation"), ("/model", "dropout")] {
+            if let Some(option) = value.pointer_mut(pointer).and_then(|part| part.get_mut(of)) {
+                *option = Value::Null;
+            }
+        }
+        checks::file(&value)?;
+        let read = |json: &str| -> Result<(Tokenizer, String), TextError> {
+            let made = guarded(|| Tokenizer::from_bytes(json)).map_err(|e| wrong(&e))?;
+            let tokenizer = made.map_err(|e| wrong(&e))?;
+            checks::ids(&tokenizer)?;
+            let json = tokenizer.to_string(false).map_err(|e| wrong(&e))?;
+            Ok((tokenizer, json))
+        };
+        let (mut tokenizer, saved) = read(&value.to_string())?;
+        // What is used is what will be loaded again.
+        if saved != json {
+            let again;
+            (tokenizer, again) = read(&saved)?;
+            if again != saved {
+                return Err(wrong(&"it differs when it is saved and loaded"));
+            }
+        }
+        checks::growth(&serde_json::from_str(&saved).map_err(|e| wrong(&e))?)?;
+        let vocab_size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
+        let tokenizer = Arc::new(tokenizer);
+        let new = HuggingFace { tokenizer, json: saved.into(), vocab_size };
+        // Some invalid tables are noticed only when they are used.
+        let trial = guarded(|| new.tokenizer.encode("A trial, naïve 語 12!\n", false));
+        trial.map(|_| new).map_err(|e| wrong(&e))
     }
 
     pub(super) fn json(&self) -> &str {
@@ -102,7 +129,7 @@ impl HuggingFace {
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Encoding, TextError> {
-        let encoding = self.tokenizer.encode(text, false).map_err(failed)?;
+        let encoding = guarded(|| self.tokenizer.encode(text, false))?.map_err(failed)?;
         let tokens: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
         // Parts of a character have its whole range; normalised text may lack some ranges. Here every
         // byte belongs to one token, so that sums over a text are its length.
@@ -120,8 +147,41 @@ impl HuggingFace {
     }
 
     pub(super) fn decode(&self, tokens: &[i64]) -> String {
-        let ids: Vec<u32> = tokens.iter().map(|&token| token as u32).collect();
-        // Only decoders that replace by a regular expression have errors.
-        self.tokenizer.decode(&ids, false).unwrap_or_else(|_| "\u{fffd}".into())
+        let mut stages = self.stages();
+        let tokens = tokens.iter().filter_map(|&token| self.token(token));
+        let mut text: String = tokens.map(|token| stages.next(Some(token))).collect();
+        text += &stages.next(None);
+        text
     }
+
+    /// The text of a token in the vocabulary. Some numbers may have none.
+    pub(super) fn token(&self, token: i64) -> Option<String> {
+        self.tokenizer.id_to_token(token as u32)
+    }
+
+    pub(super) fn stages(&self) -> Stages<'_> {
+        Stages::new(self.tokenizer.get_decoder())
+    }
+}
+
+/// Calls the library. A panic in it is an error, and is not printed.
+fn guarded<R>(f: impl FnOnce() -> R) -> Result<R, TextError> {
+    thread_local! { static INSIDE: Cell<bool> = const { Cell::new(false) } }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !INSIDE.try_with(Cell::get).unwrap_or(false) {
+                before(info);
+            }
+        }));
+    });
+    let outer = INSIDE.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    INSIDE.set(outer);
+    result.map_err(|cause| {
+        let texts = (cause.downcast_ref::<String>().map(|s| &**s), cause.downcast_ref::<&str>());
+        let why = texts.0.or(texts.1.copied()).unwrap_or("for an unknown reason");
+        TextError::Tokenizer(format!("the library `tokenizers` failed: {why}"))
+    })
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | text to tokens and back | [`Tokenizer`]: characters, bytes, and with the feature `tokenizers` BPE and `tokenizer.json` |
 //! | printing while tokens are generated | [`DecodeStream`] |
+//! | printing names and texts of files | [`Printable`] |
 //! | a file or a folder | [`Documents`] |
 //! | a training part and a held-out part | [`Corpus`], whose batches are a function of (seed, step) |
 //! | documents in rows of one length | [`PackedDocuments`] |
@@ -32,6 +33,7 @@
 //!     let batch = window.batch();
 //!     let logits = model.forward(&batch.tokens, &mut Pass::eval());
 //!     metrics.add(logits.value(), &batch.targets, window.bytes);
+//!     metrics.lost += window.lost;
 //! }
 //! assert_eq!(metrics.tokens, corpus.held_out().len() as u64 - 1);
 //! assert!(metrics.bits_per_byte() > 0.0);
@@ -41,12 +43,17 @@ mod byte_vocabulary;
 mod char_vocabulary;
 mod corpus;
 mod decode_stream;
+#[cfg(feature = "tokenizers")]
+mod decoder;
 mod documents;
 mod error;
+#[cfg(feature = "tokenizers")]
+mod file_checks;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
 mod metrics;
 mod packed;
+mod printable;
 mod tokenizer;
 
 pub use byte_vocabulary::ByteVocabulary;
@@ -59,4 +66,5 @@ pub use error::TextError;
 pub use hugging_face::HuggingFace;
 pub use metrics::TextMetrics;
 pub use packed::{PackedBatch, PackedDocuments};
+pub use printable::Printable;
 pub use tokenizer::{Encoding, SEPARATOR, Tokenizer};

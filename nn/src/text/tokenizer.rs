@@ -4,11 +4,10 @@
 use super::HuggingFace;
 use super::error::TextError;
 use super::{ByteVocabulary, CharVocabulary, DecodeStream};
-use crate::checkpoint::write_atomically;
+use crate::checkpoint::{read_json, write_atomically};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use std::fs;
 use std::path::Path;
 
 /// The text of the token that separates documents, as in GPT-2.
@@ -237,17 +236,87 @@ impl Tokenizer {
     /// ```
     #[track_caller]
     pub fn decode(&self, tokens: &[i64]) -> String {
+        self.check_tokens(tokens);
+        match self {
+            Tokenizer::Char(vocabulary) => vocabulary.decode(tokens),
+            Tokenizer::Byte(vocabulary) => vocabulary.decode(tokens),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.decode(tokens),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn check_tokens(&self, tokens: &[i64]) {
         let vocab = self.vocab_size();
         let outside = tokens.iter().find(|&&token| !(0..vocab as i64).contains(&token));
         require(outside.is_none(), "decode", ErrorKind::Index, || {
             format!("token {} is outside 0..{vocab}", outside.unwrap_or(&0))
         })
         .or_panic();
+    }
+
+    /// The bytes of each token of a text that do not come back: those of tokens whose text, after the tokens
+    /// before, is not the text that they stand for.
+    pub(super) fn lost(&self, text: &str, Encoding { tokens, bytes }: &Encoding) -> Vec<u32> {
+        let mut lost = vec![0; tokens.len()];
+        if matches!(self, Tokenizer::Char(_) | Tokenizer::Byte(_)) {
+            return lost;
+        }
+        let mut stream = self.decode_stream();
+        // The tokens that have not come back yet, their bytes and their text; the same of the last of them,
+        // and of those after it that have no bytes, since they are parts of its characters.
+        let (mut first, mut begin, mut back) = (0, 0, String::new());
+        let (mut own_first, mut own_begin, mut own_back) = (0, 0, 0);
+        for (i, &token) in tokens.iter().enumerate() {
+            back += &stream.step(token);
+            if bytes.get(i + 1) == Some(&0) {
+                continue;
+            }
+            back += &stream.take_held();
+            let end = own_begin + bytes[own_first] as usize;
+            let has_own = text.get(own_begin..end) == Some(&back[own_back..]);
+            if has_own {
+                lost[first..own_first].copy_from_slice(&bytes[first..own_first]);
+            }
+            // The space before a text may be a token, and count as the first byte of it.
+            if has_own || text.get(begin..end) == Some(&back) {
+                (first, begin) = (i + 1, end);
+                back.clear();
+            }
+            (own_first, own_begin, own_back) = (i + 1, end, back.len());
+        }
+        lost[first..].copy_from_slice(&bytes[first..]);
+        lost
+    }
+
+    /// A token as a label, with what [`Tokenizer::decode`] drops or changes by its neighbours: the marks of
+    /// words (`▁the`, `##s`), and bytes that are a part of a character (`<0xC3>`).
+    ///
+    /// # Panics
+    /// If the token is outside the vocabulary.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// assert_eq!([110, 195].map(|token| Tokenizer::bytes().label(token)), ["n", "<0xC3>"]);
+    /// ```
+    #[track_caller]
+    pub fn label(&self, token: i64) -> String {
+        self.check_tokens(&[token]);
+        let label = |bytes: &[u8]| -> String {
+            let part = |part: std::str::Utf8Chunk<'_>| {
+                let bytes = part.invalid().iter().map(|byte| format!("<0x{byte:02X}>"));
+                part.valid().to_string() + &bytes.collect::<String>()
+            };
+            bytes.utf8_chunks().map(part).collect()
+        };
         match self {
-            Tokenizer::Char(vocabulary) => vocabulary.decode(tokens),
-            Tokenizer::Byte(vocabulary) => vocabulary.decode(tokens),
+            Tokenizer::Byte(_) if token < 256 => label(&[token as u8]),
             #[cfg(feature = "tokenizers")]
-            Tokenizer::HuggingFace(tokenizer) => tokenizer.decode(tokens),
+            Tokenizer::HuggingFace(tokenizer) => {
+                let token = tokenizer.token(token).unwrap_or_default();
+                tokenizer.stages().bytes(&token).map_or(token, |bytes| label(&bytes))
+            }
+            _ => self.decode(&[token]),
         }
     }
 
@@ -260,7 +329,25 @@ impl Tokenizer {
     /// assert_eq!([2, 0, 1].map(|token| stream.step(token)).concat(), "cab");
     /// ```
     pub fn decode_stream(&self) -> DecodeStream<'_> {
-        DecodeStream::new(self)
+        DecodeStream::new(self, &[])
+    }
+
+    /// Decodes tokens that follow a prompt one at a time: the text of both from the first character on that
+    /// differs from the text of the prompt. The same tokens alone may have another text, without the space
+    /// before the first word for example.
+    ///
+    /// # Panics
+    /// If a token is outside the vocabulary.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let tokenizer = Tokenizer::bytes();
+    /// let mut stream = tokenizer.decode_stream_after(&[110, 195]);
+    /// assert_eq!(stream.step(169), "é");
+    /// ```
+    #[track_caller]
+    pub fn decode_stream_after(&self, prompt: &[i64]) -> DecodeStream<'_> {
+        DecodeStream::new(self, prompt)
     }
 
     /// The tokenizer as JSON: Hugging Face's format, or for characters and bytes
@@ -355,7 +442,7 @@ impl Tokenizer {
     /// assert!(error.to_string().starts_with("cannot read tokenizer-that-is-not-there.json: "));
     /// ```
     pub fn load(path: &Path) -> Result<Tokenizer, TextError> {
-        let json = fs::read_to_string(path).map_err(|e| TextError::Read(path.into(), e))?;
+        let json = read_json(path).map_err(|e| TextError::Read(path.into(), e))?;
         Tokenizer::from_json(&json).map_err(|e| match e {
             TextError::NotATokenizer(why) => {
                 TextError::NotATokenizer(format!("{}: {why}", path.display()))

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use retrograd_nn::checkpoint::{AnyTensor, Checkpoint, CheckpointError, write_atomically};
-use retrograd_nn::{GptConfig, Module, StateDict};
+use retrograd_nn::{GptConfig, Module, StateDict, npy};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
@@ -295,6 +295,10 @@ fn malformed_files_are_errors_that_name_the_defect() {
         let header = format!("{{{},{second}}}", f32s("w", 0, 4));
         assert_eq!(text(&raw(&header, 8)), "duplicate tensor name `w`");
     }
+    let header = r#"{"__metadata__":{"format":"pt","a":"b","format":"np"}}"#;
+    assert_eq!(text(&raw(header, 0)), "duplicate entry `format` in `__metadata__`");
+    let header = r#"{"w":{"dtype":"F32","shape":[1],"shape":[2],"data_offsets":[0,8]}}"#;
+    assert_eq!(text(&raw(header, 8)), "tensor `w`: duplicate field `shape`");
     // Tensors that overlap, leave gaps, or are out of range
     let pair = |a: String, b: String| text(&raw(&format!("{{{a},{b}}}"), 16));
     assert_eq!(pair(f32s("a", 0, 12), f32s("b", 8, 16)), "tensors `a` and `b` overlap");
@@ -437,7 +441,12 @@ fn paths_that_cannot_be_read_or_written() {
             assert!(device.exists() && !device.is_file());
         }
     }
-    // Longer than any file system allows.
+    // The longest names that a file system allows, and longer.
+    for name in ["n".repeat(255), "n".repeat(248), "é".repeat(127)] {
+        let long = dir.path().join(name);
+        everything().save(&long).unwrap();
+        fs::remove_file(&long).unwrap();
+    }
     let long = dir.path().join("n".repeat(5000));
     said(everything().save(&long).unwrap_err(), &long, "File name too long");
     assert_eq!(names(dir.path()), [sub.clone(), old.clone()]);
@@ -453,6 +462,43 @@ fn paths_that_cannot_be_read_or_written() {
         Checkpoint::new().save(&link).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_file());
         assert_eq!(fs::read(&old).unwrap(), before);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_replaced_keeps_its_mode_and_owner() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    let dir = folder();
+    let (path, link) = (dir.path().join("a"), dir.path().join("link"));
+    let of = |path: &Path| {
+        let data = fs::metadata(path).unwrap();
+        (data.mode() & 0o7777, data.uid(), data.gid())
+    };
+    let writers: [fn(&Path); 3] = [
+        |path| everything().save(path).unwrap(),
+        |path| npy::save(path, Tensor::<f32>::ones([2])).unwrap(),
+        |path| write_atomically(path, b"text").unwrap(),
+    ];
+    for write in writers {
+        write(&path);
+        let (_, uid, gid) = of(&path);
+        for mode in [0o444, 0o640, 0o666, 0o600] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            write(&path);
+            assert_eq!(of(&path), (mode, uid, gid), "{mode:o}");
+        }
+        // A link is replaced by a file with the mode of its target.
+        symlink(&path, &link).unwrap();
+        write(&link);
+        assert_eq!(of(&link).0, 0o600);
+        fs::remove_file(&link).unwrap();
+        // Only root may give a file away.
+        if chown(&path, Some(7), Some(8)).is_ok() {
+            write(&path);
+            assert_eq!(of(&path), (0o600, 7, 8));
+            fs::remove_file(&path).unwrap();
+        }
     }
 }
 

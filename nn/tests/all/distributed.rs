@@ -2,23 +2,41 @@
 
 use crate::common::*;
 use crate::optim::two;
-use retrograd_autograd::{Var, sharded, with_threads};
-use retrograd_nn::distributed::{Communicator, DataParallel, Local, Owned, Reduction};
+use retrograd_autograd::observe::record;
+use retrograd_autograd::{Gradients, Var, sharded, with_threads};
+use retrograd_nn::distributed::{Collectives, Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use std::sync::Arc;
+use retrograd_tensor::settings::with_level;
+use retrograd_tensor::simd::Level;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// Runs `f` on every rank of a group, each with so many threads; the results in order.
 fn on_ranks<R: Send>(ranks: usize, threads: usize, f: impl Fn(Arc<Local>) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let f = &f;
+        let (sender, ends) = mpsc::channel::<()>();
         let threads: Vec<_> = Local::group(ranks)
             .into_iter()
-            .map(|rank| scope.spawn(move || with_threads(threads, || f(Arc::new(rank)))))
+            .map(|rank| {
+                let end = sender.clone();
+                scope.spawn(move || {
+                    let _end = end;
+                    with_threads(threads, || f(Arc::new(rank)))
+                })
+            })
             .collect();
+        drop(sender);
+        if ends.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("ranks wait for ever");
+            std::process::exit(1);
+        }
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -94,7 +112,20 @@ fn by_ranks(ranks: usize, threads: usize, dropout: f64, make: Make) -> End {
         for step in 0..3 {
             let (x, y) = batch(step);
             let shards = model.shards(&x, &y, Some(SHARDS), &mut Pass::train_step(5, step));
-            let (loss, mut grads) = parallel.gradients(shards.counts(), |i| shards.loss(i));
+            let gradients = || parallel.gradients(shards.counts(), |i| shards.loss(i));
+            let (loss, mut grads) = if step == 0 {
+                // Its lanes are the shards of this rank, its loss is that of all.
+                let (result, record) = record(gradients);
+                let lanes: BTreeSet<usize> = record.events.iter().map(|event| event.lane).collect();
+                assert!(
+                    (SHARDS / ranks..=SHARDS.div_ceil(ranks)).contains(&lanes.len()),
+                    "{lanes:?}"
+                );
+                assert_eq!(record.loss, Some(result.0.into()));
+                result
+            } else {
+                gradients()
+            };
             metrics.push((loss.to_bits(), parallel.clip_norm(&mut grads, CLIP).to_bits()));
             optimizer.step(&grads).unwrap();
             parallel.share_parameters();
@@ -167,6 +198,7 @@ fn parameters_without_gradients_and_empty_shards() {
     // `matrix` is frozen in turn, `vector` is used in one shard only, and shard 1 has nothing to count.
     let counts = [2, 0, 1, 3];
     let loss = |m: &crate::optim::Two<f32>, i: usize| -> Var<f32> {
+        assert_ne!(i, 1, "it is not computed");
         let part = m.matrix.to_var().square().mean(..) * (i as f32 + 1.0);
         if i == 3 { part + m.vector.to_var().exp().mean(..) } else { part }
     };
@@ -194,10 +226,14 @@ fn parameters_without_gradients_and_empty_shards() {
 }
 
 #[test]
-fn more_ranks_than_shards_are_an_error() {
+fn arguments_that_ranks_cannot_use_are_errors() {
     let texts = on_ranks(3, 1, |rank| {
         let model = two::<f32>();
         let parallel = DataParallel::new(&model, rank);
+        for max in [-1.0, f64::NAN] {
+            let text = panic_here(|| parallel.clip_norm(&mut Gradients::empty(), max));
+            assert!(text.contains("the largest norm must be at least 0"), "{text}");
+        }
         panic_text(|| drop(parallel.gradients(&[1, 1], |_| model.vector.to_var().mean(..))))
     });
     for text in texts {
@@ -205,11 +241,13 @@ fn more_ranks_than_shards_are_an_error() {
     }
 }
 
+const NAMES: [&str; 3] = ["rare", "usual", "frozen"];
+
 struct Three([Param<f32>; 3]);
 
 impl Module<f32> for Three {
     fn visit(&self, v: &mut Visitor<'_, f32>) {
-        ["rare", "usual", "frozen"].iter().zip(&self.0).for_each(|(name, p)| v.param(name, p));
+        NAMES.iter().zip(&self.0).for_each(|(name, p)| v.param(name, p));
     }
 }
 
@@ -283,6 +321,253 @@ fn a_panic_of_one_rank_ends_all() {
         assert!(texts[1].contains("no loss"), "{}", texts[1]);
         for text in [&texts[0], &texts[2]] {
             assert!(text.contains("another rank panicked"), "{text}");
+        }
+    }
+}
+
+fn panic_of(f: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(f)).err();
+    panic.map(|text| *text.downcast::<String>().expect("a text"))
+}
+
+fn sgd(module: &impl Module<f32>) -> Result<Box<dyn Optimizer>, ConfigError> {
+    Ok(Box::new(Sgd::new(module, SgdConfig { lr: 0.1, momentum: 0.9, ..SgdConfig::default() })?))
+}
+
+/// The gradients of a step on [`two`], of six shards.
+fn gradients_of(parallel: &DataParallel, model: &crate::optim::Two<f32>) -> Gradients {
+    let squares = |p: &Param<f32>| p.to_var().square().mean(..);
+    let loss = |i| (squares(&model.matrix) + squares(&model.vector)) * (i as f32 + 1.0);
+    let mut grads = parallel.gradients(&[1; 6], loss).1;
+    parallel.clip_norm(&mut grads, 1.0);
+    grads
+}
+
+#[test]
+fn a_rank_that_leaves_ends_the_others() {
+    // What rank 1 does in place of three steps (s), and what the others are told: it leaves, also between
+    // clipping (c) and the step, or gathers the state (g).
+    let cases = [
+        ("", "rank 1 left before its first call"),
+        ("c", "rank 1 left after call 1 of clip_norm"),
+        ("ss", "rank 1 left after call 2 of share_parameters"),
+        ("sg", "rank 1 in call 1 of gather_state (all_gather_bytes)"),
+        ("ssss", "left after call 3 of share_parameters"),
+    ];
+    for (actions, expected) in cases {
+        for (threads, reduction) in [(1, Reduction::Ordered), (2, Reduction::AllReduce)] {
+            let ends = on_ranks(3, threads, |rank| {
+                let number = rank.rank();
+                let run = move || {
+                    let model = two::<f32>();
+                    let parallel = DataParallel::new(&model, rank).with_reduction(reduction);
+                    let mut sgd = parallel.optimizer(sgd).unwrap();
+                    for action in if number == 1 { actions } else { "sss" }.chars() {
+                        if action == 'g' {
+                            parallel.gather_state(&sgd.state_dict());
+                            continue;
+                        }
+                        let grads = gradients_of(&parallel, &model);
+                        if action == 's' {
+                            sgd.step(&grads).unwrap();
+                            parallel.share_parameters();
+                        }
+                    }
+                };
+                panic_of(run)
+            });
+            // Ranks 0 and 2 have a step more than rank 1, or rank 1 has.
+            let waits = |rank: usize| (rank == 1) == (actions == "ssss");
+            for (rank, end) in ends.into_iter().enumerate() {
+                let text = end.unwrap_or_default();
+                let expected = if waits(rank) { expected } else { "" };
+                assert!(text.contains(expected), "{actions:?}, rank {rank}: {text:?}");
+                assert_eq!(
+                    text.starts_with(&format!("rank {rank} waits in call ")),
+                    waits(rank) || !text.is_empty()
+                );
+            }
+        }
+    }
+}
+
+/// Gradients that are no longer the same on all ranks: of each parameter, by its owner.
+#[test]
+fn a_step_fails_on_all_ranks_or_on_none() {
+    for ranks in 1..=3 {
+        for (wrong, owner) in [("matrix", 0), ("vector", 1 % ranks)] {
+            let of_owner = [
+                StepError::NotFinite(vec![wrong.into()]),
+                StepError::MissingGradient(vec![wrong.into()]),
+            ];
+            let ends = on_ranks(ranks, 1, |rank| {
+                let model = two::<f32>();
+                let parallel = DataParallel::new(&model, rank.clone());
+                let mut sgd = parallel.optimizer(sgd).unwrap();
+                let param = if wrong == "matrix" { &model.matrix } else { &model.vector };
+                let before = bits_by_name(&model.state_dict());
+                let errors = [Some(f32::NAN), None].map(|value| {
+                    let mut grads = gradients_of(&parallel, &model);
+                    if let Some(g) = grads.remove(param).filter(|_| rank.rank() == owner)
+                        && let Some(value) = value
+                    {
+                        let all = grads.iter().map(|(id, g)| (id, g.clone()));
+                        grads = all.chain([(param.id(), g * value)]).collect();
+                    }
+                    sgd.step(&grads).unwrap_err()
+                });
+                assert_eq!(errors[0].to_string().contains("rank"), rank.rank() != owner);
+                assert_eq!((bits_by_name(&model.state_dict()), sgd.steps()), (before, 0));
+                for _ in 0..2 {
+                    sgd.step(&gradients_of(&parallel, &model)).unwrap();
+                    parallel.share_parameters();
+                }
+                assert_eq!(sgd.steps(), 2);
+                (errors, bits_by_name(&model.state_dict()))
+            });
+            for (rank, (errors, weights)) in ends.iter().enumerate() {
+                let told = |e: StepError| match rank == owner {
+                    true => e,
+                    false => StepError::OtherRank(owner, Box::new(e)),
+                };
+                assert_eq!(*errors, of_owner.clone().map(told), "{wrong}, rank {rank} of {ranks}");
+                assert_eq!(*weights, ends[0].1);
+            }
+        }
+    }
+}
+
+fn three(shape: &[usize]) -> Three {
+    Three([1.0, 2.0, 3.0].map(|x| Param::new(Tensor::full(shape, x))))
+}
+
+/// Gradients of whole numbers, which any order of additions gives: a negative zero in the last shard only, one in
+/// all shards, and none.
+#[test]
+fn a_gradient_that_no_rank_has_is_missing() {
+    let loss = |Three([rare, usual, _]): &Three, i: usize| {
+        let part = usual.to_var().sum(..) * (8.0 * i as f32 - 8.0);
+        if i == 7 { part + (rare.to_var() * -0.0).sum(..) } else { part }
+    };
+    let reductions = [Reduction::Ordered, Reduction::AllReduce];
+    // Together in one message, apart, and in several buckets.
+    for shape in [&[3][..], &[90, 110], &[512, 513]] {
+        let model = three(shape);
+        let (_, mut expected) = sharded(&[1; 8], |i| loss(&model, i));
+        let norm = expected.clip_norm(1e9);
+        for (ranks, reduction) in (2..=4).flat_map(|n| reductions.map(|r| (n, r))) {
+            let owned = on_ranks(ranks, 1, |rank| {
+                let model_here = three(shape);
+                let parallel = DataParallel::new(&model_here, rank).with_reduction(reduction);
+                let (_, mut grads) = parallel.gradients(&[1; 8], |i| loss(&model_here, i));
+                assert_eq!(parallel.clip_norm(&mut grads, 1e9), norm);
+                let error = parallel.optimizer(sgd).unwrap().step(&grads).unwrap_err();
+                assert!(error.to_string().contains("no gradient for frozen ("), "{error}");
+                let owned: Vec<_> =
+                    parallel.owned().named_parameters().into_iter().map(|p| p.0).collect();
+                for (i, name) in NAMES.into_iter().enumerate() {
+                    let wanted =
+                        expected.get(&model.0[i]).filter(|_| owned.iter().any(|n| n == name));
+                    let found = grads.get(&model_here.0[i]);
+                    assert_eq!(found, wanted, "{name} {shape:?}, {ranks} ranks, {reduction:?}");
+                    let signs = |g: Option<&Tensor>| {
+                        g.map(|g| g.to_vec().iter().all(|x| x.is_sign_negative()))
+                    };
+                    assert!(reduction == Reduction::AllReduce || signs(found) == signs(wanted));
+                }
+                owned.len()
+            });
+            assert_eq!(owned.iter().sum::<usize>(), 3);
+        }
+    }
+}
+
+/// The fourth rank has no parameter.
+#[test]
+fn states_of_optimisers_are_divided_among_ranks() {
+    // `usual`, of rank 1 if there is one, has a step less than the others.
+    let train = |model: &Three, sgd: &mut dyn Optimizer| {
+        for step in 0..2 {
+            model.0[1].set_trainable(step == 0);
+            let trained = model.0.iter().filter(|p| p.is_trainable());
+            sgd.step(&trained.map(|p| (p.id(), p.value() * 0.5)).collect()).unwrap();
+        }
+    };
+    let model = three(&[3]);
+    let mut alone = sgd(&model).unwrap();
+    train(&model, &mut *alone);
+    let whole = alone.state_dict();
+    assert!(whole.contains_key("step.usual"));
+    let mut unknown = whole.clone();
+    for name in ["velocity.other", "other"] {
+        unknown.insert(name.into(), Tensor::zeros([1]));
+    }
+    for ranks in 1..=4 {
+        let parts = on_ranks(ranks, 1, |rank| {
+            let model = three(&[3]);
+            let parallel = DataParallel::new(&model, rank.clone());
+            let mut sgd = parallel.optimizer(sgd).unwrap();
+            let owned = parallel.owned().named_parameters();
+            assert_eq!(owned.is_empty(), rank.rank() == 3);
+            train(&model, &mut *sgd);
+            assert_eq!(sgd.steps(), 2);
+            let gathered = parallel.gather_state(&sgd.state_dict());
+            assert_eq!(
+                gathered.as_ref().map(bits_by_name),
+                (rank.rank() == 0).then(|| bits_by_name(&whole))
+            );
+
+            // A part has the entries of its parameters, and rank 0 those that nobody knows.
+            let loaded = sgd.load_state_dict(7, &parallel.own_state(&unknown));
+            assert_eq!(
+                loaded.map_err(|e| e.unexpected).err(),
+                (rank.rank() == 0).then(|| vec!["other".into(), "velocity.other".into()])
+            );
+            let own = parallel.own_state(&whole);
+            sgd.load_state_dict(7, &own).unwrap();
+            assert_eq!(bits_by_name(&sgd.state_dict()), bits_by_name(&own));
+            if ranks > 1 {
+                assert!(sgd.load_state_dict(9, &whole).is_err(), "entries of others");
+            }
+            sgd.set_lr(0.25);
+            assert_eq!((sgd.steps(), sgd.lr()), (7, 0.25));
+            own.into_keys().collect::<Vec<_>>()
+        });
+        let mut all = parts.concat();
+        all.sort();
+        assert_eq!(all, whole.keys().cloned().collect::<Vec<_>>(), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn every_rank_sends_to_every_rank() {
+    on_ranks(3, 1, |rank| {
+        let (me, comm): (_, &dyn Collectives<f32>) = (rank.rank(), &*rank);
+        // From rank a to rank b go b elements: 10 a + b.
+        let send = [1.0, 2.0, 2.0].map(|b| 10.0 * me as f32 + b);
+        let mut receive = vec![0.0; 3 * me];
+        comm.all_to_all(&send, &[0, 1, 2], &mut receive, &[me; 3]);
+        let from = |a: usize| vec![(10 * a + me) as f32; me];
+        assert_eq!(receive, [from(0), from(1), from(2)].concat());
+    });
+}
+
+#[test]
+fn ranks_with_other_bits_are_refused() {
+    let levels = Level::available();
+    for (&first, &second) in levels.iter().flat_map(|a| levels.iter().map(move |b| (a, b))) {
+        let texts = on_ranks(2, 1, |rank| {
+            let level = [first, second][rank.rank()];
+            let model = two::<f32>();
+            let parallel = DataParallel::new(&model, rank);
+            let step = || with_level(level, || drop(gradients_of(&parallel, &model)));
+            panic_of(step)
+        });
+        let same = (first == Level::Scalar) == (second == Level::Scalar);
+        for text in texts {
+            assert_eq!(text.is_none(), same, "{first} and {second}: {text:?}");
+            let text = text.unwrap_or_default();
+            assert!(same || text.contains("rank 1 computes other bits than rank 0"), "{text}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use retrograd_autograd::Var;
+use retrograd_autograd::observe::in_lane;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
 };
@@ -9,8 +10,8 @@ use retrograd_nn::{
     AttentionExplorer, AttentionKind, CrossEntropy, ExplorerText, Gpt, GptConfig, Layer, Linear,
     Module, Pass, Positions, RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
 };
-use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
+use retrograd_tensor::{Tensor, par, with_threads};
 use serde_json::Value;
 
 const LENGTH: usize = 11;
@@ -160,6 +161,20 @@ fn weight_of_score(layer: &Value, head: usize, i: usize, j: usize) -> Option<(f6
     Some((s, weight))
 }
 
+#[test]
+fn the_first_pair_is_in_the_row_that_made_the_last_token() {
+    let model = sharp::<f64>(config(AttentionKind::Causal));
+    let tokens = tokens(LENGTH);
+    let query = |text: ExplorerText| {
+        let mut explorer = AttentionExplorer::new("Test");
+        explorer.record_gpt("now", &model, &text, &tokens);
+        data(&explorer)["texts"][0]["pair"][0].as_u64().unwrap() as usize
+    };
+    assert_eq!(query(letters(&tokens)), LENGTH - 1);
+    assert_eq!(query(letters(&tokens).generated_after(3)), LENGTH - 2);
+    assert_eq!(query(letters(&tokens).generated_after(LENGTH)), LENGTH - 1); // nothing was generated
+}
+
 /// Every variant: the weights are those of `attention_maps`, no pair is drawn that is masked, and scores
 /// give the weights.
 #[test]
@@ -174,6 +189,15 @@ fn weights_and_scores_are_those_of_the_model() {
         for (layer, map) in layers.iter().zip(&maps) {
             let heads = list(&layer["heads"]);
             assert_eq!(heads.len(), map.size(1), "{kind}");
+            // Words, and the name of a variant: no text of a Rust value or of a part of a layer.
+            let type_name = layer["kind"].as_str().unwrap();
+            assert!(
+                type_name.contains("Attention") || type_name == "MultiHeadWrapper",
+                "{kind}: {type_name}"
+            );
+            let parts = layer["parts"].as_str().unwrap();
+            let debug = ["{", "Some(", "None", "BottomRight", "Softmax", "TopK"];
+            assert!(debug.iter().all(|text| !parts.contains(text)), "{kind}: {parts}");
             if heads.is_empty() {
                 silent.push(kind.name());
                 assert!(layer["notes"][0].as_str().unwrap().contains("no matrix of weights"));
@@ -426,6 +450,15 @@ fn what_is_missing_is_said() {
     let note = page["looks"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("No call of attention was observed"), "{note}");
     assert_eq!(page["exceeded"], 10);
+    // Calls in shards are never those of this thread.
+    let model = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(4, 2), &mut Rng::new(1));
+    let shard = |lane| in_lane(lane, || model.forward(&x, &x, &x, Mask::causal(), &mut eval()));
+    let mut sharded = AttentionExplorer::new("Test");
+    let run = || par::shards(2, shard).remove(0);
+    with_threads(1, || sharded.record("now", &model, &text, run)); // which computes all shards
+    let page = data(&sharded.start(3, 1));
+    assert_eq!(page["looks"][0]["notes"][0].as_str().unwrap(), note);
+    assert!(page["start"].is_null() && page["note"].to_string().contains("no head 1 of layer 3"));
     assert!(data(&explorer.limit(1_000_000)).get("exceeded").is_none());
 }
 

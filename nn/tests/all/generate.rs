@@ -66,20 +66,6 @@ fn draws_follow_the_softmax() {
 }
 
 #[test]
-fn tiny_temperatures_are_greedy_and_huge_ones_uniform() {
-    let logits = Tensor::from([1.0f32, 3.0, 2.0]);
-    for temperature in [1e-3, 1e-50, 5e-324] {
-        assert_eq!(
-            draws(Sampler { temperature, top_k: None, ..Sampler::default() }, &logits, 20),
-            [0, 20, 0]
-        );
-    }
-    let counts =
-        draws(Sampler { temperature: 1e300, top_k: None, ..Sampler::default() }, &logits, 3000);
-    assert!(counts.iter().all(|&n| (850..1150).contains(&n)), "{counts:?}");
-}
-
-#[test]
 fn tokens_of_probability_0_are_never_drawn() {
     // Many draws close to 1, where the sum of the weights may be smaller by rounding.
     let mut logits = vec![0.1f32; 999];
@@ -246,6 +232,48 @@ fn options_remove_tokens_in_the_documented_order() {
         Sampler { temperature: 0.5, top_k: Some(2), ..all },
         &[(1, 0.16 / sum), (3, 0.0625 / sum)],
     );
+}
+
+#[test]
+fn options_at_their_limits() {
+    const INF: f64 = f64::INFINITY;
+    let all = Sampler { temperature: 1.0, ..Sampler::default() };
+    let top_p = |p| Sampler { top_p: Some(p), ..all };
+    let top_k = |k| Sampler { top_k: Some(k), ..all };
+    let min_p = |p| Sampler { min_p: Some(p), ..all };
+    let at = |temperature, sampler| Sampler { temperature, ..sampler };
+    let masked = [1e308, -1e308, -INF, 0.0];
+    let [half, third, quarter, e] = [0.5, 1.0 / 3.0, 0.25, (-2f64).exp()];
+    // Of equal tokens, whose probabilities have exact sums; of masked ones, which have no probability at
+    // any temperature; and of logits whose difference overflows.
+    type Case<'a> = (Sampler, &'a [f64], &'a [i64], &'a [f64]);
+    let cases: [Case; 17] = [
+        (top_p(0.25), &[0.0; 4], &[0], &[1.0]),
+        (top_p(0.5), &[0.0; 4], &[0, 1], &[half; 2]),
+        (top_p(0.75), &[0.0; 4], &[0, 1, 2], &[third; 3]),
+        (top_p(0.75 + 1e-9), &[0.0; 4], &[0, 1, 2, 3], &[quarter; 4]),
+        (top_p(1.0), &[0.0; 4], &[0, 1, 2, 3], &[quarter; 4]),
+        (top_k(3), &[0.0; 4], &[0, 1, 2], &[third; 3]),
+        (top_k(9), &[0.0; 2], &[0, 1], &[half; 2]),
+        (min_p(1.0), &[0.0, -1.0, 0.0], &[0, 2], &[half; 2]),
+        (at(INF, all), &masked, &[0, 3, 1, 2], &[third, third, third, 0.0]),
+        (at(1e300, all), &[1.0, 3.0, 2.0], &[1, 2, 0], &[third; 3]),
+        (at(INF, top_k(1)), &masked, &[0], &[1.0]),
+        (at(INF, top_p(0.5)), &masked, &[0, 3], &[half; 2]),
+        (at(INF, min_p(1.0)), &masked, &[0, 3, 1], &[third; 3]),
+        (at(5e-324, all), &masked, &[0, 3, 1, 2], &[1.0, 0.0, 0.0, 0.0]),
+        (at(0.0, all), &[-INF, -1e300, -INF], &[1], &[1.0]),
+        (all, &[-INF, -1e300, -INF], &[1, 0, 2], &[1.0, 0.0, 0.0]),
+        (at(1e308, all), &[-1e308, 1e308], &[1, 0], &[1.0 / (1.0 + e), e / (1.0 + e)]),
+    ];
+    for (sampler, logits, tokens, p) in cases {
+        let logits = Tensor::from_vec(logits.to_vec(), [logits.len()]);
+        let (got, q): (Vec<i64>, Vec<f64>) = sampler.distribution(&logits, &[]).into_iter().unzip();
+        let close = q.iter().zip(p).all(|(p, q)| (p - q).abs() < 1e-12);
+        assert!(got == tokens && close, "{sampler:?} of {logits}: {got:?} {q:?}");
+        let counts = draws(sampler, &logits, 60);
+        assert!(got.iter().zip(p).all(|(&i, &p)| p > 0.0 || counts[i as usize] == 0));
+    }
 }
 
 #[test]

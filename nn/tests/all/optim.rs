@@ -653,37 +653,59 @@ fn averages_decay_to_zero() {
 /// Muon by the formulas of its documentation, and AdamW for the bias.
 #[test]
 fn muon_by_hand() {
-    let layer = Linear::<f64>::new(5, 3, &mut Rng::new(1));
-    let config = MuonConfig { weight_decay: 0.1, ..MuonConfig::default() };
-    let mut muon = Muon::new(&layer, config).unwrap();
-    let alone = Linear::<f64>::new(5, 3, &mut Rng::new(1));
-    let bias = alone.bias.clone().unwrap();
-    let mut adam = AdamW::with_groups(
-        vec![Group { params: vec![("bias".into(), bias.clone())], ..Group::default() }],
-        config.adam,
-    )
-    .unwrap();
-    let (mut w, mut m) = (layer.weight.value(), Tensor::zeros([3, 5]));
-    for step in 0..4 {
-        let g = Tensor::<f64>::randn([3, 5], &mut Rng::new(step));
-        let loss = |l: &Linear<f64>| {
-            let bias = l.bias.as_ref().unwrap().to_var();
-            (l.weight.to_var().mul(&Var::constant(g.clone()))).sum(..) + bias.square().sum(..)
-        };
-        muon.step(&loss(&layer).backward()).unwrap();
-        adam.step(&loss(&alone).backward()).unwrap();
-        m = &m * 0.95 + &g * 0.05;
-        let u = &m * 0.95 + &g * 0.05;
-        let mut x = &u * (1.0 / (u.square().sum(..).item().sqrt() + 1e-7));
-        for _ in 0..5 {
-            let a = x.matmul(&x.t());
-            x = &x * 3.4445 + (&a * -4.775 + a.matmul(&a) * 2.0315).matmul(&x);
+    use MuonScale::{MatchAdam, Spectral};
+    for (rows, columns, scale, nesterov) in
+        [(3, 5, Spectral, true), (8, 2, Spectral, true), (8, 2, MatchAdam, false)]
+    {
+        let layer = || Linear::<f64>::new(columns, rows, &mut Rng::new(1));
+        let (layer, alone) = (layer(), layer());
+        let adam = AdamConfig { lr: 3e-3, weight_decay: 0.4, ..AdamConfig::default() };
+        let config =
+            MuonConfig { weight_decay: 0.1, scale, nesterov, adam, ..MuonConfig::default() };
+        let mut muon = Muon::new(&layer, config).unwrap();
+        let params = vec![("bias".into(), alone.bias.clone().unwrap())];
+        let mut adam =
+            AdamW::with_groups(vec![Group { params, ..Group::default() }], adam).unwrap();
+        let (mut w, mut m) = (layer.weight.value(), Tensor::zeros([rows, columns]));
+        for step in 0..4 {
+            // The learning rate of AdamW keeps its ratio to that of the matrices.
+            let lr = if step < 2 { 0.02 } else { 0.5 };
+            if step == 2 {
+                muon.set_lr(lr);
+                adam.set_lr(3e-3 * (lr / 0.02));
+            }
+            let g = Tensor::<f64>::randn([rows, columns], &mut Rng::new(step));
+            let loss = |l: &Linear<f64>| {
+                let bias = l.bias.as_ref().unwrap().to_var();
+                (l.weight.to_var().mul(&Var::constant(g.clone()))).sum(..) + bias.square().sum(..)
+            };
+            muon.step(&loss(&layer).backward()).unwrap();
+            adam.step(&loss(&alone).backward()).unwrap();
+            m = &m * 0.95 + &g * 0.05;
+            let u = if nesterov { &m * 0.95 + &g * 0.05 } else { m.clone() };
+            let mut x = &u * (1.0 / (u.square().sum(..).item().sqrt() + 1e-7));
+            for _ in 0..5 {
+                let a = x.matmul(&x.t());
+                x = &x * 3.4445 + (&a * -4.775 + a.matmul(&a) * 2.0315).matmul(&x);
+            }
+            let scale = match scale {
+                Spectral => (rows as f64 / columns as f64).max(1.0).sqrt(),
+                MatchAdam => 0.2 * (rows.max(columns) as f64).sqrt(),
+            };
+            w = &w * (1.0 - lr * 0.1) - x * (lr * scale);
+            let off = (layer.weight.value() - &w).abs().max(..).item();
+            assert!(off < 1e-11, "{rows} x {columns}: {off}");
+            let bias = |l: &Linear<f64>| l.bias.as_ref().unwrap().value();
+            assert!((bias(&layer) - bias(&alone)).abs().max(..).item() < 1e-14);
         }
-        // 3 rows and 5 columns: the scale is 1.
-        w = &w * (1.0 - 0.02 * 0.1) - x * 0.02;
-        assert!((layer.weight.value() - &w).abs().max(..).item() < 1e-12);
-        assert_eq!(layer.bias.as_ref().unwrap().value(), bias.value());
     }
+    // Without matrices it is AdamW, with weight decay of what has rank 2.
+    let (model, other) = (two::<f64>(), two::<f64>());
+    let adam = AdamConfig { lr: 0.1, weight_decay: 0.3, ..AdamConfig::default() };
+    let config = MuonConfig { weight_decay: 9.0, adam, ..MuonConfig::default() };
+    Muon::with_rule(&model, config, |_, _| false).unwrap().step(&both(&model, 1)).unwrap();
+    AdamW::new(&other, adam).unwrap().step(&both(&other, 1)).unwrap();
+    assert_eq!(state_bits(&model), state_bits(&other));
 }
 
 #[test]
@@ -772,36 +794,63 @@ fn lion_by_hand() {
     }
 }
 
+/// An optimiser of groups, with these options where it has them.
+fn of_groups(
+    name: &str,
+    groups: Vec<Group<f64>>,
+    (lr, betas, eps): (f64, (f64, f64), f64),
+) -> Box<dyn Optimizer<f64>> {
+    let adam = AdamConfig { lr, betas, eps, weight_decay: 9.0, amsgrad: name == "amsgrad" };
+    let sgd = SgdConfig { lr, momentum: 0.9, nesterov: true, ..SgdConfig::default() };
+    let rms_prop = RmsPropConfig { lr, eps, momentum: 0.5, centered: true, ..Default::default() };
+    let adagrad = AdagradConfig { lr, eps, lr_decay: 0.1, ..Default::default() };
+    match name {
+        "sgd" => Box::new(Sgd::with_groups(groups, sgd).unwrap()),
+        "adam" => Box::new(Adam::with_groups(groups, adam).unwrap()),
+        "lion" => {
+            let config = LionConfig { lr, betas, weight_decay: 9.0 };
+            Box::new(Lion::with_groups(groups, config).unwrap())
+        }
+        "rmsprop" => Box::new(RmsProp::with_groups(groups, rms_prop).unwrap()),
+        "adagrad" => Box::new(Adagrad::with_groups(groups, adagrad).unwrap()),
+        _ => Box::new(AdamW::with_groups(groups, adam).unwrap()),
+    }
+}
+
 /// A group with options of its own is an optimiser with these options.
 #[test]
 fn groups_have_options_of_their_own() {
-    let (model, one, other) = (two::<f64>(), two::<f64>(), two::<f64>());
-    let base =
-        AdamConfig { lr: 0.1, betas: (0.9, 0.99), eps: 1e-8, weight_decay: 0.0, amsgrad: false };
+    let base = (0.1, (0.9, 0.99), 1e-8);
     let named = |name: &str, p: &Param<f64>| vec![(name.to_string(), p.clone())];
     let group = |params| Group { params, ..Group::default() };
-    let special = Group {
-        lr_scale: 0.5,
-        betas: Some((0.5, 0.7)),
-        eps: Some(0.1),
-        weight_decay: 0.3,
-        ..group(named("vector", &model.vector))
-    };
-    let groups = vec![group(named("matrix", &model.matrix)), special];
-    let mut both_groups = AdamW::with_groups(groups, base).unwrap();
-    let mut first = AdamW::with_groups(vec![group(named("matrix", &one.matrix))], base).unwrap();
-    let config =
-        AdamConfig { lr: 0.05, betas: (0.5, 0.7), eps: 0.1, weight_decay: 0.0, amsgrad: false };
-    let decayed = Group { weight_decay: 0.3, ..group(named("vector", &other.vector)) };
-    let mut second = AdamW::with_groups(vec![decayed], config).unwrap();
-    for step in 0..4 {
-        both_groups.step(&both(&model, step)).unwrap();
-        first.step(&both(&one, step)).unwrap();
-        second.step(&both(&other, step)).unwrap();
+    for name in ["sgd", "adam", "adamw", "amsgrad", "lion", "rmsprop", "adagrad"] {
+        let (model, one, other) = (two::<f64>(), two::<f64>(), two::<f64>());
+        let special = Group {
+            lr_scale: 0.5,
+            betas: ["adam", "adamw", "amsgrad", "lion"].contains(&name).then_some((0.5, 0.7)),
+            eps: (!["sgd", "lion"].contains(&name)).then_some(0.1),
+            weight_decay: 0.3,
+            ..group(named("vector", &model.vector))
+        };
+        let groups = vec![group(named("matrix", &model.matrix)), special];
+        let mut together = of_groups(name, groups, base);
+        let mut first = of_groups(name, vec![group(named("matrix", &one.matrix))], base);
+        let decayed = Group { weight_decay: 0.3, ..group(named("vector", &other.vector)) };
+        let mut second = of_groups(name, vec![decayed], (0.05, (0.5, 0.7), 0.1));
+        for step in 0..4 {
+            together.step(&both(&model, step)).unwrap();
+            first.step(&both(&one, step)).unwrap();
+            second.step(&both(&other, step)).unwrap();
+            together.set_lr(0.3);
+            first.set_lr(0.3);
+            second.set_lr(0.15);
+        }
+        assert_eq!(model.matrix.value(), one.matrix.value(), "{name}");
+        let off = (model.vector.value() - other.vector.value()).abs().max(..).item();
+        assert!(off < 1e-14, "{name}: {off}");
+        assert_ne!(model.vector.value(), two::<f64>().vector.value());
     }
-    assert_eq!(model.matrix.value(), one.matrix.value());
-    let off = (model.vector.value() - other.vector.value()).abs().max(..).item();
-    assert!(off < 1e-14, "{off}");
+    let (model, base) = (two::<f64>(), AdamConfig::default());
     for wrong in [
         Group { lr_scale: -1.0, ..group(named("a", &model.matrix)) },
         Group { betas: Some((0.5, 1.0)), ..group(named("a", &model.matrix)) },

@@ -3,9 +3,11 @@
 use proptest::prelude::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{Spec, attend};
+use retrograd_nn::checkpoint::Checkpoint;
 use retrograd_nn::text::{
     Batch, Corpus, Documents, PackedDocuments, TextError, TextMetrics, Tokenizer,
 };
+use retrograd_nn::{Gpt, Linear, Module, StateDict};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, ops::loss::CrossEntropy};
 use std::fs;
@@ -62,11 +64,28 @@ fn devices_are_refused_and_links_to_folders_not_followed() {
     write(&folder, "text", "words");
     symlink(folder.path(), folder.path().join("loop")).unwrap();
     assert_eq!(names(&Documents::read(folder.path()).unwrap()), ["text"]);
+    let pretrained = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/gpt2");
     symlink("/dev/zero", folder.path().join("zero")).unwrap();
     let error = Documents::read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("zero: it is not a regular file"), "{error}");
     let error = Documents::read("/dev/zero".as_ref()).unwrap_err().to_string();
     assert_eq!(error, "cannot read /dev/zero: it is not a regular file");
+    // Nor are they a tokenizer, a configuration or a list of files of weights; and none is without end.
+    fs::File::create(folder.path().join("large")).unwrap().set_len(1 << 40).unwrap();
+    for (to, why) in [("/dev/zero", "not a regular file"), ("large", "more than 100000000 bytes")] {
+        for name in ["config.json", "model.safetensors.index.json", "tokenizer.json"] {
+            let path = folder.path().join(name);
+            symlink(to, &path).unwrap();
+            let error = match name {
+                "tokenizer.json" => Tokenizer::load(&path).unwrap_err().to_string(),
+                _ => Gpt::<f32>::from_pretrained(folder.path()).unwrap_err().to_string(),
+            };
+            assert!(error.contains(name) && error.contains(why), "{error}");
+            fs::remove_file(&path).unwrap();
+            fs::copy(pretrained.join("config.json"), folder.path().join("config.json")).unwrap();
+        }
+        fs::remove_file(folder.path().join("config.json")).unwrap();
+    }
 }
 
 #[test]
@@ -109,6 +128,44 @@ proptest! {
     }
 
     #[test]
+    fn windows_have_the_bytes_of_their_targets(
+        texts in prop::collection::vec("[aé語🦊]{0,6}", 1..6),
+        context in 1usize..9,
+    ) {
+        let documents = Documents::of(texts.join("|")).split("|");
+        let all: Vec<&str> = documents.texts().collect();
+        for tokenizer in [Tokenizer::chars(all.iter().copied()), Tokenizer::bytes()] {
+            let tokenizer = tokenizer.with_separator();
+            let corpus = Corpus::new(&documents, 1.0, &tokenizer).unwrap();
+            let separator = tokenizer.separator().unwrap();
+            let wanted: Vec<_> = all.iter().map(|text| tokenizer.encode(text).unwrap()).collect();
+            prop_assert_eq!(corpus.held_out(), wanted.join(&separator));
+            // Windows follow one another; only the last may be shorter.
+            let mut targets: Vec<i64> = Vec::new();
+            for window in corpus.windows(context) {
+                prop_assert_eq!(targets.len() % context, 0);
+                prop_assert_eq!(window.tokens[0], corpus.held_out()[targets.len()]);
+                let own = &window.tokens[1..];
+                let bytes = |t: &i64| match tokenizer {
+                    _ if *t == separator => 0,
+                    Tokenizer::Byte(_) => 1,
+                    _ => tokenizer.decode(&[*t]).len() as u64,
+                };
+                prop_assert_eq!(window.bytes, own.iter().map(bytes).sum::<u64>());
+                prop_assert_eq!(window.lost, 0);
+                targets.extend(own);
+            }
+            prop_assert_eq!(&targets[..], corpus.held_out().get(1..).unwrap_or_default());
+            // The longest context has one window, from the first token to the last.
+            let corpus = Corpus::new(&documents, 0.0, &tokenizer).unwrap();
+            if let [inputs @ .., _] = corpus.train() && !inputs.is_empty() {
+                let batch = corpus.batch(1, 2, 2, inputs.len());
+                prop_assert_eq!(batch.tokens.to_vec(), [inputs, inputs].concat());
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_decode_as_they_come(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         let tokenizer = Tokenizer::bytes();
         let tokens: Vec<i64> = bytes.iter().map(|&byte| byte.into()).collect();
@@ -131,8 +188,21 @@ proptest! {
         let packed = PackedDocuments::new(documents.clone(), length);
         let rows = packed.get(&(0..packed.rows()).collect::<Vec<_>>());
         let (tokens, targets) = (rows.tokens.to_vec(), rows.targets.to_vec());
-        let mut pairs: Vec<(i64, i64)> =
-            tokens.into_iter().zip(targets).filter(|&(_, target)| target != -100).collect();
+        let (numbers, positions) = (rows.documents.to_vec(), rows.positions.to_vec());
+        let mut pairs: Vec<(i64, i64)> = Vec::new();
+        for i in 0..tokens.len() {
+            let starts = i % length == 0 || numbers[i] != numbers[i - 1];
+            // Pieces are numbered from 0 on in each row, their positions too, and their tokens follow.
+            let number = if i % length == 0 { 0 } else { numbers[i - 1] + i64::from(starts) };
+            prop_assert_eq!((numbers[i], positions[i] == 0), (number, starts));
+            prop_assert!(starts || positions[i] == positions[i - 1] + 1);
+            let next = if targets[i] < 0 { -100 } else { tokens[i] };
+            prop_assert!(starts || targets[i - 1] == next);
+            match targets[i] {
+                -100 => prop_assert_eq!(tokens[i], 0),
+                target => pairs.push((tokens[i], target)),
+            }
+        }
         let used = pairs.len();
         pairs.sort_unstable();
         let wanted: Vec<(i64, i64)> =
@@ -217,6 +287,12 @@ fn metrics_of_parts_add_up_to_those_of_the_whole() {
     assert!((whole.nats - by_hand).abs() < 1e-12);
     assert!((whole.bits_per_byte() - by_hand / 2f64.ln() / 11.0).abs() < 1e-12);
     assert!((whole.perplexity() - (by_hand / 5.0).exp()).abs() < 1e-12);
+    let (mut first, mut rest) = (TextMetrics::default(), TextMetrics { lost: 3, ..parts });
+    first.add(&logits, &targets, 11);
+    rest = rest + first;
+    assert_eq!((rest.tokens, rest.bytes, rest.correct), (10, 22, 2 * parts.correct));
+    assert!((rest.nats - 2.0 * by_hand).abs() < 1e-12 && rest.lost_share() == 3.0 / 22.0);
+    assert!(rest.bits_per_byte().is_nan());
     let best = logits.argmax(-1).to_vec();
     let right = best.iter().zip(targets.to_vec()).filter(|&(&b, t)| b == t).count();
     assert_eq!(whole.accuracy(), right as f64 / 5.0);
@@ -247,6 +323,29 @@ fn a_tokenizer_that_is_none_or_unsupported_is_an_error() {
         assert!(error.to_string().contains("needs the cargo feature `tokenizers`"), "{error}");
         let error = Tokenizer::train_bpe(["text"], 300, &[]).unwrap_err();
         assert!(error.to_string().contains("needs the cargo feature `tokenizers`"), "{error}");
+    }
+}
+
+#[test]
+fn names_in_errors_are_escaped() {
+    let red = "\u{1b}[31m\u{9b}red\r";
+    let shown = r"\u{1b}[31m\u{9b}red\r";
+    let mut file = Checkpoint::new();
+    file.put("", &StateDict::from([(red.to_string(), Tensor::<f32>::zeros([2]))]));
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join(red);
+    file.save(&path).unwrap();
+    let linear = Linear::<f32>::new(2, 2, &mut Rng::new(1));
+    let file = Checkpoint::load(&path).unwrap();
+    fs::write(&path, "no checkpoint").unwrap();
+    for error in [
+        linear.load_state_dict(&file.get("").unwrap()).unwrap_err().to_string(),
+        Checkpoint::load(&path).unwrap_err().to_string(),
+        Documents::read(&folder.path().join(format!("no{red}"))).unwrap_err().to_string(),
+        Gpt::<f32>::from_pretrained(&path).unwrap_err().to_string(),
+        Tokenizer::load(&path).unwrap_err().to_string(),
+    ] {
+        assert!(error.contains(shown) && !error.contains('\u{1b}'), "{error:?}");
     }
 }
 

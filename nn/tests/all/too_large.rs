@@ -29,19 +29,48 @@ fn layers_larger_than_memory_panic() {
 }
 
 #[test]
-fn models_larger_than_memory_panic() {
+fn models_larger_than_memory_are_errors() {
     let r = &mut Rng::new(1);
-    let tokens = GptConfig { vocab: 1 << 45, ..config() };
-    panics_here("randn: no memory for ", || Gpt::<f32>::new(tokens, r).map(drop));
+    let mut said = |config: GptConfig| match Gpt::<f32>::new(config, r) {
+        Ok(_) => String::new(),
+        Err(e) => e.to_string().split(" (hint").next().unwrap().to_string(),
+    };
+    let of = |what: &str| format!("no memory for {what} bytes");
+    let many = GptConfig { vocab: 1 << 45, ..config() };
+    assert_eq!(said(many), of("the token embedding [35184372088832, 8], which takes 3.4e15"));
     let context = GptConfig { context: 1 << 45, ..config() };
-    panics_here("randn: no memory for ", || Gpt::<f32>::new(context, r).map(drop));
+    assert_eq!(said(context), of("the positions [35184372088832, 8], which takes 3.4e15"));
     let wide = GptConfig { width: 1 << 22, vocab: 1, context: 1, ..config() };
+    assert!(said(wide.clone()).starts_with("no memory for block 0, which takes "));
+    assert!(said(GptConfig { layers: 1 << 40, ..config() }).starts_with("layers must be"));
+    // Whatever is large, in every variant.
+    let one = GptConfig { vocab: 1, context: 1, layers: 1, heads: 1, width: 2, ..config() };
+    let one = |attention| GptConfig {
+        positions: Positions::None,
+        ..one.clone().with_attention(attention)
+    };
+    let variants = AttentionKind::ALL.iter().flat_map(|&attention| {
+        let c = one(attention);
+        [
+            GptConfig { width: 1 << 23, ..c.clone() },
+            GptConfig { hidden: Some(1 << 46), ..c.clone() },
+            GptConfig { head_width: Some(1 << 45), ..c.clone() },
+            GptConfig { heads: 1 << 22, width: 1 << 23, ..c },
+        ]
+    });
+    let talking = one(AttentionKind::TalkingHeads);
+    let talking = GptConfig { head_width: Some(1), heads: 1 << 23, ..talking };
+    let big_bird = GptConfig { context: 1 << 24, ..one(AttentionKind::BigBird) };
+    for config in variants.chain([talking, big_bird]) {
+        let unsupported = config.check().is_err();
+        let said = said(config.clone());
+        assert!(unsupported || said.starts_with("no memory for block 0"), "{said:?}: {config:?}");
+    }
+    let r = &mut Rng::new(1);
     let no_memory = "uniform: no memory for 211106232532992 bytes";
-    panics_here(no_memory, || Gpt::<f32>::new(wide.clone(), r).map(drop));
     panics_here(no_memory, || Block::<f32>::new(&wide, r));
     panics_here(no_memory, || CausalSelfAttention::<f32>::new(&wide, r));
     panics_here("uniform: no memory for ", || Mlp::<f32>::new(&wide, r));
-    assert!(Gpt::<f32>::new(GptConfig { layers: 1 << 40, ..config() }, r).is_err());
 }
 
 #[test]

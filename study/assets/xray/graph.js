@@ -4,19 +4,20 @@ xray.graph = step => {
   const { h, s, number } = kit;
   const { nodes, events, values, modules, life, operations, placeOf, title, inModule, shape, moduleColor, stateOf, arrivedAt, isBad, choose, watch, ancestors, children } = step;
   const MOST_BOXES = 300;
-  const plural = n => `${n} ${n === 1 ? "operation" : "operations"}`;
+  const plural = n => `${kit.count(n)} ${n === 1 ? "operation" : "operations"}`;
   const opened = new Set((kit.get("open", "") || "").split(",").filter(Boolean).map(Number));
   if (modules.length <= 1 || nodes.length <= 24) modules.forEach((_, i) => opened.add(i));
   opened.add(0);
   function setOpen(m, open) {
-    if (open) opened.add(m); else opened.delete(m);
+    if (open) for (const around of ancestors(m)) opened.add(around); else opened.delete(m);
     kit.set({ open: [...opened].join(",") });
     drawGraph();
   }
-  let drawGraph = () => {};
+  let drawGraph = () => {}, folds = [];
+  const boxName = m => modules[m].path.split(".").slice(-2).join(".") || modules[m].type || "model";
   const BOX_WIDTH = 150, BOX_HEIGHT = 40;
   const panel = kit.panel("graph", "Graph", [
-    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too.",
+    "Boxes are operations, parameters, or modules that are folded; lines lead from what is used to what uses it, downwards. Round boxes are parameters, the tensors that are trained. Click a folded module to unfold it. The tree folds and unfolds modules, too, by their triangles and names.",
     "A dashed frame: not computed yet. A plain frame: the value is there. An orange frame: gradients are arriving (1/2 is one of two). A filled frame: the gradient is complete. Grey: done, and what it kept for the backward pass is freed. Blue: the current event. The width of a line is the norm of the gradient that went through it, on a logarithmic scale. A dotted line carries no gradient, and its tooltip says why.",
   ], body => {
     body.append(h("p", { class: "soft small lead" }, "What is computed from what, and what exists at the current event."));
@@ -28,10 +29,13 @@ xray.graph = step => {
     for (const i of operations) for (const m of ancestors(nodes[i].module ?? 0)) inside[m]++;
     // The path from the module around it.
     const relative = m => { const around = modules[modules[m].parent].path; return around ? modules[m].path.slice(around.length + 1) : modules[m].path; };
-    const treeOf = m => ({ name: m === 0 ? modules[0].path || modules[0].type || "model" : relative(m), note: `${modules[m].type && m ? modules[m].type + ", " : ""}${inside[m]}`, module: m, open: opened.has(m), children: children[m].filter(c => inside[c]).map(treeOf) });
-    treePlace.append(kit.tree([treeOf(0)], node => { for (const m of ancestors(modules[node.module].parent)) opened.add(m); setOpen(node.module, !opened.has(node.module)); }));
+    const treeOf = m => ({ name: m === 0 ? modules[0].path || modules[0].type || "model" : relative(m), note: `${modules[m].type && m ? modules[m].type + ", " : ""}${kit.count(inside[m])}`, module: m, open: opened.has(m), children: children[m].filter(c => inside[c]).map(treeOf) });
+    const roots = [treeOf(0)], flat = list => list.flatMap(node => [node, ...flat(node.children)]);
+    folds = flat(roots);
+    treePlace.append(kit.tree(roots, node => setOpen(node.module, !opened.has(node.module)), (node, open) => setOpen(node.module, open)));
     let views = [];
     drawGraph = () => {
+      for (const node of folds) node.show(opened.has(node.module));
       // The box of a node: that of the outermost module around it that is folded, or its own.
       const boxOf = n => { for (const m of ancestors(nodes[n].module ?? 0)) if (!opened.has(m)) return `m${m}`; return `n${n}`; };
       const members = new Map(), order = new Map();
@@ -49,7 +53,7 @@ xray.graph = step => {
       for (const o of operations) for (const i of nodes[o].inputs ?? []) if (i.node !== undefined && !firstUse.has(i.node)) firstUse.set(i.node, placeOf.get(o));
       for (const [b, list] of members) if (order.get(b) === Infinity) order.set(b, Math.min(...list.map(n => firstUse.get(n) ?? 0)) - .5);
       const items = [...members.keys()].sort((a, b) => order.get(a) - order.get(b));
-      if (items.length > MOST_BOXES) { place.replaceChildren(h("p", { class: "soft" }, `${items.length} boxes are too many to draw at once. Fold some modules in the tree.`)); views = []; return; }
+      if (items.length > MOST_BOXES) { place.replaceChildren(h("p", { class: "soft" }, `${kit.count(items.length)} boxes are too many to draw at once. Fold some modules in the tree.`)); views = []; return; }
       const edges = new Map();
       for (const o of operations) for (const [k, input] of (nodes[o].inputs ?? []).entries()) {
         if (input.node === undefined) continue;
@@ -82,7 +86,7 @@ xray.graph = step => {
       const boxes = items.map(item => {
         const p = places.get(item), inside = members.get(item), isModule = item[0] === "m", m = Number(item.slice(1));
         const one = isModule ? null : nodes[m];
-        const name = isModule ? modules[m].path.split(".").slice(-2).join(".") : one.kind === "leaf" ? one.name.split(".").slice(-2).join(".") : one.name;
+        const name = isModule ? boxName(m) : one.kind === "leaf" ? one.name.split(".").slice(-2).join(".") : one.name;
         const cut = (text, room) => { while (text.length > 3 && kit.textWidth(text) > room) text = text.slice(0, -2) + "…"; return text; };
         const note = isModule ? plural(inside.filter(n => placeOf.has(n)).length) : shape(one.shapes[0]);
         const state = s("text", { x: p.x + BOX_WIDTH / 2 - 8, y: p.y + 14, "text-anchor": "end", class: "soft" });
@@ -94,7 +98,7 @@ xray.graph = step => {
         const act = () => isModule ? setOpen(m, true) : choose(m);
         element.addEventListener("click", act);
         element.addEventListener("keydown", e => { if (e.key === "Enter") act(); });
-        kit.tooltip(element, () => isModule ? `${modules[m].path}: click to unfold` : `${title(m)}${inModule(m)}\n${one.shapes.map(shape).join(" ")}`);
+        kit.tooltip(element, () => isModule ? `${modules[m].path || boxName(m)}: click to unfold` : `${title(m)}${inModule(m)}\n${one.shapes.map(shape).join(" ")}`);
         svg.append(element);
         return { element, state, inside, isModule };
       });
@@ -132,6 +136,29 @@ xray.graph = step => {
     }
     drawGraph();
     watch(show);
+  });
+  kit.test("the tree and the graph fold the same modules", ({ assert }) => {
+    const before = [...opened], triangles = [...panel.querySelectorAll(".tree .fold")], boxes = () => [...panel.querySelectorAll(".node[role=button]")], labels = () => boxes().map(b => b.getAttribute("aria-label"));
+    const inner = folds.map(({ module, children }, i) => ({ m: module, triangle: triangles[i], children })).filter(f => f.children.length && f.m > 0).slice(0, 60);
+    for (const { m, triangle } of inner) {
+      const check = (open, what) => assert(opened.has(m) === open && triangle.getAttribute("aria-expanded") === String(open), `${modules[m].path}: ${what}`);
+      opened.clear();
+      setOpen(modules[m].parent, true);
+      check(false, "its triangle is not that of a folded module");
+      const folded = labels().join(), place = labels().findIndex(l => l.startsWith(`${boxName(m)} `));
+      triangle.click();
+      check(true, "its triangle does not unfold it");
+      assert(labels().join() !== folded, `${modules[m].path}: its triangle does not change the graph`);
+      triangle.click();
+      assert(labels().join() === folded, `${modules[m].path}: its triangle does not fold it again`);
+      if (place < 0) continue;
+      boxes()[place].dispatchEvent(new MouseEvent("click"));
+      check(true, "unfolding it in the graph does not turn its triangle");
+    }
+    opened.clear();
+    before.forEach(m => opened.add(m));
+    drawGraph();
+    return inner.length;
   });
   kit.test("every module can be unfolded", async ({ assert, frames, layoutErrors }) => {
     const before = [...opened];

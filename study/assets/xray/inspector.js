@@ -1,7 +1,7 @@
 // The inspector: formula, values and gradient of one node, and one element with its numbers.
 "use strict";
 xray.inspector = step => {
-  const { h, number, bytes, seconds, count } = kit;
+  const { h, number, bytes, count } = kit;
   const { nodes, events, values, modules, life, operations, title, shape, subject, go, choose, watch } = step;
   const LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const digits = x => number(x, 4);
@@ -32,13 +32,14 @@ xray.inspector = step => {
   function delivered(n, one, g) {
     const node = nodes[n], formula = step.data.formulas?.[node.formula], inputs = node.inputs ?? [];
     // Elements of the same index are those of the same place only in tensors of the same shape.
+    const constants = Object.fromEntries((node.constants ?? []).map(([name, x]) => [name, number(Number(x))]));
     const same = inputs.map(input => input.node === undefined || shape(nodes[input.node].shapes[input.output ?? 0]) !== shape(node.shapes[0]) ? null : nodes[input.node].elements?.find(e => e.index === one.index));
     if (!formula || inputs.length > 2 || node.shapes.length > 1) return [];
-    const value = e => e.forward.split(" = ").at(-1), known = { g: number(g), y: value(one), x: same[0] && value(same[0]), z: same[1] && value(same[1]) };
+    const value = e => e.forward.split(" = ").at(-1), known = { ...constants, g: number(g), y: value(one), x: same[0] && value(same[0]), z: same[1] && value(same[1]) };
     return formula.backward.split("\n").flatMap((line, i) => {
       const [left, right] = line.split(" = "), words = right?.match(/[\p{L}]+/gu) ?? [], part = same[i]?.parts.find(p => p[0] === n);
-      if (!part || left !== ["dx", "dz"][i] || !words.every(w => WORDS.has(w) && known[w] !== null && (!"xyzg".includes(w) || known[w]))) return [];
-      const plugged = right.replace(/(?<!\p{L})[gxyz](?!\p{L})/gu, (name, at) => known[name].startsWith("−") && at > 0 ? `(${known[name]})` : known[name]);
+      if (!part || left !== ["dx", "dz"][i] || !words.every(w => known[w] || WORDS.has(w) && !"xyzg".includes(w))) return [];
+      const plugged = right.replace(/\p{L}+/gu, (name, at) => known[name]?.startsWith("−") && at > 0 ? `(${known[name]})` : known[name] ?? name);
       const result = number(Number(part[1]));
       return [`${left} = ${right}${plugged === right ? "" : ` = ${plugged}`}${plugged === result ? "" : ` = ${result}`}, to ${title(inputs[i].node)}`];
     });
@@ -75,7 +76,7 @@ xray.inspector = step => {
           const g = parts.reduce((sum, p) => sum + Number(p[1]), 0), isComplete = gradients.length === life[n].arrivals.length;
           if (life[n].forward <= step.at) lines.push(h("p", { class: "element" }, one.forward));
           for (const [k, terms] of one.terms ?? []) if (k < parts.length) lines.push(h("p", { class: "element" }, `from ${title(parts[k][0])}: ${terms} = ${number(Number(parts[k][1]))}`));
-          if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(Number(p[1]), parts.length)} (from ${title(p[0])})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
+          if (parts.length) lines.push(h("p", { class: "element" }, `g = ${parts.map(p => `${factor(Number(p[1]), parts.length)} (${p[0] === null ? "given" : `from ${title(p[0])}`})`).join(" + ")}${parts.length > 1 ? ` = ${number(g)}` : ""}`));
           if (life[n].rule <= step.at) lines.push(...delivered(n, one, g).map(text => h("p", { class: "element" }, text)));
           if (one.check && isComplete) {
             const { difference, error, step: by, agrees } = one.check;
@@ -98,7 +99,7 @@ xray.inspector = step => {
             step.chosen !== null ? h("button", { onclick: () => choose(null) }, "follow the current event") : null),
           formula ? h("div", {}, h("div", { class: "formula" }, formula.forward), h("div", { class: "formula" }, lines.filter(line => !isMissing(line)).join("\n")), missing.length ? h("p", { class: "soft small" }, `Here without ${missing.join(" and ")}.`) : null)
             : node.kind === "op" ? h("p", { class: "soft small" }, `“${node.name}” is no operation of the library, so its formula is not known.`) : "",
-          kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, users.length ? ["used by", links(users.slice(0, 8), users.length - 8)] : null,
+          kit.facts([["shape", node.shapes.map(shape).join(" ")], ...inputs, ...(node.constants ?? []).map(([name, x]) => [name, number(Number(x))]), users.length ? ["used by", links(users.slice(0, 8), users.length - 8)] : null,
             node.no_gradient ? ["no gradient", h("span", { class: "bad" }, step.coded(node.no_gradient))] : null]),
           elements.length ? h("div", {}, h("h3", {}, "One element ", choice), plugged) : "",
           h("div", { class: "values" },
@@ -108,7 +109,7 @@ xray.inspector = step => {
           kit.facts([node.line ? ["source", h("code", {}, node.line)] : null, node.kind === "op" ? ["saved", node.saved?.length ? node.saved.map(x => `${x.name} ${shape(x.shape)} ${bytes(x.bytes)}`).join("; ") : "nothing"] : null,
             node.rule?.length ? ["its rule called", node.rule.join(", ")] : null,
             node.kernel ? ["kernel", node.kernel] : null, node.flops ? ["FLOPs", kit.quantity(node.flops, "FLOP")] : null,
-            node.seconds ? ["time in kernels", `${seconds(node.seconds)}${node.backward_seconds ? `, backward ${seconds(node.backward_seconds)}` : ""}`] : null]),
+            node.seconds || node.backward_seconds ? ["time in kernels", `${step.time(node.seconds, node.medians?.[0])}${node.backward_seconds ? `, backward ${step.time(node.backward_seconds, node.medians?.[1])}` : ""}`] : null]),
           node.inside ? h("details", {}, h("summary", {}, "As a composition of ordinary operations"), h("div", { class: "formula" }, node.inside)) : "");
       });
     });

@@ -39,18 +39,19 @@ xray.memory = step => {
       const a = x.map(() => base), b = a.map((v, i) => v + grads[i]), c = b.map((v, i) => Math.min(live[i], v + savedAt[i]));
       const series = [band("in use before the step", x.map(() => 0), a, "var(--c7)"), band("gradients", a, b, "var(--c1)"), band("saved for the backward pass", b, c, "var(--c0)"), band("temporary", c, live, "var(--c2)")];
       if (off.size) series.push({ name: "with recomputation", x, y: result, color: "var(--ink)", dash: "5 3" });
-      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at + 1, pick: v => go(Math.round(v) - 1), x: { title: "event", format: v => String(Math.round(v)) }, y: { title: "bytes in use", min: 0, format: bytes } });
+      chart = kit.lineChart({ series, legend: true, height: 260, at: step.at + 1, pick: v => go(Math.round(v) - 1), x: { title: "event", format: v => kit.count(Math.round(v)) }, y: { title: "bytes in use", min: 0, format: bytes } });
       place.replaceChildren(chart.element);
-      says.textContent = `The peak is ${bytes(peak)}, at event ${peakAt + 1}.` + (off.size ? ` With recomputation of ${off.size} ${off.size === 1 ? "module" : "modules"} it is ${bytes(other)} (${percent(1 - other / peak)} less), and the step takes about ${seconds(added)} longer${total ? ` (${percent(added / total)})` : ""}.` : "");
+      says.textContent = `The peak is ${bytes(peak)}, at event ${kit.count(peakAt + 1)}.` + (off.size ? ` With recomputation of ${off.size} ${off.size === 1 ? "module" : "modules"} it is ${bytes(other)} (${percent(1 - other / peak)} less), and the step takes about ${seconds(added)} longer${total ? ` (${percent(added / total)})` : ""}.` : "");
     }
-    body.append(says, place);
-    if (candidates.length) body.append(h("div", { class: "row small" }, h("span", { class: "soft" }, "Recompute:"), candidates.slice(0, 48).map(m => h("label", {}, h("input", { type: "checkbox", onchange(e) { if (e.target.checked) off.add(m); else off.delete(m); drawAll(); } }), ` ${modules[m].path}`))));
+    const chartSide = h("div", {}, place);
+    body.append(says);
+    if (candidates.length) chartSide.append(h("div", { class: "row small" }, h("span", { class: "soft" }, "Recompute:"), candidates.slice(0, 48).map(m => h("label", {}, h("input", { type: "checkbox", onchange(e) { if (e.target.checked) off.add(m); else off.delete(m); drawAll(); } }), ` ${modules[m].path}`))));
     drawAll();
     const peakAt = live.indexOf(Math.max(...live));
     const alive = operations.filter(n => life[n].forward <= peakAt && life[n].end > peakAt).flatMap(n => (nodes[n].saved ?? []).filter(x => !x.shared).map(x => ({ n, ...x }))).sort((p, q) => q.bytes - p.bytes);
-    body.append(h("h3", {}, "Largest saved tensors at the peak"), alive.length ? kit.table([
+    body.append(h("div", { class: "sides" }, chartSide, h("div", {}, h("h3", {}, "Largest saved tensors at the peak"), alive.length ? kit.table([
       { title: "operation", value: r => title(r.n) }, ...(modules.length > 1 ? [{ title: "module", value: r => path(r.n) }] : []), { title: "tensor", value: r => r.name }, { title: "shape", value: r => shape(r.shape) },
-      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: modules.length > 1 ? 4 : 3, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."));
+      { title: "bytes", num: true, value: r => r.bytes, text: r => bytes(r.bytes) }], alive.slice(0, 12), { by: modules.length > 1 ? 4 : 3, pick: r => choose(r.n) }) : h("p", { class: "soft" }, "None: no operation keeps a tensor of its own."))));
     watch(() => chart?.moveTo(step.at + 1));
   });
   kit.test("recomputation can be tried", async ({ frames }) => {

@@ -17,7 +17,7 @@ xray.player = step => {
     timer = setInterval(() => { go(step.at + stride); if (step.at === events.length - 1) toggle(); }, 60);
   }
   const jump = (text, name, to) => h("button", { title: name, "aria-label": name, onclick: () => go(to()) }, icon(text));
-  const slider = kit.slider({ name: "event", min: 0, max: events.length - 1, value: step.at, text: v => `${v + 1} of ${events.length}`, change: go });
+  const slider = kit.slider({ name: "event", min: 0, max: events.length - 1, value: step.at, text: v => `${kit.count(v + 1)} of ${kit.count(events.length)}`, change: go });
   const what = h("div", { class: "what", "aria-live": "polite" });
   const player = h("div", { class: "player", role: "group", "aria-label": "Position in the step" },
     h("div", { class: "buttons" }, jump(ICONS.first, "First event (Home)", () => 0), jump(ICONS.previous, "Previous event (left arrow)", () => step.at - 1), play,

@@ -47,6 +47,9 @@ xray.step = data => {
   const isBad = v => v !== undefined && v !== null && (values[v].nan > 0 || values[v].inf > 0);
   const firstBad = events.findIndex(e => isBad(e.value));
 
+  const update = n => nodes[n].update === undefined ? null : Number(nodes[n].update);
+  const checks = nodes.reduce((sum, n) => sum + (n.elements ?? []).filter(one => one.check).length, 0);
+
   // Names.
   // A name in a script that is written from right to left does not turn the rest of a sentence around.
   const isolated = name => /[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufefc]/.test(name) ? `\u2068${name}\u2069` : name;
@@ -81,13 +84,16 @@ xray.step = data => {
     }
   }
 
+  // The least time of several runs, and how far the median is above it.
+  const time = (least, median) => kit.seconds(least ?? 0) + (least > 0 && median !== undefined ? ` (spread ${kit.percent(median / least - 1)})` : "");
+
   // Text with names between backquotes.
   const coded = text => text.split("`").map((part, i) => i % 2 ? kit.h("code", {}, part) : part);
 
   // The current event and the chosen node, which are in the address of the page.
   const watchers = [];
-  const step = { data, nodes, events, values, modules, life, operations, placeOf, firstBad, half, NEVER, title, path, inModule, shape, group, groupName, moduleColor,
-    children, ancestors, stateOf, arrivedAt, isBad, sentence, coded, at: 0, chosen: null, element: 0 };
+  const step = { data, nodes, events, values, modules, life, operations, placeOf, firstBad, checks, update, half, NEVER, title, path, inModule, shape, group, groupName, moduleColor,
+    children, ancestors, stateOf, arrivedAt, isBad, sentence, coded, time, at: 0, chosen: null, element: 0 };
   const within = event => Math.min(Math.max(Number.isFinite(event) ? event : half, 0), events.length - 1);
   const node = text => text !== undefined && nodes[Number(text)] ? Number(text) : null;
   function read() {

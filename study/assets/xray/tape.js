@@ -1,7 +1,7 @@
 // The tape: all operations in a row, forward and back.
 "use strict";
 xray.tape = step => {
-  const { h, seconds } = kit;
+  const { h } = kit;
   const { nodes, events, life, operations, placeOf, title, groupName, inModule, shape, moduleColor, stateOf, isBad, go, choose, watch, NEVER } = step;
   // The colours of variables, which a canvas does not know. They are found again when the page is light or dark.
   const colors = new Map();
@@ -102,7 +102,7 @@ xray.tape = step => {
     kit.tooltip(canvas, event => {
       if (event.clientX === undefined) return "";
       const { node, isBackward } = find(event), one = nodes[node];
-      return `${title(node)}${inModule(node)}\n${shape(one.shapes[0])}${isBackward ? one.backward_seconds ? `\nbackward ${seconds(one.backward_seconds)}` : "" : one.seconds ? `\nforward ${seconds(one.seconds)}` : ""}`;
+      return `${title(node)}${inModule(node)}\n${shape(one.shapes[0])}${isBackward ? one.backward_seconds ? `\nbackward ${step.time(one.backward_seconds, one.medians?.[1])}` : "" : one.seconds ? `\nforward ${step.time(one.seconds, one.medians?.[0])}` : ""}`;
     });
     canvas.addEventListener("click", event => {
       const { node, isBackward } = find(event);

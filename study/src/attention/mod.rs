@@ -147,7 +147,7 @@ impl AttentionPage {
         self.note = note.to_string();
     }
 
-    /// Sets the layer and the head that are shown first, counted from 0.
+    /// Sets the layer and the head that are shown first, counted from 0. If no snapshot has them, the note says so.
     ///
     /// ```
     /// # use retrograd_study::attention::AttentionPage;
@@ -321,12 +321,21 @@ impl AttentionPage {
                 }
             })
             .collect();
+        let has = |&(layer, head): &(usize, usize)| {
+            let mut layers = self.looks.iter().filter_map(|look| look.layers.get(layer));
+            layers.any(|layer| head < layer.heads.len().max(1)) || self.looks.is_empty()
+        };
+        let (start, mut note) = (self.start.filter(has), self.note.clone());
+        if let (Some((layer, head)), None) = (self.start, start) {
+            note +=
+                &format!(" There is no head {head} of layer {layer}, which was to be shown first.");
+        }
         let data = Data {
             attention: 1,
             made: env!("CARGO_PKG_VERSION"),
             title: &self.title,
-            note: &self.note,
-            start: self.start,
+            note: &note,
+            start,
             texts: &self.texts,
             snapshots,
             masks: masks.iter().map(|mask| MaskData::of(mask)).collect(),

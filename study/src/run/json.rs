@@ -4,6 +4,7 @@ use super::envelope::{Envelope, MOST as LOOKS, POINTS, spread};
 use super::looks::SAMPLE;
 use super::verdict::Curves;
 use super::{RunPage, RunStatus};
+use crate::grouped;
 use serde_json::{Value, json};
 
 /// The most bytes of attention weights on a page.
@@ -99,7 +100,10 @@ impl RunPage {
         }
         let (events, hidden) = self.events_json();
         if hidden > 0 {
-            left_out.push(format!("{hidden} events in the middle of the run are left out."));
+            left_out.push(format!(
+                "{} events in the middle of the run are left out.",
+                grouped(hidden as u64)
+            ));
         }
         let levels = self.baselines.map(|b| {
             json!({ "uniform": short(b.uniform), "unigram": short(b.unigram), "bigram": short(b.bigram) })

@@ -1,6 +1,7 @@
 //! What the curves of a run say, by rules that the page prints.
 
 use super::Baselines;
+use crate::grouped;
 use serde::Serialize;
 
 /// A statement about a run, and the rule that it follows from.
@@ -76,7 +77,7 @@ impl Curves<'_> {
         let early = &self.held_out[..self.held_out.len().div_ceil(3)];
         let early = early.iter().map(|e| e.1).fold(f64::INFINITY, f64::min);
         let risen = now > lowest.1 + 0.1 * lowest.1.abs() && now > early;
-        let (step, low) = (count(lowest.0), lowest.1);
+        let (step, low) = (grouped(lowest.0), lowest.1);
         risen.then(|| {
             bad(&format!(
                 "The learning rate is probably too high: the batch loss has risen from {low:.3} near step \
@@ -95,7 +96,7 @@ impl Curves<'_> {
             self.smoothed.get(at).or(self.smoothed.last()).map(|e| e.1)
         };
         let falls = self.smoothed.last()?.1 < batch(best.0)?;
-        let (step, low) = (count(best.0), best.1);
+        let (step, low) = (grouped(best.0), best.1);
         (after >= 2 && now > best.1 + CHANGE * best.1.abs() && falls).then(|| Verdict {
             tone: "bad",
             text: format!(
@@ -123,7 +124,7 @@ impl Curves<'_> {
             return Verdict { tone: "good", text, rule: TREND };
         }
         let since = trained.iter().find(|e| e.1 <= best + CHANGE * best.abs());
-        let since = count(since.map_or(0, |e| e.0));
+        let since = grouped(since.map_or(0, |e| e.0));
         let text = format!(
             "Plateau since step {since}: there the held-out loss came within 0.5 % of its lowest value, {best:.3}."
         );
@@ -146,7 +147,7 @@ impl Curves<'_> {
             return Some(Verdict { tone: "bad", text, rule: COUNTS });
         };
         let above = self.held_out.iter().rposition(|e| e.1 >= line);
-        let since = count(self.held_out[above.map_or(0, |i| i + 1)].0);
+        let since = grouped(self.held_out[above.map_or(0, |i| i + 1)].0);
         let text = format!(
             "Better than {name} since step {since}: {now:.3} against {line:.3} nats per token."
         );
@@ -157,16 +158,6 @@ impl Curves<'_> {
     fn trained(&self) -> &[(u64, f64)] {
         &self.held_out[self.held_out.partition_point(|e| e.0 == 0)..]
     }
-}
-
-/// A number of steps with a comma before every three digits.
-fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let comma = |(i, c): (usize, char)| {
-        let is_group = i > 0 && (digits.len() - i).is_multiple_of(3);
-        is_group.then_some(',').into_iter().chain([c])
-    };
-    digits.chars().enumerate().flat_map(comma).collect()
 }
 
 /// The first lowest point.

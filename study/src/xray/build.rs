@@ -131,8 +131,8 @@ fn shown_operations(all: &[Operation]) -> Vec<usize> {
 pub(super) struct Sources<'a> {
     pub(super) title: &'a str,
     pub(super) names: &'a Names,
-    /// The record with times and memory.
-    pub(super) clock: Shown<'a>,
+    /// The records with times and memory, the shortest first.
+    pub(super) runs: Vec<Shown<'a>>,
     /// The record with values, whose events are the same.
     pub(super) values: Shown<'a>,
     pub(super) collected: Collected,
@@ -142,7 +142,8 @@ pub(super) struct Sources<'a> {
 }
 
 pub(super) fn build(sources: Sources<'_>) -> Data {
-    let Sources { title, names, clock, values: seen, mut collected, roofline, .. } = sources;
+    let Sources { title, names, runs, values: seen, mut collected, roofline, .. } = sources;
+    let clock = &runs[0];
     let mut data = Data { xray: VERSION, title: title.to_string(), ..Data::default() };
     data.left_out = sources.warnings;
     if clock.lanes > 1 {
@@ -161,11 +162,12 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         threads: threads(),
         dtype: shown.first().map_or(String::new(), |op| op.dtype.to_string()),
         shards: clock.lanes,
-        loss: collected.loss,
+        runs: runs.len(),
+        loss: seen.recording.loss.map(Number),
     };
     data.modules = modules(names);
     let attributed = names.attribute(&shown);
-    let mut gradients = Gradients::new(&clock);
+    let mut gradients = Gradients::new(clock);
 
     for (i, &id) in clock.leaves.iter().enumerate() {
         let leaf = names.leaves.get(&id);
@@ -179,7 +181,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
             module,
             shapes: vec![leaf_shape(&shown, id)],
             trainable: leaf.map(|leaf| leaf.is_trainable),
-            update: sources.updates.get(&id).copied(),
+            update: sources.updates.get(&id).copied().map(Number),
             ..Node::default()
         };
         match (result, leaf) {
@@ -193,7 +195,18 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         data.nodes.push(node);
     }
     for (i, op) in shown.iter().enumerate() {
-        let mut node = operation_node(&clock, op, attributed[i], names, roofline);
+        let mut node = operation_node(clock, op, attributed[i], names, roofline);
+        let times = |of: fn(&Operation) -> &[KernelCall]| {
+            let in_kernels = |run: &Shown<'_>| {
+                let kernels = of(&run.recording.operations[run.operations[i]]);
+                kernels.iter().map(|call| call.seconds).sum()
+            };
+            least_and_median(runs.iter().map(in_kernels).collect())
+        };
+        let (forward, backward) = (times(|op| &op.kernels), times(|op| &op.rule_kernels));
+        node.seconds = op.location.map(|_| forward[0]);
+        node.backward_seconds = (op.rule_seconds > 0.0).then_some(backward[0]);
+        node.medians = (runs.len() > 1).then_some([forward[1], backward[1]]);
         node.formula = formula(op.name).map(|f| {
             let row = FormulaRow { forward: f.forward, backward: f.backward };
             data.formulas.iter().position(|known| *known == row).unwrap_or_else(|| {
@@ -227,13 +240,12 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
             for (e, (element, part)) in
                 data.nodes[to].elements.iter_mut().zip(&found.parts).enumerate()
             {
-                let from = node.unwrap_or(to);
                 // Not if the rule is that of another operation with this name.
                 let is_this = |(_, x): &&Evaluated| (x - part).abs() <= 0.01 * part.abs();
                 if let Some((text, _)) = terms.and_then(|terms| terms.get(e)).filter(is_this) {
                     element.terms.push((element.parts.len(), text.clone()));
                 }
-                element.parts.push((from, Number(*part)));
+                element.parts.push((node, Number(*part)));
             }
             row.value = Some(push(&mut data.values, found.sum));
         }
@@ -242,11 +254,17 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
     data.memory.before = clock.recording.live;
     data.machine = roofline.map(|r| MachineRow {
         gflops: r.peak.gflops.all,
-        bandwidth: r.memory.last().map_or(0.0, |m| m.read.all.max(m.copy.all)),
+        memory: r.memory.iter().map(|m| (m.name, m.read.all.max(m.copy.all))).collect(),
     });
-    explain_missing(&mut data, names, &clock);
+    explain_missing(&mut data, names, clock);
     data.lesson = lesson(&data, &collected, &seen);
     data
+}
+
+/// The least of the times of all runs, and their median. Other programs only make a run longer.
+fn least_and_median(mut times: Vec<f64>) -> [f64; 2] {
+    times.sort_by(f64::total_cmp);
+    [times[0], times[times.len() / 2]]
 }
 
 /// The explained elements of the gradient that an event delivered, if it is that of one input of a product.
@@ -375,13 +393,11 @@ fn operation_node(
         module,
         shapes: op.shapes.iter().map(|s| s.to_vec()).collect(),
         inputs: inputs.collect(),
+        constants: op.constants.iter().map(|&(name, x)| (name, Number(x))).collect(),
         line: op.location.map(|at| format!("{}:{}", at.file(), at.line())),
         saved: saved.collect(),
         flops: sum(|call| call.flops),
         traffic: sum(KernelCall::bytes),
-        seconds: op.location.map(|_| op.kernels.iter().map(|c| c.seconds).sum()),
-        backward_seconds: (op.rule_seconds > 0.0)
-            .then(|| op.rule_kernels.iter().map(|c| c.seconds).sum()),
         least_seconds: roofline.map(least),
         kernel: (!kernels.is_empty()).then(|| kernels.join("; ")),
         ..Node::default()

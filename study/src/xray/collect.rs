@@ -29,7 +29,7 @@ pub(super) struct Collected {
     /// The name and the operands (a `Vec<Tensor<T>>`) of products whose rule has not run.
     operands: BTreeMap<usize, (&'static str, Box<dyn Any + Send>)>,
     pub(super) naive: Option<Naive>,
-    /// The value of the variable from which the first backward pass began, if it is a scalar.
+    /// The value of the variable from which the first backward pass began, if it is a scalar: that of the shard.
     pub(super) loss: Option<f64>,
 }
 
@@ -65,10 +65,10 @@ impl Collected {
             return;
         }
         match seen {
-            Seen::Computed { operation, name, sources, inputs, results, .. } => {
+            Seen::Computed { operation, name, sources, inputs, constants, results, .. } => {
                 // f32 or f64.
-                self.computed::<f32>((*operation, name), sources, inputs, results);
-                self.computed::<f64>((*operation, name), sources, inputs, results);
+                self.computed::<f32>((*operation, name), sources, (inputs, constants), results);
+                self.computed::<f64>((*operation, name), sources, (inputs, constants), results);
             }
             Seen::Seeded { event, root, gradient } => {
                 self.delivered::<f32>(*event, *gradient, *gradient);
@@ -97,7 +97,7 @@ impl Collected {
         &mut self,
         (operation, name): (usize, &'static str),
         sources: &[Source],
-        inputs: &[&dyn Any],
+        (inputs, constants): (&[&dyn Any], &[(&'static str, f64)]),
         results: &[&dyn Any],
     ) {
         let Some(output) = results.first().and_then(|y| y.downcast_ref::<Tensor<T>>()) else {
@@ -113,7 +113,7 @@ impl Collected {
             let operands: Vec<Tensor<T>> = inputs.iter().map(|&x| x.clone()).collect();
             self.operands.insert(operation, (name, Box::new(operands)));
         }
-        let call = Operation { name, inputs: &inputs, output };
+        let call = Operation { name, inputs: &inputs, constants, output };
         let explain = |index: Vec<usize>| Element { text: call.explain(&index), index };
         let elements = elements::chosen(output, ELEMENTS).into_iter().map(explain).collect();
         self.results.insert(operation, Observed { values: Values::of(output), elements });

@@ -20,6 +20,9 @@ pub(super) struct Data {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lesson: Option<Lesson>,
     pub(super) left_out: Vec<String>,
+    /// How the runs of the recorded code differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) difference: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,8 +34,11 @@ pub(super) struct Made {
     pub(super) dtype: String,
     /// The number of shards of the batch, of which the first is shown.
     pub(super) shards: usize,
+    /// The number of runs with times.
+    pub(super) runs: usize,
+    /// That of all shards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) loss: Option<f64>,
+    pub(super) loss: Option<Number>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +59,9 @@ pub(super) struct Node {
     pub(super) shapes: Vec<Vec<usize>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<Input>,
+    /// Numbers in its formula.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) constants: Vec<(&'static str, Number)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,10 +72,14 @@ pub(super) struct Node {
     pub(super) flops: u64,
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) traffic: u64,
+    /// The least time in kernels of all runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) backward_seconds: Option<f64>,
+    /// The medians of the runs, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) medians: Option<[f64; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) least_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +100,7 @@ pub(super) struct Node {
     pub(super) trainable: Option<bool>,
     /// The norm of the update of a parameter, relative to that of the parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) update: Option<f64>,
+    pub(super) update: Option<Number>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -121,8 +134,9 @@ pub(super) struct Saved {
 pub(super) struct ElementRow {
     pub(super) index: String,
     pub(super) forward: String,
-    /// What each delivery brings to its gradient: the node that delivers it, and the number.
-    pub(super) parts: Vec<(usize, Number)>,
+    /// What each delivery brings to its gradient: the node that delivers it (none if the caller gave it), and the
+    /// number.
+    pub(super) parts: Vec<(Option<usize>, Number)>,
     /// How the parts are computed: the place of the part, and a sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) terms: Vec<(usize, String)>,
@@ -183,8 +197,8 @@ pub(super) struct Memory {
 pub(super) struct MachineRow {
     /// The peak rate of f32.
     pub(super) gflops: f64,
-    /// Of main memory, in GB/s.
-    pub(super) bandwidth: f64,
+    /// Levels of memory from the first cache to main memory, and their bandwidths in GB/s.
+    pub(super) memory: Vec<(&'static str, f64)>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,10 @@
 //! Central differences of a recorded closure, beside the gradients that its rules gave.
 
+use super::build::Shown;
 use super::data::{CheckRow, Data};
 use super::elements::{chosen_places, number};
 use super::{XRay, collect::ELEMENTS};
-use retrograd_autograd::observe::{Recorder, Seen, lane};
+use retrograd_autograd::observe::{Recorder, Recording, Seen, lane};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
@@ -205,7 +206,7 @@ impl XRay {
             (None, _) | (_, None) => {
                 Some("the recorded code runs no backward pass of a scalar, or several")
             }
-            (Some(recorded), Some((again, _))) if recorded.to_bits() != again.to_bits() => {
+            (Some(recorded), Some((again, ..))) if recorded.0.to_bits() != again.to_bits() => {
                 Some("the recorded code computed another loss when it was repeated")
             }
             _ if self.adjustable.is_empty() => Some("no parameter can be changed between two runs"),
@@ -215,7 +216,7 @@ impl XRay {
             data.left_out.push(format!("central differences, because {cause}"));
             return;
         }
-        let mut loss = || loss_of(&mut *f).map(|(loss, seed)| loss * seed);
+        let mut loss = || loss_of(&mut *f).map(|(_, loss, seed)| loss * seed);
         for (node, id) in data.nodes.iter_mut().zip(leaves) {
             let Some(Adjustable(difference)) = self.adjustable.get(id) else { continue };
             let places = chosen_places(node.shapes[0].iter().product(), ELEMENTS);
@@ -234,9 +235,23 @@ impl XRay {
     }
 }
 
-/// A sentence on each gradient that is not its central difference.
+/// A sentence on runs of the recorded code of which one differs from the last.
+pub(super) fn of_runs(runs: &[Recording], last: &Recording) -> Option<String> {
+    let (again, bits) = (Shown::of(last), |run: &Recording| run.loss.map(f64::to_bits));
+    let how = runs.iter().find_map(|run| match Shown::of(run).difference(&again) {
+        Some(event) => Some(format!("from event {} on", event + 1)),
+        None if bits(run) == bits(last) => None,
+        None => Some(format!("the loss was {:?}, then {:?}", run.loss?, last.loss?)),
+    })?;
+    Some(format!(
+        "the runs of the recorded code differ ({how}): times are of one run, values of another (hint: fix the \
+         seeds of random numbers, and update no parameter in the recorded code)"
+    ))
+}
+
+/// A sentence on runs that differ, and on each gradient that is not its central difference.
 pub(super) fn findings(data: &Data) -> Vec<String> {
-    let mut findings = Vec::new();
+    let mut findings = Vec::from_iter(data.difference.clone());
     for node in &data.nodes {
         for element in &node.elements {
             let (Some(check), Some(gradient)) = (&element.check, element.gradient()) else {
@@ -262,9 +277,9 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The loss of a run, and the gradient that its backward pass began with; `None` if it has not one loss, or
-/// one that is not finite.
-fn loss_of<R>(f: &mut impl FnMut() -> R) -> Option<(f64, f64)> {
+/// The loss of a run, the one of the shard that is shown, and the gradient that its backward pass began with; `None`
+/// if it has not one loss, or one that is not finite.
+fn loss_of<R>(f: &mut impl FnMut() -> R) -> Option<(f64, f64, f64)> {
     let losses = Arc::new(Mutex::new(Vec::new()));
     let sink = losses.clone();
     let recorder = Recorder::new().watching(move |seen| {
@@ -275,10 +290,10 @@ fn loss_of<R>(f: &mut impl FnMut() -> R) -> Option<(f64, f64)> {
             locked(&sink).push(loss);
         }
     });
-    drop(recorder.record(f));
+    let (_, recording) = recorder.record(f);
     let losses = locked(&losses);
     match losses[..] {
-        [Some((loss, seed))] if (loss * seed).is_finite() => Some((loss, seed)),
+        [Some((loss, seed))] if (loss * seed).is_finite() => Some((recording.loss?, loss, seed)),
         _ => None,
     }
 }
@@ -356,6 +371,15 @@ mod tests {
             (&v[0] * run).backward()
         });
         assert!(left_out(&step).contains("computed another loss when it was repeated"));
+        let found = "the runs of the recorded code differ (the loss was 6.0, then ";
+        assert!(step.findings()[0].starts_with(found), "{:?}", step.findings());
+        let mut run = 0;
+        let step = XRay::new("").record(|| {
+            run += 1;
+            if run == 3 { x.square().exp().backward() } else { x.square().backward() }
+        });
+        let found = "the runs of the recorded code differ (from event 2 on): ";
+        assert!(step.findings()[0].starts_with(found), "{:?}", step.findings());
         let step = XRay::new("")
             .leaf("x", &x)
             .checked(1)

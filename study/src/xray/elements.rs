@@ -3,6 +3,7 @@
 //! The terms are computed from the inputs in f64. They are shown only if their sum is the element that was
 //! recorded, so an operation of another meaning with a known name is not explained wrongly.
 
+use crate::grouped;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::{activation, unary};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -20,6 +21,8 @@ const MOST_PRODUCTS: usize = 1 << 18;
 pub(super) struct Operation<'a, T: Real> {
     pub(super) name: &'a str,
     pub(super) inputs: &'a [&'a Tensor<T>],
+    /// The numbers in its formula.
+    pub(super) constants: &'a [(&'static str, f64)],
     pub(super) output: &'a Tensor<T>,
 }
 
@@ -66,7 +69,10 @@ impl<T: Real> Operation<'_, T> {
             (name, None) if same_shape && is_pointwise(name) => {
                 // The value is not computed again: these operations have no other meaning.
                 let x = first.at(index).to_f64();
-                Some((format!("{name}({})", number(x)), self.output.at(index).to_f64()))
+                let constants = self.constants.iter();
+                let constants: String =
+                    constants.map(|(name, c)| format!(", {name} = {}", number(*c))).collect();
+                Some((format!("{name}({}{constants})", number(x)), self.output.at(index).to_f64()))
             }
             _ => None,
         }
@@ -302,7 +308,10 @@ pub(super) fn number(x: f64) -> String {
             }
         }
     };
-    text.replace('-', "−")
+    let (whole, rest) = text.split_at(text.find(['.', 'e']).unwrap_or(text.len()));
+    let digits = whole.trim_start_matches('-');
+    let whole = whole.replace(digits, &digits.parse().map_or(digits.into(), grouped));
+    format!("{whole}{rest}").replace('-', "−")
 }
 
 /// A number after an operator: a negative one in parentheses.
@@ -314,7 +323,11 @@ fn factor(x: f64) -> String {
 pub(super) fn listed(terms: &[f64], separator: &str) -> String {
     let shown: Vec<String> = terms.iter().take(TERMS).map(|x| factor(*x)).collect();
     let text = shown.join(separator);
-    if terms.len() > TERMS { format!("{text}{separator}… ({} terms)", terms.len()) } else { text }
+    if terms.len() > TERMS {
+        format!("{text}{separator}… ({} terms)", grouped(terms.len() as u64))
+    } else {
+        text
+    }
 }
 
 pub(super) fn dot(
@@ -330,7 +343,7 @@ pub(super) fn dot(
         sum += a * b;
     }
     let text = shown.join(" + ");
-    Some((if n > TERMS { format!("{text} + … ({n} terms)") } else { text }, sum))
+    Some((if n > TERMS { format!("{text} + … ({} terms)", grouped(n as u64)) } else { text }, sum))
 }
 
 /// An element of a tensor that is broadcast to a shape with this index.
@@ -404,7 +417,7 @@ mod tests {
         output: &Tensor<f64>,
         index: &[usize],
     ) -> String {
-        Operation { name, inputs, output }.explain(index)
+        Operation { name, inputs, constants: &[], output }.explain(index)
     }
 
     #[test]

@@ -17,14 +17,16 @@ use collect::Collected;
 use data::Data;
 use differences::Adjustable;
 use names::{Leaf, Names};
-use retrograd_autograd::observe::{Recorder, Recording};
+use retrograd_autograd::observe::{Recorder, Recording, page_request_was_read};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Instant;
 use values::Values;
 
 const STYLE: &str = include_str!("../../assets/xray/style.css");
@@ -201,15 +203,23 @@ impl XRay {
         self
     }
 
-    /// Runs `f` three times: to fill caches and the memory pool, with times and memory, and with values.
+    /// Runs `f` to fill caches and the memory pool, up to five times with times and memory, and with values. No other
+    /// run with times begins after two seconds. A time is the least of these runs, since other programs only make
+    /// it longer; the page also says how far the median is above it.
     ///
-    /// `f` should do the same each time. If it does not (it takes other random numbers, say), times and memory
-    /// are those of the run with values, and the page says from which event on the runs differed. With
-    /// [`XRay::checked`], `f` runs more often.
+    /// `f` should do the same each time. If it does not (it takes other random numbers, say), it is a
+    /// [finding](RecordedStep::findings): from which event on a run differed from that with values, whose times and
+    /// memory are shown if all did; or that their losses differ. With [`XRay::checked`], `f` runs more often.
     pub fn record<R>(self, mut f: impl FnMut() -> R) -> RecordedStep {
         drop(f());
-        let (result, clock) = self.recorder().record(&mut f);
-        drop(result);
+        let (began, mut clocks) = (Instant::now(), Vec::new());
+        while clocks.is_empty()
+            || clocks.len() < RUNS && began.elapsed().as_secs_f64() < MOST_SECONDS
+        {
+            let (result, clock) = self.recorder().record(&mut f);
+            drop(result);
+            clocks.push(clock);
+        }
         let collected = Arc::new(Mutex::new(Collected::default()));
         let sink = collected.clone();
         let recorder = self.recorder().watching(move |seen| {
@@ -219,11 +229,12 @@ impl XRay {
         drop(result);
         let collected =
             std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
-        let (mut data, leaves) = self.data(&clock, &values, collected);
+        let (mut data, leaves) = self.data(&clocks, &values, collected);
         if self.checks > 0 {
             self.check(&mut data, &leaves, &mut f);
         }
-        RecordedStep { data: fitted(data), recording: clock }
+        let shortest = clocks.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        RecordedStep { data: fitted(data), recording: shortest.expect("at least one run") }
     }
 
     /// A recorder that knows the leaves that have names.
@@ -246,7 +257,7 @@ impl XRay {
                 std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
             let mut xray = self.clone();
             xray.names.add_recorded(&recording);
-            let (data, _) = xray.data(&recording, &recording, collected);
+            let (data, _) = xray.data(slice::from_ref(&recording), &recording, collected);
             let step = RecordedStep { data: fitted(data), recording };
             match step.write(&path) {
                 Ok(()) => eprintln!("{VARIABLE}: the first backward pass is in {}", path.display()),
@@ -256,35 +267,50 @@ impl XRay {
     }
 
     /// The data of the page, and its leaves, which are its first nodes.
-    fn data(&self, clock: &Recording, values: &Recording, collected: Collected) -> (Data, Vec<Id>) {
+    fn data(
+        &self,
+        clocks: &[Recording],
+        values: &Recording,
+        collected: Collected,
+    ) -> (Data, Vec<Id>) {
         let mut warnings = Vec::new();
-        let (mut shown, seen) = (Shown::of(clock), Shown::of(values));
-        if let Some(event) = shown.difference(&seen) {
+        let seen = Shown::of(values);
+        let mut runs: Vec<Shown<'_>> = clocks.iter().map(Shown::of).collect();
+        let difference = runs.iter().find_map(|run| run.difference(&seen));
+        runs.retain(|run| run.difference(&seen).is_none());
+        runs.sort_by(|a, b| a.recording.seconds.total_cmp(&b.recording.seconds));
+        if let (Some(event), true) = (difference, runs.is_empty()) {
             warnings.push(format!(
                 "undisturbed times, because the recorded code did something else in each run, from event {} on",
                 event + 1
             ));
-            shown = Shown::of(values);
+            runs.push(Shown::of(values));
         }
-        let leaves = shown.leaves.clone();
-        let data = build(Sources {
+        let leaves = runs[0].leaves.clone();
+        let mut data = build(Sources {
             title: &self.title,
             names: &self.names,
-            clock: shown,
+            runs,
             values: seen,
             collected,
             roofline: self.roofline.as_ref(),
             updates: &self.updates,
             warnings,
         });
+        data.difference = differences::of_runs(clocks, values);
         (data, leaves)
     }
 }
 
+/// Runs of the recorded code with times, and the seconds after which no other run begins.
+const RUNS: usize = 5;
+const MOST_SECONDS: f64 = 2.0;
+
 const VARIABLE: &str = "RETROGRAD_XRAY";
 
 /// Records the first backward pass of the process as a page, if the environment variable `RETROGRAD_XRAY` is the
-/// name of a file. Models of the nn crate call it when they are made.
+/// name of a file (a path with a `/` or a `.`), or 1 for `xray.html`; 0 requests nothing. Parameters of the nn crate
+/// call it when they are made. What is recorded, and where the page is, is said on standard error.
 ///
 /// ```
 /// retrograd_study::record_if_requested();
@@ -292,12 +318,26 @@ const VARIABLE: &str = "RETROGRAD_XRAY";
 pub fn record_if_requested() {
     static READ: Once = Once::new();
     READ.call_once(|| {
-        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+        page_request_was_read();
+        let value = std::env::var_os(VARIABLE).unwrap_or_default();
+        let path: PathBuf = match &*value.to_string_lossy() {
+            "" | "0" => return,
+            "1" => "xray.html".into(),
+            path if path.contains(['/', '.', '\\']) => value.into(),
+            other => {
+                let expected =
+                    "neither 0, nor 1 for xray.html, nor a file (a path with a / or a .)";
+                return eprintln!("{VARIABLE}: {other:?} is {expected}; nothing is recorded");
+            }
+        };
         let program = std::env::args().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
         let xray = XRay::new(&format!("The first backward pass of {program}"));
-        if !xray.write_first_backward(path.into()) {
-            eprintln!("{VARIABLE}: the process has another observer; nothing is recorded");
+        // That nothing follows, nobody could say at the end of the process.
+        let name = path.display().to_string();
+        match xray.write_first_backward(path) {
+            true => eprintln!("{VARIABLE}: the first backward pass is going to be in {name}"),
+            false => eprintln!("{VARIABLE}: the process has another observer; nothing is recorded"),
         }
     });
 }
@@ -347,7 +387,7 @@ impl RecordedStep {
         serde_json::to_string(&self.data).expect("no map, and numbers are finite or null")
     }
 
-    /// The record with times, of the second run.
+    /// The shortest record with times.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
@@ -379,4 +419,35 @@ fn fitted(mut data: Data) -> Data {
         data.left_out.push(what.into());
     }
     data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_tensor::Tensor;
+
+    #[test]
+    fn times_are_the_least_of_several_runs() {
+        let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+        let mut runs = 0;
+        let step = XRay::new("").leaf("x", &x).record(|| {
+            runs += 1;
+            x.exp().sum(..).backward()
+        });
+        // To fill caches, with times, and with values.
+        assert!(runs == 2 + step.data.made.runs && runs > 3, "{runs} runs");
+        // One of three runs was interrupted, and one did something else.
+        let xray = XRay::new("").leaf("x", &x);
+        let run = |seconds: f64| {
+            let mut clock = xray.recorder().record(|| x.exp().sum(..).backward()).1;
+            let kernels = clock.operations.iter_mut().flat_map(|op| &mut op.kernels);
+            kernels.for_each(|call| call.seconds = seconds);
+            clock
+        };
+        let other = xray.recorder().record(|| x.ln().sum(..).backward()).1;
+        let clocks = [run(3.0), run(100.0), run(1.0), other];
+        let (data, _) = xray.data(&clocks, &clocks[0], Collected::default());
+        let exp = (data.nodes[1].seconds, data.nodes[1].medians.map(|medians| medians[0]));
+        assert_eq!((exp, data.made.runs), ((Some(1.0), Some(3.0)), 3));
+    }
 }

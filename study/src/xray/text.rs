@@ -70,7 +70,7 @@ impl RecordedStep {
     }
 
     /// Time in kernels, arithmetic operations and bytes by operation, forward and backward, the most expensive
-    /// first. With [`XRay::limits`](crate::XRay::limits), a column is the least time that this machine
+    /// first: the least times of the runs, and how far their medians are above them (the spread). With [`XRay::limits`](crate::XRay::limits), a column is the least time that this machine
     /// could take, relative to the time of the forward pass.
     pub fn costs(&self) -> String {
         #[derive(Default)]
@@ -78,6 +78,7 @@ impl RecordedStep {
             calls: usize,
             forward: f64,
             backward: f64,
+            median: f64,
             flops: u64,
             bytes: u64,
             least: f64,
@@ -88,6 +89,7 @@ impl RecordedStep {
             cost.calls += 1;
             cost.forward += node.seconds.unwrap_or(0.0);
             cost.backward += node.backward_seconds.unwrap_or(0.0);
+            cost.median += node.medians.map_or(0.0, |[forward, backward]| forward + backward);
             cost.flops += node.flops;
             cost.bytes += node.traffic;
             cost.least += node.least_seconds.unwrap_or(0.0);
@@ -97,18 +99,30 @@ impl RecordedStep {
         let mut rows: Vec<(&str, Cost)> = costs.into_iter().collect();
         rows.sort_by(|a, b| time(&b.1).total_cmp(&time(&a.1)));
         let mut out = format!(
-            "{:<22}{:>6}{:>13}{:>13}{:>8}{:>12}{:>12}{:>10}\n",
-            "operation", "calls", "forward us", "backward us", "share", "MFLOP", "MB", "of limit"
+            "{:<22}{:>6}{:>13}{:>13}{:>8}{:>8}{:>12}{:>12}{:>10}\n",
+            "operation",
+            "calls",
+            "forward us",
+            "backward us",
+            "spread",
+            "share",
+            "MFLOP",
+            "MB",
+            "of limit"
         );
         for (name, cost) in rows {
             let limit = match self.data.machine.is_some() && cost.forward > 0.0 {
                 true => format!("{:.0}%", 100.0 * cost.least / cost.forward),
                 false => "-".into(),
             };
+            let spread = match self.data.made.runs > 1 && time(&cost) > 0.0 {
+                true => format!("{:.0}%", 100.0 * (cost.median / time(&cost) - 1.0)),
+                false => "-".into(),
+            };
             let share = if total > 0.0 { 100.0 * time(&cost) / total } else { 0.0 };
             let _ = writeln!(
                 out,
-                "{name:<22}{:>6}{:>13.1}{:>13.1}{:>7.1}%{:>12.2}{:>12.2}{limit:>10}",
+                "{name:<22}{:>6}{:>13.1}{:>13.1}{spread:>8}{:>7.1}%{:>12.2}{:>12.2}{limit:>10}",
                 cost.calls,
                 cost.forward * 1e6,
                 cost.backward * 1e6,
@@ -122,8 +136,8 @@ impl RecordedStep {
 
     /// What is wrong with the step, a finding in a line: where the first value that is not finite began, parameters
     /// without a gradient and where their way to the result is cut, updates of more than a tenth of the norm of a
-    /// parameter, and, with [`XRay::checked`](crate::XRay::checked), gradients that are not the central difference
-    /// of the loss. Empty if nothing was found.
+    /// parameter, runs of the recorded code that differ, and, with [`XRay::checked`](crate::XRay::checked), gradients
+    /// that are not the central difference of the loss. Empty if nothing was found.
     ///
     /// ```
     /// use retrograd_autograd::Var;
@@ -169,7 +183,7 @@ impl RecordedStep {
             }
         }
         for node in &data.nodes {
-            if let Some(ratio) = node.update.filter(|ratio| *ratio > 0.1 || ratio.is_nan()) {
+            if let Some(ratio) = node.update.map(|x| x.0).filter(|x| *x > 0.1 || x.is_nan()) {
                 findings.push(format!(
                     "{} was changed by {ratio:.3} of its norm in one update (about 0.001 is usual)",
                     node.name
@@ -367,6 +381,7 @@ mod tests {
         let costs = long().costs();
         let lines: Vec<&str> = costs.lines().collect();
         assert_eq!(lines.len(), 3, "{costs}");
+        assert!(lines[0].contains(" spread ") && lines[1].matches('%').count() == 2, "{costs}");
         assert!(
             lines.iter().any(|line| line.starts_with("tanh") && line.contains(" 100 ")),
             "{costs}"

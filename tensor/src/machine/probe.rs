@@ -6,6 +6,7 @@ use crate::kernels::Real;
 use crate::par;
 use crate::simd::{Kernel, Lanes, Level};
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 struct Effort {
     /// Measurements of a rate; the best is used.
     attempts: usize,
-    /// The target time of an attempt, unless one pass takes longer.
+    /// The target time of an attempt.
     attempt: Duration,
     /// The threads that measure the rate of all: those of the pool, or threads of their own.
     threads: usize,
@@ -125,7 +126,8 @@ fn median(mut x: Vec<f64>) -> f64 {
 }
 
 /// The rates of `f`, which repeats its work a number of times; `amount` is the amount of work of
-/// one repetition. `ready` is called before every attempt.
+/// one repetition, which is small: the time is bounded in a build without optimisation, too. `ready` is called
+/// before every attempt.
 fn rates(effort: Effort, amount: f64, mut f: impl FnMut(usize), ready: impl Fn()) -> Vec<f64> {
     let Effort { attempts, attempt, .. } = effort;
     ready();
@@ -271,6 +273,26 @@ fn memory(effort: Effort, level: Level) -> Vec<Memory> {
 /// `f32` elements in a cache line.
 const LINE: usize = 16;
 
+/// `f32` elements of a repetition, at most: 256 KiB.
+const CHUNK: usize = 1 << 16;
+
+/// A block of ones. Copies of what there is are fast in a build without optimisation, too.
+fn ones(len: usize) -> Vec<f32> {
+    let mut x = Vec::with_capacity(len);
+    x.resize(len.min(1024), 1.0);
+    while x.len() < len {
+        x.extend_from_within(..x.len().min(len - x.len()));
+    }
+    x
+}
+
+/// The chunk after this one, in a block of so many elements that is walked through over and over: so an element is
+/// read again after all others, and a repetition takes as long in a large block as in a small one.
+fn following(chunk: &Range<usize>, len: usize) -> Range<usize> {
+    let (size, at) = (len.min(CHUNK), chunk.end);
+    if at + size > len { 0..size } else { at..at + size }
+}
+
 /// The index of the first aligned cache line: loads that cross cache lines take twice as long.
 fn first_line(x: &[f32]) -> usize {
     x.as_ptr().align_offset(4 * LINE).min(LINE)
@@ -287,28 +309,30 @@ fn bandwidth(
     let floats = |threads: usize| working_set(threads) / 4 / 128 * 128;
     let gb = |floats: usize| floats as f64 * 4.0 / 1e9;
     let read = on_one_and_all(effort, |threads| {
-        let x = vec![1.0f32; floats(threads) + LINE];
-        let first = first_line(&x);
+        let x = ones(floats(threads) + LINE);
+        let (first, mut chunk) = (first_line(&x), 0..0);
         let work = move |times| {
             for _ in 0..times {
-                let x = black_box(&x[first..][..floats(threads)]);
+                chunk = following(&chunk, floats(threads));
+                let x = black_box(&x[first..][chunk.clone()]);
                 black_box(f32::dispatch(level, Sum(x)));
             }
         };
-        (gb(floats(threads)), work)
+        (gb(floats(threads).min(CHUNK)), work)
     });
     let copy = on_one_and_all(effort, |threads| {
-        let mut x = vec![1.0f32; floats(threads) + LINE];
-        let first = first_line(&x);
+        let mut x = ones(floats(threads) + LINE);
+        let half = floats(threads) / 2;
+        let (first, mut chunk) = (first_line(&x), 0..0);
         let work = move |times| {
             for _ in 0..times {
-                let x = &mut x[first..][..floats(threads)];
-                let (from, to) = x.split_at_mut(floats(threads) / 2);
-                to.copy_from_slice(from);
+                chunk = following(&chunk, half);
+                let (from, to) = x[first..].split_at_mut(half);
+                to[chunk.clone()].copy_from_slice(&from[chunk.clone()]);
                 black_box(to);
             }
         };
-        (gb(floats(threads)), work)
+        (2.0 * gb(half.min(CHUNK)), work)
     });
     Memory { name, bytes, per_core, read, copy }
 }
@@ -383,4 +407,23 @@ fn region() -> Region {
         go()
     });
     Region { busy, rested: median(rested.collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_is_small_and_all_are_the_whole_block() {
+        for len in [128, CHUNK, 3 * CHUNK + 128, 1 << 28] {
+            let (mut chunk, mut walked) = (0..0, 0);
+            while walked + len.min(CHUNK) <= len {
+                chunk = following(&chunk, len);
+                assert!(chunk.start == walked && chunk.len() == len.min(CHUNK));
+                walked = chunk.end;
+            }
+            assert_eq!(following(&chunk, len).start, 0);
+        }
+        assert!([0, 1, 1024, 5000].iter().all(|&n| ones(n) == vec![1.0; n]));
+    }
 }

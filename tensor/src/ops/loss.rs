@@ -532,7 +532,11 @@ fn losses<T: Real>(
     });
     let loss = match each {
         Some(shape) => Tensor::from_vec(of_rows, shape),
-        None => Tensor::scalar(T::from_f64(losses.iter().sum::<f64>() / classes.divisor)),
+        // Not `sum`, which is -0 of nothing.
+        None => {
+            let sum = losses.iter().fold(0.0, |sum, loss| sum + loss);
+            Tensor::scalar(T::from_f64(sum / classes.divisor))
+        }
     };
     (loss, LogSums { max, log_sum, weights })
 }

@@ -7,6 +7,7 @@ use crate::kernels::rows::{
     ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, sum_rows,
     write_rows,
 };
+use crate::ops::reduce::{exponent, power_of_two};
 use crate::shape::Shape;
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
@@ -226,6 +227,12 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
     // Rounding could make the variance negative.
     let var = s.sum(squares) / n - mean_error * mean_error;
     let var = if var < T::ZERO { T::ZERO } else { var };
+    if !is_exact(var + eps) {
+        let (exact_mean, scale) = exact_moments(x, eps, true);
+        let mean = T::from_f64(exact_mean);
+        let shift = T::from_f64((mean.to_f64() - exact_mean) * scale);
+        return Moments { mean, scale: T::from_f64(scale), shift };
+    }
     let scale = inverse_root(var + eps);
     Moments { mean, scale, shift: -mean_error * scale }
 }
@@ -239,7 +246,34 @@ fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
         #[inline(always)]
         |[v]| s.mul(v, v),
     );
-    inverse_root(squares / T::from_f64(x.len() as f64) + eps)
+    let mean_square = squares / T::from_f64(x.len() as f64) + eps;
+    match is_exact(mean_square) {
+        true => inverse_root(mean_square),
+        false => T::from_f64(exact_moments(x, eps, false).1),
+    }
+}
+
+/// Whether a mean of squares has not overflowed, and none of them was rounded to a subnormal number that
+/// matters.
+#[inline]
+fn is_exact<T: Real>(mean_square: T) -> bool {
+    mean_square >= T::MIN_POSITIVE * T::from_f64(64.0) && mean_square <= T::MAX
+}
+
+/// The mean of a row, which is 0 if it is not centred, and `1 / √(var + eps)`, in f64 and relative to a power
+/// of two, so that squares neither overflow nor vanish.
+#[cold]
+#[inline(never)]
+fn exact_moments<T: Real>(x: &[T], eps: T, is_centred: bool) -> (f64, f64) {
+    let top = x.iter().fold(0.0, |top, x| x.to_f64().abs().max(top));
+    let is_usual = top == 0.0 || top == f64::INFINITY;
+    let scale = if is_usual { 1.0 } else { power_of_two((-exponent(top)).clamp(-1022, 1022)) };
+    let mean = |f: &dyn Fn(f64) -> f64| {
+        x.iter().map(|x| f(x.to_f64() * scale)).sum::<f64>() / x.len() as f64
+    };
+    let centre = if is_centred { mean(&|x| x) } else { 0.0 };
+    let square = mean(&|x| (x - centre) * (x - centre)) + eps.to_f64() * scale * scale;
+    (centre / scale, scale / square.sqrt())
 }
 
 /// `1 / √x`, computed in f64 since it is once per row.

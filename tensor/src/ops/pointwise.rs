@@ -58,6 +58,10 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
     /// [`Saves::Nothing`]).
     fn vjp<A: Algebra<T>>(self, saved: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A>;
+    /// The numbers besides `x` in the formula, by name; a record of a step lists them.
+    fn constants(self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
     fn value_and_derivative<A: Algebra<T>>(self, x: Expr<T, A>) -> (Expr<T, A>, Expr<T, A>) {
@@ -110,6 +114,9 @@ macro_rules! pointwise {
                     )+)?
                     $vjp
                 }
+                $(fn constants(self) -> Vec<(&'static str, f64)> {
+                    vec![$((stringify!($field), self.$field.to_f64())),+]
+                })?
             }
         )+
 

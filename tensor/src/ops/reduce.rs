@@ -3,6 +3,7 @@
 
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::kernels::elementwise::zip_with;
 use crate::kernels::reduce::{self, Reduction, reduce, reduce_with};
 use crate::kernels::{Case, Number, Real, integers};
 use crate::shape::{Axes, AxisSet, IntoShape, Shape};
@@ -233,7 +234,8 @@ impl<T: Real> Tensor<T> {
 
     /// The variance over axes, `Σ(x - mean)² / (n - correction)`, from deviations and so accurate
     /// for a large mean. `correction` 1 is the unbiased estimate (PyTorch's default), 0 that
-    /// of the whole population. Non-finite if `n <= correction`.
+    /// of the whole population. Non-finite if `n <= correction`. It overflows to infinity and vanishes where
+    /// the result itself does, as of 1e20 and 1e-30 in `f32`; [`Tensor::std`] does not.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
@@ -243,22 +245,33 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
-        self.variance("var", axes.resolve("var", self.shape()).or_panic(), correction)
+        let (var, scales) = self.variance("var", axes, correction);
+        var.unscaled(&scales).unscaled(&scales)
     }
 
-    /// The standard deviation over axes: the root of [`Tensor::var`].
+    /// The standard deviation over axes: the root of [`Tensor::var`], of elements of any size.
     ///
     /// ```
     /// # use retrograd_tensor::Tensor;
     /// let x = Tensor::from([1.0f32, 3.0]);
     /// assert_eq!(x.std(.., 0).item(), 1.0);
+    /// assert_eq!(Tensor::from([1e30f32, -1e30]).std(.., 0).item(), 1e30); // the squares overflow
     /// ```
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor<T> {
-        self.variance("std", axes.resolve("std", self.shape()).or_panic(), correction).sqrt()
+        let (var, scales) = self.variance("std", axes, correction);
+        var.sqrt().unscaled(&scales)
     }
 
-    fn variance(&self, op: &'static str, axes: AxisSet, correction: usize) -> Tensor<T> {
+    /// The variance of the elements times these [scales](Tensor::scales_of_powers).
+    #[track_caller]
+    fn variance(
+        &self,
+        op: &'static str,
+        axes: impl Axes,
+        correction: usize,
+    ) -> (Tensor<T>, Option<Tensor<T>>) {
+        let axes = axes.resolve(op, self.shape()).or_panic();
         let kept = self.shape().reduced(axes, true);
         let count = |n: usize| T::from_f64(n as f64);
         let all = self.count(axes);
@@ -267,8 +280,62 @@ impl<T: Real> Tensor<T> {
             x.sub(&mean.reshape(kept))
         };
         // Twice, since the mean of large numbers has a rounding error: the mean of the deviations.
-        let deviations = center(&center(self));
-        reduce(op, Sum, &deviations.square(), axes) / count(all.saturating_sub(correction))
+        let squares = |x: &Tensor<T>| reduce(op, Sum, &center(&center(x)).square(), axes);
+        let (sums, scales) = self.sums_of_powers(op, axes, 32, squares);
+        (sums / count(all.saturating_sub(correction)), scales)
+    }
+
+    /// Sums over axes of powers of the elements; where such a sum overflows or vanishes, of the elements times
+    /// the [scales](Tensor::scales_of_powers), which are returned.
+    #[track_caller]
+    pub(crate) fn sums_of_powers(
+        &self,
+        op: &'static str,
+        axes: AxisSet,
+        toward: i32,
+        sums: impl Fn(&Tensor<T>) -> Tensor<T>,
+    ) -> (Tensor<T>, Option<Tensor<T>>) {
+        let plain = sums(self);
+        match self.scales_of_powers(op, &plain, axes, toward) {
+            None => (plain, None),
+            Some(scales) => (sums(&self.mul(&scales)), Some(scales)),
+        }
+    }
+
+    /// A result of elements times scales, divided by these.
+    pub(crate) fn unscaled(self, scales: &Option<Tensor<T>>) -> Tensor<T> {
+        scales.as_ref().map_or(self.clone(), |scales| self.div(&scales.reshape(self.shape())))
+    }
+
+    /// Powers of two by which elements are multiplied before powers of them are added over `axes`; `None` if
+    /// all are 1. A scale is 1 where the sum without it, of `sums`, has neither overflowed nor vanished. Else
+    /// the exponent of the largest element becomes at most `±toward`. A product with a power of two is exact,
+    /// so sums that were exact keep their bits.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn scales_of_powers(
+        &self,
+        op: &'static str,
+        sums: &Tensor<T>,
+        axes: AxisSet,
+        toward: i32,
+    ) -> Option<Tensor<T>> {
+        // Below, terms may have been rounded to subnormal numbers.
+        let least = T::MIN_POSITIVE / T::EPSILON;
+        let is_exact = move |sum: T| (sum >= least) & (sum <= T::MAX);
+        let sums = sums.contiguous();
+        if sums.as_slice().iter().fold(true, |all, &sum| all & is_exact(sum)) {
+            return None;
+        }
+        let kept = self.shape().reduced(axes, true);
+        let tops = reduce(op, Max, &self.abs(), axes).reshape(kept);
+        let scales = zip_with(op, &tops, &sums.reshape(kept), move |top, sum| {
+            let is_kept = is_exact(sum) || top == T::ZERO || !top.to_f64().is_finite();
+            let e = if is_kept { 0 } else { exponent(top) };
+            let most = -exponent(T::MIN_POSITIVE);
+            power_of_two((e.clamp(-toward, toward) - e).clamp(-most, most))
+        });
+        scales.as_slice().iter().any(|&scale| scale != T::ONE).then_some(scales)
     }
 
     /// `ln Σ eˣ` over axes, without overflow. Of no elements it is -inf.
@@ -295,8 +362,16 @@ impl<T: Real> Tensor<T> {
     /// ```
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor<T> {
-        let axes = axes.resolve("norm", self.shape()).or_panic();
-        reduce("norm", Sum, &self.square(), axes).sqrt()
+        self.norm_and_scales(axes.resolve("norm", self.shape()).or_panic()).0
+    }
+
+    /// The norm, and the [scales](Tensor::scales_of_powers) that it needed.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn norm_and_scales(&self, axes: AxisSet) -> (Tensor<T>, Option<Tensor<T>>) {
+        let squares = |x: &Tensor<T>| reduce("norm", Sum, &x.square(), axes);
+        let (sums, scales) = self.sums_of_powers("norm", axes, 0, squares);
+        (sums.sqrt().unscaled(&scales), scales)
     }
 
     keepdim! {
@@ -329,6 +404,16 @@ impl<T: Real> Tensor<T> {
         let axes = (0..self.rank()).filter(|&i| gone(i)).fold(AxisSet::EMPTY, AxisSet::insert);
         reduce("sum_to", Sum, self, axes).reshape(shape)
     }
+}
+
+/// `⌊log₂ x⌋` of a positive normal number.
+pub(crate) fn exponent<T: Real>(x: T) -> i32 {
+    (x.to_f64().to_bits() >> 52) as i32 - 1023
+}
+
+/// `2ⁿ`, where that is a normal number of `f64`.
+pub(crate) fn power_of_two<T: Real>(n: i32) -> T {
+    T::from_f64(f64::from_bits(((n + 1023) as u64) << 52))
 }
 
 /// The number of leading axes that broadcasting `small` to `large` adds.

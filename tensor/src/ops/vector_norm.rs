@@ -50,7 +50,11 @@ impl<T: Real> Tensor<T> {
             2.0 => self.norm(axes),
             f64::INFINITY => self.abs().max(axes),
             f64::NEG_INFINITY => self.abs().min(axes),
-            _ => self.abs().powf(T::from_f64(p)).sum(axes).powf(T::from_f64(1.0 / p)),
+            _ => {
+                let powers = |x: &Tensor<T>| x.abs().powf(T::from_f64(p)).sum(axes);
+                let (sums, scales) = self.sums_of_powers("vector_norm", axes, 0, powers);
+                sums.powf(T::from_f64(1.0 / p)).unscaled(&scales)
+            }
         }
     }
 

@@ -47,8 +47,12 @@ pub(super) fn read_once() {
 
 fn start() -> Result<(), String> {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
-    let output = match Request::parse(&value.to_string_lossy())? {
+    let request = Request::parse(&value.to_string_lossy())?;
+    let another = || Err("the process has another observer".to_string());
+    let output = match request {
         Request::Nothing => return Ok(()),
+        // Before a file is made, and anything is measured.
+        _ if observe::has_default_observer() => return another(),
         Request::StandardError => Output::StandardError,
         Request::File(path) => Output::File(create(&path)?),
     };
@@ -58,7 +62,7 @@ fn start() -> Result<(), String> {
     let printer = Printer { output, roofline, failed: AtomicBool::new(false) };
     match observe::set_default_observer(Arc::new(printer)) {
         true => Ok(()),
-        false => Err("the process has another observer".into()),
+        false => another(),
     }
 }
 

@@ -3,7 +3,7 @@
 use retrograd_tensor::kernels::gemm::gemm;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
 use retrograd_tensor::matrix::MatRef;
-use retrograd_tensor::observe::{KernelCall, Size};
+use retrograd_tensor::observe::{KernelCall, Observer, Size, set_default_observer};
 use retrograd_tensor::ops::activation::{Gelu, Relu};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::random::{Key, Rng};
@@ -14,6 +14,8 @@ use retrograd_tensor::{
     DType, MatmulPrecision, Shape, Tensor, par, with_matmul_precision, with_threads,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Arc;
 
 fn randn<const R: usize>(shape: [usize; R]) -> Tensor<f32> {
     Tensor::randn(shape, &mut Rng::new(1))
@@ -316,6 +318,21 @@ fn calls_of_all_threads_are_collected() {
         .collect();
     assert_eq!(of_exp.len(), 4);
     assert!(of_exp.iter().all(|(call, lane)| call.threads == 1 && lane.starts_with("worker ")));
+}
+
+/// In a process of its own, which has one such observer.
+#[test]
+fn nothing_is_measured_for_a_trace_that_another_observer_prevents() {
+    struct Other;
+    impl Observer for Other {}
+    if std::env::var_os("RETROGRAD_TRACE").is_some() {
+        set_default_observer(Arc::new(Other));
+        return drop(randn([4]).exp());
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["nothing_is_measured", "--nocapture"]).env("RETROGRAD_TRACE", "1");
+    let text = String::from_utf8(again.output().unwrap().stderr).unwrap();
+    assert_eq!(text, "RETROGRAD_TRACE: the process has another observer; nothing is traced\n");
 }
 
 /// Results of many kernels, as bits.

@@ -1,7 +1,7 @@
 //! A description of a spec as text, with a map of its mask.
 
-use super::mask::{Mask, Sizes};
-use super::spec::{Path, Sink, Spec};
+use super::mask::{Align, Mask, Sizes};
+use super::spec::{Normalizer, Path, Sink, Spec};
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{OrPanic, ShapeError};
 use retrograd_tensor::kernels::attention::{At, Class, TILE, TileMask};
@@ -56,10 +56,23 @@ impl<T: Real> Spec<T> {
             Some(starts) => line(format!("positions   query 0 at keys {starts:?}, by sequence")),
             None => {
                 let align = self.align.unwrap_or_default();
-                line(format!("positions   query 0 at key {offset} ({align:?})"));
+                let why = match align {
+                    Align::TopLeft => " (the first query at the first key)",
+                    Align::BottomRight => " (the last query at the last key)",
+                    Align::Offset(_) => "",
+                };
+                line(format!("positions   query 0 at key {offset}{why}"));
             }
         }
-        line(format!("weights     {:?}", self.normalizer));
+        line(match self.normalizer {
+            Normalizer::Softmax => "weights     softmax".into(),
+            Normalizer::Sigmoid { bias: None } => "weights     sigmoid, bias -ln(keys)".into(),
+            Normalizer::Sigmoid { bias: Some(bias) } => format!("weights     sigmoid, bias {bias}"),
+            Normalizer::Sparsemax => "weights     sparsemax".into(),
+            Normalizer::Entmax15 => "weights     entmax 1.5".into(),
+            Normalizer::TopK(k) => format!("weights     softmax of the {k} largest scores"),
+            Normalizer::Linear => "weights     linear, without an exponential".into(),
+        });
         match &self.sink {
             Sink::None => {}
             Sink::Zero => line("sink        a logit of 0".into()),

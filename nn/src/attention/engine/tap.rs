@@ -6,6 +6,7 @@
 use super::call::{Call, Change};
 use super::spec::Spec;
 use retrograd_autograd::Var;
+use retrograd_autograd::observe::shard_depth;
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -44,6 +45,8 @@ pub(crate) struct Observed<T: Real> {
 
 struct Tap<T: Real> {
     experiment: Experiment,
+    /// Calls in shards of the observed computation are left out: which of them run on this thread is by chance.
+    depth: usize,
     observed: Observed<T>,
 }
 
@@ -59,7 +62,7 @@ pub(crate) fn observe<T: Real, R>(
     f: impl FnOnce() -> R,
 ) -> (R, Observed<T>) {
     let empty = Observed { calls: Vec::new(), rotations: Vec::new(), weights: Vec::new() };
-    let tap = Tap::<T> { experiment, observed: empty };
+    let tap = Tap::<T> { experiment, depth: shard_depth(), observed: empty };
     let scope = Scope::enter(Some(Box::new(tap)));
     let result = f();
     let tap = TAP.take().and_then(|tap| tap.downcast::<Tap<T>>().ok());
@@ -99,7 +102,11 @@ fn with<T: Real, R>(f: impl FnOnce(&mut Tap<T>) -> R) -> Option<R> {
     if !IS_ON.get() {
         return None;
     }
-    TAP.with_borrow_mut(|tap| tap.as_mut()?.downcast_mut().map(f))
+    TAP.with_borrow_mut(|tap| {
+        let tap =
+            tap.as_mut()?.downcast_mut().filter(|tap: &&mut Tap<T>| tap.depth == shard_depth());
+        tap.map(f)
+    })
 }
 
 /// Registers a call, and sets what is changed in it.

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::spec::Sink;
-use retrograd_autograd::observe::saved;
+use retrograd_autograd::observe::{constants, saved};
 use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
 use retrograd_tensor::kernels::attention::{
     At, AttentionOptions, Vjp, backward, backward_packed, forward,
@@ -12,6 +12,7 @@ use retrograd_tensor::{Real, Tensor};
 /// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
 pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
+    constants(|| vec![("scale", call.scale().to_f64())]);
     let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
     Var::from_fused([out.clone(), lse.clone()], inputs, |[q, k, v, sink]| Attention {
         call: call.saved(),
@@ -26,6 +27,7 @@ pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
 /// [`unpack`]. The backward kernel computes the gradient of this variable directly.
 pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
+    constants(|| vec![("scale", call.scale().to_f64())]);
     let inputs = [Some(qkv), sink.as_ref()];
     Var::from_fused([out.clone(), lse.clone()], inputs, |[qkv, sink]| PackedAttention {
         call: call.saved(),

@@ -9,6 +9,7 @@ use crate::norm::RmsNorm;
 use crate::param::Param;
 use crate::pass::Pass;
 use retrograd_autograd::Var;
+use retrograd_autograd::ops::norm::over_root;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
 
@@ -63,7 +64,8 @@ impl<T: Real> QkL2Attention<T> {
 /// `x / ‖x‖` over the last axis. The constant under the root keeps value and derivative at 0
 /// finite, and is far below the squares of usual norms.
 fn unit<T: Real>(x: &Var<T>) -> Var<T> {
-    x.mul(&(x.square().sum_keepdim(-1) + T::from_f64(1e-12)).rsqrt())
+    let (x, root, _) = over_root(x, 1e-12, |x| x.square().sum_keepdim(-1));
+    x.mul(&root)
 }
 
 impl<T: Real> Module<T> for QkL2Attention<T> {

@@ -25,7 +25,8 @@ pub struct Sampler {
     /// Makes tokens that occurred less likely: a positive logit is divided by this number, a negative one
     /// multiplied by it; 1 changes nothing. Keskar et al. 2019 (arXiv 1909.05858).
     pub repetition_penalty: f64,
-    /// Divides the logits: below 1, likely tokens become likelier; 0 is greedy decoding.
+    /// Divides the logits: below 1, likely tokens become likelier; 0 is greedy decoding, and ∞ makes all
+    /// tokens equally likely, except those with a logit of -∞, which have no probability at any temperature.
     pub temperature: f64,
     /// Samples from the `k` likeliest tokens only, if set. Fan et al. 2018 (arXiv 1805.04833).
     pub top_k: Option<usize>,
@@ -156,7 +157,14 @@ impl Sampler {
         // In f64, whose range allows every temperature above 0, and relative to the largest logit,
         // so that the division does not overflow.
         for (_, x) in &mut tokens {
-            *x = ((*x - top) / self.temperature).exp();
+            let below = *x - top;
+            *x = if *x == f64::NEG_INFINITY {
+                0.0 // also at an infinite temperature
+            } else if below.is_finite() {
+                (below / self.temperature).exp()
+            } else {
+                (*x / self.temperature - top / self.temperature).exp()
+            };
         }
         normalize(&mut tokens);
         if let Some(top_p) = self.top_p {

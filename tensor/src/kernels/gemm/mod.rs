@@ -47,6 +47,7 @@ mod skinny;
 mod split;
 
 pub use epilogue::{Epilogue, EpilogueArgs};
+pub(crate) use fallback::matrixmultiply_cpu;
 pub use parallel::{gemm, gemm_with_epilogue};
 pub use report::GemmKernel;
 pub use serial::Gemm;

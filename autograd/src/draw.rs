@@ -1,16 +1,43 @@
-//! Graphs as pictures.
-
-mod dot;
-mod layout;
-mod svg;
-
-pub use dot::to_dot;
-pub use svg::to_svg;
+//! Graphs as Graphviz documents.
 
 use crate::graph::{Edge, Id, Node, Var};
 use retrograd_tensor::{Real, Shape};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
+
+/// The graph that `roots` were computed by, as a Graphviz document: operations as boxes with
+/// the shapes of their results, leaves as ellipses. `dot -Tsvg` draws it.
+///
+/// ```
+/// use retrograd_autograd::{Var, to_dot};
+/// use retrograd_tensor::Tensor;
+/// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
+/// let dot = to_dot(&[&x.exp().sum(..)]);
+/// assert!(dot.contains("label=\"exp\\n[2, 3]\""));
+/// ```
+#[inline(never)]
+pub fn to_dot<T: Real>(roots: &[&Var<T>]) -> String {
+    document(&Outline::of(roots))
+}
+
+fn document(outline: &Outline) -> String {
+    let name = |id: Id| format!("n{}", id.number());
+    let mut out = String::from("digraph {\n  rankdir=BT;\n  node [shape=box];\n");
+    for (id, drawn) in &outline.boxes {
+        let (shape, label) = match drawn.operation {
+            Some(operation) => ("", operation),
+            None => ("shape=ellipse, ", "leaf"),
+        };
+        let shapes = drawn.shapes();
+        let _ = writeln!(out, "  {} [{shape}label=\"{label}\\n{shapes}\"];", name(*id));
+    }
+    for (from, to) in &outline.edges {
+        let _ = writeln!(out, "  {} -> {};", name(*from), name(*to));
+    }
+    out.push_str("}\n");
+    out
+}
 
 /// What is drawn of a graph.
 struct Outline {
