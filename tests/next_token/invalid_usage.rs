@@ -192,7 +192,7 @@ fn values_out_of_range_in_a_log_are_reported() {
 fn divergence_suggests_a_lower_learning_rate() {
     let place = Place::new();
     let args = ["--preset", "tiny", "--steps", "60", "--quiet", "--lr"];
-    let hint = "so this model has learnt nothing; try a --lr below 20.0";
+    let hint = "so this model has learnt nothing; try a --lr below 20,";
     let ended = place.run(&[&args[..], &["20"]].concat());
     assert!(ended.err.contains(hint), "{ended:?}");
     ended.ok();

@@ -166,7 +166,7 @@ fn a_variable_finds_the_first_value_that_is_not_finite() {
     let place = Place::new();
     let searched = ("RETROGRAD_NONFINITE", "1");
     run(&place, Some(searched), "finite", &[]).ok();
-    let ended = run(&place, Some(searched), "infinite", &["--lr", "1e30"]);
+    let ended = run(&place, Some(searched), "infinite", &["--lr", "1e38"]);
     assert!(ended.err.contains("RETROGRAD_NONFINITE: the first "), "{ended:?}");
     // With the module, and the line of the program.
     assert!(
