@@ -45,22 +45,21 @@ pub fn metrics(
         let logits = no_grad(|| model.forward(&tokens, &mut Pass::eval()));
         let mut of_group = TextMetrics::default();
         of_group.add(logits.value(), &targets, group.iter().map(|window| window.bytes).sum());
-        of_group.lost = group.iter().map(|window| window.lost).sum();
         mine.get_or_insert_default().push(encoded(of_group));
     }
-    let all: Option<Vec<Vec<[u64; 5]>>> = ranks.share(&mine).into_iter().collect();
+    let all: Option<Vec<Vec<[u64; 4]>>> = ranks.share(&mine).into_iter().collect();
     let all = all?;
     let in_order = (0..groups.len()).map(|i| all[i % ranks.count()][i / ranks.count()]);
     Some(in_order.fold(TextMetrics::default(), |sum, x| sum + decoded(x)))
 }
 
 /// Metrics as integers: JSON has no NaN.
-fn encoded(m: TextMetrics) -> [u64; 5] {
-    [m.nats.to_bits(), m.tokens, m.correct, m.bytes, m.lost]
+fn encoded(m: TextMetrics) -> [u64; 4] {
+    [m.nats.to_bits(), m.tokens, m.correct, m.bytes]
 }
 
-fn decoded([nats, tokens, correct, bytes, lost]: [u64; 5]) -> TextMetrics {
-    TextMetrics { nats: f64::from_bits(nats), tokens, correct, bytes, lost }
+fn decoded([nats, tokens, correct, bytes]: [u64; 4]) -> TextMetrics {
+    TextMetrics { nats: f64::from_bits(nats), tokens, correct, bytes }
 }
 
 /// The windows of all evaluations during a run: at most 64, evenly spread.
@@ -70,10 +69,10 @@ pub fn spread<'a>(windows: &[Window<'a>]) -> Vec<Window<'a>> {
 }
 
 /// The metrics as text, without the loss.
-pub fn described(metrics: &TextMetrics) -> String {
+pub fn described(metrics: &TextMetrics, lost_share: f64) -> String {
     format!(
         "{}, perplexity {:.4}, next-token accuracy {:.2} %",
-        PerByte::of(metrics),
+        PerByte::of(metrics, lost_share),
         metrics.perplexity(),
         100.0 * metrics.accuracy()
     )
@@ -112,7 +111,7 @@ pub fn evaluate(args: &Args, ranks: &Ranks) -> Result<()> {
         HumanCount(corpus.held_out().len() as u64),
         HumanCount(metrics.bytes),
         text.source.name(),
-        described(&metrics)
+        described(&metrics, corpus.lost_share())
     );
     Ok(())
 }

@@ -49,7 +49,7 @@ pub fn finish(
     }
     let (steps, params) = (run.step, run.model.num_parameters());
     let others = Some(Metrics {
-        per_byte: PerByte::of(&metrics),
+        per_byte: PerByte::of(&metrics, corpus.lost_share()),
         perplexity: metrics.perplexity(),
         accuracy: metrics.accuracy(),
     });
@@ -90,7 +90,7 @@ pub fn finish(
     say!(
         "Held-out loss {val_loss:.4} after {steps} steps in {time} (over all {held_out} held-out \
          tokens; in nats per token): {}.",
-        described(&metrics)
+        described(&metrics, corpus.lost_share())
     );
     note_if_worse_than_uniform(run, val_loss);
     if !args.quiet {

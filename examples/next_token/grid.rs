@@ -4,7 +4,7 @@ use crate::cli::Args;
 use crate::compare;
 use crate::files;
 use crate::folder::Folder;
-use crate::log::{Done, Line};
+use crate::log::{Done, Line, PerByte};
 use crate::output::{note, say, silently};
 use crate::progress::duration;
 use crate::ranks::Ranks;
@@ -178,9 +178,10 @@ fn report(points: &[Point], outcomes: &[Outcome], root: &Path) -> Result<()> {
                 let mark = if done.val_loss == best { " *" } else { "" };
                 let (time, params) = (duration(done.seconds), done.params);
                 say!("{name:<width$}  {:>13.4}   {params:>10}   {time}{mark}", done.val_loss);
-                let bits = done
-                    .metrics
-                    .map_or(f64::NAN, |metrics| metrics.per_byte.bits_per_byte.unwrap_or(f64::NAN));
+                let bits = match done.metrics.map(|metrics| metrics.per_byte) {
+                    Some(PerByte::BitsPerByte(bits)) => bits,
+                    _ => f64::NAN,
+                };
                 csv += &format!(
                     "\"{name}\",{},{bits},{},{params},{},\n",
                     done.val_loss, done.steps, done.seconds

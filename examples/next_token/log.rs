@@ -81,7 +81,7 @@ pub struct Evaluation {
     pub val_loss: f64,
     /// Older logs lack it.
     #[serde(flatten)]
-    pub per_byte: PerByte,
+    pub per_byte: Option<PerByte>,
 }
 
 /// The end of the run.
@@ -109,35 +109,33 @@ pub struct Metrics {
     pub accuracy: f64,
 }
 
-/// Bits per byte, or the part of the bytes that the tokenizer loses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PerByte {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bits_per_byte: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_share: Option<f64>,
+/// What a log says of the bytes of the held-out text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PerByte {
+    BitsPerByte(f64),
+    /// The part of the bytes that the tokenizer loses.
+    LostShare(f64),
 }
 
 impl PerByte {
-    pub fn of(metrics: &TextMetrics) -> PerByte {
-        let is_whole = metrics.lost == 0;
-        PerByte {
-            bits_per_byte: is_whole.then(|| metrics.bits_per_byte()),
-            lost_share: (!is_whole).then(|| metrics.lost_share()),
+    pub fn of(metrics: &TextMetrics, lost_share: f64) -> PerByte {
+        match lost_share {
+            0.0 => PerByte::BitsPerByte(metrics.bits_per_byte()),
+            lost => PerByte::LostShare(lost),
         }
     }
 }
 
 impl fmt::Display for PerByte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.bits_per_byte, self.lost_share) {
-            (Some(bits), _) => write!(f, "{bits:.4} bits per byte"),
-            (_, Some(lost)) => write!(
+        match self {
+            PerByte::BitsPerByte(bits) => write!(f, "{bits:.4} bits per byte"),
+            PerByte::LostShare(lost) => write!(
                 f,
                 "no bits per byte, since {:.2} % of the bytes do not come back from the tokens",
                 100.0 * lost
             ),
-            _ => f.write_str("bits per byte unknown"),
         }
     }
 }

@@ -56,8 +56,8 @@ impl Progress {
     }
 
     pub fn evaluation(&self, e: &Evaluation) {
-        let (step, per_byte) = (e.step, e.per_byte);
-        let text = format!("after step {step}: held-out loss {:.4}, {per_byte}", e.val_loss);
+        let per_byte = e.per_byte.map_or(String::new(), |bits| format!(", {bits}"));
+        let text = format!("after step {}: held-out loss {:.4}{per_byte}", e.step, e.val_loss);
         match &self.bar {
             Some(bar) => bar.println(text),
             None if self.lines => note!("{text}"),

@@ -52,14 +52,14 @@ pub fn train(
     request: &StopRequest,
 ) -> Result<()> {
     let ranks = run.training.ranks.clone();
-    let windows = spread(&corpus.windows(run.recipe.context));
+    let held_out = (spread(&corpus.windows(run.recipe.context)), corpus.lost_share());
     let last = run.recipe.steps;
     // Before the first step. The checkpoint is saved first, so every folder with a log has one.
     let is_new = log.as_ref().is_some_and(|log| log.lines.is_empty());
     if run.step == 0 && ranks.share(&is_new)[0] {
         let saved = run.optimizer_state().map_or(Ok(()), |state| run.save(folder, &state));
         ranks.agree(saved)?;
-        let evaluation = evaluation(run, &windows, folder, progress)?;
+        let evaluation = evaluation(run, &held_out, folder, progress)?;
         let logged =
             log.as_mut().map_or(Ok(()), |log| log.write(folder, Line::Evaluation(evaluation)));
         if let Some(page) = log.as_mut().and_then(|log| log.page.as_mut()) {
@@ -108,7 +108,7 @@ pub fn train(
             continue;
         }
         let norms = watch.map(|watch| watch.end(&ranks.share(&watch.norms).concat()));
-        let evaluation = evaluate.then(|| evaluation(run, &windows, folder, progress)).transpose();
+        let evaluation = evaluate.then(|| evaluation(run, &held_out, folder, progress)).transpose();
         let is_best = match evaluation {
             Ok(Some(Evaluation { step, val_loss, .. })) => {
                 let is_best = run.best.is_none_or(|best| val_loss < best.val_loss);
@@ -216,7 +216,7 @@ pub fn take_step(
 /// The loss on some held-out windows.
 fn evaluation(
     run: &Run,
-    windows: &[Window<'_>],
+    (windows, lost_share): &(Vec<Window<'_>>, f64),
     folder: &Folder,
     progress: &mut Progress,
 ) -> Result<Evaluation> {
@@ -227,7 +227,8 @@ fn evaluation(
     if !val_loss.is_finite() {
         return run.diverged(folder, format!("the loss on held-out text is {val_loss}"));
     }
-    let evaluation = Evaluation { step: run.step, val_loss, per_byte: PerByte::of(&metrics) };
+    let per_byte = Some(PerByte::of(&metrics, *lost_share));
+    let evaluation = Evaluation { step: run.step, val_loss, per_byte };
     progress.evaluation(&evaluation);
     Ok(evaluation)
 }

@@ -95,7 +95,7 @@ fn tokenizers_are_saved_in_files_and_checkpoints() {
 }
 
 #[test]
-fn padding_and_truncation_of_a_file_are_switched_off() {
+fn options_of_a_file_that_change_encodings_are_switched_off() {
     let json = std::fs::read_to_string(fixture("byte_level.json")).unwrap();
     let mut json: Value = serde_json::from_str(&json).unwrap();
     json["truncation"] = serde_json::json!({
@@ -105,9 +105,11 @@ fn padding_and_truncation_of_a_file_are_switched_off() {
         "strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
         "pad_type_id": 0, "pad_token": SEPARATOR
     });
+    json["model"]["dropout"] = 0.5.into();
     let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+    assert_eq!(Tokenizer::from_json(&tokenizer.to_json()).unwrap(), tokenizer);
     let plain = Tokenizer::load(&fixture("byte_level.json")).unwrap();
-    for text in ["The", "where the rat sat on the mat"] {
+    for text in ["The", &text()] {
         assert_eq!(tokenizer.encode(text).unwrap(), plain.encode(text).unwrap());
     }
 }
@@ -130,17 +132,17 @@ fn rest_of(mut stream: DecodeStream<'_>, ids: &[i64]) -> String {
 }
 
 /// Marked words, bytes of `語` in two forms, other bytes, `U+FFFD` in two forms, and no text.
-const PIECES: [&str; 22] = [
-    "[UNK]", "▁the", "the", "##s", "cats", "end</w>", "<0xE8>", "<0xAA>", "<0x9E>", "<0xFF>", "è",
-    "ª", "ŀ", "ï¿½", "\u{fffd}", "<pad>", "|", "▁", "Ġa", " ", "", "é",
-];
+const PIECES: &str = "[UNK] ▁the the ##s cats e</w>nd</w> <0xE8> <0xAA> <0x9E> <0xFF> è ª ŀ ï¿½ \u{fffd} <pad> | \
+    ▁ Ġa é ";
 
 /// A `tokenizer.json` of these pieces as words, with another part.
 fn file(part: &str, json: &str) -> String {
-    let vocab: Value = PIECES.iter().zip(0..).map(|(piece, id)| (piece.to_string(), id)).collect();
-    let mut file = json!({"version": "1.0", "added_tokens": []});
-    file["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
-    file["model"] = json!({"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"});
+    let pieces = PIECES.split(' ').chain([" "]).zip(0..);
+    let vocab: Value = pieces.map(|(piece, id)| (piece.to_string(), id)).collect();
+    let mut file = json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}
+    });
     file[part] = serde_json::from_str(json).unwrap();
     file.to_string()
 }
@@ -157,18 +159,10 @@ const BYTES: &str = r#"{"type":"ByteFallback"}"#;
 const FUSE: &str = r#"{"type":"Fuse"}"#;
 const REGEX: &str = r#"{"type":"Replace","pattern":{"Regex":"s+$|^"},"content":"x"}"#;
 
-/// Decoders in use, and unusual sequences of them.
-const DECODERS: [&[&str]; 16] = [
-    &[],
-    &[PIECE],
-    &[SPACE],
-    &[LEVEL],
-    &[SUFFIX],
-    &[CTC],
-    &[MARKS],
-    &[BYTES],
-    &[FUSE],
-    &[STRIP],
+const SINGLE: [&str; 9] = [PIECE, SPACE, LEVEL, SUFFIX, CTC, MARKS, BYTES, FUSE, STRIP];
+
+/// The decoders of Llama, and unusual sequences.
+const SEQUENCES: [&[&str]; 6] = [
     &[MARKS, BYTES, FUSE, STRIP],
     &[BYTES, SPACE],
     &[FUSE, REGEX],
@@ -177,34 +171,48 @@ const DECODERS: [&[&str]; 16] = [
     &[MARKS, LEVEL, STRIP, STRIP, FUSE, SPACE],
 ];
 
+fn sequence(list: &[&str]) -> String {
+    format!(r#"{{"type":"Sequence","decoders":[{}]}}"#, list.join(","))
+}
+
 proptest! {
     #[test]
     fn streams_give_the_text_of_the_whole_after_any_prompt(
-        ids in prop::collection::vec(0..PIECES.len() as i64, 0..10),
-        prompt in 0usize..10,
+        ids in prop::collection::vec(0..22i64, 1..10),
+        more in prop::collection::vec(0..22i64, 0..100),
+        prompt in 0usize..120,
     ) {
+        let ids = [ids, more].concat();
         let (before, new) = ids.split_at(prompt.min(ids.len()));
-        let of = |list: &[&str]| {
-            format!(r#"{{"type":"Sequence","decoders":[{}]}}"#, list.join(","))
-        };
-        for decoder in DECODERS.iter().map(|list| of(list)).chain(["null".into()]) {
+        let single = SINGLE.iter().copied().chain(["null"]).map(String::from);
+        for decoder in single.chain(SEQUENCES.map(sequence)) {
             let json = file("decoder", &decoder);
             let tokenizer = Tokenizer::from_json(&json).unwrap();
             let whole = tokenizer.decode(&ids);
-            // The library panics without tokens.
-            if !ids.is_empty() {
-                let original = tokenizers::Tokenizer::from_bytes(&json).unwrap();
-                let ids: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
-                prop_assert_eq!(&original.decode(&ids, false).unwrap(), &whole, "{}", decoder);
-            }
+            let original = tokenizers::Tokenizer::from_bytes(&json).unwrap();
+            let numbers: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
+            prop_assert_eq!(&original.decode(&numbers, false).unwrap(), &whole, "{}", decoder);
             prop_assert_eq!(&rest_of(tokenizer.decode_stream(), &ids), &whole, "{}", decoder);
             // What differs from the text of the prompt, which was printed before.
-            let printed = if before.is_empty() { String::new() } else { tokenizer.decode(before) };
+            let printed = tokenizer.decode(before);
             let same = printed.chars().zip(whole.chars()).take_while(|(a, b)| a == b);
             let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
             let stream = tokenizer.decode_stream_after(before);
             prop_assert_eq!(rest_of(stream, new), &whole[same..], "{} {:?}", decoder, before);
         }
+    }
+}
+
+#[test]
+fn streams_return_text_at_once_and_do_not_grow() {
+    let llama = sequence(SEQUENCES[0]);
+    for decoder in SINGLE.iter().copied().chain(["null", &llama]) {
+        let tokenizer = Tokenizer::from_json(&file("decoder", decoder)).unwrap();
+        let mut stream = tokenizer.decode_stream();
+        for id in [2, 4].repeat(200) {
+            assert!(stream.step(id).ends_with(['e', 's']), "{decoder}");
+        }
+        assert!(format!("{stream:?}").len() < 700, "{stream:?}");
     }
 }
 
@@ -227,7 +235,7 @@ fn hostile_files_are_refused_or_harmless() {
     for (part, json, said) in [
         ("normalizer", map(""), panicked),
         ("normalizer", map("AAAAAA=="), panicked),
-        ("normalizer", map("/////w=="), "should have a table of 4294967295"),
+        ("normalizer", map("/////w=="), "a table of 4294967295"),
         ("normalizer", many("normalizers", double), long),
         ("normalizer", many("normalizers", r#"{"type":"ByteLevel"}"#), long),
         ("normalizer", many("normalizers", r#"{"type":"NFKD"}"#), ""),
@@ -238,7 +246,7 @@ fn hostile_files_are_refused_or_harmless() {
         ("decoder", many("decoders", spaces), long),
         ("decoder", STRIP.replace('0', "5"), ""),
         ("decoder", SUFFIX.into(), ""),
-        ("model", bpe(r#"{"a":0,"b":1,"ab":2}"#, "##"), r#"the merge of "a" and "b" lacks"#),
+        ("model", bpe(r#"{"a":0,"b":1,"ab":2}"#, "##"), "lacks the continuing_subword_prefix"),
         ("model", bpe(r#"{"a":0,"b":1,"ab":1}"#, ""), r#""ab" and "b" have the number 1"#),
         ("model", bpe(r#"{"a":0,"b":1,"ab":4000000000}"#, ""), "4000000000"),
     ] {
@@ -250,15 +258,6 @@ fn hostile_files_are_refused_or_harmless() {
             assert!(texts[0].is_empty() && texts[2].ends_with("the"), "{texts:?}");
         }
     }
-}
-
-#[test]
-fn what_is_saved_encodes_the_same() {
-    let mut json: Value = serde_json::from_str(&trained(300).to_json()).unwrap();
-    json["model"]["dropout"] = 0.5.into();
-    let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
-    assert_eq!(Tokenizer::from_json(&tokenizer.to_json()).unwrap(), tokenizer);
-    assert_eq!(tokenizer.encode(&text()).unwrap(), trained(300).encode(&text()).unwrap());
 }
 
 #[test]
@@ -275,22 +274,22 @@ fn labels_show_marks_and_bytes() {
 fn bits_per_byte_need_a_text_that_comes_back() {
     let words = file("decoder", PIECE);
     let small = file("normalizer", r#"{"type":"Lowercase"}"#);
-    let mut drops: Value = serde_json::from_str(&file("decoder", FUSE)).unwrap();
-    drops["pre_tokenizer"] = Value::Null;
-    drops["model"] =
-        json!({"type": "BPE", "vocab": {"t": 0, "h": 1, "e": 2, " ": 3}, "merges": []});
+    let drops = file(
+        "model",
+        r#"{"type":"BPE","vocab":{"t":0,"h":1,"e":2,"the":3,"th":4},"merges":["t h","th e"]}"#,
+    );
     let load = |json: &str| Tokenizer::from_json(json).unwrap();
-    let level = Tokenizer::load(&fixture("byte_level.json")).unwrap();
+    let fixture = |name| Tokenizer::load(&fixture(name)).unwrap();
     for (tokenizer, text, lost) in [
-        (level, text(), 0),
-        (Tokenizer::load(&fixture("metaspace.json")).unwrap(), text(), 0),
+        (fixture("byte_level.json"), text(), 0),
+        (fixture("metaspace.json"), text(), 0),
         (load(&words), "the cats the cats".into(), 0),
         (load(&words), "the dogs the  cats".into(), " dogs  cats".len()),
         (load(&small), "the The the".into(), " The".len()),
-        (load(&drops.to_string()), "the axe".into(), "axe".len()),
+        (load(&drops), "the axe the".into(), " axe".len()),
     ] {
         let corpus = Corpus::new(&Documents::of(text.as_str()), 1.0, &tokenizer).unwrap();
-        let sum = corpus.windows(3).iter().map(|window| window.lost).sum::<u64>();
-        assert_eq!(sum, lost as u64, "{tokenizer:?}: {text}");
+        let bytes: u64 = corpus.windows(3).iter().map(|window| window.bytes).sum();
+        assert_eq!(corpus.lost_share(), lost as f64 / bytes as f64, "{tokenizer:?}: {text}");
     }
 }

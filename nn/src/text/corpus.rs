@@ -20,8 +20,8 @@ use retrograd_tensor::random::Rng;
 pub struct Corpus {
     train: Vec<i64>,
     held_out: Encoding,
-    /// The bytes of each held-out token that do not come back.
-    lost: Vec<u32>,
+    /// The bytes of held-out tokens but the first that do not come back.
+    lost: u64,
 }
 
 impl Corpus {
@@ -66,10 +66,9 @@ impl Corpus {
         held_out: &Documents,
         tokenizer: &Tokenizer,
     ) -> Result<Corpus, TextError> {
-        let train = encode(train, tokenizer, None)?.tokens;
-        let mut lost = Vec::new();
-        let held_out = encode(held_out, tokenizer, Some(&mut lost))?;
-        Ok(Corpus { train, held_out, lost })
+        let (train, _) = encode(train, tokenizer, false)?;
+        let (held_out, lost) = encode(held_out, tokenizer, true)?;
+        Ok(Corpus { train: train.tokens, held_out, lost })
     }
 
     /// The tokens for training.
@@ -92,6 +91,20 @@ impl Corpus {
     /// ```
     pub fn held_out(&self) -> &[i64] {
         &self.held_out.tokens
+    }
+
+    /// The part of the bytes of the held-out targets that do not come back from the tokens: those of words
+    /// that the tokenizer changes or drops, such as unknown ones, or capitals made small. The model does not
+    /// predict them, so [bits per byte](super::TextMetrics::bits_per_byte) mean something only if it is 0.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::{Corpus, Documents, Tokenizer};
+    /// let corpus = Corpus::new(&Documents::of("Any Text"), 0.5, &Tokenizer::bytes()).unwrap();
+    /// assert_eq!(corpus.lost_share(), 0.0);
+    /// ```
+    pub fn lost_share(&self) -> f64 {
+        let bytes: u64 = self.held_out.bytes.iter().skip(1).map(|&n| u64::from(n)).sum();
+        self.lost as f64 / bytes.max(1) as f64
     }
 
     /// Checks that both parts hold a window of `context` tokens and the one after it.
@@ -162,39 +175,40 @@ impl Corpus {
         let predicted = tokens.len().saturating_sub(1);
         let window = |start: usize| {
             let end = (start + context).min(predicted);
-            let sum = |of: &[u32]| of[start + 1..=end].iter().map(|&n| u64::from(n)).sum();
-            Window { tokens: &tokens[start..=end], bytes: sum(bytes), lost: sum(&self.lost) }
+            let bytes = bytes[start + 1..=end].iter().map(|&n| u64::from(n)).sum();
+            Window { tokens: &tokens[start..=end], bytes }
         };
         (0..predicted).step_by(context).map(window).collect()
     }
 }
 
-/// The tokens of documents, with separators between them, and the bytes of each that are lost.
+/// The tokens of documents, with separators between them, and the bytes that do not come back, if counted.
 fn encode(
     documents: &Documents,
     tokenizer: &Tokenizer,
-    mut lost: Option<&mut Vec<u32>>,
-) -> Result<Encoding, TextError> {
-    let mut all = Encoding::default();
+    is_counted: bool,
+) -> Result<(Encoding, u64), TextError> {
+    let (mut all, mut lost) = (Encoding::default(), 0);
     for (i, text) in documents.texts().enumerate() {
         if let Some(separator) = tokenizer.separator().filter(|_| i > 0) {
             all.tokens.push(separator);
             all.bytes.push(0);
-            lost.iter_mut().for_each(|lost| lost.push(0));
         }
         let encoding = tokenizer.encode_with_bytes(text)?;
-        lost.iter_mut().for_each(|lost| lost.extend(tokenizer.lost(text, &encoding)));
+        if is_counted {
+            // The first token is no target.
+            let first = encoding.bytes.first().map_or(text.len(), |&bytes| bytes as usize);
+            let begin = if all.tokens.is_empty() { first } else { 0 };
+            lost += tokenizer.lost(text, &encoding.tokens, begin)?;
+        }
         // A text that the tokenizer drops.
         if let Some(last) = all.bytes.last_mut().filter(|_| encoding.tokens.is_empty()) {
             *last += text.len() as u32;
-            lost.iter_mut()
-                .filter_map(|lost| lost.last_mut())
-                .for_each(|n| *n += text.len() as u32);
         }
         all.tokens.extend(encoding.tokens);
         all.bytes.extend(encoding.bytes);
     }
-    Ok(all)
+    Ok((all, lost))
 }
 
 /// A part of the held-out text. All tokens but the last are inputs, all but the first are targets.
@@ -204,9 +218,6 @@ pub struct Window<'a> {
     pub tokens: &'a [i64],
     /// The bytes of the targets.
     pub bytes: u64,
-    /// The bytes of targets whose text does not come back from the tokens, as with unknown words, or if a
-    /// tokenizer makes capitals small.
-    pub lost: u64,
 }
 
 impl Window<'_> {
@@ -214,7 +225,7 @@ impl Window<'_> {
     ///
     /// ```
     /// # use retrograd_nn::text::Window;
-    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2, lost: 0 }.batch();
+    /// let batch = Window { tokens: &[5, 6, 7], bytes: 2 }.batch();
     /// assert_eq!((batch.tokens.to_vec(), batch.targets.to_vec()), (vec![5, 6], vec![6, 7]));
     /// ```
     pub fn batch(&self) -> Batch {

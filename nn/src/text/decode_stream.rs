@@ -1,9 +1,6 @@
 //! The text of tokens, as they come.
 
 use super::Tokenizer;
-#[cfg(feature = "tokenizers")]
-use super::decoder::Stages;
-use super::tokenizer::SEPARATOR;
 
 /// The text of tokens that come one at a time, as while text is generated. A token of bytes or of BPE may
 /// be a part of a character only; its text comes with the token that completes the character. All texts
@@ -20,34 +17,16 @@ use super::tokenizer::SEPARATOR;
 #[derive(Clone, Debug)]
 pub struct DecodeStream<'a> {
     tokenizer: &'a Tokenizer,
-    /// Bytes that are a part of a character, of the vocabulary of bytes.
-    bytes: Vec<u8>,
-    #[cfg(feature = "tokenizers")]
-    stages: Stages<'a>,
-    /// Text that comes, and was known before.
+    /// The last tokens.
+    tokens: Vec<i64>,
+    /// Their text that was returned, or is the text of the prompt.
     known: String,
 }
 
 impl<'a> DecodeStream<'a> {
     #[track_caller]
     pub(super) fn new(tokenizer: &'a Tokenizer, prompt: &[i64]) -> Self {
-        #[cfg(feature = "tokenizers")]
-        let stages = match tokenizer {
-            Tokenizer::HuggingFace(tokenizer) => tokenizer.stages(),
-            _ => Stages::default(),
-        };
-        let mut new = DecodeStream {
-            tokenizer,
-            bytes: Vec::new(),
-            #[cfg(feature = "tokenizers")]
-            stages,
-            known: String::new(),
-        };
-        for &token in prompt {
-            new.step(token);
-        }
-        new.take_held();
-        new
+        DecodeStream { tokenizer, tokens: prompt.into(), known: tokenizer.decode(prompt) }
     }
 
     /// The text that one more token completes; empty if that is a part of a character only.
@@ -63,22 +42,26 @@ impl<'a> DecodeStream<'a> {
     #[track_caller]
     pub fn step(&mut self, token: i64) -> String {
         self.tokenizer.check_tokens(&[token]);
-        let text = match self.tokenizer {
-            Tokenizer::Char(vocabulary) => vocabulary.decode(&[token]),
-            Tokenizer::Byte(_) => {
-                match u8::try_from(token) {
-                    Ok(byte) => self.bytes.push(byte),
-                    Err(_) => self.bytes.extend(SEPARATOR.bytes()),
-                }
-                complete(&mut self.bytes)
+        self.tokens.push(token);
+        #[cfg(feature = "tokenizers")]
+        if let Tokenizer::HuggingFace(tokenizer) = self.tokenizer
+            && tokenizer.is_open(&self.tokens)
+        {
+            return String::new();
+        }
+        let text = self.tokenizer.decode(&self.tokens);
+        // The next token may complete a character at the end.
+        let new = self.next(text.strip_suffix('\u{fffd}').unwrap_or(&text));
+        // The last 16 tokens are enough, so that the time for a token does not depend on their number.
+        let first = self.tokens.len().saturating_sub(16);
+        if first > 32 && self.known == text {
+            let known = self.tokenizer.decode(&self.tokens[first..]);
+            if !known.is_empty() {
+                self.tokens.drain(..first);
+                self.known = known;
             }
-            #[cfg(feature = "tokenizers")]
-            Tokenizer::HuggingFace(tokenizer) => {
-                let token = tokenizer.token(token);
-                token.map_or_else(String::new, |token| self.stages.next(Some(token)))
-            }
-        };
-        self.unknown(text)
+        }
+        new
     }
 
     /// The text of the tokens that completed no character, with `U+FFFD` for what is missing.
@@ -91,50 +74,21 @@ impl<'a> DecodeStream<'a> {
     /// assert_eq!(stream.finish(), "\u{fffd}");
     /// ```
     pub fn finish(mut self) -> String {
-        let text = match self.tokenizer {
-            #[cfg(feature = "tokenizers")]
-            Tokenizer::HuggingFace(_) => self.stages.next(None),
-            _ => String::from_utf8_lossy(&self.bytes).into_owned(),
-        };
-        self.unknown(text)
-    }
-
-    /// The text that would end the stream here, of which only what differs comes later.
-    pub(super) fn take_held(&mut self) -> String {
-        let rest = self.clone().finish();
-        self.known.clear();
-        self.known = self.clone().finish();
-        rest
+        let text = self.tokenizer.decode(&self.tokens);
+        self.next(&text)
     }
 
     /// The text from the first character on that is not the known one.
-    fn unknown(&mut self, text: String) -> String {
-        let same = self.known.chars().zip(text.chars()).take_while(|(a, b)| a == b);
-        let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
-        let differs = same < self.known.len().min(text.len());
-        self.known.drain(..if differs { self.known.len() } else { same });
-        text[same..].into()
+    fn next(&mut self, text: &str) -> String {
+        let new = &text[same(&self.known, text)..];
+        if !self.known.starts_with(text) {
+            self.known = text.into();
+        }
+        new.into()
     }
 }
 
-/// Takes the characters that are complete from bytes, with `U+FFFD` for what is not UTF-8. The beginning of a
-/// character is left.
-pub(super) fn complete(bytes: &mut Vec<u8>) -> String {
-    let mut text = String::new();
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let (valid, wrong) = match std::str::from_utf8(rest) {
-            Ok(valid) => (valid.len(), Some(0)),
-            Err(e) => (e.valid_up_to(), e.error_len()),
-        };
-        text += &String::from_utf8_lossy(&rest[..valid]);
-        rest = &rest[valid..];
-        let Some(wrong) = wrong else { break };
-        if wrong > 0 {
-            text.push('\u{fffd}');
-        }
-        rest = &rest[wrong..];
-    }
-    *bytes = rest.to_vec();
-    text
+/// The bytes of the characters that two texts begin with.
+fn same(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }

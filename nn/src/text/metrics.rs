@@ -7,7 +7,7 @@ use std::ops::Add;
 /// Sums over predicted tokens: loss, perplexity, bits per byte and accuracy.
 ///
 /// Loss and perplexity depend on the tokenizer: longer tokens are harder to predict. Bits per byte compare
-/// models with different tokenizers, on the same text, if it comes back whole from the tokens.
+/// models with different tokenizers, on the same text, if [it comes back](super::Corpus::lost_share).
 ///
 /// ```
 /// use retrograd_nn::text::TextMetrics;
@@ -30,8 +30,6 @@ pub struct TextMetrics {
     pub correct: u64,
     /// The bytes of the predicted text in UTF-8.
     pub bytes: u64,
-    /// The bytes of them that do not come back from the tokens; see [`Window::lost`](super::Window::lost).
-    pub lost: u64,
 }
 
 impl Add for TextMetrics {
@@ -44,7 +42,6 @@ impl Add for TextMetrics {
             tokens: self.tokens + other.tokens,
             correct: self.correct + other.correct,
             bytes: self.bytes + other.bytes,
-            lost: self.lost + other.lost,
         }
     }
 }
@@ -110,8 +107,7 @@ impl TextMetrics {
     }
 
     /// Bits per byte: the sum of the losses in bits, `nats / ln 2`, divided by the bytes of the predicted
-    /// text in UTF-8. Equal to `loss / ln 2 · tokens / bytes`. NaN if a part of the text is lost: the model
-    /// does not predict it, so it would cost nothing.
+    /// text in UTF-8. Equal to `loss / ln 2 · tokens / bytes`.
     ///
     /// ```
     /// # use retrograd_nn::text::TextMetrics;
@@ -119,21 +115,7 @@ impl TextMetrics {
     /// assert_eq!(metrics.bits_per_byte(), 2.0);
     /// ```
     pub fn bits_per_byte(&self) -> f64 {
-        let bits = self.nats / std::f64::consts::LN_2;
-        if self.lost == 0 { bits / self.bytes as f64 } else { f64::NAN }
-    }
-
-    /// The part of the bytes that do not come back from the tokens, since the tokenizer changes or drops
-    /// them.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::TextMetrics;
-    /// let metrics = TextMetrics { nats: 1.0, bytes: 6, lost: 3, ..Default::default() };
-    /// assert_eq!(metrics.lost_share(), 0.5);
-    /// assert!(metrics.bits_per_byte().is_nan());
-    /// ```
-    pub fn lost_share(&self) -> f64 {
-        self.lost as f64 / self.bytes as f64
+        self.nats / std::f64::consts::LN_2 / self.bytes as f64
     }
 
     /// The part of the tokens that were the most probable ones.

@@ -33,18 +33,15 @@
 //!     let batch = window.batch();
 //!     let logits = model.forward(&batch.tokens, &mut Pass::eval());
 //!     metrics.add(logits.value(), &batch.targets, window.bytes);
-//!     metrics.lost += window.lost;
 //! }
 //! assert_eq!(metrics.tokens, corpus.held_out().len() as u64 - 1);
-//! assert!(metrics.bits_per_byte() > 0.0);
+//! assert!(corpus.lost_share() == 0.0 && metrics.bits_per_byte() > 0.0);
 //! ```
 
 mod byte_vocabulary;
 mod char_vocabulary;
 mod corpus;
 mod decode_stream;
-#[cfg(feature = "tokenizers")]
-mod decoder;
 mod documents;
 mod error;
 #[cfg(feature = "tokenizers")]

@@ -255,38 +255,26 @@ impl Tokenizer {
         .or_panic();
     }
 
-    /// The bytes of each token of a text that do not come back: those of tokens whose text, after the tokens
-    /// before, is not the text that they stand for.
-    pub(super) fn lost(&self, text: &str, Encoding { tokens, bytes }: &Encoding) -> Vec<u32> {
-        let mut lost = vec![0; tokens.len()];
-        if matches!(self, Tokenizer::Char(_) | Tokenizer::Byte(_)) {
-            return lost;
+    /// The bytes of a text from `begin` on that do not come back from its tokens: those of words that do not
+    /// come back after the word before, each with the white space before it.
+    pub(super) fn lost(&self, text: &str, tokens: &[i64], begin: usize) -> Result<u64, TextError> {
+        let ends = |tokens: &[i64], part: &[u8]| self.decode(tokens).as_bytes().ends_with(part);
+        if ends(tokens, &text.as_bytes()[begin..]) {
+            return Ok(0);
         }
-        let mut stream = self.decode_stream();
-        // The tokens that have not come back yet, their bytes and their text; the same of the last of them,
-        // and of those after it that have no bytes, since they are parts of its characters.
-        let (mut first, mut begin, mut back) = (0, 0, String::new());
-        let (mut own_first, mut own_begin, mut own_back) = (0, 0, 0);
-        for (i, &token) in tokens.iter().enumerate() {
-            back += &stream.step(token);
-            if bytes.get(i + 1) == Some(&0) {
-                continue;
+        let is_end = |end: &usize| {
+            let (before, after) = text.split_at(*end);
+            !before.ends_with(char::is_whitespace) && after.starts_with(char::is_whitespace)
+        };
+        let all = (begin + 1..text.len()).filter(|&end| text.is_char_boundary(end));
+        let (mut before, mut word, mut lost) = (0, begin, 0);
+        for end in all.filter(is_end).chain([text.len()]) {
+            if !ends(&self.encode(&text[before..end])?, &text.as_bytes()[word..end]) {
+                lost += (end - word) as u64;
             }
-            back += &stream.take_held();
-            let end = own_begin + bytes[own_first] as usize;
-            let has_own = text.get(own_begin..end) == Some(&back[own_back..]);
-            if has_own {
-                lost[first..own_first].copy_from_slice(&bytes[first..own_first]);
-            }
-            // The space before a text may be a token, and count as the first byte of it.
-            if has_own || text.get(begin..end) == Some(&back) {
-                (first, begin) = (i + 1, end);
-                back.clear();
-            }
-            (own_first, own_begin, own_back) = (i + 1, end, back.len());
+            (before, word) = (word, end);
         }
-        lost[first..].copy_from_slice(&bytes[first..]);
-        lost
+        Ok(lost.max(1))
     }
 
     /// A token as a label, with what [`Tokenizer::decode`] drops or changes by its neighbours: the marks of
@@ -314,7 +302,7 @@ impl Tokenizer {
             #[cfg(feature = "tokenizers")]
             Tokenizer::HuggingFace(tokenizer) => {
                 let token = tokenizer.token(token).unwrap_or_default();
-                tokenizer.stages().bytes(&token).map_or(token, |bytes| label(&bytes))
+                tokenizer.bytes(&token).map_or(token, |bytes| label(&bytes))
             }
             _ => self.decode(&[token]),
         }
