@@ -232,6 +232,12 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
         (self.with(cdf), self.with(density))
     }
 
+    /// An operation of the algebra on two numbers.
+    #[inline(always)]
+    pub fn zip(self, right: Self, f: impl Fn(A, A::V, A::V) -> A::V) -> Self {
+        self.with(f(self.algebra, self.value, right.value))
+    }
+
     #[inline(always)]
     fn truth(self, value: A::M) -> Truth<T, A> {
         Truth { algebra: self.algebra, value }

@@ -106,7 +106,7 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T> for 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let one = Expr::new(s, s.splat(T::ONE));
+        let one = lane_arrays::splat(s, T::ONE);
         self.op.f([one; W], [one; R]);
     }
 }
@@ -139,8 +139,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
                     prefetch_l2(r[k].as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
                 }
             }
-            let old = lane_arrays::exprs(s, lane_arrays::load(s, &w, i));
-            let given = lane_arrays::exprs(s, lane_arrays::load(s, &r, i));
+            let old = lane_arrays::load(s, &w, i);
+            let given = lane_arrays::load(s, &r, i);
             let new = op.f(old, given);
             for k in 0..W {
                 s.store(new[k].value(), &mut w[k][i..]);
@@ -148,8 +148,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
             i += S::N;
         }
         if full < n {
-            let old = lane_arrays::exprs(s, lane_arrays::load_rest(s, &w, full, [T::ONE; W]));
-            let given = lane_arrays::exprs(s, lane_arrays::load_rest(s, &r, full, [T::ONE; R]));
+            let old = lane_arrays::load_rest(s, &w, full, [T::ONE; W]);
+            let given = lane_arrays::load_rest(s, &r, full, [T::ONE; R]);
             let new = op.f(old, given);
             for k in 0..W {
                 s.store_part(new[k].value(), &mut w[k][full..]);

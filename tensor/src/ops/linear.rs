@@ -4,10 +4,9 @@
 //! [`Epilogue`] of the matrix multiplication: it works on each block while it is in the cache.
 
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
-use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
-use crate::kernels::rows::write_rows;
+use crate::kernels::rows::{splat, write_rows};
 use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
 use crate::ops::pointwise::Pointwise;
@@ -303,7 +302,7 @@ impl<T: Real> Kernel<T> for Add<'_, T> {
                 [&self.matrix[i * self.row_stride..][..self.block.cols()]],
                 [self.block.row(i)],
                 #[inline(always)]
-                |[r], [x]| [s.add(x, r)],
+                |[r], [x]| [x + r],
             );
         }
     }
@@ -325,7 +324,7 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
                 [&self.factor[i * self.cols..][..self.block.cols()]],
                 [self.block.row(i)],
                 #[inline(always)]
-                |[c], [x]| [s.mul(x, c)],
+                |[c], [x]| [x * c],
             );
         }
     }
@@ -340,7 +339,7 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for OnOne<P> {
     type Out = ();
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        self.op.value_and_derivative(Expr::new(s, s.splat(T::ONE)));
+        self.op.value_and_derivative(splat(s, T::ONE));
     }
 }
 
@@ -361,8 +360,8 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
                 [self.block.row(i), self.derivatives.row(i)],
                 #[inline(always)]
                 |[], [x, _]| {
-                    let (y, derivative) = self.op.value_and_derivative(Expr::new(s, x));
-                    [y.value(), derivative.value()]
+                    let (y, derivative) = self.op.value_and_derivative(x);
+                    [y, derivative]
                 },
             );
         }

@@ -157,8 +157,8 @@ struct Forward<P>(P);
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 1> for Forward<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1]) -> S::V {
-        self.0.f(Expr::new(s, x)).value()
+    fn f<S: Lanes<T>>(self, [x]: [Expr<T, S>; 1]) -> Expr<T, S> {
+        self.0.f(x)
     }
 }
 
@@ -168,8 +168,8 @@ struct Vjp<P>(P);
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [saved, g]: [S::V; 2]) -> S::V {
-        self.0.vjp(Expr::new(s, saved), Expr::new(s, g)).value()
+    fn f<S: Lanes<T>>(self, [saved, g]: [Expr<T, S>; 2]) -> Expr<T, S> {
+        self.0.vjp(saved, g)
     }
 }
 
