@@ -18,8 +18,7 @@
 //! use retrograd::tensor::Real;
 //! use retrograd::tensor::cost::Cost;
 //! use retrograd::tensor::formula::{Algebra, Expr};
-//! use retrograd::tensor::ops::formula::Formula;
-//! use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
+//! use retrograd::tensor::ops::pointwise::{Formula, Pointwise, Saves};
 //!
 //! #[derive(Clone, Copy, Debug)]
 //! struct Squareplus;
@@ -45,7 +44,7 @@
 //! assert_eq!(x[0].map(Squareplus).value().to_vec()[1], 1.0);
 //! assert!(gradcheck(|v| v[0].map(Squareplus), &x, &Check::precise()).is_ok());
 //! assert!(gradgradcheck(|v| v[0].map(Squareplus), &x, &Check::default()).is_ok());
-//! println!("{}", Formula::of(Squareplus)); // the formulas as text
+//! assert_eq!(Formula::of::<f64>(Squareplus).f, "0.5 · (x + √(x² + 4))");
 //! ```
 //!
 //! # Any operation

@@ -393,7 +393,7 @@ fn unflat(mut flat: usize, shape: &Shape) -> Vec<usize> {
 fn is_pointwise(name: &str) -> bool {
     struct Names(BTreeSet<&'static str>);
     impl ForEachOp<f32> for Names {
-        fn op<P: Pointwise<f32>>(&mut self) {
+        fn op<P: Pointwise<f32>>(&mut self, _: P) {
             self.0.insert(P::NAME);
         }
     }

@@ -1,11 +1,11 @@
 //! Numbers with operators, in which formulas are written.
 
-use super::Algebra;
+use super::{Algebra, Parameter};
 use crate::element::Float;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
-/// A number of an [`Algebra`], with the operators and methods of one. Literals and parameters are `f64`;
-/// they are rounded to the element type `T`.
+/// A number of an [`Algebra`], with the operators and methods of one. Literals are `f64`, which are
+/// rounded to the element type `T`.
 ///
 /// ```
 /// use retrograd_tensor::Real;
@@ -57,44 +57,55 @@ impl<T: Copy, A: Algebra<T>> Clone for Truth<T, A> {
 }
 impl<T: Copy, A: Algebra<T>> Copy for Truth<T, A> {}
 
-/// An operand of a formula: an [`Expr`], or a number.
-pub trait Term<T: Copy, A: Algebra<T>>: Copy {
+/// An operand of a formula: an [`Expr`], a literal, or a [`Parameter`].
+pub trait Operand<T: Copy, A: Algebra<T>>: Copy {
     /// The operand as a number of the algebra.
     fn in_algebra(self, a: A) -> A::V;
 }
 
-impl<T: Copy, A: Algebra<T>> Term<T, A> for Expr<T, A> {
+impl<T: Copy, A: Algebra<T>> Operand<T, A> for Expr<T, A> {
     #[inline(always)]
     fn in_algebra(self, _: A) -> A::V {
         self.value
     }
 }
 
-impl<T: Float, A: Algebra<T>> Term<T, A> for f64 {
+impl<T: Float, A: Algebra<T>> Operand<T, A> for f64 {
     #[inline(always)]
     fn in_algebra(self, a: A) -> A::V {
         a.splat(T::from_f64(self))
     }
 }
 
+impl<T: Float, A: Algebra<T>> Operand<T, A> for Parameter {
+    #[inline(always)]
+    fn in_algebra(self, a: A) -> A::V {
+        a.parameter(self)
+    }
+}
+
 /// Operators between expressions, and between an expression and a number.
 macro_rules! operators {
     ($($Op:ident $f:ident)+) => {$(
-        impl<T: Float, A: Algebra<T>, R: Term<T, A>> $Op<R> for Expr<T, A> {
+        impl<T: Float, A: Algebra<T>, R: Operand<T, A>> $Op<R> for Expr<T, A> {
             type Output = Self;
             #[inline(always)]
             fn $f(self, right: R) -> Self {
                 self.with(self.algebra.$f(self.value, right.in_algebra(self.algebra)))
             }
         }
-        impl<T: Float, A: Algebra<T>> $Op<Expr<T, A>> for f64 {
+        operators!(@on_the_left f64 $Op $f);
+        operators!(@on_the_left Parameter $Op $f);
+    )+};
+    (@on_the_left $Number:ident $Op:ident $f:ident) => {
+        impl<T: Float, A: Algebra<T>> $Op<Expr<T, A>> for $Number {
             type Output = Expr<T, A>;
             #[inline(always)]
             fn $f(self, right: Expr<T, A>) -> Expr<T, A> {
                 $Op::$f(right.constant(self), right)
             }
         }
-    )+};
+    };
 }
 
 operators!(Add add Sub sub Mul mul Div div);
@@ -123,7 +134,7 @@ macro_rules! comparisons {
     ($($(#[$doc:meta])* $f:ident)+) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $f(self, right: impl Term<T, A>) -> Truth<T, A> {
+        pub fn $f(self, right: impl Operand<T, A>) -> Truth<T, A> {
             self.truth(self.algebra.$f(self.value, right.in_algebra(self.algebra)))
         }
     )+};
@@ -144,7 +155,7 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// The number `x` in the algebra of this one.
     #[inline(always)]
-    pub fn constant(self, x: f64) -> Self {
+    pub fn constant(self, x: impl Operand<T, A>) -> Self {
         self.with(x.in_algebra(self.algebra))
     }
 
@@ -157,6 +168,10 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
         sqrt
         /// Nearest integer, ties to even.
         round
+        /// The largest integer that is not above this number.
+        floor
+        /// The smallest integer that is not below this number.
+        ceil
         /// `eˣ`
         exp
         /// `eˣ - 1`, accurate near 0.
@@ -190,7 +205,7 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// `self > right`, false where either is NaN.
     #[inline(always)]
-    pub fn gt(self, right: impl Term<T, A>) -> Truth<T, A> {
+    pub fn gt(self, right: impl Operand<T, A>) -> Truth<T, A> {
         self.with(right.in_algebra(self.algebra)).lt(self)
     }
 
@@ -202,19 +217,19 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
 
     /// Smaller of the two; NaN if either is NaN.
     #[inline(always)]
-    pub fn min(self, right: impl Term<T, A>) -> Self {
+    pub fn min(self, right: impl Operand<T, A>) -> Self {
         self.with(self.algebra.min(self.value, right.in_algebra(self.algebra)))
     }
 
     /// Larger of the two; NaN if either is NaN.
     #[inline(always)]
-    pub fn max(self, right: impl Term<T, A>) -> Self {
+    pub fn max(self, right: impl Operand<T, A>) -> Self {
         self.with(self.algebra.max(self.value, right.in_algebra(self.algebra)))
     }
 
     /// `self · factor + addend`, fused where the instruction set fuses.
     #[inline(always)]
-    pub fn mul_add(self, factor: impl Term<T, A>, addend: impl Term<T, A>) -> Self {
+    pub fn mul_add(self, factor: impl Operand<T, A>, addend: impl Operand<T, A>) -> Self {
         let (factor, addend) = (factor.in_algebra(self.algebra), addend.in_algebra(self.algebra));
         self.with(self.algebra.fma(self.value, factor, addend))
     }
@@ -223,6 +238,12 @@ impl<T: Float, A: Algebra<T>> Expr<T, A> {
     #[inline(always)]
     pub fn powf(self, p: f64) -> Self {
         self.with(self.algebra.powf(self.value, T::from_f64(p)))
+    }
+
+    /// [`Expr::powf`] with a parameter as the exponent.
+    #[inline(always)]
+    pub fn power(self, p: Parameter) -> Self {
+        self.with(self.algebra.power(self.value, p))
     }
 
     /// The normal distribution function and its density, `Φ(x)` and `φ(x)`.
@@ -254,7 +275,7 @@ impl<T: Copy, A: Algebra<T>> Expr<T, A> {
 impl<T: Copy, A: Algebra<T>> Truth<T, A> {
     /// `a` where this is true, else `b`.
     #[inline(always)]
-    pub fn select(self, a: impl Term<T, A>, b: impl Term<T, A>) -> Expr<T, A> {
+    pub fn select(self, a: impl Operand<T, A>, b: impl Operand<T, A>) -> Expr<T, A> {
         let (a, b) = (a.in_algebra(self.algebra), b.in_algebra(self.algebra));
         Expr { algebra: self.algebra, value: self.algebra.select(self.value, a, b) }
     }

@@ -2,12 +2,14 @@
 //!
 //! A formula is a function of [`Expr`]s, numbers with operators and methods, in any [`Algebra`]: vectors
 //! of every instruction set ([`Lanes`](crate::simd::Lanes)), [dual numbers](Dual), the variables of a
-//! graph, and text ([`Formula`](crate::ops::formula::Formula)).
+//! graph, and [text](Terms).
 
 mod algebra;
 mod dual;
 mod expr;
+mod text;
 
-pub use algebra::Algebra;
+pub use algebra::{Algebra, Parameter};
 pub use dual::Dual;
-pub use expr::{Expr, Term, Truth};
+pub use expr::{Expr, Operand, Truth};
+pub use text::{Terms, Text};

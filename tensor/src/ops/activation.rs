@@ -1,7 +1,7 @@
 //! Activation functions.
 
 use crate::cost::Cost;
-use crate::formula::{Algebra, Expr};
+use crate::formula::{Algebra, Expr, Parameter};
 use crate::kernels::Real;
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::tensor::Tensor;

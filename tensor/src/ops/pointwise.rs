@@ -1,12 +1,12 @@
 //! Pointwise operations: differentiable functions of one number.
 
 use crate::cost::Cost;
-use crate::formula::{Algebra, Expr};
+use crate::formula::{Algebra, Expr, Terms};
 use crate::kernels::Real;
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 
 /// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
 
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
 /// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
-/// formulas, parameters are numbers of type `f64`.
+/// formulas, a field is a [`Parameter`].
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
@@ -102,7 +102,7 @@ macro_rules! pointwise {
                 fn f<A: Algebra<T>>(self, $x: Expr<T, A>) -> Expr<T, A> {
                     $($(
                         #[allow(unused_variables)] // A formula may not need every parameter.
-                        let $field = self.$field.to_f64();
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
                     )+)?
                     $f
                 }
@@ -110,7 +110,7 @@ macro_rules! pointwise {
                 fn vjp<A: Algebra<T>>(self, $saved: Expr<T, A>, $g: Expr<T, A>) -> Expr<T, A> {
                     $($(
                         #[allow(unused_variables)]
-                        let $field = self.$field.to_f64();
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
                     )+)?
                     $vjp
                 }
@@ -120,10 +120,10 @@ macro_rules! pointwise {
             }
         )+
 
-        /// Calls `f` for every operation of this file.
+        /// Calls `f` with every operation of this file.
         #[doc(hidden)]
         pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
-            $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
+            $(f.op($Op $({ $($field: T::ONE),+ })?);)+
         }
     };
     (@struct [$(#[$doc:meta])*] $Op:ident) => {
@@ -147,8 +147,47 @@ pub(crate) use pointwise;
 /// all operations is written a second time.
 #[doc(hidden)]
 pub trait ForEachOp<T: Real> {
-    /// Called with the type of the operation.
-    fn op<P: Pointwise<T>>(&mut self);
+    /// Called with the operation. Its parameters are 1.
+    fn op<P: Pointwise<T>>(&mut self, op: P);
+}
+
+/// The formulas of a pointwise operation as text: of the function of `x`, and of the vector-Jacobian
+/// product with the gradient `g`, from `x` or from the result `y`.
+///
+/// ```
+/// use retrograd_tensor::ops::activation::{Gelu, Sigmoid};
+/// use retrograd_tensor::ops::pointwise::Formula;
+///
+/// let gelu = Formula::of::<f32>(Gelu);
+/// assert_eq!(gelu.f, "x · Φ(x)");
+/// assert_eq!(gelu.vjp, "g · (x · φ(x) + Φ(x))");
+/// assert_eq!(Formula::of::<f32>(Sigmoid).to_string(), "y = σ(x)\ndx = g · y · (1 − y)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formula {
+    /// `f(x)`.
+    pub f: String,
+    /// `g · f'(x)`.
+    pub vjp: String,
+}
+
+impl Formula {
+    /// The formulas of an operation, from its code.
+    pub fn of<T: Real>(op: impl Pointwise<T>) -> Formula {
+        fn print<T: Real, P: Pointwise<T>>(op: P) -> Formula {
+            let terms = Terms::default();
+            let [x, y, g] = ["x", "y", "g"].map(|name| terms.name(name));
+            let saved = if P::SAVES == Saves::Output { y } else { x };
+            Formula { f: terms.print(op.f(x)), vjp: terms.print(op.vjp(saved, g)) }
+        }
+        print(op)
+    }
+}
+
+impl Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "y = {}\ndx = {}", self.f, self.vjp)
+    }
 }
 
 #[derive(Clone, Copy)]

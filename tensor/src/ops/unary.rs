@@ -3,7 +3,7 @@
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::formula::{Algebra, Expr};
+use crate::formula::{Algebra, Expr, Parameter};
 use crate::kernels::{Case, Number, Real, integers};
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
 use crate::tensor::Tensor;
@@ -27,12 +27,12 @@ pointwise! {
 
     /// `⌊x⌋`
     Floor = "floor", saves Nothing, costs MOVE;
-    f(x) { floor(x) }
+    f(x) { x.floor() }
     vjp(_, g) { g * 0.0 }
 
     /// `⌈x⌉`
     Ceil = "ceil", saves Nothing, costs MOVE;
-    f(x) { -floor(-x) }
+    f(x) { x.ceil() }
     vjp(_, g) { g * 0.0 }
 
     /// The nearest integer, ties to even
@@ -42,7 +42,7 @@ pointwise! {
 
     /// The integer towards 0
     Trunc = "trunc", saves Nothing, costs MOVE;
-    f(x) { x.gt(0.0).select(floor(x), -floor(-x)) }
+    f(x) { x.gt(0.0).select(x.floor(), x.ceil()) }
     vjp(_, g) { g * 0.0 }
 
     /// `x²`
@@ -59,7 +59,10 @@ pointwise! {
         let (size, inner) = (x.abs(), x.abs().min(delta));
         x.constant(delta).mul_add(size - inner, 0.5 * inner * inner)
     }
-    vjp(x, g) { g * x.constant(-delta).max(x.constant(delta).min(x)) }
+    vjp(x, g) {
+        let delta = x.constant(delta);
+        g * (-delta).max(delta.min(x))
+    }
 
     /// `√x`
     Sqrt = "sqrt", saves Output, costs CHEAP;
@@ -116,8 +119,8 @@ pointwise! {
         /// The exponent.
         p,
     } = "powf", saves Input, costs SCALAR;
-    f(x) { x.powf(p) }
-    vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.powf(p - 1.0)) } }
+    f(x) { x.power(p) }
+    vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.power(p - 1.0)) } }
 
     /// `x + c`
     AddScalar {
@@ -160,13 +163,6 @@ pointwise! {
         x.is_nan().select(nan, bounded)
     }
     vjp(x, g) { x.abs().lt(f64::INFINITY).select(g, 0.0) }
-}
-
-/// The nearest integer, less 1 where that is above `x`.
-#[inline(always)]
-fn floor<T: Real, A: Algebra<T>>(x: Expr<T, A>) -> Expr<T, A> {
-    let nearest = x.round();
-    x.lt(nearest).select(nearest - 1.0, nearest)
 }
 
 /// # Unary functions
