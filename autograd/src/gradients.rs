@@ -3,10 +3,10 @@
 use crate::graph::{Id, Var};
 use retrograd_tensor::cost::Cost;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::square_sums;
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::par::span;
-use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{DType, Real, Tensor};
 use std::collections::BTreeMap;
 
@@ -219,7 +219,8 @@ impl<T: Real> Gradients<T> {
     pub fn scale(&mut self, factor: T) {
         self.known_finite = false;
         let tensors = self.by_id.values_mut();
-        let items = tensors.map(|g| Item { op: Scale(factor), w: [g], r: [] }).collect();
+        let op = Scale(factor.to_f64());
+        let items = tensors.map(|g| Item { op, w: [g], r: [] }).collect();
         update_all("scale", items);
     }
 
@@ -370,13 +371,13 @@ pub fn norm_of_parts(norms: &[f64]) -> f64 {
 
 /// `x · c`, in place.
 #[derive(Clone, Copy)]
-struct Scale<T>(T);
+struct Scale(f64);
 
-impl<T: Real> Update<T, 1, 0> for Scale<T> {
+impl<T: Real> Update<T, 1, 0> for Scale {
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1], []: [S::V; 0]) -> [S::V; 1] {
-        [s.mul(x, s.splat(self.0))]
+    fn f<A: Algebra<T>>(self, [x]: [Expr<T, A>; 1], []: [Expr<T, A>; 0]) -> [Expr<T, A>; 1] {
+        [x * self.0]
     }
 }
 
@@ -387,8 +388,8 @@ struct Add;
 impl<T: Real> Update<T, 1, 1> for Add {
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1], [y]: [S::V; 1]) -> [S::V; 1] {
-        [s.add(x, y)]
+    fn f<A: Algebra<T>>(self, [x]: [Expr<T, A>; 1], [y]: [Expr<T, A>; 1]) -> [Expr<T, A>; 1] {
+        [x + y]
     }
 }
 

@@ -26,7 +26,6 @@
 //! recorded, an operation takes longer by one read of a static variable.
 
 mod definition;
-mod formulas;
 pub(crate) mod hooks;
 mod lane;
 mod module;
@@ -35,7 +34,6 @@ mod recorder;
 mod recording;
 mod recursion;
 
-pub(crate) use formulas::formula;
 pub use hooks::{page_request_was_read, saved, shards_ended};
 pub use lane::{in_lane, lane, shard_depth};
 pub use module::{ModuleNames, ModulePath, ModuleScope};
