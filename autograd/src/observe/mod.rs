@@ -1,61 +1,243 @@
-//! Observation of forward and backward passes.
-//!
-//! [`record`] runs a closure and returns what happened in it: the operations with their inputs, places in
-//! the source code, saved tensors, times and kernels, and, in order, the calls of rules, the gradients that
-//! they delivered, and the memory that was freed. [`Recorder::watching`] adds the values.
-//!
-//! ```
-//! use retrograd_autograd::Var;
-//! use retrograd_autograd::observe::{What, record};
-//! use retrograd_tensor::Tensor;
-//!
-//! // y = a² · a: two gradients are delivered to a leaf by the product and by the square.
-//! let a = Var::leaf(Tensor::scalar(3.0f32));
-//! let (_, recording) = record(|| a.square().mul(&a).backward());
-//! let delivered = recording.events.iter().filter_map(|event| match event.what {
-//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name, is_added)),
-//!     _ => None,
-//! });
-//! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
-//! ```
-//!
-//! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside of another
-//! one, which contains the same operations. Recording changes no bit of a result. It works with operations of any kind, in
-//! [`sharded`](crate::sharded) computations, whose shards are lanes, and in recorded backward passes
-//! ([`grad`](crate::grad)), whose operations name the operation that they differentiate. If nothing is
-//! recorded, an operation takes longer by one read of a static variable.
+//! The places of the library from which a recorder is told what happens. Each costs one read of a static
+//! variable if the process has no observer.
 
-mod definition;
-mod formulas;
-pub(crate) mod hooks;
-mod lane;
-mod module;
-mod nonfinite;
-mod recorder;
-mod recording;
-mod recursion;
+use super::lane::shard_depth;
+use super::recorder::{Call, Recorder};
+use super::recording::Which;
+use crate::graph::{Edge, Id, Node, Rule, Var};
+use retrograd_tensor::observe::{is_observed, report};
+use retrograd_tensor::{Element, Real, Shape, Tensor};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::sync::{Arc, Once};
 
-pub use formulas::{Formula, formula};
-pub use hooks::{constants, page_request_was_read, saved, shards_ended};
-pub use lane::{in_lane, lane, shard_depth};
-pub use module::{ModuleNames, ModulePath, ModuleScope};
-pub(crate) use nonfinite::search_if_requested;
-pub use nonfinite::{Extent, NonFinite, find_nonfinite};
-pub use recorder::{Recorder, Seen};
-pub use recording::{
-    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
-};
-pub use recursion::naive_backward;
+thread_local! {
+    /// Tensors that the operation being recorded has saved so far.
+    static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
+    /// The constants of the operation being recorded.
+    static CONSTANTS: RefCell<Vec<(&'static str, f64)>> = const { RefCell::new(Vec::new()) };
+    /// The operation whose rule runs on this thread, by the id of its node.
+    static RULE: Cell<Option<Id>> = const { Cell::new(None) };
+}
 
-/// Runs `f` and records it: [`Recorder::record`] without values.
+/// Completed when `RETROGRAD_XRAY` has been read, or the first backward pass has ended.
+static PAGE_REQUEST: Once = Once::new();
+
+/// Calls `f` with each recorder of this thread, the innermost first.
+#[cold]
+#[inline(never)]
+fn tell(f: impl Fn(&Recorder)) {
+    report(|observer| {
+        let any: &dyn Any = observer;
+        let recorder = any.downcast_ref::<Recorder>();
+        if let Some(recorder) = recorder.filter(|recorder| !recorder.has_ended()) {
+            f(recorder);
+        }
+    });
+}
+
+/// A tensor that an operation saves.
+pub(super) struct Saved {
+    pub(super) which: Which,
+    pub(super) shape: Shape,
+    pub(super) bytes: usize,
+    pub(super) address: usize,
+}
+
+#[cold]
+fn note<E: Element>(which: Which, tensor: &Tensor<E>) {
+    let (shape, address) = (*tensor.shape(), tensor.storage_address());
+    let bytes = tensor.numel() * size_of::<E>();
+    SAVED.with_borrow_mut(|saved| saved.push(Saved { which, shape, bytes, address }));
+}
+
+/// An operation saves the value of an input, by its position among those that were given.
+#[inline]
+pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
+    if is_observed() {
+        note(Which::Input(input), tensor);
+    }
+}
+
+/// The tensor, which an operation saves under this name besides its inputs. It is called where the operation is
+/// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that a
+/// [`Recording`](super::Recording) lists the tensor.
+///
+/// ```
+/// use retrograd_autograd::observe::{Which, record, saved};
+/// use retrograd_autograd::{InputGrads, Var};
+/// use retrograd_tensor::Tensor;
+///
+/// /// x where it is positive, else 0
+/// fn positive(x: &Var) -> Var {
+///     let mask = x.value().le(&Tensor::scalar(0.0));
+///     Var::from_op("positive", x.value().masked_fill(&mask, 0.0), [x], |[x]| {
+///         let (x, mask) = (x.slot(), saved("mask", mask));
+///         move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, 0.0))
+///     })
+/// }
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, -1.0]));
+/// let (_, recording) = record(|| positive(&x));
+/// assert_eq!(recording.operations[0].saved[0].which, Which::Other("mask"));
+/// ```
+#[inline]
+pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
+    if is_observed() {
+        note(Which::Other(name), &tensor);
+    }
+    tensor
+}
+
+/// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
+/// is called right before [`Var::from_op`](crate::Var::from_op) and the like, so that a
+/// [`Recording`](super::Recording) lists the numbers.
 ///
 /// ```
 /// use retrograd_autograd::{Var, observe::record};
-/// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::scalar(2.0f32));
-/// let (y, recording) = record(|| x.square());
-/// assert_eq!((y.item(), recording.operations[0].name), (4.0, "square"));
+/// let x = Var::leaf(retrograd_tensor::Tensor::scalar(1.0f32)); // `x * 0.5` calls `constants`
+/// let (_, recording) = record(|| &x * 0.5);
+/// assert_eq!(recording.operations[0].constants, [("c", 0.5)]);
 /// ```
-pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
-    Recorder::new().record(f)
+#[inline]
+pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
+    if is_observed() {
+        CONSTANTS.set(named());
+    }
+}
+
+/// An operation has computed its results.
+#[inline]
+#[track_caller]
+pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
+    name: &'static str,
+    inputs: &[Option<&Var<T>>],
+    results: impl FnOnce() -> R,
+) {
+    if is_observed() {
+        tell_computed(name, inputs, results, Location::caller());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
+    name: &'static str,
+    inputs: &[Option<&Var<T>>],
+    results: impl FnOnce() -> R,
+    location: &'static Location<'static>,
+) {
+    let (saved, constants) = (SAVED.take(), CONSTANTS.take());
+    let results = results();
+    let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
+    let (results, rule) = (results.as_ref(), RULE.get());
+    let call = Call { name, inputs: &inputs, constants, results, saved, location, rule };
+    tell(|recorder| recorder.computed(&call));
+}
+
+/// A backward pass begins at a variable.
+#[inline]
+pub(crate) fn seeded<T: Real>(root: &Var<T>, g: &Var<T>) {
+    if is_observed() {
+        tell(|recorder| recorder.seeded(root, g));
+    }
+}
+
+/// The rule of an operation is called.
+#[inline]
+pub(crate) fn rule_begins<T: Real>(
+    node: &Arc<Node<T>>,
+    rule: &dyn Rule<T>,
+    grads: &[Option<Var<T>>],
+) -> Option<RunningRule> {
+    if !is_observed() {
+        return None;
+    }
+    tell(|recorder| recorder.rule_began(node, rule, grads));
+    Some(RunningRule(RULE.replace(Some(node.id()))))
+}
+
+/// A rule whose gradients are not propagated yet. What is computed until this value is dropped belongs to
+/// its operation.
+pub(crate) struct RunningRule(Option<Id>);
+
+impl Drop for RunningRule {
+    fn drop(&mut self) {
+        RULE.set(self.0);
+    }
+}
+
+/// A backward pass has ended. Those of shards, and those that a rule runs itself, are parts of another
+/// computation.
+#[inline]
+pub(crate) fn pass_ended() {
+    tell_ended(None);
+    if !PAGE_REQUEST.is_completed() {
+        PAGE_REQUEST.call_once(say_page_request_was_not_read);
+    }
+}
+
+/// Notes that `RETROGRAD_XRAY` has been read: nobody who records the first backward pass reads it later.
+#[doc(hidden)]
+pub fn page_request_was_read() {
+    PAGE_REQUEST.call_once(|| ());
+}
+
+#[cold]
+fn say_page_request_was_not_read() {
+    if std::env::var_os("RETROGRAD_XRAY").is_some_and(|value| value != *"" && value != *"0") {
+        eprintln!(
+            "RETROGRAD_XRAY: nothing is recorded, because no `nn::Param` was made before the first backward pass (hint: \
+             `study::record_if_requested` begins the record without one)"
+        );
+    }
+}
+
+/// The backward passes of all shards have ended; their loss.
+#[doc(hidden)]
+pub fn shards_ended<T: Real>(loss: T) {
+    tell_ended(Some(loss.to_f64()));
+}
+
+fn tell_ended(loss: Option<f64>) {
+    if is_observed() && RULE.get().is_none() && shard_depth() == 0 {
+        tell(|recorder| recorder.pass_ended(loss));
+    }
+}
+
+/// A rule has returned, and is dropped next.
+#[inline]
+pub(crate) fn rule_returned() {
+    if is_observed() {
+        tell(Recorder::rule_returned);
+    }
+}
+
+/// A rule has returned, and was dropped.
+#[inline]
+pub(crate) fn rule_ended<T: Real>(node: &Arc<Node<T>>) {
+    if is_observed() {
+        tell(|recorder| recorder.rule_ended(node));
+    }
+}
+
+/// The gradient of an input is propagated. `sum` is what its variable has received so far, this
+/// gradient included.
+#[inline]
+pub(crate) fn delivered<T: Real>(
+    from: (&Arc<Node<T>>, usize),
+    edge: &Edge<T>,
+    gradient: &Tensor<T>,
+    sum: &Tensor<T>,
+    is_added: bool,
+) {
+    if is_observed() {
+        tell(|recorder| recorder.delivered(from, edge, gradient, sum, is_added));
+    }
+}
+
+/// The shapes of the inputs of a node.
+pub(super) fn input_shapes<T: Real>(node: &Node<T>) -> impl Iterator<Item = (&Edge<T>, Shape)> {
+    node.inputs().iter().map(|input| (&input.edge, *input.shape()))
 }
