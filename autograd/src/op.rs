@@ -3,7 +3,7 @@
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
-use crate::observe::hooks;
+use crate::observe;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
@@ -26,7 +26,7 @@ impl<T: Real> Var<T> {
     /// [`Fused`] operation.
     ///
     /// Tensors that the rule owns besides the values of inputs are to be named by
-    /// [`observe::saved`](crate::observe::saved), so that recordings list them.
+    /// [`observe::saved`](crate::observe::saved), so that observers can list them.
     ///
     /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
     /// alive, and gradients by it are not propagated.
@@ -74,7 +74,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(name, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -120,7 +120,7 @@ impl<T: Real> Var<T> {
             });
             connect(&mut results, &node);
         }
-        hooks::computed(name, &inputs, || &*results);
+        observe::computed(name, &inputs, || &*results);
         results
     }
 
@@ -162,7 +162,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(name, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -182,7 +182,7 @@ impl<T: Real> Var<T> {
             let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        hooks::computed(F::NAME, &inputs, || &results);
+        observe::computed(F::NAME, &inputs, || &results);
         results
     }
 }
@@ -317,7 +317,7 @@ impl<T: Real> Operand<'_, T> {
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         if let Some(var) = self.var.filter(|_| condition) {
-            hooks::saved_input(self.at, var.value());
+            observe::saved_input(self.at, var.value());
         }
         Slot {
             op: self.op,
@@ -593,7 +593,7 @@ pub(crate) fn constant_result<T: Real>(
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    hooks::computed(name, inputs, || [Var::constant(value.clone())]);
+    observe::computed(name, inputs, || [Var::constant(value.clone())]);
     Var::constant(value)
 }
 

@@ -1,55 +1,144 @@
-//! The places of the library from which a recorder is told what happens. Each costs one read of a static
-//! variable if the process has no observer.
+//! What is reported of forward and backward passes: [`GraphEvent`]s, to the
+//! [observers](retrograd_tensor::observe) of the thread.
+//!
+//! ```
+//! use retrograd_autograd::Var;
+//! use retrograd_autograd::observe::GraphEvent;
+//! use retrograd_tensor::observe::{Event, Observer};
+//! use retrograd_tensor::{Tensor, settings::with_observer};
+//! use std::sync::{Arc, Mutex};
+//!
+//! #[derive(Default)]
+//! struct Rules(Mutex<Vec<&'static str>>);
+//!
+//! impl Observer for Rules {
+//!     fn event(&self, event: &Event<'_>) {
+//!         if let Event::Other(event) = event
+//!             && let Some(GraphEvent::RuleBegan { node, .. }) = event.downcast_ref::<GraphEvent<f32>>()
+//!         {
+//!             self.0.lock().unwrap().push(node.name());
+//!         }
+//!     }
+//! }
+//!
+//! let (x, rules) = (Var::leaf(Tensor::scalar(0.5f32)), Arc::new(Rules::default()));
+//! with_observer(rules.clone(), || x.tanh().square().backward());
+//! assert_eq!(*rules.0.lock().unwrap(), ["square", "tanh"]);
+//! ```
+//!
+//! The study crate makes records of these events. Without an observer, a report costs one read of a static
+//! variable.
 
-use super::lane::shard_depth;
-use super::recorder::{Call, Recorder};
-use super::recording::Which;
-use crate::graph::{Edge, Id, Node, Rule, Var};
-use retrograd_tensor::observe::{is_observed, report};
+mod formulas;
+
+pub use formulas::{Formula, formula};
+
+use crate::graph::{Node, Rule, Var};
+use retrograd_tensor::observe::{Event, is_observed, report};
 use retrograd_tensor::{Element, Real, Shape, Tensor};
-use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-thread_local! {
-    /// Tensors that the operation being recorded has saved so far.
-    static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
-    /// The constants of the operation being recorded.
-    static CONSTANTS: RefCell<Vec<(&'static str, f64)>> = const { RefCell::new(Vec::new()) };
-    /// The operation whose rule runs on this thread, by the id of its node.
-    static RULE: Cell<Option<Id>> = const { Cell::new(None) };
+/// Something that happened to variables with elements of type `T`. It is an [`Event::Other`].
+#[derive(Debug)]
+pub enum GraphEvent<T: Real> {
+    /// An operation was computed.
+    Computed(Computed<T>),
+    /// A backward pass begins.
+    Seeded {
+        /// The variable that it begins with.
+        root: Var<T>,
+        /// Its gradient, which was given.
+        gradient: Var<T>,
+    },
+    /// The gradients of the results of an operation are complete, and its rule is going to be called. What is
+    /// reported before [`GraphEvent::RuleEnded`] belongs to the rule.
+    RuleBegan {
+        /// The operation.
+        node: Arc<Node<T>>,
+        /// The gradients of its results that have arrived.
+        gradients: Vec<Option<Var<T>>>,
+    },
+    /// The rule has returned. It is dropped next, with the tensors that it owns.
+    RuleReturned,
+    /// The rule was dropped.
+    RuleDropped(Arc<Node<T>>),
+    /// A gradient that the rule returned was propagated to an input of the operation.
+    Delivered {
+        /// The operation.
+        node: Arc<Node<T>>,
+        /// The position of the input.
+        input: usize,
+        /// The gradient.
+        gradient: Var<T>,
+        /// The sum of what the variable that is the input has received so far.
+        sum: Var<T>,
+        /// Whether it was added to an earlier one. The first one is moved.
+        is_added: bool,
+    },
+    /// All gradients of the rule were propagated, or it panicked.
+    RuleEnded,
+    /// A backward pass has ended.
+    PassEnded,
+    /// The backward passes of all [shards](retrograd_tensor::observe::shard) have ended.
+    ShardsEnded {
+        /// The loss of all of them.
+        loss: T,
+    },
 }
 
-/// Completed when `RETROGRAD_XRAY` has been read, or the first backward pass has ended.
-static PAGE_REQUEST: Once = Once::new();
+/// An operation that was computed.
+#[derive(Debug)]
+pub struct Computed<T: Real> {
+    /// Its name.
+    pub name: &'static str,
+    /// The inputs, without optional ones that were not given.
+    pub inputs: Vec<Var<T>>,
+    /// The results.
+    pub results: Vec<Var<T>>,
+    /// Where it was called.
+    pub location: &'static Location<'static>,
+}
 
-/// Calls `f` with each recorder of this thread, the innermost first.
+/// A tensor that the operation that is computed next on this thread keeps for its rule. It is an
+/// [`Event::Other`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Which one.
+    pub which: Which,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Where its memory is.
+    pub address: usize,
+}
+
+/// A tensor of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// An input, by its position.
+    Input(usize),
+    /// Another tensor, which was named by [`saved`].
+    Other(&'static str),
+}
+
+/// The numbers in the formula of the operation that is computed next on this thread. It is an
+/// [`Event::Other`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constants(pub Vec<(&'static str, f64)>);
+
 #[cold]
 #[inline(never)]
-fn tell(f: impl Fn(&Recorder)) {
-    report(|observer| {
-        let any: &dyn Any = observer;
-        let recorder = any.downcast_ref::<Recorder>();
-        if let Some(recorder) = recorder.filter(|recorder| !recorder.has_ended()) {
-            f(recorder);
-        }
-    });
-}
-
-/// A tensor that an operation saves.
-pub(super) struct Saved {
-    pub(super) which: Which,
-    pub(super) shape: Shape,
-    pub(super) bytes: usize,
-    pub(super) address: usize,
+fn tell<T: Real>(event: impl FnOnce() -> GraphEvent<T>) {
+    report(|tell| tell(&Event::Other(&event())));
 }
 
 #[cold]
 fn note<E: Element>(which: Which, tensor: &Tensor<E>) {
     let (shape, address) = (*tensor.shape(), tensor.storage_address());
     let bytes = tensor.numel() * size_of::<E>();
-    SAVED.with_borrow_mut(|saved| saved.push(Saved { which, shape, bytes, address }));
+    report(|tell| tell(&Event::Other(&Saved { which, shape, bytes, address })));
 }
 
 /// An operation saves the value of an input, by its position among those that were given.
@@ -61,11 +150,10 @@ pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
 }
 
 /// The tensor, which an operation saves under this name besides its inputs. It is called where the operation is
-/// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that a
-/// [`Recording`](super::Recording) lists the tensor.
+/// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that observers can list the tensor.
 ///
 /// ```
-/// use retrograd_autograd::observe::{Which, record, saved};
+/// use retrograd_autograd::observe::saved;
 /// use retrograd_autograd::{InputGrads, Var};
 /// use retrograd_tensor::Tensor;
 ///
@@ -79,8 +167,7 @@ pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
 /// }
 ///
 /// let x = Var::leaf(Tensor::from([1.0f32, -1.0]));
-/// let (_, recording) = record(|| positive(&x));
-/// assert_eq!(recording.operations[0].saved[0].which, Which::Other("mask"));
+/// assert_eq!(positive(&x).sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0]);
 /// ```
 #[inline]
 pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
@@ -91,20 +178,10 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
 }
 
 /// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
-/// is called right before [`Var::from_op`](crate::Var::from_op) and the like, so that a
-/// [`Recording`](super::Recording) lists the numbers.
-///
-/// ```
-/// use retrograd_autograd::{Var, observe::record};
-/// let x = Var::leaf(retrograd_tensor::Tensor::scalar(1.0f32)); // `x * 0.5` calls `constants`
-/// let (_, recording) = record(|| &x * 0.5);
-/// assert_eq!(recording.operations[0].constants, [("c", 0.5)]);
-/// ```
+/// is called right before [`Var::from_op`](crate::Var::from_op) and the like.
 #[inline]
 pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
-    if is_observed() {
-        CONSTANTS.set(named());
-    }
+    report(|tell| tell(&Event::Other(&Constants(named()))));
 }
 
 /// An operation has computed its results.
@@ -116,128 +193,90 @@ pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
     results: impl FnOnce() -> R,
 ) {
     if is_observed() {
-        tell_computed(name, inputs, results, Location::caller());
+        let location = Location::caller();
+        tell(|| {
+            let inputs = inputs.iter().copied().flatten().cloned().collect();
+            let results = results().as_ref().to_vec();
+            GraphEvent::Computed(Computed { name, inputs, results, location })
+        });
     }
-}
-
-#[cold]
-#[inline(never)]
-fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
-    name: &'static str,
-    inputs: &[Option<&Var<T>>],
-    results: impl FnOnce() -> R,
-    location: &'static Location<'static>,
-) {
-    let (saved, constants) = (SAVED.take(), CONSTANTS.take());
-    let results = results();
-    let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
-    let (results, rule) = (results.as_ref(), RULE.get());
-    let call = Call { name, inputs: &inputs, constants, results, saved, location, rule };
-    tell(|recorder| recorder.computed(&call));
 }
 
 /// A backward pass begins at a variable.
 #[inline]
-pub(crate) fn seeded<T: Real>(root: &Var<T>, g: &Var<T>) {
+pub(crate) fn seeded<T: Real>(root: &Var<T>, gradient: &Var<T>) {
     if is_observed() {
-        tell(|recorder| recorder.seeded(root, g));
+        tell(|| GraphEvent::Seeded { root: root.clone(), gradient: gradient.clone() });
     }
 }
 
-/// The rule of an operation is called.
+/// The rule of an operation is going to be called.
 #[inline]
-pub(crate) fn rule_begins<T: Real>(
-    node: &Arc<Node<T>>,
-    rule: &dyn Rule<T>,
-    grads: &[Option<Var<T>>],
-) -> Option<RunningRule> {
-    if !is_observed() {
-        return None;
+pub(crate) fn rule<'a, T: Real>(
+    node: &'a Arc<Node<T>>,
+    gradients: &[Option<Var<T>>],
+) -> ReportedRule<'a, T> {
+    let is_reported = is_observed();
+    if is_reported {
+        tell(|| GraphEvent::RuleBegan { node: node.clone(), gradients: gradients.to_vec() });
     }
-    tell(|recorder| recorder.rule_began(node, rule, grads));
-    Some(RunningRule(RULE.replace(Some(node.id()))))
+    ReportedRule { node, is_reported }
 }
 
-/// A rule whose gradients are not propagated yet. What is computed until this value is dropped belongs to
-/// its operation.
-pub(crate) struct RunningRule(Option<Id>);
+/// A rule whose gradients are not propagated yet.
+pub(crate) struct ReportedRule<'a, T: Real> {
+    node: &'a Arc<Node<T>>,
+    is_reported: bool,
+}
 
-impl Drop for RunningRule {
+impl<T: Real> ReportedRule<'_, T> {
+    /// Drops the rule, which has returned.
+    #[inline]
+    pub(crate) fn drop_rule(&self, rule: Arc<dyn Rule<T>>) {
+        if self.is_reported {
+            tell(|| GraphEvent::<T>::RuleReturned);
+        }
+        drop(rule);
+        if self.is_reported {
+            tell(|| GraphEvent::RuleDropped(self.node.clone()));
+        }
+    }
+}
+
+impl<T: Real> Drop for ReportedRule<'_, T> {
+    #[inline]
     fn drop(&mut self) {
-        RULE.set(self.0);
+        if self.is_reported {
+            tell(|| GraphEvent::<T>::RuleEnded);
+        }
     }
 }
 
-/// A backward pass has ended. Those of shards, and those that a rule runs itself, are parts of another
-/// computation.
-#[inline]
-pub(crate) fn pass_ended() {
-    tell_ended(None);
-    if !PAGE_REQUEST.is_completed() {
-        PAGE_REQUEST.call_once(say_page_request_was_not_read);
-    }
-}
-
-/// Notes that `RETROGRAD_XRAY` has been read: nobody who records the first backward pass reads it later.
-#[doc(hidden)]
-pub fn page_request_was_read() {
-    PAGE_REQUEST.call_once(|| ());
-}
-
+/// A gradient was propagated to an input of an operation, whose variable has received `sum` so far.
 #[cold]
-fn say_page_request_was_not_read() {
-    if std::env::var_os("RETROGRAD_XRAY").is_some_and(|value| value != *"" && value != *"0") {
-        eprintln!(
-            "RETROGRAD_XRAY: nothing is recorded, because no `nn::Param` was made before the first backward pass (hint: \
-             `study::record_if_requested` begins the record without one)"
-        );
+#[inline(never)]
+pub(crate) fn delivered<T: Real>(
+    (node, input): (&Arc<Node<T>>, usize),
+    gradient: Var<T>,
+    sum: &Var<T>,
+    is_added: bool,
+) {
+    let (node, sum) = (node.clone(), sum.clone());
+    tell(|| GraphEvent::Delivered { node, input, gradient, sum, is_added });
+}
+
+/// A backward pass has ended.
+#[inline]
+pub(crate) fn pass_ended<T: Real>() {
+    if is_observed() {
+        tell(|| GraphEvent::<T>::PassEnded);
     }
 }
 
 /// The backward passes of all shards have ended; their loss.
 #[doc(hidden)]
 pub fn shards_ended<T: Real>(loss: T) {
-    tell_ended(Some(loss.to_f64()));
-}
-
-fn tell_ended(loss: Option<f64>) {
-    if is_observed() && RULE.get().is_none() && shard_depth() == 0 {
-        tell(|recorder| recorder.pass_ended(loss));
-    }
-}
-
-/// A rule has returned, and is dropped next.
-#[inline]
-pub(crate) fn rule_returned() {
     if is_observed() {
-        tell(Recorder::rule_returned);
+        tell(|| GraphEvent::ShardsEnded { loss });
     }
-}
-
-/// A rule has returned, and was dropped.
-#[inline]
-pub(crate) fn rule_ended<T: Real>(node: &Arc<Node<T>>) {
-    if is_observed() {
-        tell(|recorder| recorder.rule_ended(node));
-    }
-}
-
-/// The gradient of an input is propagated. `sum` is what its variable has received so far, this
-/// gradient included.
-#[inline]
-pub(crate) fn delivered<T: Real>(
-    from: (&Arc<Node<T>>, usize),
-    edge: &Edge<T>,
-    gradient: &Tensor<T>,
-    sum: &Tensor<T>,
-    is_added: bool,
-) {
-    if is_observed() {
-        tell(|recorder| recorder.delivered(from, edge, gradient, sum, is_added));
-    }
-}
-
-/// The shapes of the inputs of a node.
-pub(super) fn input_shapes<T: Real>(node: &Node<T>) -> impl Iterator<Item = (&Edge<T>, Shape)> {
-    node.inputs().iter().map(|input| (&input.edge, *input.shape()))
 }

@@ -24,5 +24,4 @@ mod reduce;
 mod rows;
 mod scatter;
 mod sort;
-mod trace;
 mod views;
