@@ -26,7 +26,7 @@ pub fn temporary_path(path: &Path, before: &str, after: &str) -> PathBuf {
 /// replace; or if the operating system reports an error.
 ///
 /// ```
-/// use retrograd_study::replacing::{create_like, temporary_path};
+/// use retrograd_nn::replacing::{create_like, temporary_path};
 /// # let path = std::env::temp_dir().join(format!("retrograd_replacing_{}", std::process::id()));
 /// let temporary = temporary_path(&path, ".", ".tmp");
 /// std::io::Write::write_all(&mut create_like(&temporary, &path)?, b"complete")?;

@@ -4,7 +4,7 @@ use super::any_tensor::{AnyTensor, ReadError};
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
 use super::stored::Stored;
-use retrograd_study::replacing::not_a_file;
+use crate::replacing::not_a_file;
 use retrograd_tensor::ErrorKind;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

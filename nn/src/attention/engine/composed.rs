@@ -5,8 +5,8 @@ use super::feature_map::feature_map;
 use super::product::{mix, scores};
 use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
-use retrograd_tensor::observe::{KernelCall, Size};
-use retrograd_tensor::{Real, Tensor, trace};
+use retrograd_tensor::observe::{self, KernelCall, Size};
+use retrograd_tensor::{Real, Tensor};
 
 /// The output of attention with its weights and log-sum-exp.
 #[derive(Clone, Debug)]
