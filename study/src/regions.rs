@@ -1,13 +1,12 @@
 //! A record of parallel regions: what could be computed at the same time, and how long it takes.
 
-use super::Cost;
-use crate::settings::Settings;
-use std::cell::RefCell;
-use std::fmt::{self, Debug, Formatter};
-use std::marker::PhantomData;
+use retrograd_tensor::observe::{Division, Event, Observer};
+use retrograd_tensor::par;
+use retrograd_tensor::settings::with_observer;
+use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 /// What [`record`] has recorded: the tree of the serial code, the named spans and the parallel
@@ -16,7 +15,7 @@ use std::time::Instant;
 pub struct Recording {
     /// What the recording thread did.
     pub task: Task,
-    /// Whether that thread belonged to a thread pool ([`with_threads`](super::with_threads)), where
+    /// Whether that thread belonged to a thread pool ([`with_threads`](retrograd_tensor::with_threads)), where
     /// smaller regions are distributed.
     pub in_pool: bool,
 }
@@ -33,7 +32,7 @@ pub struct Task {
 pub enum Part {
     /// Code outside of any region, in seconds.
     Serial(f64),
-    /// A named stretch, see [`span`].
+    /// A named stretch, see [`span`](retrograd_tensor::par::span).
     Span(&'static str, Task),
     /// Work that can be distributed to threads.
     Region(Region),
@@ -52,39 +51,11 @@ pub struct Region {
     pub tasks: Vec<Task>,
 }
 
-/// The rule by which a region is divided among threads.
-#[derive(Clone)]
-pub enum Division {
-    /// Into its tasks, if the estimated time is above the threshold.
-    Chunks,
-    /// Into its tasks. If there are at least as many as threads, regions inside are not distributed.
-    Shards,
-    /// The work of its only task is divided by the number of threads.
-    ByThreads(Arc<Divide>),
-    /// Into its tasks, without a choice: the one task of [`with_threads`](super::with_threads).
-    Pool,
-}
-
-/// The times of the tasks for a number of threads, relative to that of the whole work, in stages that
-/// follow each other.
-pub type Divide = dyn Fn(usize) -> Vec<Vec<f64>> + Send + Sync;
-
-impl Debug for Division {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Division::Chunks => "Chunks",
-            Division::Shards => "Shards",
-            Division::ByThreads(_) => "ByThreads",
-            Division::Pool => "Pool",
-        })
-    }
-}
-
 impl Recording {
     /// The time of all serial code and all tasks together, in seconds.
     ///
     /// ```
-    /// use retrograd_tensor::par::record;
+    /// use retrograd_study::regions::record;
     /// let ((), recording) = record(|| std::thread::sleep(std::time::Duration::from_millis(2)));
     /// assert!(recording.seconds() >= 2e-3);
     /// ```
@@ -95,7 +66,8 @@ impl Recording {
     /// The number of regions, and of the tasks in them, at every depth.
     ///
     /// ```
-    /// use retrograd_tensor::par::{self, record};
+    /// use retrograd_study::regions::record;
+    /// use retrograd_tensor::par;
     /// let (_, recording) = record(|| par::shards(3, |i| i));
     /// assert_eq!(recording.counts(), (1, 3));
     /// ```
@@ -147,59 +119,142 @@ impl Region {
     }
 }
 
-/// The task that a thread is recording.
+/// A task that a thread runs.
 struct Frame {
+    /// Its region; `None` for the closure that is recorded.
+    region: Option<u64>,
+    /// Its place among the tasks of the region.
+    place: usize,
     /// The open spans, from the outside in; the first one is the task itself.
     open: Vec<(&'static str, Vec<Part>)>,
     /// When the last part ended.
     since: Instant,
 }
 
-thread_local! {
-    static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
-}
-
 impl Frame {
-    fn begin() -> Frame {
-        Frame { open: vec![("", Vec::new())], since: Instant::now() }
+    fn begin(region: Option<u64>, place: usize) -> Frame {
+        Frame { region, place, open: vec![("", Vec::new())], since: Instant::now() }
     }
 
     /// Ends the serial code before a part.
-    fn cut(&mut self) {
-        let now = Instant::now();
-        let seconds = (now - self.since).as_secs_f64();
-        self.since = now;
+    fn cut(&mut self, now: Instant) {
+        let seconds = now.saturating_duration_since(self.since).as_secs_f64();
         self.push(Part::Serial(seconds));
     }
 
     /// Adds a part, after which serial code begins.
     fn push(&mut self, part: Part) {
         self.open.last_mut().expect("the task itself").1.push(part);
+        self.since = Instant::now();
     }
 
-    fn close_spans(&mut self, depth: usize) {
-        while self.open.len() > depth {
-            let (name, parts) = self.open.pop().expect("more than one");
+    fn close_span(&mut self) {
+        // The task itself is no span.
+        if self.open.len() > 1
+            && let Some((name, parts)) = self.open.pop()
+        {
             self.push(Part::Span(name, Task { parts }));
         }
     }
 
-    fn end(mut self) -> Task {
-        self.cut();
-        self.close_spans(1);
+    fn end(mut self, now: Instant) -> Task {
+        self.cut(now);
+        while self.open.len() > 1 {
+            self.close_span();
+        }
         Task { parts: self.open.pop().expect("the task itself").1 }
     }
 }
 
-/// The frame of this thread, if it records.
-fn with_frame<R>(f: impl FnOnce(&mut Frame) -> R) -> Option<R> {
-    FRAME.with_borrow_mut(|frame| frame.as_mut().map(f))
+/// The observer that makes a [`Recording`].
+#[derive(Default)]
+struct Recorder(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// What each thread runs, from the outside in: a thread that waits for a region may run other tasks.
+    threads: HashMap<ThreadId, Vec<Frame>>,
+    /// The tasks of regions that have not ended, by the number of the region.
+    regions: HashMap<u64, Tasks>,
 }
 
-/// Whether regions are recorded on this thread.
-#[inline]
-fn is_recording() -> bool {
-    Settings::current().recording
+/// The tasks of a region.
+#[derive(Default)]
+struct Tasks {
+    started: usize,
+    ended: Vec<(usize, Task)>,
+}
+
+impl Recorder {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn frames(&mut self) -> &mut Vec<Frame> {
+        self.threads.entry(thread::current().id()).or_default()
+    }
+}
+
+impl Observer for Recorder {
+    fn sees_regions(&self) -> bool {
+        true
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        match *event {
+            Event::TaskBegan(region) => {
+                let Some(tasks) = state.regions.get_mut(&region.number) else { return };
+                let place = tasks.started;
+                tasks.started += 1;
+                state.frames().push(Frame::begin(Some(region.number), place));
+            }
+            Event::TaskEnded(region) => {
+                let frames = state.frames();
+                if frames.last().is_none_or(|frame| frame.region != Some(region.number)) {
+                    return;
+                }
+                let frame = frames.pop().expect("there is a last one");
+                if let Some(tasks) = state.regions.get_mut(&region.number) {
+                    tasks.ended.push((frame.place, frame.end(now)));
+                }
+            }
+            Event::RegionBegan(region) => {
+                let Some(frame) = state.frames().last_mut() else { return };
+                frame.cut(now);
+                state.regions.insert(region.number, Tasks::default());
+            }
+            Event::RegionEnded(region) => {
+                let Some(mut tasks) = state.regions.remove(&region.number) else { return };
+                tasks.ended.sort_by_key(|(place, _)| *place);
+                let part = Part::Region(Region {
+                    location: region.location,
+                    estimate: region.estimate,
+                    division: region.division.clone(),
+                    tasks: tasks.ended.into_iter().map(|(_, task)| task).collect(),
+                });
+                if let Some(frame) = state.frames().last_mut() {
+                    frame.push(part);
+                }
+            }
+            Event::SpanBegan(name) => {
+                if let Some(frame) = state.frames().last_mut() {
+                    frame.cut(now);
+                    frame.open.push((name, Vec::new()));
+                }
+            }
+            Event::SpanEnded => {
+                if let Some(frame) = state.frames().last_mut() {
+                    frame.cut(now);
+                    frame.close_span();
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Runs `f`, and records every parallel region in it: those that are distributed, and those that could
@@ -209,192 +264,37 @@ fn is_recording() -> bool {
 /// With one thread (`with_threads(1, || record(..))`) the times are those of tasks that nothing disturbs.
 /// With more, a thread that waits for a region may execute a task of another one, whose time is
 /// then counted twice. Work on threads that `f` starts itself is not recorded. A record inside of a
-/// record is independent of it, and the outer one does not see what the inner one sees.
+/// record has the same regions as the outer one.
 ///
-/// A task takes about 0.1 microseconds longer. [`scaling`](crate::scaling) predicts from a record the
+/// A task takes some 0.2 microseconds longer. [`scaling`](crate::scaling) predicts from a record the
 /// time on more threads.
 ///
 /// ```
+/// use retrograd_study::regions::record;
 /// use retrograd_tensor::cost::Cost;
 /// use retrograd_tensor::{par, with_threads};
 ///
 /// let mut x = vec![0; 1000];
 /// let ((), recording) = with_threads(1, || {
-///     par::record(|| par::fill(&mut x, 300, Cost::CHEAP, |first, x| x.fill(first)))
+///     record(|| par::fill(&mut x, 300, Cost::CHEAP, |first, x| x.fill(first)))
 /// });
 /// assert_eq!(recording.counts(), (1, 4)); // a region of four chunks
 /// ```
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
-    let in_pool = rayon::current_thread_index().is_some();
-    Settings { recording: true, ..Settings::current() }.run(|| {
-        let running = Running::begin();
-        let result = f();
-        (result, Recording { task: running.end(), in_pool })
-    })
-}
-
-/// A task that this thread is recording. If it is dropped, in a panic, it is forgotten.
-struct Running {
-    outer: Option<Frame>,
-    /// The frame is that of one thread.
-    here: PhantomData<*const ()>,
-}
-
-impl Running {
-    fn begin() -> Running {
-        let outer = FRAME.replace(Some(Frame::begin()));
-        Running { outer, here: PhantomData }
-    }
-
-    fn end(self) -> Task {
-        let frame = FRAME.take();
-        drop(self);
-        frame.map(Frame::end).unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        FRAME.set(self.outer.take());
-    }
-}
-
-/// Names what the thread does until the value is dropped, in a [`record`]; otherwise it does nothing.
-/// Spans nest.
-///
-/// ```
-/// use retrograd_tensor::par::{Part, record, span};
-/// let ((), recording) = record(|| {
-///     let _span = span("sorting");
-/// });
-/// assert!(recording.task.parts.iter().any(|part| matches!(part, Part::Span("sorting", _))));
-/// ```
-#[inline]
-pub fn span(name: &'static str) -> Span {
-    Span { depth: if is_recording() { open_span(name) } else { None }, here: PhantomData }
-}
-
-#[cold]
-fn open_span(name: &'static str) -> Option<usize> {
-    with_frame(|frame| {
-        frame.cut();
-        frame.open.push((name, Vec::new()));
-        frame.open.len() - 1
-    })
-}
-
-/// An open [`span`]; it ends when this value is dropped.
-#[must_use = "a span ends when it is dropped"]
-#[derive(Debug)]
-pub struct Span {
-    /// The number of spans around it, if it is recorded.
-    depth: Option<usize>,
-    here: PhantomData<*const ()>,
-}
-
-impl Drop for Span {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(depth) = self.depth.filter(|_| is_recording()) {
-            with_frame(|frame| {
-                frame.cut();
-                frame.close_spans(depth);
-            });
-        }
-    }
-}
-
-/// A region that is being recorded. When it is dropped, it is a part of the task of this thread.
-pub(super) struct Open {
-    location: &'static Location<'static>,
-    estimate: u64,
-    division: Division,
-    started: AtomicUsize,
-    tasks: Mutex<Vec<(usize, Task)>>,
-}
-
-/// The region that the caller's caller begins, if this thread records.
-#[inline]
-#[track_caller]
-pub(super) fn region(division: Division, cost: Cost, elements: usize) -> Option<Open> {
-    region_with(|| division, cost, elements)
-}
-
-/// [`region`], whose division is made only if this thread records.
-#[inline]
-#[track_caller]
-pub(super) fn region_with(
-    division: impl FnOnce() -> Division,
-    cost: Cost,
-    elements: usize,
-) -> Option<Open> {
-    match is_recording() {
-        true => open_region(Location::caller(), division(), cost.of(elements)),
-        false => None,
-    }
-}
-
-#[cold]
-fn open_region(
-    location: &'static Location<'static>,
-    division: Division,
-    estimate: u64,
-) -> Option<Open> {
-    with_frame(Frame::cut)?;
-    let (started, tasks) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    Some(Open { location, estimate, division, started, tasks })
-}
-
-/// A task of a region from here until the value is dropped, on any thread.
-#[inline]
-pub(super) fn task(region: &Option<Open>) -> Option<OpenTask<'_>> {
-    region.as_ref().map(OpenTask::begin)
-}
-
-pub(super) struct OpenTask<'a> {
-    region: &'a Open,
-    number: usize,
-    running: Option<Running>,
-}
-
-impl<'a> OpenTask<'a> {
-    #[cold]
-    fn begin(region: &'a Open) -> Self {
-        let number = region.started.fetch_add(1, Relaxed);
-        OpenTask { region, number, running: Some(Running::begin()) }
-    }
-}
-
-impl Drop for OpenTask<'_> {
-    fn drop(&mut self) {
-        let task = self.running.take().map(Running::end).unwrap_or_default();
-        let mut tasks = self.region.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.push((self.number, task));
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut tasks = std::mem::take(tasks);
-        tasks.sort_by_key(|(number, _)| *number);
-        let region = Region {
-            location: self.location,
-            estimate: self.estimate,
-            division: self.division.clone(),
-            tasks: tasks.into_iter().map(|(_, task)| task).collect(),
-        };
-        with_frame(|frame| {
-            frame.push(Part::Region(region));
-            frame.since = Instant::now();
-        });
-    }
+    let recorder = Arc::new(Recorder::default());
+    recorder.state().frames().push(Frame::begin(None, 0));
+    let result = with_observer(recorder.clone(), f);
+    let task = recorder.state().frames().pop().map(|frame| frame.end(Instant::now()));
+    (result, Recording { task: task.unwrap_or_default(), in_pool: par::in_pool() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{each, fill, fill2, map, on_every_thread, shards, with_threads};
     use super::*;
+    use retrograd_tensor::cost::Cost;
+    use retrograd_tensor::observe::is_observed;
+    use retrograd_tensor::par::{each, fill, fill2, map, on_every_thread, shards, span};
+    use retrograd_tensor::with_threads;
 
     const MUCH: Cost = Cost(1_000_000_000);
     const LITTLE: Cost = Cost(1);
@@ -456,7 +356,6 @@ mod tests {
     #[test]
     fn nothing_is_recorded_outside_of_a_record() {
         program();
-        assert!(FRAME.with_borrow(Option::is_none));
         let ((), recording) = record(|| {
             on_every_thread(program); // on other threads, outside of regions
         });
@@ -471,9 +370,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_inside_of_a_record_is_its_own() {
+    fn a_record_inside_of_a_record_has_the_same_regions() {
         let (inner, outer) = record(|| record(program).1);
-        assert_eq!((inner.counts(), outer.counts()), ((6, 15), (0, 0)));
+        assert_eq!((inner.counts(), outer.counts()), ((6, 15), (6, 15)));
     }
 
     #[test]
@@ -489,10 +388,8 @@ mod tests {
             })
         });
         assert_eq!(shape(&recording.task), "failing(Chunks[|]) Chunks[|]");
-        assert!(FRAME.with_borrow(Option::is_none));
         assert!(std::panic::catch_unwind(|| record(|| panic!("inside"))).is_err());
-        assert!(FRAME.with_borrow(Option::is_none));
-        assert!(!is_recording());
+        assert!(!is_observed());
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! [`predict`] schedules the tasks of a [`Recording`] on a number of cores by a simulation, in which
 //! regions are divided by the rules of the library:
 //!
-//! - A region is distributed if its estimated time is above the threshold of [`par`](crate::par), and if
+//! - A region is distributed if its estimated time is above the threshold of [`par`](retrograd_tensor::par), and if
 //!   it has more than one task. Other regions are serial.
-//! - If [`par::shards`](crate::par::shards) has at least as many shards as there are cores, the regions
+//! - If [`par::shards`](retrograd_tensor::par::shards) has at least as many shards as there are cores, the regions
 //!   inside a shard are not distributed.
-//! - A matrix product is divided as for [`par::threads`](crate::par::threads): inside of fewer shards,
+//! - A matrix product is divided as for [`par::threads`](retrograd_tensor::par::threads): inside of fewer shards,
 //!   for their share of the cores. The time of a task relative to that
 //!   of the whole product is estimated by the cost model.
 //! - Tasks are started in order, each as soon as a core is free (list scheduling: Graham 1969). A
@@ -26,9 +26,10 @@
 //! rate falls when more cores are busy, and that a task is started a little later on a core of another socket.
 //! So a prediction says what the division of the work allows, and a machine may give less.
 
-use crate::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
-use crate::error::{ErrorKind, OrPanic, require};
-use crate::par::{Division, Part, Recording, Region, Task};
+use crate::regions::{Part, Recording, Region, Task};
+use retrograd_tensor::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::observe::Division;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -40,7 +41,7 @@ pub struct Rules {
     /// Regions with a lower estimated time are not distributed, in picoseconds.
     pub threshold: u64,
     /// The overhead of a distributed region on two cores, in seconds, such as
-    /// [`Region::busy`](crate::machine::Region).
+    /// [`Region::busy`](retrograd_tensor::machine::Region).
     pub overhead: f64,
 }
 
@@ -48,8 +49,8 @@ impl Rules {
     /// The rules of this library for the recorded thread.
     ///
     /// ```
-    /// use retrograd_tensor::par::Recording;
-    /// use retrograd_tensor::scaling::Rules;
+    /// use retrograd_study::regions::Recording;
+    /// use retrograd_study::scaling::Rules;
     /// let rules = Rules::new(8, &Recording::default(), 3e-6);
     /// assert_eq!((rules.cores, rules.overhead), (8, 3e-6));
     /// ```
@@ -98,10 +99,11 @@ pub struct Place {
 ///
 /// ```
 /// use retrograd_tensor::par;
-/// use retrograd_tensor::scaling::{Rules, predict};
+/// use retrograd_study::regions::record;
+/// use retrograd_study::scaling::{Rules, predict};
 /// use std::{thread::sleep, time::Duration};
 ///
-/// let (_, recording) = par::record(|| par::shards(4, |_| sleep(Duration::from_millis(2))));
+/// let (_, recording) = record(|| par::shards(4, |_| sleep(Duration::from_millis(2))));
 /// let four = predict(&recording, Rules::new(4, &recording, 0.0));
 /// assert!(four.speedup > 2.0);
 /// ```

@@ -1,7 +1,8 @@
 //! The attention explorer on long texts: its memory and the size of the page. In a process of its own,
 //! because the pool is counted per process.
 
-use retrograd_nn::{AttentionExplorer, ExplorerText, Gpt, GptConfig};
+use retrograd_nn::{Gpt, GptConfig};
+use retrograd_study::{AttentionExplorer, ExplorerText};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::storage::pool_stats;

@@ -1,7 +1,7 @@
-//! The record of the first backward pass of a process; each in a process of its own, which has one such observer.
+//! The record of the first backward pass of a process; each in a process of its own.
 
-use retrograd_autograd::observe::{Recorder, What};
 use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var, sharded};
+use retrograd_study::record::{Recorder, What};
 use retrograd_tensor::settings::with_grad_enabled;
 use retrograd_tensor::{Tensor, with_threads};
 use std::process::Command;
@@ -49,7 +49,7 @@ fn a_record_ends_while_another_thread_is_in_a_pass() {
     let records = Arc::new(Mutex::new(Vec::new()));
     let sink = records.clone();
     let recorder = Recorder::new().watching(|_| {});
-    assert!(recorder.record_first_backward(move |record| sink.lock().unwrap().push(record)));
+    recorder.record_first_backward(move |record| sink.lock().unwrap().push(record));
 
     let turns = Arc::new([Barrier::new(2), Barrier::new(2)]);
     let shared = turns.clone();

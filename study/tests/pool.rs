@@ -1,7 +1,7 @@
 //! The memory of a record is that of the pool. One test, since the pool is that of the process.
 
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::{Recorder, Seen, What, record};
+use retrograd_study::record::{Recorder, Seen, What, record};
 use retrograd_tensor::ops::activation::Gelu;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::storage::pool_stats;

@@ -116,6 +116,11 @@ pub fn lane() -> String {
     }
 }
 
+/// Whether this thread belongs to a thread pool ([`with_threads`]), where smaller regions are distributed.
+pub fn in_pool() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
 /// Whether work of this estimated time is distributed on this thread.
 ///
 /// ```
@@ -125,9 +130,7 @@ pub fn lane() -> String {
 /// ```
 pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
     let time = cost.of(elements);
-    time >= PARALLEL_THRESHOLD_IN_POOL
-        && (time >= PARALLEL_THRESHOLD || rayon::current_thread_index().is_some())
-        && threads() > 1
+    time >= PARALLEL_THRESHOLD_IN_POOL && (time >= PARALLEL_THRESHOLD || in_pool()) && threads() > 1
 }
 
 /// A blocking rayon call: other tasks that the thread executes meanwhile start in the default

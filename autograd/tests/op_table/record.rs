@@ -2,7 +2,8 @@
 
 use crate::draw::Case;
 use crate::table::Row;
-use retrograd_autograd::observe::{Recorder, Seen, Target, What, formula};
+use retrograd_autograd::observe::{formula};
+use retrograd_study::record::{Recorder, Seen, Target, What};
 use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::Tensor;
 use std::collections::BTreeMap;

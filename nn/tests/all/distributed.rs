@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::optim::two;
-use retrograd_autograd::observe::record;
+use retrograd_study::record::{record};
 use retrograd_autograd::{Gradients, Var, sharded, with_threads};
 use retrograd_nn::distributed::{Collectives, Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;

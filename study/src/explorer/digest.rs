@@ -1,14 +1,10 @@
 //! From observed calls of attention to the data of the page.
 
-use crate::attention::explain::tiles;
-use crate::attention::feature_map::feature_map;
-use crate::attention::tap::{Observed, Seen};
-use crate::attention::{At, Call, Normalizer, Sink, Sizes};
-use retrograd_autograd::Var;
-use retrograd_study::attention::{
-    AddedPart, AddedTo, HeadMap, PairMask, ScoreNormalizer, ScoreParts,
-};
-use retrograd_tensor::kernels::attention::{TILE, TileMask};
+use super::tap::{Observed, Seen};
+use crate::attention::{AddedPart, AddedTo, HeadMap, PairMask, ScoreNormalizer, ScoreParts};
+use retrograd_nn::attention::Normalizer;
+use retrograd_nn::attention::observe::AttentionRows;
+use retrograd_tensor::kernels::attention::TILE;
 use retrograd_tensor::{Real, Tensor};
 
 /// Elements of scores that are computed at once.
@@ -32,16 +28,12 @@ pub(super) fn digest<T: Real>(
     pair: Option<(usize, usize)>,
 ) -> Digest {
     let call = &seen.call;
-    let (sizes, mask) = (call.sizes, &call.spec.mask);
-    let (heads, lq, lk) = (sizes.heads, sizes.lq, sizes.lk);
-    let one = Sizes { batch: 1, ..sizes };
+    let [_, heads, lq, lk] = call.sizes();
     let mask_of = |head: usize| {
-        let keep = |query: usize, key: usize| {
-            mask.keep(At { batch: 0, head, query: query as isize + call.offset, key })
-        };
-        PairMask::new([lq, lk], keep, &tiles(mask, (0, head), call.offset, one), TILE)
+        let keep = |query: usize, key: usize| call.keeps(head, query, key);
+        PairMask::new([lq, lk], keep, &call.tiles(head), TILE)
     };
-    let (_, by_head) = mask.depends();
+    let by_head = call.masks_by_head();
     let first = (heads > 0).then(|| mask_of(0));
     let masks = (0..heads).map(|h| match (&first, by_head && h > 0) {
         (Some(first), false) => first.clone(),
@@ -61,8 +53,7 @@ pub(super) fn digest<T: Real>(
     for start in (0..lq).step_by(step) {
         let n = step.min(lq - start);
         let rows = call.rows(start, n);
-        let all = rows.composed_all();
-        let weights = doubles(all.weights.value());
+        let weights = doubles(&rows.weights);
         let gradient = gradient.map(|g| doubles(&g.narrow(0, 0, 1).narrow(2, start, n)));
         let row = |x: &[f64], h: usize, i: usize| x[(h * n + i) * lk..][..lk].to_vec();
         for (h, map) in maps.iter_mut().enumerate() {
@@ -73,11 +64,11 @@ pub(super) fn digest<T: Real>(
         }
         let block = start..start + n;
         if queries.iter().any(|i| block.contains(i)) {
-            let logits = doubles(all.scores.value());
+            let logits = doubles(&rows.scores);
             for h in 0..heads {
                 for &i in queries.iter().filter(|i| block.contains(i)) {
                     let (s, w) = (row(&logits, h, i - start), row(&weights, h, i - start));
-                    scores.constants[h].push(constant(call.spec.normalizer, &s, &w));
+                    scores.constants[h].push(constant(call.normalizer(), &s, &w));
                     if let Some(thresholds) = &mut scores.thresholds {
                         thresholds[h].push(threshold(&s, &w));
                     }
@@ -110,10 +101,11 @@ pub(super) fn default_pair<T: Real>(
     is_self: bool,
     prompt: Option<usize>,
 ) -> Option<(usize, usize)> {
-    let last = seen.call.sizes.lq.checked_sub(1)?;
+    let [_, _, lq, _] = seen.call.sizes();
+    let last = lq.checked_sub(1)?;
     let query = last - usize::from(prompt.is_some_and(|prompt| last >= prompt.max(1)));
-    let weights = seen.call.rows(query, 1).composed_all().weights;
-    let sums = doubles(&weights.value().select(0, 0).select(1, 0).sum(0));
+    let weights = seen.call.rows(query, 1).weights;
+    let sums = doubles(&weights.select(1, 0).sum(0));
     let others = (0..sums.len()).filter(|&j| !is_self || j != query);
     let key =
         others.max_by(|&a, &b| sums[a].total_cmp(&sums[b])).or((!sums.is_empty()).then_some(0))?;
@@ -126,23 +118,16 @@ fn doubles<T: Real>(x: &Tensor<T>) -> Vec<f64> {
 
 /// What is added to the products and to the scores, `[H, n, lk]` each. `logits` are the scores after all
 /// of it.
-fn added<T: Real>(rows: &Call<T>, logits: &[f64]) -> Vec<(String, AddedTo, Vec<f64>)> {
-    let sizes = rows.sizes;
-    let shape = [1, sizes.heads, sizes.lq, sizes.lk];
+fn added<T: Real>(rows: &AttentionRows<T>, logits: &[f64]) -> Vec<(String, AddedTo, Vec<f64>)> {
     let mut parts = Vec::new();
-    if let Some(products) = &rows.spec.products {
-        let name = "added by the variant".to_string();
-        parts.push((name, AddedTo::Product, doubles(products.value())));
+    if let Some(products) = &rows.products {
+        parts.push(("added by the variant".to_string(), AddedTo::Product, doubles(products)));
     }
-    for bias in &rows.spec.biases {
-        let values = bias.as_var(sizes, rows.offset);
-        let values = values.value().broadcast_to(&shape[..]);
-        parts.push((format!("{bias:?}"), AddedTo::Score, doubles(&values)));
+    for (name, values) in &rows.biases {
+        parts.push((name.clone(), AddedTo::Score, doubles(values)));
     }
-    if rows.spec.score_mix.is_some() {
-        let mut alone = rows.constant();
-        alone.spec.score_mix = None;
-        let before = doubles(alone.composed_all().scores.value());
+    if let Some(before) = &rows.unmixed {
+        let before = doubles(before);
         let difference = logits.iter().zip(before).map(|(after, before)| after - before).collect();
         parts.push(("mixture with other heads".into(), AddedTo::Score, difference));
     }
@@ -163,32 +148,29 @@ fn operands<T: Real>(
         let head = |h: usize| x.select(0, h).to_vec().iter().map(|x| x.to_f64() as f32).collect();
         (0..x.size(0)).map(head).collect()
     };
-    let is_linear = call.spec.normalizer == Normalizer::Linear;
-    let mapped = |x: &Var<T>| if is_linear { feature_map(x) } else { x.clone() };
-    let (q, k) = (mapped(&call.q), mapped(&call.k));
-    let before = |x: &Var<T>| {
+    let [q, k] = call.mapped_operands();
+    let before = |x: &Tensor<T>| {
         let mut all = observed.rotations.iter();
-        let found = all.find(|[_, after]| {
-            after.shares_storage(x.value()) && after.numel() == x.value().numel()
-        });
+        let found = all.find(|[_, after]| after.shares_storage(x) && after.numel() == x.numel());
         found.map(|[before, _]| before.reshape(x.shape()))
     };
-    let rotated = before(&call.q).zip(before(&call.k));
-    let heads = call.sizes.heads;
+    let [rotated_q, rotated_k] = call.operands().map(before);
+    let rotated = rotated_q.zip(rotated_k);
+    let [_, heads, _, lk] = call.sizes();
     ScoreParts {
         queries: queries.to_vec(),
         keys: keys.to_vec(),
         width: q.size(-1),
-        q: rows(q.value(), queries),
-        k: rows(k.value(), keys),
+        q: rows(&q, queries),
+        k: rows(&k, keys),
         before: rotated.map(|(q, k)| [rows(&q, queries), rows(&k, keys)]),
-        scale: if is_linear { 1.0 } else { call.scale().to_f64() },
-        softcap: call.spec.softcap,
+        scale: call.scale(),
+        softcap: call.softcap(),
         added: Vec::new(),
-        normalizer: match call.spec.normalizer {
+        normalizer: match call.normalizer() {
             Normalizer::Softmax => ScoreNormalizer::Softmax,
             Normalizer::Sigmoid { bias } => {
-                let bias = bias.unwrap_or(-(call.sizes.lk.max(1) as f64).ln());
+                let bias = bias.unwrap_or(-(lk.max(1) as f64).ln());
                 ScoreNormalizer::Sigmoid { bias }
             }
             Normalizer::Sparsemax => ScoreNormalizer::Sparsemax,
@@ -197,13 +179,9 @@ fn operands<T: Real>(
             Normalizer::Linear => ScoreNormalizer::Linear,
         },
         constants: vec![Vec::new(); heads],
-        thresholds: matches!(call.spec.normalizer, Normalizer::TopK(_))
+        thresholds: matches!(call.normalizer(), Normalizer::TopK(_))
             .then(|| vec![Vec::new(); heads]),
-        sinks: match &call.spec.sink {
-            Sink::None => None,
-            Sink::Zero => Some(vec![0.0; heads]),
-            Sink::Learned(sink) => Some(doubles(sink.value())),
-        },
+        sinks: call.sinks(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The calls of attention in a forward pass, as layers with names.
 
-use crate::attention::tap::Observed;
-use crate::summary::Named;
+use super::tap::{Called, Observed};
 use retrograd_tensor::Real;
 use std::ops::Range;
 
@@ -11,47 +10,50 @@ pub(super) struct Found {
     pub type_name: String,
     /// The calls, by their place; none if the module computes attention without the engine.
     pub calls: Vec<usize>,
-    /// The first variable that was created in it.
-    pub start: u64,
+    /// The place of its beginning.
+    pub start: usize,
 }
 
 /// The layers, in the order of their calls.
 ///
 /// The calls of the heads of a list, `x.heads.0` and so on, belong to the module `x`.
-pub(super) fn layers<T: Real>(observed: &Observed<T>, modules: &[Named]) -> Vec<Found> {
-    let mut found: Vec<(Range<u64>, [usize; 2], Found)> = Vec::new();
+pub(super) fn layers<T: Real>(observed: &Observed<T>) -> Vec<Found> {
+    let modules = &observed.modules;
+    let mut found: Vec<(Range<usize>, [usize; 2], Found)> = Vec::new();
     for (place, seen) in observed.calls.iter().enumerate() {
-        let mut around: Vec<&Named> =
-            modules.iter().filter(|m| m.numbers.contains(&seen.number)).collect();
-        around.sort_by_key(|m| m.numbers.end - m.numbers.start);
+        let mut around: Vec<&Called> =
+            modules.iter().filter(|m| m.places.contains(&seen.place)).collect();
+        around.sort_by_key(|m| m.places.end - m.places.start);
         let innermost = around.first();
         let list = innermost.and_then(|m| parent_of_list(&m.path));
         let owner = around.iter().find(|m| Some(m.path.as_str()) == list).or(innermost);
-        let (path, type_name, numbers) = match owner {
-            Some(m) => (m.path.clone(), m.type_name.clone(), m.numbers.clone()),
-            None => (format!("call {}", place + 1), "attend".into(), seen.number..seen.number),
+        let (path, type_name, places) = match owner {
+            Some(m) => (m.path.clone(), m.type_name.clone(), m.places.clone()),
+            None => (format!("call {}", place + 1), "attend".into(), seen.place..seen.place),
         };
-        let size = [seen.call.sizes.lq, seen.call.sizes.lk];
-        match found.iter_mut().find(|(n, s, _)| *n == numbers && *s == size && owner.is_some()) {
+        let [_, _, lq, lk] = seen.call.sizes();
+        let size = [lq, lk];
+        match found.iter_mut().find(|(n, s, _)| *n == places && *s == size && owner.is_some()) {
             Some((.., layer)) => layer.calls.push(place),
             None => {
-                let layer = Found { path, type_name, calls: vec![place], start: seen.number };
-                found.push((numbers, size, layer));
+                let layer = Found { path, type_name, calls: vec![place], start: seen.place };
+                found.push((places, size, layer));
             }
         }
     }
-    let has_calls = |m: &Named| observed.calls.iter().any(|seen| m.numbers.contains(&seen.number));
-    let silent: Vec<&Named> = modules.iter().filter(|m| is_attention(m) && !has_calls(m)).collect();
+    let has_calls = |m: &Called| observed.calls.iter().any(|seen| m.places.contains(&seen.place));
+    let silent: Vec<&Called> =
+        modules.iter().filter(|m| is_attention(m) && !has_calls(m)).collect();
     for m in &silent {
-        let inside = |other: &&&Named| {
+        let inside = |other: &&&Called| {
             other.path != m.path
-                && other.numbers.start <= m.numbers.start
-                && m.numbers.end <= other.numbers.end
+                && other.places.start <= m.places.start
+                && m.places.end <= other.places.end
         };
         if silent.iter().find(inside).is_none() {
             let (path, type_name) = (m.path.clone(), m.type_name.clone());
-            let layer = Found { path, type_name, calls: Vec::new(), start: m.numbers.start };
-            found.push((m.numbers.clone(), [0; 2], layer));
+            let layer = Found { path, type_name, calls: Vec::new(), start: m.places.start };
+            found.push((m.places.clone(), [0; 2], layer));
         }
     }
     let mut layers: Vec<Found> = found.into_iter().map(|(.., layer)| layer).collect();
@@ -79,7 +81,7 @@ fn parent_of_list(path: &str) -> Option<&str> {
 }
 
 /// Whether a module is attention by its type or its name.
-fn is_attention(m: &Named) -> bool {
+fn is_attention(m: &Called) -> bool {
     let name = m.path.rsplit('.').next().unwrap_or("");
     m.type_name.contains("Attention")
         || ["attn", "self_attn", "multihead_attn", "attention"].contains(&name)

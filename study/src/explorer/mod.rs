@@ -2,26 +2,22 @@
 
 mod digest;
 mod layers;
+mod tap;
 mod text;
 
 pub use text::ExplorerText;
 
-use crate::attention::tap::{Experiment, Observed, observe};
-use crate::gpt::Gpt;
-use crate::module::Module;
-use crate::pass::Pass;
-use crate::summary::named_calls;
+use crate::attention::{AttentionLayer, AttentionLook, AttentionPage, AttentionText, HeadMap};
+use crate::page::Page;
 use digest::{Digest, default_pair, digest, joined};
 use layers::{Found, layers};
 use retrograd_autograd::{Gradients, Var, no_grad, with_grad_enabled};
-use retrograd_study::Page;
-use retrograd_study::attention::{
-    AttentionLayer, AttentionLook, AttentionPage, AttentionText, HeadMap,
-};
+use retrograd_nn::{Gpt, Module, Pass};
 use retrograd_tensor::ops::loss::CrossEntropy;
 use retrograd_tensor::{Real, Tensor};
 use std::io;
 use std::path::Path;
+use tap::{Experiment, Observed, observe};
 
 /// A text, its place on the page, and the pair that is shown first.
 type KnownText = (ExplorerText, usize, Option<(usize, usize)>);
@@ -31,19 +27,20 @@ const GRADIENTS: usize = 1 << 24;
 
 /// Collects the attention of a model, and writes it as a page that any browser shows.
 ///
-/// It observes the calls of [`attend`](crate::attention::attend) and its variants in a forward pass, so
+/// It observes the calls of [`attend`](retrograd_nn::attention::attend) and its variants in a forward pass, so
 /// it works with any model whose layers compute attention by the engine. Layers whose variant computes no
 /// weights are listed with that remark. Of a batch, the first sequence is shown.
 ///
 /// The page has, for each layer and head: the weights as text, as a matrix and as links; averages such
-/// as the weight of the previous token ([`Patterns`](retrograd_study::attention::Patterns)); one score
+/// as the weight of the previous token ([`Patterns`](crate::attention::Patterns)); one score
 /// from `q·k` to the weight; the tiles of the mask; if the forward pass returns a loss, its gradients by
 /// the weights; and by [`AttentionExplorer::ablations`] the loss without each head. Weights are computed
 /// block by block of queries, so that no matrix of all scores is held; gradients need such matrices, and
 /// are computed of up to 2²⁴ weights.
 ///
 /// ```
-/// use retrograd_nn::{AttentionExplorer, ExplorerText, Gpt, GptConfig};
+/// use retrograd_nn::{Gpt, GptConfig};
+/// use retrograd_study::{AttentionExplorer, ExplorerText};
 /// use retrograd_tensor::{Tensor, random::Rng};
 ///
 /// let config = GptConfig { vocab: 5, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default() };
@@ -66,7 +63,7 @@ impl AttentionExplorer {
     /// An explorer without a text, whose page has this title.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// assert!(AttentionExplorer::new("Heads").html().contains("<title>Heads</title>"));
     /// ```
     pub fn new(title: &str) -> Self {
@@ -77,7 +74,7 @@ impl AttentionExplorer {
     /// Sets the line below the title.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// assert!(AttentionExplorer::new("Heads").note("after training").html().contains("after training"));
     /// ```
     pub fn note(mut self, note: &str) -> Self {
@@ -88,7 +85,7 @@ impl AttentionExplorer {
     /// Sets the layer and the head that are shown first, counted from 0.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// let explorer = AttentionExplorer::new("Heads").start(0, 2);
     /// assert!(explorer.html().contains("\"start\":[0,2]"));
     /// ```
@@ -98,10 +95,10 @@ impl AttentionExplorer {
     }
 
     /// Sets the largest size of the page in bytes; see
-    /// [`AttentionPage::limit`](retrograd_study::attention::AttentionPage::limit).
+    /// [`AttentionPage::limit`](crate::attention::AttentionPage::limit).
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// assert!(AttentionExplorer::new("Heads").limit(500_000).html().len() < 500_000);
     /// ```
     pub fn limit(mut self, bytes: usize) -> Self {
@@ -113,7 +110,7 @@ impl AttentionExplorer {
     /// pass; by default they are.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// let explorer = AttentionExplorer::new("Heads").gradients(false);
     /// ```
     pub fn gradients(mut self, on: bool) -> Self {
@@ -125,7 +122,7 @@ impl AttentionExplorer {
     /// each head of each layer. By default it is not.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// let explorer = AttentionExplorer::new("Heads").ablations(true);
     /// ```
     pub fn ablations(mut self, on: bool) -> Self {
@@ -143,7 +140,8 @@ impl AttentionExplorer {
     /// ```
     /// use retrograd_autograd::Var;
     /// use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig};
-    /// use retrograd_nn::{AttentionExplorer, ExplorerText, Pass};
+    /// use retrograd_nn::Pass;
+    /// use retrograd_study::{AttentionExplorer, ExplorerText};
     /// use retrograd_tensor::{Tensor, random::Rng};
     ///
     /// let mut rng = Rng::new(1);
@@ -163,9 +161,8 @@ impl AttentionExplorer {
         text: &ExplorerText,
         mut run: impl FnMut() -> Var<T>,
     ) {
-        let ((output, observed), modules) =
-            named_calls(model, || no_grad(|| observe(Experiment::None, &mut run)));
-        let found = layers(&observed, &modules);
+        let (output, observed) = no_grad(|| observe(model, Experiment::None, &mut run));
+        let found = layers(&observed);
         let loss = (output.value().numel() == 1).then(|| output.item().to_f64());
         let mut notes = Vec::new();
         if found.is_empty() {
@@ -176,7 +173,7 @@ impl AttentionExplorer {
             );
         }
         let gradients = match (loss, self.gradients) {
-            (Some(_), true) => gradients(&observed, &mut notes, &mut run),
+            (Some(_), true) => gradients(model, &observed, &mut notes, &mut run),
             _ => None,
         };
         let (place, pair) = self.place_of(text, &found, &observed);
@@ -186,10 +183,10 @@ impl AttentionExplorer {
             for (layer, found) in layers.iter_mut().zip(&found) {
                 let mut heads = layer.heads.iter_mut();
                 for &call in &found.calls {
-                    let n = observed.calls[call].call.sizes.heads;
+                    let [_, n, ..] = observed.calls[call].call.sizes();
                     for (head, map) in (0..n).zip(&mut heads) {
                         let off = Experiment::HeadOff { call, head };
-                        let (loss, _) = no_grad(|| observe::<T, _>(off, &mut run));
+                        let (loss, _) = no_grad(|| observe(model, off, &mut run));
                         map.set_loss_without(loss.item().to_f64());
                     }
                 }
@@ -206,7 +203,8 @@ impl AttentionExplorer {
     /// As [`Gpt::forward`].
     ///
     /// ```
-    /// # use retrograd_nn::{AttentionExplorer, ExplorerText, Gpt, GptConfig};
+    /// # use retrograd_nn::{Gpt, GptConfig};
+    /// # use retrograd_study::{AttentionExplorer, ExplorerText};
     /// # use retrograd_tensor::{Tensor, random::Rng};
     /// # let config = GptConfig { vocab: 5, context: 4, layers: 1, heads: 2, width: 8, ..GptConfig::default() };
     /// let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
@@ -235,10 +233,10 @@ impl AttentionExplorer {
         });
     }
 
-    /// The page; see [`AttentionPage::page`](retrograd_study::attention::AttentionPage::page).
+    /// The page; see [`AttentionPage::page`](crate::attention::AttentionPage::page).
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// assert!(AttentionExplorer::new("Heads").page().html().contains("Heads"));
     /// ```
     pub fn page(&self) -> Page {
@@ -248,7 +246,7 @@ impl AttentionExplorer {
     /// The document.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// assert!(AttentionExplorer::new("Heads").html().starts_with("<!doctype html>"));
     /// ```
     pub fn html(&self) -> String {
@@ -261,7 +259,7 @@ impl AttentionExplorer {
     /// If the file cannot be written; the message names it.
     ///
     /// ```
-    /// # use retrograd_nn::AttentionExplorer;
+    /// # use retrograd_study::AttentionExplorer;
     /// let path = std::env::temp_dir().join("retrograd_explorer_example.html");
     /// AttentionExplorer::new("Heads").write(&path)?;
     /// # std::fs::remove_file(&path)?;
@@ -285,8 +283,8 @@ impl AttentionExplorer {
         let pair = text.text.pair.or_else(|| {
             let chosen = found.iter().rev().find_map(|layer| {
                 let seen = &observed.calls[*layer.calls.first()?];
-                let sizes = seen.call.sizes;
-                let [queries, keys] = text.sequences_of(&layer.path, sizes.lq, sizes.lk);
+                let [_, _, lq, lk] = seen.call.sizes();
+                let [queries, keys] = text.sequences_of(&layer.path, lq, lk);
                 (queries == Some(0)).then_some((seen, keys == Some(0)))
             });
             let (seen, is_self) = chosen?;
@@ -306,19 +304,20 @@ struct ByWeights<T: Real> {
 
 /// The gradients of the loss by the weights, or a note why there are none.
 fn gradients<T: Real>(
+    model: &dyn Module<T>,
     observed: &Observed<T>,
     notes: &mut Vec<String>,
     run: &mut impl FnMut() -> Var<T>,
 ) -> Option<ByWeights<T>> {
-    let sizes = observed.calls.iter().map(|seen| seen.call.sizes);
-    let count: usize = sizes.map(|s| s.batch * s.heads * s.lq * s.lk).sum();
+    let sizes = observed.calls.iter().map(|seen| seen.call.sizes());
+    let count: usize = sizes.map(|sizes| sizes.iter().product::<usize>()).sum();
     if count > GRADIENTS {
         notes.push(format!(
             "Gradients were left out: they need a matrix of all weights, and there are {count} weights."
         ));
         return None;
     }
-    let (loss, observed) = with_grad_enabled(true, || observe(Experiment::Weights, run));
+    let (loss, observed) = with_grad_enabled(true, || observe(model, Experiment::Weights, run));
     if !loss.is_tracked() {
         notes.push("There are no gradients: the loss was computed without recording.".into());
         return None;
@@ -351,7 +350,7 @@ fn layer_of<T: Real>(
         return shown;
     };
     let seen = &observed.calls[first];
-    let (lq, lk) = (seen.call.sizes.lq, seen.call.sizes.lk);
+    let [_, heads, lq, lk] = seen.call.sizes();
     let found = text.sequences_of(&layer.path, lq, lk);
     shown.sequences = found.map(|s| s.unwrap_or(0));
     if found.contains(&None) {
@@ -366,10 +365,9 @@ fn layer_of<T: Real>(
     }
     let is_self = found[0].is_some() && found[0] == found[1];
     let tokens = is_self.then(|| text.identities(shown.sequences[0]));
-    let explained = seen.spec.explain(lq, lk);
+    let explained = seen.call.spec().explain(lq, lk);
     shown.parts = explained.split("map").next().unwrap_or("").trim_end().to_string();
     if layer.calls.len() > 1 {
-        let heads = seen.call.sizes.heads;
         shown.notes.push(format!(
             "It calls attention {} times, with {heads} heads each; its heads are shown in this order.",
             layer.calls.len()

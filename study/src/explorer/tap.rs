@@ -1,29 +1,37 @@
-//! Observation of the calls of attention on a thread, and changes of one of them: a head switched off,
-//! or the weights as variables.
-//!
-//! Without an observer, a call of attention reads one thread-local flag.
+//! The observer of attention in a forward pass, which may change a call: a head switched off, or the weights as
+//! variables.
 
-use super::call::{Call, Change};
-use super::spec::Spec;
+use crate::record::{ModuleNames, Modules, Threads};
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::shard_depth;
+use retrograd_nn::Module;
+use retrograd_nn::attention::observe::{AttentionCall, AttentionEvent, Change, Rotation};
+use retrograd_tensor::observe::{Event, Observer};
+use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::{Real, Tensor};
-use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::mem;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A call of attention that was observed.
-pub(crate) struct Seen<T: Real> {
-    /// The operands as constants.
-    pub call: Call<T>,
-    /// The spec before it was resolved.
-    pub spec: Spec<T>,
-    /// The number of variables that were created before the call.
-    pub number: u64,
+pub(super) struct Seen<T: Real> {
+    pub call: Arc<AttentionCall<T>>,
+    /// Its place among all calls of attention and modules, which begin and end at places of their own.
+    pub place: usize,
+}
+
+/// A call of a module.
+pub(super) struct Called {
+    /// The path of the module.
+    pub path: String,
+    /// Its type, without the path.
+    pub type_name: String,
+    /// The places from its beginning to its end.
+    pub places: Range<usize>,
 }
 
 /// What is changed in the observed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Experiment {
+pub(super) enum Experiment {
     /// Nothing.
     None,
     /// The output of a head of a call is 0.
@@ -34,110 +42,104 @@ pub(crate) enum Experiment {
 }
 
 /// What was observed.
-pub(crate) struct Observed<T: Real> {
+pub(super) struct Observed<T: Real> {
     /// The calls, in order.
     pub calls: Vec<Seen<T>>,
+    /// The calls of modules, in the order in which they ended.
+    pub modules: Vec<Called>,
     /// Queries or keys before and after rotary positions were applied.
     pub rotations: Vec<[Tensor<T>; 2]>,
     /// The variables that were added to the weights, by call.
     pub weights: Vec<Var<T>>,
 }
 
+impl<T: Real> Default for Observed<T> {
+    fn default() -> Self {
+        let (calls, modules) = (Vec::new(), Vec::new());
+        Observed { calls, modules, rotations: Vec::new(), weights: Vec::new() }
+    }
+}
+
 struct Tap<T: Real> {
     experiment: Experiment,
-    /// Calls in shards of the observed computation are left out: which of them run on this thread is by chance.
-    depth: usize,
+    names: Arc<ModuleNames>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T: Real> {
+    /// The last place.
+    last: usize,
+    threads: Threads<Modules>,
     observed: Observed<T>,
 }
 
-thread_local! {
-    static IS_ON: Cell<bool> = const { Cell::new(false) };
-    /// The [`Tap`] of the innermost scope. Its element type is that of the model.
-    static TAP: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
-}
-
-/// Runs `f`, and returns what was observed of the calls of attention with elements `T` on this thread.
-pub(crate) fn observe<T: Real, R>(
+/// Runs `f`, and returns what was observed of the calls of attention with elements `T` in it. Calls in shards are
+/// left out: their order is by chance.
+pub(super) fn observe<T: Real, R>(
+    model: &dyn Module<T>,
     experiment: Experiment,
     f: impl FnOnce() -> R,
 ) -> (R, Observed<T>) {
-    let empty = Observed { calls: Vec::new(), rotations: Vec::new(), weights: Vec::new() };
-    let tap = Tap::<T> { experiment, depth: shard_depth(), observed: empty };
-    let scope = Scope::enter(Some(Box::new(tap)));
-    let result = f();
-    let tap = TAP.take().and_then(|tap| tap.downcast::<Tap<T>>().ok());
-    drop(scope);
-    (result, tap.expect("scopes are nested").observed)
+    let (threads, observed) = (Threads::default(), Observed::default());
+    let state = Mutex::new(State { last: 0, threads, observed });
+    let tap = Arc::new(Tap { experiment, names: Arc::new(ModuleNames::of(model)), state });
+    let result = with_observer(tap.clone(), f);
+    let observed = mem::take(&mut tap.state().observed);
+    (result, observed)
 }
 
-/// Runs `f` without observing calls of attention in it: those of a variant that uses their weights for
-/// something else.
-pub(crate) fn unobserved<R>(f: impl FnOnce() -> R) -> R {
-    if !IS_ON.get() {
-        return f();
-    }
-    let _scope = Scope::enter(None);
-    f()
-}
-
-/// Restores the outer tap when it is dropped, also after a panic.
-struct Scope(Option<Box<dyn Any>>);
-
-impl Scope {
-    fn enter(tap: Option<Box<dyn Any>>) -> Scope {
-        IS_ON.set(tap.is_some());
-        Scope(TAP.replace(tap))
+impl<T: Real> Tap<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Scope {
-    fn drop(&mut self) {
-        let outer = self.0.take();
-        IS_ON.set(outer.is_some());
-        TAP.set(outer);
+impl<T: Real> Observer for Tap<T> {
+    fn event(&self, event: &Event<'_>) {
+        let mut state = self.state();
+        match event {
+            Event::ShardBegan(_) | Event::ShardEnded => state.threads.see(event),
+            Event::ModuleBegan(start) => {
+                state.last += 1;
+                let at = state.last;
+                state.threads.here().begin(start, Some(&self.names), at);
+            }
+            Event::ModuleEnded(output) => {
+                state.last += 1;
+                let call = state.threads.here().end().filter(|_| output.is_some());
+                if let Some((module, began)) = call.filter(|_| !state.threads.is_in_shard()) {
+                    let places = began..state.last;
+                    let (path, type_name) = (module.path, module.type_name);
+                    state.observed.modules.push(Called { path, type_name, places });
+                }
+            }
+            Event::Other(any) if !state.threads.is_in_shard() => {
+                if let Some(event) = any.downcast_ref::<AttentionEvent<T>>() {
+                    state.attention(event, self.experiment);
+                } else if let Some(Rotation { before, after }) = any.downcast_ref::<Rotation<T>>() {
+                    state.observed.rotations.push([before.clone(), after.clone()]);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
-fn with<T: Real, R>(f: impl FnOnce(&mut Tap<T>) -> R) -> Option<R> {
-    if !IS_ON.get() {
-        return None;
-    }
-    TAP.with_borrow_mut(|tap| {
-        let tap =
-            tap.as_mut()?.downcast_mut().filter(|tap: &&mut Tap<T>| tap.depth == shard_depth());
-        tap.map(f)
-    })
-}
-
-/// Registers a call, and sets what is changed in it.
-pub(super) fn seen<T: Real>(mut call: Call<T>, spec: &Spec<T>) -> Call<T> {
-    with(|tap: &mut Tap<T>| {
-        let index = tap.observed.calls.len();
-        let number = Var::leaf(Tensor::scalar(T::ZERO)).id().map_or(0, |id| id.number());
-        tap.observed.calls.push(Seen { call: call.constant(), spec: spec.clone(), number });
-        call.change = match tap.experiment {
-            Experiment::HeadOff { call, head } if call == index => Change::HeadOff(head),
+impl<T: Real> State<T> {
+    /// Registers a call, and sets what is changed in it.
+    fn attention(&mut self, event: &AttentionEvent<T>, experiment: Experiment) {
+        let place = self.observed.calls.len();
+        self.last += 1;
+        self.observed.calls.push(Seen { call: event.call.clone(), place: self.last });
+        let change = match experiment {
+            Experiment::HeadOff { call, head } if call == place => Change::HeadOff(head),
             Experiment::Weights => {
-                let sizes = call.sizes;
-                let shape = [sizes.batch, sizes.heads, sizes.lq, sizes.lk];
-                let leaf = Var::leaf(Tensor::zeros(shape));
-                tap.observed.weights.push(leaf.clone());
+                let leaf = Var::leaf(Tensor::zeros(event.call.sizes()));
+                self.observed.weights.push(leaf.clone());
                 Change::Weights(leaf)
             }
-            _ => Change::None,
+            _ => return,
         };
-    });
-    call
-}
-
-/// Whether the weights are variables, so that the composed path is required.
-pub(super) fn weights_are_variables<T: Real>() -> bool {
-    with(|tap: &mut Tap<T>| tap.experiment == Experiment::Weights).unwrap_or(false)
-}
-
-/// Registers a rotation of queries or keys.
-pub(crate) fn rotated<T: Real>(before: &Var<T>, after: &Var<T>) {
-    with(|tap: &mut Tap<T>| {
-        tap.observed.rotations.push([before.value().clone(), after.value().clone()]);
-    });
+        event.change.replace(change);
+    }
 }

@@ -1,11 +1,11 @@
 //! Texts of the explorer: tokens with labels.
 
-use retrograd_study::attention::{AttentionText, Sequence};
+use crate::attention::{AttentionText, Sequence};
 
 /// A text that a model attends to: the labels of its tokens.
 ///
 /// ```
-/// use retrograd_nn::ExplorerText;
+/// use retrograd_study::ExplorerText;
 /// let date = ExplorerText::new("a date", ["2", "0", "2", "6"])
 ///     .source(["t", "o", "d", "a", "y"])
 ///     .pair(3, 4);
@@ -22,7 +22,7 @@ impl ExplorerText {
     /// A sequence of tokens with these labels.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// assert_eq!(ExplorerText::new("greeting", ["hello", "world"]).labels()[0], "hello");
     /// ```
     pub fn new<L: Into<String>>(name: &str, labels: impl IntoIterator<Item = L>) -> Self {
@@ -38,7 +38,7 @@ impl ExplorerText {
     /// the source; with `cross`, `multihead_attn` or `encoder_attn`, the keys are.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// let text = ExplorerText::new("a word", ["mot"]).source(["w", "o", "r", "d"]);
     /// assert_eq!(text.labels(), ["mot"]);
     /// ```
@@ -52,7 +52,7 @@ impl ExplorerText {
     /// compared.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// let text = ExplorerText::new("bytes", ["\u{fffd}", "\u{fffd}"]).tokens([195, 169]);
     /// assert_eq!(text.labels().len(), 2);
     /// ```
@@ -65,7 +65,7 @@ impl ExplorerText {
     /// slider over them.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// let text = ExplorerText::new("a tale", ["Once", "upon", "a", "time"]).generated_after(2);
     /// assert_eq!(text.labels()[2], "a");
     /// ```
@@ -80,7 +80,7 @@ impl ExplorerText {
     /// weights in all heads together.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// let text = ExplorerText::new("it", ["meal", "it"]).pair(1, 0);
     /// assert_eq!(text.labels()[1], "it");
     /// ```
@@ -92,7 +92,7 @@ impl ExplorerText {
     /// The labels of the first sequence.
     ///
     /// ```
-    /// # use retrograd_nn::ExplorerText;
+    /// # use retrograd_study::ExplorerText;
     /// assert_eq!(ExplorerText::new("one", ["token"]).labels(), ["token"]);
     /// ```
     pub fn labels(&self) -> &[String] {

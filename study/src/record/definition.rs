@@ -1,10 +1,7 @@
 //! Definitions of fused operations, as text.
 
-use super::recorder::Recorder;
-use super::recording::{Operation, Recording, Source};
-use crate::graph::{Cx, Edge, Id, Input, Node, Rule};
+use retrograd_autograd::{Id, Input, Node, Var};
 use retrograd_tensor::Real;
-use retrograd_tensor::settings::with_grad_enabled;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,44 +10,38 @@ const MOST: usize = 2000;
 
 /// The first result of a fused operation as ordinary operations on its inputs `x0`, `x1`, ..; `None` for other
 /// operations. Results that are used several times have a line of their own.
-pub(super) fn definition<T: Real>(node: &Arc<Node<T>>, rule: &dyn Rule<T>) -> Option<String> {
-    let definition = rule.definition()?;
-    let leaf = |input: &Input<T>| Input { edge: Edge::Leaf(Id::reserve(1)), shape: input.shape };
-    let inputs: Vec<Input<T>> = node.inputs().iter().map(leaf).collect();
-    let cx = Cx { node, inputs: Some(&inputs), in_definition: true };
-    let evaluate = || with_grad_enabled(true, || definition.outputs(&cx));
-    let (outputs, recording) = Recorder::new().record(evaluate);
-    let names = inputs.iter().enumerate().filter_map(|(i, x)| Some((x.id()?, format!("x{i}"))));
-    let text = Text { recording: &recording, names: names.collect(), lines: BTreeMap::new() };
-    text.of(outputs.first()?.id()?)
+pub(super) fn definition<T: Real>(node: &Arc<Node<T>>) -> Option<String> {
+    let (inputs, outputs) = node.definition()?;
+    let names = inputs.into_iter().enumerate().map(|(i, id)| (id, format!("x{i}")));
+    Text { names: names.collect() }.of(outputs.first()?)
 }
 
-struct Text<'a> {
-    recording: &'a Recording,
+struct Text {
+    /// Names of inputs, and of operations that have a line.
     names: BTreeMap<Id, String>,
-    /// Names of operations that have a line.
-    lines: BTreeMap<usize, String>,
 }
 
-impl Text<'_> {
-    fn of(mut self, output: Id) -> Option<String> {
-        let operations = &self.recording.operations;
-        let last = operations.iter().position(|op| op.id == Some(output))?;
-        let mut uses = vec![0; operations.len()];
-        for op in operations {
-            for input in &op.inputs {
-                if let Source::Output(from, _) = input.source {
-                    uses[from] += 1;
+impl Text {
+    fn of<T: Real>(mut self, y: &Var<T>) -> Option<String> {
+        let root = y.node()?;
+        // The operations in the order of their creation, and how often each is used.
+        let (mut nodes, mut uses) = (BTreeMap::from([(root.id(), root)]), BTreeMap::new());
+        let mut next = vec![root];
+        while let Some(node) = next.pop() {
+            for input in node.inputs().iter().filter_map(Input::node) {
+                *uses.entry(input.id()).or_insert(0) += 1;
+                if nodes.insert(input.id(), input).is_none() {
+                    next.push(input);
                 }
             }
         }
         let mut text = String::new();
-        for i in (0..last).filter(|&i| uses[i] > 1) {
-            let line = format!("t{} = {}\n", self.lines.len() + 1, self.expression(i, 0));
-            text += &line;
-            self.lines.insert(i, format!("t{}", self.lines.len() + 1));
+        let several = nodes.into_iter().filter(|(id, _)| uses.get(id).is_some_and(|&n| n > 1));
+        for (line, (id, node)) in (1..).zip(several) {
+            text += &format!("t{line} = {}\n", self.expression(node, 0));
+            self.names.insert(id, format!("t{line}"));
         }
-        text += &format!("y = {}", self.expression(last, 0));
+        text += &format!("y = {}", self.expression(root, 0));
         if text.len() > MOST {
             let end = (0..=MOST).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
             text.truncate(end);
@@ -60,35 +51,34 @@ impl Text<'_> {
     }
 
     /// An operation on its inputs; `outer` is the precedence of the operator around it.
-    fn expression(&self, i: usize, outer: u8) -> String {
-        let op = &self.recording.operations[i];
+    fn expression<T: Real>(&self, node: &Node<T>, outer: u8) -> String {
+        let inputs = node.inputs();
         let infix = |symbol: &str, precedence: u8| {
-            let (a, b) = (self.input(op, 0, precedence), self.input(op, 1, precedence + 1));
+            let a = self.input(&inputs[0], precedence);
+            let b = self.input(&inputs[1], precedence + 1);
             let text = format!("{a} {symbol} {b}");
             if precedence < outer { format!("({text})") } else { text }
         };
-        match (op.name, op.inputs.len()) {
+        match (node.name(), inputs.len()) {
             ("add", 2) => infix("+", 1),
             ("sub", 2) => infix("−", 1),
             ("mul", 2) => infix("·", 2),
             ("div", 2) => infix("/", 2),
             // The same elements, in another order or shape.
-            ("reshape" | "broadcast_to" | "permute" | "alias", 1) => self.input(op, 0, outer),
-            (name, n) => {
-                let inputs: Vec<String> = (0..n).map(|k| self.input(op, k, 0)).collect();
+            ("reshape" | "broadcast_to" | "permute" | "alias", 1) => self.input(&inputs[0], outer),
+            (name, _) => {
+                let inputs: Vec<String> = inputs.iter().map(|x| self.input(x, 0)).collect();
                 format!("{name}({})", inputs.join(", "))
             }
         }
     }
 
-    fn input(&self, op: &Operation, k: usize, outer: u8) -> String {
-        match op.inputs[k].source {
-            Source::Leaf(id) => self.names.get(&id).cloned().unwrap_or_else(|| "c".into()),
-            Source::Constant(_) => "c".into(),
-            Source::Output(from, _) => match self.lines.get(&from) {
-                Some(name) => name.clone(),
-                None => self.expression(from, outer),
-            },
+    fn input<T: Real>(&self, x: &Input<T>, outer: u8) -> String {
+        let id = x.node().map(|node| node.id()).or(x.id());
+        match (id.and_then(|id| self.names.get(&id)), x.node()) {
+            (Some(name), _) => name.clone(),
+            (None, Some(node)) => self.expression(node, outer),
+            (None, None) => "c".into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Observation of forward and backward passes.
+//! Records of forward and backward passes.
 //!
 //! [`record`] runs a closure and returns what happened in it: the operations with their inputs, places in
 //! the source code, saved tensors, times and kernels, and, in order, the calls of rules, the gradients that
@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use retrograd_autograd::Var;
-//! use retrograd_autograd::observe::{What, record};
+//! use retrograd_study::record::{What, record};
 //! use retrograd_tensor::Tensor;
 //!
 //! // y = a² · a: two gradients are delivered to a leaf by the product and by the square.
@@ -21,36 +21,34 @@
 //!
 //! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside of another
 //! one, which contains the same operations. Recording changes no bit of a result. It works with operations of any kind, in
-//! [`sharded`](crate::sharded) computations, whose shards are lanes, and in recorded backward passes
-//! ([`grad`](crate::grad)), whose operations name the operation that they differentiate. If nothing is
+//! [`sharded`](retrograd_autograd::sharded) computations, whose shards are lanes, and in recorded backward passes
+//! ([`grad`](retrograd_autograd::grad)), whose operations name the operation that they differentiate. If nothing is
 //! recorded, an operation takes longer by one read of a static variable.
 
 mod definition;
-mod formulas;
-pub(crate) mod hooks;
-mod lane;
-mod module;
+mod modules;
 mod nonfinite;
 mod recorder;
 mod recording;
 mod recursion;
+mod threads;
 
-pub use formulas::{Formula, formula};
-pub use hooks::{constants, page_request_was_read, saved, shards_ended};
-pub use lane::{in_lane, lane, shard_depth};
-pub use module::{ModuleNames, ModulePath, ModuleScope};
-pub(crate) use nonfinite::search_if_requested;
+pub(crate) use modules::{ModuleNames, Modules, is_inside};
+pub(crate) use nonfinite::search_process;
 pub use nonfinite::{Extent, NonFinite, find_nonfinite};
 pub use recorder::{Recorder, Seen};
 pub use recording::{
-    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
+    Constant, Event, ModuleCall, ModulePath, OperandRecord, Operation, Recording, SavedTensor,
+    Source, Target, What, Which,
 };
 pub use recursion::naive_backward;
+pub(crate) use threads::Threads;
 
 /// Runs `f` and records it: [`Recorder::record`] without values.
 ///
 /// ```
-/// use retrograd_autograd::{Var, observe::record};
+/// use retrograd_autograd::Var;
+/// use retrograd_study::record;
 /// use retrograd_tensor::Tensor;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// let (y, recording) = record(|| x.square());

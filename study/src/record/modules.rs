@@ -1,58 +1,60 @@
 //! The modules whose forward passes run on a thread.
 
-use super::recording::{Constant, Source};
-use crate::graph::Id;
-use std::cell::RefCell;
+use super::recording::{Constant, ModulePath, Source};
+use retrograd_nn::{Module, for_each_module, short_type};
+use retrograd_tensor::Real;
+use retrograd_tensor::observe::{ModulePart, ModuleStart};
 use std::collections::HashMap;
-use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A module that an operation belongs to: the innermost one whose forward pass runs, or the one inside of that
-/// which owns the parameter of the operation.
-///
-/// Modules of the nn crate report their forward passes; a module of your own does so by `Module::observe`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModulePath {
-    /// The dotted path in the model, whose own path is empty. The model is the outermost module that has
-    /// reported its forward pass.
-    pub path: String,
-    /// The type, such as `Linear`.
-    pub type_name: String,
-}
-
-impl Display for ModulePath {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => f.write_str(&self.type_name),
-            path => write!(f, "{path} ({})", self.type_name),
-        }
-    }
-}
 
 /// The address of a module, and its type: a struct and its first field have the same address.
 type Key = (usize, &'static str);
 
 /// The modules and parameters of a model.
-#[doc(hidden)]
 #[derive(Default)]
-pub struct ModuleNames {
+pub(crate) struct ModuleNames {
     modules: Vec<ModulePath>,
     by_key: HashMap<Key, Vec<usize>>,
-    parameters: HashMap<Id, String>,
+    parameters: HashMap<u64, String>,
     /// How often modules that share an address were called: they are called in turn.
     turns: Mutex<HashMap<Key, usize>>,
 }
 
 impl ModuleNames {
-    /// Adds a module. The first one is the model.
-    pub fn add(&mut self, key: (usize, &'static str), path: &str, type_name: &str) {
+    /// The names of the parts of a model.
+    pub(crate) fn of<T: Real>(model: &dyn Module<T>) -> ModuleNames {
+        let mut names = ModuleNames::default();
+        for_each_module(model, &mut |path, module| {
+            names.add((module.address(), module.type_name()), path);
+        });
+        model.for_each_parameter(&mut |name, param| {
+            names.add_parameter(param.id().number(), name);
+        });
+        names
+    }
+
+    /// The names of the parts of a module whose forward pass begins.
+    #[cold]
+    fn reported(start: &ModuleStart<'_>) -> ModuleNames {
+        let mut names = ModuleNames::default();
+        names.add((start.address, start.type_name), "");
+        (start.parts)(&mut |part| match part {
+            ModulePart::Module { path, address, type_name } => {
+                names.add((address, type_name), path)
+            }
+            ModulePart::Parameter { path, number } => names.add_parameter(number, path),
+        });
+        names
+    }
+
+    fn add(&mut self, key: Key, path: &str) {
         self.by_key.entry(key).or_default().push(self.modules.len());
-        self.modules.push(ModulePath { path: path.into(), type_name: type_name.into() });
+        self.modules.push(ModulePath { path: path.into(), type_name: short_type(key.1) });
     }
 
     /// Adds a parameter; of a tied one, the first name counts.
-    pub fn add_parameter(&mut self, id: Id, name: &str) {
-        self.parameters.entry(id).or_insert_with(|| name.into());
+    fn add_parameter(&mut self, number: u64, name: &str) {
+        self.parameters.entry(number).or_insert_with(|| name.into());
     }
 
     fn called(&self, key: Key) -> Option<usize> {
@@ -65,97 +67,83 @@ impl ModuleNames {
         *turn += 1;
         Some(all[(*turn - 1) % all.len()])
     }
-}
 
-impl Debug for ModuleNames {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} modules", self.modules.len())
+    fn name(&self, source: Source) -> Option<&str> {
+        match source {
+            Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => {
+                self.parameters.get(&id.number()).map(String::as_str)
+            }
+            _ => None,
+        }
     }
 }
 
 /// A forward pass that runs.
-#[derive(Clone)]
 struct Running {
     names: Arc<ModuleNames>,
+    /// The module; that around it, if it is no part of the model.
     module: usize,
     key: Key,
+    /// Where its call began, if it is one: the caller and the module may both report it.
+    began: Option<usize>,
 }
 
-thread_local! {
-    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
-}
+/// The modules whose forward passes run on a thread, from the outside in.
+#[derive(Default)]
+pub(crate) struct Modules(Vec<Running>);
 
-/// The forward pass of a module runs on this thread until this value is dropped.
-#[doc(hidden)]
-pub struct ModuleScope(Option<Running>);
-
-impl Debug for ModuleScope {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("ModuleScope")
-    }
-}
-
-impl ModuleScope {
-    /// The forward pass of a module begins. `names` are those of a model, if it is not inside of another one.
+impl Modules {
+    /// A forward pass begins `at` a place. The model is `names`, or else the outermost module.
     #[cold]
-    pub fn enter(key: (usize, &'static str), names: impl FnOnce() -> ModuleNames) -> ModuleScope {
-        let around = RUNNING.with_borrow(Clone::clone);
-        let running = match &around {
-            None => Running { names: Arc::new(names()), module: 0, key },
-            // The caller and the module may both report it.
-            Some(around) if around.key == key => around.clone(),
-            Some(around) => match around.names.called(key) {
-                Some(module) => Running { names: around.names.clone(), module, key },
+    pub(crate) fn begin(
+        &mut self,
+        start: &ModuleStart<'_>,
+        names: Option<&Arc<ModuleNames>>,
+        at: usize,
+    ) {
+        let key = (start.address, start.type_name);
+        let model = || names.cloned().unwrap_or_else(|| Arc::new(ModuleNames::reported(start)));
+        let (names, around) = match self.0.last() {
+            Some(around) => (around.names.clone(), Some(around)),
+            None => (model(), None),
+        };
+        let (module, began) = match around {
+            Some(around) if around.key == key => (around.module, None),
+            _ => match names.called(key) {
+                Some(module) => (module, Some(at)),
                 // It is no part of the model: a helper that is made on the way.
-                None => around.clone(),
+                None => (around.map_or(0, |around| around.module), None),
             },
         };
-        RUNNING.set(Some(running));
-        ModuleScope(around)
+        self.0.push(Running { names, module, key, began });
     }
-}
 
-impl Drop for ModuleScope {
-    fn drop(&mut self) {
-        RUNNING.set(self.0.take());
+    /// The innermost forward pass ends: the call of a module that it is, and where this began.
+    pub(crate) fn end(&mut self) -> Option<(ModulePath, usize)> {
+        let Running { names, module, began, .. } = self.0.pop()?;
+        Some((names.modules[module].clone(), began?))
     }
-}
 
-/// Runs `f` outside of all modules: a task that a thread runs while it waits belongs to none of them.
-pub(super) fn outside<R>(f: impl FnOnce() -> R) -> R {
-    let _scope = ModuleScope(RUNNING.take());
-    f()
-}
-
-/// The module of an operation that is computed on this thread now.
-pub(super) fn module_of(inputs: impl Iterator<Item = Source>) -> Option<ModulePath> {
-    RUNNING.with_borrow(|running| {
-        let Running { names, module, .. } = running.as_ref()?;
+    /// The module of an operation that is computed now.
+    pub(crate) fn module_of(&self, mut inputs: impl Iterator<Item = Source>) -> Option<ModulePath> {
+        let Running { names, module, .. } = self.0.last()?;
         let innermost = &names.modules[*module];
         let owner = |source| {
-            let (owner, _) = name_in(names, source)?.rsplit_once('.').unwrap_or_default();
-            let is_inside = |path: &str| match owner.strip_prefix(path) {
-                Some(rest) => path.is_empty() || rest.is_empty() || rest.starts_with('.'),
-                None => false,
-            };
+            let (owner, _) = names.name(source)?.rsplit_once('.').unwrap_or_default();
             let found = names.modules.iter().find(|module| module.path == owner)?;
-            is_inside(&innermost.path).then_some(found)
+            is_inside(owner, &innermost.path).then_some(found)
         };
-        let found = { inputs }.find_map(owner);
-        Some(found.unwrap_or(innermost).clone())
-    })
-}
+        Some(inputs.find_map(owner).unwrap_or(innermost).clone())
+    }
 
-fn name_in(names: &ModuleNames, source: Source) -> Option<&str> {
-    match source {
-        Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => {
-            names.parameters.get(&id).map(String::as_str)
-        }
-        _ => None,
+    /// The name of a parameter of the model that runs.
+    pub(crate) fn parameter(&self, source: Source) -> Option<String> {
+        Some(self.0.last()?.names.name(source)?.to_string())
     }
 }
 
-/// The name of a parameter of the model that runs on this thread.
-pub(super) fn parameter(source: Source) -> Option<String> {
-    RUNNING.with_borrow(|running| Some(name_in(&running.as_ref()?.names, source)?.to_string()))
+/// Whether a path is that of a module, or of something inside it.
+pub(crate) fn is_inside(path: &str, module: &str) -> bool {
+    let rest = path.strip_prefix(module);
+    rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))
 }

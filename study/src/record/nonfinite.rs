@@ -1,14 +1,14 @@
 //! Where a NaN or an infinity began.
 
-use super::module::{ModulePath, module_of, parameter};
 use super::recorder::{Recorder, Seen};
-use super::recording::{Constant, Source};
+use super::recording::{Constant, ModulePath, Source};
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where the first NaN or infinity came from: an operation or a rule, or a tensor that had it from the beginning.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,10 +120,11 @@ impl Display for NonFinite {
 ///
 /// Every value is examined, so `f` takes several times as long as otherwise. PyTorch's
 /// `autograd.detect_anomaly` examines gradients only. The environment variable `RETROGRAD_NONFINITE=1` does the
-/// same in any program: the operation that is found panics.
+/// same in a program that calls [`from_env`](crate::from_env): the operation that is found panics.
 ///
 /// ```
-/// use retrograd_autograd::{Var, observe::find_nonfinite};
+/// use retrograd_autograd::Var;
+/// use retrograd_study::record::find_nonfinite;
 /// use retrograd_tensor::Tensor;
 ///
 /// let x = Var::leaf(Tensor::from([1.0f32, 0.0, 4.0]));
@@ -143,34 +144,25 @@ pub fn find_nonfinite<R>(f: impl FnOnce() -> R) -> (R, Option<NonFinite>) {
     (result, first)
 }
 
-/// Searches in the whole process, if `RETROGRAD_NONFINITE` is 1: the operation that is found panics.
-pub(crate) fn search_if_requested() {
-    static READ: Once = Once::new();
-    READ.call_once(|| {
-        let why = match std::env::var(VARIABLE).as_deref() {
-            Err(_) | Ok("" | "0") => return,
-            Ok("1") => {
-                let search = Mutex::new(Search::default());
-                let recorder = Recorder::new().watching(move |seen| {
-                    let mut search = locked(&search);
-                    search.see(seen);
-                    if let Some(found) = search.first.take() {
-                        panic!("{VARIABLE}: {found}");
-                    }
-                });
-                if recorder.observe_process(MOST_OPERATIONS) {
-                    return;
-                }
-                "the process has another observer".to_string()
-            }
-            Ok(other) => format!("{other:?} is neither 0 nor 1"),
-        };
-        // There is nobody to return an error to: the caller makes a variable.
-        eprintln!("{VARIABLE}: {why}; nothing is searched");
+/// Searches in the whole process, if the value of `RETROGRAD_NONFINITE` is 1: the operation that is found panics.
+pub(crate) fn search_process(value: &OsStr) -> Result<(), String> {
+    match value.to_str() {
+        Some("" | "0") => return Ok(()),
+        Some("1") => {}
+        _ => return Err(format!("{value:?} is neither 0 nor 1")),
+    }
+    let search = Mutex::new(Search::default());
+    let recorder = Recorder::new().watching(move |seen| {
+        let mut search = locked(&search);
+        search.see(seen);
+        if let Some(found) = search.first.take() {
+            panic!("RETROGRAD_NONFINITE: {found}");
+        }
     });
+    recorder.observe_process(MOST_OPERATIONS);
+    Ok(())
 }
 
-const VARIABLE: &str = "RETROGRAD_NONFINITE";
 /// Of a process that is searched.
 const MOST_OPERATIONS: usize = 100_000;
 
@@ -213,14 +205,23 @@ impl Search {
             tensors.filter_map(|(i, x)| Extent::of(format!("{what} {i}"), *x)).collect()
         };
         match seen {
-            Seen::Computed { operation, name, location, sources, inputs, results, .. } => {
+            Seen::Computed {
+                operation,
+                name,
+                location,
+                module,
+                sources,
+                names,
+                inputs,
+                results,
+                ..
+            } => {
                 let mut inputs = extents("input", inputs);
-                for (input, source) in inputs.iter_mut().zip(sources) {
-                    if let Some(name) = parameter(*source) {
+                for (input, name) in inputs.iter_mut().zip(names) {
+                    if let Some(name) = name {
                         input.name += &format!(", {name},");
                     }
                 }
-                let module = module_of(sources.iter().copied());
                 let has_nan = inputs.iter().any(|x| x.nan > 0);
                 let has_infinity = inputs.iter().any(|x| x.infinite > 0);
                 // What was not finite before has begun elsewhere, or was asked for.
@@ -253,9 +254,10 @@ impl Search {
                         inputs: inputs.clone(),
                     });
                 }
+                let module = module.clone();
                 self.called.insert(*operation, Called { location, module, inputs });
             }
-            Seen::RuleBegan { operation, gradients } => {
+            Seen::RuleBegan { operation, gradients, .. } => {
                 self.gradients.insert(*operation, extents("gradient of result", gradients));
             }
             Seen::Seeded { gradient, .. } => {

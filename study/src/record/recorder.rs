@@ -1,14 +1,17 @@
 //! The observer that makes a [`Recording`].
 
 use super::definition::definition;
-use super::hooks::{Saved, input_shapes};
-use super::lane::lane;
-use super::module::{module_of, parameter};
+use super::modules::{ModuleNames, Modules};
 use super::recording::{
-    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What,
+    Constant, Event, ModuleCall, ModulePath, OperandRecord, Operation, Recording, SavedTensor,
+    Source, Target, What, output,
 };
-use crate::graph::{Edge, Id, Node, Rule, Var};
-use retrograd_tensor::observe::{KernelCall, Observer, set_default_observer};
+use super::threads::Threads;
+use retrograd_autograd::observe::{Computed, Constants, GraphEvent, Saved};
+use retrograd_autograd::{Id, Node, Var};
+use retrograd_nn::Module;
+use retrograd_tensor::layout::Layout;
+use retrograd_tensor::observe::{self, KernelCall, Observer, observe_process};
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::storage::pool_stats;
 use retrograd_tensor::{Real, Tensor};
@@ -19,14 +22,13 @@ use std::mem;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 /// Records the operations and events of a closure.
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_autograd::observe::{Recorder, What};
+/// use retrograd_study::record::{Recorder, What};
 /// use retrograd_tensor::Tensor;
 ///
 /// let x = Var::leaf(Tensor::scalar(0.5f32));
@@ -49,6 +51,8 @@ pub struct Recorder {
     has_ended: AtomicBool,
     /// The most operations that are kept. Then all are forgotten.
     most: Option<usize>,
+    /// The model, if it is known.
+    names: Option<Arc<ModuleNames>>,
 }
 
 type Watch = dyn Fn(&Seen<'_>) + Send + Sync;
@@ -64,12 +68,18 @@ pub enum Seen<'a> {
         name: &'static str,
         /// Where it was called.
         location: &'static Location<'static>,
+        /// The module that it belongs to, see [`Operation::module`].
+        module: Option<ModulePath>,
+        /// The shard that computed it.
+        lane: usize,
         /// The sources of its inputs.
         sources: Vec<Source>,
+        /// The names of its inputs that are parameters.
+        names: Vec<Option<String>>,
         /// The values of its inputs, constants included.
         inputs: Vec<&'a dyn Any>,
         /// The numbers in its formula, by name.
-        constants: &'a [(&'static str, f64)],
+        constants: Vec<(&'static str, f64)>,
         /// Its results.
         results: Vec<&'a dyn Any>,
     },
@@ -77,6 +87,8 @@ pub enum Seen<'a> {
     Seeded {
         /// The number of the event.
         event: usize,
+        /// The shard in which it began.
+        lane: usize,
         /// The variable, a [`Var`] of f32 or f64.
         root: &'a dyn Any,
         /// Its gradient, which was given.
@@ -89,6 +101,8 @@ pub enum Seen<'a> {
     RuleBegan {
         /// The number of the operation.
         operation: usize,
+        /// The shard that called it.
+        lane: usize,
         /// The gradients of its results that have arrived.
         gradients: Vec<&'a dyn Any>,
     },
@@ -96,6 +110,8 @@ pub enum Seen<'a> {
     Delivered {
         /// The number of the event.
         event: usize,
+        /// The shard in which it was.
+        lane: usize,
         /// The number of the operation whose rule it was.
         from: usize,
         /// The name of the operation.
@@ -115,13 +131,13 @@ struct State {
     grown: isize,
     /// The numbers of operations by the ids of their results, with the position of the result.
     by_id: HashMap<Id, (usize, usize)>,
-    /// What was computed into the memory at an address that is in use.
-    by_address: HashMap<usize, Made>,
+    /// What was computed into the memory at an address that is in use, and the layouts of these tensors.
+    by_address: HashMap<usize, Vec<(Layout, Made)>>,
     /// Addresses of saved tensors.
     kept: HashSet<usize>,
     /// Operations, and the addresses of the tensors that they list.
     listed: HashSet<(usize, usize)>,
-    lanes: HashMap<(ThreadId, usize), Lane>,
+    threads: Threads<Lane>,
     /// Whether a backward pass, or those of all shards, have ended.
     is_loss_known: bool,
 }
@@ -134,25 +150,23 @@ enum Made {
     By(usize),
 }
 
-/// What has happened in a lane since its last event.
+/// What a thread does, outside of shards or in one of them.
 #[derive(Default)]
 struct Lane {
+    /// The modules whose forward passes run.
+    modules: Modules,
+    /// The operations whose rules run.
+    rules: Vec<Id>,
+    /// The tensors that the operation that is being recorded has saved so far.
+    saved: Vec<Saved>,
+    /// The numbers in its formula.
+    constants: Vec<(&'static str, f64)>,
+    /// When the last event was.
     since: Option<Instant>,
+    /// The kernels since then.
     kernels: Vec<KernelCall>,
-    /// Addresses and sizes.
+    /// Addresses and sizes of what was freed since then.
     freed: Vec<(usize, usize)>,
-}
-
-/// An operation that has computed its results.
-pub(super) struct Call<'a, T: Real> {
-    pub(super) name: &'static str,
-    pub(super) inputs: &'a [&'a Var<T>],
-    pub(super) constants: Vec<(&'static str, f64)>,
-    pub(super) results: &'a [Var<T>],
-    pub(super) saved: Vec<Saved>,
-    pub(super) location: &'static Location<'static>,
-    /// The operation whose rule called it.
-    pub(super) rule: Option<Id>,
 }
 
 impl Recorder {
@@ -166,7 +180,7 @@ impl Recorder {
     ///
     /// ```
     /// use retrograd_autograd::Var;
-    /// use retrograd_autograd::observe::{Recorder, Seen};
+    /// use retrograd_study::record::{Recorder, Seen};
     /// use retrograd_tensor::Tensor;
     /// use std::sync::{Arc, Mutex};
     ///
@@ -194,7 +208,7 @@ impl Recorder {
     ///
     /// ```
     /// use retrograd_autograd::Var;
-    /// use retrograd_autograd::observe::{Constant, Recorder, Source};
+    /// use retrograd_study::record::{Constant, Recorder, Source};
     /// use retrograd_tensor::Tensor;
     ///
     /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
@@ -208,41 +222,59 @@ impl Recorder {
     #[track_caller]
     pub fn leaf<T: Real>(self, leaf: &Var<T>) -> Recorder {
         let id = leaf.id().expect("Recorder::leaf: the variable is a constant");
-        self.leaf_at(id, leaf.value().storage_address())
+        self.leaf_at(id, leaf.value().storage_address(), *leaf.value().layout())
     }
 
-    /// [`Recorder::leaf`] by the address of its memory.
-    #[doc(hidden)]
-    pub fn leaf_at(self, id: Id, address: usize) -> Recorder {
-        self.state().by_address.insert(address, Made::Leaf(id));
+    /// [`Recorder::leaf`] by the place of its elements.
+    pub(crate) fn leaf_at(self, id: Id, address: usize, layout: Layout) -> Recorder {
+        self.state().by_address.entry(address).or_default().push((layout, Made::Leaf(id)));
+        self
+    }
+
+    /// Gives [modules](Operation::module) the paths that they have in this model, and recognises its parameters
+    /// from the beginning. Without a model, the outermost module whose forward pass is reported is the model.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Layer, Linear, Pass, Sequential};
+    /// use retrograd_study::record::Recorder;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Sequential::<f32>::new().then(Linear::new(4, 4, &mut Rng::new(1)));
+    /// let x = Var::constant(Tensor::ones([2, 4]));
+    /// let recorder = Recorder::new().model(&model);
+    /// let (_, recording) = recorder.record(|| model.forward(&x, &mut Pass::eval()));
+    /// assert_eq!(recording.operations[0].module.as_ref().unwrap().path, "0");
+    /// ```
+    pub fn model<T: Real>(mut self, model: &dyn Module<T>) -> Recorder {
+        self.names = Some(Arc::new(ModuleNames::of(model)));
+        model.for_each_parameter(&mut |_, param| {
+            self.state().made(&param.value(), Made::Leaf(param.id()));
+        });
         self
     }
 
     /// Records the process, from now to the end of its first backward pass, or that of all shards if it is in one
-    /// ([`sharded`](crate::sharded)), and passes the record to `end`: for environment variables. `false` if the
-    /// process has an observer already.
+    /// ([`sharded`](retrograd_autograd::sharded)), and passes the record to `end`.
     ///
     /// ```no_run
-    /// use retrograd_autograd::observe::Recorder;
+    /// use retrograd_study::record::Recorder;
     /// Recorder::new().record_first_backward(|recording| println!("{} bytes", recording.peak()));
     /// ```
-    pub fn record_first_backward(
-        mut self,
-        end: impl Fn(Recording) + Send + Sync + 'static,
-    ) -> bool {
+    pub fn record_first_backward(mut self, end: impl Fn(Recording) + Send + Sync + 'static) {
         self.end = Some(Box::new(end));
-        self.install()
+        self.observe();
     }
 
     /// Observes the process from now on. Only the last `most` operations or fewer are kept.
-    pub(super) fn observe_process(mut self, most: usize) -> bool {
+    pub(super) fn observe_process(mut self, most: usize) {
         self.most = Some(most);
-        self.install()
+        self.observe();
     }
 
-    fn install(self) -> bool {
+    fn observe(self) {
         self.begin();
-        set_default_observer(Arc::new(self))
+        observe_process(Arc::new(self));
     }
 
     fn begin(&self) {
@@ -252,10 +284,14 @@ impl Recorder {
         state.began = Some(Instant::now());
     }
 
-    /// A backward pass has ended, or those of all shards, whose loss is given.
-    pub(super) fn pass_ended(&self, loss: Option<f64>) {
+    /// A backward pass has ended, or those of all shards, whose loss is given. Those of shards, and those that a
+    /// rule runs itself, are parts of another computation.
+    fn pass_ended(&self, loss: Option<f64>) {
         let (end, recording) = {
             let Some(mut state) = self.open_state() else { return };
+            if state.threads.is_in_shard() || !state.lane().rules.is_empty() {
+                return;
+            }
             if !mem::replace(&mut state.is_loss_known, true) && loss.is_some() {
                 state.recording.loss = loss;
             }
@@ -267,7 +303,7 @@ impl Recorder {
     }
 
     /// Whether nothing is recorded any more.
-    pub(super) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)
     }
 
@@ -284,6 +320,21 @@ impl Recorder {
         (result, recording)
     }
 
+    /// [`Recorder::record`], with the source of the result.
+    pub(crate) fn record_source<T: Real>(
+        self,
+        f: impl FnOnce() -> Var<T>,
+    ) -> (Var<T>, Recording, Source) {
+        let recorder = Arc::new(self);
+        recorder.begin();
+        let result = with_observer(recorder.clone(), f);
+        let mut state = recorder.state();
+        let source = state.source(&result);
+        let recording = state.take();
+        drop(state);
+        (result, recording, source)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,8 +345,8 @@ impl Recorder {
         (!self.has_ended()).then_some(state)
     }
 
-    pub(super) fn computed<T: Real>(&self, call: &Call<'_, T>) {
-        let (operation, sources) = {
+    fn computed<T: Real>(&self, call: &Computed<T>) {
+        let (watch, seen) = {
             let Some(mut state) = self.open_state() else { return };
             if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
                 state.forget();
@@ -304,72 +355,71 @@ impl Recorder {
                 }
             }
             let operation = state.computed(call);
-            let inputs = &state.recording.operations[operation].inputs;
-            (operation, inputs.iter().map(|input| input.source).collect())
-        };
-        if let Some(watch) = &self.watch {
-            watch(&Seen::Computed {
+            let Some(watch) = &self.watch else { return };
+            let Operation { inputs, module, lane, constants, .. } =
+                state.recording.operations[operation].clone();
+            let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();
+            let modules = &state.lane().modules;
+            let seen = Seen::Computed {
                 operation,
                 name: call.name,
                 location: call.location,
+                module,
+                lane,
+                names: sources.iter().map(|source| modules.parameter(*source)).collect(),
                 sources,
                 inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
-                constants: &call.constants,
+                constants,
                 results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
-            });
-            self.state().lane().rest();
-        }
+            };
+            (watch, seen)
+        };
+        self.watched(watch, &seen);
     }
 
-    pub(super) fn seeded<T: Real>(&self, root: &Var<T>, g: &Var<T>) {
-        let event = {
+    /// Passes values to the watcher, whose time belongs to no event.
+    fn watched(&self, watch: &Watch, seen: &Seen<'_>) {
+        watch(seen);
+        self.state().lane().since = Some(Instant::now());
+    }
+
+    fn seeded<T: Real>(&self, root: &Var<T>, g: &Var<T>) {
+        let (event, lane) = {
             let Some(mut state) = self.open_state() else { return };
-            let Some(to) = state.target(&root.edge) else { return };
+            let Some(to) = state.target(root.id(), root.node()) else { return };
             state.event(What::Seeded(to));
-            if lane() == 0 && state.recording.loss.is_none() && root.value().numel() == 1 {
+            let lane = state.threads.lane();
+            if lane == 0 && state.recording.loss.is_none() && root.value().numel() == 1 {
                 state.recording.loss = Some(root.item().to_f64());
             }
-            state.recording.events.len() - 1
+            (state.recording.events.len() - 1, lane)
         };
         if let Some(watch) = &self.watch {
-            watch(&Seen::Seeded { event, root, gradient: g.value() });
-            self.state().lane().rest();
+            self.watched(watch, &Seen::Seeded { event, lane, root, gradient: g.value() });
         }
     }
 
-    pub(super) fn rule_began<T: Real>(
-        &self,
-        node: &Arc<Node<T>>,
-        rule: &dyn Rule<T>,
-        grads: &[Option<Var<T>>],
-    ) {
-        let definition = self.watch.is_some().then(|| definition(node, rule)).flatten();
-        let operation = {
+    fn rule_began<T: Real>(&self, node: &Arc<Node<T>>, grads: &[Option<Var<T>>]) {
+        let definition = self.watch.is_some().then(|| definition(node)).flatten();
+        let (operation, lane) = {
             let Some(mut state) = self.open_state() else { return };
             let operation = state.known(node);
             state.recording.operations[operation].definition = definition;
+            state.lane().rules.push(node.id());
             state.event(What::RuleBegan(operation));
-            operation
+            (operation, state.threads.lane())
         };
         if let Some(watch) = &self.watch {
             let gradients = grads.iter().flatten().map(|g| g.value() as &dyn Any).collect();
-            watch(&Seen::RuleBegan { operation, gradients });
-            self.state().lane().rest();
+            self.watched(watch, &Seen::RuleBegan { operation, lane, gradients });
         }
     }
 
-    /// What is freed from now on was saved by the operation.
-    pub(super) fn rule_returned(&self) {
-        self.state().lane().freed.clear();
-    }
-
-    pub(super) fn rule_ended<T: Real>(&self, node: &Arc<Node<T>>) {
+    fn rule_dropped<T: Real>(&self, node: &Arc<Node<T>>) {
         let Some(mut state) = self.open_state() else { return };
         let operation = state.known(node);
-        let Lane { since, kernels, freed } = mem::take(state.lane());
-        let record = &mut state.recording.operations[operation];
-        record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-        record.rule_kernels.extend(kernels);
+        let freed = mem::take(&mut state.lane().freed);
+        state.add_to_rule(operation);
         let is_listed = |address| state.listed.contains(&(operation, address));
         let unlisted = freed.iter().filter(|(address, _)| !is_listed(*address));
         let unlisted = unlisted.map(|(_, bytes)| bytes).sum();
@@ -377,37 +427,43 @@ impl Recorder {
         state.event(What::RuleEnded { operation, freed, unlisted });
     }
 
-    pub(super) fn delivered<T: Real>(
+    fn delivered<T: Real>(
         &self,
         (node, input): (&Arc<Node<T>>, usize),
-        edge: &Edge<T>,
-        gradient: &Tensor<T>,
-        sum: &Tensor<T>,
+        (gradient, sum): (&Tensor<T>, &Tensor<T>),
         is_added: bool,
     ) {
-        let (event, from) = {
+        let (event, from, lane) = {
             let Some(mut state) = self.open_state() else { return };
             let from = state.known(node);
-            let Some(to) = state.target(edge) else { return };
+            let x = &node.inputs()[input];
+            let Some(to) = state.target(x.id(), x.node()) else { return };
             // Additions are work of the backward pass of this operation.
-            let Lane { since, kernels, .. } = mem::take(state.lane());
-            let record = &mut state.recording.operations[from];
-            record.rule_seconds += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-            record.rule_kernels.extend(kernels);
+            state.add_to_rule(from);
             state.event(What::Delivered { from, input, to, is_added });
-            (state.recording.events.len() - 1, from)
+            (state.recording.events.len() - 1, from, state.threads.lane())
         };
         if let Some(watch) = &self.watch {
-            watch(&Seen::Delivered { event, from, name: node.name(), gradient, sum });
-            self.state().lane().rest();
+            let name = node.name();
+            self.watched(watch, &Seen::Delivered { event, lane, from, name, gradient, sum });
         }
     }
-}
 
-impl Lane {
-    /// The time until now belongs to no event.
-    fn rest(&mut self) {
-        self.since = Some(Instant::now());
+    fn graph<T: Real>(&self, event: &GraphEvent<T>) {
+        match event {
+            GraphEvent::Computed(call) => self.computed(call),
+            GraphEvent::Seeded { root, gradient } => self.seeded(root, gradient),
+            GraphEvent::RuleBegan { node, gradients } => self.rule_began(node, gradients),
+            // What is freed from now on was saved by the operation.
+            GraphEvent::RuleReturned => self.state().lane().freed.clear(),
+            GraphEvent::RuleDropped(node) => self.rule_dropped(node),
+            GraphEvent::Delivered { node, input, gradient, sum, is_added } => {
+                self.delivered((node, *input), (gradient.value(), sum.value()), *is_added);
+            }
+            GraphEvent::RuleEnded => drop(self.state().lane().rules.pop()),
+            GraphEvent::PassEnded => self.pass_ended(None),
+            GraphEvent::ShardsEnded { loss } => self.pass_ended(Some(loss.to_f64())),
+        }
     }
 }
 
@@ -424,23 +480,51 @@ impl State {
     fn forget(&mut self) {
         self.recording.operations.clear();
         self.recording.events.clear();
+        self.recording.calls.clear();
         self.by_id.clear();
         self.by_address.clear();
         self.listed.clear();
     }
 
     fn lane(&mut self) -> &mut Lane {
-        self.lanes.entry((thread::current().id(), lane())).or_default()
+        self.threads.here()
+    }
+
+    /// The time and the kernels since the last event.
+    fn spent(&mut self) -> (f64, Vec<KernelCall>) {
+        let lane = self.lane();
+        let seconds = lane.since.take().map_or(0.0, |since| since.elapsed().as_secs_f64());
+        (seconds, mem::take(&mut lane.kernels))
+    }
+
+    /// Adds what has happened since the last event to the rule of an operation.
+    fn add_to_rule(&mut self, operation: usize) {
+        let (seconds, kernels) = self.spent();
+        let record = &mut self.recording.operations[operation];
+        record.rule_seconds += seconds;
+        record.rule_kernels.extend(kernels);
     }
 
     fn event(&mut self, what: What) {
         let live = self.recording.live.saturating_add_signed(self.grown);
         let at = self.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
-        self.recording.events.push(Event { what, lane: lane(), at, live });
-        *self.lane() = Lane { since: Some(Instant::now()), ..Lane::default() };
+        let lane = self.threads.lane();
+        self.recording.events.push(Event { what, lane, at, live });
+        let lane = self.lane();
+        lane.since = Some(Instant::now());
+        lane.kernels.clear();
+        lane.freed.clear();
     }
 
-    fn computed<T: Real>(&mut self, call: &Call<'_, T>) -> usize {
+    /// Notes what has written the memory of a tensor.
+    fn made<T: Real>(&mut self, tensor: &Tensor<T>, made: Made) {
+        let all = self.by_address.entry(tensor.storage_address()).or_default();
+        all.retain(|(layout, _)| layout != tensor.layout());
+        all.push((*tensor.layout(), made));
+    }
+
+    /// The number of an operation that has computed its results.
+    fn computed<T: Real>(&mut self, call: &Computed<T>) -> usize {
         let operation = self.recording.operations.len();
         let inputs: Vec<OperandRecord> = call
             .inputs
@@ -450,16 +534,18 @@ impl State {
         for source in inputs.iter().map(|input| input.source) {
             if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
                 && !self.recording.parameters.contains_key(&id)
-                && let Some(name) = parameter(source)
+                && let Some(name) = self.lane().modules.parameter(source)
             {
                 self.recording.parameters.insert(id, name);
             }
         }
-        let saved = self.saved(operation, &call.saved);
-        let Lane { since, kernels, .. } = mem::take(self.lane());
-        let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let lane = self.lane();
+        let (saved, constants) = (mem::take(&mut lane.saved), mem::take(&mut lane.constants));
+        let rule = lane.rules.last().copied();
+        let saved = self.saved(operation, &saved);
+        let (seconds, kernels) = self.spent();
         let id = call.results.first().and_then(Var::id);
-        let rule_of = call.rule.and_then(|id| Some(self.by_id.get(&id)?.0));
+        let rule_of = rule.and_then(|id| Some(self.by_id.get(&id)?.0));
         if let Some(rule_of) = rule_of {
             // It is a part of the rule.
             let record = &mut self.recording.operations[rule_of];
@@ -468,7 +554,7 @@ impl State {
         }
         let module = match rule_of {
             Some(rule_of) => self.recording.operations[rule_of].module.clone(),
-            None => module_of(inputs.iter().map(|input| input.source)),
+            None => self.lane().modules.module_of(inputs.iter().map(|input| input.source)),
         };
         self.recording.operations.push(Operation {
             id,
@@ -476,10 +562,10 @@ impl State {
             shapes: call.results.iter().map(|y| *y.shape()).collect(),
             dtype: T::DTYPE,
             inputs,
-            constants: call.constants.clone(),
+            constants,
             location: Some(call.location),
             module,
-            lane: lane(),
+            lane: self.threads.lane(),
             rule_of,
             saved,
             definition: None,
@@ -492,7 +578,7 @@ impl State {
             if let Some(id) = result.id() {
                 self.by_id.insert(id, (operation, i));
             }
-            self.by_address.insert(result.value().storage_address(), Made::By(operation));
+            self.made(result.value(), Made::By(operation));
         }
         self.event(What::Computed(operation));
         operation
@@ -501,7 +587,8 @@ impl State {
     fn saved(&mut self, operation: usize, saved: &[Saved]) -> Vec<SavedTensor> {
         let mut all = Vec::with_capacity(saved.len());
         for &Saved { which, shape, bytes, address } in saved {
-            let is_leaf = matches!(self.by_address.get(&address), Some(Made::Leaf(_)));
+            let made = self.by_address.get(&address).and_then(|all| all.last());
+            let is_leaf = matches!(made, Some((_, Made::Leaf(_))));
             let is_new = self.kept.insert(address);
             self.listed.insert((operation, address));
             all.push(SavedTensor { which, shape, bytes, is_shared: is_leaf || !is_new });
@@ -510,18 +597,23 @@ impl State {
     }
 
     fn source<T: Real>(&mut self, x: &Var<T>) -> Source {
-        let address = x.value().storage_address();
-        match &x.edge {
-            Edge::Leaf(id) => {
-                self.by_address.insert(address, Made::Leaf(*id));
-                Source::Leaf(*id)
+        match (x.id(), x.node()) {
+            (Some(id), None) => {
+                self.made(x.value(), Made::Leaf(id));
+                Source::Leaf(id)
             }
-            Edge::Node(node, output) => Source::Output(self.known(node), *output),
-            Edge::Constant => Source::Constant(match self.by_address.get(&address) {
-                None => Constant::Made,
-                Some(Made::Leaf(id)) => Constant::DetachedLeaf(*id),
-                Some(&Made::By(operation)) => self.constant_of(operation),
-            }),
+            (Some(id), Some(node)) => Source::Output(self.known(node), output(node, id)),
+            (None, _) => {
+                let all = self.by_address.get(&x.value().storage_address());
+                let all = all.map_or(&[][..], Vec::as_slice);
+                // The same elements; else others in the same memory.
+                let same = all.iter().find(|(layout, _)| layout == x.value().layout());
+                Source::Constant(match same.or(all.last()) {
+                    None => Constant::Made,
+                    Some((_, Made::Leaf(id))) => Constant::DetachedLeaf(*id),
+                    Some(&(_, Made::By(operation))) => self.constant_of(operation),
+                })
+            }
         }
     }
 
@@ -535,12 +627,11 @@ impl State {
         }
     }
 
-    fn target<T: Real>(&mut self, edge: &Edge<T>) -> Option<Target> {
-        match edge {
-            Edge::Constant => None,
-            Edge::Leaf(id) => Some(Target::Leaf(*id)),
-            Edge::Node(node, output) => Some(Target::Output(self.known(node), *output)),
-        }
+    fn target<T: Real>(&mut self, id: Option<Id>, node: Option<&Arc<Node<T>>>) -> Option<Target> {
+        Some(match (id?, node) {
+            (id, None) => Target::Leaf(id),
+            (id, Some(node)) => Target::Output(self.known(node), output(node, id)),
+        })
     }
 
     /// The number of an operation, which may have been computed before the record began.
@@ -548,18 +639,18 @@ impl State {
         if let Some((operation, _)) = self.by_id.get(&node.id()) {
             return *operation;
         }
-        let source = |edge: &Edge<T>, this: &State| match edge {
-            Edge::Constant => Source::Constant(Constant::Made),
-            Edge::Leaf(id) => Source::Leaf(*id),
-            Edge::Node(node, output) => match this.by_id.get(&node.id()) {
-                Some((operation, _)) => Source::Output(*operation, *output),
+        let source = |id: Option<Id>, node: Option<&Arc<Node<T>>>| match (id, node) {
+            (None, _) => Source::Constant(Constant::Made),
+            (Some(id), None) => Source::Leaf(id),
+            (Some(id), Some(node)) => match self.by_id.get(&node.id()) {
+                Some((operation, _)) => Source::Output(*operation, output(node, id)),
                 // Its own record follows when its rule is called.
                 None => Source::Constant(Constant::Made),
             },
         };
-        let inputs = input_shapes(node);
+        let inputs = node.inputs().iter();
         let inputs = inputs
-            .map(|(edge, shape)| OperandRecord { source: source(edge, self), shape })
+            .map(|x| OperandRecord { source: source(x.id(), x.node()), shape: *x.shape() })
             .collect();
         let operation = self.recording.operations.len();
         self.by_id.insert(node.id(), (operation, 0));
@@ -572,7 +663,7 @@ impl State {
             constants: Vec::new(),
             location: None,
             module: None,
-            lane: lane(),
+            lane: self.threads.lane(),
             rule_of: None,
             saved: Vec::new(),
             definition: None,
@@ -586,34 +677,58 @@ impl State {
 }
 
 impl Observer for Recorder {
-    fn allocated(&self, address: usize, bytes: usize) {
+    fn event(&self, event: &observe::Event<'_>) {
         if self.has_ended() {
             return;
         }
-        let mut state = self.state();
-        state.grown += bytes as isize;
-        let live = state.recording.live.saturating_add_signed(state.grown);
-        state.recording.highest = state.recording.highest.max(live);
-        state.by_address.remove(&address);
-        state.kept.remove(&address);
-    }
-
-    fn freed(&self, address: usize, bytes: usize) {
-        if self.has_ended() {
-            return;
+        match *event {
+            observe::Event::Allocated { address, bytes } => {
+                let mut state = self.state();
+                state.grown += bytes as isize;
+                let live = state.recording.live.saturating_add_signed(state.grown);
+                state.recording.highest = state.recording.highest.max(live);
+                state.by_address.remove(&address);
+                state.kept.remove(&address);
+            }
+            observe::Event::Freed { address, bytes } => {
+                let mut state = self.state();
+                state.grown -= bytes as isize;
+                state.lane().freed.push((address, bytes));
+                state.by_address.remove(&address);
+                state.kept.remove(&address);
+            }
+            observe::Event::Kernel(call) => self.state().lane().kernels.push(call.clone()),
+            observe::Event::ShardBegan(_) | observe::Event::ShardEnded => {
+                let mut state = self.state();
+                state.threads.see(event);
+                state.lane().since = Some(Instant::now());
+            }
+            observe::Event::ModuleBegan(start) => {
+                let mut state = self.state();
+                let at = state.recording.operations.len();
+                state.lane().modules.begin(start, self.names.as_ref(), at);
+            }
+            observe::Event::ModuleEnded(output) => {
+                let mut state = self.state();
+                if let Some((module, began)) = state.lane().modules.end() {
+                    let operations = began..state.recording.operations.len().max(began);
+                    let (output, lane) = (output.copied(), state.threads.lane());
+                    state.recording.calls.push(ModuleCall { module, operations, output, lane });
+                }
+            }
+            observe::Event::Other(any) => {
+                if let Some(event) = any.downcast_ref::<GraphEvent<f32>>() {
+                    self.graph(event);
+                } else if let Some(event) = any.downcast_ref::<GraphEvent<f64>>() {
+                    self.graph(event);
+                } else if let Some(saved) = any.downcast_ref::<Saved>() {
+                    self.state().lane().saved.push(*saved);
+                } else if let Some(Constants(named)) = any.downcast_ref() {
+                    self.state().lane().constants.clone_from(named);
+                }
+            }
+            _ => {}
         }
-        let mut state = self.state();
-        state.grown -= bytes as isize;
-        state.lane().freed.push((address, bytes));
-        state.by_address.remove(&address);
-        state.kept.remove(&address);
-    }
-
-    fn kernel(&self, call: &KernelCall) {
-        if self.has_ended() {
-            return;
-        }
-        self.state().lane().kernels.push(call.clone());
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a recorder has seen.
 
-use super::module::ModulePath;
-use crate::graph::Id;
+pub use retrograd_autograd::observe::Which;
+use retrograd_autograd::{Id, Node};
 use retrograd_tensor::observe::KernelCall;
-use retrograd_tensor::{DType, Shape};
+use retrograd_tensor::{DType, Real, Shape};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 use std::panic::Location;
 
 /// A record of the operations and events of a closure, see [`record`](super::record).
@@ -14,10 +16,12 @@ pub struct Recording {
     pub operations: Vec<Operation>,
     /// What happened, in the order of time. Events of several [lanes](Event::lane) are mixed.
     pub events: Vec<Event>,
+    /// The calls of modules whose forward pass was reported, in the order in which they ended.
+    pub calls: Vec<ModuleCall>,
     /// The names of parameters that operations used, if [modules](Operation::module) reported their forward passes.
     pub parameters: BTreeMap<Id, String>,
     /// The loss: the single number at which the first backward pass began, that of all shards if it was in one
-    /// ([`sharded`](crate::sharded)).
+    /// ([`sharded`](retrograd_autograd::sharded)).
     pub loss: Option<f64>,
     /// Bytes of tensors that were in use when the record began.
     pub live: usize,
@@ -40,21 +44,21 @@ pub struct Operation {
     pub dtype: DType,
     /// The inputs, without optional ones that were not given.
     pub inputs: Vec<OperandRecord>,
-    /// The numbers in its formula, by name, see [`constants`](super::constants).
+    /// The numbers in its formula, by name, see [`constants`](retrograd_autograd::observe::constants).
     pub constants: Vec<(&'static str, f64)>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
     /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
     /// has reported its forward pass.
     pub module: Option<ModulePath>,
-    /// The shard that computed it, among those that are computed (see [`sharded`](crate::sharded)); 0 outside of
+    /// The shard that computed it, among those that are computed (see [`sharded`](retrograd_autograd::sharded)); 0 outside of
     /// shards.
     pub lane: usize,
     /// The operation whose rule called this one: in a recorded backward pass, or in the definition of a
     /// fused operation.
     pub rule_of: Option<usize>,
     /// The tensors that the operation keeps for its rule: inputs, and those that it names by
-    /// [`saved`](super::saved). [`What::RuleEnded`] has the bytes of tensors without a name.
+    /// [`saved`](retrograd_autograd::observe::saved). [`What::RuleEnded`] has the bytes of tensors without a name.
     pub saved: Vec<SavedTensor>,
     /// A fused operation as ordinary operations on its inputs `x0`, `x1`, .., if its rule was called while
     /// values were watched.
@@ -96,13 +100,13 @@ pub enum Source {
 pub enum Constant {
     /// It was made as one, or outside of the record.
     Made,
-    /// It has the value of a tracked result, but not its history: [`Var::detach`](crate::Var::detach), or
-    /// [`Var::value`](crate::Var::value).
+    /// It has the value of a tracked result, but not its history: [`Var::detach`](retrograd_autograd::Var::detach), or
+    /// [`Var::value`](retrograd_autograd::Var::value).
     DetachedResult(usize),
     /// It has the value of a leaf, but is none: `detach`, or a frozen parameter.
     DetachedLeaf(Id),
     /// It is the result of an operation that was computed while gradients were disabled, though an input
-    /// was tracked: [`no_grad`](crate::no_grad).
+    /// was tracked: [`no_grad`](retrograd_autograd::no_grad).
     GradDisabled(usize),
     /// It is the result of an operation on constants.
     Computed(usize),
@@ -121,13 +125,39 @@ pub struct SavedTensor {
     pub is_shared: bool,
 }
 
-/// A tensor of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// An input, by its position.
-    Input(usize),
-    /// Another tensor, which was named by [`saved`](super::saved).
-    Other(&'static str),
+/// A module that an operation belongs to: the innermost one whose forward pass runs, or the one inside of that
+/// which owns the parameter of the operation.
+///
+/// Modules of the nn crate report their forward passes; a module of your own does so by `Module::observe`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModulePath {
+    /// The dotted path in the model, whose own path is empty. The model is the outermost module that has
+    /// reported its forward pass.
+    pub path: String,
+    /// The type, such as `Linear`.
+    pub type_name: String,
+}
+
+impl Display for ModulePath {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.type_name),
+            path => write!(f, "{path} ({})", self.type_name),
+        }
+    }
+}
+
+/// A call of a module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModuleCall {
+    /// The module.
+    pub module: ModulePath,
+    /// The operations that were computed during it, by all threads.
+    pub operations: Range<usize>,
+    /// The shape of its output, if it was reported.
+    pub output: Option<Shape>,
+    /// The shard that it ran in.
+    pub lane: usize,
 }
 
 /// Something that happened.
@@ -183,12 +213,18 @@ pub enum Target {
     Output(usize, usize),
 }
 
+/// The position of an output of an operation, by its identity.
+pub(super) fn output<T: Real>(node: &Node<T>, id: Id) -> usize {
+    (id.number() - node.id().number()) as usize
+}
+
 impl Recording {
     /// The largest number of bytes in use at any time of the record, between events as well: what
     /// [`pool_stats`](retrograd_tensor::storage::pool_stats) gives if nothing else runs in the process.
     ///
     /// ```
-    /// use retrograd_autograd::{Var, observe::record};
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::record;
     /// use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::<f32>::ones([256]));
     /// let (_, recording) = record(|| x.exp().sum(..).backward());

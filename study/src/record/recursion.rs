@@ -1,8 +1,7 @@
 //! A backward pass in the wrong order, for comparison.
 
-use crate::engine::input_gradients;
-use crate::gradients::Gradients;
-use crate::graph::{Edge, Id, Node, Var};
+use super::recording::output;
+use retrograd_autograd::{Gradients, Id, Node, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +20,8 @@ use std::sync::Arc;
 /// exponentially. The rules are kept, so the graph can be differentiated afterwards.
 ///
 /// ```
-/// use retrograd_autograd::{Var, observe::naive_backward};
+/// use retrograd_autograd::Var;
+/// use retrograd_study::record::naive_backward;
 /// use retrograd_tensor::Tensor;
 ///
 /// // b = a², y = b + b · a with a = 3: y' = 2a + 3a² = 33
@@ -39,16 +39,15 @@ pub fn naive_backward<T: Real>(root: &Var<T>, most: usize) -> Option<(Gradients<
     let mut found = BTreeMap::<Id, Tensor<T>>::new();
     let mut calls = 0;
     // The recursion in a loop: what is still to be delivered, the next one last.
-    let mut pending = vec![(root.edge.clone(), Var::constant(Tensor::ones(root.shape())))];
-    while let Some((edge, g)) = pending.pop() {
-        match edge {
-            Edge::Constant => {}
-            Edge::Leaf(id) => {
+    let mut pending = vec![(Target::of(root)?, Var::constant(Tensor::ones(root.shape())))];
+    while let Some((target, g)) = pending.pop() {
+        match target {
+            Target::Leaf(id) => {
                 let sum =
                     found.remove(&id).map_or_else(|| g.value().clone(), |sum| &sum + g.value());
                 found.insert(id, sum);
             }
-            Edge::Node(node, output) => {
+            Target::Output(node, output) => {
                 if calls == most {
                     return None;
                 }
@@ -58,7 +57,27 @@ pub fn naive_backward<T: Real>(root: &Var<T>, most: usize) -> Option<(Gradients<
             }
         }
     }
-    Some((Gradients::new(found), calls))
+    Some((found.into_iter().collect(), calls))
+}
+
+/// A leaf, or an output of an operation.
+enum Target<T: Real> {
+    Leaf(Id),
+    Output(Arc<Node<T>>, usize),
+}
+
+impl<T: Real> Target<T> {
+    /// `None` of a constant.
+    fn new(id: Option<Id>, node: Option<&Arc<Node<T>>>) -> Option<Self> {
+        Some(match (id?, node) {
+            (id, None) => Target::Leaf(id),
+            (id, Some(node)) => Target::Output(node.clone(), output(node, id)),
+        })
+    }
+
+    fn of(x: &Var<T>) -> Option<Self> {
+        Target::new(x.id(), x.node())
+    }
 }
 
 /// Adds a gradient to what a node has received, and calls its rule with the sum so far.
@@ -67,13 +86,17 @@ fn rule_with<T: Real>(
     output: usize,
     g: Var<T>,
     sums: &mut BTreeMap<Id, Vec<Option<Var<T>>>>,
-) -> Option<Vec<(Edge<T>, Var<T>)>> {
+) -> Option<Vec<(Target<T>, Var<T>)>> {
     let sums = sums.entry(node.id()).or_insert_with(|| vec![None; node.outputs().len()]);
     let sum = match &sums[output] {
         Some(sum) => Var::constant(sum.value() + g.value()),
         None => g,
     };
     sums[output] = Some(sum);
-    let grads = input_gradients(node, sums.iter().cloned().collect())?;
-    Some(grads.into_iter().map(|(at, g)| (node.inputs()[at].edge.clone(), g)).collect())
+    let delivered = node.input_gradients(sums)?.into_iter();
+    let target = |(at, g): (usize, Var<T>)| {
+        let input = &node.inputs()[at];
+        Some((Target::new(input.id(), input.node())?, g))
+    };
+    Some(delivered.filter_map(target).collect())
 }

@@ -1,7 +1,8 @@
 //! Floating-point operations of recorded operations.
 
-use retrograd_autograd::{Id, Input, Node};
-use retrograd_tensor::{Real, Shape};
+use crate::record::{Constant, OperandRecord, Operation, Recording, Source};
+use retrograd_autograd::Id;
+use retrograd_tensor::Shape;
 
 /// A product of matrices that an operation computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,17 +17,25 @@ pub(super) struct Product {
 /// Operations that only arrange elements.
 const VIEWS: [&str; 4] = ["reshape", "permute", "broadcast_to", "as_strided"];
 
-/// The leaf that an input is, or that it is a view of.
-fn leaf<T: Real>(input: &Input<T>) -> Option<Id> {
-    let Some(mut node) = input.node() else { return input.id() };
-    loop {
-        let [input] = node.inputs() else { return None };
-        match (VIEWS.contains(&node.name()), input.node()) {
-            (false, _) => return None,
-            (true, Some(next)) => node = next,
-            (true, None) => return input.id(),
-        }
+/// The leaf that an input is, also as a constant.
+pub(super) fn leaf(source: Source) -> Option<Id> {
+    match source {
+        Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => Some(id),
+        _ => None,
     }
+}
+
+/// The leaf that an input is, or that it is a view of.
+fn leaf_below(recording: &Recording, mut source: Source) -> Option<Id> {
+    while let Source::Output(i, _) | Source::Constant(Constant::Computed(i)) = source {
+        let Operation { name, inputs, .. } = &recording.operations[i];
+        let [input] = &inputs[..] else { return None };
+        if !VIEWS.contains(name) {
+            return None;
+        }
+        source = input.source;
+    }
+    leaf(source)
 }
 
 fn last(shape: &Shape) -> usize {
@@ -49,11 +58,12 @@ fn product(output: Shape, terms: usize, weight: Option<Id>) -> Product {
 
 /// The products of matrices of an operation, at two floating-point operations per multiplication and
 /// addition. Other operations have none.
-pub(super) fn products<T: Real>(node: &Node<T>) -> Vec<Product> {
-    let inputs = node.inputs();
-    let shape = |i: usize| inputs[i].shape();
-    let output = node.outputs()[0];
-    match node.name() {
+pub(super) fn products(recording: &Recording, operation: &Operation) -> Vec<Product> {
+    let inputs = &operation.inputs;
+    let shape = |i: usize| &inputs[i].shape;
+    let leaf = |input: &OperandRecord| leaf_below(recording, input.source);
+    let output = operation.shapes[0];
+    match operation.name {
         "matmul" => {
             let weight = leaf(&inputs[1]).or_else(|| leaf(&inputs[0]));
             vec![product(output, last(shape(0)), weight)]
@@ -64,7 +74,7 @@ pub(super) fn products<T: Real>(node: &Node<T>) -> Vec<Product> {
             // x, up, perhaps a bias, down, ..
             let hidden = with_last(shape(0), shape(1)[0]);
             let down = &inputs[if shape(2).rank() == 2 { 2 } else { 3 }];
-            let output = with_last(shape(0), down.shape()[0]);
+            let output = with_last(shape(0), down.shape[0]);
             vec![
                 product(hidden, last(shape(0)), leaf(&inputs[1])),
                 product(output, last(&hidden), leaf(down)),

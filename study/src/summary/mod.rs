@@ -1,28 +1,72 @@
-//! Summaries of models: what [`Module::summary`](crate::Module::summary) returns.
+//! Summaries of models: [`Summarize::summary`].
 
-mod calls;
 mod flops;
 
-pub(crate) use calls::{Call, is_recording, scope};
-
-use crate::module::{Module, visit_modules};
-use crate::param::Param;
-use calls::{Key, Recorded};
-use flops::products;
-use retrograd_autograd::{Id, Node, Var, with_grad_enabled};
-use retrograd_study::grouped;
+use crate::number::grouped;
+use crate::record::{Constant, Operation, Recorder, Recording, Source, is_inside};
+use flops::{leaf, products};
+use retrograd_autograd::{Id, Var, with_grad_enabled};
+use retrograd_nn::{Module, Param, for_each_module, short_type};
 use retrograd_tensor::{Real, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+
+/// A method of modules: a table of what a forward pass costs.
+pub trait Summarize<T: Real>: Module<T> {
+    /// A table of the modules: type, shape of the output, number of parameters, floating-point
+    /// operations (FLOPs) and bytes, as a forward pass `run` gives them. `run` is called once, and what
+    /// it returns is dropped.
+    ///
+    /// * *Outputs.* The model, the modules of the library and the layers of a
+    ///   [`Sequential`](retrograd_nn::Sequential) report theirs. A module of your own inside another one does
+    ///   not, unless its `forward` is wrapped in [`Module::observe`]. Nor do methods other than `forward`.
+    /// * *FLOPs* are those of matrix multiplications in linear layers, attention, `matmul` and `einsum`;
+    ///   a multiplication and an addition are two. Attention counts every pair of a query and a key, even
+    ///   if it is masked. Everything else, and an operation of your own ([`Var::from_op`]), counts
+    ///   nothing. That is how PyTorch's `FlopCounterMode` counts. A product with a parameter counts for the
+    ///   module that owns it; another one for the innermost module around the neighbouring operations
+    ///   that have parameters, or around the call that was reported.
+    ///
+    /// Only what the returned variable was computed from counts, and nothing under
+    /// [`no_grad`](retrograd_autograd::no_grad). A tied parameter counts once in sums; its uses count for
+    /// its names in turn.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Activation, Layer, Linear, Pass, Sequential};
+    /// use retrograd_study::Summarize;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let rng = &mut Rng::new(1);
+    /// let model = Sequential::<f32>::new()
+    ///     .then(Linear::new(4, 8, rng))
+    ///     .then(Activation::Relu)
+    ///     .then(Linear::new(8, 2, rng));
+    /// let x = Var::constant(Tensor::ones([10, 4]));
+    /// let summary = model.summary(|m| m.forward(&x, &mut Pass::eval()));
+    /// println!("{summary}");
+    /// let total = summary.total();
+    /// assert_eq!((total.parameters, total.flops), (58, 2 * 10 * (4 * 8 + 8 * 2)));
+    /// assert_eq!(summary.row("1").unwrap().output.unwrap(), [10, 8]);
+    /// ```
+    fn summary(&self, run: impl FnOnce(&Self) -> Var<T>) -> Summary
+    where
+        Self: Sized,
+    {
+        let mut run = Some(run);
+        summarize(self, &mut || (run.take().expect("called once"))(self))
+    }
+}
+
+impl<T: Real, M: Module<T>> Summarize<T> for M {}
 
 /// The modules of a model with their sizes and costs, measured in a forward pass; see
-/// [`Module::summary`](crate::Module::summary). It is printed as a table.
+/// [`Summarize::summary`]. It is printed as a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// A row for the model, and one for each of its modules, in the order of
-    /// [`Module::named_modules`](crate::Module::named_modules).
+    /// [`Module::named_modules`].
     pub rows: Vec<SummaryRow>,
     /// Number of parameters that are not frozen.
     pub trainable: usize,
@@ -66,7 +110,8 @@ impl Summary {
     ///
     /// ```
     /// # use retrograd_autograd::Var;
-    /// # use retrograd_nn::{Layer, Linear, Module, Pass, Sequential};
+    /// # use retrograd_nn::{Layer, Linear, Pass, Sequential};
+    /// # use retrograd_study::Summarize;
     /// # use retrograd_tensor::{Tensor, random::Rng};
     /// let model = Sequential::<f32>::new().then(Linear::new(4, 2, &mut Rng::new(1)));
     /// let x = Var::constant(Tensor::ones([3, 4]));
@@ -81,7 +126,8 @@ impl Summary {
     /// those around them.
     ///
     /// ```
-    /// # use retrograd_nn::{Gpt, GptConfig, Module, Pass};
+    /// # use retrograd_nn::{Gpt, GptConfig, Pass};
+    /// # use retrograd_study::Summarize;
     /// # use retrograd_tensor::{Tensor, random::Rng};
     /// # let config = GptConfig {
     /// #     vocab: 10, context: 4, layers: 2, heads: 2, width: 8, ..GptConfig::default()
@@ -98,110 +144,72 @@ impl Summary {
     }
 }
 
-/// A type without the modules that it is in, and without its element type.
-pub(crate) fn short_type(full: &str) -> String {
-    let mut short = String::new();
-    for part in full.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_') {
-        // What ends with a colon is a module, or the other colon after it.
-        if !part.ends_with(':') {
-            short.push_str(part);
-        }
-    }
-    for element in ["<f32>", "<f64>", "f32, ", "f64, ", ", f32", ", f64"] {
-        short = short.replace(element, "");
-    }
-    short
-}
-
-/// Whether `path` is that of `module` or of one inside it.
-fn is_inside(path: &str, module: &str) -> bool {
-    let rest = path.strip_prefix(module);
-    rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))
-}
-
-/// What [`visit_modules`] says of a module.
-pub(crate) struct Visited {
-    pub path: String,
-    pub type_name: &'static str,
-    key: Key,
+/// A module of the model.
+struct Visited {
+    path: String,
+    type_name: &'static str,
     /// [`Module::is_one_operation`].
     is_one_operation: bool,
 }
 
-impl Visited {
-    pub(crate) fn of<T: Real>(path: &str, module: &dyn Module<T>) -> Visited {
-        Visited {
-            path: path.to_string(),
-            type_name: module.type_name(),
-            key: calls::key(module),
-            is_one_operation: module.is_one_operation(),
-        }
-    }
-}
-
 /// The summary of a model whose forward pass is `run`.
 #[inline(never)]
-pub(crate) fn summarize<T: Real>(
-    model: &dyn Module<T>,
-    run: &mut dyn FnMut() -> Var<T>,
-) -> Summary {
-    let (modules, params) = visit_modules(model);
-    let (output, calls) = calls::record(|| with_grad_enabled(true, run));
-    Model::new(&modules, &params).summary(&output, &calls)
+fn summarize<T: Real>(model: &dyn Module<T>, run: &mut dyn FnMut() -> Var<T>) -> Summary {
+    let (mut modules, mut params) = (Vec::new(), Vec::new());
+    for_each_module(model, &mut |path, m| {
+        let (type_name, is_one_operation) = (m.type_name(), m.is_one_operation());
+        modules.push(Visited { path: path.into(), type_name, is_one_operation });
+    });
+    model.for_each_parameter(&mut |name, param| params.push((name.to_string(), param.clone())));
+    let recorder = Recorder::new().model(model);
+    let (output, recording, source) = recorder.record_source(|| with_grad_enabled(true, run));
+    let used = used(&recording, source);
+    Model::new(&modules, &params, &recording).summary(&output, &used)
 }
 
-/// A call of a module, for those that observe what is computed in it.
-#[derive(Clone, Debug)]
-pub(crate) struct Named {
-    /// The path of the module.
-    pub path: String,
-    /// Its type, without the path.
-    pub type_name: String,
-    /// The numbers of the variables that are created during the call.
-    pub numbers: Range<u64>,
+/// The operations that a result was computed by.
+fn used(recording: &Recording, result: Source) -> BTreeSet<usize> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![result]);
+    while let Some(source) = next.pop() {
+        if let Source::Output(i, _) | Source::Constant(Constant::Computed(i)) = source
+            && found.insert(i)
+        {
+            next.extend(recording.operations[i].inputs.iter().map(|input| input.source));
+        }
+    }
+    found
 }
 
-/// Runs `f`, and returns the calls of the modules of `model` during it, in the order in which they end.
-#[inline(never)]
-pub(crate) fn named_calls<T: Real, R>(
-    model: &dyn Module<T>,
-    f: impl FnOnce() -> R,
-) -> (R, Vec<Named>) {
-    let (modules, params) = visit_modules(model);
-    let (result, calls) = calls::record(f);
-    let named = |(module, call): (usize, &Recorded)| Named {
-        path: modules[module].path.clone(),
-        type_name: short_type(modules[module].type_name),
-        numbers: call.ids.0..call.ids.1,
-    };
-    (result, Model::new(&modules, &params).called(&calls).into_iter().map(named).collect())
-}
-
-/// The parts of a model.
+/// The parts of a model, and what was recorded.
 struct Model<'a, T: Real> {
     modules: &'a [Visited],
     params: &'a [(String, Param<T>)],
     /// The modules that own a parameter, by its id: several if it is tied.
     owners: BTreeMap<Id, Vec<usize>>,
+    recording: &'a Recording,
 }
 
-/// A product of matrices: the id of the operation, the module that owns the weight, if that is a
+/// A product of matrices: the number of the operation, the module that owns the weight, if that is a
 /// parameter, and the FLOPs.
 struct Cost {
-    id: u64,
+    operation: usize,
     module: Option<usize>,
     flops: u64,
 }
 
-/// A use of parameters: an operation, by its id, and the module that owns them.
+/// A use of parameters: an operation, by its number, and the module that owns them.
 struct Use {
-    id: u64,
+    operation: usize,
     module: usize,
     output: Shape,
 }
 
 impl<'a, T: Real> Model<'a, T> {
-    fn new(modules: &'a [Visited], params: &'a [(String, Param<T>)]) -> Self {
+    fn new(
+        modules: &'a [Visited],
+        params: &'a [(String, Param<T>)],
+        recording: &'a Recording,
+    ) -> Self {
         let mut owners = BTreeMap::<Id, Vec<usize>>::new();
         for (name, param) in params {
             let around = (0..modules.len()).filter(|&m| is_inside(name, &modules[m].path));
@@ -211,16 +219,18 @@ impl<'a, T: Real> Model<'a, T> {
                 all.push(owner);
             }
         }
-        Model { modules, params, owners }
+        Model { modules, params, owners, recording }
     }
 
-    fn summary(&self, output: &Var<T>, calls: &[Recorded]) -> Summary {
-        let called = self.called(calls);
-        let nodes = nodes(output);
-        let (uses, costs) = self.uses(&nodes);
+    fn summary(&self, output: &Var<T>, used: &BTreeSet<usize>) -> Summary {
+        let called = self.called();
+        let (uses, costs) = self.uses(used);
         let costs: Vec<(usize, u64)> = costs
             .iter()
-            .map(|c| (c.module.unwrap_or_else(|| self.around(c.id, &uses, &called)), c.flops))
+            .map(|c| {
+                let around = || self.around(c.operation, &uses, &called);
+                (c.module.unwrap_or_else(around), c.flops)
+            })
             .collect();
         let mut rows = self.rows();
         for (i, row) in rows.iter_mut().enumerate() {
@@ -229,7 +239,11 @@ impl<'a, T: Real> Model<'a, T> {
             let observed: Vec<Shape> = match (i, self.modules[i].is_one_operation) {
                 (0, _) => vec![*output.shape()],
                 (_, true) => uses.iter().filter(|u| u.module == i).map(|u| u.output).collect(),
-                _ => called.iter().filter(|(m, _)| *m == i).map(|(_, call)| call.output).collect(),
+                _ => called
+                    .iter()
+                    .filter(|(m, ..)| *m == i)
+                    .filter_map(|(.., output)| *output)
+                    .collect(),
             };
             row.calls = observed.len();
             row.output = observed.last().copied();
@@ -281,44 +295,38 @@ impl<'a, T: Real> Model<'a, T> {
         rows
     }
 
-    /// The module of each call. Modules without fields may share an address: their calls are in turn.
-    fn called<'c>(&self, calls: &'c [Recorded]) -> Vec<(usize, &'c Recorded)> {
-        let mut modules = BTreeMap::<Key, Vec<usize>>::new();
-        for (i, module) in self.modules.iter().enumerate() {
-            modules.entry(module.key).or_default().push(i);
-        }
-        let mut turn = BTreeMap::<Key, usize>::new();
-        let mut called = Vec::new();
-        for call in calls {
-            if let Some(of) = modules.get(&call.key) {
-                let turn = turn.entry(call.key).or_default();
-                called.push((of[*turn % of.len()], call));
-                *turn += 1;
-            }
-        }
-        called
+    /// The calls of modules: the module, its operations and its output.
+    fn called(&self) -> Vec<(usize, Range<usize>, Option<Shape>)> {
+        let place = |path: &str| self.modules.iter().position(|module| module.path == path);
+        let calls = self.recording.calls.iter();
+        let of = |call: &crate::record::ModuleCall| {
+            Some((place(&call.module.path)?, call.operations.clone(), call.output))
+        };
+        calls.filter_map(of).collect()
     }
 
     /// The uses of parameters, and the products of matrices. The uses of a tied parameter are by its
     /// owners in turn.
-    fn uses(&self, nodes: &[Arc<Node<T>>]) -> (Vec<Use>, Vec<Cost>) {
+    fn uses(&self, used: &BTreeSet<usize>) -> (Vec<Use>, Vec<Cost>) {
         let (mut uses, mut costs) = (Vec::<Use>::new(), Vec::new());
         let mut turn = BTreeMap::<Id, usize>::new();
-        for node in nodes {
-            let id = node.id().number();
-            let products = products(node);
+        for &operation in used {
+            let record: &Operation = &self.recording.operations[operation];
+            let products = products(self.recording, record);
             let mut owner_here = BTreeMap::<Id, usize>::new();
-            for param in node.inputs().iter().filter_map(|input| input.id()) {
+            for input in &record.inputs {
+                let Some(param) = leaf(input.source) else { continue };
                 let Some(owners) = self.owners.get(&param) else { continue };
                 let n = turn.entry(param).or_default();
                 let module = owners[*n % owners.len()];
                 *n += 1;
                 owner_here.insert(param, module);
                 let product = products.iter().find(|p| p.weight == Some(param));
-                let output = product.map_or(node.outputs()[0], |p| p.output);
+                let output = product.map_or(record.shapes[0], |p| p.output);
                 // A weight comes before its bias.
-                if !uses.iter().rev().take_while(|u| u.id == id).any(|u| u.module == module) {
-                    uses.push(Use { id, module, output });
+                let here = uses.iter().rev().take_while(|u| u.operation == operation);
+                if !here.clone().any(|u| u.module == module) {
+                    uses.push(Use { operation, module, output });
                 }
             }
             for product in products {
@@ -327,7 +335,7 @@ impl<'a, T: Real> Model<'a, T> {
                     let first = || self.owners.get(&weight)?.first();
                     owner_here.get(&weight).or_else(first).copied()
                 });
-                costs.push(Cost { id, module, flops: product.flops });
+                costs.push(Cost { operation, module, flops: product.flops });
             }
         }
         (uses, costs)
@@ -335,11 +343,16 @@ impl<'a, T: Real> Model<'a, T> {
 
     /// The module of an operation without parameters: the innermost around the operations with
     /// parameters before and after it, or the innermost call that it is part of.
-    fn around(&self, id: u64, uses: &[Use], called: &[(usize, &Recorded)]) -> usize {
-        let during = |(_, call): &&(usize, &Recorded)| (call.ids.0..call.ids.1).contains(&id);
-        let call = called.iter().filter(during).max_by_key(|(_, call)| call.ids.0);
-        let call = call.map_or(0, |(module, _)| *module);
-        let at = uses.partition_point(|u| u.id < id);
+    fn around(
+        &self,
+        operation: usize,
+        uses: &[Use],
+        called: &[(usize, Range<usize>, Option<Shape>)],
+    ) -> usize {
+        let during = called.iter().filter(|(_, operations, _)| operations.contains(&operation));
+        let call = during.max_by_key(|(_, operations, _)| operations.start);
+        let call = call.map_or(0, |(module, ..)| *module);
+        let at = uses.partition_point(|u| u.operation < operation);
         let neighbours: Range<usize> = at.saturating_sub(1)..at + 1;
         let Some([before, after]) = uses.get(neighbours) else { return call };
         let between = [before.module, after.module];
@@ -353,19 +366,6 @@ impl<'a, T: Real> Model<'a, T> {
             false => call,
         }
     }
-}
-
-/// The operations that `output` was computed by, in the order of their creation.
-fn nodes<T: Real>(output: &Var<T>) -> Vec<Arc<Node<T>>> {
-    let mut found = BTreeMap::<Id, Arc<Node<T>>>::new();
-    let mut pending: Vec<Arc<Node<T>>> = output.node().cloned().into_iter().collect();
-    while let Some(node) = pending.pop() {
-        found.entry(node.id()).or_insert_with(|| {
-            pending.extend(node.inputs().iter().filter_map(|input| input.node().cloned()));
-            node
-        });
-    }
-    found.into_values().collect()
 }
 
 /// A number of bytes or of operations, such as `1.50 MB`, in powers of 1000.
@@ -480,16 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_short() {
-        let cases = [
-            ("retrograd_nn::linear::Linear<f32>", "Linear"),
-            ("a::Residual<retrograd_nn::linear::Linear<f64>>", "Residual<Linear>"),
-            ("a::Pair<b::X<f32>, c::Y, f64>", "Pair<X, Y>"),
-            ("a::Scored<f32, b::Score>", "Scored<Score>"),
-        ];
-        for (full, short) in cases {
-            assert_eq!(short_type(full), short);
-        }
+    fn long_types_are_cut() {
         assert_eq!((clipped("four", 4), clipped("clipped", 4)), ("four".into(), "cl..".into()));
     }
 }

@@ -1,16 +1,15 @@
-//! The observer that the environment variable `RETROGRAD_TRACE` requests.
+//! A line per kernel, as the environment variable `RETROGRAD_TRACE` requests.
 
 use super::table::{Line, header};
-use crate::machine::Roofline;
-use crate::observe::{self, KernelCall, Observer};
-use crate::par;
+use retrograd_tensor::machine::Roofline;
+use retrograd_tensor::observe::{Event, Observer, observe_process};
+use retrograd_tensor::par;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
-
-const VARIABLE: &str = "RETROGRAD_TRACE";
 
 /// What the variable requests.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,37 +32,18 @@ impl Request {
     }
 }
 
-/// Reads the variable in the first call in a process, and begins the trace. Other threads wait.
-pub(super) fn read_once() {
-    static READ: OnceLock<()> = OnceLock::new();
-    READ.get_or_init(|| {
-        if let Err(why) = start() {
-            // There is nobody to return an error to: the caller is any operation on tensors.
-            eprintln!("{VARIABLE}: {why}; nothing is traced");
-        }
-        observe::environment_was_read();
-    });
-}
-
-fn start() -> Result<(), String> {
-    let value = std::env::var_os(VARIABLE).unwrap_or_default();
-    let request = Request::parse(&value.to_string_lossy())?;
-    let another = || Err("the process has another observer".to_string());
-    let output = match request {
+/// Traces the process as a value of the variable requests.
+pub(crate) fn trace_process(value: &OsStr) -> Result<(), String> {
+    let output = match Request::parse(&value.to_string_lossy())? {
         Request::Nothing => return Ok(()),
-        // Before a file is made, and anything is measured.
-        _ if observe::has_default_observer() => return another(),
         Request::StandardError => Output::StandardError,
         Request::File(path) => Output::File(create(&path)?),
     };
     let roofline = Roofline::measure();
     let limits = format!("trace: {roofline}\n{}\n", header());
     output.write(&limits).map_err(|error| error.to_string())?;
-    let printer = Printer { output, roofline, failed: AtomicBool::new(false) };
-    match observe::set_default_observer(Arc::new(printer)) {
-        true => Ok(()),
-        false => another(),
-    }
+    observe_process(Arc::new(Printer { output, roofline, failed: AtomicBool::new(false) }));
+    Ok(())
 }
 
 fn create(path: &Path) -> Result<File, String> {
@@ -95,13 +75,14 @@ struct Printer {
 }
 
 impl Observer for Printer {
-    fn kernel(&self, call: &KernelCall) {
+    fn event(&self, event: &Event<'_>) {
+        let Event::Kernel(call) = *event else { return };
         let lane = par::lane();
         let line = Line { call, lane: &lane, roofline: Some(&self.roofline) };
         if let Err(error) = self.output.write(&format!("{line}\n"))
             && !self.failed.swap(true, Relaxed)
         {
-            eprintln!("{VARIABLE}: a line could not be written: {error}");
+            eprintln!("RETROGRAD_TRACE: a line could not be written: {error}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Traces: which kernels run, how long they take, and what the machine could do.
 //!
-//! The environment variable `RETROGRAD_TRACE` traces any program: with `1` it prints a line for every kernel
-//! on standard error, with the path of a file (anything with a `/` or a `.`) it writes the lines there. Unset,
-//! empty or `0` it does nothing. The variable is read once, by the first kernel.
+//! The environment variable `RETROGRAD_TRACE` traces a program that calls [`from_env`](crate::from_env): with
+//! `1` it prints a line for every kernel on standard error, with the path of a file (anything with a `/` or a
+//! `.`) it writes the lines there. Unset, empty or `0` it does nothing.
 //!
 //! ```text
 //! trace:          us  share  limit  operation           size                  type  level   threads  lane       kernel
@@ -13,77 +13,33 @@
 //!
 //! Columns are separated by two or more spaces, which no column contains. The times are in microseconds,
 //! without that of inner calls, whose operation is preceded by `>` and which are printed first. The share is
-//! the least time by the [roofline model](crate::machine::Roofline::bound) on the threads that the call
+//! the least time by the [roofline model](retrograd_tensor::machine::Roofline::bound) on the threads that the call
 //! used, relative to its time; the limit is what determines the least time: `FMA`, or a level of memory.
-//! The limits are measured in the half second before the first kernel.
+//! The limits are measured at the beginning, in half a second.
 //!
 //! [`trace()`] does the same for a closure, and returns the calls.
 
-mod environment;
+mod lines;
 mod table;
 
+pub(crate) use lines::trace_process;
 pub use table::{Total, Totals, Trace};
 
-use crate::observe::{self, KernelCall, Observer, RunningCall};
-use crate::{par, settings};
+use retrograd_tensor::observe::{Event, KernelCall, Observer};
+use retrograd_tensor::{par, settings};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// Begins the call of a kernel's driver, if this thread has an observer; otherwise it costs one read of a
-/// static variable. [`end`] ends and reports it.
-///
-/// ```
-/// use retrograd_tensor::{observe, trace};
-/// assert!(trace::begin().is_none() || observe::is_observed());
-/// ```
-#[inline]
-pub fn begin() -> Option<RunningCall> {
-    if observe::may_be_observed() { begin_observed() } else { None }
-}
-
-#[cold]
-fn begin_observed() -> Option<RunningCall> {
-    environment::read_once();
-    RunningCall::begin()
-}
-
-/// Ends a call that [`begin`] began, and reports it as `describe` describes it.
-///
-/// ```
-/// use retrograd_tensor::observe::KernelCall;
-/// use retrograd_tensor::{DType, Shape, trace};
-///
-/// fn reversed(x: &[f32]) -> Vec<f32> {
-///     let call = trace::begin();
-///     let y = x.iter().rev().copied().collect();
-///     trace::end(call, || KernelCall::new("reversed", "copy", DType::F32, Shape::from([x.len()])));
-///     y
-/// }
-///
-/// let (_, trace) = trace::trace(|| reversed(&[1.0, 2.0]));
-/// assert_eq!(trace.calls()[0].operation, "reversed");
-/// ```
-#[inline]
-pub fn end(call: Option<RunningCall>, describe: impl FnOnce() -> KernelCall) {
-    if let Some(call) = call {
-        end_observed(call, describe);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn end_observed(call: RunningCall, describe: impl FnOnce() -> KernelCall) {
-    call.end(describe);
-}
 
 /// Collects all calls, with the names of the threads.
 #[derive(Default)]
 struct Collector(Mutex<Vec<(KernelCall, String)>>);
 
 impl Observer for Collector {
-    fn kernel(&self, call: &KernelCall) {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push((call.clone(), par::lane()));
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Kernel(call) = *event {
+            let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.push((call.clone(), par::lane()));
+        }
     }
 }
 
@@ -92,7 +48,7 @@ impl Observer for Collector {
 ///
 /// ```
 /// use retrograd_tensor::random::Rng;
-/// use retrograd_tensor::trace::trace;
+/// use retrograd_study::trace::trace;
 /// use retrograd_tensor::Tensor;
 ///
 /// let x = Tensor::<f32>::randn([64, 64], &mut Rng::new(1));

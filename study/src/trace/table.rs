@@ -1,7 +1,7 @@
 //! Traces as tables: a line per call, or per operation and kernel.
 
-use crate::machine::{Limit, Roofline};
-use crate::observe::KernelCall;
+use retrograd_tensor::machine::{Limit, Roofline};
+use retrograd_tensor::observe::KernelCall;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
@@ -26,7 +26,8 @@ impl Trace {
     /// The calls, in the order in which they ended.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, trace::trace};
+    /// use retrograd_study::trace::trace;
+    /// use retrograd_tensor::Tensor;
     /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
     /// let (_, trace) = trace(|| x.t().softmax(-1)); // copies the transposed operand
     /// let calls: Vec<_> = trace.calls().iter().map(|call| (call.operation, call.depth)).collect();
@@ -39,7 +40,8 @@ impl Trace {
     /// The name of the thread of each call: `worker 0` in a thread pool, else the name of the thread.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, trace::trace, with_threads};
+    /// use retrograd_study::trace::trace;
+    /// use retrograd_tensor::{Tensor, with_threads};
     /// let x = Tensor::from([1.0f32, 2.0]);
     /// let (_, trace) = trace(|| with_threads(1, || x.exp()));
     /// assert_eq!(trace.lanes(), ["worker 0"]);
@@ -51,7 +53,8 @@ impl Trace {
     /// The time of the closure in seconds, with that to collect the calls.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, trace::trace};
+    /// use retrograd_study::trace::trace;
+    /// use retrograd_tensor::Tensor;
     /// let (_, trace) = trace(|| Tensor::<f32>::ones([100]).exp());
     /// assert!(trace.seconds() >= trace.calls().iter().map(|call| call.seconds).sum());
     /// ```
@@ -63,7 +66,8 @@ impl Trace {
     ///
     /// ```no_run
     /// use retrograd_tensor::machine::Machine;
-    /// use retrograd_tensor::{Tensor, trace::trace};
+    /// use retrograd_study::trace::trace;
+    /// use retrograd_tensor::Tensor;
     /// let x = Tensor::<f32>::ones([512, 512]);
     /// let (_, trace) = trace(|| x.matmul(&x));
     /// println!("{}", trace.with_limits(&Machine::measure()).by_operation());
@@ -75,7 +79,8 @@ impl Trace {
     /// The calls of each operation by each kernel together, the longest time first.
     ///
     /// ```
-    /// use retrograd_tensor::{Tensor, trace::trace};
+    /// use retrograd_study::trace::trace;
+    /// use retrograd_tensor::Tensor;
     /// let x = Tensor::<f32>::ones([4]);
     /// let (_, trace) = trace(|| x.exp().exp().ln());
     /// let totals = trace.by_operation();

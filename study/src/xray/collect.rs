@@ -3,7 +3,7 @@
 use super::elements::{self, Evaluated, Operation};
 use super::products::{self, PRODUCTS};
 use super::values::Values;
-use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
+use crate::record::{Seen, Source, naive_backward};
 use retrograd_autograd::{Gradients, Id, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
@@ -61,22 +61,28 @@ pub(super) struct Naive {
 
 impl Collected {
     pub(super) fn see(&mut self, seen: &Seen<'_>) {
-        if lane() != 0 {
-            return;
-        }
         match seen {
-            Seen::Computed { operation, name, sources, inputs, constants, results, .. } => {
+            Seen::Computed {
+                operation,
+                lane: 0,
+                name,
+                sources,
+                inputs,
+                constants,
+                results,
+                ..
+            } => {
                 // f32 or f64.
                 self.computed::<f32>((*operation, name), sources, (inputs, constants), results);
                 self.computed::<f64>((*operation, name), sources, (inputs, constants), results);
             }
-            Seen::Seeded { event, root, gradient } => {
+            Seen::Seeded { event, lane: 0, root, gradient } => {
                 self.delivered::<f32>(*event, *gradient, *gradient);
                 self.delivered::<f64>(*event, *gradient, *gradient);
                 self.seeded::<f32>(*root);
                 self.seeded::<f64>(*root);
             }
-            Seen::RuleBegan { operation, gradients } => {
+            Seen::RuleBegan { operation, lane: 0, gradients } => {
                 let gradient = gradients.first().copied();
                 if let (Some(g), Some((name, inputs))) = (gradient, self.operands.remove(operation))
                 {
@@ -85,11 +91,12 @@ impl Collected {
                     self.products.extend(found.map(|found| (*operation, found)));
                 }
             }
-            Seen::Forgotten => {}
-            Seen::Delivered { event, gradient, sum, .. } => {
+            Seen::Delivered { event, lane: 0, gradient, sum, .. } => {
                 self.delivered::<f32>(*event, *gradient, *sum);
                 self.delivered::<f64>(*event, *gradient, *sum);
             }
+            // Of other lanes.
+            _ => {}
         }
     }
 

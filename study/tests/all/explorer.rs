@@ -1,21 +1,26 @@
 //! The attention explorer: what is on the page equals what the model computes.
 
-use crate::common::*;
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::in_lane;
 use retrograd_nn::attention::{
     Mask, MultiHeadAttention, MultiHeadConfig, Sink, Spec, attend, attend_all,
 };
 use retrograd_nn::{
-    AttentionExplorer, AttentionKind, CrossEntropy, ExplorerText, Gpt, GptConfig, Layer, Linear,
-    Module, Pass, Positions, RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
+    AttentionKind, CrossEntropy, Gpt, GptConfig, Layer, Linear, Module, Pass, Positions,
+    RopeConfig, TransformerDecoderLayer, TransformerLayerConfig, Visitor,
 };
+use retrograd_study::{AttentionExplorer, ExplorerText};
+use retrograd_tensor::observe::shard;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, par, with_threads};
 use serde_json::Value;
 
 const LENGTH: usize = 11;
 const VOCAB: usize = 5;
+
+/// Normal numbers, the same for the same seed.
+fn randn(shape: [usize; 2], seed: u64) -> Tensor<f64> {
+    Tensor::randn(shape, &mut Rng::new(seed))
+}
 
 /// The data of a page.
 fn data(explorer: &AttentionExplorer) -> Value {
@@ -281,7 +286,7 @@ fn ablations_are_direct(kind: AttentionKind) -> bool {
     let tokens = tokens(LENGTH);
     let loss = || {
         let targets = tokens.narrow(1, 1, LENGTH - 1);
-        let logits = model.forward(&tokens, &mut eval()).narrow(1, 0, LENGTH - 1);
+        let logits = model.forward(&tokens, &mut Pass::eval()).narrow(1, 0, LENGTH - 1);
         logits.cross_entropy(&targets, CrossEntropy::default()).item()
     };
     let mut explorer = AttentionExplorer::new("Test").ablations(true);
@@ -337,7 +342,7 @@ impl TwoLayers {
         let mut x = x.clone();
         let n = x.size(0);
         for layer in 0..2 {
-            let [q, k, v] = [0, 1, 2].map(|i| self.0[3 * layer + i].forward(&x, &mut eval()));
+            let [q, k, v] = [0, 1, 2].map(|i| self.0[3 * layer + i].forward(&x, &mut Pass::eval()));
             let q = q.reshape([n, 2, 2]).transpose(0, 1);
             let [k, v] = [k, v].map(|x| x.narrow(1, 0, 2).reshape([1, n, 2]));
             let spec = Spec::new().causal().sink(Sink::Zero);
@@ -360,7 +365,7 @@ impl TwoLayers {
 fn gradients_by_weights_are_those_of_finite_differences() {
     const N: usize = 5;
     let model = TwoLayers::new();
-    let x = constant(&[N, 4], 7);
+    let x = Var::constant(randn([N, 4], 7));
     let text = ExplorerText::new("five", ["a", "b", "c", "d", "e"]);
     let mut explorer = AttentionExplorer::new("Test");
     explorer.record("now", &model, &text, || model.loss(&x, None));
@@ -425,9 +430,9 @@ fn cross_attention_has_two_sequences() {
 fn keys_without_a_token_are_noted() {
     let config = MultiHeadConfig { bias_kv: true, ..MultiHeadConfig::new(8, 2) };
     let model = MultiHeadAttention::<f64>::new(&config, &mut Rng::new(1));
-    let x = constant(&[3, 8], 2);
+    let x = Var::constant(randn([3, 8], 2));
     let mut explorer = AttentionExplorer::new("Test");
-    let run = || model.forward(&x, &x, &x, Mask::causal(), &mut eval());
+    let run = || model.forward(&x, &x, &x, Mask::causal(), &mut Pass::eval());
     explorer.record("now", &model, &ExplorerText::new("t", ["a", "b", "c"]), run);
     explorer.record("now", &model, &ExplorerText::new("wrong", ["a"]), run);
     let page = data(&explorer);
@@ -443,16 +448,19 @@ fn keys_without_a_token_are_noted() {
 fn what_is_missing_is_said() {
     let model = Linear::<f64>::new(4, 4, &mut Rng::new(1));
     let mut explorer = AttentionExplorer::new("Test").limit(10);
-    let x = constant(&[3, 4], 2);
+    let x = Var::constant(randn([3, 4], 2));
     let text = ExplorerText::new("t", ["a", "b", "c"]);
-    explorer.record("now", &model, &text, || model.forward(&x, &mut eval()));
+    explorer.record("now", &model, &text, || model.forward(&x, &mut Pass::eval()));
     let page = data(&explorer);
     let note = page["looks"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("No call of attention was observed"), "{note}");
     assert_eq!(page["exceeded"], 10);
     // Calls in shards are never those of this thread.
     let model = MultiHeadAttention::<f64>::new(&MultiHeadConfig::new(4, 2), &mut Rng::new(1));
-    let shard = |lane| in_lane(lane, || model.forward(&x, &x, &x, Mask::causal(), &mut eval()));
+    let shard = |number| {
+        let _shard = shard(number);
+        model.forward(&x, &x, &x, Mask::causal(), &mut Pass::eval())
+    };
     let mut sharded = AttentionExplorer::new("Test");
     let run = || par::shards(2, shard).remove(0);
     with_threads(1, || sharded.record("now", &model, &text, run)); // which computes all shards
@@ -467,20 +475,20 @@ fn what_is_missing_is_said() {
 fn observing_changes_nothing() {
     let model = sharp::<f32>(config(AttentionKind::Causal));
     let tokens = tokens(LENGTH);
-    let plain = model.forward(&tokens, &mut eval()).into_value().to_vec();
+    let plain = model.forward(&tokens, &mut Pass::eval()).into_value().to_vec();
     let mut seen = Vec::new();
     let mut explorer = AttentionExplorer::new("Test").gradients(false);
     explorer.record("now", &model, &letters(&tokens), || {
-        let y = model.forward(&tokens, &mut eval());
+        let y = model.forward(&tokens, &mut Pass::eval());
         seen = y.value().to_vec();
         y
     });
     assert_eq!(plain, seen);
-    assert_eq!(plain, model.forward(&tokens, &mut eval()).into_value().to_vec());
+    assert_eq!(plain, model.forward(&tokens, &mut Pass::eval()).into_value().to_vec());
     // A forward pass that panics ends the observation, too.
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         explorer.record("failed", &model, &letters(&tokens), || panic!("in the forward pass"));
     }));
     assert!(failed.is_err());
-    assert_eq!(plain, model.forward(&tokens, &mut eval()).into_value().to_vec());
+    assert_eq!(plain, model.forward(&tokens, &mut Pass::eval()).into_value().to_vec());
 }

@@ -1,13 +1,12 @@
 //! The kernels of attention and of a training step.
 
-use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_nn::attention::{Path, Spec, attend};
 use retrograd_nn::*;
+use retrograd_study::trace::trace;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::observe::{KernelCall, Size};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::trace::trace;
 
 const BATCH: usize = 2;
 const HEADS: usize = 3;
@@ -81,7 +80,7 @@ fn operations_of_a_training_step_follow_the_formula() {
         dropout: 0.0,
         ..GptConfig::default()
     };
-    let model = gpt::<f32>(config, 1);
+    let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
     let rng = &mut Rng::new(7);
     let [x, y] = [(); 2].map(|()| Tensor::<i64>::randint(0, vocab as i64, [batch, length], rng));
     let step = || model.loss_and_gradients(&x, &y, &mut Pass::train(1));

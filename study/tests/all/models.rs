@@ -1,10 +1,10 @@
 //! Records of models: modules of operations, equal bits, and where a NaN began.
 
-use retrograd_autograd::observe::{Recording, What, find_nonfinite, formula, record};
+use retrograd_autograd::observe::formula;
 use retrograd_autograd::{Var, no_grad};
-use retrograd_nn::{
-    Activation, Gpt, GptConfig, Layer, Linear, Module, Pass, Sequential, Visitor, XRay,
-};
+use retrograd_nn::{Activation, Gpt, GptConfig, Layer, Linear, Module, Pass, Sequential, Visitor};
+use retrograd_study::XRay;
+use retrograd_study::record::{Recording, What, find_nonfinite, record};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Tensor, with_threads};
 use std::collections::BTreeMap;
@@ -51,9 +51,7 @@ fn a_recorded_step_has_the_same_bits_and_lists_what_it_keeps() {
 fn outline(recording: &Recording, lane: usize) -> Vec<(String, &'static str)> {
     let own = recording.operations.iter().filter(|op| op.lane == lane && op.rule_of.is_none());
     let path = |module: &Option<_>| {
-        module
-            .as_ref()
-            .map_or("-".into(), |m: &retrograd_autograd::observe::ModulePath| m.path.clone())
+        module.as_ref().map_or("-".into(), |m: &retrograd_study::record::ModulePath| m.path.clone())
     };
     own.map(|op| (path(&op.module), op.name)).collect()
 }

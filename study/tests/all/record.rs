@@ -1,12 +1,12 @@
 //! Records of forward and backward passes.
 
-use retrograd_autograd::observe::{
+use retrograd_autograd::{Gradients, Var, grad, no_grad, sharded, with_threads};
+use retrograd_study::record::{
     Constant, Recorder, Recording, Seen, Source, Target, What, find_nonfinite, record,
 };
-use retrograd_autograd::{Gradients, Var, grad, no_grad, sharded, with_threads};
+use retrograd_study::trace::trace;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::trace::trace;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

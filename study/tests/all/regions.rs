@@ -2,9 +2,10 @@
 
 use retrograd_nn::optim::{Muon, MuonConfig, Optimizer};
 use retrograd_nn::{Gpt, GptConfig, Module, Pass};
-use retrograd_tensor::par::{Division, Part, Recording, Task, record};
+use retrograd_study::regions::{Part, Recording, Task, record};
+use retrograd_study::scaling::{Rules, predict};
+use retrograd_tensor::observe::Division;
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::scaling::{Rules, predict};
 use retrograd_tensor::{Tensor, with_threads};
 
 /// Takes a step of training, and returns the loss, the norm and all weights.

@@ -4,8 +4,9 @@ use retrograd_autograd::{Var, no_grad};
 use retrograd_nn::attention::{Mask, MultiHeadAttention, MultiHeadConfig, PlainSelfAttention};
 use retrograd_nn::{
     Activation, AttentionKind, Dropout, Gpt, GptConfig, Layer, LayerNorm, Linear, MlpKind, Module,
-    Param, Pass, Sequential, Summary, TransformerEncoderLayer, TransformerLayerConfig, Visitor,
+    Param, Pass, Sequential, TransformerEncoderLayer, TransformerLayerConfig, Visitor,
 };
+use retrograd_study::{Summarize, Summary};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};

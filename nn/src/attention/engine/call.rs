@@ -27,6 +27,7 @@ pub(crate) struct Call<T: Real> {
 /// What an observer changes in a call.
 #[derive(Clone, Default)]
 pub enum Change<T: Real> {
+    /// Nothing.
     #[default]
     None,
     /// The output of this head is 0.

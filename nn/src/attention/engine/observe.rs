@@ -1,6 +1,8 @@
 //! What is reported of attention: calls, which an observer may change, and rotations of operands.
 
-use super::call::{Call, Change};
+use super::bias::Bias;
+use super::call::Call;
+pub use super::call::Change;
 use super::explain::tiles;
 use super::feature_map::feature_map;
 use super::mask::Sizes;
@@ -43,8 +45,10 @@ pub struct AttentionRows<T: Real> {
     pub weights: Tensor<T>,
     /// What was added to the products `q·k`, if the variant adds to them.
     pub products: Option<Tensor<T>>,
-    /// What was added to the scores after the softcap: biases and mixtures, with their names.
-    pub added: Vec<(String, Tensor<T>)>,
+    /// The biases that were added to the scores, with their names.
+    pub biases: Vec<(String, Tensor<T>)>,
+    /// The scores before heads were mixed, if they were.
+    pub unmixed: Option<Tensor<T>>,
 }
 
 /// Reports a call, and sets what observers change in it.
@@ -140,21 +144,19 @@ impl<T: Real> AttentionCall<T> {
         let all = rows.composed_all();
         let shape = [1, rows.sizes.heads, rows.sizes.lq, rows.sizes.lk];
         let of = |x: &Var<T>| x.value().broadcast_to(&shape[..]).select(0, 0);
-        let bias = |bias| {
-            (format!("{bias:?}"), of(&super::bias::Bias::as_var(bias, rows.sizes, rows.offset)))
-        };
-        let mut added: Vec<_> = rows.spec.biases.iter().map(bias).collect();
-        if rows.spec.score_mix.is_some() {
+        let bias =
+            |bias: &Bias<T>| (format!("{bias:?}"), of(&bias.as_var(rows.sizes, rows.offset)));
+        let unmixed = || {
             let mut alone = rows.constant();
             alone.spec.score_mix = None;
-            let mixed = all.scores.value() - alone.composed_all().scores.value();
-            added.push(("mixture with other heads".into(), mixed.select(0, 0)));
-        }
+            of(&alone.composed_all().scores)
+        };
         AttentionRows {
             scores: of(&all.scores),
             weights: of(&all.weights),
             products: rows.spec.products.as_ref().map(of),
-            added,
+            biases: rows.spec.biases.iter().map(bias).collect(),
+            unmixed: rows.spec.score_mix.is_some().then(unmixed),
         }
     }
 }

@@ -7,7 +7,8 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
-use retrograd_autograd::observe::{What, find_nonfinite, formula, record};
+use retrograd_autograd::observe::{formula};
+use retrograd_study::record::{What, find_nonfinite, record};
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
 use retrograd_nn::testing::check_variant;
