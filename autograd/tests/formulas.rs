@@ -1,8 +1,8 @@
 //! The formulas of pointwise operations, as text, give what the kernels compute.
 
 use retrograd_autograd::Var;
-use retrograd_autograd::observe::{formula};
-use retrograd_study::record::{record};
+use retrograd_autograd::observe::formula;
+use retrograd_study::record::record;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise};
 use retrograd_tensor::ops::{activation, unary};

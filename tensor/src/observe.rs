@@ -12,7 +12,7 @@ mod module;
 mod region;
 
 pub use kernel::{KernelCall, RunningCall, Size, begin, end};
-pub use module::{ModulePart, ModuleStart, OpenModule};
+pub use module::{ModulePart, ModuleParts, ModuleStart, OpenModule};
 pub use region::{Divide, Division, Region, Shard, Span, shard, span};
 pub(crate) use region::{region, region_with, task};
 

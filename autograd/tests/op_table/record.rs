@@ -2,9 +2,9 @@
 
 use crate::draw::Case;
 use crate::table::Row;
-use retrograd_autograd::observe::{formula};
-use retrograd_study::record::{Recorder, Seen, Target, What};
+use retrograd_autograd::observe::formula;
 use retrograd_autograd::{Gradients, Var};
+use retrograd_study::record::{Recorder, Seen, Target, What};
 use retrograd_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

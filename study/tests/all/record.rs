@@ -131,7 +131,7 @@ fn events_are_in_the_order_of_the_graph() {
     assert_eq!(rules.len(), tracked);
     let own = recording.operations.iter().filter(|op| op.rule_of.is_none());
     let at = own.map(|op| op.location.unwrap());
-    assert!(at.clone().all(|at| at.file().ends_with("observe.rs")), "{:?}", at.collect::<Vec<_>>());
+    assert!(at.clone().all(|at| at.file().ends_with("record.rs")), "{:?}", at.collect::<Vec<_>>());
     assert_eq!(leaves_received(&recording).len(), 3);
 }
 
@@ -268,7 +268,7 @@ fn the_first_value_that_is_not_finite_is_found() {
     assert_eq!((found.operation, found.is_backward), ("ln", false));
     assert_eq!((found.result.nan, found.inputs[0].range), (1, Some((-1.0, 2.0))));
     let at = found.location.unwrap();
-    assert_eq!((at.file().rsplit('/').next(), at.line()), (Some("observe.rs"), line));
+    assert_eq!((at.file().rsplit('/').next(), at.line()), (Some("record.rs"), line));
     assert!(found.to_string().starts_with("the first NaN: `ln` at "), "{found}");
 
     // √0 is finite, and its derivative is not; the sum after it has begun nothing.

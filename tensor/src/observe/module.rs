@@ -12,8 +12,11 @@ pub struct ModuleStart<'a> {
     /// The name of its type, with its path. (A struct and its first field have the same address.)
     pub type_name: &'static str,
     /// Calls a function with each of its parts: modules and parameters, at any depth, in visiting order.
-    pub parts: &'a dyn Fn(&mut dyn FnMut(ModulePart<'_>)),
+    pub parts: &'a ModuleParts<'a>,
 }
+
+/// A function that calls another one with each part of a module.
+pub type ModuleParts<'a> = dyn Fn(&mut dyn FnMut(ModulePart<'_>)) + 'a;
 
 /// A part of a module, by its dotted path.
 pub enum ModulePart<'a> {
