@@ -63,7 +63,7 @@ use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
 use retrograd::nn::distributed::Reduction;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
-use retrograd::tensor::settings::arithmetic;
+use retrograd::tensor::kernels::gemm::arithmetic;
 use retrograd::tensor::simd::Level;
 use run::{Purpose, Run};
 use signals::StopRequest;

@@ -52,8 +52,9 @@
 //!
 //! # Any operation
 //!
-//! [`Var::from_op`](crate::autograd::Var::from_op) takes a name, a value, the inputs, and a closure
-//! that makes the rule. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved
+//! [`Var::from_op`](crate::autograd::Var::from_op) takes an operation, a value, the inputs,
+//! and a closure that makes the rule. An [`Op`](crate::autograd::Op) has a name, names of inputs, and formulas, which
+//! [pages](crate::study) show. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved
 //! input as a variable. The rule names the input of each gradient, so a gradient that is not needed is
 //! not computed.
 //!
@@ -61,13 +62,16 @@
 //! [an exercise](super::chain_rule):
 //!
 //! ```
-//! use retrograd::autograd::InputGrads;
 //! use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
+//! use retrograd::autograd::{InputGrads, Op};
 //! use retrograd::prelude::*;
+//!
+//! static UNIT_ROWS: Op = Op::new("unit_rows", &["x"])
+//!     .formula("y = x / ‖x‖, by rows", "dx = (g − y · Σ g · y) / ‖x‖");
 //!
 //! fn unit_rows(x: &Var<f64>) -> Var<f64> {
 //!     let value = x.value() / x.value().square().sum_keepdim(-1).sqrt();
-//!     Var::from_op("unit_rows", value, [x], |[x]| {
+//!     Var::from_op(&UNIT_ROWS, value, [x], |[x]| {
 //!         let x = x.save();
 //!         move |cx, g| {
 //!             InputGrads::of(&x, || {

@@ -27,7 +27,6 @@
 use crate::observe::{self, Observer, ObserverId};
 use crate::precision::MatmulPrecision;
 use crate::simd::Level;
-use crate::{DType, Real, kernels};
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
@@ -151,31 +150,6 @@ pub fn matmul_precision() -> MatmulPrecision {
 /// ```
 pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> R) -> R {
     Settings { precision, ..Settings::current() }.run(f)
-}
-
-/// What results in `T` on this thread depend on, beside their inputs and the version of this library, in words:
-/// whether multiply-adds are fused, and how matrices are multiplied. Threads and machines with the same words
-/// compute the same bits.
-///
-/// ```
-/// use retrograd_tensor::settings::{arithmetic, with_level};
-/// use retrograd_tensor::simd::Level;
-/// let portable = with_level(Level::Scalar, arithmetic::<f32>);
-/// assert!(portable.starts_with("separate multiplications and additions, matrix products by matrixmultiply"));
-/// ```
-pub fn arithmetic<T: Real>() -> String {
-    let is_fused = level() != Level::Scalar;
-    let fused =
-        if is_fused { "fused multiply-adds" } else { "separate multiplications and additions" };
-    if is_fused && T::DTYPE == DType::F32 {
-        let asked = matmul_precision();
-        let precision = if asked.is_supported() { asked } else { MatmulPrecision::F32 };
-        return format!("{fused}, matrix products in {precision}");
-    }
-    format!(
-        "{fused}, matrix products by matrixmultiply for {}",
-        kernels::gemm::matrixmultiply_cpu()
-    )
 }
 
 /// Whether operations on variables are recorded on this thread: the value of the innermost

@@ -31,9 +31,10 @@
 
 mod formulas;
 
-pub use formulas::{Formula, formula};
+pub(crate) use formulas::formula;
 
 use crate::graph::{Node, Rule, Var};
+use crate::operation::Call;
 use retrograd_tensor::observe::{Event, is_observed, report};
 use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::panic::Location;
@@ -90,10 +91,10 @@ pub enum GraphEvent<T: Real> {
 /// An operation that was computed.
 #[derive(Debug)]
 pub struct Computed<T: Real> {
-    /// Its name.
-    pub name: &'static str,
-    /// The inputs, without optional ones that were not given.
-    pub inputs: Vec<Var<T>>,
+    /// The operation, and the attributes of the call.
+    pub call: Call,
+    /// The inputs that were given, by name.
+    pub inputs: Vec<(&'static str, Var<T>)>,
     /// The results.
     pub results: Vec<Var<T>>,
     /// Where it was called.
@@ -123,11 +124,6 @@ pub enum Which {
     Other(&'static str),
 }
 
-/// The numbers in the formula of the operation that is computed next on this thread. It is an
-/// [`Event::Other`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Constants(pub Vec<(&'static str, f64)>);
-
 #[cold]
 #[inline(never)]
 fn tell<T: Real>(event: impl FnOnce() -> GraphEvent<T>) {
@@ -154,13 +150,15 @@ pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
 ///
 /// ```
 /// use retrograd_autograd::observe::saved;
-/// use retrograd_autograd::{InputGrads, Var};
+/// use retrograd_autograd::{InputGrads, Op, Var};
 /// use retrograd_tensor::Tensor;
+///
+/// static POSITIVE: Op = Op::new("positive", &["x"]);
 ///
 /// /// x where it is positive, else 0
 /// fn positive(x: &Var) -> Var {
 ///     let mask = x.value().le(&Tensor::scalar(0.0));
-///     Var::from_op("positive", x.value().masked_fill(&mask, 0.0), [x], |[x]| {
+///     Var::from_op(&POSITIVE, x.value().masked_fill(&mask, 0.0), [x], |[x]| {
 ///         let (x, mask) = (x.slot(), saved("mask", mask));
 ///         move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, 0.0))
 ///     })
@@ -177,27 +175,27 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
     tensor
 }
 
-/// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
-/// is called right before [`Var::from_op`](crate::Var::from_op) and the like.
+/// The call of an operation, if it is observed.
 #[inline]
-pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
-    report(|tell| tell(&Event::Other(&Constants(named()))));
+pub(crate) fn called(call: &Call) -> Option<Call> {
+    is_observed().then(|| call.clone())
 }
 
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
 pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
-    name: &'static str,
+    call: Option<Call>,
     inputs: &[Option<&Var<T>>],
     results: impl FnOnce() -> R,
 ) {
-    if is_observed() {
+    if let Some(call) = call {
         let location = Location::caller();
         tell(|| {
-            let inputs = inputs.iter().copied().flatten().cloned().collect();
+            let names = call.op.names(inputs.iter().map(Option::is_some));
+            let inputs = names.zip(inputs.iter().copied().flatten().cloned()).collect();
             let results = results().as_ref().to_vec();
-            GraphEvent::Computed(Computed { name, inputs, results, location })
+            GraphEvent::Computed(Computed { call, inputs, results, location })
         });
     }
 }

@@ -2,11 +2,20 @@
 
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
-use crate::observe::{constants, saved};
+use crate::observe::saved;
+use crate::operation::{Call, Kind, Op};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// The [`Op`] of a pointwise function.
+struct Of<T, P>(PhantomData<(T, P)>);
+
+impl<T: Real, P: Pointwise<T>> Of<T, P> {
+    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise);
+}
 
 /// # Pointwise operations of your own
 impl<T: Real> Var<T> {
@@ -44,8 +53,9 @@ impl<T: Real> Var<T> {
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();
-        constants(|| op.constants());
-        Var::from_op(P::NAME, value, [self], |[x]| {
+        let mut call = Call::from(Of::<T, P>::OP);
+        op.constants(&mut |name, x| call.attributes.push((name, x.into())));
+        Var::from_op(call, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));
             move |cx, g| {

@@ -2,7 +2,6 @@
 
 use crate::draw::Case;
 use crate::table::Row;
-use retrograd_autograd::observe::formula;
 use retrograd_autograd::{Gradients, Var};
 use retrograd_study::record::{Recorder, Seen, Target, What};
 use retrograd_tensor::Tensor;
@@ -59,28 +58,28 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
         }
     }
     let is_own = |name: &str| !OF_USERS.contains(&name);
-    for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name)) {
-        let Some(formula) = formula(op.name) else {
-            return Err(format!("`{}` has no formula (autograd/src/observe/formulas.rs)", op.name));
+    for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name())) {
+        let Some(formula) = op.call.op.formulas() else {
+            return Err(format!("`{}` has no formula (Op::formula)", op.name()));
         };
         let is_missing = |word: &&str| {
             let is_input = formula.backward.contains(&format!("d{word} "));
-            CONSTANTS.contains(word) && !is_input && op.constants.iter().all(|(c, _)| c != word)
+            CONSTANTS.contains(word) && !is_input && op.call.numbers().all(|(c, _)| c != *word)
         };
         if let Some(word) = formula.forward.split(|c: char| !c.is_alphanumeric()).find(is_missing) {
-            return Err(format!("`{}` does not say its {word} (observe::constants)", op.name));
+            return Err(format!("`{}` does not say its {word} (Op::with)", op.name()));
         }
         if op.location.is_none() {
-            return Err(format!("`{}` has no place in the source code", op.name));
+            return Err(format!("`{}` has no place in the source code", op.name()));
         }
     }
     // What a rule keeps is listed.
     for event in &recording.events {
         if let What::RuleEnded { operation, unlisted, .. } = event.what
             && unlisted > 0
-            && is_own(recording.operations[operation].name)
+            && is_own(recording.operations[operation].name())
         {
-            let name = recording.operations[operation].name;
+            let name = recording.operations[operation].name();
             return Err(format!("`{name}` keeps {unlisted} bytes without a name (observe::saved)"));
         }
     }
@@ -93,7 +92,7 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
     }
     match rules.iter().position(|&n| n > 1) {
         Some(op) => {
-            Err(format!("the rule of `{}` was called twice", recording.operations[op].name))
+            Err(format!("the rule of `{}` was called twice", recording.operations[op].name()))
         }
         None => Ok(()),
     }

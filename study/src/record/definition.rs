@@ -1,6 +1,6 @@
 //! Definitions of fused operations, as text.
 
-use retrograd_autograd::{Id, Input, Node, Var};
+use retrograd_autograd::{Id, Input, Kind, Node, Var};
 use retrograd_tensor::Real;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Text {
             ("mul", 2) => infix("·", 2),
             ("div", 2) => infix("/", 2),
             // The same elements, in another order or shape.
-            ("reshape" | "broadcast_to" | "permute" | "alias", 1) => self.input(&inputs[0], outer),
+            (_, 1) if node.op().kind == Kind::View => self.input(&inputs[0], outer),
             (name, _) => {
                 let inputs: Vec<String> = inputs.iter().map(|x| self.input(x, 0)).collect();
                 format!("{name}({})", inputs.join(", "))

@@ -2,6 +2,7 @@
 
 use super::recorder::{Recorder, Seen};
 use super::recording::{Constant, ModulePath, Source};
+use retrograd_autograd::Kind;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
@@ -45,9 +46,6 @@ pub struct Extent {
     /// The smallest and the largest finite element; `None` if there is none.
     pub range: Option<(f64, f64)>,
 }
-
-/// Operations that write infinities on request; and attention, whose log-sum-exp of no keys is -∞.
-const FILLS: [&str; 4] = ["masked_fill", "where", "pad", "attention"];
 
 impl Extent {
     fn of(name: String, tensor: &dyn Any) -> Option<Extent> {
@@ -207,7 +205,7 @@ impl Search {
         match seen {
             Seen::Computed {
                 operation,
-                name,
+                call,
                 location,
                 module,
                 sources,
@@ -216,7 +214,8 @@ impl Search {
                 results,
                 ..
             } => {
-                let mut inputs = extents("input", inputs);
+                let tensors: Vec<&dyn Any> = inputs.iter().map(|(_, x)| *x).collect();
+                let mut inputs = extents("input", &tensors);
                 for (input, name) in inputs.iter_mut().zip(names) {
                     if let Some(name) = name {
                         input.name += &format!(", {name},");
@@ -226,7 +225,7 @@ impl Search {
                 let has_infinity = inputs.iter().any(|x| x.infinite > 0);
                 // What was not finite before has begun elsewhere, or was asked for.
                 let begins = |y: &Extent| {
-                    let infinity = y.infinite > 0 && !has_infinity && !FILLS.contains(name);
+                    let infinity = y.infinite > 0 && !has_infinity && call.op.kind != Kind::Fill;
                     !has_nan && (y.nan > 0 || infinity)
                 };
                 let results = extents("result", results);
@@ -245,7 +244,7 @@ impl Search {
                 };
                 if let Some(result) = result {
                     self.first = Some(NonFinite {
-                        operation: name,
+                        operation: call.op.name,
                         is_backward: false,
                         input,
                         location: Some(location),

@@ -7,8 +7,8 @@ use super::recording::{
     Source, Target, What, output,
 };
 use super::threads::Threads;
-use retrograd_autograd::observe::{Computed, Constants, GraphEvent, Saved};
-use retrograd_autograd::{Id, Node, Var};
+use retrograd_autograd::observe::{Computed, GraphEvent, Saved};
+use retrograd_autograd::{Call, Id, Node, Var};
 use retrograd_nn::Module;
 use retrograd_tensor::layout::Layout;
 use retrograd_tensor::observe::{self, KernelCall, Observer, observe_process};
@@ -33,10 +33,10 @@ use std::time::Instant;
 ///
 /// let x = Var::leaf(Tensor::scalar(0.5f32));
 /// let (grads, recording) = Recorder::new().record(|| x.tanh().square().backward());
-/// let names: Vec<_> = recording.operations.iter().map(|op| op.name).collect();
+/// let names: Vec<_> = recording.operations.iter().map(|op| op.name()).collect();
 /// assert_eq!(names, ["tanh", "square"]);
 /// let rules = recording.events.iter().filter_map(|event| match event.what {
-///     What::RuleBegan(op) => Some(recording.operations[op].name),
+///     What::RuleBegan(op) => Some(recording.operations[op].name()),
 ///     _ => None,
 /// });
 /// assert_eq!(rules.collect::<Vec<_>>(), ["square", "tanh"]);
@@ -64,8 +64,8 @@ pub enum Seen<'a> {
     Computed {
         /// Its number.
         operation: usize,
-        /// Its name.
-        name: &'static str,
+        /// The operation, and the attributes of the call.
+        call: &'a Call,
         /// Where it was called.
         location: &'static Location<'static>,
         /// The module that it belongs to, see [`Operation::module`].
@@ -76,10 +76,8 @@ pub enum Seen<'a> {
         sources: Vec<Source>,
         /// The names of its inputs that are parameters.
         names: Vec<Option<String>>,
-        /// The values of its inputs, constants included.
-        inputs: Vec<&'a dyn Any>,
-        /// The numbers in its formula, by name.
-        constants: Vec<(&'static str, f64)>,
+        /// The values of its inputs by name, constants included.
+        inputs: Vec<(&'static str, &'a dyn Any)>,
         /// Its results.
         results: Vec<&'a dyn Any>,
     },
@@ -159,8 +157,6 @@ struct Lane {
     rules: Vec<Id>,
     /// The tensors that the operation that is being recorded has saved so far.
     saved: Vec<Saved>,
-    /// The numbers in its formula.
-    constants: Vec<(&'static str, f64)>,
     /// When the last event was.
     since: Option<Instant>,
     /// The kernels since then.
@@ -345,7 +341,7 @@ impl Recorder {
         (!self.has_ended()).then_some(state)
     }
 
-    fn computed<T: Real>(&self, call: &Computed<T>) {
+    fn computed<T: Real>(&self, made: &Computed<T>) {
         let (watch, seen) = {
             let Some(mut state) = self.open_state() else { return };
             if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
@@ -354,23 +350,26 @@ impl Recorder {
                     watch(&Seen::Forgotten);
                 }
             }
-            let operation = state.computed(call);
+            let operation = state.computed(made);
             let Some(watch) = &self.watch else { return };
-            let Operation { inputs, module, lane, constants, .. } =
+            let Operation { inputs, module, lane, .. } =
                 state.recording.operations[operation].clone();
             let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();
             let modules = &state.lane().modules;
             let seen = Seen::Computed {
                 operation,
-                name: call.name,
-                location: call.location,
+                call: &made.call,
+                location: made.location,
                 module,
                 lane,
                 names: sources.iter().map(|source| modules.parameter(*source)).collect(),
                 sources,
-                inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
-                constants,
-                results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
+                inputs: made
+                    .inputs
+                    .iter()
+                    .map(|(name, x)| (*name, x.value() as &dyn Any))
+                    .collect(),
+                results: made.results.iter().map(|y| y.value() as &dyn Any).collect(),
             };
             (watch, seen)
         };
@@ -524,12 +523,12 @@ impl State {
     }
 
     /// The number of an operation that has computed its results.
-    fn computed<T: Real>(&mut self, call: &Computed<T>) -> usize {
+    fn computed<T: Real>(&mut self, made: &Computed<T>) -> usize {
         let operation = self.recording.operations.len();
-        let inputs: Vec<OperandRecord> = call
+        let inputs: Vec<OperandRecord> = made
             .inputs
             .iter()
-            .map(|x| OperandRecord { source: self.source(x), shape: *x.shape() })
+            .map(|(name, x)| OperandRecord { name, source: self.source(x), shape: *x.shape() })
             .collect();
         for source in inputs.iter().map(|input| input.source) {
             if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
@@ -540,11 +539,10 @@ impl State {
             }
         }
         let lane = self.lane();
-        let (saved, constants) = (mem::take(&mut lane.saved), mem::take(&mut lane.constants));
-        let rule = lane.rules.last().copied();
+        let (saved, rule) = (mem::take(&mut lane.saved), lane.rules.last().copied());
         let saved = self.saved(operation, &saved);
         let (seconds, kernels) = self.spent();
-        let id = call.results.first().and_then(Var::id);
+        let id = made.results.first().and_then(Var::id);
         let rule_of = rule.and_then(|id| Some(self.by_id.get(&id)?.0));
         if let Some(rule_of) = rule_of {
             // It is a part of the rule.
@@ -558,12 +556,11 @@ impl State {
         };
         self.recording.operations.push(Operation {
             id,
-            name: call.name,
-            shapes: call.results.iter().map(|y| *y.shape()).collect(),
+            call: made.call.clone(),
+            shapes: made.results.iter().map(|y| *y.shape()).collect(),
             dtype: T::DTYPE,
             inputs,
-            constants,
-            location: Some(call.location),
+            location: Some(made.location),
             module,
             lane: self.threads.lane(),
             rule_of,
@@ -574,7 +571,7 @@ impl State {
             rule_seconds: 0.0,
             rule_kernels: Vec::new(),
         });
-        for (i, result) in call.results.iter().enumerate() {
+        for (i, result) in made.results.iter().enumerate() {
             if let Some(id) = result.id() {
                 self.by_id.insert(id, (operation, i));
             }
@@ -648,19 +645,22 @@ impl State {
                 None => Source::Constant(Constant::Made),
             },
         };
-        let inputs = node.inputs().iter();
+        let inputs = node.input_names().zip(node.inputs());
         let inputs = inputs
-            .map(|x| OperandRecord { source: source(x.id(), x.node()), shape: *x.shape() })
+            .map(|(name, x)| OperandRecord {
+                name,
+                source: source(x.id(), x.node()),
+                shape: *x.shape(),
+            })
             .collect();
         let operation = self.recording.operations.len();
         self.by_id.insert(node.id(), (operation, 0));
         self.recording.operations.push(Operation {
             id: Some(node.id()),
-            name: node.name(),
+            call: node.call().clone(),
             shapes: node.outputs().to_vec(),
             dtype: T::DTYPE,
             inputs,
-            constants: Vec::new(),
             location: None,
             module: None,
             lane: self.threads.lane(),
@@ -723,8 +723,6 @@ impl Observer for Recorder {
                     self.graph(event);
                 } else if let Some(saved) = any.downcast_ref::<Saved>() {
                     self.state().lane().saved.push(*saved);
-                } else if let Some(Constants(named)) = any.downcast_ref() {
-                    self.state().lane().constants.clone_from(named);
                 }
             }
             _ => {}

@@ -7,8 +7,6 @@ mod differences;
 mod elements;
 mod model;
 mod names;
-mod products;
-mod symbols;
 mod text;
 mod values;
 
@@ -385,7 +383,7 @@ impl RecordedStep {
     /// # use retrograd_tensor::Tensor;
     /// let a = Var::leaf(Tensor::scalar(3.0f32));
     /// let step = XRay::new("A square").record(|| a.square().backward());
-    /// assert_eq!(step.recording().operations[0].name, "square");
+    /// assert_eq!(step.recording().operations[0].name(), "square");
     /// ```
     pub fn recording(&self) -> &Recording {
         &self.recording

@@ -57,10 +57,8 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
     /// [`Saves::Nothing`]).
     fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
-    /// The numbers besides `x` in the formula, by name; a record of a step lists them.
-    fn constants(self) -> Vec<(&'static str, f64)> {
-        Vec::new()
-    }
+    /// Passes the numbers besides `x` in the formula to `_f`, by name; a record of a step lists them.
+    fn constants(self, _f: &mut impl FnMut(&'static str, f64)) {}
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
     fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
@@ -100,8 +98,8 @@ macro_rules! pointwise {
                 fn f<A: Algebra<T>>($self, $a: A, $x: A::V) -> A::V $f
                 #[inline(always)]
                 fn vjp<A: Algebra<T>>($self_, $a_: A, $saved: A::V, $g: A::V) -> A::V $vjp
-                $(fn constants(self) -> Vec<(&'static str, f64)> {
-                    vec![$((stringify!($field), self.$field.to_f64())),+]
+                $(fn constants(self, f: &mut impl FnMut(&'static str, f64)) {
+                    $(f(stringify!($field), self.$field.to_f64());)+
                 })?
             }
         )+

@@ -1,8 +1,8 @@
 //! The backward pass of tiled attention, which recomputes the weights.
 
-use super::tile::{TileBuffer, TileGradients, add_product, row_dots};
+use super::tile::{TileBuffer, TileCounts, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::matrix::MatMut;

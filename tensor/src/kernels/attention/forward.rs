@@ -1,8 +1,8 @@
 //! The forward pass of tiled attention: online softmax.
 
-use super::tile::{OnlineSoftmax, TileBuffer, add_product, scale_rows};
+use super::tile::{OnlineSoftmax, TileBuffer, TileCounts, add_product, scale_rows};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
 use crate::kernels::Real;
 use crate::matrix::MatMut;
 use crate::observe::{self, KernelCall};

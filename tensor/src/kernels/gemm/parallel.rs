@@ -1,8 +1,8 @@
 //! GEMM on all threads, and batches of products.
 
 use super::epilogue::{Epilogue, EpilogueArgs};
-use super::partition::{Partition, Problem};
-use super::report::{Division, describe};
+use super::partition::{BATCH, Partition, Problem, partition};
+use super::report::describe;
 use super::serial::Gemm;
 use crate::cost::Cost;
 use crate::error::OrPanic;
@@ -11,9 +11,6 @@ use crate::observe;
 use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
-
-/// Batches of at least so many products are divided between threads product by product.
-const BATCH: usize = 4;
 
 /// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
 /// the row-major products one after the other.
@@ -78,30 +75,6 @@ pub fn gemm_with_epilogue<T: Gemm>(
     let precision = T::precision(k, n);
     parallel_gemm(a, b, false, out, Some(args), precision);
     observe::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
-}
-
-/// How this thread divides products.
-pub(super) fn division<T: Gemm>(
-    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
-    precision: MatmulPrecision,
-) -> Division {
-    let (a, b) = &pairs[0];
-    if pairs.len() >= BATCH {
-        let cost = Cost::matmul(a.rows, a.cols, precision);
-        return Division::Batch { per_chunk: cost.products_per_chunk(a.rows * b.cols) };
-    }
-    partition(a, b, precision).map_or(Division::Whole, Division::Partition)
-}
-
-/// How this thread divides a product, if it is large enough.
-fn partition<T: Gemm>(
-    a: &MatRef<'_, T>,
-    b: &MatRef<'_, T>,
-    precision: MatmulPrecision,
-) -> Option<Partition> {
-    let cost = Cost::matmul(a.rows, a.cols, precision);
-    let is_divided = par::should_parallelize(cost, a.rows * b.cols);
-    is_divided.then(|| Problem::new(a, b, T::kc(a.cols), precision).partition(par::threads()))
 }
 
 /// One product, by several threads if it is large enough.

@@ -1,11 +1,8 @@
 //! Summaries of models: [`Summarize::summary`].
 
-mod flops;
-
 use crate::number::grouped;
 use crate::record::{Constant, Operation, Recorder, Recording, Source, is_inside};
-use flops::{leaf, products};
-use retrograd_autograd::{Id, Var, with_grad_enabled};
+use retrograd_autograd::{Id, Kind, Product, Var, with_grad_enabled};
 use retrograd_nn::{Module, Param, for_each_module, short_type};
 use retrograd_tensor::{Real, Shape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,6 +177,36 @@ fn used(recording: &Recording, result: Source) -> BTreeSet<usize> {
     found
 }
 
+/// The leaf that an input is, also as a constant.
+fn leaf(source: Source) -> Option<Id> {
+    match source {
+        Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) => Some(id),
+        _ => None,
+    }
+}
+
+/// The leaf that an input is, or that it is a view of.
+fn leaf_below(recording: &Recording, mut source: Source) -> Option<Id> {
+    while let Source::Output(i, _) | Source::Constant(Constant::Computed(i)) = source {
+        let Operation { call, inputs, .. } = &recording.operations[i];
+        let ([input], Kind::View) = (&inputs[..], call.op.kind) else { return None };
+        source = input.source;
+    }
+    leaf(source)
+}
+
+/// The products of matrices of an operation, each with the leaf that is the weight, if one is.
+fn products(recording: &Recording, operation: &Operation) -> Vec<(Product, Option<Id>)> {
+    let factor = |name: &str| operation.inputs.iter().find(|input| input.name == name);
+    let weight = |product: &Product| {
+        let leaf = |name| leaf_below(recording, factor(name)?.source);
+        let [a, b] = product.factors.map(leaf);
+        b.or(a)
+    };
+    let products = operation.products().into_iter();
+    products.map(|product| (product.clone(), weight(&product))).collect()
+}
+
 /// The parts of a model, and what was recorded.
 struct Model<'a, T: Real> {
     modules: &'a [Visited],
@@ -321,17 +348,17 @@ impl<'a, T: Real> Model<'a, T> {
                 let module = owners[*n % owners.len()];
                 *n += 1;
                 owner_here.insert(param, module);
-                let product = products.iter().find(|p| p.weight == Some(param));
-                let output = product.map_or(record.shapes[0], |p| p.output);
+                let product = products.iter().find(|(_, weight)| *weight == Some(param));
+                let output = product.map_or(record.shapes[0], |(p, _)| p.output);
                 // A weight comes before its bias.
                 let here = uses.iter().rev().take_while(|u| u.operation == operation);
                 if !here.clone().any(|u| u.module == module) {
                     uses.push(Use { operation, module, output });
                 }
             }
-            for product in products {
+            for (product, weight) in products {
                 // The owner whose turn it is; the first where the weight is used through a view.
-                let module = product.weight.and_then(|weight| {
+                let module = weight.and_then(|weight| {
                     let first = || self.owners.get(&weight)?.first();
                     owner_here.get(&weight).or_else(first).copied()
                 });
