@@ -74,6 +74,7 @@ use text::Text;
 use train::Plan;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {
             Some(args) => {

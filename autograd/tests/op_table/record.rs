@@ -2,8 +2,8 @@
 
 use crate::draw::Case;
 use crate::table::{ROWS, Row};
-use retrograd_autograd::observe::{Operation, Recorder, Seen, Target, What};
 use retrograd_autograd::{Gradients, Var};
+use retrograd_study::record::{Operation, Recorder, Seen, Target, What};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::pointwise::{self, ForEachOp, Pointwise};
 use retrograd_tensor::ops::{activation, unary};

@@ -1,6 +1,6 @@
 //! Opening of files.
 
-use retrograd_study::replacing::not_a_file;
+use crate::replacing::not_a_file;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;

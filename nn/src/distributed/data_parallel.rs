@@ -11,10 +11,11 @@ use crate::module::Module;
 use crate::optim::Optimizer;
 use crate::param::Param;
 use crate::state::StateDict;
-use retrograd_autograd::observe::{in_lane, shards_ended};
+use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::kernels::gemm::arithmetic;
+use retrograd_tensor::observe::shard;
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -218,6 +219,7 @@ impl<T: Real> DataParallel<T> {
         let buffers = &mut *locked(&self.buffers);
         let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed, buffers);
         let pass = |k: usize, sender: &Sender<_>, progress: &mut dyn FnMut()| {
+            let _shard = shard(k);
             let i: usize = mine[k];
             let mut reporter = Reporter::new(&self.plan, i, sender.clone());
             let loss = mean(i) * T::from_f64(weights[i]);
@@ -235,7 +237,7 @@ impl<T: Real> DataParallel<T> {
                 let sender = sender.take().expect("called once");
                 let all = || {
                     let shards = 0..mine.len();
-                    shards.map(|k| in_lane(k, || pass(k, &sender, progress))).collect()
+                    shards.map(|k| pass(k, &sender, progress)).collect()
                 };
                 losses = Some(catch_unwind(AssertUnwindSafe(all)));
             };
@@ -246,8 +248,7 @@ impl<T: Real> DataParallel<T> {
         } else {
             thread::scope(|scope| {
                 let exchange = scope.spawn(move || exchange.run(messages, None));
-                let losses =
-                    par::shards(mine.len(), |k| in_lane(k, || pass(k, &sender, &mut || {})));
+                let losses = par::shards(mine.len(), |k| pass(k, &sender, &mut || {}));
                 drop(sender);
                 (losses, exchange.join().unwrap_or_else(|panic| resume_unwind(panic)))
             })

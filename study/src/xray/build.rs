@@ -5,10 +5,8 @@ use super::data::*;
 use super::elements::{self, Evaluated};
 use super::names::Names;
 use super::values::{Number, Values};
+use crate::record::{Constant, Event, Operation, Recording, Source, Target, What, Which};
 use retrograd_autograd::Id;
-use retrograd_autograd::observe::{
-    Constant, Event, Operation, Recording, Source, Target, What, Which,
-};
 use retrograd_tensor::machine::Roofline;
 use retrograd_tensor::observe::KernelCall;
 use retrograd_tensor::{DType, settings, threads};

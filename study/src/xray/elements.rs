@@ -425,8 +425,8 @@ fn unflat(mut flat: usize, shape: &[usize]) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    use crate::record::{Recorder, Seen};
     use retrograd_autograd::Var;
-    use retrograd_autograd::observe::{Recorder, Seen};
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
 

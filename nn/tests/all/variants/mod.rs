@@ -7,10 +7,10 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
-use retrograd_autograd::observe::{What, find_nonfinite, record};
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
 use retrograd_nn::testing::check_variant;
+use retrograd_study::record::{What, find_nonfinite, record};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 

@@ -7,10 +7,10 @@ use super::serial::Gemm;
 use crate::cost::Cost;
 use crate::error::OrPanic;
 use crate::matrix::{MatMut, MatRef};
+use crate::observe;
 use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
-use crate::trace;
 
 /// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
 /// the row-major products one after the other.
@@ -32,7 +32,7 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     if out.is_empty() {
         return;
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let precision = T::precision(k, n);
     if pairs.len() >= BATCH {
         let cost = Cost::matmul(m, k, precision);
@@ -47,7 +47,7 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
             parallel_gemm(*a, *b, accumulate, out, None, precision);
         }
     }
-    trace::end(call, || describe(pairs, accumulate, precision, None));
+    observe::end(call, || describe(pairs, accumulate, precision, None));
 }
 
 /// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
@@ -68,13 +68,13 @@ pub fn gemm_with_epilogue<T: Gemm>(
     if out.is_empty() {
         return;
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let aux = aux.map(|aux| MatMut::new(aux, m, n));
     let writes_aux = aux.is_some();
     let args = EpilogueArgs { epilogue, origin: (0, 0), aux };
     let precision = T::precision(k, n);
     parallel_gemm(a, b, false, out, Some(args), precision);
-    trace::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
+    observe::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
 }
 
 /// One product, by several threads if it is large enough.
