@@ -11,7 +11,7 @@ mod output;
 
 use output::say;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
-use retrograd::autograd::{InputGrads, to_dot};
+use retrograd::autograd::{InputGrads, Op, to_dot};
 use retrograd::prelude::*;
 use retrograd::study::{RecordedStep, XRay};
 use std::process::ExitCode;
@@ -98,9 +98,11 @@ fn network_with_cube() -> RecordedStep {
         .record_at(&[w], |v| cube(&x.matmul(&v[0]).tanh(), 3.0).mean(..).backward())
 }
 
+static CUBE: Op = Op::new("cube", &["x"]).formula("y = x³", "dx = g · 3 · x²");
+
 /// `x³`. The factor of the derivative is an argument, so that it can be wrong.
 fn cube(x: &Var<f64>, factor: f64) -> Var<f64> {
-    Var::from_op("cube", x.value().powf(3.0), [x], |[x]| {
+    Var::from_op(&CUBE, x.value().powf(3.0), [x], |[x]| {
         let x = x.save();
         // Written with operations on variables, so it can be differentiated again.
         move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * factor)

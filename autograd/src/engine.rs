@@ -9,6 +9,7 @@ use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
 use crate::observe::hooks;
+use crate::operation::{Call, Kind, Op};
 use crate::var::no_grad;
 use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::{Real, Tensor};
@@ -284,11 +285,14 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
         edge => {
             let inputs = vec![Input { edge: edge.clone(), shape: input.shape }];
             let (id, outputs) = (Id::reserve(1), smallvec![input.shape]);
-            Edge::Node(Node::new(id, "alias", outputs, inputs, Arc::new(Alias { id })), 0)
+            let call = Call::from(&ALIAS);
+            Edge::Node(Node::new(id, call, outputs, (inputs, 1), Arc::new(Alias { id })), 0)
         }
     };
     Input { edge, shape: input.shape }
 }
+
+static ALIAS: Op = Op::new("alias", &["x"]).kind(Kind::View).formula("y = x", "dx = g");
 
 struct Alias {
     id: Id,

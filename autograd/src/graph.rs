@@ -1,5 +1,6 @@
 //! The graph of a computation: variables, and the operations that computed them.
 
+use crate::operation::{Attribute, Call, Op};
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::SmallVec;
 use std::fmt::{self, Debug};
@@ -105,15 +106,16 @@ pub(crate) type Outputs<A> = SmallVec<[A; 1]>;
 /// let y = x.exp().mul(&w);
 /// let node = y.node().unwrap();
 /// assert_eq!(node.name(), "mul");
-/// let names: Vec<_> = node.inputs().iter().map(|i| i.node().map(|n| n.name())).collect();
-/// assert_eq!(names, [Some("exp"), None]);
-/// assert_eq!(node.inputs()[1].id(), w.id());
+/// assert_eq!(node.input("x").unwrap().node().unwrap().name(), "exp");
+/// assert_eq!(node.input("z").unwrap().id(), w.id());
 /// ```
 pub struct Node<T: Real> {
     id: Id,
-    name: &'static str,
+    call: Call,
     outputs: Outputs<Shape>,
     inputs: Vec<Input<T>>,
+    /// Which of the inputs of the operation were given, as bits.
+    given: u32,
     /// Removed by the backward pass, so that saved tensors are freed as the pass proceeds.
     rule: Mutex<Option<Arc<dyn Rule<T>>>>,
 }
@@ -169,12 +171,12 @@ impl<T: Real> Node<T> {
     /// The operation `id`, where there are as many reserved ids as outputs.
     pub(crate) fn new(
         id: Id,
-        name: &'static str,
+        call: Call,
         outputs: Outputs<Shape>,
-        inputs: Vec<Input<T>>,
+        (inputs, given): (Vec<Input<T>>, u32),
         rule: Arc<dyn Rule<T>>,
     ) -> Arc<Node<T>> {
-        Arc::new(Node { id, name, outputs, inputs, rule: Mutex::new(Some(rule)) })
+        Arc::new(Node { id, call, outputs, inputs, given, rule: Mutex::new(Some(rule)) })
     }
 
     /// The identity of the operation, which is that of its first output.
@@ -182,9 +184,24 @@ impl<T: Real> Node<T> {
         self.id
     }
 
+    /// The operation.
+    pub fn op(&self) -> &'static Op {
+        self.call.op
+    }
+
     /// The name of the operation.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.call.op.name
+    }
+
+    /// The operation with the attributes of the call.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// An attribute of the call, such as the axes of a sum.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.call.attribute(name)
     }
 
     /// The shapes of the outputs.
@@ -195,6 +212,18 @@ impl<T: Real> Node<T> {
     /// The inputs, without optional ones that were not given.
     pub fn inputs(&self) -> &[Input<T>] {
         &self.inputs
+    }
+
+    /// An input by its name in [`Op::inputs`]; `None` for an optional one that was not given.
+    pub fn input(&self, name: &str) -> Option<&Input<T>> {
+        self.inputs.get(self.input_names().position(|own| own == name)?)
+    }
+
+    /// The names of the inputs that were given.
+    pub fn input_names(&self) -> impl Iterator<Item = &'static str> {
+        let given = self.given;
+        let is_given = move |i| given.checked_shr(i).is_none_or(|bits| bits & 1 == 1);
+        self.op().names((0..).map(is_given)).take(self.inputs.len())
     }
 
     /// The rule, which is dropped from the node unless `retain`; `None` if it was dropped before.
@@ -223,7 +252,7 @@ impl<T: Real> Input<T> {
 
 impl<T: Real> Debug for Node<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
+        f.write_str(self.name())?;
         self.outputs.iter().try_for_each(|shape| write!(f, " {shape:?}"))
     }
 }
@@ -233,7 +262,7 @@ impl<T: Real> Debug for Input<T> {
         let from = match &self.edge {
             Edge::Constant => "constant",
             Edge::Leaf(_) => "leaf",
-            Edge::Node(node, _) => node.name,
+            Edge::Node(node, _) => node.name(),
         };
         write!(f, "{from} {:?}", self.shape)
     }

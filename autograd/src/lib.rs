@@ -24,7 +24,7 @@
 //! | backward passes | [`Var::backward`], [`Backprop`], [`grad`], [`no_grad`], [`sharded`] |
 //! | their result | [`Gradients`] |
 //! | operations | methods of [`Var`], implemented in [`ops`] |
-//! | operations of your own | [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
+//! | operations of your own | [`Op`], [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
 //! | tests of gradients | [`check`] |
 //! | records of forward and backward passes | [`observe`] |
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod gradients;
 mod graph;
 pub mod observe;
 mod op;
+mod operation;
 pub mod ops;
 mod shards;
 mod var;
@@ -49,6 +50,7 @@ pub use draw::to_dot;
 pub use gradients::{GradientKey, Gradients, norm_of_parts};
 pub use graph::{Cx, Id, Input, InputGrads, Node, Var};
 pub use op::{Fused, Operand, Slot, is_recorded};
+pub use operation::{Attribute, Call, Formula, Kind, Op, Product, Shapes};
 pub use ops::binary::VarOrNumber;
 pub use ops::pointwise::PointwiseFn;
 pub use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};

@@ -4,6 +4,7 @@ use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
 use crate::observe::hooks;
+use crate::operation::{Call, Op};
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
 use smallvec::smallvec;
@@ -35,13 +36,15 @@ impl<T: Real> Var<T> {
     /// through rayon: see [`settings`](retrograd_tensor::settings).
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_autograd::{InputGrads, Op, Var};
     /// use retrograd_tensor::Tensor;
+    ///
+    /// static TIMES_SQUARE: Op = Op::new("times_square", &["a", "b"]);
     ///
     /// /// a · b²
     /// fn times_square(a: &Var, b: &Var) -> Var {
     ///     let value = a.value() * &b.value().square();
-    ///     Var::from_op("times_square", value, [a, b], |[a, b]| {
+    ///     Var::from_op(&TIMES_SQUARE, value, [a, b], |[a, b]| {
     ///         let (a, b) = (a.save_if(b.needs_grad()), b.save());
     ///         move |cx, g| {
     ///             InputGrads::of(&a, || g * &cx.input(&b).square())
@@ -57,7 +60,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn from_op<'a, const N: usize, R>(
-        name: &'static str,
+        call: impl Into<Call>,
         value: Tensor<T>,
         inputs: [impl Into<Option<&'a Var<T>>>; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> R,
@@ -65,16 +68,17 @@ impl<T: Real> Var<T> {
     where
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
-        let inputs = inputs.map(Into::into);
+        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let seen = hooks::seen(&call);
         let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
             let id = Id::reserve(1);
             let rule = record(operands(id, &inputs));
             let outputs = smallvec![*value.shape()];
-            let node = ordinary(id, name, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
+            let node = ordinary(id, call, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
+        hooks::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -82,14 +86,16 @@ impl<T: Real> Var<T> {
     /// which is 0 where a result was not used.
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_autograd::{InputGrads, Op, Var};
     /// use retrograd_tensor::Tensor;
+    ///
+    /// static SPLIT_FIRST: Op = Op::new("split_first", &["x"]);
     ///
     /// /// The first element, and the rest.
     /// fn split_first(x: &Var) -> Vec<Var> {
     ///     let n = x.size(0);
     ///     let parts = vec![x.value().narrow(0, 0, 1), x.value().narrow(0, 1, n - 1)];
-    ///     Var::from_op_outputs("split_first", parts, [x], |[x]| {
+    ///     Var::from_op_outputs(&SPLIT_FIRST, parts, [x], |[x]| {
     ///         let x = x.slot();
     ///         move |_, g| InputGrads::of(&x, || Var::cat(&[&g[0], &g[1]], 0))
     ///     })
@@ -101,7 +107,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn from_op_outputs<'a, const N: usize, R>(
-        name: &'static str,
+        call: impl Into<Call>,
         values: Vec<Tensor<T>>,
         inputs: [impl Into<Option<&'a Var<T>>>; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> R,
@@ -109,30 +115,33 @@ impl<T: Real> Var<T> {
     where
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
-        let inputs = inputs.map(Into::into);
+        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let seen = hooks::seen(&call);
         let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
         if is_recorded(&inputs) {
             let id = Id::reserve(results.len());
             let shapes = results.iter().map(|y| *y.shape()).collect();
             let rule = record(operands(id, &inputs));
-            let node = ordinary(id, name, shapes, &inputs, move |cx, g| {
+            let node = ordinary(id, call, shapes, &inputs, move |cx, g| {
                 rule(cx, &g.iter().map(gradient).cloned().collect::<Vec<_>>())
             });
             connect(&mut results, &node);
         }
-        hooks::computed(name, &inputs, || &*results);
+        hooks::computed(seen, &inputs, || &*results);
         results
     }
 
     /// [`Var::from_op`] of any number of inputs: `record` gets them as a list.
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_autograd::{InputGrads, Op, Var};
     /// use retrograd_tensor::Tensor;
+    ///
+    /// static SUM_OF: Op = Op::new("sum_of", &["x.."]);
     ///
     /// fn sum_of(parts: &[&Var]) -> Var {
     ///     let value = parts.iter().fold(Tensor::scalar(0.0), |sum, x| sum + x.value());
-    ///     Var::from_op_list("sum_of", value, parts, |parts| {
+    ///     Var::from_op_list(&SUM_OF, value, parts, |parts| {
     ///         let parts: Vec<_> = parts.into_iter().map(|x| x.slot()).collect();
     ///         move |_, g| parts.iter().fold(InputGrads::none(), |all, x| all.and(x, || g.clone()))
     ///     })
@@ -144,7 +153,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn from_op_list<R>(
-        name: &'static str,
+        call: impl Into<Call>,
         value: Tensor<T>,
         inputs: &[&Var<T>],
         record: impl FnOnce(Vec<Operand<'_, T>>) -> R,
@@ -152,6 +161,8 @@ impl<T: Real> Var<T> {
     where
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
+        let call = call.into();
+        let seen = hooks::seen(&call);
         let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
         let mut edge = Edge::Constant;
         if is_recorded(&given) {
@@ -159,10 +170,10 @@ impl<T: Real> Var<T> {
             let operands = given.iter().enumerate().map(|(at, var)| Operand { op, at, var: *var });
             let rule = record(operands.collect());
             let outputs = smallvec![*value.shape()];
-            let node = ordinary(op, name, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
+            let node = ordinary(op, call, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(name, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
+        hooks::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -170,19 +181,21 @@ impl<T: Real> Var<T> {
     /// [`Var::from_op`].
     #[track_caller]
     pub fn from_fused<'a, const N: usize, const M: usize, F: Fused<T, M>>(
+        call: impl Into<Call>,
         values: [Tensor<T>; M],
         inputs: [impl Into<Option<&'a Var<T>>>; N],
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
-        let inputs = inputs.map(Into::into);
+        let (call, inputs) = (call.into(), inputs.map(Into::into));
+        let seen = hooks::seen(&call);
         let mut results = values.map(Var::constant);
         if is_recorded(&inputs) {
             let shapes = results.iter().map(|y| *y.shape()).collect();
             let id = Id::reserve(M);
-            let node = fused::<T, F, M>(id, shapes, &inputs, record(operands(id, &inputs)));
+            let node = fused::<T, F, M>(id, call, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        hooks::computed(F::NAME, &inputs, || &results);
+        hooks::computed(seen, &inputs, || &results);
         results
     }
 }
@@ -194,14 +207,18 @@ impl<T: Real> Var<T> {
 /// definition. [`check::definition`](crate::check::definition) compares the two.
 ///
 /// ```
-/// use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var, check, grad};
+/// use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var, check, grad};
 /// use retrograd_tensor::Tensor;
+///
+/// static SCALED_EXP: Op = Op::new("scaled_exp", &["x", "w"]);
 ///
 /// /// exp(x) · w, whose derivatives share the exponential.
 /// fn scaled_exp(x: &Var<f64>, w: &Var<f64>) -> Var<f64> {
 ///     let exp = x.value().exp();
 ///     let value = &exp * w.value();
-///     let [y] = Var::from_fused([value], [x, w], |[x, w]| Scaled { x: x.save(), w: w.save(), exp });
+///     let [y] = Var::from_fused(&SCALED_EXP, [value], [x, w], |[x, w]| {
+///         Scaled { x: x.save(), w: w.save(), exp }
+///     });
 ///     y
 /// }
 ///
@@ -212,8 +229,6 @@ impl<T: Real> Var<T> {
 /// }
 ///
 /// impl Fused<f64> for Scaled {
-///     const NAME: &'static str = "scaled_exp";
-///
 ///     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
 ///         let dw = g * &self.exp;
 ///         InputGrads::of(&self.x, || &dw * self.w.value()).and(&self.w, || dw.clone())
@@ -231,9 +246,6 @@ impl<T: Real> Var<T> {
 /// assert_eq!(dx.backward().get(&w).unwrap().item(), 1.0); // d²y / dx dw
 /// ```
 pub trait Fused<T: Real, const M: usize = 1>: Send + Sync + 'static {
-    /// The name of the operation.
-    const NAME: &'static str;
-
     /// Gradients of the inputs, given those of the results: a gradient is 0 where a result was not
     /// used. Nothing is recorded.
     fn vjp(&self, g: [&Tensor<T>; M]) -> InputGrads<T>;
@@ -257,10 +269,11 @@ impl<T: Real> Operand<'_, T> {
     /// Whether its gradient will be needed.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static ADD: Op = Op::new("add", &["a", "b"]);
     /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::scalar(2.0));
-    /// Var::from_op("add", a.value() + b.value(), [&a, &b], |[a, b]| {
+    /// Var::from_op(&ADD, a.value() + b.value(), [&a, &b], |[a, b]| {
     ///     assert!(a.needs_grad() && !b.needs_grad());
     ///     let a = a.slot();
     ///     move |_, g| InputGrads::of(&a, || g.clone())
@@ -273,10 +286,11 @@ impl<T: Real> Operand<'_, T> {
     /// A slot without the value.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static NEG: Op = Op::new("neg", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op("neg", -x.value(), [&x], |[x]| {
+    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
     ///     let x = x.slot(); // the rule does not need the value
     ///     move |_, g| InputGrads::of(&x, || -g)
     /// });
@@ -289,10 +303,11 @@ impl<T: Real> Operand<'_, T> {
     /// A slot with the value.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static SQUARE: Op = Op::new("square", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
     ///     let x = x.save();
     ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
     /// });
@@ -306,10 +321,11 @@ impl<T: Real> Operand<'_, T> {
     /// depends on it, is needed.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static MUL: Op = Op::new("mul", &["a", "b"]);
     /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::leaf(Tensor::scalar(2.0)));
-    /// let y = Var::from_op("mul", a.value() * b.value(), [&a, &b], |[a, b]| {
+    /// let y = Var::from_op(&MUL, a.value() * b.value(), [&a, &b], |[a, b]| {
     ///     let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
     ///     move |cx, g| InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))
     /// });
@@ -351,10 +367,11 @@ impl<T: Real> Slot<T> {
     /// If it was not saved.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static SQUARE: Op = Op::new("square", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
     ///     let x = x.save();
     ///     assert_eq!(x.value().item(), 3.0);
     ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
@@ -370,10 +387,11 @@ impl<T: Real> Slot<T> {
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static NEG: Op = Op::new("neg", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op("neg", -x.value(), [&x], |[x]| {
+    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
     ///     let x = x.slot();
     ///     assert!(x.get().is_none());
     ///     move |_, g| InputGrads::of(&x, || -g)
@@ -448,10 +466,11 @@ impl<T: Real> Cx<'_, T> {
     /// If the value was not saved.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var, grad};
+    /// # use retrograd_autograd::{InputGrads, Op, Var, grad};
     /// # use retrograd_tensor::Tensor;
+    /// static SQUARE: Op = Op::new("square", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op("square", x.value().square(), [&x], |[x]| {
+    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
     ///     let x = x.save();
     ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
     /// });
@@ -487,11 +506,12 @@ impl<T: Real> Cx<'_, T> {
     /// If the operation has several results.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var, grad};
+    /// # use retrograd_autograd::{InputGrads, Op, Var, grad};
     /// # use retrograd_tensor::Tensor;
+    /// static EXP: Op = Op::new("exp", &["x"]);
     /// let x = Var::leaf(Tensor::scalar(0.0f32));
     /// let exp = x.value().exp();
-    /// let y = Var::from_op("exp", exp.clone(), [&x], |[x]| {
+    /// let y = Var::from_op(&EXP, exp.clone(), [&x], |[x]| {
     ///     let x = x.slot();
     ///     move |cx, g| InputGrads::of(&x, || g * &cx.output(&exp)) // y' = y
     /// });
@@ -528,10 +548,11 @@ impl<T: Real> Cx<'_, T> {
     /// If it was not given.
     ///
     /// ```
-    /// # use retrograd_autograd::{InputGrads, Var};
+    /// # use retrograd_autograd::{InputGrads, Op, Var};
     /// # use retrograd_tensor::Tensor;
+    /// static SUM: Op = Op::new("sum", &["x"]);
     /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-    /// let y = Var::from_op("sum", x.value().sum(..), [&x], |[x]| {
+    /// let y = Var::from_op(&SUM, x.value().sum(..), [&x], |[x]| {
     ///     let x = x.slot();
     ///     move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
     /// });
@@ -579,21 +600,26 @@ fn operands<'a, T: Real, const N: usize>(
     })
 }
 
-fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> Vec<Input<T>> {
-    let mut given = Vec::with_capacity(inputs.len());
-    given
-        .extend(inputs.iter().flatten().map(|x| Input { edge: x.edge.clone(), shape: *x.shape() }));
-    given
+/// The inputs that are given, and which ones these are, as bits.
+fn node_inputs<T: Real>(inputs: &[Option<&Var<T>>]) -> (Vec<Input<T>>, u32) {
+    let (mut all, mut given) = (Vec::with_capacity(inputs.len()), 0);
+    for (i, x) in inputs.iter().enumerate() {
+        if let Some(x) = x {
+            all.push(Input { edge: x.edge.clone(), shape: *x.shape() });
+            given |= 1u32.checked_shl(i as u32).unwrap_or(0);
+        }
+    }
+    (all, given)
 }
 
 /// The result of an operation that is not recorded on the graph.
 #[track_caller]
 pub(crate) fn constant_result<T: Real>(
-    name: &'static str,
+    op: &'static Op,
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    hooks::computed(name, inputs, || [Var::constant(value.clone())]);
+    hooks::computed(hooks::seen(&op.into()), inputs, || [Var::constant(value.clone())]);
     Var::constant(value)
 }
 
@@ -614,7 +640,7 @@ fn gradient<T: Real>(g: &Option<Var<T>>) -> &Var<T> {
 #[inline(never)]
 fn ordinary<T: Real, R>(
     id: Id,
-    name: &'static str,
+    call: Call,
     outputs: Outputs<Shape>,
     inputs: &[Option<&Var<T>>],
     rule: R,
@@ -622,18 +648,19 @@ fn ordinary<T: Real, R>(
 where
     R: Fn(&Cx<'_, T>, &[Option<Var<T>>]) -> InputGrads<T> + Send + Sync + 'static,
 {
-    Node::new(id, name, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
+    Node::new(id, call, outputs, node_inputs(inputs), Arc::new(OrdinaryRule(rule)))
 }
 
 /// The node of a fused operation, see [`ordinary`].
 #[inline(never)]
 fn fused<T: Real, F: Fused<T, M>, const M: usize>(
     id: Id,
+    call: Call,
     outputs: Outputs<Shape>,
     inputs: &[Option<&Var<T>>],
     rule: F,
 ) -> Arc<Node<T>> {
-    Node::new(id, F::NAME, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
+    Node::new(id, call, outputs, node_inputs(inputs), Arc::new(FusedRule::<F, M>(rule)))
 }
 
 struct OrdinaryRule<R>(R);

@@ -1,7 +1,7 @@
 //! The record of the first backward pass of a process; each in a process of its own, which has one such observer.
 
 use retrograd_autograd::observe::{Recorder, What};
-use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var, sharded};
+use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var, sharded};
 use retrograd_tensor::settings::with_grad_enabled;
 use retrograd_tensor::{Tensor, with_threads};
 use std::process::Command;
@@ -16,8 +16,6 @@ struct Square {
 }
 
 impl Fused<f64> for Square {
-    const NAME: &'static str = "square_in_turn";
-
     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
         InputGrads::of(&self.x, || g * self.x.value() * 2.0)
     }
@@ -32,12 +30,17 @@ impl Fused<f64> for Square {
     }
 }
 
+static IN_TURN: Op = Op::new("square_in_turn", &["x"]);
+
 /// The derivative of `x⁴`.
 fn gradient(x: f64, turns: &Arc<[Barrier; 2]>) -> f64 {
     let x = Var::leaf(Tensor::scalar(x));
     let square = |x: &Var<f64>| {
         let turns = turns.clone();
-        let [y] = Var::from_fused([x.value().square()], [x], |[x]| Square { x: x.save(), turns });
+        let [y] = Var::from_fused(&IN_TURN, [x.value().square()], [x], |[x]| Square {
+            x: x.save(),
+            turns,
+        });
         y
     };
     square(&x.square()).backward().get(&x).unwrap().item()
@@ -75,7 +78,7 @@ fn print_record(threads: usize) {
         let mut lanes = [0; 5];
         for event in &record.events {
             if let What::Computed(op) | What::RuleEnded { operation: op, .. } = event.what
-                && ["outer", "matmul", "tanh"].contains(&record.operations[op].name)
+                && ["outer", "matmul", "tanh"].contains(&record.operations[op].name())
             {
                 lanes[event.lane] += 1;
             }
@@ -84,15 +87,20 @@ fn print_record(threads: usize) {
     });
     let w = Var::leaf(Tensor::<f64>::ones([64, 64]));
     let mean = |i: usize| {
-        let y = Var::from_op("outer", w.value() * (i as f64 * 1e-3), [&w], |[w]| {
-            let w = w.slot();
-            move |_, g| {
-                let x = Var::leaf(g.value().clone());
-                let inner = || sharded(&[1, 1], |_| x.square().mean(..)).1;
-                let inner = with_grad_enabled(true, inner);
-                InputGrads::of(&w, || Var::constant(inner.get(&x).unwrap().clone()))
-            }
-        });
+        let y = Var::from_op(
+            const { &Op::new("outer", &["w"]) },
+            w.value() * (i as f64 * 1e-3),
+            [&w],
+            |[w]| {
+                let w = w.slot();
+                move |_, g| {
+                    let x = Var::leaf(g.value().clone());
+                    let inner = || sharded(&[1, 1], |_| x.square().mean(..)).1;
+                    let inner = with_grad_enabled(true, inner);
+                    InputGrads::of(&w, || Var::constant(inner.get(&x).unwrap().clone()))
+                }
+            },
+        );
         y.matmul(&w).tanh().mean(..)
     };
     let alone = || mean(1).backward();

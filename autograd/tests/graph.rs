@@ -1,7 +1,7 @@
 //! The graph and the engine: lifetimes, order, partial tracking, concurrency.
 
 use retrograd_autograd::{
-    Backprop, Cx, Fused, Id, InputGrads, Slot, Var, grad, no_grad, sharded, with_threads,
+    Backprop, Cx, Fused, Id, InputGrads, Op, Slot, Var, grad, no_grad, sharded, with_threads,
 };
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::activation::Gelu;
@@ -284,7 +284,7 @@ fn shapes_of_both_layers_are_reported_at_the_line_of_the_caller() {
 fn two_parts(x: &Var<f64>) -> Vec<Var<f64>> {
     let n = x.size(0);
     let parts = vec![x.value().narrow(0, 0, 1), x.value().narrow(0, 1, n - 1)];
-    Var::from_op_outputs("two_parts", parts, [x], |[x]| {
+    Var::from_op_outputs(const { &Op::new("two_parts", &["x"]) }, parts, [x], |[x]| {
         let x = x.slot();
         move |_, g| InputGrads::of(&x, || Var::cat(&[&g[0], &g[1]], 0))
     })
@@ -294,7 +294,7 @@ fn two_parts(x: &Var<f64>) -> Vec<Var<f64>> {
 fn exp_and_inverse(x: &Var<f64>) -> Vec<Var<f64>> {
     let values = vec![x.value().exp(), x.value().neg().exp()];
     let [y, z] = [values[0].clone(), values[1].clone()];
-    Var::from_op_outputs("exp_and_inverse", values, [x], |[x]| {
+    Var::from_op_outputs(const { &Op::new("exp_and_inverse", &["x"]) }, values, [x], |[x]| {
         let x = x.slot();
         move |cx, g| {
             let (y, z) = (cx.output_at(0, &y), cx.output_at(1, &z));
@@ -375,7 +375,7 @@ fn operations_have_several_results() {
 fn wrong_rules_are_reported_by_name() {
     let (a, b) = (leaf(1.0), leaf(2.0));
     let one = |rule: fn(Slot<f64>) -> InputGrads<f64>| {
-        Var::from_op("one", a.value().clone(), [&a], |[a]| {
+        Var::from_op(const { &Op::new("one", &["a"]) }, a.value().clone(), [&a], |[a]| {
             let a = a.slot();
             move |_, _| rule(a.clone())
         })
@@ -385,33 +385,36 @@ fn wrong_rules_are_reported_by_name() {
     assert!(text.contains("the rule of `one` gives no gradient to input 0"), "{text}");
 
     let wide = Var::leaf(Tensor::<f64>::ones([3]));
-    let y = Var::from_op("wide", wide.value().clone(), [&wide], |[x]| {
-        let x = x.slot();
-        move |_, _| InputGrads::of(&x, || Tensor::ones([2]))
-    });
+    let y =
+        Var::from_op(const { &Op::new("wide", &["x"]) }, wide.value().clone(), [&wide], |[x]| {
+            let x = x.slot();
+            move |_, _| InputGrads::of(&x, || Tensor::ones([2]))
+        });
     let text = reported_here(|| drop(y.sum(..).backward()));
     assert!(text.contains("`wide` gives a gradient of shape [2] to input 0, which has shape [3]"));
 
     let mut slot = None;
-    Var::from_op("first", a.value().clone(), [&a], |[a]| {
+    Var::from_op(const { &Op::new("first", &["a"]) }, a.value().clone(), [&a], |[a]| {
         let a = a.save();
         slot = Some(a.clone());
         move |_, g| InputGrads::of(&a, || g.clone())
     });
     let slot = slot.expect("recorded");
     let other = slot.clone();
-    let y = Var::from_op("second", b.value().clone(), [&b], |_| {
+    let y = Var::from_op(const { &Op::new("second", &["x"]) }, b.value().clone(), [&b], |_| {
         move |_, g| InputGrads::of(&other, || g.clone())
     });
     let text = reported_here(|| drop(y.backward()));
     assert!(text.contains("the rule of `second` uses another operation's slot"), "{text}");
-    let y = Var::from_op("third", b.value().clone(), [&b], |[b]| {
+    let y = Var::from_op(const { &Op::new("third", &["b"]) }, b.value().clone(), [&b], |[b]| {
         let b = b.slot();
         move |cx, _| InputGrads::of(&b, || cx.input(&slot))
     });
     let text = message(AssertUnwindSafe(|| drop(y.backward())));
     assert!(text.contains("the rule of `third` uses another operation's slot"), "{text}");
 }
+
+static CIRCULAR: Op = Op::new("circular", &["x"]);
 
 /// `exp`, with a definition that uses its own result.
 struct Circular {
@@ -420,8 +423,6 @@ struct Circular {
 }
 
 impl Fused<f64> for Circular {
-    const NAME: &'static str = "circular";
-
     fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
         InputGrads::of(&self.x, || g * &self.exp)
     }
@@ -435,7 +436,7 @@ impl Fused<f64> for Circular {
 fn a_definition_that_uses_its_result_is_an_error() {
     let x = leaf(1.0);
     let exp = x.value().exp();
-    let [y] = Var::from_fused([exp.clone()], [&x], |[x]| Circular { x: x.slot(), exp });
+    let [y] = Var::from_fused(&CIRCULAR, [exp.clone()], [&x], |[x]| Circular { x: x.slot(), exp });
     let text = message(AssertUnwindSafe(|| drop(grad(&[(&y, None)], &[&x]))));
     assert!(text.contains("the definition of `circular` uses its own result"), "{text}");
 }

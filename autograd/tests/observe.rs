@@ -145,7 +145,7 @@ fn shards_are_lanes() {
         assert_eq!(loss.to_bits(), one.to_bits());
         let (_, alone) = record(|| (net.loss(0) * 0.5).backward());
         let names = |r: &Recording, lane| -> Vec<_> {
-            r.operations.iter().filter(|op| op.lane == lane).map(|op| op.name).collect()
+            r.operations.iter().filter(|op| op.lane == lane).map(|op| op.name()).collect()
         };
         let kinds = |r: &Recording, lane| {
             let of = |what: &What| match what {
@@ -172,7 +172,7 @@ fn operations_of_a_recorded_pass_belong_to_a_rule() {
         let y = x.tanh().softmax(-1).square().sum(..);
         grad(&[(&y, None)], &[&x])[0].clone().unwrap().sum(..).backward()
     });
-    let of = |name: &str| recording.operations.iter().position(|op| op.name == name).unwrap();
+    let of = |name: &str| recording.operations.iter().position(|op| op.name() == name).unwrap();
     let rules: Vec<_> = recording.operations.iter().filter_map(|op| op.rule_of).collect();
     for name in ["tanh", "softmax", "square"] {
         assert!(rules.contains(&of(name)), "{name}: {rules:?}");
@@ -190,7 +190,7 @@ fn constants_have_a_reason() {
         let sum = &(&exp * &exp.detach()) + &(&free * &x.detach());
         (&sum * &made.cos()).sum(..)
     });
-    let op = |name: &str| recording.operations.iter().position(|op| op.name == name).unwrap();
+    let op = |name: &str| recording.operations.iter().position(|op| op.name() == name).unwrap();
     let reasons: Vec<Constant> = recording
         .operations
         .iter()
@@ -218,7 +218,7 @@ fn an_outer_record_sees_what_an_inner_one_sees() {
     let net = Net::new();
     let ((_, inner), outer) = record(|| record(|| net.loss(0).backward()));
     let outline = |r: &Recording| -> Vec<_> {
-        let kernels = r.operations.iter().map(|op| (op.name, op.kernels.len(), op.saved.len()));
+        let kernels = r.operations.iter().map(|op| (op.name(), op.kernels.len(), op.saved.len()));
         kernels.collect()
     };
     let events = |r: &Recording| r.events.iter().map(|event| event.what).collect::<Vec<_>>();
@@ -254,7 +254,7 @@ fn a_graph_of_earlier_operations_is_recorded() {
     let y = x.exp().square().sum(..);
     let (_, recording) = record(|| y.backward());
     let own = recording.operations.iter().filter(|op| op.rule_of.is_none());
-    let own: Vec<_> = own.map(|op| (op.name, op.location)).collect();
+    let own: Vec<_> = own.map(|op| (op.name(), op.location)).collect();
     assert_eq!(own, [("sum", None), ("square", None), ("exp", None)]);
     assert_eq!(leaves_received(&recording).len(), 1);
 }
@@ -314,7 +314,7 @@ fn fused_operations_unfold_into_their_definition() {
     let run = || x.rms_norm(Some(&w), 1e-6).softmax(-1).square().sum(..).backward();
     let (plain, recording) = Recorder::new().watching(|_| {}).record(run);
     let of = |name: &str| {
-        let op = recording.operations.iter().find(|op| op.name == name).unwrap();
+        let op = recording.operations.iter().find(|op| op.name() == name).unwrap();
         op.definition.clone()
     };
     let softmax = of("softmax").unwrap();
@@ -327,5 +327,5 @@ fn fused_operations_unfold_into_their_definition() {
     assert_eq!(of("square"), None);
     // They were evaluated beside the computation.
     assert_eq!(plain.get(&x).unwrap().to_vec(), run().get(&x).unwrap().to_vec());
-    assert!(recording.operations.iter().all(|op| op.name != "exp"));
+    assert!(recording.operations.iter().all(|op| op.name() != "exp"));
 }

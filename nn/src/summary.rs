@@ -8,7 +8,7 @@ pub(crate) use calls::{Call, is_recording, scope};
 use crate::module::{Module, visit_modules};
 use crate::param::Param;
 use calls::{Key, Recorded};
-use flops::products;
+use flops::products_of;
 use retrograd_autograd::{Id, Node, Var, with_grad_enabled};
 use retrograd_study::grouped;
 use retrograd_tensor::{Real, Shape};
@@ -306,7 +306,7 @@ impl<'a, T: Real> Model<'a, T> {
         let mut turn = BTreeMap::<Id, usize>::new();
         for node in nodes {
             let id = node.id().number();
-            let products = products(node);
+            let products = products_of(node);
             let mut owner_here = BTreeMap::<Id, usize>::new();
             for param in node.inputs().iter().filter_map(|input| input.id()) {
                 let Some(owners) = self.owners.get(&param) else { continue };
@@ -314,16 +314,16 @@ impl<'a, T: Real> Model<'a, T> {
                 let module = owners[*n % owners.len()];
                 *n += 1;
                 owner_here.insert(param, module);
-                let product = products.iter().find(|p| p.weight == Some(param));
-                let output = product.map_or(node.outputs()[0], |p| p.output);
+                let product = products.iter().find(|(_, weight)| *weight == Some(param));
+                let output = product.map_or(node.outputs()[0], |(p, _)| p.output);
                 // A weight comes before its bias.
                 if !uses.iter().rev().take_while(|u| u.id == id).any(|u| u.module == module) {
                     uses.push(Use { id, module, output });
                 }
             }
-            for product in products {
+            for (product, weight) in products {
                 // The owner whose turn it is; the first where the weight is used through a view.
-                let module = product.weight.and_then(|weight| {
+                let module = weight.and_then(|weight| {
                     let first = || self.owners.get(&weight)?.first();
                     owner_here.get(&weight).or_else(first).copied()
                 });

@@ -83,10 +83,12 @@
 //!
 //! ```
 //! # use retrograd::prelude::*;
-//! use retrograd::autograd::InputGrads;
+//! use retrograd::autograd::{InputGrads, Op};
+//!
+//! static MY_MUL: Op = Op::new("my_mul", &["a", "b"]);
 //!
 //! fn mul(a: &Var<f64>, b: &Var<f64>) -> Var<f64> {
-//!     Var::from_op("my_mul", a.value() * b.value(), [a, b], |[a, b]| {
+//!     Var::from_op(&MY_MUL, a.value() * b.value(), [a, b], |[a, b]| {
 //!         let (a, b) = (a.save(), b.save());
 //!         move |cx, g| {
 //!             InputGrads::of(&a, || g * &cx.input(&b)).and(&b, || g * &cx.input(&a))

@@ -163,12 +163,14 @@
 //!
 //! ```
 //! # use retrograd::prelude::*;
-//! use retrograd::autograd::InputGrads;
 //! use retrograd::autograd::check::{Check, gradcheck};
+//! use retrograd::autograd::{InputGrads, Op};
+//!
+//! static CUBE: Op = Op::new("cube", &["x"]);
 //!
 //! /// x³ with the derivative `factor` · x².
 //! fn cube(x: &Var<f64>, factor: f64) -> Var<f64> {
-//!     Var::from_op("cube", x.value().powf(3.0), [x], |[x]| {
+//!     Var::from_op(&CUBE, x.value().powf(3.0), [x], |[x]| {
 //!         let x = x.save();
 //!         move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * factor)
 //!     })

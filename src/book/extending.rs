@@ -18,9 +18,9 @@
 //! use retrograd::tensor::Real;
 //! use retrograd::tensor::cost::Cost;
 //! use retrograd::tensor::formula::{Algebra, Expr};
-//! use retrograd::tensor::ops::pointwise::{Formula, Pointwise, Saves};
+//! use retrograd::tensor::ops::pointwise::{Pointwise, Saves, formulas};
 //!
-//! #[derive(Clone, Copy, Debug)]
+//! #[derive(Clone, Copy, Debug, Default)]
 //! struct Squareplus;
 //!
 //! impl<T: Real> Pointwise<T> for Squareplus {
@@ -44,13 +44,14 @@
 //! assert_eq!(x[0].map(Squareplus).value().to_vec()[1], 1.0);
 //! assert!(gradcheck(|v| v[0].map(Squareplus), &x, &Check::precise()).is_ok());
 //! assert!(gradgradcheck(|v| v[0].map(Squareplus), &x, &Check::default()).is_ok());
-//! assert_eq!(Formula::of::<f64>(Squareplus).f, "0.5 · (x + √(x² + 4))");
+//! assert_eq!(formulas::<f64, Squareplus>()[0], "y = 0.5 · (x + √(x² + 4))");
 //! ```
 //!
 //! # Any operation
 //!
-//! [`Var::from_op`](crate::autograd::Var::from_op) takes a name, a value, the inputs, and a closure
-//! that makes the rule. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved
+//! [`Var::from_op`](crate::autograd::Var::from_op) takes an operation, a value, the inputs,
+//! and a closure that makes the rule. An [`Op`](crate::autograd::Op) has a name, names of inputs, and formulas, which
+//! [pages](crate::study) show. Each input is saved by `save()` or not by `slot()`. `cx.input(&x)` is the saved
 //! input as a variable. The rule names the input of each gradient, so a gradient that is not needed is
 //! not computed.
 //!
@@ -58,13 +59,16 @@
 //! [an exercise](super::chain_rule):
 //!
 //! ```
-//! use retrograd::autograd::InputGrads;
 //! use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
+//! use retrograd::autograd::{InputGrads, Op};
 //! use retrograd::prelude::*;
+//!
+//! static UNIT_ROWS: Op = Op::new("unit_rows", &["x"])
+//!     .formula("y = x / ‖x‖, by rows", "dx = (g − y · Σ g · y) / ‖x‖");
 //!
 //! fn unit_rows(x: &Var<f64>) -> Var<f64> {
 //!     let value = x.value() / x.value().square().sum_keepdim(-1).sqrt();
-//!     Var::from_op("unit_rows", value, [x], |[x]| {
+//!     Var::from_op(&UNIT_ROWS, value, [x], |[x]| {
 //!         let x = x.save();
 //!         move |cx, g| {
 //!             InputGrads::of(&x, || {

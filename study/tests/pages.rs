@@ -3,7 +3,7 @@
 mod browser;
 
 use browser::{Browser, File, VIEWS, check_page, low_contrasts, written};
-use retrograd_autograd::{InputGrads, Var, no_grad};
+use retrograd_autograd::{InputGrads, Op, Var, no_grad};
 use retrograd_study::{RecordedStep, XRay};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::machine::{Memory, Peak, Rate, Roofline};
@@ -27,7 +27,7 @@ fn network() -> RecordedStep {
     let x = Var::constant(Tensor::randn([30, 20], &mut Rng::new(2)));
     let cube = |x: &Var| {
         let value = &x.value().square() * x.value();
-        Var::from_op("cube", value, [x], |[x]| {
+        Var::from_op(const { &Op::new("cube", &["x"]) }, value, [x], |[x]| {
             let x = x.save();
             move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * 3.0)
         })
@@ -201,7 +201,7 @@ fn the_inspector_puts_numbers_into_formulas() {
     browser.view(VIEWS[0]);
     // Nodes: a, square, mul, add, sum.
     let wanted = [
-        (1, "y[0] = square(3) = 9"),
+        (1, "y[0] = 3² = 9"),
         (1, "g = 1 (from add #2) + 3 (from mul #1) = 4"),
         (1, "dx = g · 2 · x = 4 · 2 · 3 = 24, to a"),
         (2, "y[0] = 9 · 3 = 27"),
@@ -223,12 +223,9 @@ fn the_inspector_puts_numbers_into_formulas() {
     let File(_folder, scaled) = &written("scaled", &step.page().html());
     browser.open(scaled, "event=999&node=1");
     let text = browser.text("#inspector");
-    for line in [
-        "c0.5",
-        "y = mul_scalar(2.384, c = 0.5) = 1.192",
-        "g = 1 (given)",
-        "dx = g · c = 1 · 0.5 = 0.5, to a",
-    ] {
+    for line in
+        ["c0.5", "y = 2.384 · 0.5 = 1.192", "g = 1 (given)", "dx = g · c = 1 · 0.5 = 0.5, to a"]
+    {
         assert!(text.contains(line), "{line}: {text}");
     }
     // The gradient of a weight is a sum over the rows.
@@ -250,7 +247,7 @@ fn the_inspector_puts_numbers_into_formulas() {
     // Before the gradient arrives, it is not shown.
     browser.open(path, "event=3&node=1");
     let text = browser.text("#inspector");
-    assert!(text.contains("y[0] = square(3) = 9") && !text.contains("g = 1"), "{text}");
+    assert!(text.contains("y[0] = 3² = 9") && !text.contains("g = 1"), "{text}");
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 
@@ -260,7 +257,7 @@ fn a_wrong_rule_is_named() {
     let x = Var::leaf(Tensor::from([0.5f64, -1.0]));
     let step = XRay::new("").leaf("x", &x).checked(1).record_at(&[x], |v| {
         let value = v[0].value().powf(3.0);
-        let y = Var::from_op("cube", value, [&v[0]], |[x]| {
+        let y = Var::from_op(const { &Op::new("cube", &["x"]) }, value, [&v[0]], |[x]| {
             let x = x.save();
             move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * 2.0)
         });
@@ -351,7 +348,7 @@ fn exponential(factor: f32, rule: f32) -> RecordedStep {
     XRay::new("").leaf("x", &x).record(|| {
         let e = x.exp();
         let value = e.value().mul_scalar(factor);
-        let y = Var::from_op("scaled", value, [&e], |[e]| {
+        let y = Var::from_op(const { &Op::new("scaled", &["e"]) }, value, [&e], |[e]| {
             let e = e.slot();
             move |_, g| InputGrads::of(&e, || g * rule)
         });
@@ -534,7 +531,7 @@ fn names_do_no_harm() {
     let names = XRay::new(NAME).module("", NAME).module(NAME, NAME);
     let step = names.leaf(&format!("{NAME}.{NAME}"), &a).record(|| {
         let value = a.value().square();
-        let y = Var::from_op(NAME, value, [&a], |[a]| {
+        let y = Var::from_op(const { &Op::new(NAME, &["a"]) }, value, [&a], |[a]| {
             let a = a.save();
             move |cx, g| InputGrads::of(&a, || g * &cx.input(&a) * 2.0)
         });

@@ -1,7 +1,7 @@
 //! Solutions of the exercises of `book::extending`.
 
-use retrograd::autograd::InputGrads;
 use retrograd::autograd::check::{Check, gradcheck, gradgradcheck};
+use retrograd::autograd::{InputGrads, Op};
 use retrograd::nn::attention::{At, Mask, Spec, attend};
 use retrograd::prelude::*;
 use retrograd::tensor::cost::Cost;
@@ -11,7 +11,7 @@ use retrograd::tensor::settings::level;
 use retrograd::tensor::simd::{Kernel, Lanes};
 use retrograd::tensor::{Real, par};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Gaussian;
 
 /// The derivative is -2x · y, and y = exp(-x²) does not say the sign of x: so it saves the input.
@@ -45,8 +45,9 @@ fn gaussian() {
 
 #[test]
 fn gradient_reversal() {
+    static REVERSE: Op = Op::new("reverse", &["x"]).formula("y = x", "dx = −g");
     let reverse = |x: &Var<f64>| {
-        Var::from_op("reverse", x.value().clone(), [x], |[x]| {
+        Var::from_op(&REVERSE, x.value().clone(), [x], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || -g)
         })
@@ -59,8 +60,9 @@ fn gradient_reversal() {
 
 #[test]
 fn straight_through() {
+    static ROUND: Op = Op::new("straight_through", &["x"]);
     let round = |x: &Var<f64>| {
-        Var::from_op("straight_through", x.value().round(), [x], |[x]| {
+        Var::from_op(&ROUND, x.value().round(), [x], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || g.clone())
         })

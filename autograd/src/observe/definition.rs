@@ -3,6 +3,7 @@
 use super::recorder::Recorder;
 use super::recording::{Operation, Recording, Source};
 use crate::graph::{Cx, Edge, Id, Input, Node, Rule};
+use crate::operation::Kind;
 use retrograd_tensor::Real;
 use retrograd_tensor::settings::with_grad_enabled;
 use std::collections::BTreeMap;
@@ -67,13 +68,13 @@ impl Text<'_> {
             let text = format!("{a} {symbol} {b}");
             if precedence < outer { format!("({text})") } else { text }
         };
-        match (op.name, op.inputs.len()) {
+        match (op.name(), op.inputs.len()) {
             ("add", 2) => infix("+", 1),
             ("sub", 2) => infix("−", 1),
             ("mul", 2) => infix("·", 2),
             ("div", 2) => infix("/", 2),
             // The same elements, in another order or shape.
-            ("reshape" | "broadcast_to" | "permute" | "alias", 1) => self.input(op, 0, outer),
+            (_, 1) if op.call.op.kind == Kind::View => self.input(op, 0, outer),
             (name, n) => {
                 let inputs: Vec<String> = (0..n).map(|k| self.input(op, k, 0)).collect();
                 format!("{name}({})", inputs.join(", "))

@@ -2,9 +2,10 @@
 //! variable if the process has no observer.
 
 use super::lane::shard_depth;
-use super::recorder::{Call, Recorder};
+use super::recorder::{Computed, Recorder};
 use super::recording::Which;
 use crate::graph::{Edge, Id, Node, Rule, Var};
+use crate::operation::Call;
 use retrograd_tensor::observe::{is_observed, report};
 use retrograd_tensor::{Element, Real, Shape, Tensor};
 use std::any::Any;
@@ -15,8 +16,6 @@ use std::sync::{Arc, Once};
 thread_local! {
     /// Tensors that the operation being recorded has saved so far.
     static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
-    /// The constants of the operation being recorded.
-    static CONSTANTS: RefCell<Vec<(&'static str, f64)>> = const { RefCell::new(Vec::new()) };
     /// The operation whose rule runs on this thread, by the id of its node.
     static RULE: Cell<Option<Id>> = const { Cell::new(None) };
 }
@@ -66,13 +65,15 @@ pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
 ///
 /// ```
 /// use retrograd_autograd::observe::{Which, record, saved};
-/// use retrograd_autograd::{InputGrads, Var};
+/// use retrograd_autograd::{InputGrads, Op, Var};
 /// use retrograd_tensor::Tensor;
+///
+/// static POSITIVE: Op = Op::new("positive", &["x"]);
 ///
 /// /// x where it is positive, else 0
 /// fn positive(x: &Var) -> Var {
 ///     let mask = x.value().le(&Tensor::scalar(0.0));
-///     Var::from_op("positive", x.value().masked_fill(&mask, 0.0), [x], |[x]| {
+///     Var::from_op(&POSITIVE, x.value().masked_fill(&mask, 0.0), [x], |[x]| {
 ///         let (x, mask) = (x.slot(), saved("mask", mask));
 ///         move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, 0.0))
 ///     })
@@ -90,50 +91,39 @@ pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
     tensor
 }
 
-/// Names the numbers in the formula of the operation that is recorded next on this thread, as `p` of dropout. It
-/// is called right before [`Var::from_op`](crate::Var::from_op) and the like, so that a
-/// [`Recording`](super::Recording) lists the numbers.
-///
-/// ```
-/// use retrograd_autograd::{Var, observe::record};
-/// let x = Var::leaf(retrograd_tensor::Tensor::scalar(1.0f32)); // `x * 0.5` calls `constants`
-/// let (_, recording) = record(|| &x * 0.5);
-/// assert_eq!(recording.operations[0].constants, [("c", 0.5)]);
-/// ```
-#[inline]
-pub fn constants(named: impl FnOnce() -> Vec<(&'static str, f64)>) {
-    if is_observed() {
-        CONSTANTS.set(named());
-    }
-}
-
 /// An operation has computed its results.
 #[inline]
 #[track_caller]
 pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
-    name: &'static str,
+    call: Option<Call>,
     inputs: &[Option<&Var<T>>],
     results: impl FnOnce() -> R,
 ) {
-    if is_observed() {
-        tell_computed(name, inputs, results, Location::caller());
+    if let Some(call) = call {
+        tell_computed(call, inputs, results, Location::caller());
     }
+}
+
+/// The call of an operation, if it is observed.
+#[inline]
+pub(crate) fn seen(call: &Call) -> Option<Call> {
+    is_observed().then(|| call.clone())
 }
 
 #[cold]
 #[inline(never)]
 fn tell_computed<T: Real, R: AsRef<[Var<T>]>>(
-    name: &'static str,
+    call: Call,
     inputs: &[Option<&Var<T>>],
     results: impl FnOnce() -> R,
     location: &'static Location<'static>,
 ) {
-    let (saved, constants) = (SAVED.take(), CONSTANTS.take());
-    let results = results();
-    let inputs: Vec<&Var<T>> = inputs.iter().flatten().copied().collect();
+    let (saved, results) = (SAVED.take(), results());
+    let names = call.op.names(inputs.iter().map(Option::is_some));
+    let inputs: Vec<_> = names.zip(inputs.iter().flatten().copied()).collect();
     let (results, rule) = (results.as_ref(), RULE.get());
-    let call = Call { name, inputs: &inputs, constants, results, saved, location, rule };
-    tell(|recorder| recorder.computed(&call));
+    let computed = Computed { call, inputs: &inputs, results, saved, location, rule };
+    tell(|recorder| recorder.computed(&computed));
 }
 
 /// A backward pass begins at a variable.
@@ -238,6 +228,9 @@ pub(crate) fn delivered<T: Real>(
 }
 
 /// The shapes of the inputs of a node.
-pub(super) fn input_shapes<T: Real>(node: &Node<T>) -> impl Iterator<Item = (&Edge<T>, Shape)> {
-    node.inputs().iter().map(|input| (&input.edge, *input.shape()))
+pub(super) fn input_shapes<T: Real>(
+    node: &Node<T>,
+) -> impl Iterator<Item = (&'static str, &Edge<T>, Shape)> {
+    let inputs = node.input_names().zip(node.inputs());
+    inputs.map(|(name, input)| (name, &input.edge, *input.shape()))
 }

@@ -13,7 +13,7 @@
 //! let a = Var::leaf(Tensor::scalar(3.0f32));
 //! let (_, recording) = record(|| a.square().mul(&a).backward());
 //! let delivered = recording.events.iter().filter_map(|event| match event.what {
-//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name, is_added)),
+//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name(), is_added)),
 //!     _ => None,
 //! });
 //! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
@@ -26,7 +26,6 @@
 //! recorded, an operation takes longer by one read of a static variable.
 
 mod definition;
-mod formulas;
 pub(crate) mod hooks;
 mod lane;
 mod module;
@@ -35,8 +34,7 @@ mod recorder;
 mod recording;
 mod recursion;
 
-pub use formulas::{Formula, formula};
-pub use hooks::{constants, page_request_was_read, saved, shards_ended};
+pub use hooks::{page_request_was_read, saved, shards_ended};
 pub use lane::{in_lane, lane, shard_depth};
 pub use module::{ModuleNames, ModulePath, ModuleScope};
 pub(crate) use nonfinite::search_if_requested;
@@ -54,7 +52,7 @@ pub use recursion::naive_backward;
 /// use retrograd_tensor::Tensor;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// let (y, recording) = record(|| x.square());
-/// assert_eq!((y.item(), recording.operations[0].name), (4.0, "square"));
+/// assert_eq!((y.item(), recording.operations[0].name()), (4.0, "square"));
 /// ```
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
     Recorder::new().record(f)

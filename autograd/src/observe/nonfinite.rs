@@ -3,6 +3,7 @@
 use super::module::{ModulePath, module_of, parameter};
 use super::recorder::{Recorder, Seen};
 use super::recording::{Constant, Source};
+use crate::operation::Kind;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::any::Any;
 use std::collections::HashMap;
@@ -45,9 +46,6 @@ pub struct Extent {
     /// The smallest and the largest finite element; `None` if there is none.
     pub range: Option<(f64, f64)>,
 }
-
-/// Operations that write infinities on request; and attention, whose log-sum-exp of no keys is -∞.
-const FILLS: [&str; 4] = ["masked_fill", "where", "pad", "attention"];
 
 impl Extent {
     fn of(name: String, tensor: &dyn Any) -> Option<Extent> {
@@ -213,8 +211,9 @@ impl Search {
             tensors.filter_map(|(i, x)| Extent::of(format!("{what} {i}"), *x)).collect()
         };
         match seen {
-            Seen::Computed { operation, name, location, sources, inputs, results, .. } => {
-                let mut inputs = extents("input", inputs);
+            Seen::Computed { operation, call, location, sources, inputs, results, .. } => {
+                let tensors: Vec<&dyn Any> = inputs.iter().map(|(_, x)| *x).collect();
+                let mut inputs = extents("input", &tensors);
                 for (input, source) in inputs.iter_mut().zip(sources) {
                     if let Some(name) = parameter(*source) {
                         input.name += &format!(", {name},");
@@ -225,7 +224,7 @@ impl Search {
                 let has_infinity = inputs.iter().any(|x| x.infinite > 0);
                 // What was not finite before has begun elsewhere, or was asked for.
                 let begins = |y: &Extent| {
-                    let infinity = y.infinite > 0 && !has_infinity && !FILLS.contains(name);
+                    let infinity = y.infinite > 0 && !has_infinity && call.op.kind != Kind::Fill;
                     !has_nan && (y.nan > 0 || infinity)
                 };
                 let results = extents("result", results);
@@ -244,7 +243,7 @@ impl Search {
                 };
                 if let Some(result) = result {
                     self.first = Some(NonFinite {
-                        operation: name,
+                        operation: call.op.name,
                         is_backward: false,
                         input,
                         location: Some(location),

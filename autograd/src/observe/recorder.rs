@@ -8,6 +8,7 @@ use super::recording::{
     Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What,
 };
 use crate::graph::{Edge, Id, Node, Rule, Var};
+use crate::operation::Call;
 use retrograd_tensor::observe::{KernelCall, Observer, set_default_observer};
 use retrograd_tensor::settings::with_observer;
 use retrograd_tensor::storage::pool_stats;
@@ -31,10 +32,10 @@ use std::time::Instant;
 ///
 /// let x = Var::leaf(Tensor::scalar(0.5f32));
 /// let (grads, recording) = Recorder::new().record(|| x.tanh().square().backward());
-/// let names: Vec<_> = recording.operations.iter().map(|op| op.name).collect();
+/// let names: Vec<_> = recording.operations.iter().map(|op| op.name()).collect();
 /// assert_eq!(names, ["tanh", "square"]);
 /// let rules = recording.events.iter().filter_map(|event| match event.what {
-///     What::RuleBegan(op) => Some(recording.operations[op].name),
+///     What::RuleBegan(op) => Some(recording.operations[op].name()),
 ///     _ => None,
 /// });
 /// assert_eq!(rules.collect::<Vec<_>>(), ["square", "tanh"]);
@@ -60,16 +61,14 @@ pub enum Seen<'a> {
     Computed {
         /// Its number.
         operation: usize,
-        /// Its name.
-        name: &'static str,
+        /// The operation, and the attributes of the call.
+        call: &'a Call,
         /// Where it was called.
         location: &'static Location<'static>,
         /// The sources of its inputs.
         sources: Vec<Source>,
-        /// The values of its inputs, constants included.
-        inputs: Vec<&'a dyn Any>,
-        /// The numbers in its formula, by name.
-        constants: &'a [(&'static str, f64)],
+        /// The values of its inputs by name, constants included.
+        inputs: Vec<(&'static str, &'a dyn Any)>,
         /// Its results.
         results: Vec<&'a dyn Any>,
     },
@@ -144,10 +143,10 @@ struct Lane {
 }
 
 /// An operation that has computed its results.
-pub(super) struct Call<'a, T: Real> {
-    pub(super) name: &'static str,
-    pub(super) inputs: &'a [&'a Var<T>],
-    pub(super) constants: Vec<(&'static str, f64)>,
+pub(super) struct Computed<'a, T: Real> {
+    pub(super) call: Call,
+    /// The inputs that were given, by name.
+    pub(super) inputs: &'a [(&'static str, &'a Var<T>)],
     pub(super) results: &'a [Var<T>],
     pub(super) saved: Vec<Saved>,
     pub(super) location: &'static Location<'static>,
@@ -294,7 +293,7 @@ impl Recorder {
         (!self.has_ended()).then_some(state)
     }
 
-    pub(super) fn computed<T: Real>(&self, call: &Call<'_, T>) {
+    pub(super) fn computed<T: Real>(&self, made: &Computed<'_, T>) {
         let (operation, sources) = {
             let Some(mut state) = self.open_state() else { return };
             if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
@@ -303,19 +302,22 @@ impl Recorder {
                     watch(&Seen::Forgotten);
                 }
             }
-            let operation = state.computed(call);
+            let operation = state.computed(made);
             let inputs = &state.recording.operations[operation].inputs;
             (operation, inputs.iter().map(|input| input.source).collect())
         };
         if let Some(watch) = &self.watch {
             watch(&Seen::Computed {
                 operation,
-                name: call.name,
-                location: call.location,
+                call: &made.call,
+                location: made.location,
                 sources,
-                inputs: call.inputs.iter().map(|x| x.value() as &dyn Any).collect(),
-                constants: &call.constants,
-                results: call.results.iter().map(|y| y.value() as &dyn Any).collect(),
+                inputs: made
+                    .inputs
+                    .iter()
+                    .map(|(name, x)| (*name, x.value() as &dyn Any))
+                    .collect(),
+                results: made.results.iter().map(|y| y.value() as &dyn Any).collect(),
             });
             self.state().lane().rest();
         }
@@ -440,12 +442,12 @@ impl State {
         *self.lane() = Lane { since: Some(Instant::now()), ..Lane::default() };
     }
 
-    fn computed<T: Real>(&mut self, call: &Call<'_, T>) -> usize {
+    fn computed<T: Real>(&mut self, made: &Computed<'_, T>) -> usize {
         let operation = self.recording.operations.len();
-        let inputs: Vec<OperandRecord> = call
+        let inputs: Vec<OperandRecord> = made
             .inputs
             .iter()
-            .map(|x| OperandRecord { source: self.source(x), shape: *x.shape() })
+            .map(|&(name, x)| OperandRecord { name, source: self.source(x), shape: *x.shape() })
             .collect();
         for source in inputs.iter().map(|input| input.source) {
             if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
@@ -455,11 +457,11 @@ impl State {
                 self.recording.parameters.insert(id, name);
             }
         }
-        let saved = self.saved(operation, &call.saved);
+        let saved = self.saved(operation, &made.saved);
         let Lane { since, kernels, .. } = mem::take(self.lane());
         let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-        let id = call.results.first().and_then(Var::id);
-        let rule_of = call.rule.and_then(|id| Some(self.by_id.get(&id)?.0));
+        let id = made.results.first().and_then(Var::id);
+        let rule_of = made.rule.and_then(|id| Some(self.by_id.get(&id)?.0));
         if let Some(rule_of) = rule_of {
             // It is a part of the rule.
             let record = &mut self.recording.operations[rule_of];
@@ -472,12 +474,11 @@ impl State {
         };
         self.recording.operations.push(Operation {
             id,
-            name: call.name,
-            shapes: call.results.iter().map(|y| *y.shape()).collect(),
+            call: made.call.clone(),
+            shapes: made.results.iter().map(|y| *y.shape()).collect(),
             dtype: T::DTYPE,
             inputs,
-            constants: call.constants.clone(),
-            location: Some(call.location),
+            location: Some(made.location),
             module,
             lane: lane(),
             rule_of,
@@ -488,7 +489,7 @@ impl State {
             rule_seconds: 0.0,
             rule_kernels: Vec::new(),
         });
-        for (i, result) in call.results.iter().enumerate() {
+        for (i, result) in made.results.iter().enumerate() {
             if let Some(id) = result.id() {
                 self.by_id.insert(id, (operation, i));
             }
@@ -559,17 +560,16 @@ impl State {
         };
         let inputs = input_shapes(node);
         let inputs = inputs
-            .map(|(edge, shape)| OperandRecord { source: source(edge, self), shape })
+            .map(|(name, edge, shape)| OperandRecord { name, source: source(edge, self), shape })
             .collect();
         let operation = self.recording.operations.len();
         self.by_id.insert(node.id(), (operation, 0));
         self.recording.operations.push(Operation {
             id: Some(node.id()),
-            name: node.name(),
+            call: node.call().clone(),
             shapes: node.outputs().to_vec(),
             dtype: T::DTYPE,
             inputs,
-            constants: Vec::new(),
             location: None,
             module: None,
             lane: lane(),

@@ -2,6 +2,7 @@
 
 use super::module::ModulePath;
 use crate::graph::Id;
+use crate::operation::{Call, Shapes};
 use retrograd_tensor::observe::KernelCall;
 use retrograd_tensor::{DType, Shape};
 use std::collections::BTreeMap;
@@ -32,16 +33,14 @@ pub struct Recording {
 pub struct Operation {
     /// The identity of its first result in the graph; `None` if the results are constants.
     pub id: Option<Id>,
-    /// The name of the operation.
-    pub name: &'static str,
+    /// The operation, and the attributes of the call.
+    pub call: Call,
     /// The shapes of the results.
     pub shapes: Vec<Shape>,
     /// The type of the elements.
     pub dtype: DType,
     /// The inputs, without optional ones that were not given.
     pub inputs: Vec<OperandRecord>,
-    /// The numbers in its formula, by name, see [`constants`](super::constants).
-    pub constants: Vec<(&'static str, f64)>,
     /// Where the operation was called. `None` if it was computed before the record began.
     pub location: Option<&'static Location<'static>>,
     /// The module whose forward pass computed it; that of the operation whose rule did. `None` if no module
@@ -74,6 +73,8 @@ pub struct Operation {
 /// An input of a recorded operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandRecord {
+    /// Its name among the inputs of the operation.
+    pub name: &'static str,
     /// Where it comes from.
     pub source: Source,
     /// Its shape.
@@ -181,6 +182,19 @@ pub enum Target {
     Leaf(Id),
     /// A result of an operation, by the number of the operation and the position of the result.
     Output(usize, usize),
+}
+
+impl Operation {
+    /// The name of the operation.
+    pub fn name(&self) -> &'static str {
+        self.call.op.name
+    }
+
+    /// The products of matrices that it computes, see [`Op::products`](crate::Op::products).
+    pub fn products(&self) -> Vec<crate::Product> {
+        let inputs: Vec<_> = self.inputs.iter().map(|input| (input.name, input.shape)).collect();
+        self.call.op.products(&Shapes { inputs: &inputs, output: self.shapes[0] })
+    }
 }
 
 impl Recording {

@@ -3,9 +3,39 @@
 
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
+use crate::operation::{Kind, Op};
 use retrograd_tensor::ops::binary::Operator;
 use retrograd_tensor::{Real, Tensor};
 use std::ops;
+
+static ADD: Op =
+    Op::new("add", &["x", "z"]).kind(Kind::Pointwise).formula("y = x + z", "dx = g\ndz = g");
+static SUB: Op =
+    Op::new("sub", &["x", "z"]).kind(Kind::Pointwise).formula("y = x − z", "dx = g\ndz = −g");
+static MUL: Op = Op::new("mul", &["x", "z"])
+    .kind(Kind::Pointwise)
+    .formula("y = x · z", "dx = g · z\ndz = g · x");
+static DIV: Op = Op::new("div", &["x", "z"])
+    .kind(Kind::Pointwise)
+    .formula("y = x / z", "dx = g / z\ndz = −g · x / z²");
+static POW: Op = Op::new("pow", &["x", "z"])
+    .kind(Kind::Pointwise)
+    .formula("y = x^z", "dx = g · z · x^(z − 1)\ndz = g · y · ln(x)");
+static MAXIMUM: Op = Op::new("maximum", &["x", "z"]).kind(Kind::Pointwise).formula(
+    "y = x if x > z else z",
+    "dx = g where x > z, g/2 where equal\ndz = g where z > x, g/2 where equal",
+);
+static MINIMUM: Op = Op::new("minimum", &["x", "z"]).kind(Kind::Pointwise).formula(
+    "y = x if x < z else z",
+    "dx = g where x < z, g/2 where equal\ndz = g where z < x, g/2 where equal",
+);
+static REMAINDER: Op = Op::new("remainder", &["x", "z"])
+    .kind(Kind::Pointwise)
+    .formula("y = x − z · ⌊x / z⌋", "dx = g\ndz = −g · ⌊x / z⌋");
+static FMOD: Op = Op::new("fmod", &["x", "z"]).kind(Kind::Pointwise).formula(
+    "y = x − z · (x / z without its fraction)",
+    "dx = g\ndz = −g · (x / z without its fraction)",
+);
 
 /// # Arithmetic
 impl<T: Real> Var<T> {
@@ -22,7 +52,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn add(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op("add", self.value().add(other.value()), [self, other], |[a, b]| {
+        Var::from_op(&ADD, self.value().add(other.value()), [self, other], |[a, b]| {
             let (a, b) = (a.slot(), b.slot());
             move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.clone())
         })
@@ -40,7 +70,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn sub(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op("sub", self.value().sub(other.value()), [self, other], |[a, b]| {
+        Var::from_op(&SUB, self.value().sub(other.value()), [self, other], |[a, b]| {
             let (a, b) = (a.slot(), b.slot());
             move |_, g| InputGrads::of(&a, || g.clone()).and(&b, || g.neg())
         })
@@ -58,7 +88,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn mul(&self, other: &Var<T>) -> Var<T> {
-        Var::from_op("mul", self.value().mul(other.value()), [self, other], |[a, b]| {
+        Var::from_op(&MUL, self.value().mul(other.value()), [self, other], |[a, b]| {
             let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
             move |cx, g| {
                 InputGrads::of(&a, || g.mul(&cx.input(&b))).and(&b, || g.mul(&cx.input(&a)))
@@ -80,7 +110,7 @@ impl<T: Real> Var<T> {
     pub fn div(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().div(other.value());
         let output = value.clone();
-        Var::from_op("div", value, [self, other], |[a, b]| {
+        Var::from_op(&DIV, value, [self, other], |[a, b]| {
             let y = b.needs_grad().then(|| saved("y", output));
             let (a, b) = (a.slot(), b.save());
             move |cx, g| {
@@ -107,7 +137,7 @@ impl<T: Real> Var<T> {
     pub fn pow(&self, other: &Var<T>) -> Var<T> {
         let value = self.value().pow(other.value());
         let y = value.clone();
-        Var::from_op("pow", value, [self, other], |[a, b]| {
+        Var::from_op(&POW, value, [self, other], |[a, b]| {
             let (a, b, y) = (a.save(), b.save(), saved("y", y));
             move |cx, g| {
                 let zero = Tensor::scalar(T::ZERO);
@@ -146,7 +176,7 @@ impl<T: Real> Var<T> {
     #[doc(alias = "mod")]
     #[track_caller]
     pub fn remainder(&self, other: &Var<T>) -> Var<T> {
-        rest_of_division("remainder", self.value().remainder(other.value()), self, other)
+        rest_of_division(&REMAINDER, self.value().remainder(other.value()), self, other)
     }
 
     /// The remainder of a division rounded towards 0, with the sign of `a`, broadcast; see
@@ -162,7 +192,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn fmod(&self, other: &Var<T>) -> Var<T> {
-        rest_of_division("fmod", self.value().fmod(other.value()), self, other)
+        rest_of_division(&FMOD, self.value().fmod(other.value()), self, other)
     }
 
     /// The larger of the two, broadcast; NaN if either is NaN. On a tie each gets half of
@@ -179,7 +209,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn maximum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
-        selection("maximum", a.maximum(b), [self, other], || [a.ge(b), a.le(b)])
+        selection(&MAXIMUM, a.maximum(b), [self, other], || [a.ge(b), a.le(b)])
     }
 
     /// The smaller of the two, broadcast; NaN if either is NaN. On a tie each gets half of
@@ -195,20 +225,15 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn minimum(&self, other: &Var<T>) -> Var<T> {
         let (a, b) = (self.value(), other.value());
-        selection("minimum", a.minimum(b), [self, other], || [a.le(b), a.ge(b)])
+        selection(&MINIMUM, a.minimum(b), [self, other], || [a.le(b), a.ge(b)])
     }
 }
 
 /// The node of a remainder `y = a - n · b` with a whole number `n`, which is constant.
 #[track_caller]
-fn rest_of_division<T: Real>(
-    name: &'static str,
-    value: Tensor<T>,
-    a: &Var<T>,
-    b: &Var<T>,
-) -> Var<T> {
+fn rest_of_division<T: Real>(op: &'static Op, value: Tensor<T>, a: &Var<T>, b: &Var<T>) -> Var<T> {
     let quotient = b.is_tracked().then(|| a.value().sub(&value).div(b.value()).round());
-    Var::from_op(name, value, [a, b], |[a, b]| {
+    Var::from_op(op, value, [a, b], |[a, b]| {
         let (a, b) = (a.slot(), b.slot());
         let quotient = quotient.map(|quotient| saved("quotient", quotient));
         move |_, g| {
@@ -222,12 +247,12 @@ fn rest_of_division<T: Real>(
 /// for both where one is NaN.
 #[track_caller]
 fn selection<T: Real>(
-    name: &'static str,
+    op: &'static Op,
     value: Tensor<T>,
     inputs: [&Var<T>; 2],
     selected: impl Fn() -> [Tensor<bool>; 2],
 ) -> Var<T> {
-    Var::from_op(name, value, inputs, |[a, b]| {
+    Var::from_op(op, value, inputs, |[a, b]| {
         let (a, b, [of_a, of_b]) = (a.slot(), b.slot(), selected());
         let (of_a, of_b) = (saved("a is selected", of_a), saved("b is selected", of_b));
         move |_, g| {

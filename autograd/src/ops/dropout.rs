@@ -1,9 +1,12 @@
 //! Dropout, which keeps its key and not its mask.
 
 use crate::graph::{InputGrads, Var};
-use crate::observe::constants;
+use crate::operation::Op;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Key;
+
+static DROPOUT: Op = Op::new("dropout", &["x"])
+    .formula("y = x · m / (1 − p), m = 0 with probability p, else 1", "dx = g · m / (1 − p)");
 
 /// # Dropout
 impl<T: Real> Var<T> {
@@ -24,8 +27,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn dropout(&self, p: f64, key: Key) -> Var<T> {
         let value = self.value().dropout(p, key);
-        constants(|| vec![("p", p)]);
-        Var::from_op("dropout", value, [self], |[x]| {
+        Var::from_op(DROPOUT.with("p", p), value, [self], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || g.dropout(p, key))
         })

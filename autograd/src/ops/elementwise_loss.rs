@@ -5,10 +5,14 @@
 //! loss of `N²` pairs; PyTorch warns there.
 
 use crate::graph::{InputGrads, Var};
+use crate::operation::Op;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::loss::Reduction;
 use retrograd_tensor::ops::unary::Huber;
 use retrograd_tensor::{Real, Tensor};
+
+static BINARY_CROSS_ENTROPY: Op = Op::new("binary_cross_entropy", &["x", "t"])
+    .formula("y = −t · ln(x) − (1 − t) · ln(1 − x)", "dx = g · (x − t) / (x · (1 − x))");
 
 /// The rule about shapes.
 #[track_caller]
@@ -52,7 +56,7 @@ fn bernoulli<T: Real>(p: &Var<T>, y: &Var<T>) -> Var<T> {
     }
     let [log_p, log_q] = logs(p.value());
     let value = y.value().mul(&log_q.sub(&log_p)).sub(&log_q);
-    Var::from_op("binary_cross_entropy", value, [p, y], |[p, y]| {
+    Var::from_op(&BINARY_CROSS_ENTROPY, value, [p, y], |[p, y]| {
         let (p, y) = (p.save(), y.save_if(p.needs_grad()));
         move |cx, g| {
             let logs = |x: Var<T>| x.ln().clamp(T::from_f64(-100.0), T::ZERO);

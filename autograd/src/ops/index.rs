@@ -2,8 +2,22 @@
 
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
+use crate::operation::Op;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
+use std::sync::Arc;
+
+static GATHER: Op = Op::new("gather", &["x"]).formula("y = x[i], along an axis", "dx[i] += g");
+static INDEX_SELECT: Op =
+    Op::new("index_select", &["x"]).formula("y = x[i], whole slices", "dx[i] += g");
+static INDEX_ADD: Op =
+    Op::new("index_add", &["x", "z"]).formula("y = x, y[i] += z", "dx = g\ndz = g[i]");
+static SCATTER_ADD: Op =
+    Op::new("scatter_add", &["x", "z"]).formula("y = x, y[i] += z", "dx = g\ndz = g[i]");
+static EMBEDDING: Op = Op::new("embedding", &["w"])
+    .formula("y = w[i], a row for each index", "dw[i] = Σ g, over the places of i");
+static EMBEDDING_ADJOINT: Op =
+    Op::new("embedding_adjoint", &["x"]).formula("y[i] = Σ x, over the places of i", "dx = g[i]");
 
 #[track_caller]
 fn zeros<T: Real>(shape: &Shape) -> Var<T> {
@@ -14,7 +28,7 @@ fn zeros<T: Real>(shape: &Shape) -> Var<T> {
 #[track_caller]
 fn embedding_adjoint<T: Real, I: Integer>(g: &Var<T>, index: &Tensor<I>, table: &Shape) -> Var<T> {
     let value = Tensor::embedding_vjp(g.value(), index, table[0]);
-    Var::from_op("embedding_adjoint", value, [g], |[x]| {
+    Var::from_op(&EMBEDDING_ADJOINT, value, [g], |[x]| {
         let (x, index) = (x.slot(), saved("index", index.clone()));
         move |_, g| InputGrads::of(&x, || g.embedding(&index))
     })
@@ -35,7 +49,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn gather<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().gather(axis, index);
-        Var::from_op("gather", value, [self], |[x]| {
+        Var::from_op(&GATHER, value, [self], |[x]| {
             let (x, index) = (x.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).scatter_add(axis, &index, g))
         })
@@ -60,7 +74,7 @@ impl<T: Real> Var<T> {
         source: &Var<T>,
     ) -> Var<T> {
         let value = self.value().scatter_add(axis, index, source.value());
-        Var::from_op("scatter_add", value, [self, source], |[x, source]| {
+        Var::from_op(&SCATTER_ADD, value, [self, source], |[x, source]| {
             let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
             move |_, g| InputGrads::of(&x, || g.clone()).and(&source, || g.gather(axis, &index))
         })
@@ -79,7 +93,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn index_select<I: Integer>(&self, axis: isize, index: &Tensor<I>) -> Var<T> {
         let value = self.value().index_select(axis, index);
-        Var::from_op("index_select", value, [self], |[x]| {
+        Var::from_op(&INDEX_SELECT, value, [self], |[x]| {
             let (x, index) = (x.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&x, || zeros(cx.shape(&x)).index_add(axis, &index, g))
         })
@@ -99,7 +113,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn index_add<I: Integer>(&self, axis: isize, index: &Tensor<I>, source: &Var<T>) -> Var<T> {
         let value = self.value().index_add(axis, index, source.value());
-        Var::from_op("index_add", value, [self, source], |[x, source]| {
+        Var::from_op(&INDEX_ADD, value, [self, source], |[x, source]| {
             let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
             move |_, g| {
                 InputGrads::of(&x, || g.clone()).and(&source, || g.index_select(axis, &index))
@@ -120,7 +134,9 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn embedding<I: Integer>(&self, index: &Tensor<I>) -> Var<T> {
         let value = self.value().embedding(index);
-        Var::from_op("embedding", value, [self], |[table]| {
+        let (rows, at) = (self.size(0), index.clone());
+        let row = move |place: &[usize]| at.at(place).index_in(rows).unwrap_or(rows);
+        Var::from_op(EMBEDDING.with("row", Arc::new(row)), value, [self], |[table]| {
             let (table, index) = (table.slot(), saved("index", index.clone()));
             move |cx, g| InputGrads::of(&table, || embedding_adjoint(g, &index, cx.shape(&table)))
         })

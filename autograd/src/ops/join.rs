@@ -1,8 +1,14 @@
 //! Joining and padding.
 
 use crate::graph::{InputGrads, Var};
-use crate::observe::constants;
+use crate::operation::{Kind, Op};
 use retrograd_tensor::{Real, Tensor};
+
+static CAT: Op = Op::new("cat", &["x.."])
+    .formula("y = the inputs, one after the other", "dx_i = the part of g that is input i");
+static PAD: Op = Op::new("pad", &["x"])
+    .kind(Kind::Fill)
+    .formula("y = x with a border of c", "dx = g without the border");
 
 /// # Joining and padding
 impl<T: Real> Var<T> {
@@ -25,7 +31,7 @@ impl<T: Real> Var<T> {
         let values: Vec<&Tensor<T>> = parts.iter().map(|x| x.value()).collect();
         let value = Tensor::cat(&values, axis);
         let axis = if axis < 0 { axis + value.rank() as isize } else { axis };
-        Var::from_op_list("cat", value, parts, |parts| {
+        Var::from_op_list(&CAT, value, parts, |parts| {
             let parts: Vec<_> = parts.into_iter().map(|x| x.slot()).collect();
             move |cx, g| {
                 let mut start = 0;
@@ -71,8 +77,7 @@ impl<T: Real> Var<T> {
     pub fn pad(&self, axis: isize, before: usize, after: usize, value: T) -> Var<T> {
         let padded = self.value().pad(axis, before, after, value);
         let axis = if axis < 0 { axis + self.rank() as isize } else { axis };
-        constants(|| vec![("c", value.to_f64())]);
-        Var::from_op("pad", padded, [self], |[x]| {
+        Var::from_op(PAD.with("c", value.to_f64()), padded, [self], |[x]| {
             let x = x.slot();
             move |cx, g| InputGrads::of(&x, || g.narrow(axis, before, cx.shape(&x)[axis as usize]))
         })

@@ -4,9 +4,30 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot, constant_result, is_recorded};
+use crate::operation::{Kind, Op, Product};
 use crate::ops::matmul::of_right_transposed;
 use crate::ops::pointwise::PointwiseFn;
 use retrograd_tensor::{Real, Tensor};
+
+static LINEAR: Op = Op::new("linear", &["x", "w", "b?", "r?"])
+    .kind(Kind::Product("…i,oi->…o"))
+    .formula("y = x wᵀ + b + r", "dx = g w\ndw = gᵀ x\ndb = Σ g, over the rows\ndr = g");
+static LINEAR_ACTIVATION: Op = Op::new("linear_activation", &["x", "w", "b?"])
+    .computes(|shapes| vec![Product::new(["x", "w"], shapes.output, shapes.last("x"))])
+    .formula(
+        "y = f(u), u = x wᵀ + b",
+        "dx = h w, h = g · f'(u)\ndw = hᵀ x\ndb = Σ h, over the rows",
+    );
+static FEED_FORWARD: Op = Op::new("feed_forward", &["x", "v", "a?", "w", "b?", "r?"])
+    .computes(|shapes| {
+        let width = shapes.of("v")[0];
+        let hidden = Product::new(["x", "v"], shapes.with_last("x", width), shapes.last("x"));
+        vec![hidden, Product::new(["u", "w"], shapes.output, width)]
+    })
+    .formula(
+        "y = f(u) wᵀ + b + r, u = x vᵀ + a",
+        "dx = h v, h = (g w) · f'(u)\ndv = hᵀ x\nda = Σ h\ndw = gᵀ f(u)\ndb = Σ g\ndr = g",
+    );
 
 /// Weight and bias of a linear layer.
 pub type Affine<'a, T> = (&'a Var<T>, Option<&'a Var<T>>);
@@ -65,7 +86,7 @@ impl<T: Real> Var<T> {
         residual: Option<&Var<T>>,
     ) -> Var<T> {
         let inputs = [Some(self), Some(weight), bias, residual];
-        Var::from_op("linear", value, inputs, |[x, weight, bias, residual]| {
+        Var::from_op(&LINEAR, value, inputs, |[x, weight, bias, residual]| {
             let (x, weight) = (x.save_if(weight.needs_grad()), weight.save_if(x.needs_grad()));
             let (bias, residual) = (bias.slot(), residual.slot());
             move |cx, g| {
@@ -115,12 +136,14 @@ impl<T: Real> Var<T> {
         }
         let (value, derivative) =
             op.linear_activation(self.value(), weight.value(), bias.map(Var::value));
-        let [y] = Var::from_fused([value], inputs, |[x, weight, bias]| LinearActivation {
-            x: x.save(),
-            weight: weight.save(),
-            bias: bias.save(),
-            op,
-            derivative: saved("derivative", derivative),
+        let [y] = Var::from_fused(&LINEAR_ACTIVATION, [value], inputs, |[x, weight, bias]| {
+            LinearActivation {
+                x: x.save(),
+                weight: weight.save(),
+                bias: bias.save(),
+                op,
+                derivative: saved("derivative", derivative),
+            }
         });
         y
     }
@@ -188,25 +211,27 @@ impl<T: Real> Var<T> {
         if !is_recorded(&inputs) {
             let hidden = op.map(&self.value().linear(up.0.value(), up.1.map(Var::value)));
             let value = project_down(&hidden, down, residual);
-            return constant_result("feed_forward", value, &inputs);
+            return constant_result(&FEED_FORWARD, value, &inputs);
         }
         let (hidden, derivative) =
             op.linear_activation(self.value(), up.0.value(), up.1.map(Var::value));
         let value = project_down(&hidden, down, residual);
-        let [y] =
-            Var::from_fused([value], inputs, |[x, up, up_bias, down, down_bias, residual]| {
-                FeedForward {
-                    x: x.save(),
-                    up: up.save(),
-                    up_bias: up_bias.save(),
-                    down: down.save(),
-                    down_bias: down_bias.save(),
-                    residual: residual.save(),
-                    op,
-                    hidden: saved("hidden", hidden),
-                    derivative: saved("derivative", derivative),
-                }
-            });
+        let [y] = Var::from_fused(
+            &FEED_FORWARD,
+            [value],
+            inputs,
+            |[x, up, up_bias, down, down_bias, residual]| FeedForward {
+                x: x.save(),
+                up: up.save(),
+                up_bias: up_bias.save(),
+                down: down.save(),
+                down_bias: down_bias.save(),
+                residual: residual.save(),
+                op,
+                hidden: saved("hidden", hidden),
+                derivative: saved("derivative", derivative),
+            },
+        );
         y
     }
 }
@@ -235,8 +260,6 @@ struct LinearActivation<T: Real> {
 }
 
 impl<T: Real> Fused<T> for LinearActivation<T> {
-    const NAME: &'static str = "linear_activation";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let dh = g.mul(&self.derivative);
         InputGrads::of(&self.x, || dh.matmul(self.weight.value()))
@@ -265,8 +288,6 @@ struct FeedForward<T: Real> {
 }
 
 impl<T: Real> Fused<T> for FeedForward<T> {
-    const NAME: &'static str = "feed_forward";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let outer = InputGrads::of(&self.down, || weight_gradient(&self.hidden, g))
             .and(&self.down_bias, || g.clone())

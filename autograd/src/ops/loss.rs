@@ -3,9 +3,24 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot, constant_result, is_recorded};
+use crate::operation::{Op, Product};
 use retrograd_tensor::observe::is_observed;
 use retrograd_tensor::ops::loss::{CrossEntropy, LogSums, Reduction};
 use retrograd_tensor::{Integer, Real, Shape, Tensor};
+
+static CROSS_ENTROPY: Op = Op::new("cross_entropy", &["x"]).formula(
+    "y = −ln softmax(x)[target], averaged over the targets",
+    "dx = g · (softmax(x) − onehot(target)) / n",
+);
+static LINEAR_CROSS_ENTROPY: Op = Op::new("linear_cross_entropy", &["x", "w"])
+    .computes(|shapes| {
+        let logits = shapes.with_last("x", shapes.of("w")[0]);
+        vec![Product::new(["x", "w"], logits, shapes.last("x"))]
+    })
+    .formula(
+        "y = −ln softmax(x wᵀ)[target], averaged over the targets",
+        "dx = h w, h = g · (softmax(x wᵀ) − onehot(target)) / n\ndw = hᵀ x",
+    );
 
 struct OfLogits<T: Real, I: Integer> {
     logits: Slot<T>,
@@ -16,8 +31,6 @@ struct OfLogits<T: Real, I: Integer> {
 }
 
 impl<T: Real, I: Integer> Fused<T> for OfLogits<T, I> {
-    const NAME: &'static str = "cross_entropy";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.logits, || {
             let logits = self.logits.value();
@@ -43,8 +56,6 @@ struct OfLinear<T: Real, I: Integer> {
 }
 
 impl<T: Real, I: Integer> Fused<T> for OfLinear<T, I> {
-    const NAME: &'static str = "linear_cross_entropy";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let g = g.item();
         let times_g = |d: &Tensor<T>| if g == T::ONE { d.clone() } else { d.mul_scalar(g) };
@@ -163,7 +174,7 @@ fn cross_entropy<T: Real, I: Integer>(
 ) -> Var<T> {
     let (value, sums) = logits.value().cross_entropy_and_log_sums(targets, weights, options);
     let (targets, weights) = (targets.clone(), weights.cloned());
-    let [y] = Var::from_fused([value], [logits], |[logits]| OfLogits {
+    let [y] = Var::from_fused(&CROSS_ENTROPY, [value], [logits], |[logits]| OfLogits {
         logits: logits.save(),
         sums: noted(sums),
         targets: saved("targets", targets),
@@ -208,17 +219,19 @@ impl<T: Real> Var<T> {
         if !is_recorded(&[Some(self), Some(weight)]) {
             let value = x.linear_cross_entropy(w, targets, options);
             let inputs = [Some(self), Some(weight)];
-            return constant_result("linear_cross_entropy", value, &inputs);
+            return constant_result(&LINEAR_CROSS_ENTROPY, value, &inputs);
         }
         let (value, dx, dw) = x.linear_cross_entropy_with_gradients(w, targets, options);
         let targets = targets.clone();
-        let [y] = Var::from_fused([value], [self, weight], |[x, weight]| OfLinear {
-            x: x.save(),
-            weight: weight.save(),
-            dx: saved("dx", dx),
-            dw: saved("dw", dw),
-            targets: saved("targets", targets),
-            options,
+        let [y] = Var::from_fused(&LINEAR_CROSS_ENTROPY, [value], [self, weight], |[x, weight]| {
+            OfLinear {
+                x: x.save(),
+                weight: weight.save(),
+                dx: saved("dx", dx),
+                dw: saved("dw", dw),
+                targets: saved("targets", targets),
+                options,
+            }
         });
         y
     }

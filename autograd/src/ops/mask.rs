@@ -2,9 +2,18 @@
 //! even if it is NaN, and gets a gradient of exactly 0.
 
 use crate::graph::{InputGrads, Var};
-use crate::observe::{constants, saved};
+use crate::observe::saved;
+use crate::operation::{Kind, Op};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};
+
+static WHERE: Op = Op::new("where", &["x", "z"]).kind(Kind::Fill).formula(
+    "y = x where the condition holds, else z",
+    "dx = g where it holds, else 0\ndz = g where it does not, else 0",
+);
+static MASKED_FILL: Op = Op::new("masked_fill", &["x"])
+    .kind(Kind::Fill)
+    .formula("y = c where the mask holds, else x", "dx = 0 where it holds, else g");
 
 /// # Masks and selection
 impl<T: Real> Var<T> {
@@ -23,7 +32,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn where_(condition: &Tensor<bool>, a: &Var<T>, b: &Var<T>) -> Var<T> {
         let value = condition.where_(a.value(), b.value());
-        Var::from_op("where", value, [a, b], |[a, b]| {
+        Var::from_op(&WHERE, value, [a, b], |[a, b]| {
             let (a, b, condition) = (a.slot(), b.slot(), saved("condition", condition.clone()));
             move |_, g| {
                 InputGrads::of(&a, || g.masked_fill(&!&condition, T::ZERO))
@@ -46,8 +55,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor<bool>, value: T) -> Var<T> {
         let filled = self.value().masked_fill(mask, value);
-        constants(|| vec![("c", value.to_f64())]);
-        Var::from_op("masked_fill", filled, [self], |[x]| {
+        Var::from_op(MASKED_FILL.with("c", value.to_f64()), filled, [self], |[x]| {
             let (x, mask) = (x.slot(), saved("mask", mask.clone()));
             move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, T::ZERO))
         })

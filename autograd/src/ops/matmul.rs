@@ -1,9 +1,14 @@
 //! Matrix multiplication.
 
 use crate::graph::{InputGrads, Var};
+use crate::operation::{Kind, Op};
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::matmul::matmul_shape;
+
+static MATMUL: Op = Op::new("matmul", &["x", "z"])
+    .kind(Kind::Product("…ik,…kj->…ij"))
+    .formula("y = x z", "dx = g zᵀ\ndz = xᵀ g");
 
 /// The gradient of `Wᵀ` in `x · W`, given the gradient `g` of the product, for a matrix `W` whose
 /// transpose is contiguous.
@@ -50,7 +55,7 @@ impl<T: Real> Var<T> {
         // The transpose of a weight: its gradient is computed with the same strides, so that the
         // gradient of the weight is contiguous, too.
         let b_is_transposed = other.value().t().is_contiguous();
-        Var::from_op("matmul", value, [self, other], |[a, b]| {
+        Var::from_op(&MATMUL, value, [self, other], |[a, b]| {
             let (a, b) = (a.save_if(b.needs_grad()), b.save_if(a.needs_grad()));
             move |cx, g| {
                 InputGrads::of(&a, || g.matmul(&cx.input(&b).t())).and(&b, || {

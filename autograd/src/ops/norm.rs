@@ -1,10 +1,16 @@
 //! Normalisation along the last axis, or the last axes.
 
 use crate::graph::{Cx, InputGrads, Var};
-use crate::observe::constants;
 use crate::op::{Fused, Slot};
+use crate::operation::Op;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Axes, Real, Shape, Tensor};
+
+static LAYER_NORM: Op = Op::new("layer_norm", &["x", "w?", "b?"]).formula("y = n · w + b, n = (x − mean) / √(var + ε), over the last axis", "dx = (h − mean(h) − n · mean(h · n)) / √(var + ε), h = g · w\ndw = Σ g · n, over the rows\ndb = Σ g");
+static RMS_NORM: Op = Op::new("rms_norm", &["x", "w?"]).formula(
+    "y = n · w, n = x / √(mean(x²) + ε), over the last axis",
+    "dx = (h − n · mean(h · n)) / √(mean(x²) + ε), h = g · w\ndw = Σ g · n, over the rows",
+);
 
 struct LayerNorm<T: Real> {
     x: Slot<T>,
@@ -14,8 +20,6 @@ struct LayerNorm<T: Real> {
 }
 
 impl<T: Real> Fused<T> for LayerNorm<T> {
-    const NAME: &'static str = "layer_norm";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let (dx, dw, db) = self.x.value().layer_norm_vjps(self.weight.get(), self.eps, g);
         InputGrads::of(&self.x, || dx).and(&self.weight, || dw).and(&self.bias, || db)
@@ -41,8 +45,6 @@ struct RmsNorm<T: Real> {
 }
 
 impl<T: Real> Fused<T> for RmsNorm<T> {
-    const NAME: &'static str = "rms_norm";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let (dx, dw) = self.x.value().rms_norm_vjps(self.weight.get(), self.eps, g);
         InputGrads::of(&self.x, || dx).and(&self.weight, || dw)
@@ -93,9 +95,12 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Var<T>>, bias: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().layer_norm(weight.map(Var::value), bias.map(Var::value), eps);
-        constants(|| vec![("ε", eps)]);
-        let [y] = Var::from_fused([value], [Some(self), weight, bias], |[x, weight, bias]| {
-            LayerNorm { x: x.save(), weight: weight.save(), bias: bias.save(), eps }
+        let (call, inputs) = (LAYER_NORM.with("ε", eps), [Some(self), weight, bias]);
+        let [y] = Var::from_fused(call, [value], inputs, |[x, weight, bias]| LayerNorm {
+            x: x.save(),
+            weight: weight.save(),
+            bias: bias.save(),
+            eps,
         });
         y
     }
@@ -111,8 +116,8 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn rms_norm(&self, weight: Option<&Var<T>>, eps: f64) -> Var<T> {
         let value = self.value().rms_norm(weight.map(Var::value), eps);
-        constants(|| vec![("ε", eps)]);
-        let [y] = Var::from_fused([value], [Some(self), weight], |[x, weight]| RmsNorm {
+        let (call, inputs) = (RMS_NORM.with("ε", eps), [Some(self), weight]);
+        let [y] = Var::from_fused(call, [value], inputs, |[x, weight]| RmsNorm {
             x: x.save(),
             weight: weight.save(),
             eps,

@@ -2,11 +2,25 @@
 
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
-use crate::observe::{constants, saved};
-use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+use crate::observe::saved;
+use crate::operation::{Call, Formula, Kind, Op};
+use retrograd_tensor::ops::pointwise::{Pointwise, Saves, formulas};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// The [`Op`] of a pointwise function.
+struct Of<T, P>(PhantomData<(T, P)>);
+
+impl<T: Real, P: Pointwise<T>> Of<T, P> {
+    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formulas);
+
+    fn formulas() -> Formula {
+        let [forward, backward] = formulas::<T, P>();
+        Formula { forward: forward.into(), backward: backward.into() }
+    }
+}
 
 /// # Pointwise operations of your own
 impl<T: Real> Var<T> {
@@ -19,7 +33,7 @@ impl<T: Real> Var<T> {
     /// use retrograd_tensor::{Real, Tensor, cost::Cost};
     ///
     /// /// f(x) = x³
-    /// #[derive(Clone, Copy, Debug)]
+    /// #[derive(Clone, Copy, Debug, Default)]
     /// struct Cube;
     ///
     /// impl<T: Real> Pointwise<T> for Cube {
@@ -45,8 +59,9 @@ impl<T: Real> Var<T> {
     pub fn map<P: Pointwise<T>>(&self, op: P) -> Var<T> {
         let value = self.value().map(op);
         let output = value.clone();
-        constants(|| op.constants());
-        Var::from_op(P::NAME, value, [self], |[x]| {
+        let mut call = Call::from(Of::<T, P>::OP);
+        op.constants(&mut |name, x| call.attributes.push((name, x.into())));
+        Var::from_op(call, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));
             move |cx, g| {

@@ -3,9 +3,31 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot};
+use crate::operation::{Kind, Op};
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, AxisSet, IntoShape, Real, Shape, Tensor};
+
+static SUM: Op = Op::new("sum", &["x"])
+    .kind(Kind::Sum)
+    .formula("y = Σ x, over the axes", "dx = g, for each element of the sum");
+static PROD: Op =
+    Op::new("prod", &["x"]).formula("y = Π x, over the axis", "dx = g · the product of the others");
+static CUMSUM: Op =
+    Op::new("cumsum", &["x"]).formula("y_i = x_0 + … + x_i", "dx_i = g_i + … + g_n");
+static CUMPROD: Op = Op::new("cumprod", &["x"])
+    .formula("y_i = x_0 · … · x_i", "dx_i = Σ_{j ≥ i} g_j · the product of x_0 … x_j without x_i");
+static SUM_TO: Op = Op::new("sum_to", &["x"])
+    .formula("y = Σ x, over the axes that broadcasting added", "dx = g, broadcast");
+static MAX: Op = Op::new("max", &["x"])
+    .formula("y = max x, over the axis", "dx = g at the largest element, divided among equal ones");
+static MIN: Op = Op::new("min", &["x"]).formula(
+    "y = min x, over the axis",
+    "dx = g at the smallest element, divided among equal ones",
+);
+static LOGSUMEXP: Op =
+    Op::new("logsumexp", &["x"]).formula("y = ln Σ e^x, over the axis", "dx = g · e^(x − y)");
+static NORM: Op = Op::new("norm", &["x"]).formula("y = √(Σ x²)", "dx = g · x / y");
 
 /// `g`, which has the reduced shape, broadcast along the reduced axes to the shape `to`.
 #[track_caller]
@@ -15,8 +37,8 @@ pub(super) fn spread<T: Real>(g: &Var<T>, to: &Shape, axes: AxisSet) -> Var<T> {
 
 /// Records the node of a sum along `axes`.
 #[track_caller]
-fn sum_node<T: Real>(name: &'static str, x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
-    Var::from_op(name, value, [x], |[x]| {
+fn sum_node<T: Real>(x: &Var<T>, value: Tensor<T>, axes: AxisSet) -> Var<T> {
+    Var::from_op(SUM.with("axes", axes), value, [x], |[x]| {
         let x = x.slot();
         move |cx, g| InputGrads::of(&x, || spread(g, cx.shape(&x), axes))
     })
@@ -28,8 +50,6 @@ struct Prod<T: Real> {
 }
 
 impl<T: Real> Fused<T> for Prod<T> {
-    const NAME: &'static str = "prod";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let x = self.x.value();
         let g = spread(&Var::constant(g.clone()), x.shape(), self.axes);
@@ -47,8 +67,6 @@ struct Cumprod<T: Real> {
 }
 
 impl<T: Real> Fused<T> for Cumprod<T> {
-    const NAME: &'static str = "cumprod";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || self.x.value().cumprod_vjp(self.axis, g))
     }
@@ -90,14 +108,14 @@ fn product_by_halves<T: Real>(x: &Var<T>, axes: AxisSet) -> Var<T> {
 /// argmin) selects: the first of equal elements.
 #[track_caller]
 fn selection<T: Real>(
-    name: &'static str,
+    op: &'static Op,
     x: &Var<T>,
     value: Tensor<T>,
     axes: AxisSet,
     arg: impl Fn(&Tensor<T>) -> Tensor<i64>,
 ) -> Var<T> {
     let input = x.value();
-    Var::from_op(name, value, [x], |[x]| {
+    Var::from_op(op.with("axes", axes), value, [x], |[x]| {
         let others = !&first_of_each(input, axes, arg);
         let (x, others) = (x.slot(), saved("not selected", others));
         move |cx, g| {
@@ -123,6 +141,14 @@ fn first_of_each<T: Real>(
     chosen.permute(inverse_order(&order)).ne(T::ZERO)
 }
 
+impl<T: Real> Var<T> {
+    /// One axis as a set.
+    #[track_caller]
+    pub(super) fn axes(&self, op: &'static str, axis: isize) -> AxisSet {
+        axis.resolve(op, self.shape()).or_panic()
+    }
+}
+
 /// # Reductions
 ///
 /// Axes are given as `-1`, `[0, 2]` or `..` (all axes). The `_keepdim` forms keep reduced axes with
@@ -140,7 +166,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        sum_node("sum", self, self.value().sum(axes), axes)
+        sum_node(self, self.value().sum(axes), axes)
     }
 
     /// [`Var::sum`] that keeps the reduced axes, with size 1.
@@ -154,7 +180,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("sum", self.shape()).or_panic();
-        sum_node("sum", self, self.value().sum_keepdim(axes), axes)
+        sum_node(self, self.value().sum_keepdim(axes), axes)
     }
 
     /// The sum over the axes that a broadcast from `shape` would repeat, `sum_to_size` in PyTorch:
@@ -173,7 +199,7 @@ impl<T: Real> Var<T> {
         if *self.shape() == shape {
             return self.unchanged();
         }
-        Var::from_op("sum_to", self.value().sum_to(shape), [self], |[x]| {
+        Var::from_op(&SUM_TO, self.value().sum_to(shape), [self], |[x]| {
             let x = x.slot();
             move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
         })
@@ -224,7 +250,10 @@ impl<T: Real> Var<T> {
     pub fn prod(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("prod", self.shape()).or_panic();
         let value = self.value().prod(axes);
-        let [y] = Var::from_fused([value], [self], |[x]| Prod { x: x.save(), axes });
+        let [y] = Var::from_fused(PROD.with("axes", axes), [value], [self], |[x]| Prod {
+            x: x.save(),
+            axes,
+        });
         y
     }
 
@@ -260,7 +289,7 @@ impl<T: Real> Var<T> {
     pub fn max(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("max", self.shape()).or_panic();
         let value = self.value().max(axes);
-        selection("max", self, value, axes, |x| x.argmax(-1))
+        selection(&MAX, self, value, axes, |x| x.argmax(-1))
     }
 
     /// [`Var::max`] that keeps the reduced axes, with size 1.
@@ -293,7 +322,7 @@ impl<T: Real> Var<T> {
     pub fn min(&self, axes: impl Axes) -> Var<T> {
         let axes = axes.resolve("min", self.shape()).or_panic();
         let value = self.value().min(axes);
-        selection("min", self, value, axes, |x| x.argmin(-1))
+        selection(&MIN, self, value, axes, |x| x.argmin(-1))
     }
 
     /// [`Var::min`] that keeps the reduced axes, with size 1.
@@ -417,7 +446,7 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("logsumexp", self.shape()).or_panic();
         let value = self.value().logsumexp(axes);
         let output = value.clone();
-        Var::from_op("logsumexp", value, [self], |[x]| {
+        Var::from_op(LOGSUMEXP.with("axes", axes), value, [self], |[x]| {
             let (x, output) = (x.save(), saved("y", output));
             // d/dx = softmax(x) = e^(x - y), and 0 where y is -inf: every x is then -inf.
             move |cx, g| {
@@ -461,7 +490,7 @@ impl<T: Real> Var<T> {
         let axes = axes.resolve("norm", self.shape()).or_panic();
         let (value, scales) = self.value().norm_and_scales(axes);
         let output = value.clone();
-        Var::from_op("norm", value, [self], |[x]| {
+        Var::from_op(NORM.with("axes", axes), value, [self], |[x]| {
             let (x, output) = (x.save(), saved("y", output));
             let scales = scales.map(|scales| saved("scales", scales));
             // d/dx = x / norm, and 0 where the norm is 0.
@@ -509,7 +538,12 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Var<T> {
         let value = self.value().cumprod(axis);
-        let [y] = Var::from_fused([value], [self], |[x]| Cumprod { x: x.save(), axis });
+        let [y] = Var::from_fused(
+            CUMPROD.with("axes", self.axes("cumprod", axis)),
+            [value],
+            [self],
+            |[x]| Cumprod { x: x.save(), axis },
+        );
         y
     }
 
@@ -525,7 +559,8 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Var<T> {
-        Var::from_op("cumsum", self.value().cumsum(axis), [self], |[x]| {
+        let value = self.value().cumsum(axis);
+        Var::from_op(CUMSUM.with("axes", self.axes("cumsum", axis)), value, [self], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || g.flip(axis).cumsum(axis).flip(axis))
         })

@@ -4,6 +4,7 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot};
+use crate::operation::Op;
 use crate::ops::binary::VarOrNumber;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::indexing::Indices;
@@ -11,22 +12,33 @@ use retrograd_tensor::layout::Layout;
 use retrograd_tensor::{Integer, Real, ScatterReduce, Tensor};
 use std::collections::HashMap;
 
+static SCATTER: Op =
+    Op::new("scatter", &["x", "z"]).formula("y = x, y[i] = z", "dx = g, 0 at i\ndz = g[i]");
+static SCATTER_PROD: Op = Op::new("scatter_prod", &["x", "z"])
+    .formula("y = x, y[i] ·= z", "dx = g · the factors\ndz = g[i] · the other factors");
+static SCATTER_AMAX: Op = Op::new("scatter_amax", &["x", "z"])
+    .formula("y = x, y[i] = max(y[i], z)", "dx, dz = g at the largest, divided among equal ones");
+static SCATTER_AMIN: Op = Op::new("scatter_amin", &["x", "z"])
+    .formula("y = x, y[i] = min(y[i], z)", "dx, dz = g at the smallest, divided among equal ones");
+static AS_STRIDED_SCATTER: Op = Op::new("as_strided_scatter", &["x", "z"])
+    .formula("y = x with z at strides", "dx = g, 0 at these strides\ndz = g at these strides");
+
 /// The node of values that replace elements: `from` has the position on the axis of the value that each
 /// element of the result is, or -1.
 #[track_caller]
 fn selection<T: Real, I: Integer>(
-    name: &'static str,
+    op: &'static Op,
     (value, from): (Tensor<T>, Tensor<i64>),
     axis: isize,
     index: &Tensor<I>,
     inputs: [&Var<T>; 2],
 ) -> Var<T> {
-    Var::from_op(name, value, inputs, |[x, source]| {
+    Var::from_op(op, value, inputs, |[x, source]| {
         let (x, source, index) = (x.slot(), source.slot(), saved("index", index.clone()));
         let replaced = saved("replaced", from.ge(0));
         // The position on the axis of each value.
         let mut dims = vec![1; index.rank()];
-        let axis_of_values = index.shape().axis(name, axis).or_panic();
+        let axis_of_values = index.shape().axis(op.name, axis).or_panic();
         dims[axis_of_values] = index.shape()[axis_of_values];
         let own = Tensor::<i64>::indices(dims[axis_of_values]).reshape(dims);
         let unused = saved("not used", from.gather(axis, &index).ne(own));
@@ -45,8 +57,6 @@ struct ScatterProd<T: Real, I: Integer> {
 }
 
 impl<T: Real, I: Integer> Fused<T> for ScatterProd<T, I> {
-    const NAME: &'static str = "scatter_prod";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let (x, source) = (self.x.value(), self.source.value());
         let (of_x, of_source) = x.scatter_prod_of_others(self.axis, &self.index, source);
@@ -141,7 +151,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn as_strided_scatter(&self, layout: Layout, source: &Var<T>) -> Var<T> {
         let value = self.value().as_strided_scatter(&layout, source.value());
-        Var::from_op("as_strided_scatter", value, [self, source], |[x, source]| {
+        Var::from_op(&AS_STRIDED_SCATTER, value, [self, source], |[x, source]| {
             let (x, source) = (x.slot(), source.slot());
             move |_, g| {
                 InputGrads::of(&x, || g.as_strided_scatter(layout, &Var::scalar(T::ZERO)))
@@ -177,7 +187,7 @@ impl<T: Real> Var<T> {
         let source = if source.rank() == 0 { source.broadcast_to(*index.shape()) } else { source };
         let x = self.value();
         let found = x.scatter_selected("scatter", axis, index, source.value(), |_, _| true);
-        selection("scatter", found, axis, index, [self, &source])
+        selection(&SCATTER, found, axis, index, [self, &source])
     }
 
     /// A copy in which values are combined with the elements at given indices along an axis; see
@@ -209,19 +219,21 @@ impl<T: Real> Var<T> {
             ScatterReduce::Prod => {
                 let value = x.scatter_reduce(axis, index, values, how);
                 let index = index.clone();
-                let [y] = Var::from_fused([value], [self, source], |[x, source]| ScatterProd {
-                    x: x.save(),
-                    source: source.save(),
-                    axis,
-                    index: saved("index", index),
+                let [y] = Var::from_fused(&SCATTER_PROD, [value], [self, source], |[x, source]| {
+                    ScatterProd {
+                        x: x.save(),
+                        source: source.save(),
+                        axis,
+                        index: saved("index", index),
+                    }
                 });
                 y
             }
             ScatterReduce::Amax | ScatterReduce::Amin => {
                 let largest = how == ScatterReduce::Amax;
                 let found = x.scatter_extremum(axis, index, values, largest);
-                let name = if largest { "scatter_amax" } else { "scatter_amin" };
-                selection(name, found, axis, index, [self, source])
+                let op = if largest { &SCATTER_AMAX } else { &SCATTER_AMIN };
+                selection(op, found, axis, index, [self, source])
             }
         }
     }

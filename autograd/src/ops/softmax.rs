@@ -3,7 +3,13 @@
 use crate::graph::{Cx, InputGrads, Var};
 use crate::observe::saved;
 use crate::op::{Fused, Slot};
+use crate::operation::Op;
 use retrograd_tensor::{Real, Tensor};
+
+static SOFTMAX: Op =
+    Op::new("softmax", &["x"]).formula("y = e^x / Σ e^x, over the axis", "dx = y · (g − Σ g · y)");
+static LOG_SOFTMAX: Op =
+    Op::new("log_softmax", &["x"]).formula("y = x − ln Σ e^x, over the axis", "dx = g − e^y · Σ g");
 
 /// Plain and masked softmax. Only the output is saved.
 struct Softmax<T: Real> {
@@ -13,8 +19,6 @@ struct Softmax<T: Real> {
 }
 
 impl<T: Real> Fused<T> for Softmax<T> {
-    const NAME: &'static str = "softmax";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || Tensor::softmax_vjp(&self.output, g, self.axis))
     }
@@ -46,8 +50,6 @@ struct LogSoftmax<T: Real> {
 }
 
 impl<T: Real> Fused<T> for LogSoftmax<T> {
-    const NAME: &'static str = "log_softmax";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || Tensor::log_softmax_vjp(&self.output, g, self.axis))
     }
@@ -71,14 +73,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Var<T> {
-        let value = self.value().softmax(axis);
-        let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| Softmax {
-            x: x.slot(),
-            output: saved("y", output),
-            axis,
-        });
-        y
+        self.normalized(self.value().softmax(axis), axis)
     }
 
     /// Softmax over the elements where `keep` is true, see [`Tensor::masked_softmax`]: 0
@@ -95,9 +90,14 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn masked_softmax(&self, axis: isize, keep: &Tensor<bool>) -> Var<T> {
-        let value = self.value().masked_softmax(axis, keep);
-        let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| Softmax {
+        self.normalized(self.value().masked_softmax(axis, keep), axis)
+    }
+
+    /// Records the node of a softmax with the result `value`.
+    #[track_caller]
+    fn normalized(&self, value: Tensor<T>, axis: isize) -> Var<T> {
+        let (output, call) = (value.clone(), SOFTMAX.with("axes", self.axes("softmax", axis)));
+        let [y] = Var::from_fused(call, [value], [self], |[x]| Softmax {
             x: x.slot(),
             output: saved("y", output),
             axis,
@@ -116,8 +116,9 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Var<T> {
         let value = self.value().log_softmax(axis);
-        let output = value.clone();
-        let [y] = Var::from_fused([value], [self], |[x]| LogSoftmax {
+        let (output, axes) = (value.clone(), self.axes("log_softmax", axis));
+        let call = LOG_SOFTMAX.with("axes", axes);
+        let [y] = Var::from_fused(call, [value], [self], |[x]| LogSoftmax {
             x: x.slot(),
             output: saved("y", output),
             axis,

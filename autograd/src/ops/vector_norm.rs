@@ -2,10 +2,14 @@
 
 use super::reduce::spread;
 use crate::graph::{InputGrads, Var};
-use crate::observe::{constants, saved};
+use crate::observe::saved;
+use crate::operation::Op;
 use retrograd_tensor::error::OrPanic;
 use retrograd_tensor::ops::vector_norm::{check_normalize, check_vector_norm};
 use retrograd_tensor::{Axes, AxisSet, Real, Tensor};
+
+static VECTOR_NORM: Op = Op::new("vector_norm", &["x"])
+    .formula("y = (Σ |x|^p)^(1/p)", "dx = g · sign(x) · |x|^(p − 1) / y^(p − 1)");
 
 /// # Norms
 impl<T: Real> Var<T> {
@@ -33,8 +37,7 @@ impl<T: Real> Var<T> {
         }
         let value = self.value().vector_norm(axes, p);
         let output = value.clone();
-        constants(|| vec![("p", p)]);
-        Var::from_op("vector_norm", value, [self], |[x]| {
+        Var::from_op(VECTOR_NORM.with("axes", axes).with("p", p), value, [self], |[x]| {
             let (x, output) = (x.save(), saved("y", output));
             move |cx, g| {
                 InputGrads::of(&x, || {

@@ -1,6 +1,7 @@
 //! Views. Their adjoints are views too, or put elements back where they came from.
 
 use crate::graph::{InputGrads, Var};
+use crate::operation::{Kind, Op};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::indexing::Indices;
 use retrograd_tensor::layout::Layout;
@@ -8,12 +9,40 @@ use retrograd_tensor::shape::inverse_order;
 use retrograd_tensor::{Axes, IntoShape, Real, Rows, Shape, Tensor};
 use std::ops::RangeBounds;
 
+static RESHAPE: Op = Op::new("reshape", &["x"])
+    .kind(Kind::View)
+    .formula("y = x in another shape", "dx = g in the shape of x");
+static PERMUTE: Op = Op::new("permute", &["x"])
+    .kind(Kind::View)
+    .formula("y = x with its axes in another order", "dx = g with its axes in the order of x");
+static BROADCAST_TO: Op = Op::new("broadcast_to", &["x"])
+    .kind(Kind::View)
+    .formula("y = x, repeated along axes", "dx = Σ g, over these axes");
+static NARROW: Op =
+    Op::new("narrow", &["x"]).formula("y = x, a range of an axis", "dx = g in this range, else 0");
+static SELECT: Op = Op::new("select", &["x"])
+    .formula("y = x at one index of an axis", "dx = g at this index, else 0");
+static SLICE: Op = Op::new("slice", &["x"])
+    .formula("y = x, every n-th index of a range", "dx = g at these indices, else 0");
+static INDEX: Op = Op::new("index", &["x"])
+    .formula("y = x at ranges and indices", "dx = g at these places, else 0");
+static DIAGONAL: Op = Op::new("diagonal", &["x"]).formula("y_i = x_ii", "dx_ii = g_i, else 0");
+static UNFOLD: Op = Op::new("unfold", &["x"])
+    .formula("y = x, overlapping windows of an axis", "dx = Σ g, over the windows of an element");
+static AS_STRIDED: Op = Op::new("as_strided", &["x"])
+    .kind(Kind::View)
+    .formula("y = x at strides", "dx = Σ g, where elements of y are the same element of x");
+static AS_STRIDED_ADJOINT: Op = Op::new("as_strided_adjoint", &["x"])
+    .formula("y = Σ x, scattered to strides", "dx = g at these strides");
+static FLIP: Op =
+    Op::new("flip", &["x"]).formula("y = x, reversed along axes", "dx = g, reversed along them");
+
 /// # Views
 impl<T: Real> Var<T> {
     /// The node of a reshape, whose result is `value`.
     #[track_caller]
     fn reshaped(&self, value: Tensor<T>) -> Var<T> {
-        Var::from_op("reshape", value, [self], |[x]| {
+        Var::from_op(&RESHAPE, value, [self], |[x]| {
             let x = x.slot();
             move |cx, g| InputGrads::of(&x, || g.reshape(cx.shape(&x)))
         })
@@ -21,15 +50,15 @@ impl<T: Real> Var<T> {
 
     /// The view that `f` makes of a contiguous layout of this shape.
     #[track_caller]
-    fn strided(&self, name: &'static str, f: impl Fn(&Layout) -> Result<Layout>) -> Var<T> {
+    fn strided(&self, op: &'static Op, f: impl Fn(&Layout) -> Result<Layout>) -> Var<T> {
         let layout = f(&Layout::contiguous(*self.shape())).or_panic();
-        self.strided_as(name, self.value().view_by(f), layout)
+        self.strided_as(op, self.value().view_by(f), layout)
     }
 
     /// The view `value`, which is `layout` over the contiguous elements of this.
     #[track_caller]
-    fn strided_as(&self, name: &'static str, value: Tensor<T>, layout: Layout) -> Var<T> {
-        Var::from_op(name, value, [self], |[x]| {
+    fn strided_as(&self, op: &'static Op, value: Tensor<T>, layout: Layout) -> Var<T> {
+        Var::from_op(op, value, [self], |[x]| {
             let x = x.slot();
             move |cx, g| InputGrads::of(&x, || g.as_strided_adjoint(*cx.shape(&x), layout))
         })
@@ -48,7 +77,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn as_strided(&self, layout: Layout) -> Var<T> {
         let value = self.value().as_strided(&layout);
-        self.strided_as("as_strided", value, layout)
+        self.strided_as(&AS_STRIDED, value, layout)
     }
 
     /// The adjoint of [`Var::as_strided`]: a variable of `shape` in which the
@@ -65,7 +94,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn as_strided_adjoint(&self, shape: Shape, layout: Layout) -> Var<T> {
         let value = self.value().as_strided_adjoint(shape, &layout);
-        Var::from_op("as_strided_adjoint", value, [self], |[x]| {
+        Var::from_op(&AS_STRIDED_ADJOINT, value, [self], |[x]| {
             let x = x.slot();
             move |_, g| InputGrads::of(&x, || g.as_strided(layout))
         })
@@ -113,7 +142,7 @@ impl<T: Real> Var<T> {
         let axes = axes.as_ref();
         let value = self.value().permute(axes);
         let positive = |&axis| self.shape().axis("permute", axis).or_panic() as isize;
-        Var::from_op("permute", value, [self], |[x]| {
+        Var::from_op(&PERMUTE, value, [self], |[x]| {
             let order: Vec<isize> = axes.iter().map(positive).collect();
             let (x, inverse) = (x.slot(), inverse_order(&order));
             move |_, g| InputGrads::of(&x, || g.permute(&inverse))
@@ -167,7 +196,7 @@ impl<T: Real> Var<T> {
         if *self.shape() == shape {
             return self.unchanged();
         }
-        Var::from_op("broadcast_to", self.value().broadcast_to(shape), [self], |[x]| {
+        Var::from_op(&BROADCAST_TO, self.value().broadcast_to(shape), [self], |[x]| {
             let x = x.slot();
             // The engine sums the gradient to the shape of the input.
             move |_, g| InputGrads::of(&x, || g.clone())
@@ -219,7 +248,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn i(&self, indices: impl Indices) -> Var<T> {
         let indices = indices.to_indices();
-        self.strided("index", |layout| layout.index("i", &indices))
+        self.strided(&INDEX, |layout| layout.index("i", &indices))
     }
 
     /// Selects a range of an axis.
@@ -254,7 +283,7 @@ impl<T: Real> Var<T> {
         range: impl RangeBounds<usize> + Clone,
         step: isize,
     ) -> Var<T> {
-        self.strided("slice", |layout| layout.slice_range("slice", axis, range.clone(), step))
+        self.strided(&SLICE, |layout| layout.slice_range("slice", axis, range.clone(), step))
     }
 
     /// Selects `len` elements of an axis, from `start`.
@@ -268,7 +297,7 @@ impl<T: Real> Var<T> {
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Var<T> {
         let stop = start.saturating_add(len);
-        self.strided("narrow", |layout| layout.slice("narrow", axis, start, stop, 1))
+        self.strided(&NARROW, |layout| layout.slice("narrow", axis, start, stop, 1))
     }
 
     /// Reverses axes.
@@ -282,7 +311,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn flip(&self, axes: impl Axes) -> Var<T> {
-        self.strided("flip", |layout| layout.flip("flip", axes))
+        self.strided(&FLIP, |layout| layout.flip("flip", axes))
     }
 
     /// The slices along the first axis, which they do not have. `for row in &x` does the same.
@@ -314,7 +343,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn select(&self, axis: isize, index: usize) -> Var<T> {
-        self.strided("select", |layout| layout.select("select", axis, index))
+        self.strided(&SELECT, |layout| layout.select("select", axis, index))
     }
 
     /// The elements `i, i + offset` of two axes, along a new last axis.
@@ -327,7 +356,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn diagonal(&self, a: isize, b: isize, offset: isize) -> Var<T> {
-        self.strided("diagonal", |layout| layout.diagonal("diagonal", a, b, offset))
+        self.strided(&DIAGONAL, |layout| layout.diagonal("diagonal", a, b, offset))
     }
 
     /// Returns all windows of `size` elements, `step` apart, along an axis. The axis becomes that of the
@@ -341,7 +370,7 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Var<T> {
-        self.strided("unfold", |layout| layout.unfold("unfold", axis, size, step))
+        self.strided(&UNFOLD, |layout| layout.unfold("unfold", axis, size, step))
     }
 
     /// Splits into pieces of the given sizes along an axis.

@@ -5,7 +5,6 @@
 //! operations must be read.
 
 use crate::table::ROWS;
-use std::collections::BTreeSet;
 
 /// Public functions that are not differentiable operations, with reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -138,13 +137,10 @@ fn is_defined(name: &str) -> bool {
     false
 }
 
-/// The names of the fused operations in the sources.
-pub fn fused_operations() -> BTreeSet<&'static str> {
+/// The number of fused operations in the sources.
+pub fn fused_operations() -> usize {
     let lines = SOURCES.iter().flat_map(|(_, source)| source.lines());
-    let name = |line: &'static str| {
-        line.trim().strip_prefix("const NAME: &'static str = \"")?.strip_suffix("\";")
-    };
-    lines.filter_map(name).collect()
+    lines.filter(|line| line.starts_with("impl<") && line.contains("> Fused<T> for")).count()
 }
 
 /// If this line does not compile, the operation named in the message has no row in the table.

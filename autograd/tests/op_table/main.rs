@@ -105,7 +105,7 @@ fn every_operation_passes_every_check() {
     assert!(failed.is_empty(), "{} rows failed:\n{}", failed.len(), failed.join("\n"));
     if only.is_none() {
         let compared = results.iter().flat_map(|(_, (done, ..))| done.fused.iter().copied());
-        assert_eq!(compared.collect::<BTreeSet<_>>(), fused_operations());
+        assert_eq!(compared.collect::<BTreeSet<_>>().len(), fused_operations());
     }
 }
 

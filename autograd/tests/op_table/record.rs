@@ -1,17 +1,17 @@
 //! A record of every row: it changes no bit, and names and formulas are complete.
 
 use crate::draw::Case;
-use crate::table::{ROWS, Row};
-use retrograd_autograd::observe::{Operation, Recorder, Seen, Target, What, formula};
+use crate::table::{Cube, ROWS, Row};
+use retrograd_autograd::observe::{Operation, Recorder, Seen, Target, What};
 use retrograd_autograd::{Gradients, Var};
 use retrograd_tensor::Tensor;
-use retrograd_tensor::ops::pointwise::{self, ForEachOp, Pointwise};
+use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, formulas};
 use retrograd_tensor::ops::{activation, unary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Operations that are defined in these tests, as a user would.
-const OF_USERS: [&str; 3] = ["cube", "times_square", "wrong"];
+const OF_USERS: [&str; 2] = ["times_square", "wrong"];
 
 /// Letters and words of formulas that stand for numbers, if they are no input.
 const CONSTANTS: [&str; 8] = ["c", "p", "lo", "hi", "slope", "alpha", "delta", "ε"];
@@ -60,34 +60,35 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
         }
     }
     let is_printed = |op: &Operation| {
-        formula(op.name).is_some_and(|f| [f.forward, f.backward].join("\n") == row.formula)
+        let formula = op.call.op.formulas();
+        formula.is_some_and(|f| [f.forward, f.backward].join("\n") == row.formula)
     };
     if !row.formula.is_empty() && !recording.operations.iter().any(is_printed) {
         return Err("no operation has the formula of the row".into());
     }
     let is_own = |name: &str| !OF_USERS.contains(&name);
-    for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name)) {
-        let Some(formula) = formula(op.name) else {
-            return Err(format!("`{}` has no formula (autograd/src/observe/formulas.rs)", op.name));
+    for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name())) {
+        let Some(formula) = op.call.op.formulas() else {
+            return Err(format!("`{}` has no formula (Op::formula)", op.name()));
         };
         let is_missing = |word: &&str| {
             let is_input = formula.backward.contains(&format!("d{word} "));
-            CONSTANTS.contains(word) && !is_input && op.constants.iter().all(|(c, _)| c != word)
+            CONSTANTS.contains(word) && !is_input && op.call.numbers().all(|(c, _)| c != *word)
         };
         if let Some(word) = formula.forward.split(|c: char| !c.is_alphanumeric()).find(is_missing) {
-            return Err(format!("`{}` does not say its {word} (observe::constants)", op.name));
+            return Err(format!("`{}` does not say its {word} (Op::with)", op.name()));
         }
         if op.location.is_none() {
-            return Err(format!("`{}` has no place in the source code", op.name));
+            return Err(format!("`{}` has no place in the source code", op.name()));
         }
     }
     // What a rule keeps is listed.
     for event in &recording.events {
         if let What::RuleEnded { operation, unlisted, .. } = event.what
             && unlisted > 0
-            && is_own(recording.operations[operation].name)
+            && is_own(recording.operations[operation].name())
         {
-            let name = recording.operations[operation].name;
+            let name = recording.operations[operation].name();
             return Err(format!("`{name}` keeps {unlisted} bytes without a name (observe::saved)"));
         }
     }
@@ -100,23 +101,24 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
     }
     match rules.iter().position(|&n| n > 1) {
         Some(op) => {
-            Err(format!("the rule of `{}` was called twice", recording.operations[op].name))
+            Err(format!("the rule of `{}` was called twice", recording.operations[op].name()))
         }
         None => Ok(()),
     }
 }
 
 #[test]
-fn every_pointwise_operation_has_a_row_with_its_formula() {
+fn every_pointwise_operation_has_a_row_with_its_formulas() {
     struct Printed(BTreeSet<String>);
     impl ForEachOp<f64> for Printed {
-        fn op<P: Pointwise<f64>>(&mut self, op: P) {
-            self.0.insert(pointwise::Formula::of(op).to_string());
+        fn op<P: Pointwise<f64>>(&mut self) {
+            self.0.insert(formulas::<f64, P>().join("\n"));
         }
     }
     let mut printed = Printed(BTreeSet::new());
     activation::for_each(&mut printed);
     unary::for_each(&mut printed);
+    printed.op::<Cube>();
     let rows = ROWS.iter().map(|row| row.formula.to_string()).filter(|text| !text.is_empty());
     assert_eq!(printed.0, rows.collect());
 }

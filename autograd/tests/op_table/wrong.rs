@@ -4,12 +4,15 @@ use crate::draw::{Case, Domain::*, shapes::*};
 use crate::table::{Row, rows};
 use crate::{check_row, message};
 use retrograd_autograd::check::{Check, CheckError, gradcheck, gradgradcheck};
-use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
+use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var};
 use retrograd_tensor::settings::level;
 use retrograd_tensor::simd::Level;
 use retrograd_tensor::{Real, Shape, Tensor};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+static WRONG_ONE: Op = Op::new("wrong", &["x"]);
+static WRONG_PAIR: Op = Op::new("wrong", &["a", "b"]);
 
 /// A function of one number with a rule of the input and the cotangent.
 fn unary<T: Real>(
@@ -17,7 +20,7 @@ fn unary<T: Real>(
     f: impl Fn(&Tensor<T>) -> Tensor<T>,
     rule: impl Fn(&Var<T>, &Var<T>) -> Var<T> + Send + Sync + 'static,
 ) -> Var<T> {
-    Var::from_op("wrong", f(x.value()), [x], |[x]| {
+    Var::from_op(&WRONG_ONE, f(x.value()), [x], |[x]| {
         let x = x.save();
         move |cx, g| InputGrads::of(&x, || rule(&cx.input(&x), g))
     })
@@ -29,7 +32,7 @@ fn binary<T: Real>(
     inputs: [&Var<T>; 2],
     rule: impl Fn([&Var<T>; 2], &Var<T>) -> [Var<T>; 2] + Send + Sync + 'static,
 ) -> Var<T> {
-    Var::from_op("wrong", value, inputs, |[a, b]| {
+    Var::from_op(&WRONG_PAIR, value, inputs, |[a, b]| {
         let (a, b) = (a.save(), b.save());
         move |cx, g| {
             let [da, db] = rule([&cx.input(&a), &cx.input(&b)], g);
@@ -123,7 +126,6 @@ struct Defined<T: Real> {
 }
 
 impl<T: Real> Fused<T> for Defined<T> {
-    const NAME: &'static str = "wrong";
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         InputGrads::of(&self.x, || g * &self.x.value().exp())
     }
@@ -133,7 +135,7 @@ impl<T: Real> Fused<T> for Defined<T> {
 }
 
 fn wrong_definition<T: Real>(x: &Var<T>, factor: f64, shift: f64) -> Var<T> {
-    let [y] = Var::from_fused([x.value().exp()], [x], |[x]| Defined {
+    let [y] = Var::from_fused(&WRONG_ONE, [x.value().exp()], [x], |[x]| Defined {
         x: x.save(),
         factor: number(factor),
         shift: number(shift),

@@ -1,92 +1,28 @@
-//! Floating-point operations of recorded operations.
+//! The weights of products of matrices on a graph.
 
-use retrograd_autograd::{Id, Input, Node};
-use retrograd_tensor::{Real, Shape};
-
-/// A product of matrices that an operation computes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Product {
-    /// The leaf that is the weight, if it is one.
-    pub weight: Option<Id>,
-    /// The shape of its result.
-    pub output: Shape,
-    pub flops: u64,
-}
-
-/// Operations that only arrange elements.
-const VIEWS: [&str; 4] = ["reshape", "permute", "broadcast_to", "as_strided"];
+use retrograd_autograd::{Id, Input, Kind, Node, Product, Shapes};
+use retrograd_tensor::Real;
 
 /// The leaf that an input is, or that it is a view of.
 fn leaf<T: Real>(input: &Input<T>) -> Option<Id> {
     let Some(mut node) = input.node() else { return input.id() };
     loop {
         let [input] = node.inputs() else { return None };
-        match (VIEWS.contains(&node.name()), input.node()) {
-            (false, _) => return None,
-            (true, Some(next)) => node = next,
-            (true, None) => return input.id(),
+        match (node.op().kind, input.node()) {
+            (Kind::View, Some(next)) => node = next,
+            (Kind::View, None) => return input.id(),
+            _ => return None,
         }
     }
 }
 
-fn last(shape: &Shape) -> usize {
-    shape.last().copied().unwrap_or(1)
-}
-
-/// `shape` with another last axis.
-fn with_last(shape: &Shape, size: usize) -> Shape {
-    let mut dims = shape.to_vec();
-    if let Some(last) = dims.last_mut() {
-        *last = size;
-    }
-    Shape::from(&dims[..])
-}
-
-/// A product whose result has this shape, where each element is the sum of `terms` products.
-fn product(output: Shape, terms: usize, weight: Option<Id>) -> Product {
-    Product { weight, output, flops: 2 * output.numel() as u64 * terms as u64 }
-}
-
-/// The products of matrices of an operation, at two floating-point operations per multiplication and
-/// addition. Other operations have none.
-pub(super) fn products<T: Real>(node: &Node<T>) -> Vec<Product> {
-    let inputs = node.inputs();
-    let shape = |i: usize| inputs[i].shape();
-    let output = node.outputs()[0];
-    match node.name() {
-        "matmul" => {
-            let weight = leaf(&inputs[1]).or_else(|| leaf(&inputs[0]));
-            vec![product(output, last(shape(0)), weight)]
-        }
-        "attention_scores" | "attention_mix" => vec![product(output, last(shape(0)), None)],
-        "linear" | "linear_activation" => vec![product(output, last(shape(0)), leaf(&inputs[1]))],
-        "feed_forward" => {
-            // x, up, perhaps a bias, down, ..
-            let hidden = with_last(shape(0), shape(1)[0]);
-            let down = &inputs[if shape(2).rank() == 2 { 2 } else { 3 }];
-            let output = with_last(shape(0), down.shape()[0]);
-            vec![
-                product(hidden, last(shape(0)), leaf(&inputs[1])),
-                product(output, last(&hidden), leaf(down)),
-            ]
-        }
-        "linear_cross_entropy" => {
-            let logits = with_last(shape(0), shape(1)[0]);
-            vec![product(logits, last(shape(0)), leaf(&inputs[1]))]
-        }
-        "attention" => {
-            // Queries, keys and values; or the three in one, `[B, L, ..]`.
-            let packed = shape(0).rank() == 3;
-            let (keys, width) = match packed {
-                true => (shape(0)[1], last(&output)),
-                false => (shape(1)[shape(1).rank() - 2], last(shape(0))),
-            };
-            let scores = with_last(&output, keys);
-            let mut all = product(output, keys, None);
-            all.flops += product(scores, width, None).flops;
-            vec![all]
-        }
-        "additive_scores" => vec![product(output, last(shape(0)), None)],
-        _ => Vec::new(),
-    }
+/// The products of matrices of an operation, each with the leaf that is the weight, if one is.
+pub(super) fn products_of<T: Real>(node: &Node<T>) -> Vec<(Product, Option<Id>)> {
+    let inputs: Vec<_> = node.input_names().zip(node.inputs().iter().map(|x| *x.shape())).collect();
+    let products = node.op().products(&Shapes { inputs: &inputs, output: node.outputs()[0] });
+    let weight = |product: &Product| {
+        let [a, b] = product.factors.map(|factor| node.input(factor).and_then(leaf));
+        b.or(a)
+    };
+    products.into_iter().map(|product| (product.clone(), weight(&product))).collect()
 }

@@ -1,6 +1,6 @@
 //! Records of models: modules of operations, equal bits, and where a NaN began.
 
-use retrograd_autograd::observe::{Recording, What, find_nonfinite, formula, record};
+use retrograd_autograd::observe::{Recording, What, find_nonfinite, record};
 use retrograd_autograd::{Var, no_grad};
 use retrograd_nn::{
     Activation, Gpt, GptConfig, Layer, Linear, Module, Pass, Sequential, Visitor, XRay,
@@ -37,10 +37,10 @@ fn a_recorded_step_has_the_same_bits_and_lists_what_it_keeps() {
             assert_eq!(plain, recorded);
             let tracked = recording.operations.iter().filter(|op| op.id.is_some());
             assert!(tracked.clone().count() > 10);
-            tracked.for_each(|op| assert!(formula(op.name).is_some(), "{}", op.name));
+            tracked.for_each(|op| assert!(op.call.op.formulas().is_some(), "{}", op.name()));
             for event in &recording.events {
                 if let What::RuleEnded { operation, unlisted, .. } = event.what {
-                    assert_eq!(unlisted, 0, "{}", recording.operations[operation].name);
+                    assert_eq!(unlisted, 0, "{}", recording.operations[operation].name());
                 }
             }
         }
@@ -55,7 +55,7 @@ fn outline(recording: &Recording, lane: usize) -> Vec<(String, &'static str)> {
             .as_ref()
             .map_or("-".into(), |m: &retrograd_autograd::observe::ModulePath| m.path.clone())
     };
-    own.map(|op| (path(&op.module), op.name)).collect()
+    own.map(|op| (path(&op.module), op.name())).collect()
 }
 
 #[test]

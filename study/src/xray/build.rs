@@ -4,11 +4,10 @@ use super::collect::Collected;
 use super::data::*;
 use super::elements::{self, Evaluated};
 use super::names::Names;
-use super::symbols::symbols;
 use super::values::{Number, Values};
 use retrograd_autograd::Id;
 use retrograd_autograd::observe::{
-    Constant, Event, Operation, Recording, Source, Target, What, Which, formula,
+    Constant, Event, Operation, Recording, Source, Target, What, Which,
 };
 use retrograd_tensor::machine::Roofline;
 use retrograd_tensor::observe::KernelCall;
@@ -93,7 +92,7 @@ impl<'a> Shown<'a> {
         let name = |shown: &Shown<'_>, event| {
             let (what, node, to) = shown.outline(event);
             let op = node.and_then(|n| shown.operations.get(n.checked_sub(shown.leaves.len())?));
-            (what, node, to, op.map(|&op| shown.recording.operations[op].name))
+            (what, node, to, op.map(|&op| shown.recording.operations[op].name()))
         };
         let most = self.events.len().max(other.events.len());
         (0..most).find(|&i| match (self.events.get(i), other.events.get(i)) {
@@ -207,7 +206,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         node.seconds = op.location.map(|_| forward[0]);
         node.backward_seconds = (op.rule_seconds > 0.0).then_some(backward[0]);
         node.medians = (runs.len() > 1).then_some([forward[1], backward[1]]);
-        node.formula = formula(op.name).map(|f| {
+        node.formula = op.call.op.formulas().map(|f| {
             let row = FormulaRow { forward: f.forward, backward: f.backward };
             data.formulas.iter().position(|known| *known == row).unwrap_or_else(|| {
                 data.formulas.push(row);
@@ -216,7 +215,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         });
         let number = clock.operations[i];
         let called = all.iter().filter(|inner| inner.rule_of == Some(number) && inner.lane == 0);
-        node.rule = called.map(|inner| inner.name.to_string()).collect();
+        node.rule = called.map(|inner| inner.name().to_string()).collect();
         node.inside = seen.recording.operations[seen.operations[i]].definition.clone();
         if let Some(result) = collected.results.remove(&seen.operations[i]) {
             node.value = Some(push(&mut data.values, result.values));
@@ -333,9 +332,10 @@ fn operation_node(
     names: &Names,
     roofline: Option<&Roofline>,
 ) -> Node {
-    let ranks: Vec<usize> = op.inputs.iter().map(|input| input.shape.rank()).collect();
-    let symbols = symbols(op.name, &ranks);
-    let inputs = op.inputs.iter().zip(&symbols).map(|(input, &symbol)| {
+    // Inputs of which there may be any number have no letters.
+    let symbol = |i: usize| Some(op.inputs[i].name).filter(|name| !name.ends_with(".."));
+    let inputs = op.inputs.iter().enumerate().map(|(i, input)| {
+        let symbol = symbol(i);
         let mut row = Input { shape: input.shape.to_vec(), symbol, ..Input::default() };
         match input.source {
             Source::Leaf(id) => row.node = shown.leaf(id),
@@ -370,10 +370,7 @@ fn operation_node(
     });
     let saved = op.saved.iter().map(|tensor| Saved {
         name: match tensor.which {
-            Which::Input(i) => match symbols.get(i) {
-                Some(Some(symbol)) => symbol.to_string(),
-                _ => format!("input {i}"),
-            },
+            Which::Input(i) => symbol(i).map_or_else(|| format!("input {i}"), str::to_string),
             Which::Other("y") => "y".into(),
             Which::Other(name) => name.into(),
         },
@@ -389,11 +386,11 @@ fn operation_node(
     let kernels: Vec<String> = op.kernels.iter().map(|call| call.kernel.to_string()).collect();
     Node {
         kind: "op",
-        name: op.name.to_string(),
+        name: op.name().to_string(),
         module,
         shapes: op.shapes.iter().map(|s| s.to_vec()).collect(),
         inputs: inputs.collect(),
-        constants: op.constants.iter().map(|&(name, x)| (name, Number(x))).collect(),
+        constants: op.call.numbers().map(|(name, x)| (name, Number(x))).collect(),
         line: op.location.map(|at| format!("{}:{}", at.file(), at.line())),
         saved: saved.collect(),
         flops: sum(|call| call.flops),

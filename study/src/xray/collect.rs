@@ -1,10 +1,9 @@
 //! Values of a recorded step, summarised at the moment of their event.
 
 use super::elements::{self, Evaluated, Operation};
-use super::products::{self, PRODUCTS};
 use super::values::Values;
 use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
-use retrograd_autograd::{Gradients, Id, Var};
+use retrograd_autograd::{Call, Gradients, Id, Kind, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,8 +25,8 @@ pub(super) struct Collected {
     /// Explained elements of the gradients that the rules of products delivered, by the number of the operation
     /// and of its input.
     pub(super) products: BTreeMap<usize, Vec<Vec<Evaluated>>>,
-    /// The name and the operands (a `Vec<Tensor<T>>`) of products whose rule has not run.
-    operands: BTreeMap<usize, (&'static str, Box<dyn Any + Send>)>,
+    /// The calls of products whose rule has not run, and their operands by name (a [`Named`]).
+    operands: BTreeMap<usize, (Call, Box<dyn Any + Send>)>,
     pub(super) naive: Option<Naive>,
     /// The value of the variable from which the first backward pass began, if it is a scalar: that of the shard.
     pub(super) loss: Option<f64>,
@@ -65,10 +64,10 @@ impl Collected {
             return;
         }
         match seen {
-            Seen::Computed { operation, name, sources, inputs, constants, results, .. } => {
+            Seen::Computed { operation, call, sources, inputs, results, .. } => {
                 // f32 or f64.
-                self.computed::<f32>((*operation, name), sources, (inputs, constants), results);
-                self.computed::<f64>((*operation, name), sources, (inputs, constants), results);
+                self.computed::<f32>(*operation, call, (sources, inputs), results);
+                self.computed::<f64>(*operation, call, (sources, inputs), results);
             }
             Seen::Seeded { event, root, gradient } => {
                 self.delivered::<f32>(*event, *gradient, *gradient);
@@ -78,10 +77,10 @@ impl Collected {
             }
             Seen::RuleBegan { operation, gradients } => {
                 let gradient = gradients.first().copied();
-                if let (Some(g), Some((name, inputs))) = (gradient, self.operands.remove(operation))
+                if let (Some(g), Some((call, inputs))) = (gradient, self.operands.remove(operation))
                 {
-                    let found = products_of::<f32>(name, &*inputs, g)
-                        .or_else(|| products_of::<f64>(name, &*inputs, g));
+                    let found = products_of::<f32>(&call, &*inputs, g)
+                        .or_else(|| products_of::<f64>(&call, &*inputs, g));
                     self.products.extend(found.map(|found| (*operation, found)));
                 }
             }
@@ -95,26 +94,27 @@ impl Collected {
 
     fn computed<T: Real>(
         &mut self,
-        (operation, name): (usize, &'static str),
-        sources: &[Source],
-        (inputs, constants): (&[&dyn Any], &[(&'static str, f64)]),
+        operation: usize,
+        call: &Call,
+        (sources, inputs): (&[Source], &[(&'static str, &dyn Any)]),
         results: &[&dyn Any],
     ) {
         let Some(output) = results.first().and_then(|y| y.downcast_ref::<Tensor<T>>()) else {
             return;
         };
-        let inputs: Vec<&Tensor<T>> = inputs.iter().filter_map(|x| x.downcast_ref()).collect();
-        for (source, x) in sources.iter().zip(&inputs) {
+        let inputs = inputs.iter().filter_map(|(name, x)| Some((*name, x.downcast_ref()?)));
+        let inputs: Vec<(&'static str, &Tensor<T>)> = inputs.collect();
+        for (source, (_, x)) in sources.iter().zip(&inputs) {
             if let Source::Leaf(id) = source {
                 self.leaves.entry(*id).or_insert_with(|| leaf(x));
             }
         }
-        if PRODUCTS.contains(&name) {
-            let operands: Vec<Tensor<T>> = inputs.iter().map(|&x| x.clone()).collect();
-            self.operands.insert(operation, (name, Box::new(operands)));
+        if let Kind::Product(_) = call.op.kind {
+            let operands: Named<T> = inputs.iter().map(|&(name, x)| (name, x.clone())).collect();
+            self.operands.insert(operation, (call.clone(), Box::new(operands)));
         }
-        let call = Operation { name, inputs: &inputs, constants, output };
-        let explain = |index: Vec<usize>| Element { text: call.explain(&index), index };
+        let explained = Operation { call, inputs: &inputs, output };
+        let explain = |index: Vec<usize>| Element { text: explained.explain(&index), index };
         let elements = elements::chosen(output, ELEMENTS).into_iter().map(explain).collect();
         self.results.insert(operation, Observed { values: Values::of(output), elements });
     }
@@ -139,14 +139,15 @@ impl Collected {
     }
 }
 
+type Named<T> = Vec<(&'static str, Tensor<T>)>;
+
 fn products_of<T: Real>(
-    name: &str,
+    call: &Call,
     inputs: &dyn Any,
     gradient: &dyn Any,
 ) -> Option<Vec<Vec<Evaluated>>> {
-    let (inputs, g) =
-        (inputs.downcast_ref::<Vec<Tensor<T>>>()?, gradient.downcast_ref::<Tensor<T>>()?);
-    Some(products::gradients(name, inputs, g))
+    let (inputs, g) = (inputs.downcast_ref::<Named<T>>()?, gradient.downcast_ref::<Tensor<T>>()?);
+    elements::gradients(call, inputs, g)
 }
 
 fn summaries<T: Real>(gradients: &Gradients<T>) -> BTreeMap<Id, Values> {

@@ -2,6 +2,7 @@
 
 use super::values::{Number, Values};
 use serde::Serialize;
+use std::borrow::Cow;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Data {
@@ -183,8 +184,8 @@ pub(super) struct EventRow {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FormulaRow {
-    pub(super) forward: &'static str,
-    pub(super) backward: &'static str,
+    pub(super) forward: Cow<'static, str>,
+    pub(super) backward: Cow<'static, str>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -111,12 +111,14 @@ impl XRay {
     /// by [`XRay::record_at`]; for others, see [`XRay::adjustable`].
     ///
     /// ```
-    /// use retrograd_autograd::{InputGrads, Var};
+    /// use retrograd_autograd::{InputGrads, Op, Var};
     /// use retrograd_study::XRay;
     /// use retrograd_tensor::Tensor;
     ///
+    /// static CUBE: Op = Op::new("cube", &["x"]);
+    ///
     /// // A rule that is wrong: the derivative of x³ is not 2x².
-    /// let cube = |x: &Var<f64>| Var::from_op("cube", x.value().powf(3.0), [x], |[x]| {
+    /// let cube = |x: &Var<f64>| Var::from_op(&CUBE, x.value().powf(3.0), [x], |[x]| {
     ///     let x = x.save();
     ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x).square() * 2.0)
     /// });

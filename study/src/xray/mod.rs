@@ -6,8 +6,6 @@ mod data;
 mod differences;
 mod elements;
 mod names;
-mod products;
-mod symbols;
 mod text;
 mod values;
 
@@ -395,7 +393,7 @@ impl RecordedStep {
     /// # use retrograd_tensor::Tensor;
     /// let a = Var::leaf(Tensor::scalar(3.0f32));
     /// let step = XRay::new("A square").record(|| a.square().backward());
-    /// assert_eq!(step.recording().operations[0].name, "square");
+    /// assert_eq!(step.recording().operations[0].name(), "square");
     /// ```
     pub fn recording(&self) -> &Recording {
         &self.recording

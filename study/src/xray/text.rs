@@ -223,7 +223,7 @@ impl RecordedStep {
                     let op = &recording.operations[op];
                     let kernels = op.kernels.iter().map(|k| k.kernel.to_string()).collect();
                     let start = (event.at - op.seconds).max(0.0);
-                    events.push(slice(op.name.to_string(), start, event.at, kernels));
+                    events.push(slice(op.name().to_string(), start, event.at, kernels));
                 }
                 What::RuleBegan(op) => {
                     began.insert(op, event.at);
@@ -232,7 +232,7 @@ impl RecordedStep {
                     let start = began.remove(&operation).unwrap_or(event.at);
                     let op = &recording.operations[operation];
                     let kernels = op.rule_kernels.iter().map(|k| k.kernel.to_string()).collect();
-                    events.push(slice(format!("{} backward", op.name), start, event.at, kernels));
+                    events.push(slice(format!("{} backward", op.name()), start, event.at, kernels));
                 }
                 What::Seeded(_) | What::Delivered { .. } => {}
             }

@@ -21,7 +21,7 @@ pointwise! {
     /// `x` above 0, `slope · x` below
     LeakyRelu {
         /// The slope below 0.
-        slope,
+        slope = 0.01,
     } = "leaky_relu", saves Input, costs MOVE;
     f(x) { x.le(0.0).select(x * slope, x) }
     vjp(x, g) { x.le(0.0).select(g * slope, g) }
@@ -29,7 +29,7 @@ pointwise! {
     /// `x` above 0, `alpha · (eˣ - 1)` below
     Elu {
         /// The negative of the limit at -∞.
-        alpha,
+        alpha = 1.0,
     } = "elu", saves Input, costs COSTLY;
     f(x) { x.le(0.0).select(alpha * x.expm1(), x) }
     vjp(x, g) {

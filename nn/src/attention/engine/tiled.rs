@@ -2,40 +2,90 @@
 
 use super::call::Call;
 use super::spec::Sink;
-use retrograd_autograd::observe::{constants, saved};
-use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
+use retrograd_autograd::observe::saved;
+use retrograd_autograd::{Cx, Fused, InputGrads, Kind, Op, Product, Shapes, Slot, Var};
 use retrograd_tensor::kernels::attention::{
-    At, AttentionOptions, Vjp, backward, backward_packed, forward,
+    At, AttentionOptions, TileMask, Vjp, backward, backward_packed, forward,
 };
 use retrograd_tensor::{Real, Tensor};
+use std::sync::Arc;
+
+static ATTENTION: Op = attention(&["q", "k", "v", "sink?"]).computes(|shapes| {
+    let [.., keys, width] = shapes.of("k")[..] else { return Vec::new() };
+    products(shapes, keys, width)
+});
+/// With queries, keys and values side by side in one input, `[B, L, ..]`.
+static PACKED: Op = attention(&["q, k, v", "sink?"])
+    .computes(|shapes| products(shapes, shapes.of("q, k, v")[1], shapes.output[3]));
+
+/// The log-sum-exp is -∞ where there are no keys: its kind is that of a fill.
+const fn attention(inputs: &'static [&'static str]) -> Op {
+    Op::new("attention", inputs).kind(Kind::Fill).formula(
+        "y = p v, p = softmax(q kᵀ · scale + bias, masked)",
+        "dv = pᵀ g\ndq = s k · scale, s = p · (g vᵀ − Σ g · y)\ndk = sᵀ q · scale",
+    )
+}
+
+/// Scores `q kᵀ`, and the mean of the values.
+fn products(shapes: &Shapes<'_>, keys: usize, width: usize) -> Vec<Product> {
+    let [batch, heads, queries, _] = shapes.output[..] else { return Vec::new() };
+    let scores = Product::new(["q", "k"], [batch, heads, queries, keys].into(), width);
+    vec![scores, Product::new(["p", "v"], shapes.output, keys)]
+}
+
+/// The operation with its attributes. If scores are products of queries and keys alone, `keep` says which of them
+/// count.
+fn with_attributes<T: Real>(op: &'static Op, call: &Call<T>) -> retrograd_autograd::Call {
+    let all = op.with("scale", call.scale().to_f64());
+    let spec = &call.spec;
+    let is_plain = spec.softcap.is_none() && spec.biases.is_empty() && spec.dropout.is_none();
+    if !is_plain || !matches!(spec.sink, Sink::None) {
+        return all;
+    }
+    let (mask, offset) = (spec.mask.clone(), call.offset);
+    let keep = move |at: &[usize]| {
+        let query = at[2] as isize + offset;
+        usize::from(mask.keep(At { batch: at[0], head: at[1], query, key: at[3] }))
+    };
+    all.with("keep", Arc::new(keep))
+}
 
 /// The output `[B, H, Lq, Dv]` of a call, and its log-sum-exp `[B, H, Lq]`.
 pub(crate) fn attend<T: Real>(call: &Call<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
-    constants(|| vec![("scale", call.scale().to_f64())]);
     let inputs = [Some(&call.q), Some(&call.k), Some(&call.v), sink.as_ref()];
-    Var::from_fused([out.clone(), lse.clone()], inputs, |[q, k, v, sink]| Attention {
-        call: call.saved(),
-        operands: [q.save(), k.save(), v.save()],
-        sink: sink.save(),
-        out: saved("output", out),
-        lse: saved("log-sum-exp", lse),
-    })
+    Var::from_fused(
+        with_attributes(&ATTENTION, call),
+        [out.clone(), lse.clone()],
+        inputs,
+        |[q, k, v, sink]| Attention {
+            call: call.saved(),
+            operands: [q.save(), k.save(), v.save()],
+            sink: sink.save(),
+            out: saved("output", out),
+            lse: saved("log-sum-exp", lse),
+        },
+    )
 }
 
 /// The output and log-sum-exp of a call whose operands are views of one variable, made by
 /// [`unpack`]. The backward kernel computes the gradient of this variable directly.
 pub(crate) fn attend_packed<T: Real>(call: &Call<T>, qkv: &Var<T>) -> [Var<T>; 2] {
     let (out, lse, sink) = kernel(call);
-    constants(|| vec![("scale", call.scale().to_f64())]);
     let inputs = [Some(qkv), sink.as_ref()];
-    Var::from_fused([out.clone(), lse.clone()], inputs, |[qkv, sink]| PackedAttention {
-        call: call.saved(),
-        qkv: qkv.save(),
-        sink: sink.save(),
-        out: saved("output", out),
-        lse: saved("log-sum-exp", lse),
-    })
+    let operation = with_attributes(&PACKED, call).with("heads", call.sizes.heads as f64);
+    Var::from_fused(
+        operation.with("key_heads", call.key_heads as f64),
+        [out.clone(), lse.clone()],
+        inputs,
+        |[qkv, sink]| PackedAttention {
+            call: call.saved(),
+            qkv: qkv.save(),
+            sink: sink.save(),
+            out: saved("output", out),
+            lse: saved("log-sum-exp", lse),
+        },
+    )
 }
 
 /// Queries, keys and values `[B, heads, L, D]`, as views of `[B, L, (H + 2 Hk) D]`.
@@ -95,8 +145,6 @@ struct Attention<T: Real> {
 }
 
 impl<T: Real> Fused<T, 2> for Attention<T> {
-    const NAME: &'static str = "attention";
-
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let [q, k, v] = self.operands.each_ref();
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));
@@ -123,8 +171,6 @@ struct PackedAttention<T: Real> {
 }
 
 impl<T: Real> Fused<T, 2> for PackedAttention<T> {
-    const NAME: &'static str = "attention";
-
     fn vjp(&self, [g, g_lse]: [&Tensor<T>; 2]) -> InputGrads<T> {
         let Call { q, k, v, .. } = &self.call;
         let (operands, results) = ((q.value(), k.value(), v.value()), (&self.out, &self.lse));

@@ -16,12 +16,15 @@
 
 use crate::attention::engine::tap;
 use retrograd_autograd::observe::saved;
-use retrograd_autograd::{InputGrads, Var};
+use retrograd_autograd::{InputGrads, Op, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+static ROPE: Op = Op::new("rope", &["x"])
+    .formula("y = x, pairs of elements rotated by angles of the position", "dx = g, rotated back");
 
 /// The pairs of elements that are rotated together, for a rotary width `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -617,7 +620,7 @@ struct Rotation<T: Real> {
 impl<T: Real> Rotation<T> {
     #[track_caller]
     fn apply(&self, x: &Var<T>) -> Var<T> {
-        Var::from_op("rope", self.value(x.value()), [x], |[x]| {
+        Var::from_op(&ROPE, self.value(x.value()), [x], |[x]| {
             let (cos, sin) = (saved("cos", self.cos.clone()), saved("sin", self.sin.clone()));
             let (x, rotation) = (x.slot(), Rotation { cos, sin, ..self.clone() });
             move |_, g| {

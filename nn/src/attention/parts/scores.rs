@@ -3,10 +3,17 @@
 use crate::attention::engine::Spec;
 use crate::init::Init;
 use crate::param::Param;
-use retrograd_autograd::{Cx, Fused, InputGrads, Slot, Var};
+use retrograd_autograd::{Cx, Fused, InputGrads, Op, Product, Slot, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::{Real, Tensor};
+
+static ADDITIVE_SCORES: Op = Op::new("additive_scores", &["q", "k", "w"])
+    .computes(|shapes| vec![Product::new(["t", "w"], shapes.output, shapes.last("q"))])
+    .formula(
+        "y = Σ w · tanh(q + k), over the last axis",
+        "dq = Σ_k h, h = g · w · (1 − t²), t = tanh(q + k)\ndk = Σ_q h\ndw = Σ g · t",
+    );
 
 /// A vector over hidden units, initialised as the weight of a linear layer with one output.
 #[track_caller]
@@ -61,7 +68,7 @@ pub(crate) fn additive_scores<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>) -> Va
         })
         .collect();
     let scores = Tensor::cat(&parts.iter().collect::<Vec<_>>(), -2);
-    let [scores] = Var::from_fused([scores], [q, k, v], |[q, k, v]| Scores {
+    let [scores] = Var::from_fused(&ADDITIVE_SCORES, [scores], [q, k, v], |[q, k, v]| Scores {
         q: q.save(),
         k: k.save(),
         v: v.save(),
@@ -89,8 +96,6 @@ struct Scores<T: Real> {
 }
 
 impl<T: Real> Fused<T> for Scores<T> {
-    const NAME: &'static str = "additive_scores";
-
     fn vjp(&self, [g]: [&Tensor<T>; 1]) -> InputGrads<T> {
         let [q, k, v] = [&self.q, &self.k, &self.v].map(Slot::value);
         let (mut dq, mut dk, mut dv) =

@@ -7,7 +7,7 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
-use retrograd_autograd::observe::{What, find_nonfinite, formula, record};
+use retrograd_autograd::observe::{What, find_nonfinite, record};
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
 use retrograd_nn::testing::check_variant;
@@ -56,11 +56,11 @@ fn check_record<M: Module<f64>>(
     let (recorded, recording) = record(step);
     assert_eq!(plain, recorded, "{name}: a record changes the gradients");
     for op in recording.operations.iter().filter(|op| op.id.is_some()) {
-        assert!(formula(op.name).is_some(), "{name}: `{}` has no formula", op.name);
+        assert!(op.call.op.formulas().is_some(), "{name}: `{}` has no formula", op.name());
     }
     for event in &recording.events {
         if let What::RuleEnded { operation, unlisted, .. } = event.what {
-            let op = recording.operations[operation].name;
+            let op = recording.operations[operation].name();
             assert_eq!(unlisted, 0, "{name}: `{op}` keeps bytes without a name (observe::saved)");
         }
     }
