@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Seeds};
 use crate::gradients::Gradients;
 use crate::graph::{Id, Var};
+use crate::leaves::run_each;
 use crate::var::no_grad;
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Tensor};
@@ -150,7 +151,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     pub fn run_each(self, mut f: impl FnMut(Id, Tensor<T>)) {
         let engine = Engine::new(self.retain, false, self.keep, None);
         or_panic(seeds(self.roots).and_then(|roots| {
-            no_grad(|| engine.run_each(roots, &mut |id, g| f(id, g.into_value())))
+            no_grad(|| run_each(engine, roots, &mut |id, g| f(id, g.into_value())))
         }));
     }
 
@@ -158,7 +159,7 @@ impl<'a, T: Real> Backprop<'a, T> {
     pub(crate) fn try_run(self) -> Result<Gradients<T>, String> {
         let roots = seeds(self.roots)?;
         let found = no_grad(|| Engine::new(self.retain, false, self.keep, None).run(roots))?;
-        Ok(Gradients::new(found.into_iter().map(|(id, g)| (id, g.into_value())).collect()))
+        Ok(found.into_iter().filter_map(|(id, g)| Some((id, g?.into_value()))).collect())
     }
 }
 
@@ -237,7 +238,7 @@ pub fn grad<T: Real>(
     // Variables with lower ids do not depend on any of the inputs.
     let oldest = wanted.iter().min().copied();
     let found = or_panic(Engine::new(true, recording, wanted.clone(), oldest).run(seeds));
-    wanted.iter().map(|id| found.get(id).cloned()).collect()
+    wanted.iter().map(|id| found.get(id).cloned().flatten()).collect()
 }
 
 /// The value, or a panic at the caller's line. A function, because closures have no `track_caller`.

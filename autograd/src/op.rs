@@ -3,7 +3,7 @@
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
-use crate::observe::hooks;
+use crate::observe;
 use crate::operation::{Call, Op};
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -27,7 +27,7 @@ impl<T: Real> Var<T> {
     /// [`Fused`] operation.
     ///
     /// Tensors that the rule owns besides the values of inputs are to be named by
-    /// [`observe::saved`](crate::observe::saved), so that recordings list them.
+    /// [`observe::saved`](crate::observe::saved), so that observers can list them.
     ///
     /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
     /// alive, and gradients by it are not propagated.
@@ -69,7 +69,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
             let id = Id::reserve(1);
@@ -78,7 +78,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(id, call, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -116,7 +116,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
         if is_recorded(&inputs) {
             let id = Id::reserve(results.len());
@@ -127,7 +127,7 @@ impl<T: Real> Var<T> {
             });
             connect(&mut results, &node);
         }
-        hooks::computed(seen, &inputs, || &*results);
+        observe::computed(seen, &inputs, || &*results);
         results
     }
 
@@ -162,7 +162,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let call = call.into();
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
         let mut edge = Edge::Constant;
         if is_recorded(&given) {
@@ -173,7 +173,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(op, call, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -187,7 +187,7 @@ impl<T: Real> Var<T> {
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut results = values.map(Var::constant);
         if is_recorded(&inputs) {
             let shapes = results.iter().map(|y| *y.shape()).collect();
@@ -195,7 +195,7 @@ impl<T: Real> Var<T> {
             let node = fused::<T, F, M>(id, call, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        hooks::computed(seen, &inputs, || &results);
+        observe::computed(seen, &inputs, || &results);
         results
     }
 }
@@ -333,7 +333,7 @@ impl<T: Real> Operand<'_, T> {
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         if let Some(var) = self.var.filter(|_| condition) {
-            hooks::saved_input(self.at, var.value());
+            observe::saved_input(self.at, var.value());
         }
         Slot {
             op: self.op,
@@ -619,7 +619,7 @@ pub(crate) fn constant_result<T: Real>(
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    hooks::computed(hooks::seen(&op.into()), inputs, || [Var::constant(value.clone())]);
+    observe::computed(observe::called(&op.into()), inputs, || [Var::constant(value.clone())]);
     Var::constant(value)
 }
 

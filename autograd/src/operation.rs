@@ -45,9 +45,10 @@ pub struct Op {
     pub kind: Kind,
     /// Its products of matrices, from the shapes of a call; see [`Op::products`].
     products: Option<fn(&Shapes<'_>) -> Vec<Product>>,
-    formulas: Option<fn() -> Formula>,
     forward: &'static str,
     backward: &'static str,
+    /// The formula of a function, printed from its code.
+    printed: Option<fn() -> Formula>,
 }
 
 /// What an operation does with the elements of its inputs.
@@ -141,9 +142,9 @@ impl Op {
             inputs,
             kind: Kind::Other,
             products: None,
-            formulas: None,
             forward: "",
             backward: "",
+            printed: None,
         }
     }
 
@@ -152,9 +153,9 @@ impl Op {
         Op { forward, backward, ..self }
     }
 
-    /// With formulas that are printed from its code.
-    pub(crate) const fn printed(self, formulas: fn() -> Formula) -> Op {
-        Op { formulas: Some(formulas), ..self }
+    /// With a formula that is printed from the code of a function.
+    pub(crate) const fn printed(self, formula: fn() -> Formula) -> Op {
+        Op { printed: Some(formula), ..self }
     }
 
     /// With another kind.
@@ -170,15 +171,6 @@ impl Op {
     /// A call with an attribute; further ones follow by [`Call::with`].
     pub fn with(&'static self, name: &'static str, value: impl Into<Attribute>) -> Call {
         Call::from(self).with(name, value)
-    }
-
-    /// Its formula; `None` if it has none.
-    pub fn formulas(&self) -> Option<Formula> {
-        let typed = || Formula { forward: self.forward.into(), backward: self.backward.into() };
-        match self.formulas {
-            Some(printed) => Some(printed()),
-            None => (!self.forward.is_empty()).then(typed),
-        }
     }
 
     /// The names of the inputs that were given; of any number of inputs, all have the same name.
@@ -260,6 +252,16 @@ impl Call {
     /// An attribute by name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
+    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code.
+    pub fn formula(&self) -> Option<Formula> {
+        let Op { forward, backward, printed, .. } = *self.op;
+        match printed {
+            Some(print) => Some(print()),
+            None if forward.is_empty() => None,
+            None => Some(Formula { forward: forward.into(), backward: backward.into() }),
+        }
     }
 
     /// The attributes that are numbers.

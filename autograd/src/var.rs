@@ -1,7 +1,6 @@
 //! Variables: values, constants, leaves.
 
 use crate::graph::{Edge, Id, Node, Var};
-use crate::observe::search_if_requested;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -20,7 +19,6 @@ impl<T: Real> Var<T> {
     /// ```
     #[track_caller]
     pub fn leaf(value: Tensor<T>) -> Var<T> {
-        search_if_requested();
         Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
 

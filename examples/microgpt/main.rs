@@ -90,6 +90,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     load::warn_if_busy();

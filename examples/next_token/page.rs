@@ -15,12 +15,14 @@ use crate::samples::prompts;
 use crate::stop::Stop;
 use crate::text::Text;
 use crate::watch::{Norms, Parts};
-use retrograd::autograd::observe::{Operation, Recorder, Seen};
 use retrograd::machine::Peak;
 use retrograd::nn::Sampler;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
-use retrograd::study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, grouped};
+use retrograd::study::record::{Operation, Recorder, Seen};
+use retrograd::study::{
+    Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, Summarize, grouped,
+};
 use retrograd::tensor::storage::{PoolStats, pool_stats};
 use std::collections::BTreeMap;
 use std::io;

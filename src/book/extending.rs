@@ -90,7 +90,7 @@
 //!
 //! A rule may also capture tensors that are neither inputs nor results, such as a mask. Pass them through
 //! [`observe::saved`](crate::autograd::observe::saved), as in `let mask = saved("mask", mask)`. Then a
-//! [recording](crate::autograd::observe::Recording) lists them by this name.
+//! [recording](crate::study::record::Recording) lists them by this name.
 //!
 //! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the
 //! kernel, and a definition in ordinary operations, which a recorded pass differentiates.

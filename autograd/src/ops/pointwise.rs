@@ -14,9 +14,9 @@ use std::sync::Arc;
 struct Of<T, P>(PhantomData<(T, P)>);
 
 impl<T: Real, P: Pointwise<T>> Of<T, P> {
-    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formulas);
+    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formula);
 
-    fn formulas() -> Formula {
+    fn formula() -> Formula {
         let [forward, backward] = formulas::<T, P>();
         Formula { forward: forward.into(), backward: backward.into() }
     }

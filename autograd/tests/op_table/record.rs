@@ -2,8 +2,8 @@
 
 use crate::draw::Case;
 use crate::table::{Cube, ROWS, Row};
-use retrograd_autograd::observe::{Operation, Recorder, Seen, Target, What};
 use retrograd_autograd::{Gradients, Var};
+use retrograd_study::record::{Operation, Recorder, Seen, Target, What};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, formulas};
 use retrograd_tensor::ops::{activation, unary};
@@ -60,15 +60,14 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
         }
     }
     let is_printed = |op: &Operation| {
-        let formula = op.call.op.formulas();
-        formula.is_some_and(|f| [f.forward, f.backward].join("\n") == row.formula)
+        op.call.formula().is_some_and(|f| [f.forward, f.backward].join("\n") == row.formula)
     };
     if !row.formula.is_empty() && !recording.operations.iter().any(is_printed) {
         return Err("no operation has the formula of the row".into());
     }
     let is_own = |name: &str| !OF_USERS.contains(&name);
     for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name())) {
-        let Some(formula) = op.call.op.formulas() else {
+        let Some(formula) = op.call.formula() else {
             return Err(format!("`{}` has no formula (Op::formula)", op.name()));
         };
         let is_missing = |word: &&str| {

@@ -1,10 +1,10 @@
 //! Central differences of a recorded closure, beside the gradients that its rules gave.
 
+use super::XRay;
 use super::build::Shown;
 use super::data::{CheckRow, Data};
-use super::elements::{chosen_places, number};
-use super::{XRay, collect::ELEMENTS};
-use retrograd_autograd::observe::{Recorder, Recording, Seen, lane};
+use super::elements::{ELEMENTS, chosen_places, number};
+use crate::record::{Recorder, Recording, Seen};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
@@ -285,9 +285,7 @@ fn loss_of<R>(f: &mut impl FnMut() -> R) -> Option<(f64, f64, f64)> {
     let losses = Arc::new(Mutex::new(Vec::new()));
     let sink = losses.clone();
     let recorder = Recorder::new().watching(move |seen| {
-        if let Seen::Seeded { root, gradient, .. } = seen
-            && lane() == 0
-        {
+        if let Seen::Seeded { lane: 0, root, gradient, .. } = seen {
             let loss = scalars::<f32>(*root, *gradient).or(scalars::<f64>(*root, *gradient));
             locked(&sink).push(loss);
         }

@@ -3,12 +3,13 @@
 //! The terms are computed from the inputs in f64. They are shown only if their sum is the element that was
 //! recorded, so an operation of another meaning with a known name is not explained wrongly.
 
-use super::collect::ELEMENTS;
 use crate::grouped;
 use retrograd_autograd::{Attribute, Call, Kind};
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor};
 use std::collections::BTreeMap;
 
+/// Elements of a tensor that are explained.
+pub(super) const ELEMENTS: usize = 8;
 /// Terms of a sum that are written out.
 const TERMS: usize = 4;
 /// Sums of more terms are not computed.
@@ -79,7 +80,7 @@ impl<T: Real> Operation<'_, T> {
             Some(x) => broadcast_at(x, index),
             None => self.call.numbers().find(|(own, _)| *own == name).map(|(_, x)| x),
         };
-        let formula = self.call.op.formulas()?;
+        let formula = self.call.formula()?;
         let text = formula.forward.strip_prefix("y = ")?;
         Some((with_numbers(text, value), self.output.at(index).to_f64()))
     }
@@ -424,8 +425,8 @@ fn unflat(mut flat: usize, shape: &[usize]) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    use crate::record::{Recorder, Seen};
     use retrograd_autograd::Var;
-    use retrograd_autograd::observe::{Recorder, Seen};
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
 

@@ -16,7 +16,6 @@ use crate::simd::{
     Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// A formula from `K` numbers to one.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
@@ -91,9 +90,9 @@ fn observed<T: Real, const K: usize>(
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
     operations: &dyn Fn() -> Option<u64>,
 ) -> Tensor<T> {
-    let call = trace::begin();
+    let call = observe::begin();
     let result = with_runs(name, cost, level, x, f);
-    trace::end(call, || {
+    observe::end(call, || {
         let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
         let kernel = match Access::of(&nest, &shape) {
             Access::Contiguous => "contiguous",
@@ -381,7 +380,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let (shape, nest) = common_nest(name, [a.layout(), b.layout(), c.layout()]);
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
-    let call = trace::begin();
+    let call = observe::begin();
     Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
@@ -400,7 +399,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
                 done += n;
             }
         });
-        trace::end(call, || {
+        observe::end(call, || {
             let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
             let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
             describe::<R>(name, kernel, shape, None, 1, read)

@@ -7,7 +7,7 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -16,7 +16,6 @@ use crate::simd::{
     prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -60,7 +59,7 @@ fn with_row_blocks<T: Real, const K: usize>(
     }
     let last = shape.rank() - 1;
     let width = shape[last];
-    let call = trace::begin();
+    let call = observe::begin();
     let mut x = x.map(Tensor::clone);
     for t in &mut x {
         if width != 1 && t.layout().strides()[last] != 1 {
@@ -77,7 +76,7 @@ fn with_row_blocks<T: Real, const K: usize>(
             let first = first / width;
             f(RowBlock { nest: &nest, first, data, width, out, prefetches });
         });
-        trace::end(call, || {
+        observe::end(call, || {
             let out = &mut vec![T::ZERO; width];
             let row = RowBlock { nest: &nest, first: 0, data, width, out, prefetches: false };
             describe(name, "rows", shape, &x, operations(row), shape.numel())
@@ -226,7 +225,7 @@ where
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let operands = x.map(Tensor::contiguous);
     let x: [&[T]; K] = std::array::from_fn(|k| operands[k].as_slice());
     let chunk = R::COST.units_per_chunk(width) * width;
@@ -240,7 +239,7 @@ where
         });
     });
     let columns = std::array::from_fn(|c| sums.select(1, c).sum(0));
-    trace::end(call, || {
+    observe::end(call, || {
         let written = shape.numel() + C * width;
         let x = x.map(|x| &x[..width]);
         let (out, sums) = (&mut vec![T::ZERO; width], &mut vec![T::ZERO; C * width]);

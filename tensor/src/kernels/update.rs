@@ -5,7 +5,7 @@ use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::formula::{Algebra, Expr};
 use crate::kernels::{Real, level_of};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -13,7 +13,6 @@ use crate::simd::{
     Kernel, Lanes, PREFETCH_DISTANCE, exceeds_private_caches, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// A formula that replaces `W` numbers, from these and `R` others.
 pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
@@ -64,7 +63,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
             .or_panic();
         }
     }
-    let (call, tensors) = (trace::begin(), items.len());
+    let (call, tensors) = (observe::begin(), items.len());
     let op = items.first().map(|item| item.op);
     let level = settings::level();
     let len = U::COST.chunk_len();
@@ -86,7 +85,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     }
     let each = elements.div_ceil(chunks.len().max(1));
     par::each(chunks, each, U::COST, |chunk| T::dispatch(level, chunk));
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         detail: if tensors == 1 { String::new() } else { format!("{tensors} tensors") },
         level: level_of::<T>(level),
         flops: op.and_then(|op| T::operations(OnOnes { op })).unwrap_or(1) * elements as u64,

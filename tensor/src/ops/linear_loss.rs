@@ -13,7 +13,7 @@ use crate::kernels::gemm::gemm;
 use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::MatRef;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::ops::loss::{Classes, CrossEntropy, Reduction};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
@@ -21,7 +21,6 @@ use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the
 /// weight for the matrix multiplications would take too large a part of the time.
@@ -178,7 +177,7 @@ fn linear_loss<T: Real>(
     options: CrossEntropy,
     with_gradients: bool,
 ) -> (Tensor<T>, Option<LinearGradients<T>>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let (classes, width) = (weight.size(0), weight.size(1));
     let per_row = 1.0 / targets.divisor;
     let rows = targets.rows();
@@ -214,7 +213,7 @@ fn linear_loss<T: Real>(
         }
     }
     // The products are calls of their own; here the logits are read, and replaced by their gradients.
-    trace::end(call, || {
+    observe::end(call, || {
         let logits = (rows * classes * size_of::<T>()) as u64;
         KernelCall {
             detail: format!("{} blocks of {block} rows", rows.div_ceil(block)),

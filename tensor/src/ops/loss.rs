@@ -5,14 +5,13 @@ use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, splat, update_row};
 use crate::kernels::{Real, level_of};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// What a loss function returns of the losses of all elements: PyTorch's `reduction`.
 ///
@@ -494,7 +493,7 @@ fn losses<T: Real>(
     smoothing: f64,
     each: Option<Shape>,
 ) -> (Tensor<T>, LogSums<T>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let (level, logits, rows) = (settings::level(), x.contiguous(), classes.rows());
     let weights = weights.map(Tensor::contiguous);
     let chunk = Cost::COSTLY.units_per_chunk(classes.classes);
@@ -521,7 +520,7 @@ fn losses<T: Real>(
             },
         );
     });
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         level: level_of::<T>(level),
         flops: logits.numel() as u64,
         written: max.distinct_bytes() + log_sum.distinct_bytes() + size_of_val(&of_rows[..]) as u64,

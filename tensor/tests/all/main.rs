@@ -25,5 +25,4 @@ mod reduce;
 mod rows;
 mod scatter;
 mod sort;
-mod trace;
 mod views;
