@@ -192,6 +192,8 @@ pub const ROWS: &[Row] = rows![
         y "x · tanh(ln(1 + e^x))", dx "g · (x · (1 − t²) · σ(x) + t), t = tanh(ln(1 + e^x))";
     softplus any [Plain], Nonzero, |x, c| x[0].softplus(),
         y "ln(1 + e^x)", dx "g · σ(x)";
+    log_sigmoid any [Plain], Nonzero, |x, c| x[0].log_sigmoid(),
+        y "−ln(1 + e^(−x))", dx "g · σ(−x)";
     softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign(),
         y "x / (1 + |x|)", dx "g / (1 + |x|)²";
     hardswish any [Plain], Nonzero, |x, c| x[0].hardswish(),

@@ -74,6 +74,11 @@ pointwise! {
     f(x) { x.softplus() }
     vjp(x, g) { g * x.sigmoid() }
 
+    /// `-ln(1 + e⁻ˣ)`
+    LogSigmoid = "log_sigmoid", saves Input, costs COSTLY;
+    f(x) { -(-x).softplus() }
+    vjp(x, g) { g * (-x).sigmoid() }
+
     /// `x · tanh(ln(1 + eˣ))`
     Mish = "mish", saves Input, costs COSTLY;
     f(x) { x * x.softplus().tanh() }
@@ -224,6 +229,19 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softplus(&self) -> Tensor<T> {
         self.map(Softplus)
+    }
+
+    /// `ln sigmoid(x) = -ln(1 + e⁻ˣ)`, without overflow: the log-probability of a preference.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1000.0f32, 0.0, 1000.0]);
+    /// assert_eq!(x.log_sigmoid().to_vec(), [-1000.0, -2f32.ln(), 0.0]);
+    /// ```
+    #[doc(alias = "logsigmoid")]
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Tensor<T> {
+        self.map(LogSigmoid)
     }
 
     /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
