@@ -47,6 +47,8 @@ pub struct Op {
     products: Option<fn(&Shapes<'_>) -> Vec<Product>>,
     forward: &'static str,
     backward: &'static str,
+    /// The formula of a function, printed from its code.
+    printed: Option<fn() -> Formula>,
 }
 
 /// What an operation does with the elements of its inputs.
@@ -135,12 +137,25 @@ impl Shapes<'_> {
 impl Op {
     /// An operation without a formula.
     pub const fn new(name: &'static str, inputs: &'static [&'static str]) -> Op {
-        Op { name, inputs, kind: Kind::Other, products: None, forward: "", backward: "" }
+        Op {
+            name,
+            inputs,
+            kind: Kind::Other,
+            products: None,
+            forward: "",
+            backward: "",
+            printed: None,
+        }
     }
 
     /// With its formula and the formulas of the gradients of its inputs, one in a line; see [`Formula`].
     pub const fn formula(self, forward: &'static str, backward: &'static str) -> Op {
         Op { forward, backward, ..self }
+    }
+
+    /// With a formula that is printed from the code of a function.
+    pub(crate) const fn printed(self, formula: fn() -> Formula) -> Op {
+        Op { printed: Some(formula), ..self }
     }
 
     /// With another kind.
@@ -204,8 +219,6 @@ pub enum Attribute {
     Axes(AxisSet),
     /// A function of a place: the row that an embedding copies there, or 1 where attention keeps a key.
     At(Arc<AtPlace>),
-    /// The formula of a function that is printed from its code.
-    Formula(Arc<dyn Fn() -> Formula + Send + Sync>),
 }
 
 /// A graph may cross `catch_unwind`: a function of a place only reads.
@@ -218,7 +231,7 @@ impl Debug for Attribute {
             Attribute::Number(x) => write!(f, "{x}"),
             Attribute::Flag(flag) => write!(f, "{flag}"),
             Attribute::Axes(axes) => write!(f, "{:?}", axes.iter().collect::<Vec<_>>()),
-            Attribute::At(_) | Attribute::Formula(_) => f.write_str("a function"),
+            Attribute::At(_) => f.write_str("a function of the place"),
         }
     }
 }
@@ -241,14 +254,13 @@ impl Call {
         self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
-    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code,
-    /// if the call is observed.
+    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code.
     pub fn formula(&self) -> Option<Formula> {
-        let Op { forward, backward, .. } = *self.op;
-        match self.attribute("formula") {
-            Some(Attribute::Formula(print)) => Some(print()),
-            _ if forward.is_empty() => None,
-            _ => Some(Formula { forward: forward.into(), backward: backward.into() }),
+        let Op { forward, backward, printed, .. } = *self.op;
+        match printed {
+            Some(print) => Some(print()),
+            None if forward.is_empty() => None,
+            None => Some(Formula { forward: forward.into(), backward: backward.into() }),
         }
     }
 

@@ -18,9 +18,9 @@
 //! use retrograd::tensor::Real;
 //! use retrograd::tensor::cost::Cost;
 //! use retrograd::tensor::formula::{Algebra, Expr};
-//! use retrograd::tensor::ops::pointwise::{Formula, Pointwise, Saves};
+//! use retrograd::tensor::ops::pointwise::{Pointwise, Saves, formulas};
 //!
-//! #[derive(Clone, Copy, Debug)]
+//! #[derive(Clone, Copy, Debug, Default)]
 //! struct Squareplus;
 //!
 //! impl<T: Real> Pointwise<T> for Squareplus {
@@ -44,7 +44,7 @@
 //! assert_eq!(x[0].map(Squareplus).value().to_vec()[1], 1.0);
 //! assert!(gradcheck(|v| v[0].map(Squareplus), &x, &Check::precise()).is_ok());
 //! assert!(gradgradcheck(|v| v[0].map(Squareplus), &x, &Check::default()).is_ok());
-//! assert_eq!(Formula::of::<f64>(Squareplus).f, "0.5 · (x + √(x² + 4))");
+//! assert_eq!(formulas::<f64, Squareplus>()[0], "y = 0.5 · (x + √(x² + 4))");
 //! ```
 //!
 //! # Any operation

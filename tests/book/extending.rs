@@ -11,7 +11,7 @@ use retrograd::tensor::settings::level;
 use retrograd::tensor::simd::{Kernel, Lanes};
 use retrograd::tensor::{Real, par};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Gaussian;
 
 /// The derivative is -2x · y, and y = exp(-x²) does not say the sign of x: so it saves the input.

@@ -152,6 +152,13 @@ impl<T: Real> Var<T> {
         self.map(Softplus)
     }
 
+    /// As [`Tensor::log_sigmoid`](retrograd_tensor::Tensor::log_sigmoid). The derivative is `sigmoid(-x)`.
+    #[doc(alias = "logsigmoid")]
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Var<T> {
+        self.map(LogSigmoid)
+    }
+
     /// `x / (1 + |x|)`, between -1 and 1; NaN if `x` is ±∞, as in PyTorch.
     ///
     /// Turian, Bergstra, Bengio 2009.

@@ -3,25 +3,23 @@
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::{Attribute, Call, Formula, Kind, Op};
-use retrograd_tensor::observe::is_observed;
-use retrograd_tensor::ops::pointwise::{self, Pointwise, Saves};
+use crate::operation::{Call, Formula, Kind, Op};
+use retrograd_tensor::ops::pointwise::{Pointwise, Saves, formulas};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The formulas of a pointwise function.
-fn printed<T: Real, P: Pointwise<T>>(op: P) -> Formula {
-    let pointwise::Formula { f, vjp } = pointwise::Formula::of(op);
-    Formula { forward: format!("y = {f}").into(), backward: format!("dx = {vjp}").into() }
-}
-
 /// The [`Op`] of a pointwise function.
 struct Of<T, P>(PhantomData<(T, P)>);
 
 impl<T: Real, P: Pointwise<T>> Of<T, P> {
-    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise);
+    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formula);
+
+    fn formula() -> Formula {
+        let [forward, backward] = formulas::<T, P>();
+        Formula { forward: forward.into(), backward: backward.into() }
+    }
 }
 
 /// # Pointwise operations of your own
@@ -35,7 +33,7 @@ impl<T: Real> Var<T> {
     /// use retrograd_tensor::{Real, Tensor, cost::Cost};
     ///
     /// /// f(x) = x³
-    /// #[derive(Clone, Copy, Debug)]
+    /// #[derive(Clone, Copy, Debug, Default)]
     /// struct Cube;
     ///
     /// impl<T: Real> Pointwise<T> for Cube {
@@ -63,9 +61,6 @@ impl<T: Real> Var<T> {
         let output = value.clone();
         let mut call = Call::from(Of::<T, P>::OP);
         op.constants(&mut |name, x| call.attributes.push((name, x.into())));
-        if is_observed() {
-            call = call.with("formula", Attribute::Formula(Arc::new(move || printed(op))));
-        }
         Var::from_op(call, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));

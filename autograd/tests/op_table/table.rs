@@ -81,8 +81,8 @@ macro_rules! rows {
 pub(crate) use rows;
 
 /// x³, as a user would add it.
-#[derive(Clone, Copy, Debug)]
-struct Cube;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cube;
 
 impl<T: Real> Pointwise<T> for Cube {
     const NAME: &'static str = "cube";
@@ -172,7 +172,8 @@ pub const ROWS: &[Row] = rows![
         y "min(max(x, lo), hi)", dx "g if lo < x and x < hi else 0";
     nan_to_num any [Plain], Zero, |x, c| x[0].nan_to_num(1.0, 2.0, 3.0),
         y "nan if x is NaN else neginf if x = −∞ else posinf if x = ∞ else x", dx "g if |x| < ∞ else 0";
-    map any [Plain], Nonzero, |x, c| x[0].map(Cube);
+    map any [Plain], Nonzero, |x, c| x[0].map(Cube),
+        y "x³", dx "3 · x² · g";
     relu any [Off(&[0.0])], Zero, |x, c| x[0].relu(),
         y "max(x, 0)", dx "0 if y ≤ 0 else g";
     relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared(),
@@ -191,6 +192,8 @@ pub const ROWS: &[Row] = rows![
         y "x · tanh(ln(1 + e^x))", dx "g · (x · (1 − t²) · σ(x) + t), t = tanh(ln(1 + e^x))";
     softplus any [Plain], Nonzero, |x, c| x[0].softplus(),
         y "ln(1 + e^x)", dx "g · σ(x)";
+    log_sigmoid any [Plain], Nonzero, |x, c| x[0].log_sigmoid(),
+        y "−ln(1 + e^(−x))", dx "g · σ(−x)";
     softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign(),
         y "x / (1 + |x|)", dx "g / (1 + |x|)²";
     hardswish any [Plain], Nonzero, |x, c| x[0].hardswish(),
@@ -300,7 +303,7 @@ pub const ROWS: &[Row] = rows![
     mse_loss "each" equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::None);
     l1_loss equal_pair [Rival], Zero, |x, c| x[0].l1_loss(&x[1], Reduction::Sum);
     huber_loss equal_pair [Low, High], Nonzero, |x, c| x[0].huber_loss(&x[1], 2.0, Reduction::Sum),
-        y "delta · (|x| − t) + 0.5 · t², t = min(|x|, delta)", dx "g · max(−delta, min(delta, x))";
+        y "delta · (|x| − min(|x|, delta)) + 0.5 · min(|x|, delta)²", dx "g · max(−delta, min(delta, x))";
     huber_loss "lines" equal_pair [Low, High], Zero, |x, c| x[0].huber_loss(&x[1], 0.25, Reduction::Mean);
     smooth_l1_loss equal_pair [Low, High], Nonzero, |x, c| x[0].smooth_l1_loss(&x[1], 2.0, Reduction::BatchMean);
     smooth_l1_loss "beta 0" equal_pair [Rival], Zero, |x, c| x[0].smooth_l1_loss(&x[1], 0.0, Reduction::Mean);

@@ -68,7 +68,7 @@ const POWER: u8 = 3;
 const ATOM: u8 = 4;
 
 /// Terms of at least so many characters are written once, even if they occur several times.
-const LONG: usize = 8;
+const LONG: usize = 16;
 
 impl Terms {
     /// The variable of this name.
@@ -479,7 +479,10 @@ mod tests {
                 "x if x < y and (x < g or y < g) else y",
             ),
             (x.tanh() * x + x.tanh().exp(), "tanh(x) · x + e^tanh(x)"),
-            (y.tanh().ln() * x + y.tanh().ln().exp(), "t · x + e^t, t = ln(tanh(y))"),
+            (
+                (x + y + g).tanh().ln() * x + (x + y + g).tanh().ln().exp(),
+                "t · x + e^t, t = ln(tanh(x + y + g))",
+            ),
         ] {
             assert_eq!(terms.print(formula), text);
         }

@@ -21,7 +21,7 @@ pointwise! {
     /// `x` above 0, `slope · x` below
     LeakyRelu {
         /// The slope below 0.
-        slope,
+        slope = 0.01,
     } = "leaky_relu", saves Input, costs MOVE;
     f(x) { x.le(0.0).select(x * slope, x) }
     vjp(x, g) { x.le(0.0).select(g * slope, g) }
@@ -29,7 +29,7 @@ pointwise! {
     /// `x` above 0, `alpha · (eˣ - 1)` below
     Elu {
         /// The negative of the limit at -∞.
-        alpha,
+        alpha = 1.0,
     } = "elu", saves Input, costs COSTLY;
     f(x) { x.le(0.0).select(alpha * x.expm1(), x) }
     vjp(x, g) {
@@ -73,6 +73,11 @@ pointwise! {
     Softplus = "softplus", saves Input, costs COSTLY;
     f(x) { x.softplus() }
     vjp(x, g) { g * x.sigmoid() }
+
+    /// `-ln(1 + e⁻ˣ)`
+    LogSigmoid = "log_sigmoid", saves Input, costs COSTLY;
+    f(x) { -(-x).softplus() }
+    vjp(x, g) { g * (-x).sigmoid() }
 
     /// `x · tanh(ln(1 + eˣ))`
     Mish = "mish", saves Input, costs COSTLY;
@@ -224,6 +229,19 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     pub fn softplus(&self) -> Tensor<T> {
         self.map(Softplus)
+    }
+
+    /// `ln sigmoid(x) = -ln(1 + e⁻ˣ)`, without overflow: the log-probability of a preference.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1000.0f32, 0.0, 1000.0]);
+    /// assert_eq!(x.log_sigmoid().to_vec(), [-1000.0, -2f32.ln(), 0.0]);
+    /// ```
+    #[doc(alias = "logsigmoid")]
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Tensor<T> {
+        self.map(LogSigmoid)
     }
 
     /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.

@@ -6,7 +6,7 @@ use crate::kernels::Real;
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::simd::Lanes;
 use crate::tensor::Tensor;
-use std::fmt::{self, Debug, Display};
+use std::fmt::Debug;
 
 /// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Saves {
 /// use retrograd_tensor::{Real, Tensor, cost::Cost};
 ///
 /// /// f(x) = x³
-/// #[derive(Clone, Copy, Debug)]
+/// #[derive(Clone, Copy, Debug, Default)]
 /// struct Cube;
 ///
 /// impl<T: Real> Pointwise<T> for Cube {
@@ -46,7 +46,9 @@ pub enum Saves {
 /// assert_eq!(x.map(Cube).to_vec(), [1.0, 8.0]);
 /// assert_eq!(x.map_vjp(Cube, &Tensor::ones([2])).to_vec(), [3.0, 12.0]);
 /// ```
-pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
+///
+/// The default value is an example of the operation: its formulas are printed.
+pub trait Pointwise<T: Real>: Copy + Debug + Default + Send + Sync + 'static {
     /// The name of the operation in graphs and errors.
     const NAME: &'static str;
     /// The saved value that [`Pointwise::vjp`] is given.
@@ -71,7 +73,7 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
 
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
 /// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
-/// formulas, a field is a [`Parameter`].
+/// formulas, a field is a [`Parameter`]. `= 0.01` after a field is its default.
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
@@ -83,14 +85,14 @@ macro_rules! pointwise {
     (
         $(
             $(#[$doc:meta])*
-            $Op:ident $({ $($(#[$field_doc:meta])* $field:ident),+ $(,)? })?
+            $Op:ident $({ $($(#[$field_doc:meta])* $field:ident = $example:literal),+ $(,)? })?
                 = $name:literal, saves $saves:ident, costs $cost:ident;
             f($x:pat_param) $f:block
             vjp($saved:pat_param, $g:pat_param) $vjp:block
         )+
     ) => {
         $(
-            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field),+ })?);
+            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field = $example),+ })?);
 
             impl<T: Real> Pointwise<T> for pointwise!(@type $Op $({ $($field)+ })?) {
                 const NAME: &'static str = $name;
@@ -121,19 +123,25 @@ macro_rules! pointwise {
         /// Calls `f` with every operation of this file.
         #[doc(hidden)]
         pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
-            $(f.op($Op $({ $($field: T::ONE),+ })?);)+
+            $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
         }
     };
     (@struct [$(#[$doc:meta])*] $Op:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug, Default)]
         pub struct $Op;
     };
-    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident),+ }) => {
+    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident = $example:literal),+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $Op<T> {
             $($(#[$field_doc])* pub $field: T),+
+        }
+
+        impl<T: Real> Default for $Op<T> {
+            fn default() -> Self {
+                $Op { $($field: T::from_f64($example)),+ }
+            }
         }
     };
     (@type $Op:ident) => { $Op };
@@ -145,47 +153,26 @@ pub(crate) use pointwise;
 /// all operations is written a second time.
 #[doc(hidden)]
 pub trait ForEachOp<T: Real> {
-    /// Called with the operation. Its parameters are 1.
-    fn op<P: Pointwise<T>>(&mut self, op: P);
+    /// Called with the type of the operation.
+    fn op<P: Pointwise<T>>(&mut self);
 }
 
-/// The formulas of a pointwise operation as text: of the function of `x`, and of the vector-Jacobian
-/// product with the gradient `g`, from `x` or from the result `y`.
+/// The formulas of a pointwise operation as text, from its code: of the function of `x`, and of the
+/// vector-Jacobian product with the gradient `g`, from `x` or from the result `y`.
 ///
 /// ```
 /// use retrograd_tensor::ops::activation::{Gelu, Sigmoid};
-/// use retrograd_tensor::ops::pointwise::Formula;
+/// use retrograd_tensor::ops::pointwise::formulas;
 ///
-/// let gelu = Formula::of::<f32>(Gelu);
-/// assert_eq!(gelu.f, "x · Φ(x)");
-/// assert_eq!(gelu.vjp, "g · (x · φ(x) + Φ(x))");
-/// assert_eq!(Formula::of::<f32>(Sigmoid).to_string(), "y = σ(x)\ndx = g · y · (1 − y)");
+/// assert_eq!(formulas::<f32, Gelu>(), ["y = x · Φ(x)", "dx = g · (x · φ(x) + Φ(x))"]);
+/// assert_eq!(formulas::<f32, Sigmoid>(), ["y = σ(x)", "dx = g · y · (1 − y)"]);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Formula {
-    /// `f(x)`.
-    pub f: String,
-    /// `g · f'(x)`.
-    pub vjp: String,
-}
-
-impl Formula {
-    /// The formulas of an operation, from its code.
-    pub fn of<T: Real>(op: impl Pointwise<T>) -> Formula {
-        fn print<T: Real, P: Pointwise<T>>(op: P) -> Formula {
-            let terms = Terms::default();
-            let [x, y, g] = ["x", "y", "g"].map(|name| terms.name(name));
-            let saved = if P::SAVES == Saves::Output { y } else { x };
-            Formula { f: terms.print(op.f(x)), vjp: terms.print(op.vjp(saved, g)) }
-        }
-        print(op)
-    }
-}
-
-impl Display for Formula {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "y = {}\ndx = {}", self.f, self.vjp)
-    }
+pub fn formulas<T: Real, P: Pointwise<T>>() -> [String; 2] {
+    let (op, terms) = (P::default(), Terms::default());
+    let [x, y, g] = ["x", "y", "g"].map(|name| terms.name(name));
+    let saved = if P::SAVES == Saves::Output { y } else { x };
+    let [f, vjp] = [op.f(x), op.vjp(saved, g)].map(|formula| terms.print(formula));
+    [format!("y = {f}"), format!("dx = {vjp}")]
 }
 
 #[derive(Clone, Copy)]

@@ -53,7 +53,7 @@ pointwise! {
     /// `x²/2` where `|x|` is at most `delta`, `delta · (|x| - delta/2)` beyond
     Huber {
         /// Where the parabola becomes a line, above 0.
-        delta,
+        delta = 1.0,
     } = "huber", saves Input, costs CHEAP;
     f(x) {
         let (size, inner) = (x.abs(), x.abs().min(delta));
@@ -117,7 +117,7 @@ pointwise! {
     /// `x^p` for a constant `p`
     Powf {
         /// The exponent.
-        p,
+        p = 2.5,
     } = "powf", saves Input, costs SCALAR;
     f(x) { x.power(p) }
     vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.power(p - 1.0)) } }
@@ -125,7 +125,7 @@ pointwise! {
     /// `x + c`
     AddScalar {
         /// The addend.
-        c,
+        c = 0.5,
     } = "add_scalar", saves Nothing, costs MOVE;
     f(x) { x + c }
     vjp(_, g) { g }
@@ -133,7 +133,7 @@ pointwise! {
     /// `x · c`
     MulScalar {
         /// The factor.
-        c,
+        c = -3.0,
     } = "mul_scalar", saves Nothing, costs MOVE;
     f(x) { x * c }
     vjp(_, g) { g * c }
@@ -141,9 +141,9 @@ pointwise! {
     /// `min(max(x, lo), hi)`
     Clamp {
         /// The lower bound.
-        lo,
+        lo = -1.0,
         /// The upper bound.
-        hi,
+        hi = 1.0,
     } = "clamp", saves Input, costs MOVE;
     f(x) { x.max(lo).min(hi) }
     vjp(x, g) { (x.gt(lo) & x.lt(hi)).select(g, 0.0) }
@@ -151,11 +151,11 @@ pointwise! {
     /// `x` with other numbers for NaN, `∞` and `-∞`
     NanToNum {
         /// The number for NaN.
-        nan,
+        nan = 0.0,
         /// The number for `∞`.
-        posinf,
+        posinf = 9.0,
         /// The number for `-∞`.
-        neginf,
+        neginf = -9.0,
     } = "nan_to_num", saves Input, costs MOVE;
     f(x) {
         let below = x.eq(f64::INFINITY).select(posinf, x);

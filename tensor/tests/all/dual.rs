@@ -3,9 +3,8 @@
 
 use retrograd_tensor::Real;
 use retrograd_tensor::formula::{Dual, Expr};
-use retrograd_tensor::ops::activation::{self, *};
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, Saves};
-use retrograd_tensor::ops::unary::{self, *};
+use retrograd_tensor::ops::{activation, unary};
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::level;
 use retrograd_tensor::simd::{Kernel, Lanes};
@@ -63,8 +62,8 @@ fn check<P: Pointwise<f64>>(op: P) {
 struct Checked;
 
 impl ForEachOp<f64> for Checked {
-    fn op<P: Pointwise<f64>>(&mut self, op: P) {
-        check(op);
+    fn op<P: Pointwise<f64>>(&mut self) {
+        check(P::default());
     }
 }
 
@@ -72,10 +71,4 @@ impl ForEachOp<f64> for Checked {
 fn vjps_are_the_derivatives_of_dual_numbers() {
     unary::for_each(&mut Checked);
     activation::for_each(&mut Checked);
-    check(Huber { delta: 1.5 });
-    check(Powf { p: 2.5 });
-    check(MulScalar { c: -3.0 });
-    check(Clamp { lo: -2.0, hi: 3.0 });
-    check(LeakyRelu { slope: 0.1 });
-    check(Elu { alpha: 0.7 });
 }

@@ -6,7 +6,7 @@
 use crate::bounds::{Bounded, exact};
 use crate::common::{Rng, SPECIAL, everywhere, fused, layouts, near, same, shapes, ulp};
 use proptest::prelude::*;
-use retrograd_tensor::ops::activation::{self, *};
+use retrograd_tensor::ops::activation;
 use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, Saves};
 use retrograd_tensor::ops::unary::{self, *};
 use retrograd_tensor::settings::with_level;
@@ -49,25 +49,17 @@ impl<T: Real, P: Pointwise<T>> Unary<T> for P {
 struct Unaries<T: Real>(Vec<Box<dyn Unary<T>>>);
 
 impl<T: Real> ForEachOp<T> for Unaries<T> {
-    fn op<P: Pointwise<T>>(&mut self, op: P) {
-        self.0.push(Box::new(op));
+    fn op<P: Pointwise<T>>(&mut self) {
+        self.0.push(Box::new(P::default()));
     }
 }
 
-/// All pointwise operations; some with several parameters.
+/// All pointwise operations, and `x³`.
 fn unaries<T: Real>() -> Vec<Box<dyn Unary<T>>> {
     let mut all = Unaries(Vec::new());
     unary::for_each(&mut all);
     activation::for_each(&mut all);
-    let number = T::from_f64;
-    all.op(NanToNum { nan: number(7.0), posinf: number(8.0), neginf: number(-9.0) });
-    all.op(Powf { p: number(2.5) });
-    all.op(Powf { p: number(3.0) });
-    all.op(AddScalar { c: number(0.5) });
-    all.op(MulScalar { c: number(-3.0) });
-    all.op(Clamp { lo: number(-0.5), hi: number(0.75) });
-    all.op(LeakyRelu { slope: number(0.25) });
-    all.op(Elu { alpha: number(1.5) });
+    all.0.push(Box::new(Powf { p: T::from_f64(3.0) }));
     all.0
 }
 
@@ -194,9 +186,9 @@ fn documented_conventions_hold() {
     };
     assert_eq!((derivative("relu", 0.0), derivative("relu", -0.0)), (0.0, 0.0));
     assert_eq!((derivative("abs", 0.0), derivative("abs", -0.0)), (0.0, 0.0));
-    assert_eq!((derivative("clamp", -0.5), derivative("clamp", 0.75)), (0.0, 0.0));
-    assert_eq!(derivative("leaky_relu", 0.0), 0.25);
-    assert_eq!(derivative("elu", 0.0), 1.5);
+    assert_eq!((derivative("clamp", -1.0), derivative("clamp", 1.0)), (0.0, 0.0));
+    assert_eq!(derivative("leaky_relu", 0.0), 0.01);
+    assert_eq!(derivative("elu", 0.0), 1.0);
     assert_eq!(derivative("sqrt", 0.0), f32::INFINITY);
     let zeroth = Powf { p: 0.0f32 };
     assert_eq!(Tensor::from([0.0]).map_vjp(zeroth, &Tensor::ones([1])).item(), 0.0);
