@@ -37,13 +37,6 @@ pub struct Backprop<'a, T: Real> {
 
 impl<'a, T: Real> Backprop<'a, T> {
     /// Starts from one variable.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// assert_eq!(Backprop::from(&x.square()).run().get(&x).unwrap().item(), 6.0);
-    /// ```
     pub fn from(root: &'a Var<T>) -> Self {
         Backprop { roots: vec![(root, None)], retain: false, keep: Vec::new() }
     }
@@ -64,30 +57,12 @@ impl<'a, T: Real> Backprop<'a, T> {
     }
 
     /// The cotangent of the variable that was named last. The default is 1, for a scalar.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
-    /// let y = x.square();
-    /// let grads = Backprop::from(&y).cotangent(Tensor::from([10.0, 1.0])).run();
-    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [20.0, 4.0]);
-    /// ```
     pub fn cotangent(mut self, g: Tensor<T>) -> Self {
         self.roots.last_mut().expect("there is always a root").1 = Some(g);
         self
     }
 
     /// Keeps saved tensors, so that another pass can run over the same graph.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = x.square();
-    /// let first = Backprop::from(&y).retain_graph().run();
-    /// assert_eq!(first.get(&x), y.backward().get(&x));
-    /// ```
     pub fn retain_graph(mut self) -> Self {
         self.retain = true;
         self
@@ -97,15 +72,6 @@ impl<'a, T: Real> Backprop<'a, T> {
     ///
     /// # Panics
     /// If it is a constant.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let h = x.square();
-    /// let grads = Backprop::from(&h.square()).keep(&h).run();
-    /// assert_eq!(grads.get(&h).unwrap().item(), 18.0);
-    /// ```
     #[track_caller]
     pub fn keep(mut self, x: &Var<T>) -> Self {
         assert!(x.is_tracked(), "backward: the variable to keep is a constant");
@@ -118,14 +84,6 @@ impl<'a, T: Real> Backprop<'a, T> {
     /// # Panics
     /// If a root is not tracked, or is not a scalar and has no cotangent, or a cotangent has
     /// another shape; if the saved tensors of the graph were freed by an earlier pass.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{Backprop, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(0.0f32));
-    /// let grads = Backprop::from(&x.exp()).run();
-    /// assert_eq!((grads.len(), grads.get(&x).unwrap().item()), (1, 1.0));
-    /// ```
     #[track_caller]
     pub fn run(self) -> Gradients<T> {
         or_panic(self.try_run())
@@ -188,14 +146,6 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// As [`Backprop::run`].
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
-    /// let grads = x.square().backward_with(&Tensor::from([1.0, 0.5]));
-    /// assert_eq!(grads.get(&x).unwrap().to_vec(), [2.0, 2.0]);
-    /// ```
     #[track_caller]
     pub fn backward_with(&self, cotangent: &Tensor<T>) -> Gradients<T> {
         Backprop::from(self).cotangent(cotangent.clone()).run()

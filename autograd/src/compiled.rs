@@ -39,7 +39,7 @@ fn operations_on<T: Real>() {
 struct Alone;
 
 impl<T: Real> ForEachOp<T> for Alone {
-    fn op<P: Pointwise<T>>(&mut self) {
+    fn op<P: Pointwise<T>>(&mut self, _: P) {
         black_box(Var::<T>::map::<P> as fn(_, _) -> _);
     }
 }
@@ -48,8 +48,8 @@ impl<T: Real> ForEachOp<T> for Alone {
 struct AsValues;
 
 impl<T: Real> ForEachOp<T> for AsValues {
-    fn op<P: Pointwise<T>>(&mut self) {
-        ForEachOp::<T>::op::<P>(&mut Alone);
+    fn op<P: Pointwise<T>>(&mut self, op: P) {
+        Alone.op(op);
         black_box(<PointwiseFn<T> as From<P>>::from as fn(_) -> _);
     }
 }

@@ -1,9 +1,8 @@
 //! The backward pass.
 //!
-//! The engine processes operations in descending order of their ids. An operation has a lower id
-//! than the operations that use its outputs, so the gradients of its outputs are complete when it
-//! is processed. Its rule maps them to gradients of its inputs. There is no recursion and no
-//! sorting, and the order is always the same.
+//! The engine processes operations in descending order of their ids. An operation has a lower id than the operations
+//! that use its outputs, so the gradients of its outputs are complete when it is processed. Its rule maps them to
+//! gradients of its inputs. There is no recursion and no sorting, and the order is always the same.
 
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
@@ -182,8 +181,8 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
         edge => {
             let inputs = vec![Input { edge: edge.clone(), shape: input.shape }];
             let (id, outputs) = (Id::reserve(1), smallvec![input.shape]);
-            let call = Call::from(&ALIAS);
-            Edge::Node(Node::new(id, call, outputs, (inputs, 1), Arc::new(Alias { id })), 0)
+            let (call, rule) = (Call::from(&ALIAS), Arc::new(Alias(id)));
+            Edge::Node(Node::new(id, call, outputs, (inputs, 1), rule), 0)
         }
     };
     Input { edge, shape: input.shape }
@@ -191,13 +190,11 @@ fn alias<T: Real>(input: &Input<T>) -> Input<T> {
 
 static ALIAS: Op = Op::new("alias", &["x"]).kind(Kind::View).formula("y = x", "dx = g");
 
-struct Alias {
-    id: Id,
-}
+struct Alias(Id);
 
 impl<T: Real> Rule<T> for Alias {
     fn backward(&self, _: &Cx<'_, T>, g: &[Option<Var<T>>]) -> InputGrads<T> {
         let value = g[0].clone().expect("the gradient of the output");
-        InputGrads(vec![InputGrad { op: self.id, at: 0, value }])
+        InputGrads(vec![InputGrad { op: self.0, at: 0, value }])
     }
 }

@@ -35,29 +35,7 @@ impl<T: Real> Var<T> {
     /// Work that the rule shares among threads goes through [`par`](retrograd_tensor::par), not
     /// through rayon: see [`settings`](retrograd_tensor::settings).
     ///
-    /// ```
-    /// use retrograd_autograd::{InputGrads, Op, Var};
-    /// use retrograd_tensor::Tensor;
-    ///
-    /// static TIMES_SQUARE: Op = Op::new("times_square", &["a", "b"]);
-    ///
-    /// /// a · b²
-    /// fn times_square(a: &Var, b: &Var) -> Var {
-    ///     let value = a.value() * &b.value().square();
-    ///     Var::from_op(&TIMES_SQUARE, value, [a, b], |[a, b]| {
-    ///         let (a, b) = (a.save_if(b.needs_grad()), b.save());
-    ///         move |cx, g| {
-    ///             InputGrads::of(&a, || g * &cx.input(&b).square())
-    ///                 .and(&b, || g * &cx.input(&a) * &cx.input(&b) * 2.0)
-    ///         }
-    ///     })
-    /// }
-    ///
-    /// let (a, b) = (Var::leaf(Tensor::scalar(5.0)), Var::leaf(Tensor::scalar(3.0)));
-    /// let grads = times_square(&a, &b).backward();
-    /// assert_eq!(grads.get(&a).unwrap().item(), 9.0);
-    /// assert_eq!(grads.get(&b).unwrap().item(), 30.0);
-    /// ```
+    /// [`Op`] has an example.
     #[track_caller]
     pub fn from_op<'a, const N: usize, R>(
         call: impl Into<Call>,
@@ -267,52 +245,16 @@ pub struct Operand<'a, T: Real> {
 
 impl<T: Real> Operand<'_, T> {
     /// Whether its gradient will be needed.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static ADD: Op = Op::new("add", &["a", "b"]);
-    /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::scalar(2.0));
-    /// Var::from_op(&ADD, a.value() + b.value(), [&a, &b], |[a, b]| {
-    ///     assert!(a.needs_grad() && !b.needs_grad());
-    ///     let a = a.slot();
-    ///     move |_, g| InputGrads::of(&a, || g.clone())
-    /// });
-    /// ```
     pub fn needs_grad(self) -> bool {
         self.var.is_some_and(Var::is_tracked)
     }
 
     /// A slot without the value.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static NEG: Op = Op::new("neg", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
-    ///     let x = x.slot(); // the rule does not need the value
-    ///     move |_, g| InputGrads::of(&x, || -g)
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().item(), -1.0);
-    /// ```
     pub fn slot(self) -> Slot<T> {
         self.save_if(false)
     }
 
     /// A slot with the value.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SQUARE: Op = Op::new("square", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
-    ///     let x = x.save();
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().item(), 6.0);
-    /// ```
     pub fn save(self) -> Slot<T> {
         self.save_if(true)
     }
@@ -365,19 +307,6 @@ impl<T: Real> Slot<T> {
     ///
     /// # Panics
     /// If it was not saved.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SQUARE: Op = Op::new("square", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
-    ///     let x = x.save();
-    ///     assert_eq!(x.value().item(), 3.0);
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
-    /// });
-    /// assert_eq!(y.item(), 9.0);
-    /// ```
     #[track_caller]
     pub fn value(&self) -> &Tensor<T> {
         let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
@@ -385,19 +314,6 @@ impl<T: Real> Slot<T> {
     }
 
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static NEG: Op = Op::new("neg", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
-    ///     let x = x.slot();
-    ///     assert!(x.get().is_none());
-    ///     move |_, g| InputGrads::of(&x, || -g)
-    /// });
-    /// assert_eq!(y.item(), -3.0);
-    /// ```
     pub fn get(&self) -> Option<&Tensor<T>> {
         self.value.as_ref()
     }
@@ -546,18 +462,6 @@ impl<T: Real> Cx<'_, T> {
     ///
     /// # Panics
     /// If it was not given.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SUM: Op = Op::new("sum", &["x"]);
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-    /// let y = Var::from_op(&SUM, x.value().sum(..), [&x], |[x]| {
-    ///     let x = x.slot();
-    ///     move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().to_vec(), [1.0; 6]);
-    /// ```
     #[track_caller]
     pub fn shape(&self, slot: &Slot<T>) -> &Shape {
         self.check(slot);

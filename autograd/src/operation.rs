@@ -1,7 +1,6 @@
 //! What an operation is: its name, its inputs, its formulas. Everything that shows, counts or checks
 //! operations reads it here.
 
-use crate::observe::formula;
 use retrograd_tensor::{AxisSet, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -159,14 +158,6 @@ impl Op {
         Call::from(self).with(name, value)
     }
 
-    /// Its formula; `None` if it has none.
-    pub fn formulas(&self) -> Option<Formula> {
-        if self.forward.is_empty() {
-            return formula(self.name);
-        }
-        Some(Formula { forward: self.forward.into(), backward: self.backward.into() })
-    }
-
     /// The names of the inputs that were given; of any number of inputs, all have the same name.
     pub fn names(
         &self,
@@ -213,6 +204,8 @@ pub enum Attribute {
     Axes(AxisSet),
     /// A function of a place: the row that an embedding copies there, or 1 where attention keeps a key.
     At(Arc<AtPlace>),
+    /// The formula of a function that is printed from its code.
+    Formula(Arc<dyn Fn() -> Formula + Send + Sync>),
 }
 
 /// A graph may cross `catch_unwind`: a function of a place only reads.
@@ -225,7 +218,7 @@ impl Debug for Attribute {
             Attribute::Number(x) => write!(f, "{x}"),
             Attribute::Flag(flag) => write!(f, "{flag}"),
             Attribute::Axes(axes) => write!(f, "{:?}", axes.iter().collect::<Vec<_>>()),
-            Attribute::At(_) => f.write_str("a function of the place"),
+            Attribute::At(_) | Attribute::Formula(_) => f.write_str("a function"),
         }
     }
 }
@@ -246,6 +239,17 @@ impl Call {
     /// An attribute by name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
+    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code,
+    /// if the call is observed.
+    pub fn formula(&self) -> Option<Formula> {
+        let Op { forward, backward, .. } = *self.op;
+        match self.attribute("formula") {
+            Some(Attribute::Formula(print)) => Some(print()),
+            _ if forward.is_empty() => None,
+            _ => Some(Formula { forward: forward.into(), backward: backward.into() }),
+        }
     }
 
     /// The attributes that are numbers.

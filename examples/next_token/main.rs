@@ -18,6 +18,7 @@ mod fine_tune;
 mod finish;
 mod folder;
 mod grid;
+mod line;
 #[allow(dead_code, reason = "benchmarks print a warning")]
 #[path = "../../benches/common/load.rs"]
 mod load;

@@ -2,16 +2,16 @@
 
 use crate::cli::Args;
 use crate::folder::Folder;
+use crate::line::{Line, Step};
 use crate::load::{Others, Reading};
-use crate::log::{Line, Step};
 use crate::looks::{self, Event, Looks, Memory, Start};
 use crate::output::note;
-use crate::plots::sentence_tokens;
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::recipe::{CLIP, Preset};
 use crate::run::{LR_TOO_HIGH, Purpose, Run};
 use crate::samples::prompts;
+use crate::samples::sentence_tokens;
 use crate::stop::Stop;
 use crate::text::Text;
 use crate::watch::{Norms, Parts};

@@ -26,6 +26,7 @@
 //! | tensors | `tensor`, `rows` | storage and layout together: constructors, views, elements |
 //! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, the cost model, random numbers |
 //! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
+//! | formulas | [`formula`] | what formulas are written in, for vectors, dual numbers, variables and text |
 //! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`observe`], [`element`], [`error`] | shapes, strides, indices, memory, who is told of its use, element types, errors |
 //!
 #[doc(hidden)]
@@ -35,6 +36,7 @@ mod describe;
 mod display;
 pub mod element;
 pub mod error;
+pub mod formula;
 pub mod indexing;
 pub mod kernels;
 pub mod layout;

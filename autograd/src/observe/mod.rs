@@ -29,10 +29,6 @@
 //! The study crate makes records of these events. Without an observer, a report costs one read of a static
 //! variable.
 
-mod formulas;
-
-pub(crate) use formulas::formula;
-
 use crate::graph::{Node, Rule, Var};
 use crate::operation::Call;
 use retrograd_tensor::observe::{Event, is_observed, report};

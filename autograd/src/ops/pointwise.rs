@@ -3,12 +3,19 @@
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::{Call, Kind, Op};
-use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+use crate::operation::{Attribute, Call, Formula, Kind, Op};
+use retrograd_tensor::observe::is_observed;
+use retrograd_tensor::ops::pointwise::{self, Pointwise, Saves};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// The formulas of a pointwise function.
+fn printed<T: Real, P: Pointwise<T>>(op: P) -> Formula {
+    let pointwise::Formula { f, vjp } = pointwise::Formula::of(op);
+    Formula { forward: format!("y = {f}").into(), backward: format!("dx = {vjp}").into() }
+}
 
 /// The [`Op`] of a pointwise function.
 struct Of<T, P>(PhantomData<(T, P)>);
@@ -24,7 +31,8 @@ impl<T: Real> Var<T> {
     /// ```
     /// use retrograd_autograd::{Var, grad};
     /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-    /// use retrograd_tensor::{Real, Tensor, cost::Cost, simd::Algebra};
+    /// use retrograd_tensor::formula::{Algebra, Expr};
+    /// use retrograd_tensor::{Real, Tensor, cost::Cost};
     ///
     /// /// f(x) = x³
     /// #[derive(Clone, Copy, Debug)]
@@ -34,11 +42,11 @@ impl<T: Real> Var<T> {
     ///     const NAME: &'static str = "cube";
     ///     const SAVES: Saves = Saves::Input;
     ///     const COST: Cost = Cost::CHEAP;
-    ///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-    ///         a.mul(x, a.mul(x, x))
+    ///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+    ///         x * x * x
     ///     }
-    ///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-    ///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+    ///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+    ///         3.0 * x * x * g
     ///     }
     /// }
     ///
@@ -55,6 +63,9 @@ impl<T: Real> Var<T> {
         let output = value.clone();
         let mut call = Call::from(Of::<T, P>::OP);
         op.constants(&mut |name, x| call.attributes.push((name, x.into())));
+        if is_observed() {
+            call = call.with("formula", Attribute::Formula(Arc::new(move || printed(op))));
+        }
         Var::from_op(call, value, [self], |[x]| {
             let x = x.save_if(P::SAVES == Saves::Input);
             let y = (P::SAVES == Saves::Output).then(|| saved("y", output));

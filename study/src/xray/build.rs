@@ -204,7 +204,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         node.seconds = op.location.map(|_| forward[0]);
         node.backward_seconds = (op.rule_seconds > 0.0).then_some(backward[0]);
         node.medians = (runs.len() > 1).then_some([forward[1], backward[1]]);
-        node.formula = op.call.op.formulas().map(|f| {
+        node.formula = op.call.formula().map(|f| {
             let row = FormulaRow { forward: f.forward, backward: f.backward };
             data.formulas.iter().position(|known| *known == row).unwrap_or_else(|| {
                 data.formulas.push(row);

@@ -80,7 +80,7 @@ impl<T: Real> Operation<'_, T> {
             Some(x) => broadcast_at(x, index),
             None => self.call.numbers().find(|(own, _)| *own == name).map(|(_, x)| x),
         };
-        let formula = self.call.op.formulas()?;
+        let formula = self.call.formula()?;
         let text = formula.forward.strip_prefix("y = ")?;
         Some((with_numbers(text, value), self.output.at(index).to_f64()))
     }

@@ -1,6 +1,7 @@
 //! One recorded step as a page: the forward and the backward pass, event by event, with values.
 
 mod build;
+mod checks;
 mod collect;
 mod data;
 mod differences;

@@ -36,7 +36,7 @@ fn a_recorded_step_has_the_same_bits_and_lists_what_it_keeps() {
             assert_eq!(plain, recorded);
             let tracked = recording.operations.iter().filter(|op| op.id.is_some());
             assert!(tracked.clone().count() > 10);
-            tracked.for_each(|op| assert!(op.call.op.formulas().is_some(), "{}", op.name()));
+            tracked.for_each(|op| assert!(op.call.formula().is_some(), "{}", op.name()));
             for event in &recording.events {
                 if let What::RuleEnded { operation, unlisted, .. } = event.what {
                     assert_eq!(unlisted, 0, "{}", recording.operations[operation].name());

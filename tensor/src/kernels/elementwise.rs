@@ -4,6 +4,7 @@ use super::lane_arrays;
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::OrPanic;
+use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
 use crate::loop_nest::{Cursor, LoopNest, gather};
@@ -16,12 +17,12 @@ use crate::simd::{
 };
 use crate::tensor::Tensor;
 
-/// A formula from `K` numbers to one, on lanes.
+/// A formula from `K` numbers to one.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
     /// The formula. Mark it `#[inline(always)]`.
-    fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
+    fn f<S: Lanes<T>>(self, x: [Expr<T, S>; K]) -> Expr<T, S>;
 }
 
 /// Elements of the buffers that operands with other strides than 1 are copied to. Large, since each
@@ -115,7 +116,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for OnOnes<E, K> {
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        self.op.f(s, [s.splat(T::ONE); K]);
+        self.op.f([lane_arrays::splat(s, T::ONE); K]);
     }
 }
 
@@ -335,12 +336,12 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
             }
             prefetch_l1(out.as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
         }
-        s.store(op.f(s, lane_arrays::load(s, &x, i)), &mut out[i..]);
+        s.store(op.f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
         let v = lane_arrays::load_rest(s, &x, full, [T::ONE; K]);
-        s.store_part(op.f(s, v), &mut out[full..]);
+        s.store_part(op.f(v).value(), &mut out[full..]);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Row kernels: operations that need the whole last axis at once.
 
 use super::lane_arrays;
+pub(crate) use super::lane_arrays::splat;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
 use crate::observe::{self, KernelCall};
@@ -291,7 +293,7 @@ pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
     x: [&[T]; K],
     fill: [T; K],
     init: A,
-    f: impl Fn(A, [S::V; K]) -> A,
+    f: impl Fn(A, [Expr<T, S>; K]) -> A,
     join: impl Fn(A, A) -> A,
 ) -> A {
     let n = x[0].len();
@@ -320,18 +322,19 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
     s: S,
     x: [&[T]; K],
     fill: [T; K],
-    f: impl Fn([S::V; K]) -> S::V,
+    f: impl Fn([Expr<T, S>; K]) -> Expr<T, S>,
 ) -> T {
-    s.sum(fold_rows(
+    let sum = fold_rows(
         s,
         x,
         fill,
-        s.splat(T::ZERO),
+        splat(s, T::ZERO),
         #[inline(always)]
-        |acc, v| s.add(acc, f(v)),
+        |acc, v| acc + f(v),
         #[inline(always)]
-        |a, b| s.add(a, b),
-    ))
+        |a, b| a + b,
+    );
+    s.sum(sum.value())
 }
 
 /// Loads a whole row into registers: for a row of a few vectors, storing intermediate results and
@@ -339,12 +342,12 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
 ///
 /// `K` is `x.len().div_ceil(S::N)`, see `in_registers`.
 #[inline(always)]
-pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [S::V; K] {
-    let mut v = [s.splat(fill); K];
+pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [Expr<T, S>; K] {
+    let mut v = [splat(s, fill); K];
     for k in 0..K {
         v[k] = match k + 1 < K {
-            true => s.load(&x[k * S::N..]),
-            false => s.load_or(&x[k * S::N..], fill),
+            true => Expr::new(s, s.load(&x[k * S::N..])),
+            false => Expr::new(s, s.load_or(&x[k * S::N..], fill)),
         };
     }
     v
@@ -352,13 +355,13 @@ pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) ->
 
 /// Stores a row that [`load_row`] loaded.
 #[inline(always)]
-pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K], out: &mut [T]) {
+pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [Expr<T, S>; K], out: &mut [T]) {
     for k in 0..K {
         let out = &mut out[k * S::N..];
         // A masked store takes longer, as in `gemm/micro_kernel.rs`.
         match k + 1 < K || out.len() == S::N {
-            true => s.store(v[k], out),
-            false => s.store_part(v[k], out),
+            true => s.store(v[k].value(), out),
+            false => s.store_part(v[k].value(), out),
         }
     }
 }
@@ -400,31 +403,32 @@ pub fn map_row<T: Real, S: Lanes<T>, const K: usize>(
     s: S,
     x: [&[T]; K],
     out: &mut [T],
-    f: impl Fn([S::V; K]) -> S::V,
+    f: impl Fn([Expr<T, S>; K]) -> Expr<T, S>,
 ) {
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
-        s.store(f(lane_arrays::load(s, &x, i)), &mut out[i..]);
+        s.store(f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
         let v = lane_arrays::load_rest(s, &x, full, [T::ONE; K]);
-        s.store_part(f(v), &mut out[full..]);
+        s.store_part(f(v).value(), &mut out[full..]);
     }
 }
 
 /// `x[i] = f(x[i])` over a row.
 #[inline(always)]
-pub fn update_row<T: Real, S: Lanes<T>>(s: S, x: &mut [T], f: impl Fn(S::V) -> S::V) {
+pub fn update_row<T: Real, S: Lanes<T>>(s: S, x: &mut [T], f: impl Fn(Expr<T, S>) -> Expr<T, S>) {
     let full = x.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
-        s.store(f(s.load(&x[i..])), &mut x[i..]);
+        s.store(f(Expr::new(s, s.load(&x[i..]))).value(), &mut x[i..]);
         i += S::N;
     }
     if full < x.len() {
-        s.store_part(f(s.load_or(&x[full..], T::ONE)), &mut x[full..]);
+        let rest = Expr::new(s, s.load_or(&x[full..], T::ONE));
+        s.store_part(f(rest).value(), &mut x[full..]);
     }
 }
 
@@ -434,7 +438,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     s: S,
     x: [&[T]; K],
     out: [&mut [T]; W],
-    f: impl Fn([S::V; K], [S::V; W]) -> [S::V; W],
+    f: impl Fn([Expr<T, S>; K], [Expr<T, S>; W]) -> [Expr<T, S>; W],
 ) {
     let n = out[0].len();
     let full = n / S::N * S::N;
@@ -442,7 +446,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     while i < full {
         let new = f(lane_arrays::load(s, &x, i), lane_arrays::load(s, &out, i));
         for k in 0..W {
-            s.store(new[k], &mut out[k][i..]);
+            s.store(new[k].value(), &mut out[k][i..]);
         }
         i += S::N;
     }
@@ -451,7 +455,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
         let old = lane_arrays::load_rest(s, &out, full, [T::ONE; W]);
         let new = f(v, old);
         for k in 0..W {
-            s.store_part(new[k], &mut out[k][full..]);
+            s.store_part(new[k].value(), &mut out[k][full..]);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::lane_arrays;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::formula::{Algebra, Expr};
 use crate::kernels::{Real, level_of};
 use crate::observe::{self, KernelCall};
 use crate::par;
@@ -13,12 +14,12 @@ use crate::simd::{
 };
 use crate::tensor::Tensor;
 
-/// A formula that replaces `W` numbers, from these and `R` others, on lanes.
+/// A formula that replaces `W` numbers, from these and `R` others.
 pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
     /// The new values. Mark it `#[inline(always)]`.
-    fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
+    fn f<A: Algebra<T>>(self, w: [Expr<T, A>; W], r: [Expr<T, A>; R]) -> [Expr<T, A>; W];
 }
 
 /// An update of one parameter: the formula with its constants, the tensors that it replaces, and
@@ -104,8 +105,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T> for 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let one = s.splat(T::ONE);
-        self.op.f(s, [one; W], [one; R]);
+        let one = lane_arrays::splat(s, T::ONE);
+        self.op.f([one; W], [one; R]);
     }
 }
 
@@ -139,18 +140,18 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
             }
             let old = lane_arrays::load(s, &w, i);
             let given = lane_arrays::load(s, &r, i);
-            let new = op.f(s, old, given);
+            let new = op.f(old, given);
             for k in 0..W {
-                s.store(new[k], &mut w[k][i..]);
+                s.store(new[k].value(), &mut w[k][i..]);
             }
             i += S::N;
         }
         if full < n {
             let old = lane_arrays::load_rest(s, &w, full, [T::ONE; W]);
             let given = lane_arrays::load_rest(s, &r, full, [T::ONE; R]);
-            let new = op.f(s, old, given);
+            let new = op.f(old, given);
             for k in 0..W {
-                s.store_part(new[k], &mut w[k][full..]);
+                s.store_part(new[k].value(), &mut w[k][full..]);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::gemm::gemm;
-use crate::kernels::rows::update_row;
+use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::MatRef;
 use crate::observe::{self, KernelCall};
@@ -55,9 +55,9 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
                 continue;
             };
             let (max, sum) = max_and_sum(s, x);
-            let log_sums = s.ln(s.splat(sum));
+            let log_sums = splat(s, sum).ln();
             // All lanes are equal.
-            let log_sum = s.max_lane(log_sums);
+            let log_sum = s.max_lane(log_sums.value());
             let loss_of = |v: T| (log_sum - (v - max)).to_f64();
             let mut loss = loss_of(x[target]);
             if smoothing != 0.0 {
@@ -66,14 +66,13 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
             }
             total += loss;
             if let Some(scale) = scale {
-                let max = s.splat(max);
-                let uniform = s.splat(T::from_f64(smoothing / x.len() as f64));
-                let factor = s.splat(scale);
+                let (max, factor) = (splat(s, max), splat(s, scale));
+                let uniform = smoothing / x.len() as f64;
                 update_row(
                     s,
                     x,
                     #[inline(always)]
-                    |x| s.mul(factor, s.sub(s.exp(s.sub(s.sub(x, max), log_sums)), uniform)),
+                    |x| factor * ((x - max - log_sums).exp() - uniform),
                 );
                 x[target] -= scale * T::from_f64(1.0 - smoothing);
             }

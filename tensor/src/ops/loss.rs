@@ -3,7 +3,7 @@
 use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
-use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, update_row};
+use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::observe::{self, KernelCall};
 use crate::ops::softmax::max_and_sum;
@@ -143,7 +143,7 @@ impl<T: Real> Kernel<T> for Losses<'_, T> {
             s,
             log_sum,
             #[inline(always)]
-            |sum| s.ln(sum),
+            |sum| sum.ln(),
         );
         let mut total = 0.0;
         for (i, x) in rows() {
@@ -194,32 +194,29 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
         let Some(target) = self.classes.at(index) else {
             return out.fill(T::ZERO);
         };
-        let (max, log_sum) = (s.splat(self.max[index]), s.splat(self.log_sum[index]));
-        let uniform = s.splat(self.smoothing / T::from_f64(x.len() as f64));
+        let (max, log_sum) = (splat(s, self.max[index]), splat(s, self.log_sum[index]));
+        let uniform = splat(s, self.smoothing / T::from_f64(x.len() as f64));
         let row_scale = self.scales[if self.scales.len() == 1 { 0 } else { index }];
-        let (scale, rest) = (s.splat(row_scale), T::ONE - self.smoothing);
+        let (scale, rest) = (splat(s, row_scale), T::ONE - self.smoothing);
         let Some(weights) = self.weights else {
             map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| s.mul(scale, s.sub(s.exp(s.sub(s.sub(x, max), log_sum)), uniform)),
+                |[x]| scale * ((x - max - log_sum).exp() - uniform),
             );
             out[target] -= row_scale * rest;
             return;
         };
         let weight = rest * weights[target];
-        let all = s.splat(weight + self.smoothing * self.mean_weight);
+        let all = splat(s, weight + self.smoothing * self.mean_weight);
         map_row(
             s,
             [x, weights],
             out,
             #[inline(always)]
-            |[x, w]| {
-                let softmax = s.exp(s.sub(s.sub(x, max), log_sum));
-                s.mul(scale, s.sub(s.mul(all, softmax), s.mul(w, uniform)))
-            },
+            |[x, w]| scale * (all * (x - max - log_sum).exp() - w * uniform),
         );
         out[target] -= row_scale * weight;
     }

@@ -1,11 +1,12 @@
 //! Pointwise operations: differentiable functions of one number.
 
 use crate::cost::Cost;
+use crate::formula::{Algebra, Expr, Terms};
 use crate::kernels::Real;
 use crate::kernels::elementwise::{Elementwise, elementwise};
-use crate::simd::{Algebra, Lanes};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 
 /// The value that the derivative is computed from, which is saved for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub enum Saves {
 ///
 /// ```
 /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::simd::Algebra;
+/// use retrograd_tensor::formula::{Algebra, Expr};
 /// use retrograd_tensor::{Real, Tensor, cost::Cost};
 ///
 /// /// f(x) = x³
@@ -33,11 +34,11 @@ pub enum Saves {
 ///     const NAME: &'static str = "cube";
 ///     const SAVES: Saves = Saves::Input;
 ///     const COST: Cost = Cost::CHEAP;
-///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-///         a.mul(x, a.mul(x, x))
+///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+///         x * x * x
 ///     }
-///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+///         3.0 * x * x * g
 ///     }
 /// }
 ///
@@ -53,29 +54,30 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A>;
     /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
     /// [`Saves::Nothing`]).
-    fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
+    fn vjp<A: Algebra<T>>(self, saved: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A>;
     /// Passes the numbers besides `x` in the formula to `_f`, by name; a record of a step lists them.
     fn constants(self, _f: &mut impl FnMut(&'static str, f64)) {}
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
-    fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
-        let y = self.f(a, x);
+    fn value_and_derivative<A: Algebra<T>>(self, x: Expr<T, A>) -> (Expr<T, A>, Expr<T, A>) {
+        let y = self.f(x);
         let saved = if Self::SAVES == Saves::Output { y } else { x };
-        (y, self.vjp(a, saved, a.splat(T::ONE)))
+        (y, self.vjp(saved, x.constant(1.0)))
     }
 }
 
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
-/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them.
+/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
+/// formulas, a field is a [`Parameter`].
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
 /// Softsign = "softsign", saves Input, costs CHEAP;
-/// f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
-/// vjp(self, a, x, g) { .. }
+/// f(x) { x / (1.0 + x.abs()) }
+/// vjp(x, g) { let d = 1.0 + x.abs(); g / d / d }
 /// ```
 macro_rules! pointwise {
     (
@@ -83,8 +85,8 @@ macro_rules! pointwise {
             $(#[$doc:meta])*
             $Op:ident $({ $($(#[$field_doc:meta])* $field:ident),+ $(,)? })?
                 = $name:literal, saves $saves:ident, costs $cost:ident;
-            f($self:ident, $a:pat_param, $x:pat_param) $f:block
-            vjp($self_:ident, $a_:pat_param, $saved:pat_param, $g:pat_param) $vjp:block
+            f($x:pat_param) $f:block
+            vjp($saved:pat_param, $g:pat_param) $vjp:block
         )+
     ) => {
         $(
@@ -95,19 +97,31 @@ macro_rules! pointwise {
                 const SAVES: Saves = Saves::$saves;
                 const COST: Cost = Cost::$cost;
                 #[inline(always)]
-                fn f<A: Algebra<T>>($self, $a: A, $x: A::V) -> A::V $f
+                fn f<A: Algebra<T>>(self, $x: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)] // A formula may not need every parameter.
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
+                    )+)?
+                    $f
+                }
                 #[inline(always)]
-                fn vjp<A: Algebra<T>>($self_, $a_: A, $saved: A::V, $g: A::V) -> A::V $vjp
+                fn vjp<A: Algebra<T>>(self, $saved: Expr<T, A>, $g: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)]
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
+                    )+)?
+                    $vjp
+                }
                 $(fn constants(self, f: &mut impl FnMut(&'static str, f64)) {
                     $(f(stringify!($field), self.$field.to_f64());)+
                 })?
             }
         )+
 
-        /// Calls `f` for every operation of this file.
+        /// Calls `f` with every operation of this file.
         #[doc(hidden)]
         pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
-            $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
+            $(f.op($Op $({ $($field: T::ONE),+ })?);)+
         }
     };
     (@struct [$(#[$doc:meta])*] $Op:ident) => {
@@ -131,8 +145,47 @@ pub(crate) use pointwise;
 /// all operations is written a second time.
 #[doc(hidden)]
 pub trait ForEachOp<T: Real> {
-    /// Called with the type of the operation.
-    fn op<P: Pointwise<T>>(&mut self);
+    /// Called with the operation. Its parameters are 1.
+    fn op<P: Pointwise<T>>(&mut self, op: P);
+}
+
+/// The formulas of a pointwise operation as text: of the function of `x`, and of the vector-Jacobian
+/// product with the gradient `g`, from `x` or from the result `y`.
+///
+/// ```
+/// use retrograd_tensor::ops::activation::{Gelu, Sigmoid};
+/// use retrograd_tensor::ops::pointwise::Formula;
+///
+/// let gelu = Formula::of::<f32>(Gelu);
+/// assert_eq!(gelu.f, "x · Φ(x)");
+/// assert_eq!(gelu.vjp, "g · (x · φ(x) + Φ(x))");
+/// assert_eq!(Formula::of::<f32>(Sigmoid).to_string(), "y = σ(x)\ndx = g · y · (1 − y)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formula {
+    /// `f(x)`.
+    pub f: String,
+    /// `g · f'(x)`.
+    pub vjp: String,
+}
+
+impl Formula {
+    /// The formulas of an operation, from its code.
+    pub fn of<T: Real>(op: impl Pointwise<T>) -> Formula {
+        fn print<T: Real, P: Pointwise<T>>(op: P) -> Formula {
+            let terms = Terms::default();
+            let [x, y, g] = ["x", "y", "g"].map(|name| terms.name(name));
+            let saved = if P::SAVES == Saves::Output { y } else { x };
+            Formula { f: terms.print(op.f(x)), vjp: terms.print(op.vjp(saved, g)) }
+        }
+        print(op)
+    }
+}
+
+impl Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "y = {}\ndx = {}", self.f, self.vjp)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -141,8 +194,8 @@ struct Forward<P>(P);
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 1> for Forward<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1]) -> S::V {
-        self.0.f(s, x)
+    fn f<S: Lanes<T>>(self, [x]: [Expr<T, S>; 1]) -> Expr<T, S> {
+        self.0.f(x)
     }
 }
 
@@ -152,8 +205,8 @@ struct Vjp<P>(P);
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [saved, g]: [S::V; 2]) -> S::V {
-        self.0.vjp(s, saved, g)
+    fn f<S: Lanes<T>>(self, [saved, g]: [Expr<T, S>; 2]) -> Expr<T, S> {
+        self.0.vjp(saved, g)
     }
 }
 

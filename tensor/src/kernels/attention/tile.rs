@@ -1,6 +1,7 @@
 //! A tile of scores: its visible pairs, and the kernels that work on it.
 
 use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE};
+use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::{MatMut, MatRef};
 use crate::observe::{KernelCall, Size};
@@ -296,12 +297,12 @@ pub(super) fn scale_rows<T: Real>(mut x: MatMut<'_, T>, by: &[T]) {
         #[inline(always)]
         fn run<S: Lanes<T>>(self, s: S) {
             for i in 0..self.0.rows() {
-                let by = s.splat(self.1[i]);
-                crate::kernels::rows::update_row(
+                let by = splat(s, self.1[i]);
+                update_row(
                     s,
                     self.0.row(i),
                     #[inline(always)]
-                    |x| s.mul(x, by),
+                    |x| x * by,
                 );
             }
         }

@@ -15,14 +15,16 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 /// use retrograd_tensor::ops::pointwise::Pointwise;
 /// use retrograd_tensor::Real;
 /// use retrograd_tensor::settings::level;
-/// use retrograd_tensor::simd::{Algebra, Dual, Kernel, Lanes};
+/// use retrograd_tensor::formula::{Dual, Expr};
+/// use retrograd_tensor::simd::{Kernel, Lanes};
 ///
 /// /// The derivative of GELU at a point.
 /// struct Derivative(f64);
 /// impl Kernel<f64> for Derivative {
 ///     type Out = f64;
 ///     fn run<S: Lanes<f64>>(self, s: S) -> f64 {
-///         let (_, derivative) = Gelu.f(Dual(s), (s.splat(self.0), s.splat(1.0)));
+///         let x = Expr::new(Dual(s), (s.splat(self.0), s.splat(1.0)));
+///         let (_, derivative) = Gelu.f(x).value();
 ///         s.max_lane(derivative)
 ///     }
 /// }
