@@ -20,7 +20,7 @@ use crate::shape::Shape;
 use std::any::Any;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What is told of a computation.
@@ -127,7 +127,9 @@ struct Scope {
 static SCOPES: RwLock<Vec<Option<Arc<Scope>>>> = RwLock::new(Vec::new());
 /// The observers of the process, the last one first.
 static PROCESS: RwLock<Option<Arc<Scope>>> = RwLock::new(None);
-/// The number of observers in the process.
+/// Whether there is one of the process.
+static IS_PROCESS_OBSERVED: AtomicBool = AtomicBool::new(false);
+/// The number of all observers.
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 /// The number of those that see regions.
 static SEE_REGIONS: AtomicUsize = AtomicUsize::new(0);
@@ -155,11 +157,15 @@ pub fn observe_process(observer: Arc<dyn Observer>) {
     let mut process = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let outer = process.take();
     *process = Some(Arc::new(Scope { observer, outer, is_isolated: false }));
+    IS_PROCESS_OBSERVED.store(true, Relaxed);
     SEE_REGIONS.fetch_add(usize::from(sees_regions), Relaxed);
     OBSERVERS.fetch_add(1, Relaxed);
 }
 
 fn of_process() -> Option<Arc<Scope>> {
+    if !IS_PROCESS_OBSERVED.load(Relaxed) {
+        return None;
+    }
     PROCESS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -183,7 +189,7 @@ pub(crate) fn may_be_observed() -> bool {
 fn has_observer() -> bool {
     match CURRENT.get() {
         Some(id) => id != ObserverId::NONE,
-        None => of_process().is_some(),
+        None => IS_PROCESS_OBSERVED.load(Relaxed),
     }
 }
 
