@@ -216,7 +216,7 @@ pub enum Attribute {
     /// An option, such as whether attention is causal.
     Flag(bool),
     /// Axes, such as those of a sum.
-    Axes(AxisSet),
+    Along(AxisSet),
     /// A function of a place: the row that an embedding copies there, or 1 where attention keeps a key.
     At(Arc<AtPlace>),
 }
@@ -230,7 +230,7 @@ impl Debug for Attribute {
         match self {
             Attribute::Number(x) => write!(f, "{x}"),
             Attribute::Flag(flag) => write!(f, "{flag}"),
-            Attribute::Axes(axes) => write!(f, "{:?}", axes.iter().collect::<Vec<_>>()),
+            Attribute::Along(axes) => write!(f, "{:?}", axes.iter().collect::<Vec<_>>()),
             Attribute::At(_) => f.write_str("a function of the place"),
         }
     }
@@ -294,6 +294,6 @@ impl<F: Fn(&[usize]) -> usize + Send + Sync + 'static> From<Arc<F>> for Attribut
 
 impl From<AxisSet> for Attribute {
     fn from(axes: AxisSet) -> Self {
-        Attribute::Axes(axes)
+        Attribute::Along(axes)
     }
 }

@@ -69,7 +69,7 @@ impl<T: Real> Operation<'_, T> {
 
     fn axes(&self) -> Option<AxisSet> {
         match self.call.attribute("axes")? {
-            Attribute::Axes(axes) => Some(*axes),
+            Attribute::Along(axes) => Some(*axes),
             _ => None,
         }
     }
