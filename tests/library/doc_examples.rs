@@ -31,7 +31,10 @@ const INTERNAL: &[&str] = &[
     "/mask/align.rs",
     "/mask/resolved.rs",
     "/optim/step_count.rs",
+    "/attention/patterns.rs",
     "/parts/heads.rs",
+    "/run/envelope.rs",
+    "/run/verdict.rs",
     "/testing.rs",
 ];
 

@@ -13,7 +13,7 @@
 //! let a = Var::leaf(Tensor::scalar(3.0f32));
 //! let (_, recording) = record(|| a.square().mul(&a).backward());
 //! let delivered = recording.events.iter().filter_map(|event| match event.what {
-//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name, is_added)),
+//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name(), is_added)),
 //!     _ => None,
 //! });
 //! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
@@ -48,11 +48,11 @@ pub(crate) use threads::Threads;
 ///
 /// ```
 /// use retrograd_autograd::Var;
-/// use retrograd_study::record;
+/// use retrograd_study::record::record;
 /// use retrograd_tensor::Tensor;
 /// let x = Var::leaf(Tensor::scalar(2.0f32));
 /// let (y, recording) = record(|| x.square());
-/// assert_eq!((y.item(), recording.operations[0].name), (4.0, "square"));
+/// assert_eq!((y.item(), recording.operations[0].name()), (4.0, "square"));
 /// ```
 pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
     Recorder::new().record(f)

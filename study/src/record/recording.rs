@@ -237,7 +237,7 @@ impl Recording {
     ///
     /// ```
     /// use retrograd_autograd::Var;
-    /// use retrograd_study::record;
+    /// use retrograd_study::record::record;
     /// use retrograd_tensor::Tensor;
     /// let x = Var::leaf(Tensor::<f32>::ones([256]));
     /// let (_, recording) = record(|| x.exp().sum(..).backward());
