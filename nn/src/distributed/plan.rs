@@ -12,7 +12,7 @@ pub enum Reduction {
     /// on the number of ranks.
     #[default]
     Ordered,
-    /// By [`Collectives::all_reduce`], in the order that the implementation of MPI chooses.
+    /// By [`Collectives::all_reduce`](super::Collectives::all_reduce), in the order that the implementation of MPI chooses.
     AllReduce,
 }
 
