@@ -4,15 +4,16 @@ use crate::graph::{InputGrads, Var};
 use crate::operation::Op;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Key;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 
 static DROPOUT: Op = Op::new("dropout", &["x"])
     .formula("y = x · m / (1 − p), m = 0 with probability p, else 1", "dx = g · m / (1 − p)");
 
 /// # Dropout
 impl<T: Real> Var<T> {
-    /// Replaces each element by 0 with probability `p`, and divides the others by `1 - p`; see
-    /// [`Tensor::dropout`](retrograd_tensor::Tensor::dropout). The choice is
-    /// a function of the key, and the key is all that is saved for the backward pass.
+    /// As [`Tensor::dropout`]; the gradient is the same dropout of `g`. The key is all that is saved for
+    /// it.
     ///
     /// ```
     /// # use retrograd_autograd::Var;
