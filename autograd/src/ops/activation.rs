@@ -2,9 +2,9 @@
 
 use crate::graph::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::ops::activation::*;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
+use retrograd_tensor::ops::activation::*;
 
 /// # Activation functions
 impl<T: Real> Var<T> {

@@ -3,9 +3,9 @@
 use crate::graph::{InputGrads, Var};
 use crate::operation::Op;
 use retrograd_tensor::Real;
-use retrograd_tensor::random::Key;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
+use retrograd_tensor::random::Key;
 
 static DROPOUT: Op = Op::new("dropout", &["x"])
     .formula("y = x · m / (1 − p), m = 0 with probability p, else 1", "dx = g · m / (1 − p)");

@@ -1,10 +1,10 @@
 //! Einstein summation: the composition that tensors use, of differentiable operations.
 
 use crate::graph::Var;
-use retrograd_tensor::ops::einsum::{Operand, einsum};
-use retrograd_tensor::{Real, Shape};
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
+use retrograd_tensor::ops::einsum::{Operand, einsum};
+use retrograd_tensor::{Real, Shape};
 
 impl<T: Real> Operand for Var<T> {
     fn shape(&self) -> Shape {

@@ -3,10 +3,10 @@
 use crate::graph::{InputGrads, Var};
 use crate::operation::{Kind, Op};
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
-use retrograd_tensor::ops::matmul::matmul_shape;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::ops::matmul::matmul_shape;
 
 static MATMUL: Op = Op::new("matmul", &["x", "z"])
     .kind(Kind::Product("…ik,…kj->…ij"))

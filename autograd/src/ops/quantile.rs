@@ -1,11 +1,11 @@
 //! Order statistics: selections from sorted elements.
 
 use crate::graph::Var;
+#[cfg(doc)]
+use retrograd_tensor::Tensor;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::ops::histogram::Between;
 use retrograd_tensor::{Axes, Real};
-#[cfg(doc)]
-use retrograd_tensor::Tensor;
 
 /// # Order statistics
 impl<T: Real> Var<T> {

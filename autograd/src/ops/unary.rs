@@ -2,10 +2,10 @@
 
 use crate::graph::Var;
 use retrograd_tensor::Real;
-use retrograd_tensor::error::{ErrorKind, OrPanic, require};
-use retrograd_tensor::ops::unary::*;
 #[cfg(doc)]
 use retrograd_tensor::Tensor;
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::ops::unary::*;
 
 /// # Unary functions
 impl<T: Real> Var<T> {
