@@ -18,6 +18,7 @@ use retrograd::tensor::{matmul_precision, threads};
 use serde_json::json;
 
 fn main() {
+    retrograd::study::from_env();
     let precision = std::env::args().skip_while(|arg| arg != "--precision").nth(1);
     let precision = precision
         .map_or(MatmulPrecision::F32, |name| name.parse().unwrap_or_else(|e| panic!("{e}")));

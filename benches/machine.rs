@@ -8,6 +8,7 @@ mod load;
 use retrograd::machine::Machine;
 
 fn main() {
+    retrograd::study::from_env();
     println!("{}", conditions::sentence());
     load::warn_if_busy();
     print!("{}", Machine::measure());

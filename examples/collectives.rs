@@ -72,6 +72,7 @@ fn usual_networks() -> Vec<Network> {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     match run(&args) {
         Ok(()) => output::end(ExitCode::SUCCESS),

@@ -17,6 +17,7 @@ use retrograd::study::{RecordedStep, XRay};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     environment::check("close other programs");
     say!("1. By hand. For y = Σ tanh(x W), with h = tanh(x W):");
     say!("   dy/dh = 1, dy/d(xW) = 1 - h², dy/dW = xᵀ (1 - h²)\n");

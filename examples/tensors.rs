@@ -13,6 +13,7 @@ use retrograd::tensor::storage::pool_stats;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     environment::check("close other programs");
     say!("A tensor is a storage (elements in memory) and a layout (shape, strides, offset).\n");
     let x = Tensor::<f32>::arange(0.0, 12.0, 1.0).reshape([3, 4]);

@@ -1,11 +1,12 @@
 //! A SIMD tensor, reverse-mode autodiff and attention library, written to be read and to be
 //! fast.
 //!
-//! This crate re-exports three others and is the place of the examples:
+//! This crate re-exports four others and is the place of the examples:
 //!
 //! * [`tensor`]: strided tensors and SIMD kernels,
 //! * [`autograd`]: variables that remember where they came from,
-//! * [`nn`]: modules, attention, optimisers, checkpoints.
+//! * [`nn`]: modules, attention, optimisers, checkpoints,
+//! * [`study`]: records of a computation, and pages that show it.
 //!
 //! [`book`] is a guide from the first tensor to a fast kernel, with figures and exercises.
 //! [`conventions`] says where results differ from PyTorch's, and why.

@@ -5,10 +5,9 @@ mod browser;
 
 use browser::{Browser, VIEWS, check_page};
 use retrograd::nn::optim::{AdamConfig, AdamW, Optimizer};
-use retrograd::nn::{
-    AttentionExplorer, AttentionKind, ExplorerText, Gpt, GptConfig, Positions, RopeConfig,
-};
+use retrograd::nn::{AttentionKind, Gpt, GptConfig, Positions, RopeConfig};
 use retrograd::prelude::*;
+use retrograd::study::{AttentionExplorer, ExplorerText};
 
 const LENGTH: usize = 24;
 

@@ -9,8 +9,8 @@ mod conditions;
 mod load;
 
 use browser::{Browser, File, VIEWS, written};
-use retrograd::nn::XRay;
 use retrograd::prelude::*;
+use retrograd::study::XRay;
 use serde_json::Value;
 
 /// Loads and changes of the event that are measured.

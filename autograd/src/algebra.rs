@@ -1,8 +1,8 @@
 //! The algebra of formulas on variables: what a recorded backward pass evaluates.
 
 use crate::graph::Var;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::pointwise::Pointwise;
-use retrograd_tensor::simd::Algebra;
 use retrograd_tensor::{Real, Tensor};
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -12,7 +12,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 pub(crate) fn vjp<T: Real, P: Pointwise<T>>(op: P, saved: &Var<T>, g: &Var<T>) -> Var<T> {
     let values = Values::default();
     let a = OnVars(&values);
-    let y = op.vjp(a, a.value(saved.clone()), a.value(g.clone()));
+    let number = |x: &Var<T>| Expr::new(a, a.value(x.clone()));
+    let y = op.vjp(number(saved), number(g)).value();
     // A formula without `saved` and `g`, such as that of a step function, is a number.
     a.var(y).broadcast_to(*g.shape())
 }

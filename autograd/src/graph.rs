@@ -96,19 +96,7 @@ pub(crate) type Outputs<A> = SmallVec<[A; 1]>;
 
 /// A recorded operation.
 ///
-/// A graph is traversed from a variable by [`Var::node`] and [`Node::inputs`]:
-///
-/// ```
-/// use retrograd_autograd::Var;
-/// use retrograd_tensor::Tensor;
-///
-/// let (x, w) = (Var::leaf(Tensor::ones([2, 3])), Var::leaf(Tensor::<f32>::ones([3])));
-/// let y = x.exp().mul(&w);
-/// let node = y.node().unwrap();
-/// assert_eq!(node.name(), "mul");
-/// assert_eq!(node.input("x").unwrap().node().unwrap().name(), "exp");
-/// assert_eq!(node.input("z").unwrap().id(), w.id());
-/// ```
+/// A graph is traversed from a variable by [`Var::node`] and [`Node::inputs`]; [`Op`] has an example.
 pub struct Node<T: Real> {
     id: Id,
     call: Call,

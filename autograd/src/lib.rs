@@ -26,7 +26,7 @@
 //! | operations | methods of [`Var`], implemented in [`ops`] |
 //! | operations of your own | [`Op`], [`Var::from_op`], [`Fused`], [`InputGrads`], [`PointwiseFn`] |
 //! | tests of gradients | [`check`] |
-//! | records of forward and backward passes | [`observe`] |
+//! | events of forward and backward passes | [`observe`] |
 #![forbid(unsafe_code)]
 
 mod algebra;
@@ -38,6 +38,8 @@ mod draw;
 mod engine;
 mod gradients;
 mod graph;
+mod leaves;
+mod node;
 pub mod observe;
 mod op;
 mod operation;

@@ -3,7 +3,7 @@
 use crate::graph::{
     Cx, Definition, Edge, Id, Input, InputGrad, InputGrads, Node, Outputs, Rule, Var,
 };
-use crate::observe::hooks;
+use crate::observe;
 use crate::operation::{Call, Op};
 use retrograd_tensor::settings::grad_enabled;
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -27,7 +27,7 @@ impl<T: Real> Var<T> {
     /// [`Fused`] operation.
     ///
     /// Tensors that the rule owns besides the values of inputs are to be named by
-    /// [`observe::saved`](crate::observe::saved), so that recordings list them.
+    /// [`observe::saved`](crate::observe::saved), so that observers can list them.
     ///
     /// The rule should own tensors and slots, not variables: a variable in the closure keeps its graph
     /// alive, and gradients by it are not propagated.
@@ -35,29 +35,7 @@ impl<T: Real> Var<T> {
     /// Work that the rule shares among threads goes through [`par`](retrograd_tensor::par), not
     /// through rayon: see [`settings`](retrograd_tensor::settings).
     ///
-    /// ```
-    /// use retrograd_autograd::{InputGrads, Op, Var};
-    /// use retrograd_tensor::Tensor;
-    ///
-    /// static TIMES_SQUARE: Op = Op::new("times_square", &["a", "b"]);
-    ///
-    /// /// a · b²
-    /// fn times_square(a: &Var, b: &Var) -> Var {
-    ///     let value = a.value() * &b.value().square();
-    ///     Var::from_op(&TIMES_SQUARE, value, [a, b], |[a, b]| {
-    ///         let (a, b) = (a.save_if(b.needs_grad()), b.save());
-    ///         move |cx, g| {
-    ///             InputGrads::of(&a, || g * &cx.input(&b).square())
-    ///                 .and(&b, || g * &cx.input(&a) * &cx.input(&b) * 2.0)
-    ///         }
-    ///     })
-    /// }
-    ///
-    /// let (a, b) = (Var::leaf(Tensor::scalar(5.0)), Var::leaf(Tensor::scalar(3.0)));
-    /// let grads = times_square(&a, &b).backward();
-    /// assert_eq!(grads.get(&a).unwrap().item(), 9.0);
-    /// assert_eq!(grads.get(&b).unwrap().item(), 30.0);
-    /// ```
+    /// [`Op`] has an example.
     #[track_caller]
     pub fn from_op<'a, const N: usize, R>(
         call: impl Into<Call>,
@@ -69,7 +47,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut edge = Edge::Constant;
         if is_recorded(&inputs) {
             let id = Id::reserve(1);
@@ -78,7 +56,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(id, call, outputs, &inputs, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(seen, &inputs, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -116,7 +94,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &[Var<T>]) -> InputGrads<T> + Send + Sync + 'static,
     {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut results: Vec<Var<T>> = values.into_iter().map(Var::constant).collect();
         if is_recorded(&inputs) {
             let id = Id::reserve(results.len());
@@ -127,7 +105,7 @@ impl<T: Real> Var<T> {
             });
             connect(&mut results, &node);
         }
-        hooks::computed(seen, &inputs, || &*results);
+        observe::computed(seen, &inputs, || &*results);
         results
     }
 
@@ -162,7 +140,7 @@ impl<T: Real> Var<T> {
         R: Fn(&Cx<'_, T>, &Var<T>) -> InputGrads<T> + Send + Sync + 'static,
     {
         let call = call.into();
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let given: Vec<Option<&Var<T>>> = inputs.iter().map(|x| Some(*x)).collect();
         let mut edge = Edge::Constant;
         if is_recorded(&given) {
@@ -173,7 +151,7 @@ impl<T: Real> Var<T> {
             let node = ordinary(op, call, outputs, &given, move |cx, g| rule(cx, gradient(&g[0])));
             edge = Edge::Node(node, 0);
         }
-        hooks::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
+        observe::computed(seen, &given, || [Var { value: value.clone(), edge: edge.clone() }]);
         Var { value, edge }
     }
 
@@ -187,7 +165,7 @@ impl<T: Real> Var<T> {
         record: impl FnOnce([Operand<'a, T>; N]) -> F,
     ) -> [Var<T>; M] {
         let (call, inputs) = (call.into(), inputs.map(Into::into));
-        let seen = hooks::seen(&call);
+        let seen = observe::called(&call);
         let mut results = values.map(Var::constant);
         if is_recorded(&inputs) {
             let shapes = results.iter().map(|y| *y.shape()).collect();
@@ -195,7 +173,7 @@ impl<T: Real> Var<T> {
             let node = fused::<T, F, M>(id, call, shapes, &inputs, record(operands(id, &inputs)));
             connect(&mut results, &node);
         }
-        hooks::computed(seen, &inputs, || &results);
+        observe::computed(seen, &inputs, || &results);
         results
     }
 }
@@ -267,52 +245,16 @@ pub struct Operand<'a, T: Real> {
 
 impl<T: Real> Operand<'_, T> {
     /// Whether its gradient will be needed.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static ADD: Op = Op::new("add", &["a", "b"]);
-    /// let (a, b) = (Var::leaf(Tensor::scalar(3.0f32)), Var::scalar(2.0));
-    /// Var::from_op(&ADD, a.value() + b.value(), [&a, &b], |[a, b]| {
-    ///     assert!(a.needs_grad() && !b.needs_grad());
-    ///     let a = a.slot();
-    ///     move |_, g| InputGrads::of(&a, || g.clone())
-    /// });
-    /// ```
     pub fn needs_grad(self) -> bool {
         self.var.is_some_and(Var::is_tracked)
     }
 
     /// A slot without the value.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static NEG: Op = Op::new("neg", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
-    ///     let x = x.slot(); // the rule does not need the value
-    ///     move |_, g| InputGrads::of(&x, || -g)
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().item(), -1.0);
-    /// ```
     pub fn slot(self) -> Slot<T> {
         self.save_if(false)
     }
 
     /// A slot with the value.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SQUARE: Op = Op::new("square", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
-    ///     let x = x.save();
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().item(), 6.0);
-    /// ```
     pub fn save(self) -> Slot<T> {
         self.save_if(true)
     }
@@ -333,7 +275,7 @@ impl<T: Real> Operand<'_, T> {
     /// ```
     pub fn save_if(self, condition: bool) -> Slot<T> {
         if let Some(var) = self.var.filter(|_| condition) {
-            hooks::saved_input(self.at, var.value());
+            observe::saved_input(self.at, var.value());
         }
         Slot {
             op: self.op,
@@ -365,19 +307,6 @@ impl<T: Real> Slot<T> {
     ///
     /// # Panics
     /// If it was not saved.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SQUARE: Op = Op::new("square", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&SQUARE, x.value().square(), [&x], |[x]| {
-    ///     let x = x.save();
-    ///     assert_eq!(x.value().item(), 3.0);
-    ///     move |cx, g| InputGrads::of(&x, || g * &cx.input(&x) * 2.0)
-    /// });
-    /// assert_eq!(y.item(), 9.0);
-    /// ```
     #[track_caller]
     pub fn value(&self) -> &Tensor<T> {
         let hint = "Slot::value: the value of this input was not saved (hint: Operand::save)";
@@ -385,19 +314,6 @@ impl<T: Real> Slot<T> {
     }
 
     /// The saved value; `None` if it was not saved, or if the input is optional and was not given.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static NEG: Op = Op::new("neg", &["x"]);
-    /// let x = Var::leaf(Tensor::scalar(3.0f32));
-    /// let y = Var::from_op(&NEG, -x.value(), [&x], |[x]| {
-    ///     let x = x.slot();
-    ///     assert!(x.get().is_none());
-    ///     move |_, g| InputGrads::of(&x, || -g)
-    /// });
-    /// assert_eq!(y.item(), -3.0);
-    /// ```
     pub fn get(&self) -> Option<&Tensor<T>> {
         self.value.as_ref()
     }
@@ -546,18 +462,6 @@ impl<T: Real> Cx<'_, T> {
     ///
     /// # Panics
     /// If it was not given.
-    ///
-    /// ```
-    /// # use retrograd_autograd::{InputGrads, Op, Var};
-    /// # use retrograd_tensor::Tensor;
-    /// static SUM: Op = Op::new("sum", &["x"]);
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-    /// let y = Var::from_op(&SUM, x.value().sum(..), [&x], |[x]| {
-    ///     let x = x.slot();
-    ///     move |cx, g| InputGrads::of(&x, || g.broadcast_to(cx.shape(&x)))
-    /// });
-    /// assert_eq!(y.backward().get(&x).unwrap().to_vec(), [1.0; 6]);
-    /// ```
     #[track_caller]
     pub fn shape(&self, slot: &Slot<T>) -> &Shape {
         self.check(slot);
@@ -619,7 +523,7 @@ pub(crate) fn constant_result<T: Real>(
     value: Tensor<T>,
     inputs: &[Option<&Var<T>>],
 ) -> Var<T> {
-    hooks::computed(hooks::seen(&op.into()), inputs, || [Var::constant(value.clone())]);
+    observe::computed(observe::called(&op.into()), inputs, || [Var::constant(value.clone())]);
     Var::constant(value)
 }
 

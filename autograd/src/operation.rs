@@ -1,7 +1,6 @@
 //! What an operation is: its name, its inputs, its formulas. Everything that shows, counts or checks
 //! operations reads it here.
 
-use crate::observe::formula;
 use retrograd_tensor::{AxisSet, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -48,6 +47,8 @@ pub struct Op {
     products: Option<fn(&Shapes<'_>) -> Vec<Product>>,
     forward: &'static str,
     backward: &'static str,
+    /// The formula of a function, printed from its code.
+    printed: Option<fn() -> Formula>,
 }
 
 /// What an operation does with the elements of its inputs.
@@ -136,12 +137,25 @@ impl Shapes<'_> {
 impl Op {
     /// An operation without a formula.
     pub const fn new(name: &'static str, inputs: &'static [&'static str]) -> Op {
-        Op { name, inputs, kind: Kind::Other, products: None, forward: "", backward: "" }
+        Op {
+            name,
+            inputs,
+            kind: Kind::Other,
+            products: None,
+            forward: "",
+            backward: "",
+            printed: None,
+        }
     }
 
     /// With its formula and the formulas of the gradients of its inputs, one in a line; see [`Formula`].
     pub const fn formula(self, forward: &'static str, backward: &'static str) -> Op {
         Op { forward, backward, ..self }
+    }
+
+    /// With a formula that is printed from the code of a function.
+    pub(crate) const fn printed(self, formula: fn() -> Formula) -> Op {
+        Op { printed: Some(formula), ..self }
     }
 
     /// With another kind.
@@ -157,14 +171,6 @@ impl Op {
     /// A call with an attribute; further ones follow by [`Call::with`].
     pub fn with(&'static self, name: &'static str, value: impl Into<Attribute>) -> Call {
         Call::from(self).with(name, value)
-    }
-
-    /// Its formula; `None` if it has none.
-    pub fn formulas(&self) -> Option<Formula> {
-        if self.forward.is_empty() {
-            return formula(self.name);
-        }
-        Some(Formula { forward: self.forward.into(), backward: self.backward.into() })
     }
 
     /// The names of the inputs that were given; of any number of inputs, all have the same name.
@@ -246,6 +252,16 @@ impl Call {
     /// An attribute by name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+    }
+
+    /// The formula; `None` if the operation has none. Formulas of pointwise functions are printed from their code.
+    pub fn formula(&self) -> Option<Formula> {
+        let Op { forward, backward, printed, .. } = *self.op;
+        match printed {
+            Some(print) => Some(print()),
+            None if forward.is_empty() => None,
+            None => Some(Formula { forward: forward.into(), backward: backward.into() }),
+        }
     }
 
     /// The attributes that are numbers.

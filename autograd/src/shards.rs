@@ -3,7 +3,8 @@
 use crate::backprop::Backprop;
 use crate::gradients::Gradients;
 use crate::graph::Var;
-use crate::observe::{in_lane, shards_ended};
+use crate::observe::shards_ended;
+use retrograd_tensor::observe::shard;
 use retrograd_tensor::{Real, par};
 
 /// The mean of a loss over all parts of a batch, and its gradients: gradient accumulation, with all
@@ -53,6 +54,7 @@ pub fn sharded<T: Real>(
     let parts: Vec<usize> = (0..counts.len()).filter(|&i| weights[i] > 0.0).collect();
     // Errors are returned, so that they are reported at the caller's line.
     let part = |k| {
+        let _shard = shard(k);
         let i: usize = parts[k];
         let forward = par::span("forward");
         let loss = mean(i) * T::from_f64(weights[i]);
@@ -63,7 +65,7 @@ pub fn sharded<T: Real>(
     };
     let mut losses = Vec::with_capacity(parts.len());
     let mut gradients = vec![None; counts.len()];
-    let computed = par::shards(parts.len(), |k| in_lane(k, || part(k)));
+    let computed = par::shards(parts.len(), part);
     let _span = par::span("sum of gradients");
     for (&i, part) in parts.iter().zip(computed) {
         match part {

@@ -1,7 +1,6 @@
 //! Variables: values, constants, leaves.
 
 use crate::graph::{Edge, Id, Node, Var};
-use crate::observe::search_if_requested;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::settings::{grad_enabled, with_grad_enabled};
 use retrograd_tensor::{Real, Shape, Tensor};
@@ -11,16 +10,8 @@ use std::sync::Arc;
 /// # Constructors and values
 impl<T: Real> Var<T> {
     /// A leaf: a variable whose gradient a backward pass computes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let w = Var::leaf(Tensor::from([1.0f32, 2.0]));
-    /// assert!(w.is_tracked() && w.node().is_none());
-    /// ```
     #[track_caller]
     pub fn leaf(value: Tensor<T>) -> Var<T> {
-        search_if_requested();
         Var { value, edge: Edge::Leaf(Id::reserve(1)) }
     }
 
@@ -38,12 +29,6 @@ impl<T: Real> Var<T> {
     }
 
     /// A constant of rank 0.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// let half = Var::scalar(0.5f32);
-    /// assert_eq!((half.rank(), half.item()), (0, 0.5));
-    /// ```
     #[track_caller]
     pub fn scalar(x: T) -> Var<T> {
         Var::constant(Tensor::scalar(x))
@@ -68,12 +53,6 @@ impl<T: Real> Var<T> {
     }
 
     /// The sizes of the axes.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(*Var::leaf(Tensor::<f32>::ones([2, 3])).shape(), [2, 3]);
-    /// ```
     pub fn shape(&self) -> &Shape {
         self.value.shape()
     }
@@ -84,13 +63,6 @@ impl<T: Real> Var<T> {
     }
 
     /// The size of one axis; `-1` is the last.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::<f32>::ones([2, 3]));
-    /// assert_eq!((x.size(0), x.size(-1)), (2, 3));
-    /// ```
     #[track_caller]
     pub fn size(&self, axis: isize) -> usize {
         self.value.size(axis)
@@ -100,12 +72,6 @@ impl<T: Real> Var<T> {
     ///
     /// # Panics
     /// If there is not exactly one.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// assert_eq!(Var::leaf(Tensor::from([[2.5f32]])).item(), 2.5);
-    /// ```
     #[track_caller]
     pub fn item(&self) -> T {
         self.value.item()
@@ -144,28 +110,11 @@ impl<T: Real> Var<T> {
     }
 
     /// The identity of a leaf or of an operation's result; `None` for a constant.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(1.0f32));
-    /// let y = x.exp();
-    /// assert!(x.id() < y.id()); // in the order of creation
-    /// assert_eq!(x.detach().id(), None);
-    /// ```
     pub fn id(&self) -> Option<Id> {
         self.edge.id()
     }
 
     /// The operation that computed it; `None` for a leaf or a constant.
-    ///
-    /// ```
-    /// # use retrograd_autograd::Var;
-    /// # use retrograd_tensor::Tensor;
-    /// let x = Var::leaf(Tensor::scalar(1.0f32));
-    /// assert_eq!(x.exp().node().unwrap().name(), "exp");
-    /// assert!(x.node().is_none());
-    /// ```
     pub fn node(&self) -> Option<&Arc<Node<T>>> {
         self.edge.node()
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 /// Prints the machine's limits, then runs the benchmarks of one program, within one thread pool as
 /// in a training loop.
 pub fn main(f: impl FnOnce(&mut Criterion<Limits>) + Send) {
+    retrograd::study::from_env();
     with_threads(threads(), || {
         println!("{}", conditions::sentence());
         load::warn_if_busy();

@@ -60,6 +60,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     output::end(match Ranks::start().and_then(|ranks| run(&args, &ranks)) {

@@ -28,6 +28,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     for (name, svg) in drawings::all() {

@@ -55,6 +55,7 @@ struct Args {
 const MANY: usize = 1200;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     output::end(match run(&args) {

@@ -2,8 +2,8 @@
 
 use crate::language::{Sentence, Vocabulary};
 use crate::learn::batch;
-use retrograd::nn::{AttentionExplorer, ExplorerText};
 use retrograd::prelude::*;
+use retrograd::study::{AttentionExplorer, ExplorerText};
 
 /// An explorer of the heads of the model.
 pub fn explorer() -> AttentionExplorer {

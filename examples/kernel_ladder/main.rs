@@ -55,6 +55,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     // Threads are taken from a pool that is entered once, as a training loop should do.

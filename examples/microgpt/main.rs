@@ -20,6 +20,7 @@ mod names;
 #[path = "../scalar.rs"]
 mod scalar;
 mod scalar_gpt;
+mod sizes;
 mod tensor_gpt;
 mod text;
 
@@ -29,30 +30,12 @@ use retrograd::tensor::par::single_threaded;
 use retrograd::tensor::random::Key;
 use scalar::output::{self, note, say};
 use scalar_gpt::ScalarGpt;
+use sizes::ADAM;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use tensor_gpt::TensorGpt;
 use text::Names;
-
-/// The sizes of the model.
-pub(crate) mod sizes {
-    /// Numbers for each token.
-    pub(crate) const WIDTH: usize = 16;
-    pub(crate) const HEADS: usize = 4;
-    /// The width of a head.
-    pub(crate) const HEAD: usize = WIDTH / HEADS;
-    /// The largest number of tokens that the model reads.
-    pub(crate) const CONTEXT: usize = 16;
-    /// The hidden numbers of the feed-forward layer.
-    pub(crate) const HIDDEN: usize = 4 * WIDTH;
-    /// Added to the mean square in RMS norms.
-    pub(crate) const EPS: f64 = 1e-5;
-}
-
-/// The hyperparameters of Adam; the learning rate falls linearly to 0.
-pub(crate) const ADAM: AdamConfig =
-    AdamConfig { lr: 0.01, betas: (0.85, 0.99), eps: 1e-8, weight_decay: 0.0, amsgrad: false };
 
 /// The largest difference of the losses of a step.
 const TOLERANCE: f64 = 1e-9;
@@ -90,6 +73,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     load::warn_if_busy();

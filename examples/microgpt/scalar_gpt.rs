@@ -1,8 +1,7 @@
 //! The model on scalars: every number is a `Value` of `examples/scalar.rs`.
 
-use crate::ADAM;
 use crate::scalar::Value;
-use crate::sizes::{EPS, HEAD, HEADS};
+use crate::sizes::{ADAM, EPS, HEAD, HEADS};
 use retrograd::prelude::Tensor;
 
 type Vector = Vec<Value>;

@@ -4,8 +4,8 @@ use crate::output::note;
 use crate::run::Run;
 use crate::samples::first_words;
 use crate::stop::{OrFailed, Result};
-use retrograd::nn::{AttentionExplorer, ExplorerText};
 use retrograd::prelude::*;
+use retrograd::study::{AttentionExplorer, ExplorerText};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use crate::folder::Folder;
 use crate::stop::{OrFailed, Result, usage};
-use retrograd::study::replacing::{create_like, temporary_path};
+use retrograd::nn::replacing::{create_like, temporary_path};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -18,8 +18,6 @@ pub const COMMAND: &str = "cargo run --release --example next_token";
 /// The command that messages show.
 #[cfg(feature = "tokenizers")]
 pub const COMMAND: &str = "cargo run --release --features tokenizers --example next_token";
-/// The part of it that names the example.
-pub const EXAMPLE: &str = "--example next_token --";
 
 /// Trains a small language model on the CPU and prints samples from it.
 ///

@@ -3,7 +3,7 @@
 use crate::cli::Args;
 use crate::files;
 use crate::folder::Folder;
-use crate::log::{Line, Step};
+use crate::line::{Line, Step};
 use crate::looks::{self, Looks, Start};
 use crate::output::{note, say};
 use crate::page::restored;

@@ -2,7 +2,7 @@
 
 use crate::cli::Args;
 use crate::folder::Folder;
-use crate::log::PerByte;
+use crate::line::PerByte;
 use crate::output::say;
 use crate::ranks::Ranks;
 use crate::run::Run;

@@ -3,7 +3,8 @@
 use crate::cli::{Args, COMMAND, quoted};
 use crate::evaluate::{described, metrics};
 use crate::folder::Folder;
-use crate::log::{Done, Evaluation, Line, Log, Metrics, PerByte, Step};
+use crate::line::{Done, Evaluation, Line, Metrics, PerByte, Step};
+use crate::log::Log;
 use crate::output::{note, say};
 use crate::plots::{draw_attention, draw_loss_curve};
 use crate::progress::duration;

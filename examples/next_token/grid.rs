@@ -4,7 +4,7 @@ use crate::cli::Args;
 use crate::compare;
 use crate::files;
 use crate::folder::Folder;
-use crate::log::{Done, Line, PerByte};
+use crate::line::{Done, Line, PerByte};
 use crate::output::{note, say, silently};
 use crate::progress::duration;
 use crate::ranks::Ranks;

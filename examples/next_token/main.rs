@@ -18,6 +18,7 @@ mod fine_tune;
 mod finish;
 mod folder;
 mod grid;
+mod line;
 #[allow(dead_code, reason = "benchmarks print a warning")]
 #[path = "../../benches/common/load.rs"]
 mod load;
@@ -63,7 +64,7 @@ use recipe::{LESS_MEMORY, Preset, Recipe, rounded};
 use retrograd::nn::distributed::Reduction;
 use retrograd::nn::text::{Corpus, Tokenizer};
 use retrograd::prelude::*;
-use retrograd::tensor::settings::arithmetic;
+use retrograd::tensor::kernels::gemm::arithmetic;
 use retrograd::tensor::simd::Level;
 use run::{Purpose, Run};
 use signals::StopRequest;
@@ -74,6 +75,7 @@ use text::Text;
 use train::Plan;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let done = Ranks::start().or_else(failed).and_then(|ranks| {
         let done = parse(&ranks).and_then(|args| match args {
             Some(args) => {

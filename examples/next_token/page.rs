@@ -2,25 +2,27 @@
 
 use crate::cli::Args;
 use crate::folder::Folder;
+use crate::line::{Line, Step};
 use crate::load::{Others, Reading};
-use crate::log::{Line, Step};
 use crate::looks::{self, Event, Looks, Memory, Start};
 use crate::output::note;
-use crate::plots::sentence_tokens;
 use crate::progress::duration;
 use crate::ranks::Ranks;
 use crate::recipe::{CLIP, Preset};
 use crate::run::{LR_TOO_HIGH, Purpose, Run};
 use crate::samples::prompts;
+use crate::samples::sentence_tokens;
 use crate::stop::Stop;
 use crate::text::Text;
 use crate::watch::{Norms, Parts};
-use retrograd::autograd::observe::{Operation, Recorder, Seen};
 use retrograd::machine::Peak;
 use retrograd::nn::Sampler;
 use retrograd::nn::text::Corpus;
 use retrograd::prelude::*;
-use retrograd::study::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, grouped};
+use retrograd::study::record::{Operation, Recorder, Seen};
+use retrograd::study::{
+    Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, Summarize, grouped,
+};
 use retrograd::tensor::storage::{PoolStats, pool_stats};
 use std::collections::BTreeMap;
 use std::io;

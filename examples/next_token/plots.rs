@@ -3,15 +3,12 @@
 use crate::folder::Folder;
 use crate::log::Log;
 use crate::run::Run;
-use crate::samples::first_words;
+use crate::samples::sentence_tokens;
 use crate::stop::{OrFailed, Result};
 use crate::{attention, loss_curve};
 use retrograd::nn::checkpoint::write_atomically;
 use retrograd::prelude::*;
 use std::path::Path;
-
-/// Characters of the sentence whose attention weights are plotted, and the most tokens of it.
-const SENTENCE: usize = 36;
 
 /// Writes the loss curve of the steps so far.
 pub fn draw_loss_curve(folder: &Folder, log: &Log) -> Result<()> {
@@ -33,14 +30,6 @@ pub fn draw_attention(run: &Run, sentence: &str, folder: &Folder) -> Result<usiz
         write(&folder.attention(layer), picture)?;
     }
     Ok(maps.len())
-}
-
-/// The first tokens of a sentence, as many as are plotted.
-pub fn sentence_tokens(run: &Run, sentence: &str) -> Result<Vec<i64>> {
-    let most = SENTENCE.min(run.recipe.context);
-    let mut tokens = run.encode(&first_words(sentence, most))?;
-    tokens.truncate(most);
-    Ok(tokens)
 }
 
 fn write(path: &Path, svg: std::result::Result<String, String>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Progress of training on the terminal.
 
-use crate::log::{Evaluation, Step};
+use crate::line::{Evaluation, Step};
 use crate::output::note;
 use crate::recipe::Recipe;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};

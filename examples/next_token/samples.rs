@@ -103,3 +103,14 @@ pub fn print_sample<O>(
     say!("");
     Ok(Sample { tokens: all, prompt: tokens.len(), speed })
 }
+
+/// Characters of the sentence whose attention weights are plotted, and the most tokens of it.
+const SENTENCE: usize = 36;
+
+/// The first tokens of a sentence, as many as are plotted.
+pub fn sentence_tokens(run: &Run, sentence: &str) -> Result<Vec<i64>> {
+    let most = SENTENCE.min(run.recipe.context);
+    let mut tokens = run.encode(&first_words(sentence, most))?;
+    tokens.truncate(most);
+    Ok(tokens)
+}

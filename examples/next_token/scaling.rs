@@ -7,9 +7,9 @@ use crate::ranks::Ranks;
 use crate::stop::{Result, usage};
 use crate::train::take_step;
 use retrograd::prelude::*;
+use retrograd::study::regions::{Recording, record};
+use retrograd::study::scaling::{Prediction, Rules, predict};
 use retrograd::tensor::machine::Region;
-use retrograd::tensor::par::{Recording, record};
-use retrograd::tensor::scaling::{Prediction, Rules, predict};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

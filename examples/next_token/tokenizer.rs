@@ -1,6 +1,5 @@
 //! The choice of a tokenizer.
 
-use crate::cli::EXAMPLE;
 use crate::stop::{Result, Stop, failed, usage};
 use crate::text::HELD_OUT;
 use retrograd::nn::text::{Documents, SEPARATOR, TextError, Tokenizer};
@@ -8,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// The part of a command that names the example.
+pub const EXAMPLE: &str = "--example next_token --";
 
 /// A tokenizer, as `--tokenizer` names it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

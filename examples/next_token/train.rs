@@ -5,7 +5,8 @@ use crate::attention_page::AttentionLooks;
 use crate::checkpoints::Best;
 use crate::evaluate::{metrics, spread};
 use crate::folder::Folder;
-use crate::log::{Evaluation, Line, Log, PerByte, Step};
+use crate::line::{Evaluation, Line, PerByte, Step};
+use crate::log::Log;
 use crate::plots::draw_loss_curve;
 use crate::progress::Progress;
 

@@ -7,10 +7,10 @@ use crate::recipe::Recipe;
 use crate::run::{Purpose, Run};
 use crate::stop::{Result, usage};
 use retrograd::autograd::sharded;
+use retrograd::nn::StateDict;
 use retrograd::nn::text::{Batch, Corpus};
-use retrograd::nn::{StateDict, XRay};
 use retrograd::prelude::*;
-use retrograd::study::RecordedStep;
+use retrograd::study::{RecordedStep, XRay};
 use retrograd::tensor::machine::Roofline;
 
 /// What is recorded of a run.

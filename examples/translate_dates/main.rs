@@ -57,6 +57,7 @@ const BATCH: usize = 64;
 const EACH: usize = 200;
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     output::end(match run(&args) {

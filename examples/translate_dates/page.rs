@@ -2,8 +2,8 @@
 
 use crate::dates::{Pair, encode, encode_iso};
 use crate::translator::{Translator, behind_start};
-use retrograd::nn::{AttentionExplorer, ExplorerText};
 use retrograd::prelude::*;
+use retrograd::study::{AttentionExplorer, ExplorerText};
 
 /// An explorer of the heads of the model.
 pub fn explorer() -> AttentionExplorer {

@@ -83,6 +83,7 @@ fn preface(l: &mut Lesson) {
 }
 
 fn main() -> ExitCode {
+    retrograd::study::from_env();
     let args = Args::parse();
     environment::check("close other programs");
     let mut lesson = Lesson::default();

@@ -1,8 +1,7 @@
 //! Activations as layers.
 
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::{PointwiseFn, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::ops::activation::*;

@@ -16,6 +16,7 @@ mod header;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
+mod open;
 mod python;
 mod reader;
 mod stored;
@@ -23,12 +24,11 @@ mod stored;
 pub use any_tensor::{AnyTensor, Storable};
 pub use atomic::write_atomically;
 pub use convert::ConvertError;
-pub use error::CheckpointError;
+pub use error::{CheckpointError, Unsupported};
 pub use reader::read;
 pub(crate) use reader::{TORCH_HINT, read_json};
 
 use crate::state::{StateDict, list_first};
-use crate::text::Printable;
 use header::{FORMAT, Growing, byte_len, in_file_order};
 pub(crate) use header::{UniqueNames, check_memory};
 use reader::Reader;
@@ -36,7 +36,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::Path;
 use stored::Stored;
@@ -83,23 +82,6 @@ impl Note {
     /// The text of the value.
     pub fn json(&self) -> &str {
         &self.0
-    }
-}
-
-/// The header entry of a tensor that is not supported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The element type as the format names it, such as `F8_E4M3`.
-    pub dtype: String,
-    /// The sizes of the axes.
-    pub shape: Vec<usize>,
-    /// Why it is not supported, as a relative clause.
-    pub reason: String,
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Printable(f), "{} {:?}, {}", self.dtype, self.shape, self.reason)
     }
 }
 

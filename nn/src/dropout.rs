@@ -1,8 +1,7 @@
 //! Dropout.
 
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};

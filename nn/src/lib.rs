@@ -26,7 +26,7 @@
 //!
 //! | subject | items |
 //! |---|---|
-//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`], [`Summary`] |
+//! | modules and parameters | [`Module`], [`Layer`], [`Visitor`], [`Param`], [`Sequential`], [`StateDict`] |
 //! | mode and randomness of a forward pass | [`Pass`] |
 //! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`Activation`], [`Mlp`] |
 //! | attention | [`attention`]: one function, masks and biases, and a module for each variant |
@@ -49,7 +49,6 @@ pub mod distributed;
 mod dropout;
 mod ema;
 mod embedding;
-mod explorer;
 mod gpt;
 pub mod init;
 mod linear;
@@ -60,16 +59,15 @@ pub mod optim;
 mod param;
 mod pass;
 pub mod pretrained;
+pub mod replacing;
 mod residual;
 pub mod schedule;
 mod state;
 mod state_map;
-mod summary;
 pub mod testing;
 pub mod text;
 pub mod torch_init;
 mod transformer;
-mod xray;
 
 pub use activation::Activation;
 pub use checkpoint::npy;
@@ -79,7 +77,6 @@ pub use config_error::ConfigError;
 pub use dropout::Dropout;
 pub use ema::Ema;
 pub use embedding::Embedding;
-pub use explorer::{AttentionExplorer, ExplorerText};
 pub use gpt::{
     AttentionKind, BeyondContext, Block, CausalAttention, CausalSelfAttention, FeedForward,
     GatedMlp, Generate, Gpt, GptCache, GptConfig, LayerCx, Mlp, MlpKind, Names, NormKind,
@@ -88,12 +85,12 @@ pub use gpt::{
 pub use linear::Linear;
 pub use lr_range_test::{LrRangeTest, LrRangeTestError};
 pub use module::{Layer, Module, Sequential, Visitor};
+#[doc(hidden)]
+pub use module::{for_each_module, short_type};
 pub use norm::{LayerNorm, Norm, RmsNorm};
 pub use param::Param;
 pub use pass::Pass;
 pub use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 pub use state::{LoadError, StateDict};
 pub use state_map::{StateMap, StateRule};
-pub use summary::{Summary, SummaryRow};
 pub use transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerConfig};
-pub use xray::XRay;

@@ -3,12 +3,13 @@
 use crate::param::Param;
 use crate::pass::Pass;
 use crate::state::{LoadError, StateDict, load};
-use crate::summary::{Call, Summary, Visited, scope, short_type, summarize};
 use retrograd_autograd::{Gradients, Id, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::observe::{ModulePart, ModuleStart, OpenModule};
 use retrograd_tensor::{Real, Tensor};
 use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::ptr::from_ref;
 
 /// A struct that owns parameters and other modules.
@@ -126,56 +127,16 @@ pub trait Module<T: Real = f32>: Send + Sync {
     where
         Self: Sized,
     {
-        let (modules, _) = visit_modules(self);
-        modules.into_iter().map(|m| (m.path, short_type(m.type_name))).collect()
+        let mut modules = Vec::new();
+        for_each_module(self, &mut |path, m| {
+            modules.push((path.into(), short_type(m.type_name())))
+        });
+        modules
     }
 
-    /// A table of the modules: type, shape of the output, number of parameters, floating-point
-    /// operations (FLOPs) and bytes, as a forward pass `run` gives them. `run` is called once, and what
-    /// it returns is dropped.
-    ///
-    /// * *Outputs.* The model, the modules of this library and the layers of a [`Sequential`] are
-    ///   observed. A module of your own inside another one is not, unless its `forward` is wrapped in
-    ///   [`Module::observe`]. Nor are methods other than `forward`.
-    /// * *FLOPs* are those of matrix multiplications in linear layers, attention, `matmul` and `einsum`;
-    ///   a multiplication and an addition are two. Attention counts every pair of a query and a key, even
-    ///   if it is masked. Everything else, and an operation of your own ([`Var::from_op`]), counts
-    ///   nothing. That is how PyTorch's `FlopCounterMode` counts. A product with a parameter counts for the
-    ///   module that owns it; another one for the innermost module around the neighbouring operations
-    ///   that have parameters, or around the call that was observed.
-    ///
-    /// Only what the returned variable was computed from counts, and nothing under
-    /// [`no_grad`](retrograd_autograd::no_grad). A tied parameter counts once in sums; its uses count for
-    /// its names in turn.
-    ///
-    /// ```
-    /// use retrograd_autograd::Var;
-    /// use retrograd_nn::{Activation, Layer, Linear, Module, Pass, Sequential};
-    /// use retrograd_tensor::{Tensor, random::Rng};
-    ///
-    /// let rng = &mut Rng::new(1);
-    /// let model = Sequential::<f32>::new()
-    ///     .then(Linear::new(4, 8, rng))
-    ///     .then(Activation::Relu)
-    ///     .then(Linear::new(8, 2, rng));
-    /// let x = Var::constant(Tensor::ones([10, 4]));
-    /// let summary = model.summary(|m| m.forward(&x, &mut Pass::eval()));
-    /// println!("{summary}");
-    /// let total = summary.total();
-    /// assert_eq!((total.parameters, total.flops), (58, 2 * 10 * (4 * 8 + 8 * 2)));
-    /// assert_eq!(summary.row("1").unwrap().output.unwrap(), [10, 8]);
-    /// ```
-    fn summary(&self, run: impl FnOnce(&Self) -> Var<T>) -> Summary
-    where
-        Self: Sized,
-    {
-        let mut run = Some(run);
-        summarize(self, &mut || (run.take().expect("called once"))(self))
-    }
-
-    /// The result of `forward`, which is observed by [`Module::summary`] and by
-    /// [records](retrograd_autograd::observe): the body of a forward pass, in a module that other modules of
-    /// your own call.
+    /// The result of `forward`, whose beginning and end are reported to
+    /// [observers](retrograd_tensor::observe): the body of a forward pass, in a module that other modules of
+    /// your own call. Records and summaries of the study crate know its operations and its output then.
     ///
     /// ```
     /// use retrograd_autograd::Var;
@@ -209,8 +170,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
     /// let model = Twice(Residual(Linear::new(3, 3, rng)), Residual(Linear::new(3, 3, rng)));
     /// let x = Var::constant(Tensor::ones([5, 3]));
     /// let pass = &mut Pass::eval();
-    /// let summary = model.summary(|m| m.1.forward(&m.0.forward(&x, pass), pass));
-    /// assert_eq!(summary.row("first").unwrap().output.unwrap(), [5, 3]);
+    /// assert_eq!(*model.1.forward(&model.0.forward(&x, pass), pass).shape(), [5, 3]);
     /// ```
     fn observe(&self, forward: impl FnOnce() -> Var<T>) -> Var<T>
     where
@@ -225,7 +185,7 @@ pub trait Module<T: Real = f32>: Send + Sync {
         type_name::<Self>()
     }
 
-    /// Where the module is in memory, which tells it from others of its type in [`Module::summary`].
+    /// Where the module is in memory, which tells it from others of its type.
     #[doc(hidden)]
     fn address(&self) -> usize {
         from_ref(self).addr()
@@ -261,17 +221,74 @@ fn for_each_parameter<T: Real>(visit: Visit<'_, T>, f: &mut dyn FnMut(&str, &Par
     visit(&mut Visitor { path: String::new(), param: f, module: None });
 }
 
-/// All modules, this one first, and all parameters, a tied one under each of its names.
-pub(crate) fn visit_modules<T: Real>(
-    module: &dyn Module<T>,
-) -> (Vec<Visited>, Vec<(String, Param<T>)>) {
-    let (mut modules, mut params) = (vec![Visited::of("", module)], Vec::new());
-    module.visit(&mut Visitor {
+/// Calls `f` with the dotted path of every module and the module: first this one, whose path is empty.
+#[doc(hidden)]
+pub fn for_each_module<T: Real>(module: &dyn Module<T>, f: &mut dyn FnMut(&str, &dyn Module<T>)) {
+    f("", module);
+    let path = String::new();
+    module.visit(&mut Visitor { path, param: &mut |_, _| (), module: Some(f) });
+}
+
+/// A type without the modules that it is in, and without its element type.
+#[doc(hidden)]
+pub fn short_type(full: &str) -> String {
+    let mut short = String::new();
+    for part in full.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_') {
+        // What ends with a colon is a module, or the other colon after it.
+        if !part.ends_with(':') {
+            short.push_str(part);
+        }
+    }
+    for element in ["<f32>", "<f64>", "f32, ", "f64, ", ", f32", ", f64"] {
+        short = short.replace(element, "");
+    }
+    short
+}
+
+/// The forward pass of a module until the result is dropped: it is reported to observers.
+#[inline]
+pub(crate) fn scope<T: Real, M: Module<T> + ?Sized>(module: &M) -> OpenModule {
+    OpenModule::begin(|report| {
+        let parts = |f: &mut dyn FnMut(ModulePart<'_>)| parts(&|v| module.visit(v), f);
+        let (address, type_name) = (module.address(), module.type_name());
+        report(&ModuleStart { address, type_name, parts: &parts });
+    })
+}
+
+/// The modules and parameters of a module.
+#[cold]
+fn parts<T: Real>(visit: Visit<'_, T>, f: &mut dyn FnMut(ModulePart<'_>)) {
+    let f = std::cell::RefCell::new(f);
+    visit(&mut Visitor {
         path: String::new(),
-        param: &mut |name, param| params.push((name.to_string(), param.clone())),
-        module: Some(&mut |path, module| modules.push(Visited::of(path, module))),
+        param: &mut |path, param| {
+            f.borrow_mut()(ModulePart::Parameter { path, number: param.id().number() });
+        },
+        module: Some(&mut |path, module| {
+            let (address, type_name) = (module.address(), module.type_name());
+            f.borrow_mut()(ModulePart::Module { path, address, type_name });
+        }),
     });
-    (modules, params)
+}
+
+/// A call of a module's forward pass, from [`Call::start`] to [`Call::end`], which is reported to observers.
+///
+/// It is no closure, in which a panic would not report the line of the caller.
+pub(crate) struct Call<T: Real> {
+    open: OpenModule,
+    of: PhantomData<T>,
+}
+
+impl<T: Real> Call<T> {
+    pub fn start<M: Module<T> + ?Sized>(module: &M) -> Self {
+        Call { open: scope(module), of: PhantomData }
+    }
+
+    /// Ends the call with this output, and returns it.
+    pub fn end(self, output: Var<T>) -> Var<T> {
+        self.open.end(output.shape());
+        output
+    }
 }
 
 #[inline(never)]
@@ -483,5 +500,23 @@ impl<T: Real> Layer<T> for Sequential<T> {
     fn forward(&self, x: &Var<T>, pass: &mut Pass) -> Var<T> {
         let _scope = scope(self);
         self.0.iter().fold(x.clone(), |x, layer| Call::start(layer).end(layer.forward(&x, pass)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_short() {
+        let cases = [
+            ("retrograd_nn::linear::Linear<f32>", "Linear"),
+            ("a::Residual<retrograd_nn::linear::Linear<f64>>", "Residual<Linear>"),
+            ("a::Pair<b::X<f32>, c::Y, f64>", "Pair<X, Y>"),
+            ("a::Scored<f32, b::Score>", "Scored<Score>"),
+        ];
+        for (full, short) in cases {
+            assert_eq!(short_type(full), short);
+        }
     }
 }

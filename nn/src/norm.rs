@@ -1,9 +1,8 @@
 //! Normalisation layers over the last axis, or the last axes.
 
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
 use retrograd_tensor::{Real, Tensor};

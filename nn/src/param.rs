@@ -1,11 +1,9 @@
 //! Trainable parameters.
 
-use crate::summary::is_recording;
 use retrograd_autograd::{GradientKey, Id, Var};
-use retrograd_study::record_if_requested;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::observe::{Event, report};
 use retrograd_tensor::{Real, Shape, Tensor, par};
-use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -28,7 +26,6 @@ struct Inner<T: Real> {
 }
 
 thread_local! {
-    static MADE: Cell<usize> = const { Cell::new(0) };
     static THREAD: u64 = {
         static COUNTER: AtomicU64 = AtomicU64::new(1);
         COUNTER.fetch_add(1, Relaxed)
@@ -40,10 +37,8 @@ fn this_thread() -> u64 {
     THREAD.with(|&n| n)
 }
 
-/// The number of parameters that this thread has created, for [`crate::testing`].
-pub(crate) fn created_on_this_thread() -> usize {
-    MADE.get()
-}
+/// A parameter was made. It is an [`Event::Other`], for [`crate::testing`].
+pub(crate) struct ParamMade;
 
 impl<T: Real> Param<T> {
     /// A new parameter.
@@ -55,8 +50,7 @@ impl<T: Real> Param<T> {
     /// assert!(w.to_var().is_tracked());
     /// ```
     pub fn new(value: Tensor<T>) -> Param<T> {
-        MADE.set(MADE.get() + 1);
-        record_if_requested();
+        report(|tell| tell(&Event::Other(&ParamMade)));
         let leaf = Var::leaf(value);
         let (id, shape) = (leaf.id().expect("leaves have an id"), *leaf.shape());
         Param(Arc::new(Inner {
@@ -110,13 +104,7 @@ impl<T: Real> Param<T> {
     #[track_caller]
     pub fn to_var(&self) -> Var<T> {
         let leaf = self.read("to_var");
-        // A summary needs the whole graph.
-        if self.is_trainable() || is_recording() { leaf.clone() } else { leaf.detach() }
-    }
-
-    /// The leaf, also if the parameter is not trainable.
-    pub(crate) fn leaf(&self) -> Var<T> {
-        self.read("leaf").clone()
+        if self.is_trainable() { leaf.clone() } else { leaf.detach() }
     }
 
     /// The current value.

@@ -1,12 +1,16 @@
 //! Checks for modules.
 
 use crate::module::{Module, Visitor};
-use crate::param::{Param, created_on_this_thread};
+use crate::param::{Param, ParamMade};
 use retrograd_autograd::check::{Check, Report, gradcheck, gradgradcheck};
 use retrograd_autograd::{Gradients, Var};
+use retrograd_tensor::observe::{Event, Observer};
 use retrograd_tensor::random::Rng;
-use retrograd_tensor::{Real, Tensor, par, with_threads};
+use retrograd_tensor::settings::with_observer;
+use retrograd_tensor::{Real, Tensor, with_threads};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Builds a module and checks that `visit` visits every parameter that was created, under a unique
 /// name, and that `loss` has a gradient by each that is finite and not all 0.
@@ -17,12 +21,22 @@ pub fn check_module<T: Real, M: Module<T>>(
     build: impl FnOnce() -> M,
     loss: impl FnOnce(&M) -> Var<T>,
 ) {
-    let before = created_on_this_thread();
-    // On one thread: while it waits for others, it might run tasks that create other parameters.
-    let module = par::single_threaded(build);
-    let made = created_on_this_thread() - before;
-    check_visit(&module, made);
+    let made = Arc::new(Made::default());
+    let module = with_observer(made.clone(), build);
+    check_visit(&module, made.0.load(Relaxed));
     check_gradients(&module, &loss(&module).backward());
+}
+
+/// Counts parameters that are made.
+#[derive(Default)]
+struct Made(AtomicUsize);
+
+impl Observer for Made {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Other(event) = event {
+            self.0.fetch_add(usize::from(event.is::<ParamMade>()), Relaxed);
+        }
+    }
 }
 
 #[inline(never)]

@@ -105,7 +105,8 @@
 //! | `keep` | leaves only | gradients of intermediate variables, on request |
 //! | `oldest` | nothing | operations older than everything that was asked for are not processed |
 //! | `recording` | nothing | derivatives of derivatives |
-//! | `run_each` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
+//! | `run_with`, and `run_each` in `leaves.rs` | nothing | passes a leaf's gradient on as soon as it is complete, for example to another process |
+//! | `observe::rule` and the like | nothing | five lines that tell [observers](crate::tensor::observe) of the pass |
 //! | `impl Drop for Node`, in `graph.rs` | the compiler's | dropping a long chain recursively would overflow the stack |
 //!
 //! `propagate` adds in place (`add_assign`) if nobody else holds the gradient. If it is shared, the

@@ -7,7 +7,7 @@
 //! # A pointwise operation
 //!
 //! A function of one number, elementwise, has a formula `f` and a vector-Jacobian product `vjp`. Both
-//! are written in an [`Algebra`](crate::tensor::simd::Algebra), not on `f32`. So the same lines are
+//! are written on an [`Expr`](crate::tensor::formula::Expr), not on `f32`. So the same lines are
 //! compiled for each instruction set, evaluated on dual numbers in tests, recorded on variables for
 //! second derivatives, and printed as text. Here is the *squareplus*, `(x + √(x² + 4)) / 2`, a smooth
 //! ReLU (Barron 2021, arXiv 2112.11687). With the output `y`, its derivative is `y / √(x² + 4)`.
@@ -17,11 +17,10 @@
 //! use retrograd::prelude::*;
 //! use retrograd::tensor::Real;
 //! use retrograd::tensor::cost::Cost;
-//! use retrograd::tensor::ops::formula::Formula;
-//! use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
-//! use retrograd::tensor::simd::Algebra;
+//! use retrograd::tensor::formula::{Algebra, Expr};
+//! use retrograd::tensor::ops::pointwise::{Pointwise, Saves, formulas};
 //!
-//! #[derive(Clone, Copy, Debug)]
+//! #[derive(Clone, Copy, Debug, Default)]
 //! struct Squareplus;
 //!
 //! impl<T: Real> Pointwise<T> for Squareplus {
@@ -30,16 +29,14 @@
 //!     const COST: Cost = Cost::CHEAP;
 //!
 //!     #[inline(always)]
-//!     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-//!         let root = a.sqrt(a.add(a.mul(x, x), a.splat(T::from_f64(4.0))));
-//!         a.mul(a.add(x, root), a.splat(T::from_f64(0.5)))
+//!     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+//!         0.5 * (x + (x * x + 4.0).sqrt())
 //!     }
 //!
 //!     #[inline(always)]
-//!     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-//!         let root = a.sqrt(a.add(a.mul(x, x), a.splat(T::from_f64(4.0))));
-//!         let y = a.mul(a.add(x, root), a.splat(T::from_f64(0.5)));
-//!         a.div(a.mul(g, y), root)
+//!     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+//!         let root = (x * x + 4.0).sqrt();
+//!         g * 0.5 * (x + root) / root
 //!     }
 //! }
 //!
@@ -47,7 +44,7 @@
 //! assert_eq!(x[0].map(Squareplus).value().to_vec()[1], 1.0);
 //! assert!(gradcheck(|v| v[0].map(Squareplus), &x, &Check::precise()).is_ok());
 //! assert!(gradgradcheck(|v| v[0].map(Squareplus), &x, &Check::default()).is_ok());
-//! println!("{}", Formula::of(Squareplus)); // the formulas as text
+//! assert_eq!(formulas::<f64, Squareplus>()[0], "y = 0.5 · (x + √(x² + 4))");
 //! ```
 //!
 //! # Any operation
@@ -93,7 +90,7 @@
 //!
 //! A rule may also capture tensors that are neither inputs nor results, such as a mask. Pass them through
 //! [`observe::saved`](crate::autograd::observe::saved), as in `let mask = saved("mask", mask)`. Then a
-//! [recording](crate::autograd::observe::Recording) lists them by this name.
+//! [recording](crate::study::record::Recording) lists them by this name.
 //!
 //! Where the derivative is a kernel on tensors, [`Fused`](crate::autograd::Fused) is the trait: the
 //! kernel, and a definition in ordinary operations, which a recorded pass differentiates.

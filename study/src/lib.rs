@@ -1,20 +1,42 @@
-//! Pages that show what a program does: HTML files that contain everything they need.
+//! Tools that watch a computation, and pages that show what a program does.
 //!
-//! A [`Page`] is data and the script that draws it. It opens from disk in any current browser, without a
-//! server and without a network, and can be sent by mail. All pages share the styles and functions of
-//! `assets/kit.css` and `assets/kit.js`: charts, tables, trees, tooltips, light and dark colours, the
-//! state of the page in its address, and a test of itself.
+//! | question | tool |
+//! |---|---|
+//! | what happened in a forward and a backward pass | [`record`](mod@record), [`XRay`] |
+//! | where a NaN or an infinity began | [`find_nonfinite`](record::find_nonfinite) |
+//! | what a model costs | [`Summarize::summary`] |
+//! | which kernels ran, and how fast | [`trace`](mod@trace) |
+//! | how the time changes with the number of cores | [`regions`], [`scaling`] |
+//! | what heads attend to | [`AttentionExplorer`], [`attention`] |
+//! | how a run of training went | [`RunPage`] |
+//!
+//! All of them subscribe to the events of [`retrograd_tensor::observe`]. [`from_env`] does so for environment
+//! variables.
+//!
+//! A [`Page`] is data and the script that draws it: an HTML file that contains everything it needs. It opens from
+//! disk in any current browser, without a server and without a network, and can be sent by mail. All pages share
+//! the styles and functions of `assets/kit.css` and `assets/kit.js`: charts, tables, trees, tooltips, light and
+//! dark colours, the state of the page in its address, and a test of itself.
 #![forbid(unsafe_code)]
 
 pub mod attention;
 mod base64;
+mod environment;
+mod explorer;
 mod number;
 mod page;
-pub mod replacing;
+pub mod record;
+pub mod regions;
 mod run;
+pub mod scaling;
+mod summary;
+pub mod trace;
 mod xray;
 
+pub use environment::from_env;
+pub use explorer::{AttentionExplorer, ExplorerText};
 pub use number::grouped;
 pub use page::Page;
 pub use run::{Baselines, HeadLook, RunLook, RunPage, RunStatus, RunStep, compare_runs};
-pub use xray::{RecordedStep, XRay, record_if_requested};
+pub use summary::{Summarize, Summary, SummaryRow};
+pub use xray::{RecordedStep, XRay};

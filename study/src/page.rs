@@ -1,6 +1,6 @@
 //! A page: its data, and the script that draws it, in one file.
 
-use crate::replacing::{create_like, temporary_path};
+use retrograd_nn::replacing::{create_like, temporary_path};
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};

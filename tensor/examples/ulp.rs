@@ -9,6 +9,7 @@
 
 use rayon::prelude::*;
 use retrograd_tensor::Real;
+use retrograd_tensor::formula::Expr;
 use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::{Kernel, Lanes, Level};
@@ -41,12 +42,12 @@ functions! {
     "erf" above 0.0, libm::erf, |s, x| s.erf(x);
     "sin" above 0.0, f64::sin, |s, x| s.sin(x);
     "cos" above 0.0, f64::cos, |s, x| s.cos(x);
-    "sigmoid" above 0.0, sigmoid, |s, x| Sigmoid.f(s, x);
-    "silu" above NORMAL, |x| x * sigmoid(x), |s, x| Silu.f(s, x);
+    "sigmoid" above 0.0, sigmoid, |s, x| value(Sigmoid, s, x);
+    "silu" above NORMAL, |x| x * sigmoid(x), |s, x| value(Silu, s, x);
     "silu'" above CROSSING, |x| sigmoid(x) * (1.0 + x * sigmoid(-x)), |s, x| derivative(Silu, s, x);
-    "gelu" above NORMAL, gelu, |s, x| Gelu.f(s, x);
+    "gelu" above NORMAL, gelu, |s, x| value(Gelu, s, x);
     "gelu'" above CROSSING, |x| normal_cdf(x) + x * (-0.5 * x * x).exp() / TAU.sqrt(), |s, x| derivative(Gelu, s, x);
-    "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| Softplus.f(s, x);
+    "softplus" above 0.0, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |s, x| value(Softplus, s, x);
 }
 
 /// For products with a factor that may be subnormal and then has fewer digits.
@@ -71,7 +72,12 @@ fn normal_cdf(x: f64) -> f64 {
 
 #[inline(always)]
 fn derivative<P: Pointwise<f32>, S: Lanes<f32>>(op: P, s: S, x: S::V) -> S::V {
-    op.vjp(s, x, s.splat(1.0))
+    op.vjp(Expr::new(s, x), Expr::new(s, s.splat(1.0))).value()
+}
+
+#[inline(always)]
+fn value<P: Pointwise<f32>, S: Lanes<f32>>(op: P, s: S, x: S::V) -> S::V {
+    op.f(Expr::new(s, x)).value()
 }
 
 /// Applies function number `which` in place to a slice of whole vectors.

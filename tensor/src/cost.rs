@@ -11,10 +11,10 @@ use crate::precision::MatmulPrecision;
 pub struct Cost(pub u32);
 
 /// Work below this estimate stays on one thread: waking another thread takes longer than it saves.
-pub(crate) const PARALLEL_THRESHOLD: u64 = 25_000_000;
+pub const PARALLEL_THRESHOLD: u64 = 25_000_000;
 /// The same threshold on a thread of the pool, whose idle threads steal work without being woken
 /// unless they have slept for long.
-pub(crate) const PARALLEL_THRESHOLD_IN_POOL: u64 = 12_000_000;
+pub const PARALLEL_THRESHOLD_IN_POOL: u64 = 12_000_000;
 /// Target time of a chunk.
 const CHUNK: u64 = 20_000_000;
 /// Target time of a chunk of whole matrix products in a batch: smaller, because an uneven division

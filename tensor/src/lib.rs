@@ -24,8 +24,9 @@
 //! | operations | [`ops`], [`torch_random`], `display`, `describe` | the methods of [`Tensor`]: formulas and their derivatives |
 //! | kernels | [`kernels`] | strides, threads and instruction sets around a formula; attention; GEMM |
 //! | tensors | `tensor`, `rows` | storage and layout together: constructors, views, elements |
-//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`scaling`], [`mod@trace`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, predictions for more of them, traces of kernels, the cost model, random numbers |
+//! | loops | `loop_nest`, `transpose`, [`matrix`], [`par`], [`cost`], [`random`] | strided loop nests, matrices in slices, threads, the cost model, random numbers |
 //! | instructions | [`simd`], [`settings`], [`precision`], [`machine`] | vectors on every instruction set, the selection of one, and the limits of the CPU |
+//! | formulas | [`formula`] | what formulas are written in, for vectors, dual numbers, variables and text |
 //! | data | [`shape`], [`layout`], [`indexing`], [`storage`], [`observe`], [`element`], [`error`] | shapes, strides, indices, memory, who is told of its use, element types, errors |
 //!
 #[doc(hidden)]
@@ -35,6 +36,7 @@ mod describe;
 mod display;
 pub mod element;
 pub mod error;
+pub mod formula;
 pub mod indexing;
 pub mod kernels;
 pub mod layout;
@@ -47,14 +49,12 @@ pub mod par;
 pub mod precision;
 pub mod random;
 mod rows;
-pub mod scaling;
 pub mod settings;
 pub mod shape;
 pub mod simd;
 pub mod storage;
 mod tensor;
 pub mod torch_random;
-pub mod trace;
 mod transpose;
 
 pub use describe::Description;

@@ -1,32 +1,109 @@
-//! Observation of a computation: what is told of the memory that it uses and the kernels that it runs.
+//! The window through which a program is watched: an [`Observer`] is told of every [`Event`].
 //!
-//! An [`Observer`] is called by the thread that does the work, while a closure runs in
-//! [`with_observer`](crate::settings::with_observer). It does not change any result. If the process has
-//! no observer, a report costs one read of a static variable.
+//! An observer is called by the thread that does the work, while a closure runs in
+//! [`with_observer`](crate::settings::with_observer), or for the whole process ([`observe_process`]). Several
+//! may watch at once. They do not change results. Without an observer, a report costs one read of a static
+//! variable.
+//!
+//! Observers with a purpose are in the study crate: records of passes, traces of kernels, summaries, pages.
 
 mod kernel;
+mod module;
+mod region;
 
-pub use kernel::{KernelCall, RunningCall, Size};
+pub use kernel::{KernelCall, RunningCall, Size, begin, end};
+pub use module::{ModulePart, ModuleParts, ModuleStart, OpenModule};
+pub use region::{Divide, Division, Region, Shard, Span, shard, span};
+pub(crate) use region::{region, region_with, task};
 
+use crate::shape::Shape;
 use std::any::Any;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 
-/// What is told of a computation. Every method does nothing by default.
+/// What is told of a computation.
 ///
-/// A method may compute with tensors: it is called without an observer, so that is not reported.
-pub trait Observer: Any + Send + Sync {
-    /// A block of so many bytes at an address is used from now on. The size is that of the block's class,
-    /// as in [`PoolStats::live`](crate::storage::PoolStats::live).
-    fn allocated(&self, _address: usize, _bytes: usize) {}
-
+/// What begins on a thread ends on it, and the events of a thread nest: an observer that needs the state of
+/// a thread keeps a stack for each.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A block of memory is used from now on. The size is that of the block's class, as in
+    /// [`PoolStats::live`](crate::storage::PoolStats::live).
+    Allocated {
+        /// The address of the block.
+        address: usize,
+        /// Its size.
+        bytes: usize,
+    },
     /// A block is no longer used.
-    fn freed(&self, _address: usize, _bytes: usize) {}
-
+    Freed {
+        /// The address of the block.
+        address: usize,
+        /// Its size.
+        bytes: usize,
+    },
     /// The driver of a kernel was called, and has ended.
-    fn kernel(&self, _call: &KernelCall) {}
+    Kernel(&'a KernelCall),
+    /// A parallel region begins. This event and the next five are reported only if an observer
+    /// [asks](Observer::sees_regions) for them.
+    RegionBegan(&'a Region),
+    /// The region has ended.
+    RegionEnded(&'a Region),
+    /// A task of a region begins, on any thread.
+    TaskBegan(&'a Region),
+    /// The task has ended.
+    TaskEnded(&'a Region),
+    /// A [`span`] begins.
+    SpanBegan(&'static str),
+    /// The span has ended.
+    SpanEnded,
+    /// A [`shard`] of a computation begins.
+    ShardBegan(usize),
+    /// The shard has ended.
+    ShardEnded,
+    /// The forward pass of a module begins.
+    ModuleBegan(&'a ModuleStart<'a>),
+    /// The forward pass has ended; the shape of its output, unless it panicked or has none.
+    ModuleEnded(Option<&'a Shape>),
+    /// What another crate reports: a `GraphEvent<f32>` of the autograd crate, for example.
+    Other(&'a dyn Any),
+}
+
+/// What watches a computation.
+///
+/// ```
+/// use retrograd_tensor::observe::{Event, Observer};
+/// use retrograd_tensor::{Tensor, settings::with_observer};
+/// use std::sync::{Arc, Mutex};
+///
+/// #[derive(Default)]
+/// struct Kernels(Mutex<Vec<&'static str>>);
+///
+/// impl Observer for Kernels {
+///     fn event(&self, event: &Event<'_>) {
+///         if let Event::Kernel(call) = event {
+///             self.0.lock().unwrap().push(call.operation);
+///         }
+///     }
+/// }
+///
+/// let (x, kernels) = (Tensor::<f32>::ones([8]), Arc::new(Kernels::default()));
+/// with_observer(kernels.clone(), || x.exp().sum(..));
+/// assert_eq!(*kernels.0.lock().unwrap(), ["exp", "sum"]);
+/// ```
+pub trait Observer: Send + Sync {
+    /// Something has happened on this thread. The method may compute with tensors: it is called without an
+    /// observer, so that is not reported.
+    fn event(&self, event: &Event<'_>);
+
+    /// Whether parallel regions, tasks and spans are reported, too. Each takes some 0.1 microseconds longer
+    /// then.
+    fn sees_regions(&self) -> bool {
+        false
+    }
 }
 
 /// The observer of a scope that has not ended: its place in [`SCOPES`], plus 1; or none.
@@ -34,8 +111,8 @@ pub trait Observer: Any + Send + Sync {
 pub(crate) struct ObserverId(NonZeroUsize);
 
 impl ObserverId {
-    /// Nothing is reported, not even to the observer of the process.
-    const NONE: ObserverId = ObserverId(NonZeroUsize::MAX);
+    /// Nothing is reported, not even to the observers of the process.
+    pub(crate) const NONE: ObserverId = ObserverId(NonZeroUsize::MAX);
 }
 
 /// The observer of a scope, and those of the scopes around it.
@@ -48,38 +125,48 @@ struct Scope {
 
 /// The scopes that have not ended.
 static SCOPES: RwLock<Vec<Option<Arc<Scope>>>> = RwLock::new(Vec::new());
-/// The observer of threads without one of their own.
-static DEFAULT: OnceLock<Arc<dyn Observer>> = OnceLock::new();
-/// The number of observers in the process; 1 more until the environment has been read, which may request
-/// one.
-static OBSERVERS: AtomicUsize = AtomicUsize::new(1);
+/// The observers of the process, the last one first.
+static PROCESS: RwLock<Option<Arc<Scope>>> = RwLock::new(None);
+/// Whether there is one of the process.
+static IS_PROCESS_OBSERVED: AtomicBool = AtomicBool::new(false);
+/// The number of all observers.
+static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+/// The number of those that see regions.
+static SEE_REGIONS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// The observer of the scope that this thread is in.
     static CURRENT: Cell<Option<ObserverId>> = const { Cell::new(None) };
 }
 
-/// Sets the observer of threads that are in no scope of [`with_observer`](crate::settings::with_observer),
-/// once in a process; `false` if it was set before. It is for observers that an environment variable
-/// requests.
+/// Adds an observer of the whole process, which is told from now on of what all threads do, after those of
+/// the scopes of [`with_observer`](crate::settings::with_observer).
 ///
 /// ```standalone_crate
-/// use retrograd_tensor::observe::{Observer, is_observed, set_default_observer};
+/// use retrograd_tensor::observe::{Event, Observer, is_observed, observe_process};
 /// use std::sync::Arc;
 /// struct Nothing;
-/// impl Observer for Nothing {}
-/// assert!(set_default_observer(Arc::new(Nothing)) && is_observed());
-/// assert!(!set_default_observer(Arc::new(Nothing)));
+/// impl Observer for Nothing {
+///     fn event(&self, _: &Event<'_>) {}
+/// }
+/// observe_process(Arc::new(Nothing));
+/// assert!(is_observed());
 /// ```
-pub fn set_default_observer(observer: Arc<dyn Observer>) -> bool {
-    let is_first = DEFAULT.set(observer).is_ok();
-    OBSERVERS.fetch_add(usize::from(is_first), Relaxed);
-    is_first
+pub fn observe_process(observer: Arc<dyn Observer>) {
+    let sees_regions = observer.sees_regions();
+    let mut process = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    let outer = process.take();
+    *process = Some(Arc::new(Scope { observer, outer, is_isolated: false }));
+    IS_PROCESS_OBSERVED.store(true, Relaxed);
+    SEE_REGIONS.fetch_add(usize::from(sees_regions), Relaxed);
+    OBSERVERS.fetch_add(1, Relaxed);
 }
 
-/// Whether the observer of the process was set.
-pub(crate) fn has_default_observer() -> bool {
-    DEFAULT.get().is_some()
+fn of_process() -> Option<Arc<Scope>> {
+    if !IS_PROCESS_OBSERVED.load(Relaxed) {
+        return None;
+    }
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Whether this thread has an observer.
@@ -89,26 +176,27 @@ pub(crate) fn has_default_observer() -> bool {
 /// ```
 #[inline]
 pub fn is_observed() -> bool {
-    OBSERVERS.load(Relaxed) > 0 && has_observer()
+    may_be_observed() && has_observer()
+}
+
+/// Whether the process has an observer.
+#[inline]
+pub(crate) fn may_be_observed() -> bool {
+    OBSERVERS.load(Relaxed) > 0
 }
 
 #[cold]
 fn has_observer() -> bool {
     match CURRENT.get() {
         Some(id) => id != ObserverId::NONE,
-        None => has_default_observer(),
+        None => IS_PROCESS_OBSERVED.load(Relaxed),
     }
 }
 
-/// Whether there may be an observer: the process has one, or the environment has not been read.
+/// Whether this thread has an observer, and any sees regions.
 #[inline]
-pub(crate) fn may_be_observed() -> bool {
-    OBSERVERS.load(Relaxed) > 0
-}
-
-/// Notes that the environment has been read, and its observer set. To be called once.
-pub(crate) fn environment_was_read() {
-    OBSERVERS.fetch_sub(1, Relaxed);
+fn regions_are_observed() -> bool {
+    SEE_REGIONS.load(Relaxed) > 0 && has_observer()
 }
 
 /// Notes that the kernel that is running on this thread has distributed its work to so many threads.
@@ -119,24 +207,41 @@ pub(crate) fn distributed(threads: impl FnOnce() -> usize) {
     }
 }
 
-/// Tells the observers of this thread, if there are any: the innermost first, and that of the process last.
+/// Tells the observers of this thread, if there are any: the innermost first, and those of the process last.
 ///
 /// ```
-/// use retrograd_tensor::observe::{KernelCall, report};
-/// use retrograd_tensor::{DType, Shape, trace::trace};
-/// let call = KernelCall::new("mine", "loop", DType::F32, Shape::from([2]));
-/// let (_, trace) = trace(|| report(|observer| observer.kernel(&call)));
-/// assert_eq!(trace.calls()[0].operation, "mine");
+/// use retrograd_tensor::observe::{Event, Observer, report};
+/// use retrograd_tensor::settings::with_observer;
+/// use std::sync::{Arc, Mutex};
+///
+/// struct Words(Mutex<Vec<&'static str>>);
+/// impl Observer for Words {
+///     fn event(&self, event: &Event<'_>) {
+///         if let Event::Other(any) = event {
+///             self.0.lock().unwrap().extend(any.downcast_ref::<&'static str>());
+///         }
+///     }
+/// }
+///
+/// let words = Arc::new(Words(Mutex::default()));
+/// with_observer(words.clone(), || report(|tell| tell(&Event::Other(&"now"))));
+/// assert_eq!(*words.0.lock().unwrap(), ["now"]);
 /// ```
 #[inline]
-pub fn report(f: impl Fn(&dyn Observer)) {
+pub fn report(event: impl FnOnce(&dyn Fn(&Event<'_>))) {
     if is_observed() {
-        report_to_all(f);
+        report_cold(event);
     }
 }
 
 #[cold]
-fn report_to_all(f: impl Fn(&dyn Observer)) {
+#[inline(never)]
+fn report_cold(event: impl FnOnce(&dyn Fn(&Event<'_>))) {
+    event(&tell);
+}
+
+#[cold]
+fn tell(event: &Event<'_>) {
     struct Restore(Option<ObserverId>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -148,11 +253,14 @@ fn report_to_all(f: impl Fn(&dyn Observer)) {
     let _restore = Restore(CURRENT.replace(Some(ObserverId::NONE)));
     let (mut next, mut is_isolated) = (scope.as_ref(), false);
     while let Some(scope) = next {
-        f(&*scope.observer);
+        scope.observer.event(event);
         (next, is_isolated) = (scope.outer.as_ref(), scope.is_isolated);
     }
-    if let Some(default) = DEFAULT.get().filter(|_| !is_isolated) {
-        f(&**default);
+    let process = if is_isolated { None } else { of_process() };
+    let mut next = process.as_ref();
+    while let Some(scope) = next {
+        scope.observer.event(event);
+        next = scope.outer.as_ref();
     }
 }
 
@@ -164,23 +272,6 @@ fn innermost() -> Option<Arc<Scope>> {
             let scopes = SCOPES.read().unwrap_or_else(PoisonError::into_inner);
             scopes[place.get() - 1].clone()
         }
-    }
-}
-
-/// The innermost observer of this thread.
-///
-/// ```
-/// use retrograd_tensor::observe::{Observer, current};
-/// use retrograd_tensor::settings::with_observer;
-/// use std::sync::Arc;
-/// struct Nothing;
-/// impl Observer for Nothing {}
-/// assert!(with_observer(Arc::new(Nothing), current).is_some());
-/// ```
-pub fn current() -> Option<Arc<dyn Observer>> {
-    match CURRENT.get() {
-        None => DEFAULT.get().cloned(),
-        Some(_) => innermost().map(|scope| scope.observer.clone()),
     }
 }
 
@@ -201,6 +292,7 @@ pub(crate) struct Open(ObserverId);
 impl Open {
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Open {
         let is_isolated = CURRENT.get() == Some(ObserverId::NONE);
+        SEE_REGIONS.fetch_add(usize::from(observer.sees_regions()), Relaxed);
         let scope = Scope { observer, outer: innermost(), is_isolated };
         let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
         let free = scopes.iter().position(Option::is_none);
@@ -224,6 +316,8 @@ impl Drop for Open {
         let scope = scopes[self.0.0.get() - 1].take();
         drop(scopes);
         OBSERVERS.fetch_sub(1, Relaxed);
+        let sees_regions = scope.as_ref().is_some_and(|scope| scope.observer.sees_regions());
+        SEE_REGIONS.fetch_sub(usize::from(sees_regions), Relaxed);
         drop(scope);
     }
 }
@@ -241,13 +335,16 @@ mod tests {
     }
 
     impl Observer for Bytes {
-        fn allocated(&self, _: usize, bytes: usize) {
-            self.allocated.fetch_add(bytes, Relaxed);
-            // Not reported, neither from here nor from other threads.
-            par::shards(2, |_| Tensor::<f32>::zeros([100]));
-        }
-        fn freed(&self, _: usize, bytes: usize) {
-            self.freed.fetch_add(bytes, Relaxed);
+        fn event(&self, event: &Event<'_>) {
+            match *event {
+                Event::Allocated { bytes, .. } => {
+                    self.allocated.fetch_add(bytes, Relaxed);
+                    // Not reported, neither from here nor from other threads.
+                    par::shards(2, |_| Tensor::<f32>::zeros([100]));
+                }
+                Event::Freed { bytes, .. } => drop(self.freed.fetch_add(bytes, Relaxed)),
+                _ => {}
+            }
         }
     }
 

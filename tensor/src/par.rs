@@ -8,15 +8,13 @@
 //! task runs in the [`settings`](crate::settings) of the thread that distributed it, and that
 //! thread blocks in the default ones.
 //!
-//! [`record`] records the regions of a closure, and their tasks.
+//! Regions, their tasks and [spans](span) are reported to [observers](crate::observe).
 
-mod record;
-
-pub use record::{Divide, Division, Part, Recording, Region, Span, Task, record, span};
+pub use crate::observe::{Span, span};
 
 use crate::cost::{Cost, PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::observe;
+use crate::observe::{self, Division, ObserverId, region, task};
 use crate::settings::Settings;
 use rayon::prelude::*;
 
@@ -43,9 +41,9 @@ pub fn threads() -> usize {
 /// ```
 #[track_caller]
 pub fn shards<R: Send>(n: usize, f: impl Fn(usize) -> R + Send + Sync) -> Vec<R> {
-    let region = record::region(Division::Shards, Cost(0), 0);
+    let region = region(Division::Shards, || 0);
     let f = |i| {
-        let _task = record::task(&region);
+        let _task = task(&region);
         f(i)
     };
     let threads = threads();
@@ -92,30 +90,35 @@ pub fn with_threads<R: Send>(n: usize, f: impl FnOnce() -> R + Send) -> R {
         Err(e) => panic!("with_threads: cannot start {n} threads: {e}"),
     };
     let settings = Settings { single_threaded: false, sharing: 1, ..Settings::current() };
-    let region = record::region(Division::Pool, Cost(0), 0);
+    let region = region(Division::Pool, || 0);
     // On a thread of another pool, this blocks there.
     in_default_settings(|| {
         pool.install(|| {
             settings.run(|| {
-                let _task = record::task(&region);
+                let _task = task(&region);
                 f()
             })
         })
     })
 }
 
-/// Runs `f` once on every thread that parallel work uses, at the same time. It is not recorded.
+/// Runs `f` once on every thread that parallel work uses, at the same time. Nothing of it is reported.
 pub fn on_every_thread(f: impl Fn() + Sync) {
-    let here = Settings { recording: false, ..Settings::current() };
+    let here = Settings { observer: Some(ObserverId::NONE), ..Settings::current() };
     in_default_settings(|| rayon::broadcast(|_| here.run(&f)));
 }
 
 /// The name of this thread for reports: `worker 0` in a thread pool, else the name of the thread.
-pub(crate) fn lane() -> String {
+pub fn lane() -> String {
     match rayon::current_thread_index() {
         Some(index) => format!("worker {index}"),
         None => std::thread::current().name().unwrap_or("thread").to_owned(),
     }
+}
+
+/// Whether this thread belongs to a thread pool ([`with_threads`]), where smaller regions are distributed.
+pub fn in_pool() -> bool {
+    rayon::current_thread_index().is_some()
 }
 
 /// Whether work of this estimated time is distributed on this thread.
@@ -127,9 +130,7 @@ pub(crate) fn lane() -> String {
 /// ```
 pub fn should_parallelize(cost: Cost, elements: usize) -> bool {
     let time = cost.of(elements);
-    time >= PARALLEL_THRESHOLD_IN_POOL
-        && (time >= PARALLEL_THRESHOLD || rayon::current_thread_index().is_some())
-        && threads() > 1
+    time >= PARALLEL_THRESHOLD_IN_POOL && (time >= PARALLEL_THRESHOLD || in_pool()) && threads() > 1
 }
 
 /// A blocking rayon call: other tasks that the thread executes meanwhile start in the default
@@ -180,9 +181,9 @@ fn fill_dyn<T: Send>(
     cost: Cost,
     f: &(dyn Fn(usize, &mut [T]) + Send + Sync),
 ) {
-    let region = record::region(Division::Chunks, cost, out.len());
+    let region = region(Division::Chunks, || cost.of(out.len()));
     let f = |first, part: &mut [T]| {
-        let _task = record::task(&region);
+        let _task = task(&region);
         f(first, part);
     };
     if should_parallelize(cost, out.len()) && out.len() > chunk {
@@ -203,9 +204,9 @@ pub fn fill2<T: Send, U: Send>(
     cost: Cost,
     f: impl Fn(usize, &mut [T], &mut [U]) + Send + Sync,
 ) {
-    let region = record::region(Division::Chunks, cost, a.len().max(b.len()));
+    let region = region(Division::Chunks, || cost.of(a.len().max(b.len())));
     let f = |i, a: &mut [T], b: &mut [U]| {
-        let _task = record::task(&region);
+        let _task = task(&region);
         f(i, a, b);
     };
     if should_parallelize(cost, a.len().max(b.len())) && a.len() > chunk_a {
@@ -235,9 +236,9 @@ pub fn map<R: Send>(
     cost: Cost,
     f: impl Fn(usize) -> R + Send + Sync,
 ) -> Vec<R> {
-    let region = record::region(Division::Chunks, cost, n.saturating_mul(elements));
+    let region = region(Division::Chunks, || cost.of(n.saturating_mul(elements)));
     let f = |i| {
-        let _task = record::task(&region);
+        let _task = task(&region);
         f(i)
     };
     if n > 1 && should_parallelize(cost, n.saturating_mul(elements)) {
@@ -252,9 +253,9 @@ pub fn map<R: Send>(
 /// Calls `f` on every item, each of which has `elements` elements.
 #[track_caller]
 pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) + Send + Sync) {
-    let region = record::region(Division::Chunks, cost, items.len() * elements);
+    let region = region(Division::Chunks, || cost.of(items.len() * elements));
     let f = |item| {
-        let _task = record::task(&region);
+        let _task = task(&region);
         f(item);
     };
     if items.len() > 1 && should_parallelize(cost, items.len() * elements) {
@@ -266,15 +267,14 @@ pub fn each<I: Send>(items: Vec<I>, elements: usize, cost: Cost, f: impl Fn(I) +
     }
 }
 
-/// Runs `f`, which one thread computes because it is small or the only thread. In a record it is a
+/// Runs `f`, which one thread computes because it is small or the only thread. It is reported as a
 /// region of one task, which more threads would divide as `divide` says.
 ///
 /// ```
 /// # use retrograd_tensor::cost::Cost;
 /// # use retrograd_tensor::par;
 /// let halves = || |threads: usize| vec![vec![1.0 / threads as f64; threads]];
-/// let (sum, recording) = par::record(|| par::undivided(Cost::CHEAP, 4, halves, || 1 + 2 + 3 + 4));
-/// assert_eq!((sum, recording.counts()), (10, (1, 1)));
+/// assert_eq!(par::undivided(Cost::CHEAP, 4, halves, || 1 + 2 + 3 + 4), 10);
 /// ```
 #[track_caller]
 #[inline]
@@ -285,8 +285,8 @@ pub fn undivided<R, D: Fn(usize) -> Vec<Vec<f64>> + Send + Sync + 'static>(
     f: impl FnOnce() -> R,
 ) -> R {
     let division = || Division::ByThreads(std::sync::Arc::new(divide()));
-    let region = record::region_with(division, cost, elements);
-    let _task = record::task(&region);
+    let region = observe::region_with(division, || cost.of(elements));
+    let _task = task(&region);
     f()
 }
 
@@ -306,7 +306,6 @@ mod tests {
         grad: false,
         single_threaded: false,
         sharing: 1,
-        recording: false,
         observer: None,
     };
 
@@ -324,7 +323,10 @@ mod tests {
                     each(vec![(); 64], 1, MUCH, |()| right());
                     let shared = Settings { sharing: 2, ..here };
                     shards(2, |_| assert_eq!(Settings::current(), shared));
-                    on_every_thread(right);
+                    on_every_thread(|| {
+                        let found = Settings { observer: None, ..Settings::current() };
+                        assert_eq!(found, here);
+                    });
                     right();
                 });
             });

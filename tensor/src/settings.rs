@@ -1,9 +1,8 @@
 //! Settings of a thread, changed by scopes that hold while a closure runs.
 //!
-//! There are six scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
+//! There are five scopes: [`with_level`], [`with_matmul_precision`], [`with_grad_enabled`]
 //! (`no_grad` of the autograd crate is the common case),
-//! [`par::single_threaded`](crate::par::single_threaded),
-//! [`par::record`](crate::par::record) and [`with_observer`]. A scope applies to the thread that enters
+//! [`par::single_threaded`](crate::par::single_threaded) and [`with_observer`]. A scope applies to the thread that enters
 //! it and to the work that tensor operations, [`par`](crate::par) and
 //! [`with_threads`](crate::with_threads) distribute from inside it. It ends when its closure
 //! returns or panics.
@@ -28,7 +27,6 @@
 use crate::observe::{self, Observer, ObserverId};
 use crate::precision::MatmulPrecision;
 use crate::simd::Level;
-use crate::{DType, Real, kernels};
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
@@ -44,8 +42,6 @@ pub(crate) struct Settings {
     pub(crate) single_threaded: bool,
     /// The number of shards that share the threads, this one included.
     pub(crate) sharing: usize,
-    /// Whether parallel regions are recorded.
-    pub(crate) recording: bool,
     /// The observer of this thread, whose variable is in the layer below.
     pub(crate) observer: Option<ObserverId>,
 }
@@ -62,7 +58,6 @@ impl Settings {
         grad: true,
         single_threaded: false,
         sharing: 1,
-        recording: false,
         observer: None,
     };
 
@@ -157,31 +152,6 @@ pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> 
     Settings { precision, ..Settings::current() }.run(f)
 }
 
-/// What results in `T` on this thread depend on, beside their inputs and the version of this library, in words:
-/// whether multiply-adds are fused, and how matrices are multiplied. Threads and machines with the same words
-/// compute the same bits.
-///
-/// ```
-/// use retrograd_tensor::settings::{arithmetic, with_level};
-/// use retrograd_tensor::simd::Level;
-/// let portable = with_level(Level::Scalar, arithmetic::<f32>);
-/// assert!(portable.starts_with("separate multiplications and additions, matrix products by matrixmultiply"));
-/// ```
-pub fn arithmetic<T: Real>() -> String {
-    let is_fused = level() != Level::Scalar;
-    let fused =
-        if is_fused { "fused multiply-adds" } else { "separate multiplications and additions" };
-    if is_fused && T::DTYPE == DType::F32 {
-        let asked = matmul_precision();
-        let precision = if asked.is_supported() { asked } else { MatmulPrecision::F32 };
-        return format!("{fused}, matrix products in {precision}");
-    }
-    format!(
-        "{fused}, matrix products by matrixmultiply for {}",
-        kernels::gemm::matrixmultiply_cpu()
-    )
-}
-
 /// Whether operations on variables are recorded on this thread: the value of the innermost
 /// [`with_grad_enabled`], else true.
 ///
@@ -214,11 +184,11 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
     Settings { grad: enabled, ..Settings::current() }.run(f)
 }
 
-/// Runs `f`, and tells `observer` of the kernels that run in it and of the memory that they use, on this
-/// thread and on all that work is distributed to. Observers of scopes around it are told as well.
+/// Runs `f`, and tells `observer` of what happens in it, on this thread and on all that work is distributed to.
+/// Observers of scopes around it are told as well.
 ///
 /// ```
-/// use retrograd_tensor::observe::Observer;
+/// use retrograd_tensor::observe::{Event, Observer};
 /// use retrograd_tensor::{Tensor, settings};
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -227,8 +197,10 @@ pub fn with_grad_enabled<R>(enabled: bool, f: impl FnOnce() -> R) -> R {
 /// struct Allocations(AtomicUsize);
 ///
 /// impl Observer for Allocations {
-///     fn allocated(&self, _address: usize, _bytes: usize) {
-///         self.0.fetch_add(1, Relaxed);
+///     fn event(&self, event: &Event<'_>) {
+///         if let Event::Allocated { .. } = event {
+///             self.0.fetch_add(1, Relaxed);
+///         }
 ///     }
 /// }
 ///

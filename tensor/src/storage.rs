@@ -14,7 +14,7 @@
 
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError};
-use crate::observe;
+use crate::observe::{self, Event};
 use std::alloc::{Layout as Alloc, alloc, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -192,14 +192,16 @@ impl Block {
         };
         let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
         PEAK.fetch_max(live, Relaxed);
-        observe::report(|observer| observer.allocated(block.start.addr().get(), bytes));
+        let address = block.start.addr().get();
+        observe::report(|tell| tell(&Event::Allocated { address, bytes }));
         Some(block)
     }
 
     fn give_back(self) {
         let bytes = class_bytes(self.class as usize);
         LIVE.fetch_sub(bytes, Relaxed);
-        observe::report(|observer| observer.freed(self.start.addr().get(), bytes));
+        let address = self.start.addr().get();
+        observe::report(|tell| tell(&Event::Freed { address, bytes }));
         let class = self.class as usize;
         let mut free = FREE[class].lock().unwrap_or_else(|e| e.into_inner());
         // If the list cannot grow, free the block instead of aborting.

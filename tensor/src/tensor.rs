@@ -5,10 +5,9 @@ use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::indexing::Indices;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::shape::{Axes, IntoShape, Shape};
 use crate::storage::Storage;
-use crate::trace;
 use crate::transpose;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -94,9 +93,9 @@ impl<T: Element> Tensor<T> {
     pub fn full(shape: impl IntoShape, x: T) -> Tensor<T> {
         let shape = shape.into();
         // A number is not worth a report.
-        let call = if shape.rank() > 0 { trace::begin() } else { None };
+        let call = if shape.rank() > 0 { observe::begin() } else { None };
         let out = Tensor::build("full", shape, |out| out.fill(x));
-        trace::end(call, || out.moved("full", "fill", 0));
+        observe::end(call, || out.moved("full", "fill", 0));
         out
     }
 
@@ -532,11 +531,11 @@ impl<T: Element> Tensor<T> {
         }
         let nest = LoopNest::new(self.shape(), [&self.layout]);
         let data = self.data();
-        let (call, mut kernel) = (trace::begin(), "");
+        let (call, mut kernel) = (observe::begin(), "");
         let out = Tensor::build("contiguous", *self.shape(), |out| {
             kernel = transpose::copy(&nest, data, out);
         });
-        trace::end(call, || out.moved("contiguous", kernel, self.distinct_bytes()));
+        observe::end(call, || out.moved("contiguous", kernel, self.distinct_bytes()));
         out
     }
 
@@ -574,12 +573,12 @@ impl<T: Element> Tensor<T> {
     pub fn make_mut(&mut self) -> &mut [T] {
         let whole = self.is_contiguous() && self.numel() == self.storage.len();
         if !whole || Arc::get_mut(&mut self.storage).is_none() {
-            let call = trace::begin();
+            let call = observe::begin();
             let source = self.contiguous();
             *self = Tensor::build("make_mut", *self.shape(), |out| {
                 out.copy_from_slice(source.as_slice());
             });
-            trace::end(call, || self.moved("make_mut", "copy", source.distinct_bytes()));
+            observe::end(call, || self.moved("make_mut", "copy", source.distinct_bytes()));
         }
         Arc::get_mut(&mut self.storage).expect("just made unique")
     }

@@ -5,12 +5,13 @@ use retrograd::autograd::{InputGrads, Op};
 use retrograd::nn::attention::{At, Mask, Spec, attend};
 use retrograd::prelude::*;
 use retrograd::tensor::cost::Cost;
+use retrograd::tensor::formula::{Algebra, Expr};
 use retrograd::tensor::ops::pointwise::{Pointwise, Saves};
 use retrograd::tensor::settings::level;
-use retrograd::tensor::simd::{Algebra, Kernel, Lanes};
+use retrograd::tensor::simd::{Kernel, Lanes};
 use retrograd::tensor::{Real, par};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Gaussian;
 
 /// The derivative is -2x · y, and y = exp(-x²) does not say the sign of x: so it saves the input.
@@ -20,14 +21,14 @@ impl<T: Real> Pointwise<T> for Gaussian {
     const COST: Cost = Cost::CHEAP;
 
     #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.exp(a.neg(a.mul(x, x)))
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+        (-(x * x)).exp()
     }
 
     #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        let y = a.exp(a.neg(a.mul(x, x)));
-        a.mul(a.mul(g, y), a.mul(x, a.splat(T::from_f64(-2.0))))
+    fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+        let y = (-(x * x)).exp();
+        g * y * (-2.0 * x)
     }
 }
 

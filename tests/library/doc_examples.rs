@@ -72,7 +72,7 @@ fn functions(source: &str) -> Vec<(String, bool)> {
 #[test]
 fn nine_in_ten_public_functions_have_an_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["tensor", "autograd", "nn"] {
+    for name in ["tensor", "autograd", "nn", "study"] {
         let mut files = Vec::new();
         rust_files(&root.join(name).join("src"), &mut files);
         files.sort();

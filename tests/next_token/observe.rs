@@ -126,6 +126,23 @@ fn a_variable_records_the_first_backward_pass() {
     ended.ok();
 }
 
+/// Several variables at once.
+#[test]
+fn variables_do_not_exclude_each_other() {
+    let place = Place::new();
+    let mut command = place.example("gradients", &[]);
+    command.envs([
+        ("RETROGRAD_XRAY", "1"),
+        ("RETROGRAD_NONFINITE", "1"),
+        ("RETROGRAD_TRACE", "t.txt"),
+    ]);
+    let ended = Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert!(ended.err.contains("the first backward pass is in xray.html"), "{ended:?}");
+    ended.ok();
+    let trace = fs::read_to_string(place.path("t.txt")).unwrap();
+    assert!(trace.lines().any(|line| line.contains("  matmul  ")), "{trace}");
+}
+
 /// On any number of threads, the page has all events, and the loss of the log.
 #[test]
 fn the_page_of_a_variable_has_all_shards() {
@@ -147,12 +164,14 @@ fn the_page_of_a_variable_has_all_shards() {
 }
 
 #[test]
-fn a_variable_that_records_nothing_is_said() {
+fn a_variable_records_any_program_or_says_why_not() {
     let place = Place::new();
     let mut command = place.example("gradients", &[]);
     command.env("RETROGRAD_XRAY", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
     let said = Ended::of(command.spawn().unwrap()).err;
-    assert_eq!(said.matches("RETROGRAD_XRAY: nothing is recorded, because ").count(), 1, "{said}");
+    // A program without a model.
+    assert_eq!(said.matches("the first backward pass is in xray.html").count(), 1, "{said}");
+    assert!(place.path("xray.html").exists());
     let ended = run(&place, Some(("RETROGRAD_XRAY", "yes")), "run", &[]);
     assert!(
         ended.err.contains("\"yes\" is neither 0, nor 1 for xray.html, nor a file"),

@@ -1,7 +1,7 @@
 //! Jacobians by the backward pass and by differences, side by side.
 
+use super::options::{Check, Stencil};
 use super::report::{CheckError, Report, Tally, unravel};
-use super::{Check, Stencil};
 use crate::backprop::Backprop;
 use crate::graph::Var;
 use retrograd_tensor::layout::Layout;

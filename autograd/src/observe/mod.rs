@@ -1,61 +1,276 @@
-//! Observation of forward and backward passes.
-//!
-//! [`record`] runs a closure and returns what happened in it: the operations with their inputs, places in
-//! the source code, saved tensors, times and kernels, and, in order, the calls of rules, the gradients that
-//! they delivered, and the memory that was freed. [`Recorder::watching`] adds the values.
+//! What is reported of forward and backward passes: [`GraphEvent`]s, to the
+//! [observers](retrograd_tensor::observe) of the thread.
 //!
 //! ```
 //! use retrograd_autograd::Var;
-//! use retrograd_autograd::observe::{What, record};
-//! use retrograd_tensor::Tensor;
+//! use retrograd_autograd::observe::GraphEvent;
+//! use retrograd_tensor::observe::{Event, Observer};
+//! use retrograd_tensor::{Tensor, settings::with_observer};
+//! use std::sync::{Arc, Mutex};
 //!
-//! // y = a² · a: two gradients are delivered to a leaf by the product and by the square.
-//! let a = Var::leaf(Tensor::scalar(3.0f32));
-//! let (_, recording) = record(|| a.square().mul(&a).backward());
-//! let delivered = recording.events.iter().filter_map(|event| match event.what {
-//!     What::Delivered { from, is_added, .. } => Some((recording.operations[from].name(), is_added)),
-//!     _ => None,
-//! });
-//! assert_eq!(delivered.collect::<Vec<_>>(), [("mul", false), ("mul", false), ("square", true)]);
+//! #[derive(Default)]
+//! struct Rules(Mutex<Vec<&'static str>>);
+//!
+//! impl Observer for Rules {
+//!     fn event(&self, event: &Event<'_>) {
+//!         if let Event::Other(event) = event
+//!             && let Some(GraphEvent::RuleBegan { node, .. }) = event.downcast_ref::<GraphEvent<f32>>()
+//!         {
+//!             self.0.lock().unwrap().push(node.name());
+//!         }
+//!     }
+//! }
+//!
+//! let (x, rules) = (Var::leaf(Tensor::scalar(0.5f32)), Arc::new(Rules::default()));
+//! with_observer(rules.clone(), || x.tanh().square().backward());
+//! assert_eq!(*rules.0.lock().unwrap(), ["square", "tanh"]);
 //! ```
 //!
-//! Operations have the [module](Operation::module) whose forward pass computed them. A record may be inside of another
-//! one, which contains the same operations. Recording changes no bit of a result. It works with operations of any kind, in
-//! [`sharded`](crate::sharded) computations, whose shards are lanes, and in recorded backward passes
-//! ([`grad`](crate::grad)), whose operations name the operation that they differentiate. If nothing is
-//! recorded, an operation takes longer by one read of a static variable.
+//! The study crate makes records of these events. Without an observer, a report costs one read of a static
+//! variable.
 
-mod definition;
-mod formulas;
-pub(crate) mod hooks;
-mod lane;
-mod module;
-mod nonfinite;
-mod recorder;
-mod recording;
-mod recursion;
+use crate::graph::{Node, Rule, Var};
+use crate::operation::Call;
+use retrograd_tensor::observe::{Event, is_observed, report};
+use retrograd_tensor::{Element, Real, Shape, Tensor};
+use std::panic::Location;
+use std::sync::Arc;
 
-pub(crate) use formulas::formula;
-pub use hooks::{page_request_was_read, saved, shards_ended};
-pub use lane::{in_lane, lane, shard_depth};
-pub use module::{ModuleNames, ModulePath, ModuleScope};
-pub(crate) use nonfinite::search_if_requested;
-pub use nonfinite::{Extent, NonFinite, find_nonfinite};
-pub use recorder::{Recorder, Seen};
-pub use recording::{
-    Constant, Event, OperandRecord, Operation, Recording, SavedTensor, Source, Target, What, Which,
-};
-pub use recursion::naive_backward;
+/// Something that happened to variables with elements of type `T`. It is an [`Event::Other`].
+#[derive(Debug)]
+pub enum GraphEvent<T: Real> {
+    /// An operation was computed.
+    Computed(Computed<T>),
+    /// A backward pass begins.
+    Seeded {
+        /// The variable that it begins with.
+        root: Var<T>,
+        /// Its gradient, which was given.
+        gradient: Var<T>,
+    },
+    /// The gradients of the results of an operation are complete, and its rule is going to be called. What is
+    /// reported before [`GraphEvent::RuleEnded`] belongs to the rule.
+    RuleBegan {
+        /// The operation.
+        node: Arc<Node<T>>,
+        /// The gradients of its results that have arrived.
+        gradients: Vec<Option<Var<T>>>,
+    },
+    /// The rule has returned. It is dropped next, with the tensors that it owns.
+    RuleReturned,
+    /// The rule was dropped.
+    RuleDropped(Arc<Node<T>>),
+    /// A gradient that the rule returned was propagated to an input of the operation.
+    Delivered {
+        /// The operation.
+        node: Arc<Node<T>>,
+        /// The position of the input.
+        input: usize,
+        /// The gradient.
+        gradient: Var<T>,
+        /// The sum of what the variable that is the input has received so far.
+        sum: Var<T>,
+        /// Whether it was added to an earlier one. The first one is moved.
+        is_added: bool,
+    },
+    /// All gradients of the rule were propagated, or it panicked.
+    RuleEnded,
+    /// A backward pass has ended.
+    PassEnded,
+    /// The backward passes of all [shards](retrograd_tensor::observe::shard) have ended.
+    ShardsEnded {
+        /// The loss of all of them.
+        loss: T,
+    },
+}
 
-/// Runs `f` and records it: [`Recorder::record`] without values.
+/// An operation that was computed.
+#[derive(Debug)]
+pub struct Computed<T: Real> {
+    /// The operation, and the attributes of the call.
+    pub call: Call,
+    /// The inputs that were given, by name.
+    pub inputs: Vec<(&'static str, Var<T>)>,
+    /// The results.
+    pub results: Vec<Var<T>>,
+    /// Where it was called.
+    pub location: &'static Location<'static>,
+}
+
+/// A tensor that the operation that is computed next on this thread keeps for its rule. It is an
+/// [`Event::Other`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Which one.
+    pub which: Which,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Where its memory is.
+    pub address: usize,
+}
+
+/// A tensor of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// An input, by its position.
+    Input(usize),
+    /// Another tensor, which was named by [`saved`].
+    Other(&'static str),
+}
+
+#[cold]
+#[inline(never)]
+fn tell<T: Real>(event: impl FnOnce() -> GraphEvent<T>) {
+    report(|tell| tell(&Event::Other(&event())));
+}
+
+#[cold]
+fn note<E: Element>(which: Which, tensor: &Tensor<E>) {
+    let (shape, address) = (*tensor.shape(), tensor.storage_address());
+    let bytes = tensor.numel() * size_of::<E>();
+    report(|tell| tell(&Event::Other(&Saved { which, shape, bytes, address })));
+}
+
+/// An operation saves the value of an input, by its position among those that were given.
+#[inline]
+pub(crate) fn saved_input<E: Element>(input: usize, tensor: &Tensor<E>) {
+    if is_observed() {
+        note(Which::Input(input), tensor);
+    }
+}
+
+/// The tensor, which an operation saves under this name besides its inputs. It is called where the operation is
+/// recorded, in [`Var::from_op`](crate::Var::from_op) and the like, so that observers can list the tensor.
 ///
 /// ```
-/// use retrograd_autograd::{Var, observe::record};
+/// use retrograd_autograd::observe::saved;
+/// use retrograd_autograd::{InputGrads, Op, Var};
 /// use retrograd_tensor::Tensor;
-/// let x = Var::leaf(Tensor::scalar(2.0f32));
-/// let (y, recording) = record(|| x.square());
-/// assert_eq!((y.item(), recording.operations[0].name()), (4.0, "square"));
+///
+/// static POSITIVE: Op = Op::new("positive", &["x"]);
+///
+/// /// x where it is positive, else 0
+/// fn positive(x: &Var) -> Var {
+///     let mask = x.value().le(&Tensor::scalar(0.0));
+///     Var::from_op(&POSITIVE, x.value().masked_fill(&mask, 0.0), [x], |[x]| {
+///         let (x, mask) = (x.slot(), saved("mask", mask));
+///         move |_, g| InputGrads::of(&x, || g.masked_fill(&mask, 0.0))
+///     })
+/// }
+///
+/// let x = Var::leaf(Tensor::from([1.0f32, -1.0]));
+/// assert_eq!(positive(&x).sum(..).backward().get(&x).unwrap().to_vec(), [1.0, 0.0]);
 /// ```
-pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recording) {
-    Recorder::new().record(f)
+#[inline]
+pub fn saved<E: Element>(name: &'static str, tensor: Tensor<E>) -> Tensor<E> {
+    if is_observed() {
+        note(Which::Other(name), &tensor);
+    }
+    tensor
+}
+
+/// The call of an operation, if it is observed.
+#[inline]
+pub(crate) fn called(call: &Call) -> Option<Call> {
+    is_observed().then(|| call.clone())
+}
+
+/// An operation has computed its results.
+#[inline]
+#[track_caller]
+pub(crate) fn computed<T: Real, R: AsRef<[Var<T>]>>(
+    call: Option<Call>,
+    inputs: &[Option<&Var<T>>],
+    results: impl FnOnce() -> R,
+) {
+    if let Some(call) = call {
+        let location = Location::caller();
+        tell(|| {
+            let names = call.op.names(inputs.iter().map(Option::is_some));
+            let inputs = names.zip(inputs.iter().copied().flatten().cloned()).collect();
+            let results = results().as_ref().to_vec();
+            GraphEvent::Computed(Computed { call, inputs, results, location })
+        });
+    }
+}
+
+/// A backward pass begins at a variable.
+#[inline]
+pub(crate) fn seeded<T: Real>(root: &Var<T>, gradient: &Var<T>) {
+    if is_observed() {
+        tell(|| GraphEvent::Seeded { root: root.clone(), gradient: gradient.clone() });
+    }
+}
+
+/// The rule of an operation is going to be called.
+#[inline]
+pub(crate) fn rule<'a, T: Real>(
+    node: &'a Arc<Node<T>>,
+    gradients: &[Option<Var<T>>],
+) -> ReportedRule<'a, T> {
+    let is_reported = is_observed();
+    if is_reported {
+        tell(|| GraphEvent::RuleBegan { node: node.clone(), gradients: gradients.to_vec() });
+    }
+    ReportedRule { node, is_reported }
+}
+
+/// A rule whose gradients are not propagated yet.
+pub(crate) struct ReportedRule<'a, T: Real> {
+    node: &'a Arc<Node<T>>,
+    is_reported: bool,
+}
+
+impl<T: Real> ReportedRule<'_, T> {
+    /// Drops the rule, which has returned.
+    #[inline]
+    pub(crate) fn drop_rule(&self, rule: Arc<dyn Rule<T>>) {
+        if self.is_reported {
+            tell(|| GraphEvent::<T>::RuleReturned);
+        }
+        drop(rule);
+        if self.is_reported {
+            tell(|| GraphEvent::RuleDropped(self.node.clone()));
+        }
+    }
+}
+
+impl<T: Real> Drop for ReportedRule<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_reported {
+            tell(|| GraphEvent::<T>::RuleEnded);
+        }
+    }
+}
+
+/// A gradient was propagated to an input of an operation, whose variable has received `sum` so far.
+#[cold]
+#[inline(never)]
+pub(crate) fn delivered<T: Real>(
+    (node, input): (&Arc<Node<T>>, usize),
+    gradient: Var<T>,
+    sum: &Var<T>,
+    is_added: bool,
+) {
+    let (node, sum) = (node.clone(), sum.clone());
+    tell(|| GraphEvent::Delivered { node, input, gradient, sum, is_added });
+}
+
+/// A backward pass has ended.
+#[inline]
+pub(crate) fn pass_ended<T: Real>() {
+    if is_observed() {
+        tell(|| GraphEvent::<T>::PassEnded);
+    }
+}
+
+/// The backward passes of all shards have ended; their loss.
+#[doc(hidden)]
+pub fn shards_ended<T: Real>(loss: T) {
+    if is_observed() {
+        tell(|| GraphEvent::ShardsEnded { loss });
+    }
 }

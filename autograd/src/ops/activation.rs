@@ -73,6 +73,13 @@ impl<T: Real> Var<T> {
         self.map(Softplus)
     }
 
+    /// As [`Tensor::log_sigmoid`]; the gradient is `g · sigmoid(-x)`.
+    #[doc(alias = "logsigmoid")]
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Var<T> {
+        self.map(LogSigmoid)
+    }
+
     /// As [`Tensor::softsign`]; the gradient is `g / (1 + |x|)²`.
     #[track_caller]
     pub fn softsign(&self) -> Var<T> {

@@ -3,8 +3,8 @@
 use crate::algebra;
 use crate::graph::{InputGrads, Var};
 use crate::observe::saved;
-use crate::operation::{Call, Kind, Op};
-use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
+use crate::operation::{Call, Formula, Kind, Op};
+use retrograd_tensor::ops::pointwise::{Pointwise, Saves, formulas};
 use retrograd_tensor::{Real, Tensor};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
@@ -14,7 +14,12 @@ use std::sync::Arc;
 struct Of<T, P>(PhantomData<(T, P)>);
 
 impl<T: Real, P: Pointwise<T>> Of<T, P> {
-    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise);
+    const OP: &'static Op = &Op::new(P::NAME, &["x"]).kind(Kind::Pointwise).printed(Self::formula);
+
+    fn formula() -> Formula {
+        let [forward, backward] = formulas::<T, P>();
+        Formula { forward: forward.into(), backward: backward.into() }
+    }
 }
 
 /// # Pointwise operations of your own
@@ -24,21 +29,22 @@ impl<T: Real> Var<T> {
     /// ```
     /// use retrograd_autograd::{Var, grad};
     /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-    /// use retrograd_tensor::{Real, Tensor, cost::Cost, simd::Algebra};
+    /// use retrograd_tensor::formula::{Algebra, Expr};
+    /// use retrograd_tensor::{Real, Tensor, cost::Cost};
     ///
     /// /// f(x) = x³
-    /// #[derive(Clone, Copy, Debug)]
+    /// #[derive(Clone, Copy, Debug, Default)]
     /// struct Cube;
     ///
     /// impl<T: Real> Pointwise<T> for Cube {
     ///     const NAME: &'static str = "cube";
     ///     const SAVES: Saves = Saves::Input;
     ///     const COST: Cost = Cost::CHEAP;
-    ///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-    ///         a.mul(x, a.mul(x, x))
+    ///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+    ///         x * x * x
     ///     }
-    ///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-    ///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+    ///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+    ///         3.0 * x * x * g
     ///     }
     /// }
     ///

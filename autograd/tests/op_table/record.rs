@@ -1,15 +1,17 @@
 //! A record of every row: it changes no bit, and names and formulas are complete.
 
 use crate::draw::Case;
-use crate::table::Row;
-use retrograd_autograd::observe::{Recorder, Seen, Target, What};
+use crate::table::{Cube, ROWS, Row};
 use retrograd_autograd::{Gradients, Var};
+use retrograd_study::record::{Operation, Recorder, Seen, Target, What};
 use retrograd_tensor::Tensor;
-use std::collections::BTreeMap;
+use retrograd_tensor::ops::pointwise::{ForEachOp, Pointwise, formulas};
+use retrograd_tensor::ops::{activation, unary};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Operations that are defined in these tests, as a user would.
-const OF_USERS: [&str; 3] = ["cube", "times_square", "wrong"];
+const OF_USERS: [&str; 2] = ["times_square", "wrong"];
 
 /// Letters and words of formulas that stand for numbers, if they are no input.
 const CONSTANTS: [&str; 8] = ["c", "p", "lo", "hi", "slope", "alpha", "delta", "ε"];
@@ -57,9 +59,15 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
             return Err("the delivered gradient differs from the result".into());
         }
     }
+    let is_printed = |op: &Operation| {
+        op.call.formula().is_some_and(|f| [f.forward, f.backward].join("\n") == row.formula)
+    };
+    if !row.formula.is_empty() && !recording.operations.iter().any(is_printed) {
+        return Err("no operation has the formula of the row".into());
+    }
     let is_own = |name: &str| !OF_USERS.contains(&name);
     for op in recording.operations.iter().filter(|op| op.id.is_some() && is_own(op.name())) {
-        let Some(formula) = op.call.op.formulas() else {
+        let Some(formula) = op.call.formula() else {
             return Err(format!("`{}` has no formula (Op::formula)", op.name()));
         };
         let is_missing = |word: &&str| {
@@ -96,4 +104,20 @@ pub fn check_record(row: &Row, case: &Case, x: &[Var<f64>]) -> Result<(), String
         }
         None => Ok(()),
     }
+}
+
+#[test]
+fn every_pointwise_operation_has_a_row_with_its_formulas() {
+    struct Printed(BTreeSet<String>);
+    impl ForEachOp<f64> for Printed {
+        fn op<P: Pointwise<f64>>(&mut self) {
+            self.0.insert(formulas::<f64, P>().join("\n"));
+        }
+    }
+    let mut printed = Printed(BTreeSet::new());
+    activation::for_each(&mut printed);
+    unary::for_each(&mut printed);
+    printed.op::<Cube>();
+    let rows = ROWS.iter().map(|row| row.formula.to_string()).filter(|text| !text.is_empty());
+    assert_eq!(printed.0, rows.collect());
 }

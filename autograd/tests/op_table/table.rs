@@ -1,16 +1,17 @@
 //! The table: one row per operation, or per way to call it.
 //!
 //! A row names a method of `Var`, the shapes and values its operands may have, whether its
-//! second derivative is zero, and how to call it. The body is compiled for `f64` and `f32`.
+//! second derivative is zero, how to call it, and the formulas of a pointwise operation. The body is compiled for `f64` and `f32`.
 //! Everything else a call needs (axes, indices, masks) is drawn from the [`Case`], and so is
 //! a function of shapes and seed.
 
 use crate::draw::{Case, Domain::*, shapes::*};
 use retrograd_autograd::Var;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::ops::activation::{Gelu, Silu, Tanh};
 use retrograd_tensor::ops::loss::{CrossEntropy, Reduction};
 use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost, simd::Algebra};
+use retrograd_tensor::{INFER, Real, ScatterReduce, Shape, cost::Cost};
 
 /// An operation as called on operands of one type.
 pub type Call<T> = fn(&[Var<T>], &Case) -> Var<T>;
@@ -26,6 +27,8 @@ pub struct Row {
     pub domain: &'static [crate::draw::Domain],
     /// Whether any second derivative differs from zero.
     pub second: Second,
+    /// The formulas of a pointwise operation, as they are printed.
+    pub formula: &'static str,
     pub f64: Call<f64>,
     pub f32: Call<f32>,
 }
@@ -62,13 +65,14 @@ impl Typed for f32 {
 
 macro_rules! rows {
     ($($name:ident $($variant:literal)? $shapes:ident $domain:expr, $second:ident,
-        |$x:ident, $c:ident| $body:expr;)+) => {
+        |$x:ident, $c:ident| $body:expr $(, y $y:literal, dx $dx:literal)?;)+) => {
         &[$($crate::table::Row {
             name: stringify!($name),
             variant: concat!($($variant)?),
             shapes: $shapes,
             domain: &$domain,
             second: $crate::table::Second::$second,
+            formula: concat!($("y = ", $y, "\ndx = ", $dx)?),
             f64: |$x: &[Var<f64>], $c: &Case| { let _ = $c; $body },
             f32: |$x: &[Var<f32>], $c: &Case| { let _ = $c; $body },
         }),+]
@@ -77,20 +81,20 @@ macro_rules! rows {
 pub(crate) use rows;
 
 /// x³, as a user would add it.
-#[derive(Clone, Copy, Debug)]
-struct Cube;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cube;
 
 impl<T: Real> Pointwise<T> for Cube {
     const NAME: &'static str = "cube";
     const SAVES: Saves = Saves::Input;
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-        a.mul(x, a.mul(x, x))
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+        x * x * x
     }
     #[inline(always)]
-    fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-        a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+    fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+        3.0 * x * x * g
     }
 }
 
@@ -118,48 +122,87 @@ fn rejoin<T: Real>(pieces: &[Var<T>], axis: isize) -> Var<T> {
 #[rustfmt::skip]
 pub const ROWS: &[Row] = rows![
     // Functions of one number.
-    neg any [Plain], Zero, |x, c| x[0].neg();
-    abs any [Off(&[0.0])], Zero, |x, c| x[0].abs();
-    sign any [Off(&[0.0])], Zero, |x, c| x[0].sign();
-    floor any [Off(&INTEGERS)], Zero, |x, c| x[0].floor();
-    ceil any [Off(&INTEGERS)], Zero, |x, c| x[0].ceil();
-    round any [Off(&[-1.5, -0.5, 0.5, 1.5])], Zero, |x, c| x[0].round();
-    trunc any [Off(&INTEGERS)], Zero, |x, c| x[0].trunc();
-    square any [Plain], Nonzero, |x, c| x[0].square();
-    sqrt any [Positive], Nonzero, |x, c| x[0].sqrt();
-    rsqrt any [Positive], Nonzero, |x, c| x[0].rsqrt();
-    recip any [Apart], Nonzero, |x, c| x[0].recip();
-    exp any [Plain], Nonzero, |x, c| x[0].exp();
-    expm1 any [Plain], Nonzero, |x, c| x[0].expm1();
-    ln any [Positive], Nonzero, |x, c| x[0].ln();
-    log1p any [Positive], Nonzero, |x, c| x[0].log1p();
-    sin any [Plain], Nonzero, |x, c| x[0].sin();
-    cos any [Plain], Nonzero, |x, c| x[0].cos();
-    erf any [Plain], Nonzero, |x, c| x[0].erf();
-    powf any [Positive], Nonzero, |x, c| x[0].powf(2.5);
+    neg any [Plain], Zero, |x, c| x[0].neg(),
+        y "−x", dx "−g";
+    abs any [Off(&[0.0])], Zero, |x, c| x[0].abs(),
+        y "|x|", dx "g · sign(x)";
+    sign any [Off(&[0.0])], Zero, |x, c| x[0].sign(),
+        y "sign(x)", dx "0";
+    floor any [Off(&INTEGERS)], Zero, |x, c| x[0].floor(),
+        y "⌊x⌋", dx "0";
+    ceil any [Off(&INTEGERS)], Zero, |x, c| x[0].ceil(),
+        y "⌈x⌉", dx "0";
+    round any [Off(&[-1.5, -0.5, 0.5, 1.5])], Zero, |x, c| x[0].round(),
+        y "round(x)", dx "0";
+    trunc any [Off(&INTEGERS)], Zero, |x, c| x[0].trunc(),
+        y "⌊x⌋ if 0 < x else ⌈x⌉", dx "0";
+    square any [Plain], Nonzero, |x, c| x[0].square(),
+        y "x²", dx "g · 2 · x";
+    sqrt any [Positive], Nonzero, |x, c| x[0].sqrt(),
+        y "√x", dx "g · 0.5 / y";
+    rsqrt any [Positive], Nonzero, |x, c| x[0].rsqrt(),
+        y "1 / √x", dx "−g · 0.5 · y³";
+    recip any [Apart], Nonzero, |x, c| x[0].recip(),
+        y "1 / x", dx "−g · y²";
+    exp any [Plain], Nonzero, |x, c| x[0].exp(),
+        y "e^x", dx "g · y";
+    expm1 any [Plain], Nonzero, |x, c| x[0].expm1(),
+        y "e^x − 1", dx "g · (y + 1)";
+    ln any [Positive], Nonzero, |x, c| x[0].ln(),
+        y "ln(x)", dx "g / x";
+    log1p any [Positive], Nonzero, |x, c| x[0].log1p(),
+        y "ln(1 + x)", dx "g / (1 + x)";
+    sin any [Plain], Nonzero, |x, c| x[0].sin(),
+        y "sin(x)", dx "g · cos(x)";
+    cos any [Plain], Nonzero, |x, c| x[0].cos(),
+        y "cos(x)", dx "−g · sin(x)";
+    erf any [Plain], Nonzero, |x, c| x[0].erf(),
+        y "erf(x)", dx "g · 1.12838 · e^(−x²)";
+    powf any [Positive], Nonzero, |x, c| x[0].powf(2.5),
+        y "x^p", dx "g · p · x^(p − 1)";
     powf "whole" any [Apart], Nonzero, |x, c| x[0].powf(3.0);
     powf "negative" any [Apart], Nonzero, |x, c| x[0].powf(-2.0);
     powf "zero" any [Plain], Zero, |x, c| x[0].powf(0.0);
     powf "one" any [Apart], Zero, |x, c| x[0].powf(1.0);
-    add_scalar any [Plain], Zero, |x, c| x[0].add_scalar(0.75);
-    mul_scalar any [Plain], Zero, |x, c| x[0].mul_scalar(-1.25);
-    clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9);
-    nan_to_num any [Plain], Zero, |x, c| x[0].nan_to_num(1.0, 2.0, 3.0);
-    map any [Plain], Nonzero, |x, c| x[0].map(Cube);
-    relu any [Off(&[0.0])], Zero, |x, c| x[0].relu();
-    relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared();
-    leaky_relu any [Off(&[0.0])], Zero, |x, c| x[0].leaky_relu(0.1);
-    elu any [Off(&[0.0])], Nonzero, |x, c| x[0].elu(1.3);
-    sigmoid any [Plain], Nonzero, |x, c| x[0].sigmoid();
-    tanh any [Plain], Nonzero, |x, c| x[0].tanh();
-    silu any [Plain], Nonzero, |x, c| x[0].silu();
-    mish any [Plain], Nonzero, |x, c| x[0].mish();
-    softplus any [Plain], Nonzero, |x, c| x[0].softplus();
-    softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign();
-    hardswish any [Plain], Nonzero, |x, c| x[0].hardswish();
+    add_scalar any [Plain], Zero, |x, c| x[0].add_scalar(0.75),
+        y "x + c", dx "g";
+    mul_scalar any [Plain], Zero, |x, c| x[0].mul_scalar(-1.25),
+        y "x · c", dx "g · c";
+    clamp any [Off(&[-0.7, 0.9])], Zero, |x, c| x[0].clamp(-0.7, 0.9),
+        y "min(max(x, lo), hi)", dx "g if lo < x and x < hi else 0";
+    nan_to_num any [Plain], Zero, |x, c| x[0].nan_to_num(1.0, 2.0, 3.0),
+        y "nan if x is NaN else neginf if x = −∞ else posinf if x = ∞ else x", dx "g if |x| < ∞ else 0";
+    map any [Plain], Nonzero, |x, c| x[0].map(Cube),
+        y "x³", dx "3 · x² · g";
+    relu any [Off(&[0.0])], Zero, |x, c| x[0].relu(),
+        y "max(x, 0)", dx "0 if y ≤ 0 else g";
+    relu_squared any [Off(&[0.0])], Nonzero, |x, c| x[0].relu_squared(),
+        y "max(x, 0)²", dx "g · 2 · max(x, 0)";
+    leaky_relu any [Off(&[0.0])], Zero, |x, c| x[0].leaky_relu(0.1),
+        y "x · slope if x ≤ 0 else x", dx "g · slope if x ≤ 0 else g";
+    elu any [Off(&[0.0])], Nonzero, |x, c| x[0].elu(1.3),
+        y "alpha · (e^x − 1) if x ≤ 0 else x", dx "g · alpha · e^x if x ≤ 0 else g";
+    sigmoid any [Plain], Nonzero, |x, c| x[0].sigmoid(),
+        y "σ(x)", dx "g · y · (1 − y)";
+    tanh any [Plain], Nonzero, |x, c| x[0].tanh(),
+        y "tanh(x)", dx "g · (1 − y²)";
+    silu any [Plain], Nonzero, |x, c| x[0].silu(),
+        y "x · σ(x)", dx "g · σ(x) · (x · σ(−x) + 1)";
+    mish any [Plain], Nonzero, |x, c| x[0].mish(),
+        y "x · tanh(ln(1 + e^x))", dx "g · (x · (1 − t²) · σ(x) + t), t = tanh(ln(1 + e^x))";
+    softplus any [Plain], Nonzero, |x, c| x[0].softplus(),
+        y "ln(1 + e^x)", dx "g · σ(x)";
+    log_sigmoid any [Plain], Nonzero, |x, c| x[0].log_sigmoid(),
+        y "−ln(1 + e^(−x))", dx "g · σ(−x)";
+    softsign any [Off(&[0.0])], Nonzero, |x, c| x[0].softsign(),
+        y "x / (1 + |x|)", dx "g / (1 + |x|)²";
+    hardswish any [Plain], Nonzero, |x, c| x[0].hardswish(),
+        y "x · min(max(x + 3, 0), 6) / 6", dx "0 if x ≤ −3 else g · (x / 3 + 0.5) if x < 3 else g";
     hardswish "across its kinks" any [Off(&[-1.0, 1.0])], Nonzero, |x, c| (&x[0] + &x[0] + &x[0]).hardswish();
-    gelu any [Plain], Nonzero, |x, c| x[0].gelu();
-    gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh();
+    gelu any [Plain], Nonzero, |x, c| x[0].gelu(),
+        y "x · Φ(x)", dx "g · (x · φ(x) + Φ(x))";
+    gelu_tanh any [Plain], Nonzero, |x, c| x[0].gelu_tanh(),
+        y "x · 0.5 · (tanh(0.797885 · x · (0.044715 · x² + 1)) + 1)", dx "g · 0.5 · (1 + t + x · (1 − t²) · 0.797885 · (0.134145 · x² + 1)), t = tanh(0.797885 · x · (0.044715 · x² + 1))";
 
     // Functions of two or three, broadcast.
     add pair [Plain], Zero, |x, c| x[0].add(&x[1]);
@@ -259,7 +302,8 @@ pub const ROWS: &[Row] = rows![
     mse_loss equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::Mean);
     mse_loss "each" equal_pair [Plain], Nonzero, |x, c| x[0].mse_loss(&x[1], Reduction::None);
     l1_loss equal_pair [Rival], Zero, |x, c| x[0].l1_loss(&x[1], Reduction::Sum);
-    huber_loss equal_pair [Low, High], Nonzero, |x, c| x[0].huber_loss(&x[1], 2.0, Reduction::Sum);
+    huber_loss equal_pair [Low, High], Nonzero, |x, c| x[0].huber_loss(&x[1], 2.0, Reduction::Sum),
+        y "delta · (|x| − min(|x|, delta)) + 0.5 · min(|x|, delta)²", dx "g · max(−delta, min(delta, x))";
     huber_loss "lines" equal_pair [Low, High], Zero, |x, c| x[0].huber_loss(&x[1], 0.25, Reduction::Mean);
     smooth_l1_loss equal_pair [Low, High], Nonzero, |x, c| x[0].smooth_l1_loss(&x[1], 2.0, Reduction::BatchMean);
     smooth_l1_loss "beta 0" equal_pair [Rival], Zero, |x, c| x[0].smooth_l1_loss(&x[1], 0.0, Reduction::Mean);

@@ -35,12 +35,12 @@ mod engine;
 mod parts;
 mod variants;
 
-pub(crate) use engine::feature_map;
+#[doc(hidden)]
+pub use engine::observe;
 pub use engine::{
     Align, At, Attended, Bias, Buckets, Capture, Mask, Normalizer, Path, Sink, Spec, alibi_slopes,
     attend, attend_all, attend_packed, attend_with_lse,
 };
-pub(crate) use engine::{Call, Sizes, explain, tap};
 pub use parts::cache::KvCache;
 pub(crate) use parts::heads::{SplitHeads, join_heads};
 pub use parts::incremental::{Incremental, Past};

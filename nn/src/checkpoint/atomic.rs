@@ -1,6 +1,6 @@
 //! Atomic replacement of a file: a crash at any time leaves the old contents or the new.
 
-use retrograd_study::replacing::{create_like, temporary_path};
+use crate::replacing::{create_like, temporary_path};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;

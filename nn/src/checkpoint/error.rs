@@ -71,3 +71,20 @@ impl std::error::Error for CheckpointError {
         }
     }
 }
+
+/// The header entry of a tensor that is not supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The element type as the format names it, such as `F8_E4M3`.
+    pub dtype: String,
+    /// The sizes of the axes.
+    pub shape: Vec<usize>,
+    /// Why it is not supported, as a relative clause.
+    pub reason: String,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Printable(f), "{} {:?}, {}", self.dtype, self.shape, self.reason)
+    }
+}

@@ -17,10 +17,10 @@
 
 use super::any_tensor::{AnyTensor, ReadError};
 use super::atomic;
-use super::error::CheckpointError;
-use super::reader::open_file;
+use super::error::{CheckpointError, Unsupported};
+use super::open::open_file;
+use super::python;
 use super::stored::Stored;
-use super::{Unsupported, python};
 use retrograd_tensor::{Element, ErrorKind, MAX_RANK, Tensor};
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;

@@ -7,7 +7,8 @@
 use super::any_tensor::AnyTensor;
 use super::error::CheckpointError;
 use super::npy::{self, Problem};
-use super::reader::{TORCH_HINT, open_file};
+use super::open::open_file;
+use super::reader::TORCH_HINT;
 use super::{Checkpoint, atomic};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};

@@ -3,10 +3,10 @@
 use super::any_tensor::{AnyTensor, ReadError};
 use super::error::CheckpointError;
 use super::header::{self, Header, LIMIT, Part, Problem};
+use super::open::open_file;
 use super::stored::Stored;
-use retrograd_study::replacing::not_a_file;
 use retrograd_tensor::ErrorKind;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -174,19 +174,6 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn read_json(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path, LIMIT)?);
     text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
-}
-
-/// A regular file, and its length.
-pub(super) fn open_file(path: &Path) -> io::Result<(File, u64)> {
-    // Devices and pipes may be endless, and opening a pipe may block. Reading a folder fails with a
-    // clear error.
-    let kind = fs::metadata(path)?.file_type();
-    if !kind.is_file() && !kind.is_dir() {
-        return Err(not_a_file());
-    }
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    Ok((file, length))
 }
 
 /// How to convert a file of torch.save.

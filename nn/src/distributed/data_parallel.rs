@@ -4,46 +4,24 @@ use super::agreed::Agreed;
 use super::communicator::Collectives;
 use super::exchange::{Buffers, Exchange, Reporter, is_large};
 use super::idle::Idle;
-use super::plan::{Owned, Plan};
+use super::plan::{Owned, Plan, Reduction, Timing};
 use super::tree::shards_of;
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::optim::Optimizer;
 use crate::param::Param;
 use crate::state::StateDict;
-use retrograd_autograd::observe::{in_lane, shards_ended};
+use retrograd_autograd::observe::shards_ended;
 use retrograd_autograd::{Backprop, Gradients, Var, norm_of_parts, shard_weights, sharded};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
-use retrograd_tensor::settings::arithmetic;
+use retrograd_tensor::kernels::gemm::arithmetic;
+use retrograd_tensor::observe::shard;
 use retrograd_tensor::{Real, Shape, Tensor, par};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use std::{fmt, thread};
-
-/// How the gradients of ranks are added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
-    /// In the order of [`pairwise_sum`](retrograd_autograd::pairwise_sum) over shards: the bits do not depend
-    /// on the number of ranks.
-    #[default]
-    Ordered,
-    /// By [`Collectives::all_reduce`], in the order that the implementation of MPI chooses.
-    AllReduce,
-}
-
-/// The time of an exchange of gradients on this rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Timing {
-    /// The time of all operations, in which this rank also waited for others.
-    pub total: Duration,
-    /// The part of it after the last backward pass of this rank.
-    pub exposed: Duration,
-    /// Bytes that this rank sent to others.
-    pub bytes: usize,
-}
 
 /// A module that is trained by several ranks: data parallelism, with the state of the optimiser divided among
 /// ranks (stage 1 of ZeRO; Rajbhandari et al. 2020, arXiv 1910.02054).
@@ -241,6 +219,7 @@ impl<T: Real> DataParallel<T> {
         let buffers = &mut *locked(&self.buffers);
         let exchange = Exchange::new(&self.plan, &*self.comm, self.reduction, &computed, buffers);
         let pass = |k: usize, sender: &Sender<_>, progress: &mut dyn FnMut()| {
+            let _shard = shard(k);
             let i: usize = mine[k];
             let mut reporter = Reporter::new(&self.plan, i, sender.clone());
             let loss = mean(i) * T::from_f64(weights[i]);
@@ -258,7 +237,7 @@ impl<T: Real> DataParallel<T> {
                 let sender = sender.take().expect("called once");
                 let all = || {
                     let shards = 0..mine.len();
-                    shards.map(|k| in_lane(k, || pass(k, &sender, progress))).collect()
+                    shards.map(|k| pass(k, &sender, progress)).collect()
                 };
                 losses = Some(catch_unwind(AssertUnwindSafe(all)));
             };
@@ -269,8 +248,7 @@ impl<T: Real> DataParallel<T> {
         } else {
             thread::scope(|scope| {
                 let exchange = scope.spawn(move || exchange.run(messages, None));
-                let losses =
-                    par::shards(mine.len(), |k| in_lane(k, || pass(k, &sender, &mut || {})));
+                let losses = par::shards(mine.len(), |k| pass(k, &sender, &mut || {}));
                 drop(sender);
                 (losses, exchange.join().unwrap_or_else(|panic| resume_unwind(panic)))
             })

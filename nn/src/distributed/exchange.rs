@@ -1,8 +1,7 @@
 //! The sum of the gradients of all shards of all ranks, bucket by bucket, while backward passes go on.
 
 use super::communicator::{Collectives, Messages};
-use super::data_parallel::{Reduction, Timing};
-use super::plan::Plan;
+use super::plan::{Plan, Reduction, Timing};
 use super::tree::{Node, nodes, shards_of, total};
 use crate::param::Param;
 use retrograd_autograd::{Id, pairwise_sum};

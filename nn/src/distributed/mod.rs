@@ -15,8 +15,9 @@ mod plan;
 mod tree;
 
 pub use communicator::{Collectives, Communicator, Messages};
-pub use data_parallel::{DataParallel, Reduction, Timing};
+pub use data_parallel::DataParallel;
 pub use local::Local;
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiError};
 pub use plan::Owned;
+pub use plan::{Reduction, Timing};

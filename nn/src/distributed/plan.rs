@@ -3,6 +3,29 @@
 use crate::module::{Module, Visitor};
 use crate::param::Param;
 use retrograd_tensor::Real;
+use std::time::Duration;
+
+/// How the gradients of ranks are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// In the order of [`pairwise_sum`](retrograd_autograd::pairwise_sum) over shards: the bits do not depend
+    /// on the number of ranks.
+    #[default]
+    Ordered,
+    /// By [`Collectives::all_reduce`], in the order that the implementation of MPI chooses.
+    AllReduce,
+}
+
+/// The time of an exchange of gradients on this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// The time of all operations, in which this rank also waited for others.
+    pub total: Duration,
+    /// The part of it after the last backward pass of this rank.
+    pub exposed: Duration,
+    /// Bytes that this rank sent to others.
+    pub bytes: usize,
+}
 
 /// The parameters of a module in buckets, each parameter with its owner. It is the same on all ranks.
 #[derive(Debug)]

@@ -6,10 +6,9 @@ use crate::attention::{Align, KvCache, Past, Spec, SplitHeads, attend_packed, jo
 use crate::dropout::Dropout;
 use crate::init::{Init, gpt2_residual};
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
 use crate::residual::check_residual;
-use crate::summary::Call;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;

@@ -2,15 +2,15 @@
 
 use super::hyperparameters::{at_least_0, checked_lr};
 use super::optimizer::{Group, Optimizer, StepError, common_methods, no_betas};
-use super::param_states::ParamStates;
+use super::param_states::{ParamStates, quotient_or_zero};
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::Update;
-use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`Adagrad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,22 +83,20 @@ impl<T: Real> Adagrad<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Step<T> {
-    lr: T,
-    eps: T,
-    decay: T,
+struct Step {
+    lr: f64,
+    eps: f64,
+    decay: f64,
 }
 
-impl<T: Real> Update<T, 2, 1> for Step<T> {
+impl<T: Real> Update<T, 2, 1> for Step {
     const COST: Cost = Cost(600);
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, sum]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
-        let g = s.fma(s.splat(self.decay), p, g);
-        let sum = s.fma(g, g, sum);
-        let size = s.add(s.sqrt(sum), s.splat(self.eps));
-        let still = s.eq(size, s.splat(T::ZERO));
-        let step = s.select(still, s.splat(T::ZERO), s.div(g, size));
-        [s.fma(s.splat(-self.lr), step, p), sum]
+    fn f<A: Algebra<T>>(self, [p, sum]: [Expr<T, A>; 2], [g]: [Expr<T, A>; 1]) -> [Expr<T, A>; 2] {
+        let g = p.mul_add(self.decay, g);
+        let sum = g.mul_add(g, sum);
+        let step = quotient_or_zero(g, sum.sqrt() + self.eps);
+        [step.mul_add(-self.lr, p), sum]
     }
 }
 
@@ -106,9 +104,9 @@ impl<T: Real> Optimizer<T> for Adagrad<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let AdagradConfig { lr, lr_decay, eps, .. } = self.config;
         self.states.step("adagrad", grads, |slot| Step {
-            lr: T::from_f64(lr * slot.lr_scale / (1.0 + slot.steps as f64 * lr_decay)),
-            eps: T::from_f64(slot.eps.unwrap_or(eps)),
-            decay: T::from_f64(slot.weight_decay),
+            lr: lr * slot.lr_scale / (1.0 + slot.steps as f64 * lr_decay),
+            eps: slot.eps.unwrap_or(eps),
+            decay: slot.weight_decay,
         })
     }
 

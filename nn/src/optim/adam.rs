@@ -2,15 +2,15 @@
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError};
-use super::param_states::{ParamState, ParamStates};
+use super::param_states::{ParamState, ParamStates, quotient_or_zero};
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::Update;
-use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`Adam`] and [`AdamW`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,70 +75,71 @@ enum States<T: Real> {
 /// `v̂` corrected for their start at 0, `m̂ = m / (1 - β₁ⁿ)` and `v̂ = v / (1 - β₂ⁿ)`:
 /// `p -= lr · m̂ / (√v̂ + eps)`.
 #[derive(Clone, Copy)]
-struct Step<T> {
+struct Step {
     /// Multiplies the parameter: decoupled weight decay.
-    shrink: T,
+    shrink: f64,
     /// Times the parameter, is added to the gradient: coupled weight decay.
-    decay: T,
-    beta: (T, T),
-    one_minus_beta: (T, T),
+    decay: f64,
+    betas: (f64, f64),
     /// `lr` over the correction of `m`.
-    rate: T,
+    rate: f64,
     /// One over the root of the correction of `v`.
-    root: T,
-    eps: T,
+    root: f64,
+    eps: f64,
 }
 
-impl<T: Real> Step<T> {
+impl Step {
     /// The gradient, with coupled weight decay, in the averages.
     #[inline(always)]
-    fn averages<S: Lanes<T>>(self, s: S, p: S::V, m: S::V, v: S::V, g: S::V) -> (S::V, S::V) {
-        let g = s.fma(s.splat(self.decay), p, g);
-        let m = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
-        let v = s.fma(s.splat(self.beta.1), v, s.mul(s.mul(s.splat(self.one_minus_beta.1), g), g));
-        (normal_or_zero(s, m), normal_or_zero(s, v))
+    fn averages<T: Real, A: Algebra<T>>(self, [p, m, v, g]: [Expr<T, A>; 4]) -> [Expr<T, A>; 2] {
+        let (b1, b2) = self.betas;
+        let g = p.mul_add(self.decay, g);
+        let m = m.mul_add(b1, (1.0 - b1) * g);
+        let v = v.mul_add(b2, (1.0 - b2) * g * g);
+        [normal_or_zero(m), normal_or_zero(v)]
     }
 
     /// The new parameter.
     #[inline(always)]
-    fn moved<S: Lanes<T>>(self, s: S, p: S::V, m: S::V, v: S::V) -> S::V {
-        let size = s.fma(s.sqrt(v), s.splat(self.root), s.splat(self.eps));
-        // With eps = 0 and only zero gradients so far, the step is 0 and not 0/0.
-        let still = s.eq(size, s.splat(T::ZERO));
-        let step = s.select(still, s.splat(T::ZERO), s.div(s.mul(s.splat(self.rate), m), size));
-        s.sub(s.mul(p, s.splat(self.shrink)), step)
+    fn moved<T: Real, A: Algebra<T>>(self, [p, m, v]: [Expr<T, A>; 3]) -> Expr<T, A> {
+        let size = v.sqrt().mul_add(self.root, self.eps);
+        p * self.shrink - quotient_or_zero(self.rate * m, size)
     }
 }
 
-impl<T: Real> Update<T, 3, 1> for Step<T> {
+impl<T: Real> Update<T, 3, 1> for Step {
     const COST: Cost = Cost(600);
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, m, v]: [S::V; 3], [g]: [S::V; 1]) -> [S::V; 3] {
-        let (m, v) = self.averages(s, p, m, v, g);
-        [self.moved(s, p, m, v), m, v]
+    fn f<A: Algebra<T>>(self, [p, m, v]: [Expr<T, A>; 3], [g]: [Expr<T, A>; 1]) -> [Expr<T, A>; 3] {
+        let [m, v] = self.averages([p, m, v, g]);
+        [self.moved([p, m, v]), m, v]
     }
 }
 
 /// AMSGrad: the same with the largest `v` so far in place of `v`.
 #[derive(Clone, Copy)]
-struct MaxStep<T>(Step<T>);
+struct MaxStep(Step);
 
-impl<T: Real> Update<T, 4, 1> for MaxStep<T> {
+impl<T: Real> Update<T, 4, 1> for MaxStep {
     const COST: Cost = Cost(700);
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, m, v, max]: [S::V; 4], [g]: [S::V; 1]) -> [S::V; 4] {
-        let (m, v) = self.0.averages(s, p, m, v, g);
-        let max = s.max(max, v);
-        [self.0.moved(s, p, m, max), m, v, max]
+    fn f<A: Algebra<T>>(
+        self,
+        [p, m, v, max]: [Expr<T, A>; 4],
+        [g]: [Expr<T, A>; 1],
+    ) -> [Expr<T, A>; 4] {
+        let [m, v] = self.0.averages([p, m, v, g]);
+        let max = max.max(v);
+        [self.0.moved([p, m, max]), m, v, max]
     }
 }
 
 /// Replaces subnormal numbers by 0. Where gradients are 0, averages decay through the subnormal
 /// range, where arithmetic can be a hundred times slower.
 #[inline(always)]
-fn normal_or_zero<T: Real, S: Lanes<T>>(s: S, x: S::V) -> S::V {
-    let normal = s.le(s.splat(T::MIN_POSITIVE), s.abs(x));
-    s.select(s.or(normal, s.is_nan(x)), x, s.splat(T::ZERO))
+fn normal_or_zero<T: Real, A: Algebra<T>>(x: Expr<T, A>) -> Expr<T, A> {
+    let is_normal = x.constant(T::MIN_POSITIVE.to_f64()).le(x.abs());
+    (is_normal | x.is_nan()).select(x, 0.0)
 }
 
 /// `1 - β₁ⁿ` and `1 - β₂ⁿ` for the `n`-th step.
@@ -170,19 +171,18 @@ impl Rule {
         corrections.factors
     }
 
-    fn step<T: Real, const N: usize>(&mut self, slot: &ParamState<T, N>) -> Step<T> {
+    fn step<T: Real, const N: usize>(&mut self, slot: &ParamState<T, N>) -> Step {
         let (b1, b2) = slot.betas.unwrap_or(self.config.betas);
         let (fix1, fix2) = self.corrections((b1, b2), slot.steps);
         let (lr, decay) = (self.config.lr * slot.lr_scale, slot.weight_decay);
         let eps = slot.eps.unwrap_or(self.config.eps);
         Step {
-            shrink: T::from_f64(if self.decoupled { 1.0 - lr * decay } else { 1.0 }),
-            decay: T::from_f64(if self.decoupled { 0.0 } else { decay }),
-            beta: (T::from_f64(b1), T::from_f64(b2)),
-            one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
-            rate: T::from_f64(lr / fix1),
-            root: T::from_f64(1.0 / fix2.sqrt()),
-            eps: T::from_f64(eps),
+            shrink: if self.decoupled { 1.0 - lr * decay } else { 1.0 },
+            decay: if self.decoupled { 0.0 } else { decay },
+            betas: (b1, b2),
+            rate: lr / fix1,
+            root: 1.0 / fix2.sqrt(),
+            eps,
         }
     }
 }

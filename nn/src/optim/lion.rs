@@ -9,8 +9,8 @@ use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::Update;
-use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`Lion`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,21 +80,20 @@ impl<T: Real> Lion<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Step<T> {
-    lr: T,
-    shrink: T,
-    beta: (T, T),
-    one_minus_beta: (T, T),
+struct Step {
+    lr: f64,
+    shrink: f64,
+    betas: (f64, f64),
 }
 
-impl<T: Real> Update<T, 2, 1> for Step<T> {
+impl<T: Real> Update<T, 2, 1> for Step {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, m]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
-        let update = s.fma(s.splat(self.beta.0), m, s.mul(s.splat(self.one_minus_beta.0), g));
-        let m = s.fma(s.splat(self.beta.1), m, s.mul(s.splat(self.one_minus_beta.1), g));
-        let p = s.mul(p, s.splat(self.shrink));
-        [s.fma(s.splat(-self.lr), s.sign(update), p), m]
+    fn f<A: Algebra<T>>(self, [p, m]: [Expr<T, A>; 2], [g]: [Expr<T, A>; 1]) -> [Expr<T, A>; 2] {
+        let (b1, b2) = self.betas;
+        let update = m.mul_add(b1, (1.0 - b1) * g);
+        let m = m.mul_add(b2, (1.0 - b2) * g);
+        [update.sign().mul_add(-self.lr, p * self.shrink), m]
     }
 }
 
@@ -102,13 +101,9 @@ impl<T: Real> Optimizer<T> for Lion<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let LionConfig { lr, betas, .. } = self.config;
         self.states.step("lion", grads, |slot| {
-            let ((b1, b2), lr) = (slot.betas.unwrap_or(betas), lr * slot.lr_scale);
-            Step {
-                lr: T::from_f64(lr),
-                shrink: T::from_f64(1.0 - lr * slot.weight_decay),
-                beta: (T::from_f64(b1), T::from_f64(b2)),
-                one_minus_beta: (T::from_f64(1.0 - b1), T::from_f64(1.0 - b2)),
-            }
+            let lr = lr * slot.lr_scale;
+            let betas = slot.betas.unwrap_or(betas);
+            Step { lr, shrink: 1.0 - lr * slot.weight_decay, betas }
         })
     }
 

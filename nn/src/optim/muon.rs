@@ -10,8 +10,8 @@ use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
-use retrograd_tensor::simd::Lanes;
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor, par};
 use std::cmp::Reverse;
 
@@ -257,16 +257,16 @@ pub fn orthogonalize<T: Real>(x: &Tensor<T>, iterations: usize) -> Tensor<T> {
 
 /// `w · keep - update · rate`, in place.
 #[derive(Clone, Copy)]
-struct Decayed<T> {
-    keep: T,
-    rate: T,
+struct Decayed {
+    keep: f64,
+    rate: f64,
 }
 
-impl<T: Real> Update<T, 1, 1> for Decayed<T> {
+impl<T: Real> Update<T, 1, 1> for Decayed {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [w]: [S::V; 1], [update]: [S::V; 1]) -> [S::V; 1] {
-        [s.sub(s.mul(w, s.splat(self.keep)), s.mul(update, s.splat(self.rate)))]
+    fn f<A: Algebra<T>>(self, [w]: [Expr<T, A>; 1], [update]: [Expr<T, A>; 1]) -> [Expr<T, A>; 1] {
+        [w * self.keep - update * self.rate]
     }
 }
 
@@ -288,10 +288,9 @@ impl<T: Real> Optimizer<T> for Muon<T> {
         matrices.step_each(grads, |slot, _| {
             let ((update, average), scale) = updates.next().expect("one per trained matrix");
             slot.state[0] = average;
-            let keep = T::from_f64(1.0 - lr * slot.weight_decay);
-            let rate = T::from_f64(lr * scale);
             params.push(slot.param.clone());
-            steps.push((Decayed { keep, rate }, update));
+            let decayed = Decayed { keep: 1.0 - lr * slot.weight_decay, rate: lr * scale };
+            steps.push((decayed, update));
         })?;
         Param::update_all(&params.iter().collect::<Vec<_>>(), |weights| {
             let items = weights.into_iter().zip(&steps);

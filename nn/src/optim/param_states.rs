@@ -7,6 +7,7 @@ use crate::config_error::ConfigError;
 use crate::param::Param;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::{Item, Update, update_all};
 use retrograd_tensor::par::span;
 use retrograd_tensor::{Real, Tensor};
@@ -120,20 +121,21 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// ```
     /// use retrograd_nn::Param;
     /// use retrograd_nn::optim::{Group, ParamStates};
-    /// use retrograd_tensor::{Tensor, cost::Cost, kernels::update::Update, simd::Lanes};
+    /// use retrograd_tensor::formula::{Algebra, Expr};
+    /// use retrograd_tensor::{Tensor, cost::Cost, kernels::update::Update};
     ///
     /// /// `v = 0.9 v + g`, `p -= lr · v`.
     /// #[derive(Clone, Copy)]
     /// struct Momentum {
-    ///     lr: f32,
+    ///     lr: f64,
     /// }
     ///
     /// impl Update<f32, 2, 1> for Momentum {
     ///     const COST: Cost = Cost::CHEAP;
     ///     #[inline(always)]
-    ///     fn f<S: Lanes<f32>>(self, s: S, [p, v]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
-    ///         let v = s.fma(s.splat(0.9), v, g);
-    ///         [s.fma(s.splat(-self.lr), v, p), v]
+    ///     fn f<A: Algebra<f32>>(self, [p, v]: [Expr<f32, A>; 2], [g]: [Expr<f32, A>; 1]) -> [Expr<f32, A>; 2] {
+    ///         let v = v.mul_add(0.9, g);
+    ///         [v.mul_add(-self.lr, p), v]
     ///     }
     /// }
     ///
@@ -141,7 +143,7 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
     /// let group = Group { params: vec![("p".into(), p.clone())], ..Group::default() };
     /// let mut states = ParamStates::new(["velocity"], vec![group]).unwrap();
     /// let grads = p.to_var().sum(..).backward(); // 1
-    /// states.step("momentum", &grads, |slot| Momentum { lr: 0.5 * slot.lr_scale as f32 }).unwrap();
+    /// states.step("momentum", &grads, |slot| Momentum { lr: 0.5 * slot.lr_scale }).unwrap();
     /// assert_eq!(p.value().to_vec(), [0.5, 1.5]);
     /// ```
     pub fn step<U: Update<T, W, 1>, const W: usize>(
@@ -354,4 +356,11 @@ impl<T: Real, const N: usize> ParamStates<T, N> {
         error.unexpected = dict.keys().filter(|name| !known.contains(name)).cloned().collect();
         if error == LoadError::default() { Ok(counts) } else { Err(error) }
     }
+}
+
+/// `a / b`, and 0 where `b` is 0: with an `eps` of 0 and only zero gradients so far, a step is 0 and not
+/// `0 / 0`.
+#[inline(always)]
+pub(super) fn quotient_or_zero<T: Real, A: Algebra<T>>(a: Expr<T, A>, b: Expr<T, A>) -> Expr<T, A> {
+    b.eq(0.0).select(0.0, a / b)
 }

@@ -2,15 +2,15 @@
 
 use super::hyperparameters::{at_least_0, checked_lr, in_unit_interval};
 use super::optimizer::{Group, Optimizer, StepError, common_methods, no_betas};
-use super::param_states::ParamStates;
+use super::param_states::{ParamStates, quotient_or_zero};
 use crate::config_error::ConfigError;
 use crate::module::Module;
 use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::Update;
-use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`RmsProp`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,32 +96,32 @@ impl<T: Real> RmsProp<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Step<T> {
-    lr: T,
-    alpha: T,
-    one_minus_alpha: T,
+struct Step {
+    lr: f64,
+    alpha: f64,
     /// `1 - α` if centred, else 0.
-    centre: T,
-    eps: T,
-    momentum: T,
-    decay: T,
+    centre: f64,
+    eps: f64,
+    momentum: f64,
+    decay: f64,
 }
 
-impl<T: Real> Update<T, 4, 1> for Step<T> {
+impl<T: Real> Update<T, 4, 1> for Step {
     const COST: Cost = Cost(600);
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, v, a, b]: [S::V; 4], [g]: [S::V; 1]) -> [S::V; 4] {
-        let g = s.fma(s.splat(self.decay), p, g);
-        let alpha = s.splat(self.alpha);
-        let v = s.fma(alpha, v, s.mul(s.mul(s.splat(self.one_minus_alpha), g), g));
-        let a = s.fma(alpha, a, s.mul(s.splat(self.centre), g));
+    fn f<A: Algebra<T>>(
+        self,
+        [p, v, a, b]: [Expr<T, A>; 4],
+        [g]: [Expr<T, A>; 1],
+    ) -> [Expr<T, A>; 4] {
+        let g = p.mul_add(self.decay, g);
+        let v = v.mul_add(self.alpha, (1.0 - self.alpha) * g * g);
+        let a = a.mul_add(self.alpha, self.centre * g);
         // Rounding may make the variance negative.
-        let variance = s.max(s.sub(v, s.mul(a, a)), s.splat(T::ZERO));
-        let size = s.add(s.sqrt(variance), s.splat(self.eps));
-        let still = s.eq(size, s.splat(T::ZERO));
-        let step = s.select(still, s.splat(T::ZERO), s.div(g, size));
-        let b = s.fma(s.splat(self.momentum), b, step);
-        [s.fma(s.splat(-self.lr), b, p), v, a, b]
+        let variance = (v - a * a).max(0.0);
+        let step = quotient_or_zero(g, variance.sqrt() + self.eps);
+        let b = b.mul_add(self.momentum, step);
+        [b.mul_add(-self.lr, p), v, a, b]
     }
 }
 
@@ -129,13 +129,12 @@ impl<T: Real> Optimizer<T> for RmsProp<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let RmsPropConfig { lr, alpha, eps, momentum, centered, .. } = self.config;
         self.states.step("rms_prop", grads, |slot| Step {
-            lr: T::from_f64(lr * slot.lr_scale),
-            alpha: T::from_f64(alpha),
-            one_minus_alpha: T::from_f64(1.0 - alpha),
-            centre: T::from_f64(if centered { 1.0 - alpha } else { 0.0 }),
-            eps: T::from_f64(slot.eps.unwrap_or(eps)),
-            momentum: T::from_f64(momentum),
-            decay: T::from_f64(slot.weight_decay),
+            lr: lr * slot.lr_scale,
+            alpha,
+            centre: if centered { 1.0 - alpha } else { 0.0 },
+            eps: slot.eps.unwrap_or(eps),
+            momentum,
+            decay: slot.weight_decay,
         })
     }
 

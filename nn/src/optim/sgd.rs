@@ -9,8 +9,8 @@ use crate::state::{LoadError, StateDict};
 use retrograd_autograd::Gradients;
 use retrograd_tensor::Real;
 use retrograd_tensor::cost::Cost;
+use retrograd_tensor::formula::{Algebra, Expr};
 use retrograd_tensor::kernels::update::Update;
-use retrograd_tensor::simd::Lanes;
 
 /// Hyperparameters of [`Sgd`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,23 +103,23 @@ impl<T: Real> Sgd<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Step<T> {
-    lr: T,
-    momentum: T,
+struct Step {
+    lr: f64,
+    momentum: f64,
     /// Multiplies the gradient that is added to the velocity.
-    share: T,
-    decay: T,
+    share: f64,
+    decay: f64,
     nesterov: bool,
 }
 
-impl<T: Real> Update<T, 2, 1> for Step<T> {
+impl<T: Real> Update<T, 2, 1> for Step {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [p, v]: [S::V; 2], [g]: [S::V; 1]) -> [S::V; 2] {
-        let g = s.fma(s.splat(self.decay), p, g);
-        let v = s.fma(s.splat(self.momentum), v, s.mul(s.splat(self.share), g));
-        let direction = if self.nesterov { s.fma(s.splat(self.momentum), v, g) } else { v };
-        [s.fma(s.splat(-self.lr), direction, p), v]
+    fn f<A: Algebra<T>>(self, [p, v]: [Expr<T, A>; 2], [g]: [Expr<T, A>; 1]) -> [Expr<T, A>; 2] {
+        let g = p.mul_add(self.decay, g);
+        let v = v.mul_add(self.momentum, self.share * g);
+        let direction = if self.nesterov { v.mul_add(self.momentum, g) } else { v };
+        [direction.mul_add(-self.lr, p), v]
     }
 }
 
@@ -127,10 +127,10 @@ impl<T: Real> Optimizer<T> for Sgd<T> {
     fn step(&mut self, grads: &Gradients<T>) -> Result<(), StepError> {
         let SgdConfig { lr, momentum, dampening, nesterov, .. } = self.config;
         self.states.step("sgd", grads, |slot| Step {
-            lr: T::from_f64(lr * slot.lr_scale),
-            share: T::from_f64(if slot.steps == 0 { 1.0 } else { 1.0 - dampening }),
-            momentum: T::from_f64(momentum),
-            decay: T::from_f64(slot.weight_decay),
+            lr: lr * slot.lr_scale,
+            share: if slot.steps == 0 { 1.0 } else { 1.0 - dampening },
+            momentum,
+            decay: slot.weight_decay,
             nesterov,
         })
     }

@@ -1,6 +1,6 @@
 //! A token for each byte of a text in UTF-8.
 
-use super::tokenizer::{Encoding, SEPARATOR};
+use super::encoding::{Encoding, SEPARATOR};
 
 /// The 256 bytes; a token is the value of a byte of the text in UTF-8. Every text has tokens, and tokens
 /// that are not UTF-8 decode to `U+FFFD`.

@@ -1,7 +1,7 @@
 //! A token for each character of a text.
 
+use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
-use super::tokenizer::{Encoding, SEPARATOR};
 use std::collections::BTreeSet;
 
 /// The different characters of a text, in order; a token is an index among them. This is the vocabulary

@@ -92,3 +92,36 @@ impl<'a> DecodeStream<'a> {
 fn same(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }
+
+/// # Streams of tokens
+impl Tokenizer {
+    /// Decodes tokens one at a time.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let tokenizer = Tokenizer::chars(["abc"]);
+    /// let mut stream = tokenizer.decode_stream();
+    /// assert_eq!([2, 0, 1].map(|token| stream.step(token)).concat(), "cab");
+    /// ```
+    pub fn decode_stream(&self) -> DecodeStream<'_> {
+        DecodeStream::new(self, &[])
+    }
+
+    /// Decodes tokens that follow a prompt one at a time: the text of both from the first character on that
+    /// differs from the text of the prompt. The same tokens alone may have another text, without the space
+    /// before the first word for example.
+    ///
+    /// # Panics
+    /// If a token is outside the vocabulary.
+    ///
+    /// ```
+    /// # use retrograd_nn::text::Tokenizer;
+    /// let tokenizer = Tokenizer::bytes();
+    /// let mut stream = tokenizer.decode_stream_after(&[110, 195]);
+    /// assert_eq!(stream.step(169), "é");
+    /// ```
+    #[track_caller]
+    pub fn decode_stream_after(&self, prompt: &[i64]) -> DecodeStream<'_> {
+        DecodeStream::new(self, prompt)
+    }
+}

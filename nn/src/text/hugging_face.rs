@@ -1,8 +1,8 @@
 //! Tokenizers of Hugging Face's library.
 
+use super::encoding::{Encoding, SEPARATOR};
 use super::error::TextError;
 use super::file_checks::{self as checks, wrong};
-use super::tokenizer::{Encoding, SEPARATOR};
 use serde_json::Value;
 use std::cell::Cell;
 use std::fmt;

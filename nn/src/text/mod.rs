@@ -43,6 +43,7 @@ mod char_vocabulary;
 mod corpus;
 mod decode_stream;
 mod documents;
+mod encoding;
 mod error;
 #[cfg(feature = "tokenizers")]
 mod file_checks;
@@ -58,10 +59,11 @@ pub use char_vocabulary::CharVocabulary;
 pub use corpus::{Batch, Corpus, Window};
 pub use decode_stream::DecodeStream;
 pub use documents::{Document, Documents};
+pub use encoding::{Encoding, SEPARATOR};
 pub use error::TextError;
 #[cfg(feature = "tokenizers")]
 pub use hugging_face::HuggingFace;
 pub use metrics::TextMetrics;
 pub use packed::{PackedBatch, PackedDocuments};
 pub use printable::Printable;
-pub use tokenizer::{Encoding, SEPARATOR, Tokenizer};
+pub use tokenizer::Tokenizer;

@@ -2,25 +2,14 @@
 
 #[cfg(feature = "tokenizers")]
 use super::HuggingFace;
+use super::encoding::Encoding;
 use super::error::TextError;
-use super::{ByteVocabulary, CharVocabulary, DecodeStream};
+use super::{ByteVocabulary, CharVocabulary};
 use crate::checkpoint::{read_json, write_atomically};
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::path::Path;
-
-/// The text of the token that separates documents, as in GPT-2.
-pub const SEPARATOR: &str = "<|endoftext|>";
-
-/// The tokens of a text, and the number of bytes of the text that each stands for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Encoding {
-    /// The tokens.
-    pub tokens: Vec<i64>,
-    /// The bytes of each token. Their sum is the length of the text in UTF-8.
-    pub bytes: Vec<u32>,
-}
 
 /// A map from text to tokens and back.
 ///
@@ -306,36 +295,6 @@ impl Tokenizer {
             }
             _ => self.decode(&[token]),
         }
-    }
-
-    /// Decodes tokens one at a time.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// let tokenizer = Tokenizer::chars(["abc"]);
-    /// let mut stream = tokenizer.decode_stream();
-    /// assert_eq!([2, 0, 1].map(|token| stream.step(token)).concat(), "cab");
-    /// ```
-    pub fn decode_stream(&self) -> DecodeStream<'_> {
-        DecodeStream::new(self, &[])
-    }
-
-    /// Decodes tokens that follow a prompt one at a time: the text of both from the first character on that
-    /// differs from the text of the prompt. The same tokens alone may have another text, without the space
-    /// before the first word for example.
-    ///
-    /// # Panics
-    /// If a token is outside the vocabulary.
-    ///
-    /// ```
-    /// # use retrograd_nn::text::Tokenizer;
-    /// let tokenizer = Tokenizer::bytes();
-    /// let mut stream = tokenizer.decode_stream_after(&[110, 195]);
-    /// assert_eq!(stream.step(169), "é");
-    /// ```
-    #[track_caller]
-    pub fn decode_stream_after(&self, prompt: &[i64]) -> DecodeStream<'_> {
-        DecodeStream::new(self, prompt)
     }
 
     /// The tokenizer as JSON: Hugging Face's format, or for characters and bytes

@@ -2,11 +2,11 @@
 
 use crate::common::*;
 use crate::optim::two;
-use retrograd_autograd::observe::record;
 use retrograd_autograd::{Gradients, Var, sharded, with_threads};
 use retrograd_nn::distributed::{Collectives, Communicator, DataParallel, Local, Owned, Reduction};
 use retrograd_nn::optim::*;
 use retrograd_nn::{ConfigError, Gpt, GptConfig, Module, Param, Pass, StateDict, Visitor};
+use retrograd_study::record::record;
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 use retrograd_tensor::settings::with_level;

@@ -28,7 +28,7 @@ xray.inspector = step => {
   const factor = (x, n) => n > 1 && x < 0 ? `(${number(x)})` : number(x);
   // What the rule of a pointwise operation delivers to its inputs from one element, whose gradient is g, with the numbers in
   // the formula. Formulas that contain more than inputs, result and gradient are left out.
-  const WORDS = new Set(["g", "x", "y", "z", "e", "ln", "sin", "cos", "tanh", "erf", "sign", "σ", "π", "if", "else"]);
+  const WORDS = new Set(["g", "x", "y", "z", "e", "ln", "sin", "cos", "tanh", "erf", "sign", "σ", "Φ", "φ", "min", "max", "if", "and", "else"]);
   function delivered(n, one, g) {
     const node = nodes[n], formula = step.data.formulas?.[node.formula], inputs = node.inputs ?? [];
     // Elements of the same index are those of the same place only in tensors of the same shape.

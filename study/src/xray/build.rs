@@ -5,10 +5,8 @@ use super::data::*;
 use super::elements::{self, Evaluated};
 use super::names::Names;
 use super::values::{Number, Values};
+use crate::record::{Constant, Event, Operation, Recording, Source, Target, What, Which};
 use retrograd_autograd::Id;
-use retrograd_autograd::observe::{
-    Constant, Event, Operation, Recording, Source, Target, What, Which,
-};
 use retrograd_tensor::machine::Roofline;
 use retrograd_tensor::observe::KernelCall;
 use retrograd_tensor::{DType, settings, threads};
@@ -206,7 +204,7 @@ pub(super) fn build(sources: Sources<'_>) -> Data {
         node.seconds = op.location.map(|_| forward[0]);
         node.backward_seconds = (op.rule_seconds > 0.0).then_some(backward[0]);
         node.medians = (runs.len() > 1).then_some([forward[1], backward[1]]);
-        node.formula = op.call.op.formulas().map(|f| {
+        node.formula = op.call.formula().map(|f| {
             let row = FormulaRow { forward: f.forward, backward: f.backward };
             data.formulas.iter().position(|known| *known == row).unwrap_or_else(|| {
                 data.formulas.push(row);

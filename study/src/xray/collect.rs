@@ -1,15 +1,13 @@
 //! Values of a recorded step, summarised at the moment of their event.
 
-use super::elements::{self, Evaluated, Operation};
+use super::elements::{self, ELEMENTS, Evaluated, Operation};
 use super::values::Values;
-use retrograd_autograd::observe::{Seen, Source, lane, naive_backward};
+use crate::record::{Seen, Source, naive_backward};
 use retrograd_autograd::{Call, Gradients, Id, Kind, Var};
 use retrograd_tensor::{Real, Tensor};
 use std::any::Any;
 use std::collections::BTreeMap;
 
-/// Elements of a tensor that are explained.
-pub(super) const ELEMENTS: usize = 8;
 /// Larger graphs are not differentiated in the wrong order.
 const MOST_NAIVE_CALLS: usize = 400;
 
@@ -60,22 +58,19 @@ pub(super) struct Naive {
 
 impl Collected {
     pub(super) fn see(&mut self, seen: &Seen<'_>) {
-        if lane() != 0 {
-            return;
-        }
         match seen {
-            Seen::Computed { operation, call, sources, inputs, results, .. } => {
+            Seen::Computed { operation, call, lane: 0, sources, inputs, results, .. } => {
                 // f32 or f64.
                 self.computed::<f32>(*operation, call, (sources, inputs), results);
                 self.computed::<f64>(*operation, call, (sources, inputs), results);
             }
-            Seen::Seeded { event, root, gradient } => {
+            Seen::Seeded { event, lane: 0, root, gradient } => {
                 self.delivered::<f32>(*event, *gradient, *gradient);
                 self.delivered::<f64>(*event, *gradient, *gradient);
                 self.seeded::<f32>(*root);
                 self.seeded::<f64>(*root);
             }
-            Seen::RuleBegan { operation, gradients } => {
+            Seen::RuleBegan { operation, lane: 0, gradients } => {
                 let gradient = gradients.first().copied();
                 if let (Some(g), Some((call, inputs))) = (gradient, self.operands.remove(operation))
                 {
@@ -84,11 +79,12 @@ impl Collected {
                     self.products.extend(found.map(|found| (*operation, found)));
                 }
             }
-            Seen::Forgotten => {}
-            Seen::Delivered { event, gradient, sum, .. } => {
+            Seen::Delivered { event, lane: 0, gradient, sum, .. } => {
                 self.delivered::<f32>(*event, *gradient, *sum);
                 self.delivered::<f64>(*event, *gradient, *sum);
             }
+            // Of other lanes.
+            _ => {}
         }
     }
 

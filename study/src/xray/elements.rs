@@ -3,12 +3,13 @@
 //! The terms are computed from the inputs in f64. They are shown only if their sum is the element that was
 //! recorded, so an operation of another meaning with a known name is not explained wrongly.
 
-use super::collect::ELEMENTS;
 use crate::grouped;
 use retrograd_autograd::{Attribute, Call, Kind};
 use retrograd_tensor::{AxisSet, Real, Shape, Tensor};
 use std::collections::BTreeMap;
 
+/// Elements of a tensor that are explained.
+pub(super) const ELEMENTS: usize = 8;
 /// Terms of a sum that are written out.
 const TERMS: usize = 4;
 /// Sums of more terms are not computed.
@@ -79,7 +80,7 @@ impl<T: Real> Operation<'_, T> {
             Some(x) => broadcast_at(x, index),
             None => self.call.numbers().find(|(own, _)| *own == name).map(|(_, x)| x),
         };
-        let formula = self.call.op.formulas()?;
+        let formula = self.call.formula()?;
         let text = formula.forward.strip_prefix("y = ")?;
         Some((with_numbers(text, value), self.output.at(index).to_f64()))
     }
@@ -424,12 +425,13 @@ fn unflat(mut flat: usize, shape: &[usize]) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    use crate::record::{Recorder, Seen};
     use retrograd_autograd::Var;
-    use retrograd_autograd::observe::{Recorder, Seen};
+    use retrograd_nn::attention::{Mask, Spec, attend};
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
 
-    /// The element at `index` of the last operation of `f`.
+    /// The element at `index` of the last operation of `f` whose result has it.
     fn explain(index: &'static [usize], f: impl FnOnce() -> Var<f64>) -> String {
         let text = Arc::new(Mutex::new(String::new()));
         let last = text.clone();
@@ -438,8 +440,12 @@ mod tests {
             let all = inputs.iter().filter_map(|(name, x)| Some((*name, x.downcast_ref()?)));
             let inputs: Vec<(&'static str, &Tensor<f64>)> = all.collect();
             let output = results[0].downcast_ref::<Tensor<f64>>().unwrap();
-            if output.rank() == index.len() {
-                *last.lock().unwrap() = Operation { call, inputs: &inputs, output }.explain(index);
+            let is_inside = index.iter().zip(output.shape().iter()).all(|(i, n)| i < n);
+            let mut last = last.lock().unwrap();
+            // Views of its result do not hide an operation.
+            let is_shown = call.op.kind != Kind::View || last.is_empty();
+            if output.rank() == index.len() && is_inside && is_shown {
+                *last = Operation { call, inputs: &inputs, output }.explain(index);
             }
         };
         Recorder::new().watching(watch).record(f);
@@ -478,11 +484,43 @@ mod tests {
             (explain(&[1, 0], || x.softmax(0)), "y[1, 0] = exp(0.5 − 1) / (1 + 0.6065) = 0.3775"),
             (explain(&[0], || b.rms_norm(None, 0.0)), "y[0] = 10 / 21.6 = 0.4629"),
             (explain(&[0, 1], || w.embedding(&rows)), "y[0, 1] = w[2, 1] = 0"),
-            (explain(&[0, 1], || x.exp().transpose(0, 1)), "y[0, 1] = 1.649"),
         ];
         for (got, wanted) in cases {
             assert_eq!(got, wanted);
         }
+    }
+
+    #[test]
+    fn attention_is_weights_by_values() {
+        let mut rng = retrograd_tensor::random::Rng::new(2);
+        let mut x = |shape: &[usize]| Var::leaf(Tensor::<f64>::randn(shape, &mut rng));
+        // Two heads of queries share one of keys.
+        let (q, k, v) = (x(&[1, 4, 3, 2]), x(&[1, 2, 3, 2]), x(&[1, 2, 3, 2]));
+        let shared = |x: &Tensor<f64>| {
+            Tensor::from_fn([1, 4, 3, 2], |i| x.at(&[i[0], i[1] / 2, i[2], i[3]]))
+        };
+        let scores = q.value().matmul(&shared(k.value()).transpose(-1, -2)) / 2f64.sqrt();
+        for (mask, keys) in [
+            (Mask::full(), vec![0, 1, 2]),
+            (Mask::causal(), vec![0, 1]),
+            (Mask::window(0, 1), vec![1, 2]),
+        ] {
+            let index: &[usize] = &[0, 3, 1, 1];
+            let row = |j: &usize| scores.at(&[0, 3, 1, *j]).exp();
+            let sum: f64 = keys.iter().map(row).sum();
+            let value = |j: &usize| v.value().at(&[0, 1, *j, 1]);
+            let terms: Vec<String> = keys
+                .iter()
+                .map(|j| format!("{} · {}", number(row(j) / sum), factor(value(j))))
+                .collect();
+            let y = keys.iter().map(|j| row(j) / sum * value(j)).sum();
+            let wanted = format!("y[0, 3, 1, 1] = p v = {} = {}", terms.join(" + "), number(y));
+            let text = explain(index, || attend(&q, &k, &v, &Spec::from(mask)));
+            assert_eq!(text, wanted);
+        }
+        // Scores with a cap are not explained.
+        let text = explain(&[0, 3, 1, 1], || attend(&q, &k, &v, &Spec::new().softcap(2.0)));
+        assert!(!text.contains("p v"), "{text}");
     }
 
     #[test]

@@ -1,29 +1,32 @@
 //! One recorded step as a page: the forward and the backward pass, event by event, with values.
 
 mod build;
+mod checks;
 mod collect;
 mod data;
 mod differences;
 mod elements;
+mod model;
 mod names;
 mod text;
 mod values;
 
 use crate::page::Page;
+use crate::record::{Recorder, Recording};
 use build::{Shown, Sources, build};
 use collect::Collected;
 use data::Data;
 use differences::Adjustable;
 use names::{Leaf, Names};
-use retrograd_autograd::observe::{Recorder, Recording, page_request_was_read};
 use retrograd_autograd::{Id, Var};
 use retrograd_tensor::Real;
 use retrograd_tensor::machine::Roofline;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::slice;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use values::Values;
 
@@ -62,7 +65,7 @@ const MOST_BYTES: usize = 6_000_000;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Models are recorded by `XRay::of` of the nn crate, which knows the names of parameters and modules.
+/// [`XRay::of`] knows the names of the parameters and modules of a model.
 #[derive(Clone, Debug)]
 pub struct XRay {
     title: String,
@@ -145,6 +148,7 @@ impl XRay {
             names: Vec::new(),
             is_trainable,
             address: value.storage_address(),
+            layout: *value.layout(),
             shape: value.shape().to_vec(),
             values: Values::of(value),
         };
@@ -238,13 +242,14 @@ impl XRay {
     /// A recorder that knows the leaves that have names.
     fn recorder(&self) -> Recorder {
         let leaves = self.names.leaves.iter();
-        leaves.fold(Recorder::new(), |recorder, (id, leaf)| recorder.leaf_at(*id, leaf.address))
+        leaves.fold(Recorder::new(), |recorder, (id, leaf)| {
+            recorder.leaf_at(*id, leaf.address, leaf.layout)
+        })
     }
 
     /// Records the first backward pass of the process, with all that was computed before it, and writes the page
     /// to a file. The closure of a program is not known, so it runs once, and times include the recording.
-    /// `false` if the process has an observer already.
-    fn write_first_backward(self, path: PathBuf) -> bool {
+    fn write_first_backward(self, path: PathBuf) {
         let collected = Arc::new(Mutex::new(Collected::default()));
         let sink = collected.clone();
         let recorder = Recorder::new().watching(move |seen| {
@@ -261,7 +266,7 @@ impl XRay {
                 Ok(()) => eprintln!("{VARIABLE}: the first backward pass is in {}", path.display()),
                 Err(why) => eprintln!("{VARIABLE}: cannot write the page: {why}"),
             }
-        })
+        });
     }
 
     /// The data of the page, and its leaves, which are its first nodes.
@@ -306,38 +311,24 @@ const MOST_SECONDS: f64 = 2.0;
 
 const VARIABLE: &str = "RETROGRAD_XRAY";
 
-/// Records the first backward pass of the process as a page, if the environment variable `RETROGRAD_XRAY` is the
-/// name of a file (a path with a `/` or a `.`), or 1 for `xray.html`; 0 requests nothing. Parameters of the nn crate
-/// call it when they are made. What is recorded, and where the page is, is said on standard error.
-///
-/// ```
-/// retrograd_study::record_if_requested();
-/// ```
-pub fn record_if_requested() {
-    static READ: Once = Once::new();
-    READ.call_once(|| {
-        page_request_was_read();
-        let value = std::env::var_os(VARIABLE).unwrap_or_default();
-        let path: PathBuf = match &*value.to_string_lossy() {
-            "" | "0" => return,
-            "1" => "xray.html".into(),
-            path if path.contains(['/', '.', '\\']) => value.into(),
-            other => {
-                let expected =
-                    "neither 0, nor 1 for xray.html, nor a file (a path with a / or a .)";
-                return eprintln!("{VARIABLE}: {other:?} is {expected}; nothing is recorded");
-            }
-        };
-        let program = std::env::args().next().unwrap_or_default();
-        let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-        let xray = XRay::new(&format!("The first backward pass of {program}"));
-        // That nothing follows, nobody could say at the end of the process.
-        let name = path.display().to_string();
-        match xray.write_first_backward(path) {
-            true => eprintln!("{VARIABLE}: the first backward pass is going to be in {name}"),
-            false => eprintln!("{VARIABLE}: the process has another observer; nothing is recorded"),
+/// Records the first backward pass of the process as a page, as a value of the variable requests.
+pub(crate) fn record_process(value: &OsStr) -> Result<(), String> {
+    let path: PathBuf = match &*value.to_string_lossy() {
+        "" | "0" => return Ok(()),
+        "1" => "xray.html".into(),
+        path if path.contains(['/', '.', '\\']) => value.into(),
+        other => {
+            return Err(format!(
+                "{other:?} is neither 0, nor 1 for xray.html, nor a file (a path with a / or a .)"
+            ));
         }
-    });
+    };
+    let program = std::env::args().next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+    // That nothing follows, nobody could say at the end of the process.
+    eprintln!("{VARIABLE}: the first backward pass is going to be in {}", path.display());
+    XRay::new(&format!("The first backward pass of {program}")).write_first_backward(path);
+    Ok(())
 }
 
 /// A recorded step: a page, and what it was made from.

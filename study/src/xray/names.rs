@@ -1,8 +1,9 @@
 //! Names of leaves and modules, and the module that each operation belongs to.
 
 use super::values::Values;
+use crate::record::{Constant, Operation, Recording, Source, is_inside};
 use retrograd_autograd::Id;
-use retrograd_autograd::observe::{Constant, Operation, Recording, Source};
+use retrograd_tensor::layout::Layout;
 use std::collections::BTreeMap;
 
 /// What is known of a model.
@@ -19,8 +20,9 @@ pub(super) struct Leaf {
     /// More than one if a parameter is used by several modules.
     pub(super) names: Vec<String>,
     pub(super) is_trainable: bool,
-    /// The address of its memory.
+    /// Where its elements are in memory.
     pub(super) address: usize,
+    pub(super) layout: Layout,
     pub(super) shape: Vec<usize>,
     pub(super) values: Values,
 }
@@ -122,17 +124,11 @@ impl Names {
     }
 }
 
-/// Whether a path is that of a module or of something in it.
-fn is_inside(path: &str, module: &str) -> bool {
-    let rest = path.strip_prefix(module);
-    rest.is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{ModulePath, record};
     use retrograd_autograd::Var;
-    use retrograd_autograd::observe::{ModulePath, record};
     use retrograd_tensor::Tensor;
 
     fn module(path: &str) -> Option<ModulePath> {

@@ -3,7 +3,7 @@
 use super::RecordedStep;
 use super::data::{Data, EventRow, Node};
 use super::differences;
-use retrograd_autograd::observe::What;
+use crate::record::What;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;

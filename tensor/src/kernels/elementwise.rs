@@ -4,6 +4,7 @@ use super::lane_arrays;
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::OrPanic;
+use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::layout::Layout;
 use crate::loop_nest::{Cursor, LoopNest, gather};
@@ -15,14 +16,13 @@ use crate::simd::{
     Kernel, Lanes, Level, PREFETCH_DISTANCE, needs_software_prefetch, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
-/// A formula from `K` numbers to one, on lanes.
+/// A formula from `K` numbers to one.
 pub trait Elementwise<T: Real, const K: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
     /// The formula. Mark it `#[inline(always)]`.
-    fn f<S: Lanes<T>>(self, s: S, x: [S::V; K]) -> S::V;
+    fn f<S: Lanes<T>>(self, x: [Expr<T, S>; K]) -> Expr<T, S>;
 }
 
 /// Elements of the buffers that operands with other strides than 1 are copied to. Large, since each
@@ -90,9 +90,9 @@ fn observed<T: Real, const K: usize>(
     f: &(dyn Fn(&mut Runs<'_, T, K>) + Send + Sync),
     operations: &dyn Fn() -> Option<u64>,
 ) -> Tensor<T> {
-    let call = trace::begin();
+    let call = observe::begin();
     let result = with_runs(name, cost, level, x, f);
-    trace::end(call, || {
+    observe::end(call, || {
         let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
         let kernel = match Access::of(&nest, &shape) {
             Access::Contiguous => "contiguous",
@@ -116,7 +116,7 @@ impl<T: Real, E: Elementwise<T, K>, const K: usize> Kernel<T> for OnOnes<E, K> {
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        self.op.f(s, [s.splat(T::ONE); K]);
+        self.op.f([lane_arrays::splat(s, T::ONE); K]);
     }
 }
 
@@ -336,12 +336,12 @@ fn slices<T: Real, S: Lanes<T>, E: Elementwise<T, K>, const K: usize>(
             }
             prefetch_l1(out.as_ptr().wrapping_add(i + PREFETCH_DISTANCE));
         }
-        s.store(op.f(s, lane_arrays::load(s, &x, i)), &mut out[i..]);
+        s.store(op.f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
         let v = lane_arrays::load_rest(s, &x, full, [T::ONE; K]);
-        s.store_part(op.f(s, v), &mut out[full..]);
+        s.store_part(op.f(v).value(), &mut out[full..]);
     }
 }
 
@@ -380,7 +380,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
     let (shape, nest) = common_nest(name, [a.layout(), b.layout(), c.layout()]);
     let (da, db, dc) = (a.data(), b.data(), c.data());
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
-    let call = trace::begin();
+    let call = observe::begin();
     Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
@@ -399,7 +399,7 @@ pub fn zip3_with<A: Element, B: Element, C: Element, R: Element>(
                 done += n;
             }
         });
-        trace::end(call, || {
+        observe::end(call, || {
             let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
             let read = a.distinct_bytes() + b.distinct_bytes() + c.distinct_bytes();
             describe::<R>(name, kernel, shape, None, 1, read)

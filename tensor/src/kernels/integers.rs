@@ -9,11 +9,10 @@ use super::reduce::reduce_with;
 use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::{AxisSet, Shape};
 use crate::tensor::Tensor;
-use crate::trace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `f(x₀[i], x₁[i], ..)` over the common shape.
@@ -30,7 +29,7 @@ pub fn elementwise<I: Integer, const K: usize>(
     let (shape, nest) = common_nest(name, x.map(|t| t.layout()));
     let data = x.map(|t| t.data());
     let failed = First::default();
-    let call = trace::begin();
+    let call = observe::begin();
     let out = Tensor::build(name, shape, |out| {
         par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
             let mut cursor = nest.cursor(first);
@@ -44,7 +43,7 @@ pub fn elementwise<I: Integer, const K: usize>(
             }
         });
     });
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         flops: shape.numel() as u64,
         read: x.iter().map(|x| x.distinct_bytes()).sum(),
         written: (shape.numel() * size_of::<I>()) as u64,

@@ -1,8 +1,9 @@
-//! Arrays of slices and of vectors, one per operand.
+//! Arrays of slices and of vectors, one per operand; the vectors as numbers of formulas.
 //!
 //! The arrays are filled by loops: `array::from_fn` may remain a call inside a function with target
 //! features, even if its closure is inlined. `K` is a constant, so the loops are unrolled.
 
+use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::simd::Lanes;
 use std::ops::Deref;
@@ -23,10 +24,10 @@ pub fn load<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     s: S,
     x: &[X; K],
     at: usize,
-) -> [S::V; K] {
-    let mut v = [s.splat(T::ZERO); K];
+) -> [Expr<T, S>; K] {
+    let mut v = [splat(s, T::ZERO); K];
     for k in 0..K {
-        v[k] = s.load(&x[k][at..]);
+        v[k] = Expr::new(s, s.load(&x[k][at..]));
     }
     v
 }
@@ -39,10 +40,16 @@ pub fn load_rest<T: Real, S: Lanes<T>, X: Deref<Target = [T]>, const K: usize>(
     x: &[X; K],
     at: usize,
     fill: [T; K],
-) -> [S::V; K] {
-    let mut v = [s.splat(T::ZERO); K];
+) -> [Expr<T, S>; K] {
+    let mut v = [splat(s, T::ZERO); K];
     for k in 0..K {
-        v[k] = s.load_or(&x[k][at..], fill[k]);
+        v[k] = Expr::new(s, s.load_or(&x[k][at..], fill[k]));
     }
     v
+}
+
+/// The number `x` in every lane.
+#[inline(always)]
+pub fn splat<T: Real, S: Lanes<T>>(s: S, x: T) -> Expr<T, S> {
+    Expr::new(s, s.splat(x))
 }

@@ -13,13 +13,12 @@ use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::{Real, level_of};
 use crate::loop_nest::{LoopNest, gather};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::{Axes, AxisSet, Shape};
 use crate::simd::{Kernel, Lanes, Level};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// A reduction on lanes: `init`, then `step` for each element, and `combine` for partial results.
 pub trait Reduction<T: Real>: Copy + Send + Sync {
@@ -59,7 +58,7 @@ pub fn reduce<T: Real, F: Reduction<T>>(
     // Axes of size 1 do not matter: the last other axis decides.
     let last = (0..x.rank()).rev().find(|&i| x.shape()[i] != 1);
     let level = settings::level();
-    let call = trace::begin();
+    let call = observe::begin();
     let is_inner = last.is_none_or(|i| axes.contains(i));
     let out = if is_inner {
         inner_reduction(name, op, level, &arrange(x, axes, None), outer, count, out_shape)
@@ -69,7 +68,7 @@ pub fn reduce<T: Real, F: Reduction<T>>(
         let x = arrange(x, axes, Some(last)).reshape([outer / width, count, width]);
         outer_reduction(name, op, level, &x).reshape(out_shape)
     };
-    trace::end(call, || {
+    observe::end(call, || {
         let kernel = if is_inner { "inner reduction" } else { "outer reduction" };
         describe::<T, T>(name, kernel, level_of::<T>(level), x, outer)
     });
@@ -352,7 +351,7 @@ pub fn reduce_with<A: Element, R: Element>(
         check_not_empty(name, x.shape(), axes);
     }
     let len: usize = axes.iter().map(|i| x.shape()[i]).product();
-    let call = trace::begin();
+    let call = observe::begin();
     let mut lines = x.permute(axes.moved_last(x.rank()));
     if axes.len() != 1 {
         lines = lines.reshape([shape.numel(), len]);
@@ -373,7 +372,7 @@ pub fn reduce_with<A: Element, R: Element>(
                     f(&mut (0..len).map(|j| data[(start as isize + j as isize * stride) as usize]));
             }
         });
-        trace::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
+        observe::end(call, || describe::<A, R>(name, "element by element", None, x, shape.numel()));
     })
 }
 

@@ -1,11 +1,13 @@
 //! Row kernels: operations that need the whole last axis at once.
 
 use super::lane_arrays;
+pub(crate) use super::lane_arrays::splat;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::formula::Expr;
 use crate::kernels::{Real, level_of};
 use crate::loop_nest::LoopNest;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -14,7 +16,6 @@ use crate::simd::{
     prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// A formula from `K` rows of equal length to one, on lanes.
 pub trait RowKernel<T: Real, const K: usize>: Copy + Send + Sync {
@@ -58,7 +59,7 @@ fn with_row_blocks<T: Real, const K: usize>(
     }
     let last = shape.rank() - 1;
     let width = shape[last];
-    let call = trace::begin();
+    let call = observe::begin();
     let mut x = x.map(Tensor::clone);
     for t in &mut x {
         if width != 1 && t.layout().strides()[last] != 1 {
@@ -75,7 +76,7 @@ fn with_row_blocks<T: Real, const K: usize>(
             let first = first / width;
             f(RowBlock { nest: &nest, first, data, width, out, prefetches });
         });
-        trace::end(call, || {
+        observe::end(call, || {
             let out = &mut vec![T::ZERO; width];
             let row = RowBlock { nest: &nest, first: 0, data, width, out, prefetches: false };
             describe(name, "rows", shape, &x, operations(row), shape.numel())
@@ -224,7 +225,7 @@ where
     if shape.numel() == 0 {
         return (Tensor::zeros(shape), std::array::from_fn(|_| Tensor::zeros([width])));
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let operands = x.map(Tensor::contiguous);
     let x: [&[T]; K] = std::array::from_fn(|k| operands[k].as_slice());
     let chunk = R::COST.units_per_chunk(width) * width;
@@ -238,7 +239,7 @@ where
         });
     });
     let columns = std::array::from_fn(|c| sums.select(1, c).sum(0));
-    trace::end(call, || {
+    observe::end(call, || {
         let written = shape.numel() + C * width;
         let x = x.map(|x| &x[..width]);
         let (out, sums) = (&mut vec![T::ZERO; width], &mut vec![T::ZERO; C * width]);
@@ -292,7 +293,7 @@ pub fn fold_rows<T: Real, S: Lanes<T>, A: Copy, const K: usize>(
     x: [&[T]; K],
     fill: [T; K],
     init: A,
-    f: impl Fn(A, [S::V; K]) -> A,
+    f: impl Fn(A, [Expr<T, S>; K]) -> A,
     join: impl Fn(A, A) -> A,
 ) -> A {
     let n = x[0].len();
@@ -321,18 +322,19 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
     s: S,
     x: [&[T]; K],
     fill: [T; K],
-    f: impl Fn([S::V; K]) -> S::V,
+    f: impl Fn([Expr<T, S>; K]) -> Expr<T, S>,
 ) -> T {
-    s.sum(fold_rows(
+    let sum = fold_rows(
         s,
         x,
         fill,
-        s.splat(T::ZERO),
+        splat(s, T::ZERO),
         #[inline(always)]
-        |acc, v| s.add(acc, f(v)),
+        |acc, v| acc + f(v),
         #[inline(always)]
-        |a, b| s.add(a, b),
-    ))
+        |a, b| a + b,
+    );
+    s.sum(sum.value())
 }
 
 /// Loads a whole row into registers: for a row of a few vectors, storing intermediate results and
@@ -340,12 +342,12 @@ pub fn sum_rows<T: Real, S: Lanes<T>, const K: usize>(
 ///
 /// `K` is `x.len().div_ceil(S::N)`, see `in_registers`.
 #[inline(always)]
-pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [S::V; K] {
-    let mut v = [s.splat(fill); K];
+pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) -> [Expr<T, S>; K] {
+    let mut v = [splat(s, fill); K];
     for k in 0..K {
         v[k] = match k + 1 < K {
-            true => s.load(&x[k * S::N..]),
-            false => s.load_or(&x[k * S::N..], fill),
+            true => Expr::new(s, s.load(&x[k * S::N..])),
+            false => Expr::new(s, s.load_or(&x[k * S::N..], fill)),
         };
     }
     v
@@ -353,13 +355,13 @@ pub fn load_row<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T], fill: T) ->
 
 /// Stores a row that [`load_row`] loaded.
 #[inline(always)]
-pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [S::V; K], out: &mut [T]) {
+pub fn store_row<T: Real, S: Lanes<T>, const K: usize>(s: S, v: [Expr<T, S>; K], out: &mut [T]) {
     for k in 0..K {
         let out = &mut out[k * S::N..];
         // A masked store takes longer, as in `gemm/micro_kernel.rs`.
         match k + 1 < K || out.len() == S::N {
-            true => s.store(v[k], out),
-            false => s.store_part(v[k], out),
+            true => s.store(v[k].value(), out),
+            false => s.store_part(v[k].value(), out),
         }
     }
 }
@@ -401,31 +403,32 @@ pub fn map_row<T: Real, S: Lanes<T>, const K: usize>(
     s: S,
     x: [&[T]; K],
     out: &mut [T],
-    f: impl Fn([S::V; K]) -> S::V,
+    f: impl Fn([Expr<T, S>; K]) -> Expr<T, S>,
 ) {
     let full = out.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
-        s.store(f(lane_arrays::load(s, &x, i)), &mut out[i..]);
+        s.store(f(lane_arrays::load(s, &x, i)).value(), &mut out[i..]);
         i += S::N;
     }
     if full < out.len() {
         let v = lane_arrays::load_rest(s, &x, full, [T::ONE; K]);
-        s.store_part(f(v), &mut out[full..]);
+        s.store_part(f(v).value(), &mut out[full..]);
     }
 }
 
 /// `x[i] = f(x[i])` over a row.
 #[inline(always)]
-pub fn update_row<T: Real, S: Lanes<T>>(s: S, x: &mut [T], f: impl Fn(S::V) -> S::V) {
+pub fn update_row<T: Real, S: Lanes<T>>(s: S, x: &mut [T], f: impl Fn(Expr<T, S>) -> Expr<T, S>) {
     let full = x.len() / S::N * S::N;
     let mut i = 0;
     while i < full {
-        s.store(f(s.load(&x[i..])), &mut x[i..]);
+        s.store(f(Expr::new(s, s.load(&x[i..]))).value(), &mut x[i..]);
         i += S::N;
     }
     if full < x.len() {
-        s.store_part(f(s.load_or(&x[full..], T::ONE)), &mut x[full..]);
+        let rest = Expr::new(s, s.load_or(&x[full..], T::ONE));
+        s.store_part(f(rest).value(), &mut x[full..]);
     }
 }
 
@@ -435,7 +438,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     s: S,
     x: [&[T]; K],
     out: [&mut [T]; W],
-    f: impl Fn([S::V; K], [S::V; W]) -> [S::V; W],
+    f: impl Fn([Expr<T, S>; K], [Expr<T, S>; W]) -> [Expr<T, S>; W],
 ) {
     let n = out[0].len();
     let full = n / S::N * S::N;
@@ -443,7 +446,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
     while i < full {
         let new = f(lane_arrays::load(s, &x, i), lane_arrays::load(s, &out, i));
         for k in 0..W {
-            s.store(new[k], &mut out[k][i..]);
+            s.store(new[k].value(), &mut out[k][i..]);
         }
         i += S::N;
     }
@@ -452,7 +455,7 @@ pub fn write_rows<T: Real, S: Lanes<T>, const K: usize, const W: usize>(
         let old = lane_arrays::load_rest(s, &out, full, [T::ONE; W]);
         let new = f(v, old);
         for k in 0..W {
-            s.store_part(new[k], &mut out[k][full..]);
+            s.store_part(new[k].value(), &mut out[k][full..]);
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use crate::cost::Cost;
 use crate::kernels::{Real, level_of};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// Elements that are summed in `T`; the sums of blocks are added in f64.
 const BLOCK: usize = 8192;
@@ -27,7 +26,7 @@ const CHUNK: usize = 8 * BLOCK;
 /// ```
 #[inline(never)]
 pub fn square_sums<T: Real>(tensors: &[&Tensor<T>]) -> Vec<f64> {
-    let (call, level) = (trace::begin(), settings::level());
+    let (call, level) = (observe::begin(), settings::level());
     let tensors: Vec<Tensor<T>> = tensors.iter().map(|t| t.contiguous()).collect();
     let mut chunks: Vec<(usize, &[T])> = Vec::new();
     for (i, t) in tensors.iter().enumerate() {
@@ -43,7 +42,7 @@ pub fn square_sums<T: Real>(tensors: &[&Tensor<T>]) -> Vec<f64> {
     for ((i, _), part) in chunks.iter().zip(parts) {
         sums[*i] += part;
     }
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         detail: format!("{} tensors", tensors.len()),
         level: level_of::<T>(level),
         flops: 2 * elements as u64,

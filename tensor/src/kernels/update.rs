@@ -3,8 +3,9 @@
 use super::lane_arrays;
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::formula::{Algebra, Expr};
 use crate::kernels::{Real, level_of};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
@@ -12,14 +13,13 @@ use crate::simd::{
     Kernel, Lanes, PREFETCH_DISTANCE, exceeds_private_caches, prefetch_l1, prefetch_l2,
 };
 use crate::tensor::Tensor;
-use crate::trace;
 
-/// A formula that replaces `W` numbers, from these and `R` others, on lanes.
+/// A formula that replaces `W` numbers, from these and `R` others.
 pub trait Update<T: Real, const W: usize, const R: usize>: Copy + Send + Sync {
     /// Estimated time per element.
     const COST: Cost;
     /// The new values. Mark it `#[inline(always)]`.
-    fn f<S: Lanes<T>>(self, s: S, w: [S::V; W], r: [S::V; R]) -> [S::V; W];
+    fn f<A: Algebra<T>>(self, w: [Expr<T, A>; W], r: [Expr<T, A>; R]) -> [Expr<T, A>; W];
 }
 
 /// An update of one parameter: the formula with its constants, the tensors that it replaces, and
@@ -63,7 +63,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
             .or_panic();
         }
     }
-    let (call, tensors) = (trace::begin(), items.len());
+    let (call, tensors) = (observe::begin(), items.len());
     let op = items.first().map(|item| item.op);
     let level = settings::level();
     let len = U::COST.chunk_len();
@@ -85,7 +85,7 @@ pub fn update_all<T: Real, U: Update<T, W, R>, const W: usize, const R: usize>(
     }
     let each = elements.div_ceil(chunks.len().max(1));
     par::each(chunks, each, U::COST, |chunk| T::dispatch(level, chunk));
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         detail: if tensors == 1 { String::new() } else { format!("{tensors} tensors") },
         level: level_of::<T>(level),
         flops: op.and_then(|op| T::operations(OnOnes { op })).unwrap_or(1) * elements as u64,
@@ -105,8 +105,8 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T> for 
 
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        let one = s.splat(T::ONE);
-        self.op.f(s, [one; W], [one; R]);
+        let one = lane_arrays::splat(s, T::ONE);
+        self.op.f([one; W], [one; R]);
     }
 }
 
@@ -140,18 +140,18 @@ impl<T: Real, U: Update<T, W, R>, const W: usize, const R: usize> Kernel<T>
             }
             let old = lane_arrays::load(s, &w, i);
             let given = lane_arrays::load(s, &r, i);
-            let new = op.f(s, old, given);
+            let new = op.f(old, given);
             for k in 0..W {
-                s.store(new[k], &mut w[k][i..]);
+                s.store(new[k].value(), &mut w[k][i..]);
             }
             i += S::N;
         }
         if full < n {
             let old = lane_arrays::load_rest(s, &w, full, [T::ONE; W]);
             let given = lane_arrays::load_rest(s, &r, full, [T::ONE; R]);
-            let new = op.f(s, old, given);
+            let new = op.f(old, given);
             for k in 0..W {
-                s.store_part(new[k], &mut w[k][full..]);
+                s.store_part(new[k].value(), &mut w[k][full..]);
             }
         }
     }

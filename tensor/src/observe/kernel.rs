@@ -1,6 +1,6 @@
 //! What is told of a kernel: [`KernelCall`], and the clock that measures it.
 
-use super::{is_observed, report};
+use super::{Event, is_observed, tell};
 use crate::element::DType;
 use crate::shape::Shape;
 use std::borrow::Cow;
@@ -110,7 +110,7 @@ impl From<Shape> for Size {
 }
 
 impl KernelCall {
-    /// A call that has not been measured: [`trace::end`](crate::trace::end) sets `start`, `seconds`, `elapsed`,
+    /// A call that has not been measured: [`end`] sets `start`, `seconds`, `elapsed`,
     /// `threads` and `depth`.
     ///
     /// ```
@@ -175,7 +175,7 @@ thread_local! {
 ///
 /// It is a pointer, so that drivers that are not observed have little to store.
 #[derive(Debug)]
-#[must_use = "a call is reported by `trace::end`"]
+#[must_use = "a call is reported by `observe::end`"]
 pub struct RunningCall(Box<Running>);
 
 #[derive(Debug)]
@@ -192,19 +192,52 @@ impl fmt::Debug for Frame {
     }
 }
 
+/// Begins the call of a kernel's driver, if this thread has an observer; otherwise it costs one read of a
+/// static variable. [`end`] ends and reports it.
+///
+/// ```
+/// use retrograd_tensor::observe;
+/// assert!(observe::begin().is_none() || observe::is_observed());
+/// ```
+#[inline]
+pub fn begin() -> Option<RunningCall> {
+    if is_observed() { Some(RunningCall::begin()) } else { None }
+}
+
+/// Ends a call that [`begin`] began, and reports it as `describe` describes it.
+///
+/// ```
+/// use retrograd_tensor::observe::{self, KernelCall};
+/// use retrograd_tensor::{DType, Shape};
+///
+/// fn reversed(x: &[f32]) -> Vec<f32> {
+///     let call = observe::begin();
+///     let y = x.iter().rev().copied().collect();
+///     observe::end(call, || {
+///         KernelCall::new("reversed", "copy", DType::F32, Shape::from([x.len()]))
+///     });
+///     y
+/// }
+/// assert_eq!(reversed(&[1.0, 2.0]), [2.0, 1.0]);
+/// ```
+#[inline]
+pub fn end(call: Option<RunningCall>, describe: impl FnOnce() -> KernelCall) {
+    if let Some(call) = call {
+        call.end(describe);
+    }
+}
+
 impl RunningCall {
-    /// Begins a call, if this thread has an observer.
-    pub(crate) fn begin() -> Option<RunningCall> {
-        if !is_observed() {
-            return None;
-        }
+    #[cold]
+    fn begin() -> RunningCall {
         let outer = FRAME.get();
         FRAME.set(Frame { depth: outer.depth + 1, inner: Duration::ZERO, threads: 1 });
-        Some(RunningCall(Box::new(Running { outer, start: Instant::now(), here: PhantomData })))
+        RunningCall(Box::new(Running { outer, start: Instant::now(), here: PhantomData }))
     }
 
-    /// Ends the call and reports it.
-    pub(crate) fn end(self, describe: impl FnOnce() -> KernelCall) {
+    #[cold]
+    #[inline(never)]
+    fn end(self, describe: impl FnOnce() -> KernelCall) {
         let Running { start, ref outer, .. } = *self.0;
         let elapsed = start.elapsed();
         let Frame { inner, threads, .. } = FRAME.get();
@@ -216,7 +249,7 @@ impl RunningCall {
             depth: outer.depth,
             ..describe()
         };
-        report(|observer| observer.kernel(&call));
+        tell(&Event::Kernel(&call));
     }
 }
 

@@ -1,118 +1,112 @@
 //! Activation functions.
 
 use crate::cost::Cost;
+use crate::formula::{Algebra, Expr, Parameter};
 use crate::kernels::Real;
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
-use crate::simd::Algebra;
 use crate::tensor::Tensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 pointwise! {
     /// `max(x, 0)`
     Relu = "relu", saves Output, costs MOVE;
-    f(self, a, x) { a.max(x, a.splat(T::ZERO)) }
-    vjp(self, a, y, g) { a.select(a.le(y, a.splat(T::ZERO)), a.splat(T::ZERO), g) }
+    f(x) { x.max(0.0) }
+    vjp(y, g) { y.le(0.0).select(0.0, g) }
 
     /// `max(x, 0)²`
     ReluSquared = "relu_squared", saves Input, costs MOVE;
-    f(self, a, x) { let r = a.max(x, a.splat(T::ZERO)); a.mul(r, r) }
-    vjp(self, a, x, g) { let r = a.max(x, a.splat(T::ZERO)); a.mul(g, a.add(r, r)) }
+    f(x) { let r = x.max(0.0); r * r }
+    vjp(x, g) { let r = x.max(0.0); g * (r + r) }
 
     /// `x` above 0, `slope · x` below
     LeakyRelu {
         /// The slope below 0.
-        slope,
+        slope = 0.01,
     } = "leaky_relu", saves Input, costs MOVE;
-    f(self, a, x) { a.select(a.le(x, a.splat(T::ZERO)), a.mul(x, a.splat(self.slope)), x) }
-    vjp(self, a, x, g) { a.select(a.le(x, a.splat(T::ZERO)), a.mul(g, a.splat(self.slope)), g) }
+    f(x) { x.le(0.0).select(x * slope, x) }
+    vjp(x, g) { x.le(0.0).select(g * slope, g) }
 
     /// `x` above 0, `alpha · (eˣ - 1)` below
     Elu {
         /// The negative of the limit at -∞.
-        alpha,
+        alpha = 1.0,
     } = "elu", saves Input, costs COSTLY;
-    f(self, a, x) {
-        let low = a.mul(a.splat(self.alpha), a.expm1(x));
-        a.select(a.le(x, a.splat(T::ZERO)), low, x)
-    }
-    vjp(self, a, x, g) {
+    f(x) { x.le(0.0).select(alpha * x.expm1(), x) }
+    vjp(x, g) {
         // Above 0, where this branch is not selected, e^x might overflow.
-        let zero = a.splat(T::ZERO);
-        let low = a.mul(a.mul(g, a.splat(self.alpha)), a.exp(a.select(a.le(x, zero), x, zero)));
-        a.select(a.le(x, zero), low, g)
+        let low = x.le(0.0).select(x, 0.0);
+        x.le(0.0).select(g * alpha * low.exp(), g)
     }
 
     /// `1 / (1 + e⁻ˣ)`
     Sigmoid = "sigmoid", saves Output, costs COSTLY;
-    f(self, a, x) { a.sigmoid(x) }
-    vjp(self, a, y, g) { a.mul(g, a.mul(y, a.sub(a.splat(T::ONE), y))) }
+    f(x) { x.sigmoid() }
+    vjp(y, g) { g * (y * (1.0 - y)) }
 
     /// Hyperbolic tangent
     Tanh = "tanh", saves Output, costs COSTLY;
-    f(self, a, x) { a.tanh(x) }
-    vjp(self, a, y, g) { a.mul(g, a.sub(a.splat(T::ONE), a.mul(y, y))) }
+    f(x) { x.tanh() }
+    vjp(y, g) { g * (1.0 - y * y) }
 
     /// `x · sigmoid(x)`
     Silu = "silu", saves Input, costs COSTLY;
-    f(self, a, x) { a.mul(x, a.sigmoid(x)) }
-    vjp(self, a, x, g) {
-        let (y, complement) = (a.sigmoid(x), a.sigmoid(a.neg(x)));
-        a.mul(g, a.fma(y, a.mul(x, complement), y))
+    f(x) { x * x.sigmoid() }
+    vjp(x, g) {
+        let (y, complement) = (x.sigmoid(), (-x).sigmoid());
+        g * y.mul_add(x * complement, y)
     }
 
     /// `x / (1 + |x|)`
     Softsign = "softsign", saves Input, costs CHEAP;
-    f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
-    vjp(self, a, x, g) { let d = a.add(a.splat(T::ONE), a.abs(x)); a.div(a.div(g, d), d) }
+    f(x) { x / (1.0 + x.abs()) }
+    vjp(x, g) { let d = 1.0 + x.abs(); g / d / d }
 
     /// `x · min(max(x + 3, 0), 6) / 6`
     Hardswish = "hardswish", saves Input, costs CHEAP;
-    f(self, a, x) {
-        let (three, six) = (a.splat(T::from_f64(3.0)), a.splat(T::from_f64(6.0)));
-        a.mul(x, a.div(a.min(a.max(a.add(x, three), a.splat(T::ZERO)), six), six))
-    }
-    vjp(self, a, x, g) {
-        let three = a.splat(T::from_f64(3.0));
-        let slope = a.add(a.div(x, three), a.splat(T::from_f64(0.5)));
-        let above = a.select(a.lt(x, three), a.mul(g, slope), g);
-        a.select(a.le(x, a.neg(three)), a.splat(T::ZERO), above)
+    f(x) { x * ((x + 3.0).max(0.0).min(6.0) / 6.0) }
+    vjp(x, g) {
+        let above = x.lt(3.0).select(g * (x / 3.0 + 0.5), g);
+        x.le(-3.0).select(0.0, above)
     }
 
     /// `ln(1 + eˣ)`
     Softplus = "softplus", saves Input, costs COSTLY;
-    f(self, a, x) { a.softplus(x) }
-    vjp(self, a, x, g) { a.mul(g, a.sigmoid(x)) }
+    f(x) { x.softplus() }
+    vjp(x, g) { g * x.sigmoid() }
+
+    /// `-ln(1 + e⁻ˣ)`
+    LogSigmoid = "log_sigmoid", saves Input, costs COSTLY;
+    f(x) { -(-x).softplus() }
+    vjp(x, g) { g * (-x).sigmoid() }
 
     /// `x · tanh(ln(1 + eˣ))`
     Mish = "mish", saves Input, costs COSTLY;
-    f(self, a, x) { a.mul(x, a.tanh(a.softplus(x))) }
-    vjp(self, a, x, g) {
-        let t = a.tanh(a.softplus(x));
-        let dt = a.mul(a.sub(a.splat(T::ONE), a.mul(t, t)), a.sigmoid(x));
-        a.mul(g, a.fma(x, dt, t))
+    f(x) { x * x.softplus().tanh() }
+    vjp(x, g) {
+        let t = x.softplus().tanh();
+        let dt = (1.0 - t * t) * x.sigmoid();
+        g * x.mul_add(dt, t)
     }
 
     /// `x · Φ(x)`
     Gelu = "gelu", saves Input, costs COSTLY;
-    f(self, a, x) { a.mul(x, a.normal(x).0) }
-    vjp(self, a, x, g) {
-        let (cdf, density) = a.normal(x);
-        a.mul(g, a.fma(x, density, cdf))
+    f(x) { x * x.normal().0 }
+    vjp(x, g) {
+        let (cdf, density) = x.normal();
+        g * x.mul_add(density, cdf)
     }
 
     /// GELU by tanh
     GeluTanh = "gelu_tanh", saves Input, costs COSTLY;
-    f(self, a, x) {
-        let half = a.mul(x, a.splat(T::from_f64(0.5)));
-        a.fma(half, a.tanh(gelu_inner(a, x)), half)
+    f(x) {
+        let half = x * 0.5;
+        half.mul_add(gelu_inner(x).tanh(), half)
     }
-    vjp(self, a, x, g) {
-        let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(3.0 * GELU_A)));
-        let t = a.tanh(gelu_inner(a, x));
-        let one = a.splat(T::ONE);
-        let d_inner = a.mul(c, a.fma(a.mul(cubic, x), x, one));
-        let x_dt = a.mul(a.mul(x, a.sub(one, a.mul(t, t))), d_inner);
-        a.mul(a.mul(g, a.splat(T::from_f64(0.5))), a.add(a.add(one, t), x_dt))
+    vjp(x, g) {
+        let t = gelu_inner(x).tanh();
+        let d_inner = GELU_C * (3.0 * GELU_A * x).mul_add(x, 1.0);
+        let x_dt = x * (1.0 - t * t) * d_inner;
+        g * 0.5 * (1.0 + t + x_dt)
     }
 }
 
@@ -237,6 +231,19 @@ impl<T: Real> Tensor<T> {
         self.map(Softplus)
     }
 
+    /// `ln sigmoid(x) = -ln(1 + e⁻ˣ)`, without overflow: the log-probability of a preference.
+    ///
+    /// ```
+    /// # use retrograd_tensor::Tensor;
+    /// let x = Tensor::from([-1000.0f32, 0.0, 1000.0]);
+    /// assert_eq!(x.log_sigmoid().to_vec(), [-1000.0, -2f32.ln(), 0.0]);
+    /// ```
+    #[doc(alias = "logsigmoid")]
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Tensor<T> {
+        self.map(LogSigmoid)
+    }
+
     /// `x / (1 + |x|)`, between -1 and 1; NaN of ±∞, as in PyTorch.
     ///
     /// Turian, Bergstra, Bengio 2009.
@@ -304,8 +311,8 @@ pub const GELU_C: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 /// The cubic factor of [`GeluTanh`].
 pub const GELU_A: f64 = 0.044715;
 
+/// The argument of the hyperbolic tangent in [`GeluTanh`], and in its derivative.
 #[inline(always)]
-fn gelu_inner<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
-    let (c, cubic) = (a.splat(T::from_f64(GELU_C)), a.splat(T::from_f64(GELU_A)));
-    a.mul(a.mul(c, x), a.fma(a.mul(cubic, x), x, a.splat(T::ONE)))
+fn gelu_inner<T: Real, A: Algebra<T>>(x: Expr<T, A>) -> Expr<T, A> {
+    GELU_C * x * (GELU_A * x).mul_add(x, 1.0)
 }

@@ -2,6 +2,7 @@
 
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
+use crate::formula::{Algebra, Expr};
 use crate::kernels::elementwise::{Elementwise, elementwise};
 use crate::kernels::update::{Update, update};
 use crate::kernels::{Case, Number, Real, integers};
@@ -12,20 +13,20 @@ use std::ops;
 /// An operation on two numbers: on lanes of floats, and on integers.
 trait Arithmetic: Copy + Send + Sync {
     const COST: Cost;
-    fn lanes<T: Real, S: Lanes<T>>(self, s: S, a: S::V, b: S::V) -> S::V;
+    fn real<T: Real, S: Lanes<T>>(self, a: Expr<T, S>, b: Expr<T, S>) -> Expr<T, S>;
     /// `None` if there is no result.
     fn integers(self, a: i128, b: i128) -> Option<i128>;
 }
 
 macro_rules! binary {
-    ($name:ident, $cost:ident, |$s:ident, $a:ident, $b:ident| $f:expr, $integers:expr) => {
+    ($name:ident, $cost:ident, |$a:ident, $b:ident| $f:expr, $integers:expr) => {
         #[derive(Clone, Copy)]
         struct $name;
 
         impl Arithmetic for $name {
             const COST: Cost = Cost::$cost;
             #[inline(always)]
-            fn lanes<T: Real, S: Lanes<T>>(self, $s: S, $a: S::V, $b: S::V) -> S::V {
+            fn real<T: Real, S: Lanes<T>>(self, $a: Expr<T, S>, $b: Expr<T, S>) -> Expr<T, S> {
                 $f
             }
             #[inline(always)]
@@ -36,17 +37,17 @@ macro_rules! binary {
     };
 }
 
-binary!(Add, MOVE, |s, a, b| s.add(a, b), |a, b| Some(a + b));
-binary!(Sub, MOVE, |s, a, b| s.sub(a, b), |a, b| Some(a - b));
-binary!(Mul, MOVE, |s, a, b| s.mul(a, b), |a, b| Some(a * b));
-binary!(Div, CHEAP, |s, a, b| s.div(a, b), floor_div);
-binary!(Pow, SCALAR, |s, a, b| s.pow(a, b), pow);
-binary!(Maximum, MOVE, |s, a, b| s.max(a, b), |a: i128, b| Some(a.max(b)));
-binary!(Minimum, MOVE, |s, a, b| s.min(a, b), |a: i128, b| Some(a.min(b)));
-binary!(Remainder, SCALAR, |s, a, b| s.map2(a, b, remainder_of_floats), |a, b| {
+binary!(Add, MOVE, |a, b| a + b, |a, b| Some(a + b));
+binary!(Sub, MOVE, |a, b| a - b, |a, b| Some(a - b));
+binary!(Mul, MOVE, |a, b| a * b, |a, b| Some(a * b));
+binary!(Div, CHEAP, |a, b| a / b, floor_div);
+binary!(Pow, SCALAR, |a, b| a.zip(b, S::pow), pow);
+binary!(Maximum, MOVE, |a, b| a.max(b), |a: i128, b| Some(a.max(b)));
+binary!(Minimum, MOVE, |a, b| a.min(b), |a: i128, b| Some(a.min(b)));
+binary!(Remainder, SCALAR, |a, b| a.zip(b, |s, a, b| s.map2(a, b, remainder_of_floats)), |a, b| {
     floor_div(a, b).map(|quotient| a - quotient * b)
 });
-binary!(Fmod, SCALAR, |s, a, b| s.map2(a, b, fmod_of_floats), i128::checked_rem);
+binary!(Fmod, SCALAR, |a, b| a.zip(b, |s, a, b| s.map2(a, b, fmod_of_floats)), i128::checked_rem);
 
 /// `⌊a / b⌋`; `None` if `b` is 0.
 fn floor_div(a: i128, b: i128) -> Option<i128> {
@@ -84,8 +85,8 @@ struct OfTensors<F>(F);
 impl<T: Real, F: Arithmetic> Elementwise<T, 2> for OfTensors<F> {
     const COST: Cost = F::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [a, b]: [S::V; 2]) -> S::V {
-        self.0.lanes::<T, S>(s, a, b)
+    fn f<S: Lanes<T>>(self, [a, b]: [Expr<T, S>; 2]) -> Expr<T, S> {
+        self.0.real(a, b)
     }
 }
 
@@ -96,8 +97,8 @@ struct OnTheRight<F, T>(F, T);
 impl<T: Real, F: Arithmetic> Elementwise<T, 1> for OnTheRight<F, T> {
     const COST: Cost = F::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [a]: [S::V; 1]) -> S::V {
-        self.0.lanes::<T, S>(s, a, s.splat(self.1))
+    fn f<S: Lanes<T>>(self, [a]: [Expr<T, S>; 1]) -> Expr<T, S> {
+        self.0.real(a, a.constant(self.1.to_f64()))
     }
 }
 
@@ -108,8 +109,8 @@ struct OnTheLeft<F, T>(F, T);
 impl<T: Real, F: Arithmetic> Elementwise<T, 1> for OnTheLeft<F, T> {
     const COST: Cost = F::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [b]: [S::V; 1]) -> S::V {
-        self.0.lanes::<T, S>(s, s.splat(self.1), b)
+    fn f<S: Lanes<T>>(self, [b]: [Expr<T, S>; 1]) -> Expr<T, S> {
+        self.0.real(b.constant(self.1.to_f64()), b)
     }
 }
 
@@ -381,8 +382,8 @@ struct Accumulate;
 impl<T: Real> Update<T, 1, 1> for Accumulate {
     const COST: Cost = Cost::MOVE;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [w]: [S::V; 1], [x]: [S::V; 1]) -> [S::V; 1] {
-        [s.add(w, x)]
+    fn f<A: Algebra<T>>(self, [w]: [Expr<T, A>; 1], [x]: [Expr<T, A>; 1]) -> [Expr<T, A>; 1] {
+        [w + x]
     }
 }
 

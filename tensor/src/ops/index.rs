@@ -9,11 +9,10 @@ use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
 use crate::loop_nest::LoopNest;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// # Indexing
 ///
@@ -50,7 +49,7 @@ impl<T: Element> Tensor<T> {
         let heads = heads.broadcast_to(*idx.shape());
         let nest = LoopNest::new(idx.shape(), [heads.layout()]);
         let (data, along) = (self.data(), self.layout().strides()[axis]);
-        let call = trace::begin();
+        let call = observe::begin();
         let out = Tensor::build("gather", *idx.shape(), |out| {
             par::fill(out, Cost::SCALAR.chunk_len(), Cost::SCALAR, |first, out| {
                 let picks = &picks[first..first + out.len()];
@@ -67,7 +66,7 @@ impl<T: Element> Tensor<T> {
                 }
             });
         });
-        trace::end(call, || {
+        observe::end(call, || {
             out.moved(
                 "gather",
                 "indexed",
@@ -164,12 +163,12 @@ impl<T: Real> Tensor<T> {
         let picks =
             if last { picks } else { idx.resolve_indices("scatter_add", self.shape()[axis]) };
         let moved = self.view_moved_last(axis);
-        let call = trace::begin();
+        let call = observe::begin();
         let mut out = moved.contiguous();
         if !picks.is_empty() {
             add_lines(out.make_mut(), moved.shape(), idx.shape(), &picks, src.as_slice());
         }
-        trace::end(call, || added("scatter_add", &out, &src));
+        observe::end(call, || added("scatter_add", &out, &src));
         out.view_moved_back(axis)
     }
 
@@ -201,12 +200,12 @@ impl<T: Real> Tensor<T> {
         let expected = self.shape().with(axis, idx.numel()).or_panic();
         check_equal("index_add", src.shape(), &expected).or_panic();
         let rows = idx.resolve_indices("index_add", self.shape()[axis]);
-        let call = trace::begin();
+        let call = observe::begin();
         let mut out = self.clone();
         let inner = self.shape()[axis + 1..].iter().product();
         let src = src.contiguous();
         add_rows(out.make_mut(), self.shape()[axis], inner, &rows, src.as_slice());
-        trace::end(call, || added("index_add", &out, &src));
+        observe::end(call, || added("index_add", &out, &src));
         out
     }
 
@@ -231,11 +230,11 @@ impl<T: Real> Tensor<T> {
         let expected = [&idx.shape()[..], &[width]].concat();
         check_equal("embedding_vjp", grad.shape(), &expected.into()).or_panic();
         let picks = idx.resolve_indices("embedding_vjp", rows);
-        let call = trace::begin();
+        let call = observe::begin();
         let mut out = Tensor::zeros([rows, width]);
         let grad = grad.contiguous();
         add_rows(out.make_mut(), rows, width, &picks, grad.as_slice());
-        trace::end(call, || added("embedding_vjp", &out, &grad));
+        observe::end(call, || added("embedding_vjp", &out, &grad));
         out
     }
 }
@@ -250,7 +249,7 @@ fn take<T: Element>(
     dims: &[usize],
 ) -> Tensor<T> {
     let shape = Shape::checked(op, dims).or_panic();
-    let call = trace::begin();
+    let call = observe::begin();
     let x = x.contiguous();
     let data = x.as_slice();
     let len = x.shape()[axis];
@@ -273,7 +272,7 @@ fn take<T: Element>(
     });
     // At most: indices may be equal.
     let read = out.distinct_bytes().min(x.distinct_bytes());
-    trace::end(call, || out.moved(op, "slices copied", read));
+    observe::end(call, || out.moved(op, "slices copied", read));
     out
 }
 

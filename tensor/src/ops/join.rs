@@ -4,10 +4,10 @@ use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::loop_nest::{LoopNest, gather};
+use crate::observe;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// # Joining and padding
 impl<T: Element> Tensor<T> {
@@ -148,13 +148,13 @@ fn join<T: Element>(op: &'static str, parts: &[&Tensor<T>], axis: isize) -> Tens
         })
         .filter(|p| p.len > 0)
         .collect();
-    let call = trace::begin();
+    let call = observe::begin();
     let out = Tensor::build(op, shape, |out| {
         par::fill(out, Cost::MOVE.chunk_len(), Cost::MOVE, |first, out| {
             pieces.iter().for_each(|p| copy_pieces(p, row, first, out));
         });
     });
-    trace::end(call, || out.moved(op, "copy", parts.iter().map(|p| p.distinct_bytes()).sum()));
+    observe::end(call, || out.moved(op, "copy", parts.iter().map(|p| p.distinct_bytes()).sum()));
     out
 }
 

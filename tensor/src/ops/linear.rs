@@ -6,7 +6,7 @@
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
 use crate::kernels::Real;
 use crate::kernels::gemm::{Epilogue, gemm_with_epilogue};
-use crate::kernels::rows::write_rows;
+use crate::kernels::rows::{splat, write_rows};
 use crate::matrix::{MatMut, MatRef};
 use crate::ops::matmul::{matmul_shape, matrix};
 use crate::ops::pointwise::Pointwise;
@@ -302,7 +302,7 @@ impl<T: Real> Kernel<T> for Add<'_, T> {
                 [&self.matrix[i * self.row_stride..][..self.block.cols()]],
                 [self.block.row(i)],
                 #[inline(always)]
-                |[r], [x]| [s.add(x, r)],
+                |[r], [x]| [x + r],
             );
         }
     }
@@ -324,7 +324,7 @@ impl<T: Real> Kernel<T> for Multiply<'_, T> {
                 [&self.factor[i * self.cols..][..self.block.cols()]],
                 [self.block.row(i)],
                 #[inline(always)]
-                |[c], [x]| [s.mul(x, c)],
+                |[c], [x]| [x * c],
             );
         }
     }
@@ -339,7 +339,7 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for OnOne<P> {
     type Out = ();
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
-        self.op.value_and_derivative(s, s.splat(T::ONE));
+        self.op.value_and_derivative(splat(s, T::ONE));
     }
 }
 
@@ -359,7 +359,10 @@ impl<T: Real, P: Pointwise<T>> Kernel<T> for Apply<'_, T, P> {
                 [],
                 [self.block.row(i), self.derivatives.row(i)],
                 #[inline(always)]
-                |[], [x, _]| self.op.value_and_derivative(s, x).into(),
+                |[], [x, _]| {
+                    let (y, derivative) = self.op.value_and_derivative(x);
+                    [y, derivative]
+                },
             );
         }
     }

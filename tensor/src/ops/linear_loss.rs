@@ -10,10 +10,10 @@ use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::gemm::gemm;
-use crate::kernels::rows::update_row;
+use crate::kernels::rows::{splat, update_row};
 use crate::kernels::{Real, level_of};
 use crate::matrix::MatRef;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::ops::loss::{Classes, CrossEntropy, Reduction};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
@@ -21,7 +21,6 @@ use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// The approximate number of logits in a block: 128 MB of `f32`. In smaller blocks, packing the
 /// weight for the matrix multiplications would take too large a part of the time.
@@ -56,9 +55,9 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
                 continue;
             };
             let (max, sum) = max_and_sum(s, x);
-            let log_sums = s.ln(s.splat(sum));
+            let log_sums = splat(s, sum).ln();
             // All lanes are equal.
-            let log_sum = s.max_lane(log_sums);
+            let log_sum = s.max_lane(log_sums.value());
             let loss_of = |v: T| (log_sum - (v - max)).to_f64();
             let mut loss = loss_of(x[target]);
             if smoothing != 0.0 {
@@ -67,14 +66,13 @@ impl<T: Real> Kernel<T> for LossRows<'_, T> {
             }
             total += loss;
             if let Some(scale) = scale {
-                let max = s.splat(max);
-                let uniform = s.splat(T::from_f64(smoothing / x.len() as f64));
-                let factor = s.splat(scale);
+                let (max, factor) = (splat(s, max), splat(s, scale));
+                let uniform = smoothing / x.len() as f64;
                 update_row(
                     s,
                     x,
                     #[inline(always)]
-                    |x| s.mul(factor, s.sub(s.exp(s.sub(s.sub(x, max), log_sums)), uniform)),
+                    |x| factor * ((x - max - log_sums).exp() - uniform),
                 );
                 x[target] -= scale * T::from_f64(1.0 - smoothing);
             }
@@ -179,7 +177,7 @@ fn linear_loss<T: Real>(
     options: CrossEntropy,
     with_gradients: bool,
 ) -> (Tensor<T>, Option<LinearGradients<T>>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let (classes, width) = (weight.size(0), weight.size(1));
     let per_row = 1.0 / targets.divisor;
     let rows = targets.rows();
@@ -215,7 +213,7 @@ fn linear_loss<T: Real>(
         }
     }
     // The products are calls of their own; here the logits are read, and replaced by their gradients.
-    trace::end(call, || {
+    observe::end(call, || {
         let logits = (rows * classes * size_of::<T>()) as u64;
         KernelCall {
             detail: format!("{} blocks of {block} rows", rows.div_ceil(block)),

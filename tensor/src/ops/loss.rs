@@ -3,16 +3,15 @@
 use crate::cost::Cost;
 use crate::element::Integer;
 use crate::error::{ErrorKind, OrPanic, Result, ShapeError, require};
-use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, update_row};
+use crate::kernels::rows::{RowKernel, apply_row_kernel, map_row, splat, update_row};
 use crate::kernels::{Real, level_of};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::ops::softmax::max_and_sum;
 use crate::par;
 use crate::settings;
 use crate::shape::Shape;
 use crate::simd::{Kernel, Lanes};
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// What a loss function returns of the losses of all elements: PyTorch's `reduction`.
 ///
@@ -144,7 +143,7 @@ impl<T: Real> Kernel<T> for Losses<'_, T> {
             s,
             log_sum,
             #[inline(always)]
-            |sum| s.ln(sum),
+            |sum| sum.ln(),
         );
         let mut total = 0.0;
         for (i, x) in rows() {
@@ -195,32 +194,29 @@ impl<T: Real> RowKernel<T, 1> for CrossEntropyVjp<'_, T> {
         let Some(target) = self.classes.at(index) else {
             return out.fill(T::ZERO);
         };
-        let (max, log_sum) = (s.splat(self.max[index]), s.splat(self.log_sum[index]));
-        let uniform = s.splat(self.smoothing / T::from_f64(x.len() as f64));
+        let (max, log_sum) = (splat(s, self.max[index]), splat(s, self.log_sum[index]));
+        let uniform = splat(s, self.smoothing / T::from_f64(x.len() as f64));
         let row_scale = self.scales[if self.scales.len() == 1 { 0 } else { index }];
-        let (scale, rest) = (s.splat(row_scale), T::ONE - self.smoothing);
+        let (scale, rest) = (splat(s, row_scale), T::ONE - self.smoothing);
         let Some(weights) = self.weights else {
             map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| s.mul(scale, s.sub(s.exp(s.sub(s.sub(x, max), log_sum)), uniform)),
+                |[x]| scale * ((x - max - log_sum).exp() - uniform),
             );
             out[target] -= row_scale * rest;
             return;
         };
         let weight = rest * weights[target];
-        let all = s.splat(weight + self.smoothing * self.mean_weight);
+        let all = splat(s, weight + self.smoothing * self.mean_weight);
         map_row(
             s,
             [x, weights],
             out,
             #[inline(always)]
-            |[x, w]| {
-                let softmax = s.exp(s.sub(s.sub(x, max), log_sum));
-                s.mul(scale, s.sub(s.mul(all, softmax), s.mul(w, uniform)))
-            },
+            |[x, w]| scale * (all * (x - max - log_sum).exp() - w * uniform),
         );
         out[target] -= row_scale * weight;
     }
@@ -497,7 +493,7 @@ fn losses<T: Real>(
     smoothing: f64,
     each: Option<Shape>,
 ) -> (Tensor<T>, LogSums<T>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let (level, logits, rows) = (settings::level(), x.contiguous(), classes.rows());
     let weights = weights.map(Tensor::contiguous);
     let chunk = Cost::COSTLY.units_per_chunk(classes.classes);
@@ -524,7 +520,7 @@ fn losses<T: Real>(
             },
         );
     });
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         level: level_of::<T>(level),
         flops: logits.numel() as u64,
         written: max.distinct_bytes() + log_sum.distinct_bytes() + size_of_val(&of_rows[..]) as u64,

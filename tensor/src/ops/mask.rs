@@ -7,10 +7,10 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::elementwise::{common_shape, map_with, run, zip_with};
 use crate::kernels::integers::index_of;
 use crate::loop_nest::LoopNest;
+use crate::observe;
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::trace;
 use std::hint::select_unpredictable;
 use std::ops::{BitAnd, BitOr, Not};
 
@@ -192,7 +192,7 @@ fn select<T: Element>(
     let nest = LoopNest::new(shape, [&wide[0], &wide[1], &wide[2]]);
     let strides: [isize; 3] = std::array::from_fn(|k| nest.stride(k));
     let (mask, a, b) = (mask.data(), a.data(), b.data());
-    let call = trace::begin();
+    let call = observe::begin();
     let out = Tensor::build(op, *shape, |out| {
         par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
             let mut cursor = nest.cursor(first);
@@ -212,7 +212,7 @@ fn select<T: Element>(
             }
         });
     });
-    trace::end(call, || {
+    observe::end(call, || {
         let kernel = if strides == [1; 3] { "contiguous" } else { "strided runs copied" };
         let elements = wide[1].distinct() + wide[2].distinct();
         out.moved(op, kernel, (wide[0].distinct() + elements * size_of::<T>()) as u64)
@@ -233,7 +233,7 @@ fn triangle<T: Element>(
     })
     .or_panic();
     let (rows, cols) = (x.size(-2), x.size(-1));
-    let call = trace::begin();
+    let call = observe::begin();
     let x = x.contiguous();
     let data = x.as_slice();
     let out = Tensor::build(op, *x.shape(), |out| {
@@ -250,7 +250,7 @@ fn triangle<T: Element>(
             }
         });
     });
-    trace::end(call, || out.moved(op, "rows", x.distinct_bytes()));
+    observe::end(call, || out.moved(op, "rows", x.distinct_bytes()));
     out
 }
 

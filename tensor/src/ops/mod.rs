@@ -12,7 +12,6 @@ pub mod close;
 pub mod compare;
 mod cumulative;
 pub mod einsum;
-pub mod formula;
 pub mod histogram;
 mod index;
 mod join;

@@ -2,10 +2,11 @@
 
 use crate::cost::Cost;
 use crate::error::{ErrorKind, OrPanic, Result, require};
+use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::kernels::rows::{
-    ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, sum_rows,
-    write_rows,
+    ColumnKernel, RowKernel, apply_column_kernel, apply_row_kernel, fold_rows, map_row, splat,
+    sum_rows, write_rows,
 };
 use crate::ops::reduce::{exponent, power_of_two};
 use crate::shape::Shape;
@@ -32,28 +33,28 @@ impl<T: Real> RowKernel<T, 1> for LayerNorm<'_, T> {
                 [x, w, b],
                 out,
                 #[inline(always)]
-                |[x, w, b]| s.fma(m.hat(s, x), w, b),
+                |[x, w, b]| m.hat(x).mul_add(w, b),
             ),
             (Some(w), None) => map_row(
                 s,
                 [x, w],
                 out,
                 #[inline(always)]
-                |[x, w]| s.mul(m.hat(s, x), w),
+                |[x, w]| m.hat(x) * w,
             ),
             (None, Some(b)) => map_row(
                 s,
                 [x, b],
                 out,
                 #[inline(always)]
-                |[x, b]| s.add(m.hat(s, x), b),
+                |[x, b]| m.hat(x) + b,
             ),
             (None, None) => map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| m.hat(s, x),
+                |[x]| m.hat(x),
             ),
         }
     }
@@ -74,7 +75,7 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
         let Self { weight, eps } = self;
         let m = moments(s, x, eps);
         let m = m.splat(s);
-        let zero = s.splat(T::ZERO);
+        let zero = splat(s, T::ZERO);
         let (sum, dot) = fold_rows(
             s,
             [x, g, weight],
@@ -82,14 +83,15 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             (zero, zero),
             #[inline(always)]
             |(sum, dot), [x, g, w]| {
-                let h = s.mul(g, w);
-                (s.add(sum, h), s.fma(h, m.hat(s, x), dot))
+                let h = g * w;
+                (sum + h, h.mul_add(m.hat(x), dot))
             },
             #[inline(always)]
-            |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
+            |a, b| (a.0 + b.0, a.1 + b.1),
         );
         let per = T::ONE / T::from_f64(x.len() as f64);
-        let (mean_h, mean_dot) = (s.splat(s.sum(sum) * per), s.splat(s.sum(dot) * per));
+        let mean_h = splat(s, s.sum(sum.value()) * per);
+        let mean_dot = splat(s, s.sum(dot.value()) * per);
         let [d_weight, d_bias] = columns;
         write_rows(
             s,
@@ -97,9 +99,9 @@ impl<T: Real> ColumnKernel<T, 2, 2> for LayerNormVjp<'_, T> {
             [out, d_weight, d_bias],
             #[inline(always)]
             |[x, g, w], [_, d_weight, d_bias]| {
-                let hat = m.hat(s, x);
-                let dx = s.mul(m.scale, s.sub(s.sub(s.mul(g, w), mean_h), s.mul(hat, mean_dot)));
-                [dx, s.fma(g, hat, d_weight), s.add(d_bias, g)]
+                let hat = m.hat(x);
+                let dx = m.scale * (g * w - mean_h - hat * mean_dot);
+                [dx, g.mul_add(hat, d_weight), d_bias + g]
             },
         );
     }
@@ -116,21 +118,21 @@ impl<T: Real> RowKernel<T, 1> for RmsNorm<'_, T> {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
-        let scale = s.splat(rms_scale(s, x, self.eps));
+        let scale = splat(s, rms_scale(s, x, self.eps));
         match self.weight {
             Some(w) => map_row(
                 s,
                 [x, w],
                 out,
                 #[inline(always)]
-                |[x, w]| s.mul(s.mul(x, scale), w),
+                |[x, w]| x * scale * w,
             ),
             None => map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| s.mul(x, scale),
+                |[x]| x * scale,
             ),
         }
     }
@@ -148,15 +150,15 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, [x, g]: [&[T]; 2], out: &mut [T], columns: &mut [&mut [T]; 1]) {
         let Self { weight, eps } = self;
-        let r = s.splat(rms_scale(s, x, eps));
+        let r = splat(s, rms_scale(s, x, eps));
         let dot = sum_rows(
             s,
             [x, g, weight],
             [T::ZERO; 3],
             #[inline(always)]
-            |[x, g, w]| s.mul(s.mul(g, w), s.mul(x, r)),
+            |[x, g, w]| g * w * (x * r),
         );
-        let mean_dot = s.splat(dot / T::from_f64(x.len() as f64));
+        let mean_dot = splat(s, dot / T::from_f64(x.len() as f64));
         let [d_weight] = columns;
         write_rows(
             s,
@@ -164,9 +166,9 @@ impl<T: Real> ColumnKernel<T, 2, 1> for RmsNormVjp<'_, T> {
             [out, d_weight],
             #[inline(always)]
             |[x, g, w], [_, d_weight]| {
-                let hat = s.mul(x, r);
-                let dx = s.mul(r, s.sub(s.mul(g, w), s.mul(hat, mean_dot)));
-                [dx, s.fma(g, hat, d_weight)]
+                let hat = x * r;
+                let dx = r * (g * w - hat * mean_dot);
+                [dx, g.mul_add(hat, d_weight)]
             },
         );
     }
@@ -183,16 +185,20 @@ struct Moments<T> {
 impl<T: Real> Moments<T> {
     /// The same values in every lane of a vector.
     #[inline(always)]
-    fn splat<S: Lanes<T>>(self, s: S) -> Moments<S::V> {
-        Moments { mean: s.splat(self.mean), scale: s.splat(self.scale), shift: s.splat(self.shift) }
+    fn splat<S: Lanes<T>>(self, s: S) -> Moments<Expr<T, S>> {
+        Moments {
+            mean: splat(s, self.mean),
+            scale: splat(s, self.scale),
+            shift: splat(s, self.shift),
+        }
     }
 }
 
-impl<V: Copy> Moments<V> {
+impl<T: Real, S: Lanes<T>> Moments<Expr<T, S>> {
     /// `x̂`
     #[inline(always)]
-    fn hat<T: Real, S: Lanes<T, V = V>>(&self, s: S, x: V) -> V {
-        s.fma(s.sub(x, self.mean), self.scale, self.shift)
+    fn hat(&self, x: Expr<T, S>) -> Expr<T, S> {
+        (x - self.mean).mul_add(self.scale, self.shift)
     }
 }
 
@@ -208,8 +214,8 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
         |[v]| v,
     );
     let mean = sum / n;
-    let m = s.splat(mean);
-    let zero = s.splat(T::ZERO);
+    let m = splat(s, mean);
+    let zero = splat(s, T::ZERO);
     let (sum, squares) = fold_rows(
         s,
         [x],
@@ -217,15 +223,15 @@ fn moments<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> Moments<T> {
         (zero, zero),
         #[inline(always)]
         |(sum, squares), [v]| {
-            let d = s.sub(v, m);
-            (s.add(sum, d), s.fma(d, d, squares))
+            let d = v - m;
+            (sum + d, d.mul_add(d, squares))
         },
         #[inline(always)]
-        |a, b| (s.add(a.0, b.0), s.add(a.1, b.1)),
+        |a, b| (a.0 + b.0, a.1 + b.1),
     );
-    let mean_error = s.sum(sum) / n;
+    let mean_error = s.sum(sum.value()) / n;
     // Rounding could make the variance negative.
-    let var = s.sum(squares) / n - mean_error * mean_error;
+    let var = s.sum(squares.value()) / n - mean_error * mean_error;
     let var = if var < T::ZERO { T::ZERO } else { var };
     if !is_exact(var + eps) {
         let (exact_mean, scale) = exact_moments(x, eps, true);
@@ -244,7 +250,7 @@ fn rms_scale<T: Real, S: Lanes<T>>(s: S, x: &[T], eps: T) -> T {
         [x],
         [T::ZERO],
         #[inline(always)]
-        |[v]| s.mul(v, v),
+        |[v]| v * v,
     );
     let mean_square = squares / T::from_f64(x.len() as f64) + eps;
     match is_exact(mean_square) {

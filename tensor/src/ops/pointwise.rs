@@ -1,9 +1,10 @@
 //! Pointwise operations: differentiable functions of one number.
 
 use crate::cost::Cost;
+use crate::formula::{Algebra, Expr, Terms};
 use crate::kernels::Real;
 use crate::kernels::elementwise::{Elementwise, elementwise};
-use crate::simd::{Algebra, Lanes};
+use crate::simd::Lanes;
 use crate::tensor::Tensor;
 use std::fmt::Debug;
 
@@ -22,22 +23,22 @@ pub enum Saves {
 ///
 /// ```
 /// use retrograd_tensor::ops::pointwise::{Pointwise, Saves};
-/// use retrograd_tensor::simd::Algebra;
+/// use retrograd_tensor::formula::{Algebra, Expr};
 /// use retrograd_tensor::{Real, Tensor, cost::Cost};
 ///
 /// /// f(x) = x³
-/// #[derive(Clone, Copy, Debug)]
+/// #[derive(Clone, Copy, Debug, Default)]
 /// struct Cube;
 ///
 /// impl<T: Real> Pointwise<T> for Cube {
 ///     const NAME: &'static str = "cube";
 ///     const SAVES: Saves = Saves::Input;
 ///     const COST: Cost = Cost::CHEAP;
-///     fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V {
-///         a.mul(x, a.mul(x, x))
+///     fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A> {
+///         x * x * x
 ///     }
-///     fn vjp<A: Algebra<T>>(self, a: A, x: A::V, g: A::V) -> A::V {
-///         a.mul(g, a.mul(a.splat(T::from_f64(3.0)), a.mul(x, x)))
+///     fn vjp<A: Algebra<T>>(self, x: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A> {
+///         3.0 * x * x * g
 ///     }
 /// }
 ///
@@ -45,7 +46,9 @@ pub enum Saves {
 /// assert_eq!(x.map(Cube).to_vec(), [1.0, 8.0]);
 /// assert_eq!(x.map_vjp(Cube, &Tensor::ones([2])).to_vec(), [3.0, 12.0]);
 /// ```
-pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
+///
+/// The default value is an example of the operation: its formulas are printed.
+pub trait Pointwise<T: Real>: Copy + Debug + Default + Send + Sync + 'static {
     /// The name of the operation in graphs and errors.
     const NAME: &'static str;
     /// The saved value that [`Pointwise::vjp`] is given.
@@ -53,58 +56,71 @@ pub trait Pointwise<T: Real>: Copy + Debug + Send + Sync + 'static {
     /// Estimated time per element.
     const COST: Cost;
     /// `f(x)`. Mark it `#[inline(always)]`.
-    fn f<A: Algebra<T>>(self, a: A, x: A::V) -> A::V;
+    fn f<A: Algebra<T>>(self, x: Expr<T, A>) -> Expr<T, A>;
     /// `g · f'`, from the value that [`Pointwise::SAVES`] names (unspecified for
     /// [`Saves::Nothing`]).
-    fn vjp<A: Algebra<T>>(self, a: A, saved: A::V, g: A::V) -> A::V;
+    fn vjp<A: Algebra<T>>(self, saved: Expr<T, A>, g: Expr<T, A>) -> Expr<T, A>;
     /// Passes the numbers besides `x` in the formula to `_f`, by name; a record of a step lists them.
     fn constants(self, _f: &mut impl FnMut(&'static str, f64)) {}
     /// `f(x)` and `f'(x)`, which share common subexpressions.
     #[inline(always)]
-    fn value_and_derivative<A: Algebra<T>>(self, a: A, x: A::V) -> (A::V, A::V) {
-        let y = self.f(a, x);
+    fn value_and_derivative<A: Algebra<T>>(self, x: Expr<T, A>) -> (Expr<T, A>, Expr<T, A>) {
+        let y = self.f(x);
         let saved = if Self::SAVES == Saves::Output { y } else { x };
-        (y, self.vjp(a, saved, a.splat(T::ONE)))
+        (y, self.vjp(saved, x.constant(1.0)))
     }
 }
 
 /// Defines pointwise operations: for each a struct (with fields of type `T`, if there are parameters)
-/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them.
+/// and its [`Pointwise`] formulas, `f` beside `vjp`; and the function `for_each`, which lists them. In
+/// formulas, a field is a [`Parameter`]. `= 0.01` after a field is its default.
 ///
 /// ```text
 /// /// `x / (1 + |x|)`
 /// Softsign = "softsign", saves Input, costs CHEAP;
-/// f(self, a, x) { a.div(x, a.add(a.splat(T::ONE), a.abs(x))) }
-/// vjp(self, a, x, g) { .. }
+/// f(x) { x / (1.0 + x.abs()) }
+/// vjp(x, g) { let d = 1.0 + x.abs(); g / d / d }
 /// ```
 macro_rules! pointwise {
     (
         $(
             $(#[$doc:meta])*
-            $Op:ident $({ $($(#[$field_doc:meta])* $field:ident),+ $(,)? })?
+            $Op:ident $({ $($(#[$field_doc:meta])* $field:ident = $example:literal),+ $(,)? })?
                 = $name:literal, saves $saves:ident, costs $cost:ident;
-            f($self:ident, $a:pat_param, $x:pat_param) $f:block
-            vjp($self_:ident, $a_:pat_param, $saved:pat_param, $g:pat_param) $vjp:block
+            f($x:pat_param) $f:block
+            vjp($saved:pat_param, $g:pat_param) $vjp:block
         )+
     ) => {
         $(
-            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field),+ })?);
+            pointwise!(@struct [$(#[$doc])*] $Op $({ $($(#[$field_doc])* $field = $example),+ })?);
 
             impl<T: Real> Pointwise<T> for pointwise!(@type $Op $({ $($field)+ })?) {
                 const NAME: &'static str = $name;
                 const SAVES: Saves = Saves::$saves;
                 const COST: Cost = Cost::$cost;
                 #[inline(always)]
-                fn f<A: Algebra<T>>($self, $a: A, $x: A::V) -> A::V $f
+                fn f<A: Algebra<T>>(self, $x: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)] // A formula may not need every parameter.
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
+                    )+)?
+                    $f
+                }
                 #[inline(always)]
-                fn vjp<A: Algebra<T>>($self_, $a_: A, $saved: A::V, $g: A::V) -> A::V $vjp
+                fn vjp<A: Algebra<T>>(self, $saved: Expr<T, A>, $g: Expr<T, A>) -> Expr<T, A> {
+                    $($(
+                        #[allow(unused_variables)]
+                        let $field = Parameter::new(stringify!($field), self.$field.to_f64());
+                    )+)?
+                    $vjp
+                }
                 $(fn constants(self, f: &mut impl FnMut(&'static str, f64)) {
                     $(f(stringify!($field), self.$field.to_f64());)+
                 })?
             }
         )+
 
-        /// Calls `f` for every operation of this file.
+        /// Calls `f` with every operation of this file.
         #[doc(hidden)]
         pub fn for_each<T: Real>(f: &mut impl ForEachOp<T>) {
             $(f.op::<pointwise!(@type $Op $({ $($field)+ })?)>();)+
@@ -112,14 +128,20 @@ macro_rules! pointwise {
     };
     (@struct [$(#[$doc:meta])*] $Op:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug, Default)]
         pub struct $Op;
     };
-    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident),+ }) => {
+    (@struct [$(#[$doc:meta])*] $Op:ident { $($(#[$field_doc:meta])* $field:ident = $example:literal),+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $Op<T> {
             $($(#[$field_doc])* pub $field: T),+
+        }
+
+        impl<T: Real> Default for $Op<T> {
+            fn default() -> Self {
+                $Op { $($field: T::from_f64($example)),+ }
+            }
         }
     };
     (@type $Op:ident) => { $Op };
@@ -135,14 +157,32 @@ pub trait ForEachOp<T: Real> {
     fn op<P: Pointwise<T>>(&mut self);
 }
 
+/// The formulas of a pointwise operation as text, from its code: of the function of `x`, and of the
+/// vector-Jacobian product with the gradient `g`, from `x` or from the result `y`.
+///
+/// ```
+/// use retrograd_tensor::ops::activation::{Gelu, Sigmoid};
+/// use retrograd_tensor::ops::pointwise::formulas;
+///
+/// assert_eq!(formulas::<f32, Gelu>(), ["y = x · Φ(x)", "dx = g · (x · φ(x) + Φ(x))"]);
+/// assert_eq!(formulas::<f32, Sigmoid>(), ["y = σ(x)", "dx = g · y · (1 − y)"]);
+/// ```
+pub fn formulas<T: Real, P: Pointwise<T>>() -> [String; 2] {
+    let (op, terms) = (P::default(), Terms::default());
+    let [x, y, g] = ["x", "y", "g"].map(|name| terms.name(name));
+    let saved = if P::SAVES == Saves::Output { y } else { x };
+    let [f, vjp] = [op.f(x), op.vjp(saved, g)].map(|formula| terms.print(formula));
+    [format!("y = {f}"), format!("dx = {vjp}")]
+}
+
 #[derive(Clone, Copy)]
 struct Forward<P>(P);
 
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 1> for Forward<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [x]: [S::V; 1]) -> S::V {
-        self.0.f(s, x)
+    fn f<S: Lanes<T>>(self, [x]: [Expr<T, S>; 1]) -> Expr<T, S> {
+        self.0.f(x)
     }
 }
 
@@ -152,8 +192,8 @@ struct Vjp<P>(P);
 impl<T: Real, P: Pointwise<T>> Elementwise<T, 2> for Vjp<P> {
     const COST: Cost = P::COST;
     #[inline(always)]
-    fn f<S: Lanes<T>>(self, s: S, [saved, g]: [S::V; 2]) -> S::V {
-        self.0.vjp(s, saved, g)
+    fn f<S: Lanes<T>>(self, [saved, g]: [Expr<T, S>; 2]) -> Expr<T, S> {
+        self.0.vjp(saved, g)
     }
 }
 

@@ -4,13 +4,12 @@ use crate::cost::Cost;
 use crate::element::{DType, Element, Integer};
 use crate::error::{ErrorKind, OrPanic, Result, require};
 use crate::kernels::Real;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::random::{Key, Rng, below, draws, threshold, unit, unit_f32};
 use crate::settings;
 use crate::shape::{IntoShape, Shape};
 use crate::tensor::Tensor;
-use crate::trace;
 use std::f64::consts::TAU;
 
 /// A tensor whose elements are computed in pairs from the blocks of a key.
@@ -22,7 +21,7 @@ fn from_pairs<T: Element>(
     cost: Cost,
     f: impl Fn([u64; 2]) -> [T; 2] + Send + Sync,
 ) -> Tensor<T> {
-    let call = trace::begin();
+    let call = observe::begin();
     let out = Tensor::build(op, shape, |out| {
         par::fill(out, cost.chunk_len(), cost, |first, out| {
             for (block, out) in (first as u64 / 2..).zip(out.chunks_mut(2)) {
@@ -30,7 +29,7 @@ fn from_pairs<T: Element>(
             }
         });
     });
-    trace::end(call, || out.moved(op, "Philox, element by element", 0));
+    observe::end(call, || out.moved(op, "Philox, element by element", 0));
     out
 }
 
@@ -164,7 +163,7 @@ impl<T: Real> Tensor<T> {
         let scale = T::from_f64(1.0 / (1.0 - p));
         let x = self.contiguous();
         let data = x.as_slice();
-        let (call, level) = (trace::begin(), settings::level());
+        let (call, level) = (observe::begin(), settings::level());
         let out = Tensor::build("dropout", *self.shape(), |out| {
             par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 let data = &data[first..first + out.len()];
@@ -185,7 +184,7 @@ impl<T: Real> Tensor<T> {
                 );
             });
         });
-        trace::end(call, || KernelCall {
+        observe::end(call, || KernelCall {
             level: Some(level.name()),
             flops: out.numel() as u64,
             ..out.moved("dropout", "Philox", x.distinct_bytes())
@@ -210,7 +209,7 @@ impl Tensor<bool> {
     #[track_caller]
     pub fn bernoulli(shape: impl IntoShape, p: f64, rng: &mut Rng) -> Tensor<bool> {
         let below = threshold(probability("bernoulli", p).or_panic());
-        let (key, level, call) = (rng.key(), settings::level(), trace::begin());
+        let (key, level, call) = (rng.key(), settings::level(), observe::begin());
         let out = Tensor::build("bernoulli", shape.into(), |out| {
             par::fill(out, Cost::CHEAP.chunk_len(), Cost::CHEAP, |first, out| {
                 key.fill(
@@ -227,7 +226,7 @@ impl Tensor<bool> {
                 );
             });
         });
-        trace::end(call, || KernelCall {
+        observe::end(call, || KernelCall {
             level: Some(level.name()),
             ..out.moved("bernoulli", "Philox", 0)
         });

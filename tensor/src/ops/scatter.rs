@@ -8,12 +8,11 @@ use crate::indexing::Indices;
 use crate::kernels::Real;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::ops::binary::TensorOrNumber;
 use crate::ops::index::{check_equal, check_lines, same_line};
 use crate::par;
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// How [`Tensor::scatter_reduce`] combines values with the same index, and the element there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +134,7 @@ impl<T: Element> Tensor<T> {
         replaces: impl Fn(T, T) -> bool + Send + Sync,
     ) -> (Tensor<T>, Tensor<i64>) {
         let lines = Lines::new(op, self, axis, idx, src);
-        let call = trace::begin();
+        let call = observe::begin();
         let x = self.view_moved_last(lines.axis).contiguous();
         let (shape, len) = (*x.shape(), lines.len);
         let (values, from) = Tensor::build2(op, shape, shape, |values, from| {
@@ -154,7 +153,7 @@ impl<T: Element> Tensor<T> {
                 }
             });
         });
-        trace::end(call, || {
+        observe::end(call, || {
             let read = x.distinct_bytes() + lines.src.distinct_bytes();
             let of_values = values.moved(op, "indexed lines", read);
             KernelCall { written: of_values.written + from.distinct_bytes(), ..of_values }
@@ -219,7 +218,7 @@ impl<T: Real> Tensor<T> {
     #[track_caller]
     fn scatter_prod<I: Integer>(&self, axis: isize, idx: &Tensor<I>, src: &Tensor<T>) -> Tensor<T> {
         let lines = Lines::new("scatter_reduce", self, axis, idx, src);
-        let call = trace::begin();
+        let call = observe::begin();
         let mut out = self.view_moved_last(lines.axis).contiguous();
         let chunk = lines.cost.units_per_chunk(lines.len) * lines.len;
         par::fill(out.make_mut(), chunk, lines.cost, |first, out| {
@@ -229,7 +228,7 @@ impl<T: Real> Tensor<T> {
                 }
             }
         });
-        trace::end(call, || KernelCall {
+        observe::end(call, || KernelCall {
             flops: lines.src.numel() as u64,
             ..out.moved(
                 "scatter_reduce",
@@ -251,7 +250,7 @@ impl<T: Real> Tensor<T> {
         src: &Tensor<T>,
     ) -> (Tensor<T>, Tensor<T>) {
         let lines = Lines::new("scatter_reduce", self, axis, idx, src);
-        let call = trace::begin();
+        let call = observe::begin();
         let x = self.view_moved_last(lines.axis).contiguous();
         let mut of_self = x.ones_like();
         let mut of_values = lines.src.clone();
@@ -270,7 +269,7 @@ impl<T: Real> Tensor<T> {
                 after[pick] *= src[i];
             }
         }
-        trace::end(call, || {
+        observe::end(call, || {
             let read = x.distinct_bytes() + lines.src.distinct_bytes();
             KernelCall {
                 flops: 2 * lines.src.numel() as u64,
@@ -367,7 +366,7 @@ fn replace<T: Element>(
     let nest = LoopNest::new(layout.shape(), [layout, &wide]);
     let (to_step, from_step) = (nest.stride(0), nest.stride(1));
     let from = source.data();
-    let call = trace::begin();
+    let call = observe::begin();
     let mut out = x.clone();
     let data = out.make_mut();
     let (mut cursor, mut left) = (nest.cursor(0), layout.shape().numel());
@@ -383,7 +382,7 @@ fn replace<T: Element>(
         }
         left -= n;
     }
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         written: (layout.shape().numel() * size_of::<T>()) as u64,
         ..out.moved(op, "runs replaced", source.distinct_bytes())
     });

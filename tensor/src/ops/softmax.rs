@@ -2,9 +2,10 @@
 
 use crate::cost::Cost;
 use crate::error::OrPanic;
+use crate::formula::Expr;
 use crate::kernels::Real;
 use crate::kernels::rows::{
-    RowKernel, apply_row_kernel_along, fold_rows, in_registers, join_row, load_row, map_row,
+    RowKernel, apply_row_kernel_along, fold_rows, in_registers, join_row, load_row, map_row, splat,
     store_row, sum_rows, update_row,
 };
 use crate::simd::{Kernel, Lanes};
@@ -20,19 +21,19 @@ impl<T: Real> RowKernel<T, 1> for Softmax {
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         in_registers!(S, x.len(), K => {
             let (mut e, _, sum) = exponentials::<T, S, K>(s, x);
-            let scale = s.splat(T::ONE / sum);
+            let scale = splat(s, T::ONE / sum);
             for e in &mut e {
-                *e = s.mul(*e, scale);
+                *e = *e * scale;
             }
             store_row(s, e, out)
         }, {
-            let max = s.splat(row_max(s, x));
+            let max = splat(s, row_max(s, x));
             map_row(
                 s,
                 [x],
                 out,
                 #[inline(always)]
-                |[x]| s.exp(s.sub(x, max)),
+                |[x]| (x - max).exp(),
             );
             normalize(s, out);
         })
@@ -48,27 +49,27 @@ impl<T: Real> RowKernel<T, 2> for MaskedSoftmax {
     const COST: Cost = Cost::COSTLY;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x, keep]: [&[T]; 2], out: &mut [T]) {
-        let (zero, low) = (s.splat(T::ZERO), s.splat(T::NEG_INFINITY));
         map_row(
             s,
             [x, keep],
             out,
             #[inline(always)]
-            |[x, k]| s.select(s.eq(k, zero), low, x),
+            |[x, k]| k.eq(0.0).select(f64::NEG_INFINITY, x),
         );
-        let max = s.splat(row_max(s, out));
+        let max = row_max(s, out);
         // No element but -inf is kept. (With a NaN, the maximum is NaN.)
-        if s.max_lane(max) == T::NEG_INFINITY {
+        if max == T::NEG_INFINITY {
             return out.fill(T::ZERO);
         }
+        let max = splat(s, max);
         map_row(
             s,
             [x, keep],
             out,
             #[inline(always)]
             |[x, k]| {
-                let masked = s.eq(k, zero);
-                s.select(masked, zero, s.exp(s.sub(s.select(masked, max, x), max)))
+                let masked = k.eq(0.0);
+                masked.select(0.0, (masked.select(max, x) - max).exp())
             },
         );
         normalize(s, out);
@@ -84,13 +85,13 @@ impl<T: Real> RowKernel<T, 1> for LogSoftmax {
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [x]: [&[T]; 1], out: &mut [T]) {
         let (max, sum) = max_and_sum(s, x);
-        let (max, log_sum) = (s.splat(max), s.ln(s.splat(sum)));
+        let (max, log_sum) = (splat(s, max), splat(s, sum).ln());
         map_row(
             s,
             [x],
             out,
             #[inline(always)]
-            |[x]| s.sub(s.sub(x, max), log_sum),
+            |[x]| x - max - log_sum,
         );
     }
 }
@@ -103,21 +104,20 @@ impl<T: Real> RowKernel<T, 2> for SoftmaxVjp {
     const COST: Cost = Cost::CHEAP;
     #[inline(always)]
     fn row<S: Lanes<T>>(self, s: S, _: usize, [y, g]: [&[T]; 2], out: &mut [T]) {
-        let zero = s.splat(T::ZERO);
         let dot = sum_rows(
             s,
             [y, g],
             [T::ZERO; 2],
             #[inline(always)]
-            |[y, g]| s.select(s.eq(y, zero), zero, s.mul(y, g)),
+            |[y, g]| y.eq(0.0).select(0.0, y * g),
         );
-        let dot = s.splat(dot);
+        let dot = splat(s, dot);
         map_row(
             s,
             [y, g],
             out,
             #[inline(always)]
-            |[y, g]| s.select(s.eq(y, zero), zero, s.mul(y, s.sub(g, dot))),
+            |[y, g]| y.eq(0.0).select(0.0, y * (g - dot)),
         );
     }
 }
@@ -137,13 +137,13 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
             #[inline(always)]
             |[g]| g,
         );
-        let sum = s.splat(sum);
+        let sum = splat(s, sum);
         map_row(
             s,
             [y, g],
             out,
             #[inline(always)]
-            |[y, g]| s.sub(g, s.mul(s.exp(y), sum)),
+            |[y, g]| g - y.exp() * sum,
         );
     }
 }
@@ -152,16 +152,17 @@ impl<T: Real> RowKernel<T, 2> for LogSoftmaxVjp {
 #[inline(always)]
 fn row_max<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> T {
     let low = T::NEG_INFINITY;
-    s.max_lane(fold_rows(
+    let max = fold_rows(
         s,
         [x],
         [low],
-        s.splat(low),
+        splat(s, low),
         #[inline(always)]
-        |acc, [v]| s.max(acc, v),
+        |acc, [v]| acc.max(v),
         #[inline(always)]
-        |a, b| s.max(a, b),
-    ))
+        |a, b| a.max(b),
+    );
+    s.max_lane(max.value())
 }
 
 /// Divides a row by its sum.
@@ -174,36 +175,36 @@ fn normalize<T: Real, S: Lanes<T>>(s: S, out: &mut [T]) {
         #[inline(always)]
         |[y]| y,
     );
-    let scale = s.splat(T::ONE / sum);
+    let scale = splat(s, T::ONE / sum);
     update_row(
         s,
         out,
         #[inline(always)]
-        |y| s.mul(y, scale),
+        |y| y * scale,
     );
 }
 
 /// `e^(x - max)` of a row in registers, the maximum, and the sum of the exponentials.
 #[inline(always)]
-fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([S::V; K], T, T) {
+fn exponentials<T: Real, S: Lanes<T>, const K: usize>(s: S, x: &[T]) -> ([Expr<T, S>; K], T, T) {
     let x = load_row::<T, S, K>(s, x, T::NEG_INFINITY);
     let maxima = join_row(
         x,
         #[inline(always)]
-        |a, b| s.max(a, b),
+        |a, b| a.max(b),
     );
-    let max = s.max_lane(maxima);
-    let t = s.splat(max);
+    let max = s.max_lane(maxima.value());
+    let t = splat(s, max);
     let mut e = x;
     for e in &mut e {
-        *e = s.exp(s.sub(*e, t));
+        *e = (*e - t).exp();
     }
     let sum = join_row(
         e,
         #[inline(always)]
-        |a, b| s.add(a, b),
+        |a, b| a + b,
     );
-    (e, max, s.sum(sum))
+    (e, max, s.sum(sum.value()))
 }
 
 /// The maximum of a row, and `Σ e^(x - max)`.
@@ -230,13 +231,13 @@ impl<T: Real> Kernel<T> for MaxAndSum<'_, T> {
 #[inline(always)]
 fn long_max_and_sum<T: Real, S: Lanes<T>>(s: S, x: &[T]) -> (T, T) {
     let max = row_max(s, x);
-    let t = s.splat(max);
+    let t = splat(s, max);
     let sum = sum_rows(
         s,
         [x],
         [T::NEG_INFINITY],
         #[inline(always)]
-        |[v]| s.exp(s.sub(v, t)),
+        |[v]| (v - t).exp(),
     );
     (max, sum)
 }

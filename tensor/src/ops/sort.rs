@@ -6,10 +6,9 @@
 use crate::cost::Cost;
 use crate::element::Element;
 use crate::error::{ErrorKind, OrPanic, require};
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::tensor::Tensor;
-use crate::trace;
 use std::cmp::Ordering;
 
 /// # Sorting
@@ -89,7 +88,7 @@ fn first_in_order<T: Element>(
     k: usize,
     descending: bool,
 ) -> (Tensor<T>, Tensor<i64>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let lines = x.view_moved_last(axis).contiguous();
     let data = lines.as_slice();
     let len = x.shape()[axis];
@@ -121,7 +120,7 @@ fn first_in_order<T: Element>(
             }
         });
     });
-    trace::end(call, || {
+    observe::end(call, || {
         let kernel = if k < len { "partial sort" } else { "sort" };
         let of_values = values.moved(op, kernel, lines.distinct_bytes());
         KernelCall { written: of_values.written + from.distinct_bytes(), ..of_values }

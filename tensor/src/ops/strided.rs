@@ -4,9 +4,9 @@ use crate::error::{ErrorKind, OrPanic, require};
 use crate::kernels::Real;
 use crate::layout::Layout;
 use crate::loop_nest::LoopNest;
+use crate::observe;
 use crate::shape::IntoShape;
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// # Adjoints of views
 impl<T: Real> Tensor<T> {
@@ -33,7 +33,7 @@ impl<T: Real> Tensor<T> {
         let nest = LoopNest::new(self.shape(), [layout, self.layout()]);
         let (to_step, from_step) = (nest.stride(0), nest.stride(1));
         let data = self.data();
-        let call = trace::begin();
+        let call = observe::begin();
         let out = Tensor::build("as_strided_adjoint", shape, |out| {
             out.fill(T::ZERO);
             let mut cursor = nest.cursor(0);
@@ -53,7 +53,7 @@ impl<T: Real> Tensor<T> {
                 left -= n;
             }
         });
-        trace::end(call, || {
+        observe::end(call, || {
             out.moved("as_strided_adjoint", "element by element", self.distinct_bytes())
         });
         out

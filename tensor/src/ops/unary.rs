@@ -3,189 +3,166 @@
 use crate::cost::Cost;
 use crate::element::{Element, Integer};
 use crate::error::{ErrorKind, OrPanic, require};
+use crate::formula::{Algebra, Expr, Parameter};
 use crate::kernels::{Case, Number, Real, integers};
 use crate::ops::pointwise::{ForEachOp, Pointwise, Saves, pointwise};
-use crate::simd::Algebra;
 use crate::tensor::Tensor;
+use std::f64::consts::FRAC_2_SQRT_PI;
 
 pointwise! {
     /// `-x`
     Neg = "neg", saves Nothing, costs MOVE;
-    f(self, a, x) { a.neg(x) }
-    vjp(self, a, _, g) { a.neg(g) }
+    f(x) { -x }
+    vjp(_, g) { -g }
 
     /// `|x|`
     Abs = "abs", saves Input, costs MOVE;
-    f(self, a, x) { a.abs(x) }
-    vjp(self, a, x, g) { a.mul(g, a.sign(x)) }
+    f(x) { x.abs() }
+    vjp(x, g) { g * x.sign() }
 
     /// The sign of `x`
     Sign = "sign", saves Nothing, costs MOVE;
-    f(self, a, x) { a.sign(x) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+    f(x) { x.sign() }
+    vjp(_, g) { g * 0.0 }
 
     /// `⌊x⌋`
     Floor = "floor", saves Nothing, costs MOVE;
-    f(self, a, x) { floor(a, x) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+    f(x) { x.floor() }
+    vjp(_, g) { g * 0.0 }
 
     /// `⌈x⌉`
     Ceil = "ceil", saves Nothing, costs MOVE;
-    f(self, a, x) { a.neg(floor(a, a.neg(x))) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+    f(x) { x.ceil() }
+    vjp(_, g) { g * 0.0 }
 
     /// The nearest integer, ties to even
     Round = "round", saves Nothing, costs MOVE;
-    f(self, a, x) { a.round(x) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+    f(x) { x.round() }
+    vjp(_, g) { g * 0.0 }
 
     /// The integer towards 0
     Trunc = "trunc", saves Nothing, costs MOVE;
-    f(self, a, x) { a.select(a.lt(a.splat(T::ZERO), x), floor(a, x), a.neg(floor(a, a.neg(x)))) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(T::ZERO)) }
+    f(x) { x.gt(0.0).select(x.floor(), x.ceil()) }
+    vjp(_, g) { g * 0.0 }
 
     /// `x²`
     Square = "square", saves Input, costs MOVE;
-    f(self, a, x) { a.mul(x, x) }
-    vjp(self, a, x, g) { a.mul(g, a.add(x, x)) }
+    f(x) { x * x }
+    vjp(x, g) { g * (x + x) }
 
     /// `x²/2` where `|x|` is at most `delta`, `delta · (|x| - delta/2)` beyond
     Huber {
         /// Where the parabola becomes a line, above 0.
-        delta,
+        delta = 1.0,
     } = "huber", saves Input, costs CHEAP;
-    f(self, a, x) {
-        let (size, delta) = (a.abs(x), a.splat(self.delta));
-        let inner = a.min(size, delta);
-        let parabola = a.mul(a.mul(a.splat(T::from_f64(0.5)), inner), inner);
-        a.fma(delta, a.sub(size, inner), parabola)
+    f(x) {
+        let (size, inner) = (x.abs(), x.abs().min(delta));
+        x.constant(delta).mul_add(size - inner, 0.5 * inner * inner)
     }
-    vjp(self, a, x, g) {
-        let (low, high) = (a.splat(-self.delta), a.splat(self.delta));
-        a.mul(g, a.max(low, a.min(high, x)))
+    vjp(x, g) {
+        let delta = x.constant(delta);
+        g * (-delta).max(delta.min(x))
     }
 
     /// `√x`
     Sqrt = "sqrt", saves Output, costs CHEAP;
-    f(self, a, x) { a.sqrt(x) }
-    vjp(self, a, y, g) { a.div(a.mul(g, a.splat(T::from_f64(0.5))), y) }
+    f(x) { x.sqrt() }
+    vjp(y, g) { g * 0.5 / y }
 
     /// `1/√x`
     Rsqrt = "rsqrt", saves Output, costs CHEAP;
-    f(self, a, x) { a.div(a.splat(T::ONE), a.sqrt(x)) }
-    vjp(self, a, y, g) { a.mul(a.mul(g, a.splat(T::from_f64(-0.5))), a.mul(y, a.mul(y, y))) }
+    f(x) { 1.0 / x.sqrt() }
+    vjp(y, g) { g * -0.5 * (y * (y * y)) }
 
     /// `1/x`
     Recip = "recip", saves Output, costs CHEAP;
-    f(self, a, x) { a.div(a.splat(T::ONE), x) }
-    vjp(self, a, y, g) { a.neg(a.mul(g, a.mul(y, y))) }
+    f(x) { 1.0 / x }
+    vjp(y, g) { -(g * (y * y)) }
 
     /// `eˣ`
     Exp = "exp", saves Output, costs COSTLY;
-    f(self, a, x) { a.exp(x) }
-    vjp(self, a, y, g) { a.mul(g, y) }
+    f(x) { x.exp() }
+    vjp(y, g) { g * y }
 
     /// `eˣ - 1`
     Expm1 = "expm1", saves Output, costs COSTLY;
-    f(self, a, x) { a.expm1(x) }
-    vjp(self, a, y, g) { a.fma(g, y, g) }
+    f(x) { x.expm1() }
+    vjp(y, g) { g.mul_add(y, g) }
 
     /// Natural logarithm
     Ln = "ln", saves Input, costs COSTLY;
-    f(self, a, x) { a.ln(x) }
-    vjp(self, a, x, g) { a.div(g, x) }
+    f(x) { x.ln() }
+    vjp(x, g) { g / x }
 
     /// `ln(1 + x)`
     Log1p = "log1p", saves Input, costs COSTLY;
-    f(self, a, x) { a.log1p(x) }
-    vjp(self, a, x, g) { a.div(g, a.add(a.splat(T::ONE), x)) }
+    f(x) { x.log1p() }
+    vjp(x, g) { g / (1.0 + x) }
 
     /// Sine
     Sin = "sin", saves Input, costs COSTLY;
-    f(self, a, x) { a.sin(x) }
-    vjp(self, a, x, g) { a.mul(g, a.cos(x)) }
+    f(x) { x.sin() }
+    vjp(x, g) { g * x.cos() }
 
     /// Cosine
     Cos = "cos", saves Input, costs COSTLY;
-    f(self, a, x) { a.cos(x) }
-    vjp(self, a, x, g) { a.neg(a.mul(g, a.sin(x))) }
+    f(x) { x.cos() }
+    vjp(x, g) { -(g * x.sin()) }
 
     /// Error function
     Erf = "erf", saves Input, costs COSTLY;
-    f(self, a, x) { a.erf(x) }
-    vjp(self, a, x, g) {
-        let slope = a.splat(T::from_f64(std::f64::consts::FRAC_2_SQRT_PI));
-        a.mul(a.mul(g, slope), a.exp(a.neg(a.mul(x, x))))
-    }
+    f(x) { x.erf() }
+    vjp(x, g) { g * FRAC_2_SQRT_PI * (-(x * x)).exp() }
 
     /// `x^p` for a constant `p`
     Powf {
         /// The exponent.
-        p,
+        p = 2.5,
     } = "powf", saves Input, costs SCALAR;
-    f(self, a, x) { a.powf(x, self.p) }
-    vjp(self, a, x, g) {
-        if self.p == T::ZERO {
-            return a.mul(g, a.splat(T::ZERO));
-        }
-        let slope = a.mul(a.splat(self.p), a.powf(x, self.p - T::ONE));
-        a.mul(g, slope)
-    }
+    f(x) { x.power(p) }
+    vjp(x, g) { if p == 0.0 { g * 0.0 } else { g * (p * x.power(p - 1.0)) } }
 
     /// `x + c`
     AddScalar {
         /// The addend.
-        c,
+        c = 0.5,
     } = "add_scalar", saves Nothing, costs MOVE;
-    f(self, a, x) { a.add(x, a.splat(self.c)) }
-    vjp(self, _, _, g) { g }
+    f(x) { x + c }
+    vjp(_, g) { g }
 
     /// `x · c`
     MulScalar {
         /// The factor.
-        c,
+        c = -3.0,
     } = "mul_scalar", saves Nothing, costs MOVE;
-    f(self, a, x) { a.mul(x, a.splat(self.c)) }
-    vjp(self, a, _, g) { a.mul(g, a.splat(self.c)) }
+    f(x) { x * c }
+    vjp(_, g) { g * c }
 
     /// `min(max(x, lo), hi)`
     Clamp {
         /// The lower bound.
-        lo,
+        lo = -1.0,
         /// The upper bound.
-        hi,
+        hi = 1.0,
     } = "clamp", saves Input, costs MOVE;
-    f(self, a, x) { a.min(a.max(x, a.splat(self.lo)), a.splat(self.hi)) }
-    vjp(self, a, x, g) {
-        let inside = a.and(a.lt(a.splat(self.lo), x), a.lt(x, a.splat(self.hi)));
-        a.select(inside, g, a.splat(T::ZERO))
-    }
+    f(x) { x.max(lo).min(hi) }
+    vjp(x, g) { (x.gt(lo) & x.lt(hi)).select(g, 0.0) }
 
     /// `x` with other numbers for NaN, `∞` and `-∞`
     NanToNum {
         /// The number for NaN.
-        nan,
+        nan = 0.0,
         /// The number for `∞`.
-        posinf,
+        posinf = 9.0,
         /// The number for `-∞`.
-        neginf,
+        neginf = -9.0,
     } = "nan_to_num", saves Input, costs MOVE;
-    f(self, a, x) {
-        let finite_or_nan = a.select(a.eq(x, a.splat(T::INFINITY)), a.splat(self.posinf), x);
-        let finite_or_nan =
-            a.select(a.eq(x, a.splat(T::NEG_INFINITY)), a.splat(self.neginf), finite_or_nan);
-        a.select(a.is_nan(x), a.splat(self.nan), finite_or_nan)
+    f(x) {
+        let below = x.eq(f64::INFINITY).select(posinf, x);
+        let bounded = x.eq(f64::NEG_INFINITY).select(neginf, below);
+        x.is_nan().select(nan, bounded)
     }
-    vjp(self, a, x, g) {
-        a.select(a.lt(a.abs(x), a.splat(T::INFINITY)), g, a.splat(T::ZERO))
-    }
-}
-
-/// The nearest integer, less 1 where that is above `x`.
-#[inline(always)]
-fn floor<T: Real, A: Algebra<T>>(a: A, x: A::V) -> A::V {
-    let nearest = a.round(x);
-    a.select(a.lt(x, nearest), a.sub(nearest, a.splat(T::ONE)), nearest)
+    vjp(x, g) { x.abs().lt(f64::INFINITY).select(g, 0.0) }
 }
 
 /// # Unary functions

@@ -1,7 +1,8 @@
 //! Sixteen `f32` lanes in one AVX-512 register, masks in mask registers.
 
 use super::avx2::Avx2;
-use super::{Algebra, Kernel, Lanes};
+use super::{Kernel, Lanes};
+use crate::formula::Algebra;
 use std::arch::x86_64::*;
 
 /// A token that proves that the CPU supports AVX-512 F, BW, DQ and VL, and [`Avx2`]; only

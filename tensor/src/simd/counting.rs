@@ -1,7 +1,8 @@
 //! Vectors that count the operations on them: the arithmetic of a formula, for reports.
 
 use super::portable::Portable;
-use super::{Algebra, F32_LANES, Kernel, Lanes};
+use super::{F32_LANES, Kernel, Lanes};
+use crate::formula::Algebra;
 use std::cell::Cell;
 
 /// Token of counted operations on sixteen lanes.

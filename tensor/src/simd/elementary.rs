@@ -1,7 +1,7 @@
 //! Elementary functions of [`Algebra`] that several instruction sets share.
 
-use super::Algebra;
 use crate::element::Element;
+use crate::formula::Algebra;
 
 /// `1 / (1 + e^-x)` from `e^-|x|`, which cannot overflow and is accurate where the result is tiny.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Vector operations, and kernels that are generic over them.
 
-use super::Algebra;
+use crate::formula::Algebra;
 
 /// Number of lanes of an `f32` vector on every instruction set.
 pub const F32_LANES: usize = 16;

@@ -1,7 +1,6 @@
-//! SIMD: vectors of lanes on every instruction set, and the algebra that formulas are written in.
+//! SIMD: vectors of lanes on every instruction set.
 //!
-//! A formula is generic over its [`Algebra`]; a [`Kernel`] is generic over the vector operations
-//! [`Lanes`] and runs with the instruction set of a [`Level`], which is selected at run time
+//! A [`Kernel`] is generic over the vector operations [`Lanes`] and runs with the instruction set of a [`Level`], which is selected at run time
 //! ([`settings::level`](crate::settings::level)). Results are comparable because:
 //!
 //! * **An `f32` vector has 16 lanes on every instruction set**: one register on AVX-512, two on
@@ -14,14 +13,12 @@
 //!
 //! `f64` serves as the reference for `f32`: the same formulas run on one lane.
 
-mod algebra;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 mod counting;
 mod dispatch;
-mod dual;
 mod elementary;
 mod lanes;
 mod level;
@@ -32,10 +29,8 @@ mod one;
 mod portable;
 mod prefetch;
 
-pub use algebra::Algebra;
 pub(crate) use counting::Counting;
 pub(crate) use dispatch::{dispatch_f32, dispatch_f64};
-pub use dual::Dual;
 pub use lanes::{F32_LANES, Kernel, Lanes};
 pub use level::{Level, LevelError};
 pub(crate) use prefetch::{

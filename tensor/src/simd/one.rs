@@ -1,6 +1,7 @@
 //! Vectors of one `f64` lane: the reference for `f32`.
 
-use super::{Algebra, Kernel, Lanes};
+use super::{Kernel, Lanes};
+use crate::formula::Algebra;
 
 /// Token of single `f64` lanes, which every CPU supports.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,8 @@
 //! It is the reference for every instruction set, with one difference: [`Lanes::fma`] is
 //! `a * b + c` with two roundings, because a fused one would be a library call.
 
-use super::{Algebra, Kernel, Lanes};
+use super::{Kernel, Lanes};
+use crate::formula::Algebra;
 
 /// Token of the portable level, which every CPU supports.
 #[derive(Clone, Copy, Debug)]

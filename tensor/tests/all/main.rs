@@ -2,6 +2,7 @@
 //! would compile the generic kernels again; tests that require a separate process are outside of
 //! this folder.
 
+mod bounds;
 mod common;
 
 mod arrange;
@@ -24,5 +25,4 @@ mod reduce;
 mod rows;
 mod scatter;
 mod sort;
-mod trace;
 mod views;

@@ -1,6 +1,7 @@
 //! The functions on lanes: error bounds, equal bits across levels, edges.
 
 use retrograd_tensor::Real;
+use retrograd_tensor::formula::Expr;
 use retrograd_tensor::ops::activation::{Gelu, Sigmoid, Silu, Softplus};
 use retrograd_tensor::ops::pointwise::Pointwise;
 use retrograd_tensor::simd::{Kernel, Lanes, Level};
@@ -83,25 +84,26 @@ impl<T: Real> Kernel<T> for Apply<'_, T> {
     #[inline(always)]
     fn run<S: Lanes<T>>(self, s: S) {
         for chunk in self.1.chunks_mut(S::N) {
-            let x = s.load_or(chunk, T::ONE);
+            let x = Expr::new(s, s.load_or(chunk, T::ONE));
+            let one = x.constant(1.0);
             let y = match self.0 {
-                "exp" => s.exp(x),
-                "expm1" => s.expm1(x),
-                "ln" => s.ln(x),
-                "log1p" => s.log1p(x),
-                "tanh" => s.tanh(x),
-                "erf" => s.erf(x),
-                "sin" => s.sin(x),
-                "cos" => s.cos(x),
-                "sigmoid" => Sigmoid.f(s, x),
-                "silu" => Silu.f(s, x),
-                "silu'" => Silu.vjp(s, x, s.splat(T::ONE)),
-                "gelu" => Gelu.f(s, x),
-                "gelu'" => Gelu.vjp(s, x, s.splat(T::ONE)),
-                "softplus" => Softplus.f(s, x),
+                "exp" => x.exp(),
+                "expm1" => x.expm1(),
+                "ln" => x.ln(),
+                "log1p" => x.log1p(),
+                "tanh" => x.tanh(),
+                "erf" => x.erf(),
+                "sin" => x.sin(),
+                "cos" => x.cos(),
+                "sigmoid" => Sigmoid.f(x),
+                "silu" => Silu.f(x),
+                "silu'" => Silu.vjp(x, one),
+                "gelu" => Gelu.f(x),
+                "gelu'" => Gelu.vjp(x, one),
+                "softplus" => Softplus.f(x),
                 other => panic!("no function {other}"),
             };
-            s.store_part(y, chunk);
+            s.store_part(y.value(), chunk);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::call::Call;
 use super::composed::Attended;
+use super::observe::observed;
 use super::spec::{Path, Spec};
-use super::{tap, tiled};
+use super::tiled;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -43,8 +44,8 @@ use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 #[track_caller]
 #[inline(never)]
 pub fn attend<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -> Var<T> {
-    let call = tap::seen(Call::new(q, k, v, spec), spec);
-    let output = match uses_tiled_path(spec) {
+    let call = observed(Call::new(q, k, v, spec), spec);
+    let output = match uses_tiled_path(spec) && !call.weights_are_variables() {
         true => {
             let [output, _] = tiled::attend(&call);
             call.without_head(output)
@@ -85,8 +86,8 @@ pub fn attend_with_lse<T: Real>(
     v: &Var<T>,
     spec: &Spec<T>,
 ) -> (Var<T>, Var<T>) {
-    let call = tap::seen(Call::new(q, k, v, spec), spec);
-    let (output, lse) = if uses_tiled_path(spec) {
+    let call = observed(Call::new(q, k, v, spec), spec);
+    let (output, lse) = if uses_tiled_path(spec) && !call.weights_are_variables() {
         let [output, lse] = tiled::attend(&call);
         (call.without_head(output), lse.unsqueeze(-1))
     } else {
@@ -135,7 +136,13 @@ pub fn attend_packed<T: Real>(
     }
     // The input of the node is the packed variable; the rule reads views of its value.
     let [q, k, v] = tiled::unpack(&qkv.detach(), heads, key_heads);
-    let call = tap::seen(Call::new(&q, &k, &v, spec), spec);
+    let call = observed(Call::new(&q, &k, &v, spec), spec);
+    if call.weights_are_variables() {
+        let [q, k, v] = tiled::unpack(qkv, heads, key_heads);
+        let mut unpacked = Call::new(&q, &k, &v, spec);
+        unpacked.change = call.change;
+        return unpacked.composed();
+    }
     let [output, _] = tiled::attend_packed(&call, qkv);
     call.without_head(output)
 }
@@ -152,7 +159,7 @@ fn uses_tiled_path<T: Real>(spec: &Spec<T>) -> bool {
         format!("the tiled path cannot: {}", why.unwrap_or(""))
     })
     .or_panic();
-    spec.path != Path::Composed && why.is_none() && !tap::weights_are_variables::<T>()
+    spec.path != Path::Composed && why.is_none()
 }
 
 /// The output of [`attend`], its scores, weights and log-sum-exp, by the composed path.
@@ -184,7 +191,7 @@ pub fn attend_all<T: Real>(q: &Var<T>, k: &Var<T>, v: &Var<T>, spec: &Spec<T>) -
         "the tiled path cannot: weights are requested".into()
     })
     .or_panic();
-    let call = tap::seen(Call::new(q, k, v, spec), spec);
+    let call = observed(Call::new(q, k, v, spec), spec);
     let Attended { output, scores, weights, lse } = call.composed_all();
     Attended {
         output: call.restore_rank(&output),

@@ -26,7 +26,8 @@ pub(crate) struct Call<T: Real> {
 
 /// What an observer changes in a call.
 #[derive(Clone, Default)]
-pub(crate) enum Change<T: Real> {
+pub enum Change<T: Real> {
+    /// Nothing.
     #[default]
     None,
     /// The output of this head is 0.
@@ -113,6 +114,11 @@ impl<T: Real> Call<T> {
             }
         }
         call
+    }
+
+    /// Whether the weights are variables, so that the composed path is required.
+    pub fn weights_are_variables(&self) -> bool {
+        matches!(self.change, Change::Weights(_))
     }
 
     /// The weights `[B, Hq, Lq, Lk]`, as variables if an observer asks for their gradient.

@@ -5,8 +5,8 @@ use super::feature_map::feature_map;
 use super::product::{mix, scores};
 use super::spec::{Normalizer, Spec};
 use retrograd_autograd::Var;
-use retrograd_tensor::observe::{KernelCall, Size};
-use retrograd_tensor::{Real, Tensor, trace};
+use retrograd_tensor::observe::{self, KernelCall, Size};
+use retrograd_tensor::{Real, Tensor};
 
 /// The output of attention with its weights and log-sum-exp.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ pub struct Attended<T: Real = f32> {
 impl<T: Real> Call<T> {
     /// The output, from matrices of all scores and weights.
     pub fn composed(&self) -> Var<T> {
-        let traced = trace::begin();
+        let traced = observe::begin();
         let (s, keep) = self.scores();
         let weights = self.with_variables(self.normalize(&s, &keep));
         self.capture(&weights);
         let output = self.without_head(self.values(&weights));
-        trace::end(traced, || self.report());
+        observe::end(traced, || self.report());
         output
     }
 
@@ -49,14 +49,14 @@ impl<T: Real> Call<T> {
 
     /// The output, the weights and the log-sum-exp.
     pub fn composed_all(&self) -> Attended<T> {
-        let traced = trace::begin();
+        let traced = observe::begin();
         let (s, keep) = self.scores();
         let weights = self.with_variables(self.normalize(&s, &keep));
         self.capture(&weights);
         let output = self.without_head(self.values(&weights));
         let low = s.masked_fill(&!&keep, T::NEG_INFINITY);
         let lse = self.with_sink(&low).logsumexp(-1);
-        trace::end(traced, || self.report());
+        observe::end(traced, || self.report());
         Attended { output, scores: low, weights: self.without_head(weights), lse }
     }
 

@@ -5,13 +5,13 @@ mod bias;
 mod call;
 mod capture;
 mod composed;
-pub(crate) mod explain;
+mod explain;
 pub(crate) mod feature_map;
 mod mask;
 mod normalizers;
+pub mod observe;
 pub(crate) mod product;
 mod spec;
-pub(crate) mod tap;
 mod tiled;
 
 pub use attend::{attend, attend_all, attend_packed, attend_with_lse};

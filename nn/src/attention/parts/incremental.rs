@@ -2,9 +2,8 @@
 
 use super::cache::KvCache;
 use crate::attention::engine::{CachedPositions, Spec};
-use crate::module::Module;
+use crate::module::{Call, Module};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::{Var, no_grad};
 use retrograd_tensor::Real;
 

@@ -1,9 +1,8 @@
 //! Absolute position embeddings, added to token embeddings before the first block.
 
 use crate::init::Init;
-use crate::module::{Module, Visitor};
+use crate::module::{Call, Module, Visitor};
 use crate::param::Param;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::random::Rng;

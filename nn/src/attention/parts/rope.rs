@@ -14,7 +14,7 @@
 //! There are two conventions for pairs of elements, and weights trained with one are wrong with the
 //! other; [`Rope::converted`] permutes weights.
 
-use crate::attention::engine::tap;
+use crate::attention::engine::observe::rotated;
 use retrograd_autograd::observe::saved;
 use retrograd_autograd::{InputGrads, Op, Var};
 use retrograd_tensor::error::{ErrorKind, OrPanic, Result, require};
@@ -525,9 +525,9 @@ impl Rope {
             sin: Tensor::from_vec(sin, &dims[..]),
             pairing: self.pairing,
         };
-        let rotated = rotation.apply(x);
-        tap::rotated(x, &rotated);
-        rotated
+        let y = rotation.apply(x);
+        rotated(x, &y);
+        y
     }
 
     /// Tables with these positions, unless they would be large.

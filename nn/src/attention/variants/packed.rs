@@ -2,9 +2,8 @@
 
 use crate::attention::engine::{Mask, Spec, attend};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Visitor};
+use crate::module::{Call, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
 use retrograd_tensor::{Real, Tensor};

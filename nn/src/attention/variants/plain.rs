@@ -1,12 +1,11 @@
 //! Dot-product self-attention without parameters.
 
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 
 use crate::attention::engine::{Spec, attend, attend_all};
-use crate::summary::Call;
 
 /// `softmax(x · xᵀ) · x` over the tokens of `x` `[.., L, D]`, giving `[.., L, D]`: every token
 /// becomes a mean of all tokens, weighted by similarity. There are no parameters and no scale, so

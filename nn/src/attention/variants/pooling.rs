@@ -3,10 +3,9 @@
 use crate::attention::engine::{Spec, attend};
 use crate::attention::parts::projections::Projections;
 use crate::init::Init;
-use crate::module::{Module, Visitor};
+use crate::module::{Call, Module, Visitor};
 use crate::param::Param;
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;

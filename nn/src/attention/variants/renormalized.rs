@@ -1,13 +1,11 @@
 //! Masking after the softmax: multiplication by the mask, then division by the sum of the rest.
 
 use super::cross::CrossAttention;
-use crate::attention::engine::tap::unobserved;
-use crate::attention::engine::{Align, Mask, Spec, attend_all};
+use crate::attention::engine::{self, Align, Mask, Spec};
 use crate::attention::parts::heads::{join_heads, split_heads};
 use crate::dropout::Dropout;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};
@@ -158,8 +156,9 @@ impl<T: Real> RenormalizedSelfAttention<T> {
         let q = split_heads(&query.forward(x, pass), 1);
         let k = split_heads(&key.forward(x, pass), 1);
         let v = split_heads(&value.forward(x, pass), 1);
-        // Not the weights of this variant, which are computed below.
-        let all = unobserved(|| attend_all(&q, &k, &v, &Spec::new()).weights);
+        // Not reported: the weights of this variant are computed below.
+        let call = engine::Call::new(&q, &k, &v, &Spec::new());
+        let all = call.restore_rank(&call.composed_all().weights);
 
         let weights = renormalize(&all, mask);
         let y = join_heads(&dropout.forward(&weights, pass).matmul(&v));

@@ -3,9 +3,8 @@
 use super::cross::CrossAttention;
 use crate::attention::engine::Spec;
 use crate::dropout::Dropout;
-use crate::module::{Module, Visitor};
+use crate::module::{Call, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::random::Rng;

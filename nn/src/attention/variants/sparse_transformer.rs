@@ -3,9 +3,8 @@
 use crate::attention::engine::{Mask, Spec};
 use crate::attention::parts::incremental::{Incremental, Past};
 use crate::attention::parts::projections::Projections;
-use crate::module::{Module, Visitor};
+use crate::module::{Call, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};

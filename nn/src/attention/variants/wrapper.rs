@@ -3,9 +3,8 @@
 use super::self_attention::SelfAttention;
 use crate::attention::engine::Spec;
 use crate::linear::Linear;
-use crate::module::{Layer, Module, Visitor};
+use crate::module::{Call, Layer, Module, Visitor};
 use crate::pass::Pass;
-use crate::summary::Call;
 use retrograd_autograd::Var;
 use retrograd_tensor::Real;
 use retrograd_tensor::error::{ErrorKind, OrPanic, require};

@@ -7,10 +7,10 @@
 use crate::common::*;
 use retrograd_autograd::Var;
 use retrograd_autograd::check::Report;
-use retrograd_autograd::observe::{What, find_nonfinite, record};
 use retrograd_nn::Module;
 use retrograd_nn::attention::{HeadSizes, Projections};
 use retrograd_nn::testing::check_variant;
+use retrograd_study::record::{What, find_nonfinite, record};
 use retrograd_tensor::Tensor;
 use retrograd_tensor::random::Rng;
 
@@ -56,7 +56,7 @@ fn check_record<M: Module<f64>>(
     let (recorded, recording) = record(step);
     assert_eq!(plain, recorded, "{name}: a record changes the gradients");
     for op in recording.operations.iter().filter(|op| op.id.is_some()) {
-        assert!(op.call.op.formulas().is_some(), "{name}: `{}` has no formula", op.name());
+        assert!(op.call.formula().is_some(), "{name}: `{}` has no formula", op.name());
     }
     for event in &recording.events {
         if let What::RuleEnded { operation, unlisted, .. } = event.what {

@@ -1,16 +1,15 @@
 //! The backward pass of tiled attention, which recomputes the weights.
 
-use super::tile::{TileBuffer, TileGradients, add_product, row_dots};
+use super::tile::{TileBuffer, TileCounts, TileGradients, add_product, row_dots};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
 use crate::cost::Cost;
 use crate::kernels::Real;
 use crate::matrix::MatMut;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::trace;
 
 /// The gradients of [`forward`](super::forward()).
 pub struct Vjp<T: Real> {
@@ -40,7 +39,7 @@ pub fn backward<T: Real>(
     g: Cotangents<'_, T>,
     options: &AttentionOptions<'_, T>,
 ) -> Vjp<T> {
-    let call = trace::begin();
+    let call = observe::begin();
     let s = Sizes::of(q, k, v);
     let mut backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
     backward.counts = call.as_ref().map(|_| TileCounts::default());
@@ -61,7 +60,7 @@ pub fn backward<T: Real>(
     let dv = dv.expect("built with the others");
     let [dq, dk, dv] = [dq, dk, dv].map(|x: Tensor<T>| x.transpose(1, 2));
     let dsink = backward.dsink();
-    trace::end(call, || backward.describe(out, bytes(&[&dq, &dk, &dv])));
+    observe::end(call, || backward.describe(out, bytes(&[&dq, &dk, &dv])));
     Vjp { dq, dk, dv, dsink }
 }
 
@@ -74,7 +73,7 @@ pub fn backward_packed<T: Real>(
     g: Cotangents<'_, T>,
     options: &AttentionOptions<'_, T>,
 ) -> (Tensor<T>, Option<Tensor<T>>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let s = Sizes::of(q, k, v);
     let mut backward = AttentionBackward::new((q, k, v), (out, lse), g, options);
     backward.counts = call.as_ref().map(|_| TileCounts::default());
@@ -86,7 +85,7 @@ pub fn backward_packed<T: Real>(
         backward.write(dq, dk, dv);
     });
     let dsink = backward.dsink();
-    trace::end(call, || backward.describe(out, bytes(&[&grad])));
+    observe::end(call, || backward.describe(out, bytes(&[&grad])));
     (grad, dsink)
 }
 

@@ -1,15 +1,14 @@
 //! The forward pass of tiled attention: online softmax.
 
-use super::tile::{OnlineSoftmax, TileBuffer, add_product, scale_rows};
+use super::tile::{OnlineSoftmax, TileBuffer, TileCounts, add_product, scale_rows};
 use super::transposed::TransposedTile;
-use super::{AttentionOptions, QUERIES, Sizes, TILE, TileCounts, bytes, head, pieces};
+use super::{AttentionOptions, QUERIES, Sizes, TILE, bytes, head, pieces};
 use crate::kernels::Real;
 use crate::matrix::MatMut;
-use crate::observe::KernelCall;
+use crate::observe::{self, KernelCall};
 use crate::par;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::trace;
 use std::ops::Range;
 
 /// Queries per task.
@@ -28,7 +27,7 @@ pub fn forward<T: Real>(
     v: &Tensor<T>,
     options: &AttentionOptions<'_, T>,
 ) -> (Tensor<T>, Tensor<T>) {
-    let call = trace::begin();
+    let call = observe::begin();
     let counts = call.as_ref().map(|_| TileCounts::default());
     let sizes = Sizes::of(q, k, v);
     let Sizes { batch, heads, group, lq, lk, dv, .. } = sizes;
@@ -52,7 +51,7 @@ pub fn forward<T: Real>(
                 queries((q, k, v), options, sizes, counts, (b, h, h / group), first, out, lse);
             });
         });
-    trace::end(call, || KernelCall {
+    observe::end(call, || KernelCall {
         read: bytes(&[q, k, v]),
         written: bytes(&[&out, &lse]),
         ..counts.unwrap_or_default().describe::<T>("attention", &sizes, (1, 1))

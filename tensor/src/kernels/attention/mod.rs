@@ -21,15 +21,11 @@ pub use backward::{Cotangents, Vjp, backward, backward_packed};
 pub use forward::forward;
 
 use crate::cost::Cost;
-use crate::kernels::{Real, level_of};
+use crate::kernels::Real;
 use crate::matrix::MatRef;
-use crate::observe::{KernelCall, Size};
 use crate::random::Key;
-use crate::settings;
 use crate::tensor::Tensor;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tile::Tile;
 
 /// Keys in a tile: as many as [`TileMask::row`] has bits.
 pub const TILE: usize = 64;
@@ -130,55 +126,6 @@ impl Sizes {
     /// The cost of a pair of a query and a key, with `products` pairs of matrix products.
     fn cost(&self, products: usize) -> Cost {
         Cost::attention(products, self.dk + self.dv)
-    }
-}
-
-/// What the tasks of a call have done, for its report.
-#[derive(Debug, Default)]
-struct TileCounts {
-    full: AtomicU64,
-    partial: AtomicU64,
-    skipped: AtomicU64,
-    /// Pairs of queries and keys in the tiles that were computed. A partial tile is narrowed to the
-    /// columns that some query attends to.
-    pairs: AtomicU64,
-}
-
-impl TileCounts {
-    /// Counts a tile that is skipped, if tiles are counted.
-    fn skip(counts: Option<&TileCounts>) {
-        if let Some(counts) = counts {
-            counts.skipped.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Counts a tile that is computed, if tiles are counted.
-    fn add(counts: Option<&TileCounts>, tile: &Tile) {
-        if let Some(counts) = counts {
-            let count = if tile.partial { &counts.partial } else { &counts.full };
-            count.fetch_add(1, Relaxed);
-            counts.pairs.fetch_add((tile.rows.len() * tile.cols.len()) as u64, Relaxed);
-        }
-    }
-
-    /// The report of a call that has computed `products` matrix products over vectors of the keys' width
-    /// and of the values' width.
-    fn describe<T: Real>(
-        &self,
-        operation: &'static str,
-        sizes: &Sizes,
-        products: (usize, usize),
-    ) -> KernelCall {
-        let [full, partial, skipped, pairs] =
-            [&self.full, &self.partial, &self.skipped, &self.pairs].map(|n| n.load(Relaxed));
-        let Sizes { batch, heads, lq, lk, dk, dv, .. } = *sizes;
-        let size = Size::Attention { batch, heads, queries: lq, keys: lk, width: dk };
-        KernelCall {
-            detail: format!("tiles: {full} full, {partial} partial, {skipped} skipped"),
-            level: level_of::<T>(settings::level()),
-            flops: 2 * pairs * (products.0 * dk + products.1 * dv) as u64,
-            ..KernelCall::new(operation, "tiled", T::DTYPE, size)
-        }
     }
 }
 

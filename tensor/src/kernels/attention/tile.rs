@@ -1,11 +1,14 @@
 //! A tile of scores: its visible pairs, and the kernels that work on it.
 
 use super::{At, AttentionOptions, Class, QUERIES, Sizes, TILE};
-use crate::kernels::Real;
+use crate::kernels::rows::{splat, update_row};
+use crate::kernels::{Real, level_of};
 use crate::matrix::{MatMut, MatRef};
+use crate::observe::{KernelCall, Size};
 use crate::settings;
 use crate::simd::{F32_LANES, Kernel, Lanes};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The elements of a tile, in rows of `TILE`.
 #[repr(align(64))]
@@ -294,12 +297,12 @@ pub(super) fn scale_rows<T: Real>(mut x: MatMut<'_, T>, by: &[T]) {
         #[inline(always)]
         fn run<S: Lanes<T>>(self, s: S) {
             for i in 0..self.0.rows() {
-                let by = s.splat(self.1[i]);
-                crate::kernels::rows::update_row(
+                let by = splat(s, self.1[i]);
+                update_row(
                     s,
                     self.0.row(i),
                     #[inline(always)]
-                    |x| s.mul(x, by),
+                    |x| x * by,
                 );
             }
         }
@@ -396,6 +399,55 @@ impl<T: Real> Kernel<T> for TileGradients<'_, T> {
                 s.store(dropped, &mut self.s.0[at..]);
                 s.store(ds, &mut self.dp.0[at..]);
             }
+        }
+    }
+}
+
+/// What the tasks of a call have done, for its report.
+#[derive(Debug, Default)]
+pub(super) struct TileCounts {
+    full: AtomicU64,
+    partial: AtomicU64,
+    skipped: AtomicU64,
+    /// Pairs of queries and keys in the tiles that were computed. A partial tile is narrowed to the
+    /// columns that some query attends to.
+    pairs: AtomicU64,
+}
+
+impl TileCounts {
+    /// Counts a tile that is skipped, if tiles are counted.
+    pub(super) fn skip(counts: Option<&TileCounts>) {
+        if let Some(counts) = counts {
+            counts.skipped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts a tile that is computed, if tiles are counted.
+    pub(super) fn add(counts: Option<&TileCounts>, tile: &Tile) {
+        if let Some(counts) = counts {
+            let count = if tile.partial { &counts.partial } else { &counts.full };
+            count.fetch_add(1, Relaxed);
+            counts.pairs.fetch_add((tile.rows.len() * tile.cols.len()) as u64, Relaxed);
+        }
+    }
+
+    /// The report of a call that has computed `products` matrix products over vectors of the keys' width
+    /// and of the values' width.
+    pub(super) fn describe<T: Real>(
+        &self,
+        operation: &'static str,
+        sizes: &Sizes,
+        products: (usize, usize),
+    ) -> KernelCall {
+        let [full, partial, skipped, pairs] =
+            [&self.full, &self.partial, &self.skipped, &self.pairs].map(|n| n.load(Relaxed));
+        let Sizes { batch, heads, lq, lk, dk, dv, .. } = *sizes;
+        let size = Size::Attention { batch, heads, queries: lq, keys: lk, width: dk };
+        KernelCall {
+            detail: format!("tiles: {full} full, {partial} partial, {skipped} skipped"),
+            level: level_of::<T>(settings::level()),
+            flops: 2 * pairs * (products.0 * dk + products.1 * dv) as u64,
+            ..KernelCall::new(operation, "tiled", T::DTYPE, size)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The loops over cache blocks around the micro-kernel.
 
 use super::epilogue::EpilogueArgs;
+use super::kernel::GemmKernel;
 use super::micro_kernel::{TileArgs, micro_kernel};
 use super::operands::{OperandA, OperandB, Panel, a_in_place, b_in_place, panels};
 use super::pack;
@@ -8,7 +9,6 @@ use super::params::{
     KC, MC, MC_PACKED, MR, NC, PREFETCH_A_ONCE_COLUMNS, PREFETCH_A_ONCE_FROM, PREFETCH_C_TERMS,
     PREFETCH_FROM, blocks, kc,
 };
-use super::report::GemmKernel;
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{F32_LANES, Kernel, Lanes};
 

@@ -20,6 +20,7 @@
 //! | `epilogue.rs` | work on blocks of the product while they are in the cache |
 //! | `fallback.rs` | calls into matrixmultiply: `f64`, and `f32` in portable code |
 //! | `params.rs` | all tuning parameters |
+//! | `kernel.rs` | the kernels that a product may have |
 //! | `report.rs` | what is reported of a product: the kernel that ran, and the partition |
 //!
 //! Every element is computed in the same way: a chain of fused multiply-adds over each block of
@@ -33,6 +34,7 @@ mod amx;
 mod blocked;
 mod epilogue;
 mod fallback;
+mod kernel;
 mod micro_kernel;
 mod operands;
 mod pack;
@@ -47,7 +49,7 @@ mod skinny;
 mod split;
 
 pub use epilogue::{Epilogue, EpilogueArgs};
-pub(crate) use fallback::matrixmultiply_cpu;
+pub use kernel::GemmKernel;
 pub use parallel::{gemm, gemm_with_epilogue};
-pub use report::GemmKernel;
+pub use report::arithmetic;
 pub use serial::Gemm;

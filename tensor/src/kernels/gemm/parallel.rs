@@ -1,19 +1,16 @@
 //! GEMM on all threads, and batches of products.
 
 use super::epilogue::{Epilogue, EpilogueArgs};
-use super::partition::{Partition, Problem};
-use super::report::{Division, describe};
+use super::partition::{BATCH, Partition, Problem, partition};
+use super::report::describe;
 use super::serial::Gemm;
 use crate::cost::Cost;
 use crate::error::OrPanic;
 use crate::matrix::{MatMut, MatRef};
+use crate::observe;
 use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::storage::Storage;
-use crate::trace;
-
-/// Batches of at least so many products are divided between threads product by product.
-const BATCH: usize = 4;
 
 /// `out = a · b`, or `out += a · b` if `accumulate`, for each pair, all of the same sizes; `out` is
 /// the row-major products one after the other.
@@ -35,7 +32,7 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
     if out.is_empty() {
         return;
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let precision = T::precision(k, n);
     if pairs.len() >= BATCH {
         let cost = Cost::matmul(m, k, precision);
@@ -50,7 +47,7 @@ pub fn gemm<T: Gemm>(pairs: &[(MatRef<'_, T>, MatRef<'_, T>)], accumulate: bool,
             parallel_gemm(*a, *b, accumulate, out, None, precision);
         }
     }
-    trace::end(call, || describe(pairs, accumulate, precision, None));
+    observe::end(call, || describe(pairs, accumulate, precision, None));
 }
 
 /// `out = a · b`, followed by an epilogue on every block of the product, and of an auxiliary output
@@ -71,37 +68,13 @@ pub fn gemm_with_epilogue<T: Gemm>(
     if out.is_empty() {
         return;
     }
-    let call = trace::begin();
+    let call = observe::begin();
     let aux = aux.map(|aux| MatMut::new(aux, m, n));
     let writes_aux = aux.is_some();
     let args = EpilogueArgs { epilogue, origin: (0, 0), aux };
     let precision = T::precision(k, n);
     parallel_gemm(a, b, false, out, Some(args), precision);
-    trace::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
-}
-
-/// How this thread divides products.
-pub(super) fn division<T: Gemm>(
-    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
-    precision: MatmulPrecision,
-) -> Division {
-    let (a, b) = &pairs[0];
-    if pairs.len() >= BATCH {
-        let cost = Cost::matmul(a.rows, a.cols, precision);
-        return Division::Batch { per_chunk: cost.products_per_chunk(a.rows * b.cols) };
-    }
-    partition(a, b, precision).map_or(Division::Whole, Division::Partition)
-}
-
-/// How this thread divides a product, if it is large enough.
-fn partition<T: Gemm>(
-    a: &MatRef<'_, T>,
-    b: &MatRef<'_, T>,
-    precision: MatmulPrecision,
-) -> Option<Partition> {
-    let cost = Cost::matmul(a.rows, a.cols, precision);
-    let is_divided = par::should_parallelize(cost, a.rows * b.cols);
-    is_divided.then(|| Problem::new(a, b, T::kc(a.cols), precision).partition(par::threads()))
+    observe::end(call, || describe(&[(a, b)], false, precision, Some((epilogue, writes_aux))));
 }
 
 /// One product, by several threads if it is large enough.

@@ -3,11 +3,16 @@
 
 use super::operands::a_in_place;
 use super::params::{NC, SPLIT_K_ELEMENTS, TASK_UNIT, TASK_UNIT_SPLIT};
+use super::serial::Gemm;
 use super::skinny::SkinnyGemm;
 use crate::cost::{Cost, FMA, LOAD, PACK, TASK, TRANSPOSE};
 use crate::matrix::MatRef;
+use crate::par;
 use crate::precision::MatmulPrecision;
 use crate::simd::F32_LANES;
+
+/// Batches of at least so many products are divided between threads product by product.
+pub(super) const BATCH: usize = 4;
 
 /// A partition of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +131,42 @@ impl Problem {
         let multiply_adds = rows.next_multiple_of(self.unit.0) * cols.next_multiple_of(F32_LANES);
         TASK / FMA + k * (multiply_adds + passes * rows * self.load_a + cols * self.load_b)
     }
+}
+
+/// How a product, or a batch of products, was divided.
+#[derive(Clone, Copy)]
+pub(super) enum Division {
+    /// One task, or one for each product.
+    Whole,
+    /// Tasks of `per_chunk` products.
+    Batch {
+        per_chunk: usize,
+    },
+    Partition(Partition),
+}
+
+/// How this thread divides products.
+pub(super) fn division<T: Gemm>(
+    pairs: &[(MatRef<'_, T>, MatRef<'_, T>)],
+    precision: MatmulPrecision,
+) -> Division {
+    let (a, b) = &pairs[0];
+    if pairs.len() >= BATCH {
+        let cost = Cost::matmul(a.rows, a.cols, precision);
+        return Division::Batch { per_chunk: cost.products_per_chunk(a.rows * b.cols) };
+    }
+    partition(a, b, precision).map_or(Division::Whole, Division::Partition)
+}
+
+/// How this thread divides a product, if it is large enough.
+pub(super) fn partition<T: Gemm>(
+    a: &MatRef<'_, T>,
+    b: &MatRef<'_, T>,
+    precision: MatmulPrecision,
+) -> Option<Partition> {
+    let cost = Cost::matmul(a.rows, a.cols, precision);
+    let is_divided = par::should_parallelize(cost, a.rows * b.cols);
+    is_divided.then(|| Problem::new(a, b, T::kc(a.cols), precision).partition(par::threads()))
 }
 
 #[cfg(test)]

@@ -1,67 +1,18 @@
 //! What is reported of a product: the kernel that computed it, and how it was divided among threads.
 
 use super::epilogue::Epilogue;
-use super::parallel::division;
+use super::fallback::matrixmultiply_cpu;
+use super::kernel::GemmKernel;
 use super::params::blocks;
-use super::partition::Partition;
+use super::partition::{Division, Partition, division};
 use super::serial::Gemm;
+use crate::element::{DType, Float};
 use crate::matrix::MatRef;
 use crate::observe::{KernelCall, Size};
 use crate::precision::MatmulPrecision;
-use crate::settings::level;
+use crate::settings::{level, matmul_precision};
+use crate::simd::Level;
 use std::collections::HashSet;
-use std::fmt::{self, Display, Formatter};
-
-/// The kernel that computes a product on one thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GemmKernel {
-    /// None: M, N or K is 0.
-    Nothing,
-    /// A function of the crate matrixmultiply: `f64`, and `f32` in portable code.
-    Matrixmultiply,
-    /// A few rows times contiguous columns, without packing.
-    Skinny,
-    /// The loops over cache blocks around a micro-kernel.
-    Blocked {
-        /// Rows and columns of a tile.
-        tile: (usize, usize),
-        /// Whether the left operand is read in place, else packed.
-        a_in_place: bool,
-        /// Whether the right operand is read in place, else packed. (The last columns, if they do not fill
-        /// a vector, are always packed.)
-        b_in_place: bool,
-    },
-    /// AMX tiles of `bf16`, in split precision.
-    Amx(MatmulPrecision),
-}
-
-impl Display for GemmKernel {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let where_read = |in_place| if in_place { "in place" } else { "packed" };
-        f.pad(&match self {
-            GemmKernel::Nothing => "nothing".into(),
-            GemmKernel::Matrixmultiply => "matrixmultiply".into(),
-            GemmKernel::Skinny => "skinny".into(),
-            GemmKernel::Blocked { tile: (rows, cols), a_in_place, b_in_place } => {
-                let (a, b) = (where_read(*a_in_place), where_read(*b_in_place));
-                format!("{rows}x{cols}, A {a}, B {b}")
-            }
-            GemmKernel::Amx(precision) => format!("AMX {precision}"),
-        })
-    }
-}
-
-/// How a product, or a batch of products, was divided.
-#[derive(Clone, Copy)]
-pub(super) enum Division {
-    /// One task, or one for each product.
-    Whole,
-    /// Tasks of `per_chunk` products.
-    Batch {
-        per_chunk: usize,
-    },
-    Partition(Partition),
-}
 
 /// The report, by the thread that called it, of a product: the kernel of most tasks, and in the detail the division and the others.
 pub(super) fn describe<T: Gemm>(
@@ -131,4 +82,27 @@ pub(super) fn describe<T: Gemm>(
         written: (written * size_of::<T>()) as u64,
         ..KernelCall::new(name, kernel.to_string(), T::DTYPE, size)
     }
+}
+
+/// What results in `T` on this thread depend on, beside their inputs and the version of this library, in words:
+/// whether multiply-adds are fused, and how matrices are multiplied. Threads and machines with the same words
+/// compute the same bits.
+///
+/// ```
+/// use retrograd_tensor::kernels::gemm::arithmetic;
+/// use retrograd_tensor::settings::with_level;
+/// use retrograd_tensor::simd::Level;
+/// let portable = with_level(Level::Scalar, arithmetic::<f32>);
+/// assert!(portable.starts_with("separate multiplications and additions, matrix products by matrixmultiply"));
+/// ```
+pub fn arithmetic<T: Float>() -> String {
+    let is_fused = level() != Level::Scalar;
+    let fused =
+        if is_fused { "fused multiply-adds" } else { "separate multiplications and additions" };
+    if is_fused && T::DTYPE == DType::F32 {
+        let asked = matmul_precision();
+        let precision = if asked.is_supported() { asked } else { MatmulPrecision::F32 };
+        return format!("{fused}, matrix products in {precision}");
+    }
+    format!("{fused}, matrix products by matrixmultiply for {}", matrixmultiply_cpu())
 }

@@ -4,8 +4,8 @@
 use super::amx::Amx;
 use super::epilogue::EpilogueArgs;
 use super::fallback::{self, is_empty, quick_return};
+use super::kernel::GemmKernel;
 use super::params::{self, SPLIT_PRECISION_FROM};
-use super::report::GemmKernel;
 use super::sgemm::{self, sgemm};
 #[cfg(target_arch = "x86_64")]
 use super::split::split_gemm;

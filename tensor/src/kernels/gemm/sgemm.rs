@@ -3,10 +3,10 @@
 use super::blocked::{BlockedGemm, PACKING_BUFFER};
 use super::epilogue::EpilogueArgs;
 use super::fallback;
+use super::kernel::GemmKernel;
 use super::params::NR_VECTORS;
 #[cfg(target_arch = "x86_64")]
 use super::params::NR_VECTORS_AVX512;
-use super::report::GemmKernel;
 use super::skinny::SkinnyGemm;
 use crate::matrix::{MatMut, MatRef};
 use crate::simd::{self, Level, dispatch_f32};

@@ -13,11 +13,12 @@ use super::amx::{Amx, AmxKernel, K_STEP, Line, SIDE, Tiles};
 use super::epilogue::EpilogueArgs;
 use super::params::{SPLIT_COLUMN_BYTES, SPLIT_ROW_BYTES, blocks, kc};
 use super::sgemm::sgemm;
+use crate::formula::Algebra;
 use crate::matrix::{MatMut, MatRef};
 use crate::precision::MatmulPrecision;
 use crate::settings::level;
+use crate::simd::Lanes;
 use crate::simd::avx512::Avx512;
-use crate::simd::{Algebra, Lanes};
 use std::arch::x86_64::__m512;
 use std::cell::Cell;
 

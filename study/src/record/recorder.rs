@@ -1,0 +1,749 @@
+//! The observer that makes a [`Recording`].
+
+use super::definition::definition;
+use super::modules::{ModuleNames, Modules};
+use super::recording::{
+    Constant, Event, ModuleCall, ModulePath, OperandRecord, Operation, Recording, SavedTensor,
+    Source, Target, What, output,
+};
+use super::threads::Threads;
+use retrograd_autograd::observe::{Computed, GraphEvent, Saved};
+use retrograd_autograd::{Call, Id, Node, Var};
+use retrograd_nn::Module;
+use retrograd_tensor::layout::Layout;
+use retrograd_tensor::observe::{self, KernelCall, Observer, observe_process};
+use retrograd_tensor::settings::with_observer;
+use retrograd_tensor::storage::pool_stats;
+use retrograd_tensor::{Real, Tensor};
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Debug};
+use std::mem;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Records the operations and events of a closure.
+///
+/// ```
+/// use retrograd_autograd::Var;
+/// use retrograd_study::record::{Recorder, What};
+/// use retrograd_tensor::Tensor;
+///
+/// let x = Var::leaf(Tensor::scalar(0.5f32));
+/// let (grads, recording) = Recorder::new().record(|| x.tanh().square().backward());
+/// let names: Vec<_> = recording.operations.iter().map(|op| op.name()).collect();
+/// assert_eq!(names, ["tanh", "square"]);
+/// let rules = recording.events.iter().filter_map(|event| match event.what {
+///     What::RuleBegan(op) => Some(recording.operations[op].name()),
+///     _ => None,
+/// });
+/// assert_eq!(rules.collect::<Vec<_>>(), ["square", "tanh"]);
+/// assert!(grads.get(&x).is_some());
+/// ```
+#[derive(Default)]
+pub struct Recorder {
+    state: Mutex<State>,
+    watch: Option<Box<Watch>>,
+    /// Called when the first backward pass has ended, with all shards, after which nothing is recorded.
+    end: Option<Box<End>>,
+    has_ended: AtomicBool,
+    /// The most operations that are kept. Then all are forgotten.
+    most: Option<usize>,
+    /// The model, if it is known.
+    names: Option<Arc<ModuleNames>>,
+}
+
+type Watch = dyn Fn(&Seen<'_>) + Send + Sync;
+type End = dyn Fn(Recording) + Send + Sync;
+
+/// Values at the moment of an event: [`Tensor`]s of f32 or f64, if nothing else is said.
+pub enum Seen<'a> {
+    /// An operation was computed.
+    Computed {
+        /// Its number.
+        operation: usize,
+        /// The operation, and the attributes of the call.
+        call: &'a Call,
+        /// Where it was called.
+        location: &'static Location<'static>,
+        /// The module that it belongs to, see [`Operation::module`].
+        module: Option<ModulePath>,
+        /// The shard that computed it.
+        lane: usize,
+        /// The sources of its inputs.
+        sources: Vec<Source>,
+        /// The names of its inputs that are parameters.
+        names: Vec<Option<String>>,
+        /// The values of its inputs by name, constants included.
+        inputs: Vec<(&'static str, &'a dyn Any)>,
+        /// Its results.
+        results: Vec<&'a dyn Any>,
+    },
+    /// A backward pass began.
+    Seeded {
+        /// The number of the event.
+        event: usize,
+        /// The shard in which it began.
+        lane: usize,
+        /// The variable, a [`Var`] of f32 or f64.
+        root: &'a dyn Any,
+        /// Its gradient, which was given.
+        gradient: &'a dyn Any,
+    },
+    /// The numbers of all operations so far are used again, because the record of a process would become too
+    /// large.
+    Forgotten,
+    /// The rule of an operation was called.
+    RuleBegan {
+        /// The number of the operation.
+        operation: usize,
+        /// The shard that called it.
+        lane: usize,
+        /// The gradients of its results that have arrived.
+        gradients: Vec<&'a dyn Any>,
+    },
+    /// A gradient was propagated.
+    Delivered {
+        /// The number of the event.
+        event: usize,
+        /// The shard in which it was.
+        lane: usize,
+        /// The number of the operation whose rule it was.
+        from: usize,
+        /// The name of the operation.
+        name: &'static str,
+        /// The gradient.
+        gradient: &'a dyn Any,
+        /// The sum of what the variable has received so far.
+        sum: &'a dyn Any,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    recording: Recording,
+    began: Option<Instant>,
+    /// Bytes in use, beyond those at the beginning.
+    grown: isize,
+    /// The numbers of operations by the ids of their results, with the position of the result.
+    by_id: HashMap<Id, (usize, usize)>,
+    /// What was computed into the memory at an address that is in use, and the layouts of these tensors.
+    by_address: HashMap<usize, Vec<(Layout, Made)>>,
+    /// Addresses of saved tensors.
+    kept: HashSet<usize>,
+    /// Operations, and the addresses of the tensors that they list.
+    listed: HashSet<(usize, usize)>,
+    threads: Threads<Lane>,
+    /// Whether a backward pass, or those of all shards, have ended.
+    is_loss_known: bool,
+}
+
+/// Who wrote the memory of a tensor.
+#[derive(Clone, Copy)]
+enum Made {
+    Leaf(Id),
+    /// The number of an operation.
+    By(usize),
+}
+
+/// What a thread does, outside of shards or in one of them.
+#[derive(Default)]
+struct Lane {
+    /// The modules whose forward passes run.
+    modules: Modules,
+    /// The operations whose rules run.
+    rules: Vec<Id>,
+    /// The tensors that the operation that is being recorded has saved so far.
+    saved: Vec<Saved>,
+    /// When the last event was.
+    since: Option<Instant>,
+    /// The kernels since then.
+    kernels: Vec<KernelCall>,
+    /// Addresses and sizes of what was freed since then.
+    freed: Vec<(usize, usize)>,
+}
+
+impl Recorder {
+    /// A recorder of operations, times and memory, without values.
+    pub fn new() -> Recorder {
+        Recorder::default()
+    }
+
+    /// Also passes the values of operations and gradients to `watch`, at the moment of their event. A
+    /// tensor that it keeps is copied where the computation would change it in place.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::record::{Recorder, Seen};
+    /// use retrograd_tensor::Tensor;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let largest = Arc::new(Mutex::new(0.0f32));
+    /// let seen = largest.clone();
+    /// let recorder = Recorder::new().watching(move |event| {
+    ///     if let Seen::Computed { results, .. } = event
+    ///         && let Some(value) = results[0].downcast_ref::<Tensor<f32>>()
+    ///     {
+    ///         let mut largest = seen.lock().unwrap();
+    ///         *largest = largest.max(value.max(..).item());
+    ///     }
+    /// });
+    /// let x = Var::leaf(Tensor::from([1.0f32, 2.0]));
+    /// recorder.record(|| x.exp().ln().sum(..));
+    /// assert_eq!(*largest.lock().unwrap(), 2.0f32.exp());
+    /// ```
+    pub fn watching(mut self, watch: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Recorder {
+        self.watch = Some(Box::new(watch));
+        self
+    }
+
+    /// Recognises the value of a leaf from the beginning. Without this, a leaf that is used as a constant
+    /// only (detached, or a frozen parameter) cannot be told from other constants.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_study::record::{Constant, Recorder, Source};
+    /// use retrograd_tensor::Tensor;
+    ///
+    /// let (x, w) = (Var::leaf(Tensor::scalar(2.0f32)), Var::leaf(Tensor::scalar(3.0f32)));
+    /// let (_, recording) = Recorder::new().leaf(&w).record(|| x.mul(&w.detach()));
+    /// let source = recording.operations[0].inputs[1].source;
+    /// assert_eq!(source, Source::Constant(Constant::DetachedLeaf(w.id().unwrap())));
+    /// ```
+    ///
+    /// # Panics
+    /// If the variable is a constant.
+    #[track_caller]
+    pub fn leaf<T: Real>(self, leaf: &Var<T>) -> Recorder {
+        let id = leaf.id().expect("Recorder::leaf: the variable is a constant");
+        self.leaf_at(id, leaf.value().storage_address(), *leaf.value().layout())
+    }
+
+    /// [`Recorder::leaf`] by the place of its elements.
+    pub(crate) fn leaf_at(self, id: Id, address: usize, layout: Layout) -> Recorder {
+        self.state().by_address.entry(address).or_default().push((layout, Made::Leaf(id)));
+        self
+    }
+
+    /// Gives [modules](Operation::module) the paths that they have in this model, and recognises its parameters
+    /// from the beginning. Without a model, the outermost module whose forward pass is reported is the model.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Layer, Linear, Pass, Sequential};
+    /// use retrograd_study::record::Recorder;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Sequential::<f32>::new().then(Linear::new(4, 4, &mut Rng::new(1)));
+    /// let x = Var::constant(Tensor::ones([2, 4]));
+    /// let recorder = Recorder::new().model(&model);
+    /// let (_, recording) = recorder.record(|| model.forward(&x, &mut Pass::eval()));
+    /// assert_eq!(recording.operations[0].module.as_ref().unwrap().path, "0");
+    /// ```
+    pub fn model<T: Real>(mut self, model: &dyn Module<T>) -> Recorder {
+        self.names = Some(Arc::new(ModuleNames::of(model)));
+        model.for_each_parameter(&mut |_, param| {
+            self.state().made(&param.value(), Made::Leaf(param.id()));
+        });
+        self
+    }
+
+    /// Records the process, from now to the end of its first backward pass, or that of all shards if it is in one
+    /// ([`sharded`](retrograd_autograd::sharded)), and passes the record to `end`.
+    ///
+    /// ```no_run
+    /// use retrograd_study::record::Recorder;
+    /// Recorder::new().record_first_backward(|recording| println!("{} bytes", recording.peak()));
+    /// ```
+    pub fn record_first_backward(mut self, end: impl Fn(Recording) + Send + Sync + 'static) {
+        self.end = Some(Box::new(end));
+        self.observe();
+    }
+
+    /// Observes the process from now on. Only the last `most` operations or fewer are kept.
+    pub(super) fn observe_process(mut self, most: usize) {
+        self.most = Some(most);
+        self.observe();
+    }
+
+    fn observe(self) {
+        self.begin();
+        observe_process(Arc::new(self));
+    }
+
+    fn begin(&self) {
+        let mut state = self.state();
+        state.recording.live = pool_stats().live;
+        state.recording.highest = state.recording.live;
+        state.began = Some(Instant::now());
+    }
+
+    /// A backward pass has ended, or those of all shards, whose loss is given. Those of shards, and those that a
+    /// rule runs itself, are parts of another computation.
+    fn pass_ended(&self, loss: Option<f64>) {
+        let (end, recording) = {
+            let Some(mut state) = self.open_state() else { return };
+            if state.threads.is_in_shard() || !state.lane().rules.is_empty() {
+                return;
+            }
+            if !mem::replace(&mut state.is_loss_known, true) && loss.is_some() {
+                state.recording.loss = loss;
+            }
+            let Some(end) = &self.end else { return };
+            self.has_ended.store(true, Relaxed);
+            (end, state.take())
+        };
+        end(recording);
+    }
+
+    /// Whether nothing is recorded any more.
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
+    }
+
+    /// Runs `f` and records it: what this thread does, and all work that it distributes. Results have the
+    /// bits that they have without a record.
+    ///
+    /// A record inside of a record has its own numbers, and the outer one contains the same operations and
+    /// events. So do the lines of `RETROGRAD_TRACE`.
+    pub fn record<R>(self, f: impl FnOnce() -> R) -> (R, Recording) {
+        let recorder = Arc::new(self);
+        recorder.begin();
+        let result = with_observer(recorder.clone(), f);
+        let recording = recorder.state().take();
+        (result, recording)
+    }
+
+    /// [`Recorder::record`], with the source of the result.
+    pub(crate) fn record_source<T: Real>(
+        self,
+        f: impl FnOnce() -> Var<T>,
+    ) -> (Var<T>, Recording, Source) {
+        let recorder = Arc::new(self);
+        recorder.begin();
+        let result = with_observer(recorder.clone(), f);
+        let mut state = recorder.state();
+        let source = state.source(&result);
+        let recording = state.take();
+        drop(state);
+        (result, recording, source)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, unless the record has ended, which may happen while another thread is in a pass.
+    fn open_state(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state();
+        (!self.has_ended()).then_some(state)
+    }
+
+    fn computed<T: Real>(&self, made: &Computed<T>) {
+        let (watch, seen) = {
+            let Some(mut state) = self.open_state() else { return };
+            if self.most.is_some_and(|most| state.recording.operations.len() >= most) {
+                state.forget();
+                if let Some(watch) = &self.watch {
+                    watch(&Seen::Forgotten);
+                }
+            }
+            let operation = state.computed(made);
+            let Some(watch) = &self.watch else { return };
+            let Operation { inputs, module, lane, .. } =
+                state.recording.operations[operation].clone();
+            let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();
+            let modules = &state.lane().modules;
+            let seen = Seen::Computed {
+                operation,
+                call: &made.call,
+                location: made.location,
+                module,
+                lane,
+                names: sources.iter().map(|source| modules.parameter(*source)).collect(),
+                sources,
+                inputs: made
+                    .inputs
+                    .iter()
+                    .map(|(name, x)| (*name, x.value() as &dyn Any))
+                    .collect(),
+                results: made.results.iter().map(|y| y.value() as &dyn Any).collect(),
+            };
+            (watch, seen)
+        };
+        self.watched(watch, &seen);
+    }
+
+    /// Passes values to the watcher, whose time belongs to no event.
+    fn watched(&self, watch: &Watch, seen: &Seen<'_>) {
+        watch(seen);
+        self.state().lane().since = Some(Instant::now());
+    }
+
+    fn seeded<T: Real>(&self, root: &Var<T>, g: &Var<T>) {
+        let (event, lane) = {
+            let Some(mut state) = self.open_state() else { return };
+            let Some(to) = state.target(root.id(), root.node()) else { return };
+            state.event(What::Seeded(to));
+            let lane = state.threads.lane();
+            if lane == 0 && state.recording.loss.is_none() && root.value().numel() == 1 {
+                state.recording.loss = Some(root.item().to_f64());
+            }
+            (state.recording.events.len() - 1, lane)
+        };
+        if let Some(watch) = &self.watch {
+            self.watched(watch, &Seen::Seeded { event, lane, root, gradient: g.value() });
+        }
+    }
+
+    fn rule_began<T: Real>(&self, node: &Arc<Node<T>>, grads: &[Option<Var<T>>]) {
+        let definition = self.watch.is_some().then(|| definition(node)).flatten();
+        let (operation, lane) = {
+            let Some(mut state) = self.open_state() else { return };
+            let operation = state.known(node);
+            state.recording.operations[operation].definition = definition;
+            state.lane().rules.push(node.id());
+            state.event(What::RuleBegan(operation));
+            (operation, state.threads.lane())
+        };
+        if let Some(watch) = &self.watch {
+            let gradients = grads.iter().flatten().map(|g| g.value() as &dyn Any).collect();
+            self.watched(watch, &Seen::RuleBegan { operation, lane, gradients });
+        }
+    }
+
+    fn rule_dropped<T: Real>(&self, node: &Arc<Node<T>>) {
+        let Some(mut state) = self.open_state() else { return };
+        let operation = state.known(node);
+        let freed = mem::take(&mut state.lane().freed);
+        state.add_to_rule(operation);
+        let is_listed = |address| state.listed.contains(&(operation, address));
+        let unlisted = freed.iter().filter(|(address, _)| !is_listed(*address));
+        let unlisted = unlisted.map(|(_, bytes)| bytes).sum();
+        let freed = freed.iter().map(|(_, bytes)| bytes).sum();
+        state.event(What::RuleEnded { operation, freed, unlisted });
+    }
+
+    fn delivered<T: Real>(
+        &self,
+        (node, input): (&Arc<Node<T>>, usize),
+        (gradient, sum): (&Tensor<T>, &Tensor<T>),
+        is_added: bool,
+    ) {
+        let (event, from, lane) = {
+            let Some(mut state) = self.open_state() else { return };
+            let from = state.known(node);
+            let x = &node.inputs()[input];
+            let Some(to) = state.target(x.id(), x.node()) else { return };
+            // Additions are work of the backward pass of this operation.
+            state.add_to_rule(from);
+            state.event(What::Delivered { from, input, to, is_added });
+            (state.recording.events.len() - 1, from, state.threads.lane())
+        };
+        if let Some(watch) = &self.watch {
+            let name = node.name();
+            self.watched(watch, &Seen::Delivered { event, lane, from, name, gradient, sum });
+        }
+    }
+
+    fn graph<T: Real>(&self, event: &GraphEvent<T>) {
+        match event {
+            GraphEvent::Computed(call) => self.computed(call),
+            GraphEvent::Seeded { root, gradient } => self.seeded(root, gradient),
+            GraphEvent::RuleBegan { node, gradients } => self.rule_began(node, gradients),
+            // What is freed from now on was saved by the operation.
+            GraphEvent::RuleReturned => self.state().lane().freed.clear(),
+            GraphEvent::RuleDropped(node) => self.rule_dropped(node),
+            GraphEvent::Delivered { node, input, gradient, sum, is_added } => {
+                self.delivered((node, *input), (gradient.value(), sum.value()), *is_added);
+            }
+            GraphEvent::RuleEnded => drop(self.state().lane().rules.pop()),
+            GraphEvent::PassEnded => self.pass_ended(None),
+            GraphEvent::ShardsEnded { loss } => self.pass_ended(Some(loss.to_f64())),
+        }
+    }
+}
+
+impl State {
+    /// The record until now. What follows would begin another one.
+    fn take(&mut self) -> Recording {
+        let seconds = self.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        let recording = mem::take(&mut self.recording);
+        self.forget();
+        Recording { seconds, ..recording }
+    }
+
+    /// Forgets all operations and events.
+    fn forget(&mut self) {
+        self.recording.operations.clear();
+        self.recording.events.clear();
+        self.recording.calls.clear();
+        self.by_id.clear();
+        self.by_address.clear();
+        self.listed.clear();
+    }
+
+    fn lane(&mut self) -> &mut Lane {
+        self.threads.here()
+    }
+
+    /// The time and the kernels since the last event.
+    fn spent(&mut self) -> (f64, Vec<KernelCall>) {
+        let lane = self.lane();
+        let seconds = lane.since.take().map_or(0.0, |since| since.elapsed().as_secs_f64());
+        (seconds, mem::take(&mut lane.kernels))
+    }
+
+    /// Adds what has happened since the last event to the rule of an operation.
+    fn add_to_rule(&mut self, operation: usize) {
+        let (seconds, kernels) = self.spent();
+        let record = &mut self.recording.operations[operation];
+        record.rule_seconds += seconds;
+        record.rule_kernels.extend(kernels);
+    }
+
+    fn event(&mut self, what: What) {
+        let live = self.recording.live.saturating_add_signed(self.grown);
+        let at = self.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+        let lane = self.threads.lane();
+        self.recording.events.push(Event { what, lane, at, live });
+        let lane = self.lane();
+        lane.since = Some(Instant::now());
+        lane.kernels.clear();
+        lane.freed.clear();
+    }
+
+    /// Notes what has written the memory of a tensor.
+    fn made<T: Real>(&mut self, tensor: &Tensor<T>, made: Made) {
+        let all = self.by_address.entry(tensor.storage_address()).or_default();
+        all.retain(|(layout, _)| layout != tensor.layout());
+        all.push((*tensor.layout(), made));
+    }
+
+    /// The number of an operation that has computed its results.
+    fn computed<T: Real>(&mut self, made: &Computed<T>) -> usize {
+        let operation = self.recording.operations.len();
+        let inputs: Vec<OperandRecord> = made
+            .inputs
+            .iter()
+            .map(|(name, x)| OperandRecord { name, source: self.source(x), shape: *x.shape() })
+            .collect();
+        for source in inputs.iter().map(|input| input.source) {
+            if let Source::Leaf(id) | Source::Constant(Constant::DetachedLeaf(id)) = source
+                && !self.recording.parameters.contains_key(&id)
+                && let Some(name) = self.lane().modules.parameter(source)
+            {
+                self.recording.parameters.insert(id, name);
+            }
+        }
+        let lane = self.lane();
+        let (saved, rule) = (mem::take(&mut lane.saved), lane.rules.last().copied());
+        let saved = self.saved(operation, &saved);
+        let (seconds, kernels) = self.spent();
+        let id = made.results.first().and_then(Var::id);
+        let rule_of = rule.and_then(|id| Some(self.by_id.get(&id)?.0));
+        if let Some(rule_of) = rule_of {
+            // It is a part of the rule.
+            let record = &mut self.recording.operations[rule_of];
+            record.rule_seconds += seconds;
+            record.rule_kernels.extend(kernels.iter().cloned());
+        }
+        let module = match rule_of {
+            Some(rule_of) => self.recording.operations[rule_of].module.clone(),
+            None => self.lane().modules.module_of(inputs.iter().map(|input| input.source)),
+        };
+        self.recording.operations.push(Operation {
+            id,
+            call: made.call.clone(),
+            shapes: made.results.iter().map(|y| *y.shape()).collect(),
+            dtype: T::DTYPE,
+            inputs,
+            location: Some(made.location),
+            module,
+            lane: self.threads.lane(),
+            rule_of,
+            saved,
+            definition: None,
+            seconds,
+            kernels,
+            rule_seconds: 0.0,
+            rule_kernels: Vec::new(),
+        });
+        for (i, result) in made.results.iter().enumerate() {
+            if let Some(id) = result.id() {
+                self.by_id.insert(id, (operation, i));
+            }
+            self.made(result.value(), Made::By(operation));
+        }
+        self.event(What::Computed(operation));
+        operation
+    }
+
+    fn saved(&mut self, operation: usize, saved: &[Saved]) -> Vec<SavedTensor> {
+        let mut all = Vec::with_capacity(saved.len());
+        for &Saved { which, shape, bytes, address } in saved {
+            let made = self.by_address.get(&address).and_then(|all| all.last());
+            let is_leaf = matches!(made, Some((_, Made::Leaf(_))));
+            let is_new = self.kept.insert(address);
+            self.listed.insert((operation, address));
+            all.push(SavedTensor { which, shape, bytes, is_shared: is_leaf || !is_new });
+        }
+        all
+    }
+
+    fn source<T: Real>(&mut self, x: &Var<T>) -> Source {
+        match (x.id(), x.node()) {
+            (Some(id), None) => {
+                self.made(x.value(), Made::Leaf(id));
+                Source::Leaf(id)
+            }
+            (Some(id), Some(node)) => Source::Output(self.known(node), output(node, id)),
+            (None, _) => {
+                let all = self.by_address.get(&x.value().storage_address());
+                let all = all.map_or(&[][..], Vec::as_slice);
+                // The same elements; else others in the same memory.
+                let same = all.iter().find(|(layout, _)| layout == x.value().layout());
+                Source::Constant(match same.or(all.last()) {
+                    None => Constant::Made,
+                    Some((_, Made::Leaf(id))) => Constant::DetachedLeaf(*id),
+                    Some(&(_, Made::By(operation))) => self.constant_of(operation),
+                })
+            }
+        }
+    }
+
+    fn constant_of(&self, operation: usize) -> Constant {
+        let Operation { id, inputs, .. } = &self.recording.operations[operation];
+        let is_tracked = |x: &OperandRecord| !matches!(x.source, Source::Constant(_));
+        match id {
+            Some(_) => Constant::DetachedResult(operation),
+            None if inputs.iter().any(is_tracked) => Constant::GradDisabled(operation),
+            None => Constant::Computed(operation),
+        }
+    }
+
+    fn target<T: Real>(&mut self, id: Option<Id>, node: Option<&Arc<Node<T>>>) -> Option<Target> {
+        Some(match (id?, node) {
+            (id, None) => Target::Leaf(id),
+            (id, Some(node)) => Target::Output(self.known(node), output(node, id)),
+        })
+    }
+
+    /// The number of an operation, which may have been computed before the record began.
+    fn known<T: Real>(&mut self, node: &Arc<Node<T>>) -> usize {
+        if let Some((operation, _)) = self.by_id.get(&node.id()) {
+            return *operation;
+        }
+        let source = |id: Option<Id>, node: Option<&Arc<Node<T>>>| match (id, node) {
+            (None, _) => Source::Constant(Constant::Made),
+            (Some(id), None) => Source::Leaf(id),
+            (Some(id), Some(node)) => match self.by_id.get(&node.id()) {
+                Some((operation, _)) => Source::Output(*operation, output(node, id)),
+                // Its own record follows when its rule is called.
+                None => Source::Constant(Constant::Made),
+            },
+        };
+        let inputs = node.input_names().zip(node.inputs());
+        let inputs = inputs
+            .map(|(name, x)| OperandRecord {
+                name,
+                source: source(x.id(), x.node()),
+                shape: *x.shape(),
+            })
+            .collect();
+        let operation = self.recording.operations.len();
+        self.by_id.insert(node.id(), (operation, 0));
+        self.recording.operations.push(Operation {
+            id: Some(node.id()),
+            call: node.call().clone(),
+            shapes: node.outputs().to_vec(),
+            dtype: T::DTYPE,
+            inputs,
+            location: None,
+            module: None,
+            lane: self.threads.lane(),
+            rule_of: None,
+            saved: Vec::new(),
+            definition: None,
+            seconds: 0.0,
+            kernels: Vec::new(),
+            rule_seconds: 0.0,
+            rule_kernels: Vec::new(),
+        });
+        operation
+    }
+}
+
+impl Observer for Recorder {
+    fn event(&self, event: &observe::Event<'_>) {
+        if self.has_ended() {
+            return;
+        }
+        match *event {
+            observe::Event::Allocated { address, bytes } => {
+                let mut state = self.state();
+                state.grown += bytes as isize;
+                let live = state.recording.live.saturating_add_signed(state.grown);
+                state.recording.highest = state.recording.highest.max(live);
+                state.by_address.remove(&address);
+                state.kept.remove(&address);
+            }
+            observe::Event::Freed { address, bytes } => {
+                let mut state = self.state();
+                state.grown -= bytes as isize;
+                state.lane().freed.push((address, bytes));
+                state.by_address.remove(&address);
+                state.kept.remove(&address);
+            }
+            observe::Event::Kernel(call) => self.state().lane().kernels.push(call.clone()),
+            observe::Event::ShardBegan(_) | observe::Event::ShardEnded => {
+                let mut state = self.state();
+                state.threads.see(event);
+                state.lane().since = Some(Instant::now());
+            }
+            observe::Event::ModuleBegan(start) => {
+                let mut state = self.state();
+                let at = state.recording.operations.len();
+                state.lane().modules.begin(start, self.names.as_ref(), at);
+            }
+            observe::Event::ModuleEnded(output) => {
+                let mut state = self.state();
+                if let Some((module, began)) = state.lane().modules.end() {
+                    let operations = began..state.recording.operations.len().max(began);
+                    let (output, lane) = (output.copied(), state.threads.lane());
+                    state.recording.calls.push(ModuleCall { module, operations, output, lane });
+                }
+            }
+            observe::Event::Other(any) => {
+                if let Some(event) = any.downcast_ref::<GraphEvent<f32>>() {
+                    self.graph(event);
+                } else if let Some(event) = any.downcast_ref::<GraphEvent<f64>>() {
+                    self.graph(event);
+                } else if let Some(saved) = any.downcast_ref::<Saved>() {
+                    self.state().lane().saved.push(*saved);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("watches", &self.watch.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Debug for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seen::Forgotten => f.write_str("Forgotten"),
+            Seen::Computed { operation, .. } => write!(f, "Computed({operation})"),
+            Seen::Seeded { event, .. } => write!(f, "Seeded({event})"),
+            Seen::RuleBegan { operation, .. } => write!(f, "RuleBegan({operation})"),
+            Seen::Delivered { event, .. } => write!(f, "Delivered({event})"),
+        }
+    }
+}

@@ -1,0 +1,787 @@
+//! Predicts the time of a program on more cores from a record on one.
+//!
+//! [`predict`] schedules the tasks of a [`Recording`] on a number of cores by a simulation, in which
+//! regions are divided by the rules of the library:
+//!
+//! - A region is distributed if its estimated time is above the threshold of [`par`](retrograd_tensor::par), and if
+//!   it has more than one task. Other regions are serial.
+//! - If [`par::shards`](retrograd_tensor::par::shards) has at least as many shards as there are cores, the regions
+//!   inside a shard are not distributed.
+//! - A matrix product is divided as for [`par::threads`](retrograd_tensor::par::threads): inside of fewer shards,
+//!   for their share of the cores. The time of a task relative to that
+//!   of the whole product is estimated by the cost model.
+//! - Tasks are started in order, each as soon as a core is free (list scheduling: Graham 1969). A
+//!   thread that waits for its region gives its core to other tasks.
+//! - A distributed region takes [`Rules::overhead`] longer, times log₂ of the number of cores, because
+//!   rayon divides a region in halves.
+//!
+//! No schedule is faster than the larger one of `T₁ / P`, the work divided by the number of cores, and
+//! `T∞`, the longest chain of work that cannot be computed at the same time (the *span*):
+//! [`Prediction::least`]. Without overhead, thresholds and shards, none of list scheduling is slower than
+//! `T₁ / P + T∞` (Graham 1969, Brent 1974).
+//!
+//! The model assumes that a task takes the same time on every core, no matter what the other cores do. It
+//! leaves out that cores share the bandwidth of the memory and the last cache, that data moves between
+//! the private caches of cores, that two threads of one core share its units (SMT), that the clock
+//! rate falls when more cores are busy, and that a task is started a little later on a core of another socket.
+//! So a prediction says what the division of the work allows, and a machine may give less.
+
+use crate::regions::{Part, Recording, Region, Task};
+use retrograd_tensor::cost::{PARALLEL_THRESHOLD, PARALLEL_THRESHOLD_IN_POOL};
+use retrograd_tensor::error::{ErrorKind, OrPanic, require};
+use retrograd_tensor::observe::Division;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+/// What the simulation assumes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The number of cores, each with one thread.
+    pub cores: usize,
+    /// Regions with a lower estimated time are not distributed, in picoseconds.
+    pub threshold: u64,
+    /// The overhead of a distributed region on two cores, in seconds, such as
+    /// [`Region::busy`](retrograd_tensor::machine::Region).
+    pub overhead: f64,
+}
+
+impl Rules {
+    /// The rules of this library for the recorded thread.
+    ///
+    /// ```
+    /// use retrograd_study::regions::Recording;
+    /// use retrograd_study::scaling::Rules;
+    /// let rules = Rules::new(8, &Recording::default(), 3e-6);
+    /// assert_eq!((rules.cores, rules.overhead), (8, 3e-6));
+    /// ```
+    pub fn new(cores: usize, recording: &Recording, overhead: f64) -> Rules {
+        let threshold =
+            if recording.in_pool { PARALLEL_THRESHOLD_IN_POOL } else { PARALLEL_THRESHOLD };
+        Rules { cores, threshold, overhead }
+    }
+}
+
+/// The predicted time of a recorded program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The number of cores.
+    pub cores: usize,
+    /// The predicted time, in seconds.
+    pub seconds: f64,
+    /// The time on one core divided by that.
+    pub speedup: f64,
+    /// The part of all cores' time in which they are idle, from 0 to 1.
+    pub idle: f64,
+    /// The part of all cores' time that dividing the work costs, from 0 to 1: starting regions, and
+    /// small blocks of matrix products instead of large ones.
+    pub extra: f64,
+    /// The lower bound of the time, in seconds: the larger one of work / cores and the span.
+    pub least: f64,
+    /// Where the time goes, the places that keep the most cores idle first.
+    pub places: Vec<Place>,
+}
+
+/// A part of the program, and its time on the critical path: the chain of tasks, each of which starts
+/// when the one before it ends, from the beginning to the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The spans and regions around it, from the outside in, and what is there.
+    pub name: String,
+    /// Its time on the critical path, in seconds.
+    pub seconds: f64,
+    /// The mean number of cores that are busy in this time.
+    pub busy: f64,
+    /// The part of all cores' time in the whole program that is lost here, from 0 to 1.
+    pub lost: f64,
+}
+
+/// Predicts the time on `rules.cores` cores; see the [module](self).
+///
+/// ```
+/// use retrograd_tensor::par;
+/// use retrograd_study::regions::record;
+/// use retrograd_study::scaling::{Rules, predict};
+/// use std::{thread::sleep, time::Duration};
+///
+/// let (_, recording) = record(|| par::shards(4, |_| sleep(Duration::from_millis(2))));
+/// let four = predict(&recording, Rules::new(4, &recording, 0.0));
+/// assert!(four.speedup > 2.0);
+/// ```
+///
+/// # Panics
+/// If the number of cores is 0, or the overhead is negative or not finite.
+#[track_caller]
+pub fn predict(recording: &Recording, rules: Rules) -> Prediction {
+    require(rules.cores > 0, "predict", ErrorKind::Value, || "needs at least 1 core, got 0".into())
+        .or_panic();
+    require(
+        rules.overhead >= 0.0 && rules.overhead.is_finite(),
+        "predict",
+        ErrorKind::Value,
+        || format!("the overhead must be finite and at least 0, got {}", rules.overhead),
+    )
+    .or_panic();
+    let work = recording.seconds();
+    let mut simulation = Simulation::new(rules);
+    simulation.run(&recording.task);
+    let seconds = simulation.now;
+    let (all, busy) = (seconds * rules.cores as f64, simulation.busy_before(seconds));
+    let part = |time: f64| if all > 0.0 { time.max(0.0) / all } else { 0.0 };
+    Prediction {
+        cores: rules.cores,
+        seconds,
+        speedup: if seconds > 0.0 { work / seconds } else { 1.0 },
+        idle: part(all - busy),
+        extra: part(busy - work),
+        least: (work / rules.cores as f64).max(span(&recording.task, rules.cores)),
+        places: simulation.places(),
+    }
+}
+
+impl Task {
+    /// The time of a task without regions.
+    fn leaf(&self) -> Option<f64> {
+        match self.parts[..] {
+            [Part::Serial(seconds)] => Some(seconds),
+            _ => None,
+        }
+    }
+}
+
+/// The longest chain of work that cannot be computed at the same time, whatever the thresholds.
+fn span(task: &Task, cores: usize) -> f64 {
+    let of = |part: &Part| match part {
+        Part::Serial(seconds) => *seconds,
+        Part::Span(_, task) => span(task, cores),
+        Part::Region(region) => {
+            let longest = |spans: &mut dyn Iterator<Item = f64>| spans.fold(0.0, f64::max);
+            let tasks = longest(&mut region.tasks.iter().map(|task| span(task, cores)));
+            match &region.division {
+                Division::ByThreads(divide) => {
+                    let stages = divide(cores);
+                    let stages = stages.into_iter().map(|s| longest(&mut s.into_iter()));
+                    tasks * stages.sum::<f64>().min(1.0)
+                }
+                _ => tasks,
+            }
+        }
+    };
+    task.parts.iter().map(of).sum()
+}
+
+/// An index in [`Names`].
+type Name = usize;
+
+/// Names of places, as paths.
+#[derive(Default)]
+struct Names {
+    index: HashMap<(Option<Name>, &'static str), Name>,
+    paths: Vec<String>,
+}
+
+impl Names {
+    fn get(&mut self, parent: Option<Name>, name: &'static str) -> Name {
+        *self.index.entry((parent, name)).or_insert_with(|| {
+            let path = match parent {
+                Some(parent) if name.starts_with('(') => format!("{} {name}", self.paths[parent]),
+                Some(parent) => format!("{} > {name}", self.paths[parent]),
+                None => name.to_string(),
+            };
+            self.paths.push(path);
+            self.paths.len() - 1
+        })
+    }
+}
+
+/// A list of parts that is being executed.
+struct Cursor<'a> {
+    parts: std::slice::Iter<'a, Part>,
+    name: Option<Name>,
+}
+
+/// Code that one core at a time executes.
+struct Strand<'a> {
+    /// What remains to be done, from the outside in.
+    cursors: Vec<Cursor<'a>>,
+    /// Stages of a matrix product, the next one last: the times of their tasks.
+    stages: Vec<Vec<f64>>,
+    /// The name of the product.
+    product: Option<Name>,
+    /// A task without parts: its place and time.
+    leaf: Option<(Name, f64)>,
+    /// The number of cores that it divides products for; with 1, it distributes nothing.
+    threads: usize,
+    /// The strand that waits for it.
+    parent: Option<usize>,
+    /// The tasks that are ready when its segment ends.
+    children: Vec<usize>,
+    /// The number of its tasks that have not ended.
+    waits_for: usize,
+}
+
+/// Some work of a strand without interruption.
+struct Segment {
+    strand: usize,
+    start: f64,
+    /// Its range in [`Simulation::log`].
+    log: (usize, usize),
+    /// The segment at whose end it started.
+    before: Option<usize>,
+}
+
+/// A time that compares.
+#[derive(Clone, Copy, PartialEq)]
+struct Time(f64);
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+struct Simulation<'a> {
+    rules: Rules,
+    now: f64,
+    names: Names,
+    strands: Vec<Strand<'a>>,
+    /// Strands without work, to be used again.
+    ended: Vec<usize>,
+    segments: Vec<Segment>,
+    /// Places and times of all segments.
+    log: Vec<(Name, f64)>,
+    /// Strands that go on as soon as a core is free, before any task.
+    resumed: VecDeque<usize>,
+    /// Tasks in the order in which they were distributed.
+    tasks: VecDeque<usize>,
+    /// The ends of the running segments, each with its number.
+    running: BinaryHeap<Reverse<(Time, usize)>>,
+    /// The segment that ended last.
+    last: Option<usize>,
+    /// The number of busy cores from each time on, and the busy time of all cores before.
+    busy: Vec<(f64, usize, f64)>,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(rules: Rules) -> Self {
+        Simulation {
+            rules,
+            now: 0.0,
+            names: Names::default(),
+            strands: Vec::new(),
+            ended: Vec::new(),
+            segments: Vec::new(),
+            log: Vec::new(),
+            resumed: VecDeque::new(),
+            tasks: VecDeque::new(),
+            running: BinaryHeap::new(),
+            last: None,
+            busy: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, task: &'a Task) {
+        let whole = self.strand(Some((&task.parts, None)), None, self.rules.cores, None);
+        self.resumed.push_back(whole);
+        self.start_all();
+        while let Some(Reverse((Time(end), segment))) = self.running.pop() {
+            (self.now, self.last) = (end, Some(segment));
+            self.finish(self.segments[segment].strand);
+            self.start_all();
+        }
+    }
+
+    /// A new strand, of parts or of a task without any.
+    fn strand(
+        &mut self,
+        parts: Option<(&'a [Part], Option<Name>)>,
+        leaf: Option<(Name, f64)>,
+        threads: usize,
+        parent: Option<usize>,
+    ) -> usize {
+        let cursor = parts.map(|(parts, name)| Cursor { parts: parts.iter(), name });
+        let new = Strand {
+            cursors: cursor.into_iter().collect(),
+            stages: Vec::new(),
+            product: None,
+            leaf,
+            threads,
+            parent,
+            children: Vec::new(),
+            waits_for: 0,
+        };
+        match self.ended.pop() {
+            Some(index) => {
+                self.strands[index] = new;
+                index
+            }
+            None => {
+                self.strands.push(new);
+                self.strands.len() - 1
+            }
+        }
+    }
+
+    /// Starts strands on all free cores.
+    fn start_all(&mut self) {
+        while self.running.len() < self.rules.cores {
+            let Some(strand) = self.resumed.pop_front().or_else(|| self.tasks.pop_front()) else {
+                break;
+            };
+            self.start(strand);
+        }
+        let (at, count) = (self.now, self.running.len());
+        let all = self.busy.last().map_or(0.0, |&(since, n, all)| all + n as f64 * (at - since));
+        self.busy.push((at, count, all));
+    }
+
+    /// Executes a strand until it ends or distributes a region.
+    fn start(&mut self, strand: usize) {
+        let first = self.log.len();
+        if let Some(leaf) = self.strands[strand].leaf {
+            self.log.push(leaf);
+        } else {
+            self.advance(strand);
+        }
+        let seconds: f64 = self.log[first..].iter().map(|(_, seconds)| seconds).sum();
+        let (log, before) = ((first, self.log.len()), self.last);
+        self.segments.push(Segment { strand, start: self.now, log, before });
+        self.running.push(Reverse((Time(self.now + seconds), self.segments.len() - 1)));
+    }
+
+    /// Logs the work of a strand up to its end, or up to the next region that it distributes.
+    fn advance(&mut self, strand: usize) {
+        loop {
+            if self.next_stage(strand) {
+                return;
+            }
+            let Some(cursor) = self.strands[strand].cursors.last_mut() else { return };
+            let name = cursor.name;
+            let Some(part) = cursor.parts.next() else {
+                self.strands[strand].cursors.pop();
+                continue;
+            };
+            match part {
+                Part::Serial(seconds) => {
+                    let name = self.names.get(name, "serial code");
+                    self.log.push((name, *seconds));
+                }
+                Part::Span(span, task) => {
+                    let name = self.names.get(name, span);
+                    self.enter(strand, task, name);
+                }
+                Part::Region(region) => {
+                    let name = self.names.get(name, region.name());
+                    if self.region(strand, region, name) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Continues with the parts of a task on the same core.
+    fn enter(&mut self, strand: usize, task: &'a Task, name: Name) {
+        let cursor = Cursor { parts: task.parts.iter(), name: Some(name) };
+        self.strands[strand].cursors.push(cursor);
+    }
+
+    /// Begins a region; true if it is distributed.
+    fn region(&mut self, strand: usize, region: &'a Region, name: Name) -> bool {
+        let threads = self.strands[strand].threads;
+        let large = region.estimate >= self.rules.threshold && threads > 1;
+        match &region.division {
+            Division::ByThreads(divide) if large => {
+                let seconds: f64 = region.tasks.iter().map(Task::seconds).sum();
+                let scaled = |stage: Vec<f64>| stage.into_iter().map(|x| x * seconds).collect();
+                let stages = divide(threads).into_iter().rev().map(scaled);
+                let stages: Vec<Vec<f64>> = stages.collect();
+                let at = &mut self.strands[strand];
+                (at.stages, at.product) = (stages, Some(name));
+                return false; // the stages are next
+            }
+            Division::Chunks if large && region.tasks.len() > 1 => {
+                self.distribute(strand, region, name, threads);
+                return true;
+            }
+            Division::Shards if region.tasks.len() > 1 && threads > 1 => {
+                self.distribute(strand, region, name, threads.div_ceil(region.tasks.len()));
+                return true;
+            }
+            _ => {}
+        }
+        // In order, on this core.
+        let small = matches!(region.division, Division::Chunks | Division::ByThreads(_)) && !large;
+        let name = match threads == 1 {
+            true => name,
+            false if small => self.names.get(Some(name), "(too small to divide)"),
+            false => self.names.get(Some(name), "(one task)"),
+        };
+        if let Some(seconds) = region.tasks.iter().map(Task::leaf).sum() {
+            self.log.push((name, seconds));
+            return false;
+        }
+        for task in region.tasks.iter().rev() {
+            self.enter(strand, task, name);
+        }
+        false
+    }
+
+    /// Begins the next stage of a matrix product; true if it is distributed.
+    fn next_stage(&mut self, strand: usize) -> bool {
+        while let Some(stage) = self.strands[strand].stages.pop() {
+            let name = self.strands[strand].product.expect("set with the stages");
+            if let [one] = stage[..] {
+                self.log.push((name, one));
+                continue;
+            }
+            let task = |seconds| self.strand(None, Some((name, seconds)), 1, Some(strand));
+            let children = stage.into_iter().map(task).collect();
+            self.wait_for(strand, children);
+            return true;
+        }
+        false
+    }
+
+    fn distribute(&mut self, strand: usize, region: &'a Region, name: Name, threads: usize) {
+        let task = |task: &'a Task| match task.leaf() {
+            Some(seconds) => self.strand(None, Some((name, seconds)), threads, Some(strand)),
+            None => self.strand(Some((&task.parts, Some(name))), None, threads, Some(strand)),
+        };
+        let children = region.tasks.iter().map(task).collect();
+        self.wait_for(strand, children);
+    }
+
+    /// Ends the segment of a strand with the overhead of a region of these tasks.
+    fn wait_for(&mut self, strand: usize, children: Vec<usize>) {
+        let name = self.names.get(None, "starting regions on all threads");
+        self.log.push((name, self.rules.overhead * (self.rules.cores as f64).log2()));
+        self.strands[strand].children = children;
+    }
+
+    /// The segment of a strand has ended: it waits for its tasks, or has ended itself.
+    fn finish(&mut self, strand: usize) {
+        let children = std::mem::take(&mut self.strands[strand].children);
+        if !children.is_empty() {
+            self.strands[strand].waits_for = children.len();
+            self.tasks.extend(children);
+            return;
+        }
+        self.ended.push(strand);
+        let Some(parent) = self.strands[strand].parent else { return };
+        self.strands[parent].waits_for -= 1;
+        if self.strands[parent].waits_for == 0 {
+            self.resumed.push_back(parent);
+        }
+    }
+
+    /// The busy time of all cores before a time.
+    fn busy_before(&self, time: f64) -> f64 {
+        let index = self.busy.partition_point(|&(since, ..)| since <= time);
+        let (since, cores, before) = self.busy[index.saturating_sub(1)];
+        before + cores as f64 * (time - since)
+    }
+
+    /// Where the time on the critical path goes.
+    fn places(&self) -> Vec<Place> {
+        let (cores, total) = (self.rules.cores as f64, self.now);
+        // Seconds, and those of busy cores.
+        let mut sums = vec![(0.0, 0.0); self.names.paths.len()];
+        let mut at = self.last;
+        while let Some(index) = at {
+            let segment = &self.segments[index];
+            let mut time = segment.start;
+            for &(name, seconds) in &self.log[segment.log.0..segment.log.1] {
+                let end = time + seconds;
+                sums[name].0 += seconds;
+                sums[name].1 += self.busy_before(end) - self.busy_before(time);
+                time = end;
+            }
+            at = segment.before;
+        }
+        let mut places: Vec<Place> = (self.names.paths.iter().zip(sums))
+            .filter(|(_, (seconds, _))| *seconds > 0.0)
+            .map(|(name, (seconds, busy))| Place {
+                name: name.clone(),
+                seconds,
+                busy: busy / seconds,
+                lost: (seconds - busy / cores).max(0.0) / total,
+            })
+            .collect();
+        places.sort_by(|a, b| b.lost.total_cmp(&a.lost).then(b.seconds.total_cmp(&a.seconds)));
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::Location;
+    use std::sync::Arc;
+
+    fn task(parts: Vec<Part>) -> Task {
+        Task { parts }
+    }
+
+    fn work(seconds: f64) -> Part {
+        Part::Serial(seconds)
+    }
+
+    /// A region whose tasks take these times, and are estimated to take `estimate` seconds.
+    fn region(division: Division, estimate: f64, tasks: Vec<Task>) -> Part {
+        let (location, estimate) = (Location::caller(), (estimate * 1e12) as u64);
+        Part::Region(Region { location, estimate, division, tasks })
+    }
+
+    fn chunks(times: &[f64]) -> Part {
+        let tasks = times.iter().map(|&t| task(vec![work(t)])).collect();
+        region(Division::Chunks, times.iter().sum(), tasks)
+    }
+
+    fn shards(tasks: Vec<Task>) -> Part {
+        region(Division::Shards, 0.0, tasks)
+    }
+
+    fn recording(parts: Vec<Part>) -> Recording {
+        Recording { task: task(parts), in_pool: true }
+    }
+
+    fn on(cores: usize, parts: &[Part]) -> Prediction {
+        let rules = Rules { cores, threshold: 0, overhead: 0.0 };
+        predict(&recording(parts.to_vec()), rules)
+    }
+
+    fn seconds(cores: usize, parts: &[Part]) -> f64 {
+        on(cores, parts).seconds
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} instead of {b}");
+    }
+
+    #[test]
+    fn two_equal_tasks_take_half_the_time_on_two_cores() {
+        let parts = [chunks(&[1.0, 1.0])];
+        let [one, two, three] = [1, 2, 3].map(|cores| on(cores, &parts));
+        assert_eq!([one.seconds, two.seconds, three.seconds], [2.0, 1.0, 1.0]);
+        assert_eq!([one.speedup, two.speedup, three.speedup], [1.0, 2.0, 2.0]);
+        assert_eq!([one.least, two.least, three.least], [2.0, 1.0, 1.0]);
+        assert_eq!([one.idle, two.idle, three.idle], [0.0, 0.0, 1.0 / 3.0]);
+    }
+
+    #[test]
+    fn tasks_are_started_in_order_as_cores_become_free() {
+        // Graham's worst case: the long task comes last.
+        assert_eq!(seconds(2, &[chunks(&[1.0, 1.0, 2.0])]), 3.0);
+        assert_eq!(seconds(2, &[chunks(&[2.0, 1.0, 1.0])]), 2.0);
+        assert_eq!(seconds(2, &[work(0.5), chunks(&[1.0, 1.0]), work(0.25)]), 1.75);
+    }
+
+    #[test]
+    fn small_regions_are_serial() {
+        let parts = [chunks(&[1.0, 1.0])];
+        let at = |threshold| {
+            let rules = Rules { cores: 2, threshold, overhead: 0.0 };
+            predict(&recording(parts.to_vec()), rules).seconds
+        };
+        assert_eq!([at(2_000_000_000_000), at(2_000_000_000_001)], [1.0, 2.0]);
+        // A single task is not distributed, and has no overhead.
+        let rules = Rules { cores: 2, threshold: 0, overhead: 1.0 };
+        assert_eq!(predict(&recording(vec![chunks(&[3.0])]), rules).seconds, 3.0);
+    }
+
+    #[test]
+    fn every_distributed_region_has_an_overhead() {
+        let rules = |cores| Rules { cores, threshold: 0, overhead: 0.125 };
+        let recording = recording(vec![chunks(&[1.0; 8]), work(1.0), chunks(&[1.0; 8])]);
+        let seconds = |cores| predict(&recording, rules(cores)).seconds;
+        assert_eq!([1, 2, 8].map(seconds), [17.0, 9.25, 3.75]);
+        let two = predict(&recording, rules(2));
+        close(two.extra, 0.25 / 18.5); // one core starts the regions
+        close(two.idle, 1.25 / 18.5); // the other one waits for this, and for the serial second
+    }
+
+    #[test]
+    fn regions_in_shards_are_distributed_if_there_are_fewer_shards_than_cores() {
+        let shard = || task(vec![work(1.0), chunks(&[1.0; 4]), work(1.0)]);
+        let parts = [shards(vec![shard(), shard()])];
+        assert_eq!(seconds(1, &parts), 12.0);
+        assert_eq!(seconds(2, &parts), 6.0); // each on one core
+        // Both regions have eight tasks in all, of which the first shard, once it goes on, delays one.
+        assert_eq!(seconds(4, &parts), 5.0);
+        assert_eq!(seconds(8, &parts), 3.0);
+        assert_eq!(on(8, &parts).least, 3.0);
+        // Three shards on two cores: one after the other two.
+        assert_eq!(seconds(2, &[shards(vec![shard(), shard(), shard()])]), 12.0);
+        // One shard is no shard.
+        assert_eq!(seconds(2, &[shards(vec![shard()])]), 4.0);
+    }
+
+    #[test]
+    fn a_core_whose_thread_waits_executes_other_tasks() {
+        // The first shard waits for two tasks while the second one computes.
+        let parts = [shards(vec![task(vec![chunks(&[2.0, 2.0, 2.0])]), task(vec![work(4.0)])])];
+        assert_eq!(seconds(3, &parts), 4.0);
+    }
+
+    #[test]
+    fn products_are_divided_by_the_number_of_threads() {
+        let divide = |threads: usize| vec![vec![1.25 / threads as f64; threads], vec![0.5]];
+        let product = |estimate| {
+            let division = Division::ByThreads(Arc::new(divide));
+            region(division, estimate, vec![task(vec![work(8.0)])])
+        };
+        assert_eq!([1, 2, 4].map(|n| seconds(n, &[product(8.0)])), [8.0, 9.0, 6.5]);
+        let small = Rules { cores: 4, threshold: 1, overhead: 0.0 };
+        assert_eq!(predict(&recording(vec![product(0.0)]), small).seconds, 8.0);
+        // In a shard that distributes nothing, too.
+        let inner = || task(vec![product(8.0)]);
+        assert_eq!(seconds(2, &[shards(vec![inner(), inner()])]), 8.0);
+        assert_eq!(on(4, &[product(8.0)]).least, 6.5);
+        // Two shards share four cores: each product is divided for two.
+        assert_eq!(seconds(4, &[shards(vec![inner(), inner()])]), 8.0 * (1.25 / 2.0 + 0.5));
+    }
+
+    /// A tree from a sequence of random numbers.
+    fn tree(random: &mut impl FnMut(usize) -> usize, depth: usize) -> Task {
+        let parts = (0..1 + random(3)).map(|_| match random(if depth == 0 { 2 } else { 5 }) {
+            0 | 1 => work(random(1000) as f64 / 1e3),
+            2 => Part::Span("span", tree(random, depth - 1)),
+            kind => {
+                let tasks: Vec<_> = (0..1 + random(6)).map(|_| tree(random, depth - 1)).collect();
+                let division = if kind == 3 { Division::Chunks } else { Division::Shards };
+                region(division, 1.0, tasks)
+            }
+        });
+        task(parts.collect())
+    }
+
+    fn trees() -> impl Iterator<Item = Recording> {
+        let mut state = 1u64;
+        let mut random = move |n: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % n
+        };
+        (0..200).map(move |_| Recording { task: tree(&mut random, 4), in_pool: true })
+    }
+
+    #[test]
+    fn one_core_takes_the_sum_and_many_take_the_span() {
+        for recording in trees() {
+            let at = |cores| predict(&recording, Rules { cores, threshold: 0, overhead: 0.0 });
+            close(at(1).seconds, recording.seconds());
+            let many = at(1_000_000);
+            close(many.seconds, many.least);
+            close(many.least, span(&recording.task, 1_000_000));
+        }
+    }
+
+    #[test]
+    fn times_are_between_the_bounds_of_list_scheduling() {
+        // Shards that distribute nothing may exceed the upper bound, so there are none.
+        fn without_shards(task: &mut Task) {
+            for part in &mut task.parts {
+                match part {
+                    Part::Serial(_) => {}
+                    Part::Span(_, task) => without_shards(task),
+                    Part::Region(region) => {
+                        region.division = Division::Chunks;
+                        region.tasks.iter_mut().for_each(without_shards);
+                    }
+                }
+            }
+        }
+        for mut recording in trees() {
+            for cores in [1, 2, 3, 4, 7, 16, 64] {
+                let rules = Rules { cores, threshold: 0, overhead: 0.0 };
+                let Prediction { seconds, least, .. } = predict(&recording, rules);
+                assert!(least <= seconds + 1e-9 && seconds <= recording.seconds() + 1e-9);
+            }
+            without_shards(&mut recording.task);
+            let (work, span) = (recording.seconds(), span(&recording.task, 1));
+            for cores in [1, 2, 3, 4, 7, 16, 64] {
+                let rules = Rules { cores, threshold: 0, overhead: 0.0 };
+                let seconds = predict(&recording, rules).seconds;
+                let most = work / cores as f64 + span * (1.0 - 1.0 / cores as f64);
+                assert!(seconds <= most + 1e-9, "{seconds} on {cores} cores, at most {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_cores_never_take_longer_for_a_sequence_of_regions() {
+        let times = |n: usize| -> Vec<f64> { (0..n).map(|i| (i * 7 % 11) as f64).collect() };
+        let parts =
+            [work(2.0), chunks(&times(5)), chunks(&times(50)), work(1.0), chunks(&times(9))];
+        let mut last = f64::INFINITY;
+        for cores in 1..=64 {
+            let now = seconds(cores, &parts);
+            assert!(now <= last, "{now} on {cores} cores after {last}");
+            last = now;
+        }
+        assert_eq!(last, on(64, &parts).least);
+    }
+
+    #[test]
+    fn places_on_the_critical_path_add_up_to_the_time() {
+        for recording in trees() {
+            for cores in [1, 2, 5, 16] {
+                let rules = Rules { cores, threshold: 0, overhead: 0.01 };
+                let p = predict(&recording, rules);
+                close(p.places.iter().map(|place| place.seconds).sum(), p.seconds);
+                let busy: f64 = p.places.iter().map(|place| place.seconds * place.busy).sum();
+                assert!(busy >= recording.seconds() - 1e-9, "with the overhead");
+                let lost: f64 = p.places.iter().map(|place| place.lost).sum();
+                if p.seconds > 0.0 {
+                    close(lost, 1.0 - busy / p.seconds / cores as f64);
+                    close(lost, p.idle);
+                    close(p.idle + p.extra + recording.seconds() / p.seconds / cores as f64, 1.0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn serial_places_come_first() {
+        let update = Part::Span("update", task(vec![work(2.0)]));
+        let p = on(4, &[chunks(&[1.0; 4]), update, work(1.0)]);
+        let places: Vec<_> = p.places.iter().map(|x| (&x.name[..], x.seconds, x.busy)).collect();
+        let chunks = ("scaling", 1.0, 4.0);
+        assert_eq!(places, [("update > serial code", 2.0, 1.0), ("serial code", 1.0, 1.0), chunks]);
+        assert_eq!(p.places[0].lost, 2.0 * 0.75 / 4.0);
+    }
+
+    #[test]
+    fn names_tell_why_a_region_is_serial() {
+        let small = region(Division::Chunks, 0.0, vec![task(vec![work(1.0)]); 2]);
+        let rules = Rules { cores: 2, threshold: 1, overhead: 0.0 };
+        let p = predict(&recording(vec![small, chunks(&[3.0]), shards(vec![])]), rules);
+        let names: Vec<&str> = p.places.iter().map(|place| &place.name[..]).collect();
+        assert_eq!(names, ["scaling (one task)", "scaling (too small to divide)"]);
+    }
+
+    #[test]
+    fn an_empty_record_takes_no_time() {
+        let p = on(4, &[]);
+        assert_eq!((p.seconds, p.speedup, p.least, p.places), (0.0, 1.0, 0.0, vec![]));
+    }
+
+    #[test]
+    #[should_panic(expected = "needs at least 1 core")]
+    fn no_cores_are_refused() {
+        on(0, &[]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the overhead must be finite")]
+    fn overheads_that_are_no_times_are_refused() {
+        predict(&recording(vec![]), Rules { cores: 2, threshold: 0, overhead: f64::NAN });
+    }
+}

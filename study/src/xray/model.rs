@@ -1,0 +1,107 @@
+//! X-rays of models.
+
+use super::XRay;
+use retrograd_nn::{Module, StateDict, for_each_module, short_type};
+use retrograd_tensor::Real;
+
+impl XRay {
+    /// An X-ray of a model, whose parameters and modules have their names.
+    ///
+    /// ```
+    /// use retrograd_autograd::Var;
+    /// use retrograd_nn::{Layer, Linear, Pass};
+    /// use retrograd_study::XRay;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::ones([4, 3]));
+    /// let step = XRay::of(&model).record(|| {
+    ///     model.forward(&x, &mut Pass::train(1)).square().mean(..).backward()
+    /// });
+    /// let html = step.page().html();
+    /// assert!(html.contains("\"weight\"") && html.contains("linear"));
+    /// ```
+    pub fn of<T: Real, M: Module<T>>(model: &M) -> XRay {
+        let mut xray = XRay::new(&format!("One step of {}", short_type(model.type_name())));
+        for_each_module(model, &mut |path, module| {
+            xray.names.add_module(path, &short_type(module.type_name()));
+        });
+        let mut params = Vec::new();
+        model.for_each_parameter(&mut |name, param| params.push((name.to_string(), param.clone())));
+        for (name, param) in params {
+            let id = param.id();
+            xray = xray.parameter(&name, id, &param.value().into(), param.is_trainable());
+            let written = param.clone();
+            xray = xray.adjustable(id, move || param.value(), move |value| written.set(value));
+        }
+        xray
+    }
+
+    /// Also shows the norm of the last update of each parameter, relative to its norm before: `before` are the
+    /// parameters ([`Module::state_dict`]) from before the update.
+    ///
+    /// ```
+    /// use retrograd_nn::optim::{Optimizer, Sgd, SgdConfig};
+    /// use retrograd_nn::{Layer, Linear, Module, Pass};
+    /// use retrograd_study::XRay;
+    /// use retrograd_autograd::Var;
+    /// use retrograd_tensor::{Tensor, random::Rng};
+    ///
+    /// let model = Linear::<f32>::new(3, 2, &mut Rng::new(1));
+    /// let x = Var::constant(Tensor::ones([4, 3]));
+    /// let loss = || model.forward(&x, &mut Pass::eval()).square().mean(..);
+    /// let before = model.state_dict();
+    /// let mut sgd = Sgd::new(&model, SgdConfig { lr: 1e3, ..SgdConfig::default() }).unwrap();
+    /// sgd.step(&loss().backward()).unwrap();
+    /// let step = XRay::of(&model).updates(&model, &before).record(|| loss().backward());
+    /// assert!(step.findings()[0].contains("was changed by"));
+    /// ```
+    pub fn updates<T: Real, M: Module<T>>(mut self, model: &M, before: &StateDict<T>) -> XRay {
+        for (name, param) in model.named_parameters() {
+            if let Some(old) = before.get(&name) {
+                let change = (&param.value() - old).norm(..).item().to_f64();
+                let ratio = change / old.norm(..).item().to_f64();
+                if change > 0.0 {
+                    self = self.update(param.id(), ratio);
+                }
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrograd_nn::{Gpt, GptConfig, Pass};
+    use retrograd_tensor::Tensor;
+    use retrograd_tensor::random::Rng;
+
+    /// With dropout, which is the same in each run of a step.
+    #[test]
+    fn gradients_of_a_model_are_checked() {
+        let config = GptConfig {
+            layers: 1,
+            heads: 2,
+            width: 16,
+            vocab: 12,
+            context: 8,
+            dropout: 0.1,
+            ..GptConfig::default()
+        };
+        let model = Gpt::<f32>::new(config, &mut Rng::new(1)).unwrap();
+        let tokens = Tensor::from_vec((0..16i64).map(|i| i * i % 12).collect(), [2, 8]);
+        let before = model.state_dict();
+        let step = XRay::of(&model)
+            .checked(1)
+            .record(|| model.loss(&tokens, &tokens, &mut Pass::train_step(5, 0)).backward());
+        let json = step.json();
+        let checks = json.matches("\"check\":{").count();
+        assert_eq!(checks, model.named_parameters().len());
+        assert!(json.matches("\"agrees\":true").count() == checks, "{:?}", step.findings());
+        let after = model.state_dict();
+        for (name, value) in before.iter() {
+            assert_eq!(value.to_vec(), after.get(name).unwrap().to_vec(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The record of the first backward pass of a process; each in a process of its own.
+
+use retrograd_autograd::{Cx, Fused, InputGrads, Op, Slot, Var, sharded};
+use retrograd_study::record::{Recorder, What};
+use retrograd_tensor::settings::with_grad_enabled;
+use retrograd_tensor::{Tensor, with_threads};
+use std::process::Command;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+/// `x²`, whose definition waits in the thread `"second"`: the recorder evaluates it before it notes the rule.
+struct Square {
+    x: Slot<f64>,
+    /// The definition is being evaluated; the record has ended.
+    turns: Arc<[Barrier; 2]>,
+}
+
+impl Fused<f64> for Square {
+    fn vjp(&self, [g]: [&Tensor<f64>; 1]) -> InputGrads<f64> {
+        InputGrads::of(&self.x, || g * self.x.value() * 2.0)
+    }
+
+    fn definition(&self, cx: &Cx<'_, f64>) -> [Var<f64>; 1] {
+        if thread::current().name() == Some("second") {
+            for turn in self.turns.iter() {
+                turn.wait();
+            }
+        }
+        [cx.input(&self.x).square()]
+    }
+}
+
+static IN_TURN: Op = Op::new("square_in_turn", &["x"]);
+
+/// The derivative of `x⁴`.
+fn gradient(x: f64, turns: &Arc<[Barrier; 2]>) -> f64 {
+    let x = Var::leaf(Tensor::scalar(x));
+    let square = |x: &Var<f64>| {
+        let turns = turns.clone();
+        let [y] = Var::from_fused(&IN_TURN, [x.value().square()], [x], |[x]| Square {
+            x: x.save(),
+            turns,
+        });
+        y
+    };
+    square(&x.square()).backward().get(&x).unwrap().item()
+}
+
+/// The first pass ends, and with it the record, while the recorder is called from another thread's pass.
+#[test]
+fn a_record_ends_while_another_thread_is_in_a_pass() {
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let sink = records.clone();
+    let recorder = Recorder::new().watching(|_| {});
+    recorder.record_first_backward(move |record| sink.lock().unwrap().push(record));
+
+    let turns = Arc::new([Barrier::new(2), Barrier::new(2)]);
+    let shared = turns.clone();
+    let second = thread::Builder::new().name("second".into());
+    let second = second.spawn(move || gradient(2.0, &shared)).unwrap();
+    turns[0].wait();
+    assert_eq!(gradient(3.0, &turns), 108.0);
+    turns[1].wait();
+    assert_eq!(second.join().unwrap(), 32.0);
+
+    let records = records.lock().unwrap();
+    assert_eq!(records.len(), 1);
+    let rules =
+        records[0].events.iter().filter(|event| matches!(event.what, What::RuleEnded { .. }));
+    // The operations of both threads, and the rules of the pass that has ended.
+    assert_eq!((records[0].operations.len(), rules.count()), (4, 2));
+}
+
+/// Prints what is recorded of the first pass of this process: that of five shards, of which the first is not computed
+/// since it counts nothing, or with 0 threads of no shards. A rule computes shards, too.
+fn print_record(threads: usize) {
+    Recorder::new().record_first_backward(|record| {
+        let mut lanes = [0; 5];
+        for event in &record.events {
+            if let What::Computed(op) | What::RuleEnded { operation: op, .. } = event.what
+                && ["outer", "matmul", "tanh"].contains(&record.operations[op].name())
+            {
+                lanes[event.lane] += 1;
+            }
+        }
+        print!("\nrecord: {lanes:?}, loss {:?}", record.loss.unwrap());
+    });
+    let w = Var::leaf(Tensor::<f64>::ones([64, 64]));
+    let mean = |i: usize| {
+        let y = Var::from_op(
+            const { &Op::new("outer", &["w"]) },
+            w.value() * (i as f64 * 1e-3),
+            [&w],
+            |[w]| {
+                let w = w.slot();
+                move |_, g| {
+                    let x = Var::leaf(g.value().clone());
+                    let inner = || sharded(&[1, 1], |_| x.square().mean(..)).1;
+                    let inner = with_grad_enabled(true, inner);
+                    InputGrads::of(&w, || Var::constant(inner.get(&x).unwrap().clone()))
+                }
+            },
+        );
+        y.matmul(&w).tanh().mean(..)
+    };
+    let alone = || mean(1).backward();
+    let (loss, lanes) = match threads {
+        0 => (drop(alone()), (mean(1).item(), [8, 0, 0, 0, 0])).1,
+        n => (with_threads(n, || sharded(&[0, 1, 2, 3, 4], mean)).0, [8, 8, 8, 8, 0]),
+    };
+    println!("\nresult: {lanes:?}, loss {loss:?}");
+    alone(); // is not recorded
+}
+
+#[test]
+fn a_record_has_the_passes_of_all_shards() {
+    if let Ok(threads) = std::env::var("FIRST_BACKWARD_THREADS") {
+        return print_record(threads.parse().unwrap());
+    }
+    for threads in ["0", "1", "2", "2", "2", "2", "2", "3", "5"] {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["a_record_has_the_passes_of_all_shards", "--exact", "--nocapture"]);
+        let output = again.env("FIRST_BACKWARD_THREADS", threads).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+        assert!(line("result: ").is_some(), "{text}");
+        assert_eq!(line("record: "), line("result: "), "{threads} threads");
+    }
+}

@@ -1,0 +1,15 @@
+//! Formulas: written once, as mathematics, and evaluated in several algebras.
+//!
+//! A formula is a function of [`Expr`]s, numbers with operators and methods, in any [`Algebra`]: vectors
+//! of every instruction set ([`Lanes`](crate::simd::Lanes)), [dual numbers](Dual), the variables of a
+//! graph, and [text](Terms).
+
+mod algebra;
+mod dual;
+mod expr;
+mod text;
+
+pub use algebra::{Algebra, Parameter};
+pub use dual::Dual;
+pub use expr::{Expr, Operand, Truth};
+pub use text::{Terms, Text};
